@@ -47,8 +47,7 @@ class AutomaticEstimator(PointEstimator):
     ----------
     graph : how the graph is made, a `KNNGraph`; None is the default one. A graph made before goes to `fit`.
     scale : of the features: "standardize", "unit_range", "max_abs", "unit_norm", "global_range", "none"; or "auto", by
-        the columns' ranges, and with enough labels by the leave-one-out error of the nearest labeled neighbor
-        (`dssl.estimators.feature_scales`).
+        the columns' ranges and the leave-one-out residuals of kernels on the labels (`dssl.estimators.feature_scales`).
     memory_budget : bytes, or text such as "600MB", that a task may take; None is 1 GiB, or what workers allow.
     unlabeled : the label of points without one, where it is not -1 (integers), NaN (floats) or None (objects).
     seed : of the graph's search, samples and starts.

@@ -1,84 +1,88 @@
-"""How features are scaled where the user does not say and labels can tell: from 50 labels on.
+"""How features are scaled where the user does not say: what the columns say, and what the labels say of each scale.
 
-The first candidate is "auto" (`graph/scaling.py`), which knows no labels. From 50 labels on, the error of the nearest
-other labeled point judges all candidates: the best takes the place of the first if it is better by more than a doubt
-that fades as labels grow, `PRIOR` times the squared standard error of the paired difference: 0.1 at a standard error of
-0.05, next to nothing at 0.005.
+The first candidate is "auto" (`graph/scaling.py`), which knows no labels. Scales are weighed as kernels are
+(`learners/average.py`): with each, the family of kernels on the labels alone (`learners/kernel_family.py`) has squared
+leave-one-out residuals, which sum to L_m of a member, and the scale has the loss
+
+    E = -2 s^2 log mean_m exp(-L_m / (2 s^2))
+
+with s as there. Another scale takes the place of the first where E / s^2 is lower by more than its `PRIOR`; where some
+of the columns in one unit are narrow beside the others (`Reaches.narrow`), by anything. E counts as much as the share
+of labels that are not the first of their class, of which leave-one-out says nothing. The priors are those with which
+no scale was worse than the first by more than a point of error on 20 sets of unlike kinds
+(`tests/benchmarks/scales.py`).
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
 
 from ..execution.tasks import Execution
+from ..graph.equal_rows import rows_differ
 from ..graph.scaling import Scaling, fit_scalings
 from ..graph.scaling_params import ScalingKind
+from ..learners.kernel_family import KERNELS, KernelMembers
 from ..learners.target import Target
 from ..storage.blocks import Rows, block_rng
+from ..storage.csr import as_rows
 
-DENSE: tuple[ScalingKind, ...] = ("none", "standardize", "unit_range", "unit_norm")
+DENSE: tuple[ScalingKind, ...] = ("none", "standardize", "unit_range")
 SPARSE: tuple[ScalingKind, ...] = ("none", "max_abs", "unit_norm")
-LEAST_LABELS, MOST_JUDGED = 50, 3000
-MOST_SEARCHED_BYTES = 1 << 23  # of labeled points in float64, among which the nearest are sought
-PRIOR = 40.0  # a difference of 0.01 in favor of the first, known to 0.016
-TILE = 512  # points whose distances to all others are held
+MOST_JUDGED = 300  # labels
+SAMPLED = 300  # points, from which bandwidths follow
+PRIOR: dict[ScalingKind, float] = {"none": 3.0, "standardize": 1.0, "unit_range": 0.5, "max_abs": 1.0, "unit_norm": 1.0}
 SCALE_STREAM = 12  # of the seed
 
 
 def choose_scale(rows: Rows, ids: Rows | None, target: Target, execution: Execution, seed: int,
                  categories: np.ndarray | None = None) -> tuple[Scaling, dict[str, Any]]:
-    """Return the scaling of some rows (n, d), and what it was chosen by: `ranges`, and the nearest neighbors' errors.
+    """Return the scaling of some rows (n, d), and what it was chosen by: `ranges`, and the `label_losses` E a label.
 
     ids : numbers of the n rows, ascending; None for all. target : of these. categories : which columns text became,
-    (d,) bool. At most `MOST_JUDGED` labeled points are judged, by their nearest among all that `MOST_SEARCHED_BYTES`
-    hold in this process.
+    (d,) bool. At most `MOST_JUDGED` labels are judged, in this process.
     """
     made = fit_scalings(rows, ids, ("auto", *(SPARSE if rows.is_sparse else DENSE)), execution, categories=categories)
     first = made["auto"].kind
     fitted = {**made, first: made["auto"]}
-    candidates = [kind for kind in fitted if kind != "auto" or kind == first]
     evidence: dict[str, Any] = {"ranges": made["auto"].attributes["ranges"]}
-    n_labels = len(target.labeled)
-    if n_labels < LEAST_LABELS:
+    judged = target.take(np.sort(block_rng(seed, SCALE_STREAM).permutation(len(target.labeled))[:MOST_JUDGED]))
+    n_labels = len(judged.labeled)
+    told = 1 - target.n_strata / n_labels
+    if told <= 0 or n_labels < 2:
         return fitted[first], evidence
-    most = max(MOST_JUDGED, MOST_SEARCHED_BYTES // (rows.row_bytes if rows.is_sparse else 8 * rows.shape[1]))
-    searched = block_rng(seed, SCALE_STREAM).permutation(n_labels)[:most]
-    places = target.labeled[searched]
-    X, Y = rows.take(places if ids is None else ids.take(places)), target.indicators()[searched]
-    unit = 1.0 if target.n_strata > 1 else max(float(Y.var(axis=0).sum()), np.finfo(float).tiny)
-    errors = {kind: _nearest_errors(fitted[kind].transform(X), Y) / unit for kind in candidates
-              if kind != "unit_norm" or not int(fitted[kind].attributes["zero_rows"])}
-    evidence["nearest_neighbor_errors"] = {kind: float(own.mean()) for kind, own in errors.items()}
-    best = min(errors, key=lambda kind: (float(errors[kind].mean()), kind != first))
-    apart = errors[first] - errors[best]
-    clear = float(apart.mean()) > PRIOR * float(apart.var()) / len(apart)
-    return fitted[best if clear else first], evidence
+    n = len(rows) if ids is None else len(ids)
+    places = np.concatenate([judged.labeled, np.linspace(0, n - 1, min(n, SAMPLED)).astype(np.int64)])
+    X = rows.take(places if ids is None else ids.take(places))
+    local, losses = replace(judged, labeled=np.arange(n_labels)), dict[ScalingKind, np.ndarray]()
+    for kind in (own for own in fitted if own != "auto" or own == first):
+        Z = fitted[kind].transform(X)
+        if rows_differ(Z, Z[np.zeros(len(places), int)]).any() and not (
+                kind == "unit_norm" and int(fitted[kind].attributes["zero_rows"])):
+            family = KernelMembers.of(as_rows(Z), np.arange(n_labels, len(places)), local, None, seed)
+            losses[kind] = np.array([float(((own.held_out - local.indicators()) ** 2).sum())
+                                     for own in family.members])
+    if first not in losses:
+        return fitted[first], evidence
+    unit = 1.0 if target.n_strata > 1 else min(float(own.min()) for own in losses.values()) / n_labels
+    energies = {kind: _energy(own, max(unit, np.finfo(float).tiny)) for kind, own in losses.items()}
+    evidence["label_losses"] = {kind: own / n_labels for kind, own in energies.items()}
+    narrow = bool(made["auto"].attributes.get("narrow_columns"))
+
+    doubted = {kind: told * own + (0.0 if kind == first or narrow else PRIOR[kind] * unit)
+               for kind, own in energies.items()}
+    best = min(doubted, key=lambda kind: doubted[kind])
+    return fitted[first if doubted[first] <= doubted[best] else best], evidence
+
+
+def _energy(losses: np.ndarray, unit: float) -> float:
+    """Return E of the losses (m,) of the members of a family, s^2 being the unit."""
+    least = float(losses.min())
+    return least - 2 * unit * float(np.log(np.exp(-(losses - least) / (2 * unit)).mean()))
 
 
 def choosing_bytes(m: int, row_bytes: int, width: int) -> int:
-    """Return what judging by m labeled rows of `row_bytes` bytes takes: scaled, in float64, and tiles of distances."""
-    searched = min(m, max(MOST_JUDGED, MOST_SEARCHED_BYTES // (8 * width)))
-    return searched * (2 * row_bytes + 24 * width + 16 * TILE) if m >= LEAST_LABELS else 0
-
-
-def _nearest_errors(X: Any, Y: np.ndarray) -> np.ndarray:
-    """Return half the squared difference of each of the first labels Y (l, c) from that of its nearest other point.
-
-    Of at most `MOST_JUDGED`, shape (min(l, MOST_JUDGED),); X (l, d).
-    """
-    X = X.astype(np.float64)
-    if not issparse(X):
-        X -= X.mean(axis=0)
-    lengths = np.asarray((X.multiply(X) if issparse(X) else X * X).sum(axis=1)).ravel()
-    found = np.empty(min(len(Y), MOST_JUDGED))
-    for start in range(0, len(found), TILE):
-        stop = min(start + TILE, len(found))
-        products = X[start:stop] @ X.T
-        d = products.toarray() if issparse(products) else products
-        d *= -2
-        d += lengths
-        d[np.arange(stop - start), np.arange(start, stop)] = np.inf
-        found[start:stop] = ((Y[d.argmin(axis=1)] - Y[start:stop]) ** 2).sum(axis=1) / 2
-        del products, d  # or the next tile would stand beside this one
-    return found
+    """Return the bytes that judging by m labeled rows of `row_bytes` bytes takes: rows, scaled, and kernels."""
+    judged = min(m, MOST_JUDGED)
+    points = judged + SAMPLED
+    return points * (2 * row_bytes + 24 * width) + 8 * (points**2 + len(KERNELS) * 4 * judged * judged)

@@ -27,6 +27,7 @@ WITHIN = 0.9
 CUT, FAR = 10.0, 100.0
 RARE = 0.01  # of the cells of a column; where more are out of range, it has a long tail or a code of its own
 MOST_LISTED = 100  # rows
+NARROW = 0.1  # of the median reach of columns
 ONE_UNIT = 3.0  # the largest reach of a column over the lower quartile
 
 
@@ -42,11 +43,15 @@ def sampled_places(n: int, d: int) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Reaches:
-    """median, reach : float64 (d,); the reach is infinite where it is not known. rare (d,) bool : see the module."""
+    """median, reach : float64 (d,); the reach is infinite where it is not known. rare (d,) bool : see the module.
+
+    narrow : how many columns that share one reach had less than a tenth of the median one.
+    """
 
     median: np.ndarray
     reach: np.ndarray
     rare: np.ndarray
+    narrow: int = 0
 
     @classmethod
     def of(cls, sample: np.ndarray) -> "Reaches":
@@ -59,10 +64,10 @@ class Reaches:
         place = len(sample) - count + np.floor(WITHIN * np.maximum(count - 1, 0)).astype(int)
         reach = ordered[np.minimum(place, len(sample) - 1), np.arange(len(median))]
         reach = np.where((count >= FEWEST) & np.isfinite(reach), reach, np.inf)
-        known = reach[np.isfinite(reach)]
+        known, narrow = reach[np.isfinite(reach)], 0
         if len(known) and ratio_of_ranges(known) <= ONE_UNIT:
-            reach = np.full(len(median), known.max())
-        return cls(median, reach, (away > CUT * reach).mean(axis=0) <= max(RARE, 1 / len(sample)))
+            reach, narrow = np.full(len(median), known.max()), int((known < NARROW * np.median(known)).sum())
+        return cls(median, reach, (away > CUT * reach).mean(axis=0) <= max(RARE, 1 / len(sample)), narrow)
 
     def exceeded(self, smallest: np.ndarray, largest: np.ndarray) -> bool:
         """Return whether any cell is out of range, from the extremes (d,) of the columns."""

@@ -113,7 +113,7 @@ class MomentsTask:
             first, last = np.searchsorted(arrays["sampled"], [self.start, self.stop])
             sample = np.asarray(block[arrays["sampled"][first:last] - self.start], np.float64)
             return out.write(sample=sample, **moments_of(X))
-        inliers, outliers = Reaches(**arrays).inliers(X, numbers)
+        inliers, outliers = Reaches(arrays["median"], arrays["reach"], arrays["rare"]).inliers(X, numbers)
         return out.write(**moments_of(inliers), **outliers)
 
 
@@ -127,7 +127,8 @@ class Scaling:
         beyond, and of a kind that does not mind.
     attributes : the number of training rows, the constant columns and how many, the number of zero rows. Of "auto" the
         `ranges`, the largest over the lower quartile, what became of `numbers`, how many columns are `categories`, and
-        the `level_distance` between two levels of one. `outliers`, as `outliers_of`, where a cell is out of range.
+        the `level_distance` between two levels of one. `outliers`, as `outliers_of`, where a cell is out of range;
+        of "auto" `narrow_columns`, those beside columns in one unit that are much narrower.
     seen : the ranges of the training rows but for such cells, where it was fitted; not part of its arrays.
     """
 
@@ -242,6 +243,8 @@ def fit_scalings(rows: Rows, ids: Rows | None, kinds: Sequence[ScalingKind], exe
     for kind in kinds:
         made[kind] = _scaling_of(kind, found, feature_names, most) if kind != "auto" else _by_ranges(
             found, rows, ids, np.zeros(d, bool) if categories is None else categories, feature_names, most)
+    if "auto" in made and reaches is not None and reaches.narrow:
+        made["auto"].attributes["narrow_columns"] = reaches.narrow
     if reaches is None or "n_out" not in found:
         return made
     return {kind: _cut(scaling, reaches, found) for kind, scaling in made.items()}

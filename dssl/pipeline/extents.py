@@ -38,7 +38,8 @@ class ExtentsTask:
             first, last = np.searchsorted(arrays["sampled"], [self.start, self.stop])
             return out.write(sample=X[arrays["sampled"][first:last] - self.start])
         filled = np.where(np.isnan(X), arrays["median"], X)
-        inliers, outliers = Reaches(**arrays).inliers(filled, np.arange(self.start, self.stop))
+        reaches = Reaches(arrays["median"], arrays["reach"], arrays["rare"])
+        inliers, outliers = reaches.inliers(filled, np.arange(self.start, self.stop))
         return out.write(**moments_of(inliers), **outliers)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
-from sklearn.datasets import load_digits, make_friedman1, make_moons, make_swiss_roll
+from sklearn.datasets import load_digits, load_wine, make_friedman1, make_moons, make_swiss_roll
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import RidgeCV
 from sklearn.preprocessing import StandardScaler
@@ -236,10 +236,21 @@ def test_labels_choose_the_scale_once_they_can_tell():
     true = (X[:, 0] > 0).astype(np.int64)
     target = Classes(np.arange(200), true[:200], np.array([0, 1]))
     scaling, evidence = choose_scale(ArrayRows(X), None, target, InProcess(), 0)
-    assert scaling.kind in ("none", "unit_norm")
+    assert scaling.kind == "none"
     assert evidence["ranges"] > 10
-    assert evidence["nearest_neighbor_errors"]["none"] < evidence["nearest_neighbor_errors"]["standardize"]
-    assert choose_scale(ArrayRows(X), None, target.take(np.arange(20)), InProcess(), 0)[0].kind == "standardize"
+    assert evidence["label_losses"]["none"] < evidence["label_losses"]["standardize"]
+    one_each = target.take(np.array([np.flatnonzero(true == code)[0] for code in (0, 1)]))
+    assert choose_scale(ArrayRows(X), None, one_each, InProcess(), 0)[0].kind == "standardize"
+
+
+def test_a_few_labels_choose_the_scale():
+    """Thirteen narrow columns say the class, a hundred wide ones are noise: ten labels a class tell, and two."""
+    X, true = load_wine(return_X_y=True)
+    X = np.hstack([X, np.random.default_rng(0).normal(scale=1000, size=(len(X), 100))])
+    for each in (2, 10):
+        labeled = np.concatenate([np.flatnonzero(true == code)[:each] for code in range(3)])
+        target = Classes(np.sort(labeled), true[np.sort(labeled)], np.arange(3))
+        assert choose_scale(ArrayRows(X), None, target, InProcess(), 0)[0].kind in ("standardize", "unit_range")
 
 
 def test_stored_models_predict_the_same():

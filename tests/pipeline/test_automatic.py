@@ -138,7 +138,7 @@ def test_the_scale_is_chosen_by_ranges_and_by_labels_or_given(digits_file, tmp_p
         assert described["attributes"]["scaling"]["kind"] in expected
         assert ("scale" in described["attributes"]) == (scale is None)
         page = (workspace / "runs" / result.run / "report.html").read_text()
-        assert ("error of the nearest labeled neighbor, by scale" in page) == (scale is None)
+        assert ("squared error of labels without themselves, by scale" in page) == (scale is None)
 
 
 def test_sparse_points(tmp_path):
@@ -151,7 +151,7 @@ def test_sparse_points(tmp_path):
     result = run(spec, workspace=tmp_path, execution=InProcess(1))
     assert result.metrics["error"] < 0.2
     described = json.loads(next((tmp_path / "artifacts" / "points").glob("*/manifest.json")).read_text())["attributes"]
-    assert set(described["scale"]["nearest_neighbor_errors"]) <= {"none", "max_abs", "unit_norm"}
+    assert set(described["scale"]["label_losses"]) <= {"none", "max_abs", "unit_norm"}
 
 
 def test_points_that_no_label_reaches_are_predicted_by_the_labels_alone(tmp_path):

@@ -18,8 +18,8 @@ class AutomaticData(DataSpec):
     """The same, with a scaling that the labels choose."""
 
     scale: ScalingKind = Field(
-        "auto", description="of the features; auto chooses by the columns' ranges, and from 50 labels on by the "
-                            "leave-one-out error of the nearest labeled neighbor")
+        "auto", description="of the features; auto chooses by the columns' ranges, and by the leave-one-out "
+                            "residuals of kernels on the labels")
 
     @property
     def scaling(self) -> ScalingParams | None:

@@ -17,15 +17,15 @@ def choice_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | N
         return None
     by, hidden = measure_of(result.get("metrics") or {}), at(facts, "scores", "transductive") or {}
     scale, share, lost = at(facts, "points", "scale") or {}, found.get("graph_share"), found.get("unreached")
-    judged, sizes = scale.get("nearest_neighbor_errors") or {}, found.get("class_shares")
+    judged, sizes = scale.get("label_losses") or {}, found.get("class_shares")
     rows: list[tuple[str, Any]] = [
         ("chosen", CHOSEN.get(found.get("chosen"), found.get("chosen"))),
         ("what graph kernels count for", None if share is None else f"{percent(share)}, those on the labels the rest"),
         ("structure of the graph, 1 is that of noise", number(found["structure"]) if "structure" in found else None),
         ("scale of the features", scale.get("kind")),
         ("the largest range of a column over a low one", number(scale["ranges"]) if "ranges" in scale else None),
-        ("error of the nearest labeled neighbor, by scale", ", ".join(
-            f"{kind} {percent(error)}" for kind, error in judged.items()) or None),
+        ("squared error of labels without themselves, by scale", ", ".join(
+            f"{kind} {number(loss)}" for kind, loss in judged.items()) or None),
         ("how it was computed", computed(found.get("functions") or found.get("solver") or {})),
         ("class sizes that were told", ", ".join(map(percent, sizes)) if sizes else None),
         ("training points that no label reaches", None if lost is None else number(lost) + (
