@@ -14,6 +14,7 @@ from dssl.graph.graph import KNNGraph
 from dssl.learners.model import Model
 from dssl.pipeline import suggestion
 from dssl.pipeline.plan import plan
+from dssl.pipeline.points import LABELS, labels_notes
 from dssl.pipeline.run import run
 from dssl.pipeline.suggestion import artifacts_behind, finished_models, suggest_rows
 
@@ -125,3 +126,12 @@ def test_quantities_are_suggested_by_the_graph_alone(tmp_path):
     assert np.isnan(found.probability).all()
     with pytest.raises(ParameterError, match="without a model of classes"):
         suggest_rows(result.run, InProcess(1), criterion="uncertainty", workspace=tmp_path / "work")
+
+
+def test_labels_that_were_suggested_are_noted_as_no_random_draw():
+    note, = labels_notes({"told": 8, "n_labeled": 14, "classes": [0, 1]})
+    assert "8 of the 14 labels come from labels.file" in note
+    assert "probabilities are overconfident" in note
+    assert "probabilities" not in labels_notes({"told": 8, "n_labeled": 14})[0]
+    assert labels_notes({"n_labeled": 14, "classes": [0, 1]}) == []
+    assert LABELS.notes is labels_notes
