@@ -181,7 +181,7 @@ def check_extras() -> Iterator[Check]:
             by_extra.setdefault(extra, []).append(needed.name)
     for extra, names in sorted(by_extra.items()):
         yield Check(f"extra {extra}", "ok", "is installed" if all(map(_version, names)) else
-                    f"is not installed; where it is needed: pip install 'dssl[{extra}]'")
+                    f"is not installed; where it is needed: pip install {' '.join(names)}")
 
 
 def check_cluster(where: str | Path, workspace: str | Path, source: str | None = None) -> Iterator[Check]:

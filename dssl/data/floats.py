@@ -63,12 +63,22 @@ def refuse_not_finite(name: str, count: int, first: tuple[int, int, str], known:
     """Return the error for values that are not finite; a CellError where the first is missing."""
     row, column, value = first
     column_name = f" ({known[column]})" if known else ""
-    beyond = "; for numbers beyond 3.4e38 set `dtype: float64`" if "inf" in value else ""
+    ways = {"nan": "`when_missing: impute` gives missing cells (nan) the mean of their column",
+            "inf": "if it marks a missing cell, leave the cell empty and set `when_missing: impute`"}
+    way = next((way for text, way in ways.items() if text in value), "correct the cell; `dtype: float64` holds numbers "
+               "up to 1e308, of which distances are finite up to 1e150")
     return (CellError if "nan" in value else DataError)(explain(
         f"{name} has {count:,} values that are not finite; the first is {value} in row {row}, column {column}"
         f"{column_name}, counted from 0",
         why="a distance to such a point is not a number, and one such value spoils whole columns of a result",
-        fix="leave these rows out; `when_missing: impute` gives missing cells (nan) the mean of their column" + beyond))
+        fix=f"leave these rows out; {way}"))
+
+
+def as_given(values: Any, place: tuple[int, int, str], dtype: Any) -> str:
+    """Return the text of a value that is not finite as `dtype`: with its digits where it was too large alone."""
+    row, column, text = place
+    value = float((values.iloc if isinstance(values, pd.DataFrame) else values)[row, column])
+    return f"{value:g} (too large for {np.dtype(dtype)})" if np.isfinite(value) else text
 
 
 def narrow_columns(values: Any, dtype: Any) -> np.ndarray | None:

@@ -30,7 +30,7 @@ from ..storage.store import MANIFEST, StoredParts
 from .columns import Columns, Encoded, some_texts
 from .dataset import Dataset, open_stored
 from .findings import ColumnRecord, examined, left_out, to_json, with_dropped
-from .floats import floats, narrow_columns, not_finite, refuse_lost_columns, refuse_not_finite
+from .floats import as_given, floats, narrow_columns, not_finite, refuse_lost_columns, refuse_not_finite
 from .ingest_cost import block_height, makes_sparse
 from .ingest_leftovers import clear_other_parts, scratch_folder
 from .ingest_params import IngestParams
@@ -259,8 +259,8 @@ class IngestTask:
         receipt: Receipt = {"ingest": self.key, "not_finite": count, "imputed": made.imputed,
                             "unseen": {str(j): [*found] for j, found in made.unseen.items()}}
         if first is not None:
-            row, column, value = first
-            return receipt | {"first": [self.start + row, column, value]}
+            row, column, _ = first
+            return receipt | {"first": [self.start + row, column, as_given(made.X, first, self.dtype)]}
         own: dict[str, np.ndarray] = csr_arrays(X) if self.is_sparse else {}
         shared = {} if self.is_sparse else {"X": X}
         if block.split is not None:

@@ -310,7 +310,7 @@ def _download(url: str, download: bool) -> Path:
                 raise OSError(f"{file.tell():,} of {int(expected):,} bytes arrived")
     except ImportError as error:
         raise DataError(explain(f"cannot read {url}", why=str(error),
-                                fix="pip install dssl[s3] for s3 URLs, or the package named above")) from error
+                                fix="install the package that is named above: pip install s3fs for s3 URLs")) from error
     except (OSError, ValueError) as error:
         if path.parent.is_dir() and not any(path.parent.iterdir()):
             path.parent.rmdir()

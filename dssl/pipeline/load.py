@@ -55,6 +55,10 @@ def load_spec(source: str | Path | dict[str, Any] | Spec, overrides: tuple[str, 
         text = read_text(source, why="the pipeline is read from it", fix="check the path")
         fields = parse_yaml(text, origin)
         lines = lines_of(text)
+    if fields is None:
+        raise SpecError(explain(f"{origin} is empty", why="a spec has sections: name, data, labels, graph, ...",
+                                fix="copy pipelines/quickstart.yaml, or have `dssl init FILE` write a spec for your "
+                                    "table"))
     if not isinstance(fields, dict):
         raise SpecError(explain(f"{origin} holds {type(fields).__name__}, expected a mapping",
                                 why="a spec has sections: name, data, labels, graph, ...",

@@ -158,14 +158,18 @@ class KnownQuantities(KnownTarget):
         require_marker(self._marked, self.unlabeled, "target")
         if not found:
             return {"task": "regression", "target": {"known": 0}, "known": 0}
+        smallest, largest = min(own["min"] for own in found), max(own["max"] for own in found)
         n = np.array([own["known"] for own in found])
+        require(smallest < largest or n.sum() == 1, error=DataError,
+                what=f"the target is {smallest:g} in all {n.sum():,} rows that have one",
+                why="there is nothing to learn: every model predicts this number",
+                fix="name another column as the target (data.read.target), or leave the pipeline out")
         means, deviations = (np.array([own[name] for own in found]) for name in ("mean", "deviation"))
         mean = float(n @ means / n.sum()) if len(found) > 1 else float(means[0])
         deviation = float(np.sqrt(n @ (deviations**2 + (means - mean) ** 2) / n.sum())) if len(found) > 1 \
             else float(deviations[0])
         return {"task": "regression", "known": int(n.sum()), "target": {
-            "known": int(n.sum()), "min": float(min(own["min"] for own in found)),
-            "max": float(max(own["max"] for own in found)), "mean": mean, "deviation": deviation}}
+            "known": int(n.sum()), "min": float(smallest), "max": float(largest), "mean": mean, "deviation": deviation}}
 
 
 class NothingKnown(KnownTarget):

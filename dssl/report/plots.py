@@ -189,16 +189,15 @@ def curve_plot(rows: Sequence[dict[str, Any]], names: Sequence[str], by: Measure
     """Return the errors of models over the number of labels that they learned from; rows : `labels`, and each error."""
     def draw(axes: Any) -> None:
         labels, ends = [row["labels"] for row in rows], [by.factor * rows[-1][name] for name in names]
-        near = len(ends) == 2 and abs(ends[0] - ends[1]) < 0.07 * by.factor * max(
-            row[name] for row in rows for name in names)
+        text_height = 0.07 * by.factor * max(row[name] for row in rows for name in names)
+        offsets = label_offsets(ends, text_height)
         for place, name in enumerate(names):
-            up = 0 if not near else 7 if (ends[place], place) == max(zip(ends, range(2), strict=True)) else -7
             color = BASELINE if place else MODEL
             errors = [by.factor * row[name] for row in rows]
             axes.plot(labels, errors, "s--" if place else "o-", color=color, markersize=5.5, linewidth=1.6,
                       clip_on=False)
-            axes.annotate(name, (labels[-1], errors[-1]), xytext=(9, up), textcoords="offset points", va="center",
-                          color=color, fontweight="normal" if place else "bold")
+            axes.annotate(name, (labels[-1], errors[-1]), xytext=(9, offsets[place]), textcoords="offset points",
+                          va="center", color=color, fontweight="normal" if place else "bold")
         axes.set_xscale("log", base=2)
         axes.set_xticks(labels, [f"{count:,}" for count in labels])
         axes.set_xticks([], minor=True)
@@ -208,6 +207,19 @@ def curve_plot(rows: Sequence[dict[str, Any]], names: Sequence[str], by: Measure
         axes.grid()
 
     return _svg("curve", f"Errors of {' and '.join(names)} by {len(rows)} numbers of labels", (WIDE, 3.0), draw)
+
+
+def label_offsets(ends: Sequence[float], text_height: float) -> list[int]:
+    """Return by how many points the names of one or two lines stand above their ends.
+
+    Two that would overlap are parted, and none reaches below zero, where the ticks of the axis are.
+    """
+    overlap = len(ends) == 2 and abs(ends[0] - ends[1]) <= text_height
+    if not overlap:
+        return [7 if end <= text_height / 2 else 0 for end in ends]
+    lower = 7 if min(ends) <= text_height else -7
+    upper = max(range(2), key=lambda place: (ends[place], place))
+    return [lower + 14 if place == upper else lower for place in range(2)]
 
 
 def picture_plot(points: Sequence[Sequence[float]], codes: Sequence[float], classes: Sequence[str],

@@ -263,7 +263,7 @@ def label_sentences(by_labels: dict[str, Any]) -> list[str]:
     scores = at(by_labels, "scores", "model")
     by, n = measure_of(scores), counted(by_labels["n"], "label")
     of = "one by one" if by_labels["folds"] == by_labels["n"] else f"in {by_labels['folds']} parts"
-    known = f"Held out {of}, the {n} at hand are predicted with an {by.key} of {by.with_interval(scores)}"
+    known = f"Held out {of}, {n} are predicted with an {by.key} of {by.with_interval(scores)}"
     base = at(by_labels, "scores", "base") or {}
     gain, p = (finite(at(by_labels, "over_base", key)) for key in ("gain", "p_value"))
     if gain is None:

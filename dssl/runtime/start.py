@@ -8,6 +8,7 @@ A new kind is a class, and its place in `Described`.
 """
 
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,6 +53,9 @@ def load_runtime(source: str | Path | None) -> Runtime:
         return LocalRuntime()
     if source == "in-process":
         fields = {"kind": "in-process"}
+    elif isinstance(source, str) and re.fullmatch(r"[\w.-]+:\d+|\[[\da-fA-F:]+\]:\d+", source):
+        raise SpecError(explain(f"{source} lacks the scheme of an address", why="a connection is encrypted or not",
+                                fix=f"write tls://{source}, or tcp://{source} for a scheduler on this machine"))
     elif "://" in str(source):
         fields = {"kind": "address", "address": str(source)}
     else:

@@ -56,6 +56,10 @@ def draft_of(path: Path, publish: Callable[[Path, Path], None] = os.replace) -> 
     try:
         yield draft
         publish(draft, path)
+    except OSError as error:
+        if error.errno is not None and error.filename is None:  # a write names no file, of a full disk for one
+            error.filename = str(path)
+        raise
     finally:
         draft.unlink(missing_ok=True)
 

@@ -33,7 +33,7 @@ class FolderLock:
     """
 
     def __init__(self, path: Path, *, why: str = "two runs would write the same parts",
-                 fix: str = "wait for it, or choose another --workspace", wait: float = 0.0):
+                 fix: str = "wait for it (--wait), or choose another --workspace", wait: float = 0.0):
         self.path, self.why, self.fix, self.wait = path, why, fix, wait
         self._mine = {"host": socket.gethostname(), "pid": os.getpid(), "token": os.urandom(8).hex(),
                       "started": psutil.Process().create_time()}

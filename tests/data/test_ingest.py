@@ -112,6 +112,12 @@ def test_values_that_are_not_finite_are_counted_and_located(tmp_path, height):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_number_that_is_too_large_is_shown_as_it_is_written(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b,y\n1,2,0\n3,1e300,1\n")
+    with pytest.raises(DataError, match=r"the first is 1e\+300 \(too large for float32\) in row 1, column 1 \(b\)"):
+        ingest(tmp_path / "t.csv", MemoryParts(), InProcess(1), target="y")
+
+
 def test_a_refusal_touches_nothing_that_was_there_before(tmp_path):
     parts = StoredParts(tmp_path / "out")
     parts.allocate("X", (2, 1), np.float32, 2)

@@ -202,17 +202,14 @@ def test_an_official_split_drops_test_points_without_a_target(fields, tmp_path):
     assert result.metrics["n_test"] == 30
 
 
-def test_one_value_is_allowed_and_told(fields, tmp_path):
-    data = {**fields["data"], "source": write(tmp_path, np.full(N, 4.0))}
-    result = run({**fields, "data": data}, workspace=tmp_path / "work", execution=InProcess(2))
-    assert (result.metrics["rmse"], result.metrics["r2"]) == (0.0, None)
-    assert result.gain["unlabeled_data"] == "no clear difference"
-    assert (result.gain["over_base"]["gain"], result.gain["over_base"]["p_value"]) == (0.0, 1.0)
-    text = (tmp_path / "work" / "runs" / result.run / "report.html").read_text()
-    assert "Nothing can be learned from one value" in text
-
-
 # What is refused
+
+
+def test_one_value_throughout_is_refused(fields, tmp_path):
+    data = {**fields["data"], "source": write(tmp_path, np.full(N, 4.0))}
+    with pytest.raises(DataError, match=r"the target is 4 in all [\d,]+ rows that have one"):
+        run({**fields, "data": data}, workspace=tmp_path / "work", execution=InProcess(2))
+
 
 
 @pytest.mark.parametrize(("path", "value", "told"), [

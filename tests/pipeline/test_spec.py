@@ -381,7 +381,7 @@ def test_exactly_one_of_several_is_asked_for(section, fields):
 
 @pytest.mark.parametrize(("text", "told"), [
     ("name: [a\n", "is not YAML"), ("name: 'a\n", "is not YAML"), ("- 1\n- 2\n", "holds list, expected a mapping"),
-    ("", "holds NoneType, expected a mapping"), ("just text\n", "holds str, expected a mapping"),
+    ("", "is empty"), ("# nothing yet\n", "is empty"), ("just text\n", "holds str, expected a mapping"),
     ("name: a\n\tdata: b\n", "is not YAML"), ("? [1, 2]\n: a\n", "is not a word or a number"),
     ("name: !!python/object/apply:os.system ['true']\n", "is not YAML"), ("a" * (1 << 20) + "b", "characters"),
 ])

@@ -11,6 +11,7 @@ import pytest
 from dssl.pipeline.run import run
 from dssl.report.markup import Html
 from dssl.report.page import Section, page
+from dssl.report.plots import label_offsets
 
 from ..figures import unrendered
 from .examples import example_page, example_run
@@ -362,3 +363,10 @@ def test_the_page_of_a_real_run_holds_its_figures(digits):
     for figure in ("training points n 1,437", "2 each", "3 (pixel_0_0, pixel_4_0, pixel_4_7)",
                    "every column meets it", "The search was exact"):
         assert figure in found.text
+
+
+@pytest.mark.parametrize(("ends", "offsets"), [
+    ([50.0, 20.0], [0, 0]), ([50.0, 48.0], [7, -7]), ([0.0, 50.0], [7, 0]), ([0.0, 1.0], [7, 21]),
+    ([0.0, 0.0], [7, 21])])
+def test_names_of_lines_near_zero_stand_above_the_axis(ends, offsets):
+    assert label_offsets(ends, 4.0) == offsets

@@ -54,6 +54,13 @@ def test_a_description_that_is_not_there(tmp_path):
             load_runtime(path)
 
 
+@pytest.mark.parametrize("address", ["localhost:8786", "10.0.0.7:8786", "[::1]:8786"])
+def test_an_address_without_a_scheme_is_shown_with_one(address):
+    with pytest.raises(SpecError, match=r"lacks the scheme[\s\S]*write tls://") as error:
+        load_runtime(address)
+    assert f"tcp://{address}" in str(error.value)
+
+
 @pytest.mark.parametrize(("text", "size"), [
     ("500MB", 500 * 10**6), ("2GiB", 2 << 30), ("1.5 kB", 1500), ("1024", 1024), ("64 MiB", 64 << 20),
 ])

@@ -1,5 +1,6 @@
 """Stored arrays: what is damaged is noticed and named, what is whole reads back as it was written."""
 
+import errno
 import shutil
 import threading
 
@@ -10,7 +11,7 @@ from numpy.testing import assert_array_equal
 from dssl.errors import DataError, IntegrityError, ParameterError
 from dssl.storage import kept, store
 from dssl.storage.array_files import create_array
-from dssl.storage.files import read_json, write_json
+from dssl.storage.files import draft_of, read_json, write_json
 from dssl.storage.kept import ArrayCache, give_back
 from dssl.storage.store import StoredArrays, StoredParts, StoredRows
 from dssl.storage.verify import verify_parts
@@ -222,3 +223,10 @@ def test_a_deleted_array_of_a_part_is_missed(tmp_path):
     for read in (lambda: parts.read(0), lambda: parts.arrays(0).load()):
         with pytest.raises(IntegrityError, match="lost"):
             read()
+
+
+def test_an_error_of_a_write_names_the_file(tmp_path):
+    """The system names none where a disk is full."""
+    with pytest.raises(OSError, match="No space") as error, draft_of(tmp_path / "chunk"):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert error.value.filename == str(tmp_path / "chunk")

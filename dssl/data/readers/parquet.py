@@ -27,7 +27,7 @@ def _pyarrow() -> Any:
         import pyarrow.parquet
     except ImportError as error:
         raise DataError(explain("Parquet files are read with pyarrow, which is not installed", why=str(error),
-                                fix='pip install "dssl[parquet]", or convert the file to npz or CSV')) from error
+                                fix='pip install pyarrow, or convert the file to npz or CSV')) from error
     return pyarrow
 
 

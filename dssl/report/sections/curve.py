@@ -25,7 +25,8 @@ def curve_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | No
              "lower it further." if last < 0.95 * before else
              "The model's error falls no more over the last step: more labels alone may not lower it."
              if last <= 1.05 * before else "The error rises over the last step, which few labels do by chance.")
-    caption = (f"The {counted(own['n'], 'label')} at hand: parts of them are learned from, the others predicted, with "
+    known = at(facts, "labels", "n_labeled") or own["n"]
+    caption = (f"The {counted(known, 'label')} at hand: parts of them are learned from, the others predicted, with "
                "the parameters that were chosen on all, and the unlabeled points as they are. The mean of up to four "
                "draws; each smaller one lies within a larger.")
     return Section("curve", "Error by number of labels", joined((figure(curve_plot(rows, names, by), caption),
