@@ -20,6 +20,7 @@ from ..learners.on_graph.class_sizes import class_shares
 from ..learners.on_graph.graph_ridge import GraphRidgeParams, members_bytes
 from ..selection.calibration import calibration_folds
 from ..selection.graph_gain import Gain, gain_of
+from ..selection.odd_labels import odd_labels, warn_odd_labels
 from ..storage.blocks import Rows
 from .base import PointEstimator, PointRegressor
 from .calibrated import CalibratedClassifier
@@ -58,7 +59,7 @@ class AutomaticEstimator(PointEstimator):
         predicted for the points of the fit.
     gain_ : Gain, held-out error `without` and `with_graph`, their `difference` and its `standard_error`, and the
         `verdict` of a paired test, which `helps` and `hurts` tell. evidence_ : dict; `in_words` says what the gain
-        means, `kernels` what each counts for.
+        means, `kernels` what each counts for, `odd_labels` which targets the others contradict.
     """
 
     groups: ClassVar[dict[str, type]] = {"graph": KNNGraph}
@@ -105,7 +106,9 @@ class AutomaticEstimator(PointEstimator):
         held = target.take(found.held)
         self.gain_ = gain_of(held, coding, found.held_out, found.held_out_alone, own_weight, measure_of(target))
         self.evidence_ = {**made.attributes, **found.attributes, "gain": self.gain_.described(),
-                          "in_words": self.gain_.in_words()}
+                          "in_words": self.gain_.in_words(),
+                          "odd_labels": odd_labels(held, found.held_out, held.labeled)}
+        warn_odd_labels(self.evidence_["odd_labels"])
         self._calibrate(held, lambda: found.held_out if self.class_sizes is None else self._left_out(
             fit, target, weight), own_weight)
         if self.gain_.hurts:

@@ -46,7 +46,8 @@ def choose_scale(rows: Rows, ids: Rows | None, target: Target, execution: Execut
     first = made["auto"].kind
     fitted = {**made, first: made["auto"]}
     evidence: dict[str, Any] = {"ranges": made["auto"].attributes["ranges"]}
-    judged = target.take(np.sort(block_rng(seed, SCALE_STREAM).permutation(len(target.labeled))[:MOST_JUDGED]))
+    drawn = np.sort(block_rng(seed, SCALE_STREAM).permutation(len(target.labeled))[:MOST_JUDGED])
+    judged = target.in_units().take(drawn)
     n_labels = len(judged.labeled)
     told = 1 - target.n_strata / n_labels
     if told <= 0 or n_labels < 2:

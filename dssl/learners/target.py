@@ -16,6 +16,8 @@ from .coding import Coding, OneVsRest, Values, class_pairs, signs
 from .encoding import UNLABELED, find_class, require_within
 from .measures import ABSOLUTE, SQUARED, WRONG_CLASS, PointMeasure
 
+SMALLEST_UNIT = 2.0**-64  # of quantities whose squares, and their ratios, are numbers
+
 
 @dataclass(frozen=True, eq=False)
 class Target(ABC):
@@ -45,6 +47,15 @@ class Target(ABC):
     def n_strata(self) -> int:
         """Return the number of classes, of which some may have no point; 1 of quantities."""
         return 1
+
+    @property
+    def unit(self) -> float:
+        """Return what quantities are divided by so that their squares are numbers; 1 where they are, and of classes."""
+        return 1.0
+
+    def in_units(self) -> "Target":
+        """Return the target divided by its unit."""
+        return self
 
     def strata(self) -> np.ndarray:
         """Return the numbers (l,) by which points are dealt to folds: those of the classes, or zeros."""
@@ -203,6 +214,15 @@ class Quantities(Target):
 
     def indicators(self) -> np.ndarray:
         return self.columns()
+
+    @property
+    def unit(self) -> float:
+        largest = float(np.abs(self.coded).max(initial=0))
+        return 1.0 if largest == 0 or SMALLEST_UNIT <= largest <= 1 / SMALLEST_UNIT else float(2 ** np.floor(
+            np.log2(largest)))
+
+    def in_units(self) -> "Quantities":
+        return self if self.unit == 1 else replace(self, coded=self.coded / self.unit)
 
     def measures(self, tie: PointMeasure) -> tuple[PointMeasure, PointMeasure]:
         return SQUARED, ABSOLUTE

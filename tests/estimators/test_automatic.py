@@ -23,6 +23,7 @@ from dssl.learners.model import model_type
 from dssl.learners.on_graph import automatic
 from dssl.learners.on_graph.blend import prior_of_labels
 from dssl.learners.target import Classes, Quantities
+from dssl.selection.odd_labels import OddLabels
 from dssl.storage.blocks import ArrayRows
 
 
@@ -314,3 +315,30 @@ def test_support_tells_how_far_a_point_is_from_what_was_seen(tmp_path):
     alone = found.model_.alone.support(found.scaling_.transform(outside))
     assert (np.diff(alone) <= 0).all()
     assert alone[1:].max() < 1e-6
+
+
+def curve(n=150, seed=0):
+    """Return points on a smooth surface, targets of all, and of the first 60 alone."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, size=(n, 2))
+    true = np.sin(2 * X[:, 0]) + X[:, 1] + 0.05 * rng.normal(size=n)
+    return X, true, np.where(np.arange(n) < 60, true, np.nan)
+
+
+def test_predictions_follow_the_unit_of_the_target():
+    X, _, y = curve()
+    plain = SemiSupervisedRegressor().fit(X, y)
+    for unit in (1e-200, 1e-30, 1e30, 1e149):
+        found = SemiSupervisedRegressor().fit(X, y * unit)
+        assert_allclose(found.predict(X[60:]), plain.predict(X[60:]) * unit, rtol=1e-6, atol=1e-9 * unit)
+        assert_allclose(found.transduction_, plain.transduction_ * unit, rtol=1e-6, atol=1e-9 * unit)
+
+
+def test_a_target_that_the_others_contradict_is_named():
+    X, _, y = curve()
+    assert SemiSupervisedRegressor().fit(X, y).evidence_["odd_labels"] == []
+    y[7] *= 100
+    with pytest.warns(OddLabels, match="row 7 has"):
+        found = SemiSupervisedRegressor().fit(X, y).evidence_["odd_labels"]
+    assert found[0]["row"] == 7
+    assert found[0]["value"] == y[7]

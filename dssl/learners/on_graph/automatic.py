@@ -5,7 +5,7 @@ system of as many columns as classes does.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -17,14 +17,15 @@ from ...execution.tasks import Execution
 from ...graph.graph import Graph, KNNGraph
 from ...solvers.solver_params import SolverParams
 from ...storage.blocks import Rows
+from ..kernel_family import KernelSum
 from ..measures import SQUARED, WRONG_CLASS, PointMeasure
 from ..model import Model
 from ..target import Classes, Target
-from .blend import fit_blend
+from .blend import BlendedModel, fit_blend
 from .class_sizes import with_class_sizes
 from .graph_ridge import GraphRidgeParams, members_bytes
 from .many_labels import fit_from_many
-from .model import signed
+from .model import GraphModel, signed
 from .vertex_labels import VertexValues
 
 MOST_LABELS = 2000  # of which kernels are made
@@ -48,6 +49,28 @@ class Automatic:
     held_out_alone: np.ndarray
     attributes: dict[str, Any] = field(default_factory=dict)
     left_out: Callable[[Sequence[np.ndarray]], tuple[np.ndarray, np.ndarray]] | None = None
+
+    def times(self, unit: float) -> "Automatic":
+        """Return the same with all values multiplied by a unit."""
+        def left_out(folds: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+            assert self.left_out is not None
+            values, alone = self.left_out(folds)
+            return values * unit, alone * unit
+
+        return replace(self, model=times(self.model, unit), alone=times(self.alone, unit), values=self.values * unit,
+                       held_out=self.held_out * unit, held_out_alone=self.held_out_alone * unit,
+                       left_out=None if self.left_out is None else left_out)
+
+
+def times(model: Model, unit: float) -> Model:
+    """Return an automatic choice's model, or that of its labels alone, with values multiplied by a unit."""
+    if isinstance(model, BlendedModel):
+        parts: dict[str, Any] = {name: times(getattr(model, name), unit) for name in ("graph", "kernels", "alone")}
+        return replace(model, **parts)
+    if isinstance(model, KernelSum):
+        return replace(model, coef=model.coef * unit, offset=model.offset * unit)
+    assert isinstance(model, GraphModel)
+    return replace(model, values_at=model.values_at * unit)
 
 
 def measure_of(target: Target) -> PointMeasure:
@@ -77,6 +100,9 @@ def fit_automatic(graph: Graph, rows: Rows, target: Target, weight: np.ndarray |
     BudgetError : the index of the vertices does not fit. NotConverged. ParameterError : class sizes with so many labels
     that they are not needed.
     """
+    if target.unit != 1:
+        return fit_automatic(graph, rows, target.in_units(), weight, class_sizes, params, most, knn, execution).times(
+            target.unit)
     if len(target.labeled) > most:
         require(class_sizes is None, f"class_sizes with {len(target.labeled):,} labels", error=ParameterError,
                 why=f"kernels of labeled points are made of up to {most:,}, as the memory budget lets be, and harmonic "

@@ -33,6 +33,7 @@ from ...selection.by_labels import LabelFolds, by_labels
 from ...selection.calibration import calibrated
 from ...selection.graph_gain import gain_of
 from ...selection.held_out_scores import HeldOut
+from ...selection.odd_labels import odd_labels, warn_odd_labels
 from ...solvers.direct import LARGEST
 from ...storage.blocks import PartWriter
 from ...storage.views import SelectedRows
@@ -120,9 +121,12 @@ def make_models(context: Context, params: FitParams) -> dict[str, Any]:
     PartWriter(context.parts, VALUES).write(values=found.values)
     gain = gain_of(held, found.model.coding, found.held_out, found.held_out_alone, None,
                    measure_of(target))
+    odd = odd_labels(held, found.held_out, context.rows("split", "train").take(held.labeled))
+    warn_odd_labels(odd)
     return {"models": described, "by_labels": _by_labels(target, found),
             **({} if shares is None else {"class_shares": shares.tolist()}),
-            "choice": {**found.attributes, "gain": gain.described(), "in_words": gain.in_words()}}
+            "choice": {**found.attributes, "gain": gain.described(), "in_words": gain.in_words(),
+                       "odd_labels": odd}}
 
 
 def _by_labels(target: Target, found: Automatic) -> dict[str, Any]:
@@ -198,7 +202,7 @@ AUTOMATIC = Kind.of(SPECS["automatic"], (
     replace(POINTS, version=4, needs=("dataset", "split", "labels"), params=ScaleParams.of, make=make_scaled_points,
             cost=_points_cost),
     VERTICES, NEIGHBORS, GRAPH, HEALTH,
-    Stage("models", 9, ("split", "points", "labels", "vertices", "neighbors", "graph"), FitParams.of, make_models,
+    Stage("models", 10, ("split", "points", "labels", "vertices", "neighbors", "graph"), FitParams.of, make_models,
           _models_cost, _FEWER, section=choice_section),
     SAMPLE_OF_GRAPH, predictions_with(_scores_cost, _values_of_training),
     replace(SCORES, version=3, needs=("split", "points", "labels", "vertices", "models"), make=make_automatic_scores,

@@ -27,6 +27,9 @@ def choice_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | N
         ("squared error of labels without themselves, by scale", ", ".join(
             f"{kind} {number(loss)}" for kind, loss in judged.items()) or None),
         ("how it was computed", computed(found.get("functions") or found.get("solver") or {})),
+        ("targets that the other labels contradict", "; ".join(
+            f"row {own['row']}: {number(own['value'])}, where the others say {number(own['prediction'])}"
+            for own in found.get("odd_labels") or []) or None),
         ("class sizes that were told", ", ".join(map(percent, sizes)) if sizes else None),
         ("training points that no label reaches", None if lost is None else number(lost) + (
             ": the labels alone predict them" if lost else "")),
