@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "<NA>", "?")
+MISSING = ("", "NA", "N/A", "n/a", "n.a.", "N.A.", "#N/A", "NaN", "nan", "NULL", "null", "<NA>", "?")
 
 
 def is_missing_text(text: str) -> bool:

@@ -15,7 +15,6 @@ from scipy import sparse
 from ..errors import DataError, column_label, explain, require
 from .readers.base import CellError
 
-MOST_LEVELS = 1000  # of one column; a column with more is an identifier
 EXAMPLES = 5  # texts shown of many
 
 
@@ -62,6 +61,11 @@ class Columns:
         return [found for j, name in enumerate(names) for found in (
             [f"{name}={'(missing)' if level is None else level}" for level in self.levels[j]]
             if j in self.levels else [name])]
+
+    def are_text(self) -> dict[str | int, bool]:
+        """Return whether each input column is text, by its name, or its number where it has none."""
+        names: Sequence[str | int] = self.names or range(self.n_columns)
+        return {name: j in self.levels for j, name in enumerate(names)}
 
     def of_text(self) -> np.ndarray:
         """Return which columns of X text became, (width,) bool."""
@@ -179,13 +183,27 @@ class Columns:
         if missing.any() and self.fill is None:
             raise missing_text(self.label(j), int(missing.sum()), first_row + int(np.argmax(missing)))
         known = [level for level in levels if level is not None]
-        found = np.asarray(pd.Index(known, dtype=object).get_indexer(pd.Index(cells, dtype=object)), np.int64)
+        place = {folded(level): number for number, level in enumerate(known)}
+        found = np.array([-1 if cell is None else place.get(folded(cell), -1) for cell in cells], np.int64)
         found[missing] = len(known) if None in levels else -1
         return found
 
     def label(self, j: int) -> str:
         """Return how messages name an input column."""
         return column_label(self.names, j)
+
+
+def folded(text: str) -> str:
+    """Return what texts have in common that differ in blanks around them and in case alone."""
+    return text.strip().casefold()
+
+
+def spellings(counts: Mapping[str, int]) -> list[str]:
+    """Return texts without those that differ in blanks and case alone: of these the most frequent one, ascending."""
+    best: dict[str, str] = {}
+    for text in sorted(counts, key=lambda text: (-counts[text], text)):
+        best.setdefault(folded(text), text.strip())
+    return sorted(best.values())
 
 
 def some_texts(texts: Iterable[str | None]) -> list[str | None]:

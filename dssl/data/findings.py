@@ -17,13 +17,14 @@ from scipy.spatial import cKDTree
 from scipy.special import gammaln
 
 from ..errors import column_label, explain
-from .columns import MOST_LEVELS
+from .columns import spellings
 from .pairs import UNLABELED, Pairs
 from .readers.base import FEWEST_ROWS
+from .readers.cells import MOST_LEVELS, is_category
 from .traits import Traits
 
 Kind = Literal["number", "integer", "category", "text", "time"]
-FindingKind = Literal["identifier", "time stamp", "constant", "duplicate", "target"]
+FindingKind = Literal["identifier", "free text", "time stamp", "constant", "duplicate", "target"]
 
 CHANCE = 1e-9  # of what looks like an identifier, or the target, and is neither
 FEWEST_APART = 10  # rows in which a column is neither at one end of its range: fewer agree by chance
@@ -32,6 +33,7 @@ DETERMINED = 1e-6  # of the variance of a target that a column leaves open
 ROWS_PER_CODE = 10  # of labeled rows for each number that may be the code of a class
 EPOCHS = (946684800, 2208988800)  # 2000 to 2040, in seconds since 1970
 UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
+LONGEST_CODE, MOST_WORDS = 40, 3  # characters and words of a text that names a row
 CAN_DROP = ("csv", "parquet")  # formats whose columns can be left out
 ID_WORDS = {"id", "ids", "uuid", "guid", "key", "pk", "index", "idx", "row", "rowid", "nr", "serial", "unnamed"}
 
@@ -40,8 +42,8 @@ ID_WORDS = {"id", "ids", "uuid", "guid", "key", "pk", "index", "idx", "row", "ro
 class ColumnRecord:
     """What is known of a column of the source.
 
-    name : its name, or its number as text. kind : "number", "integer" (all whole), "category" (text), "text" (more than
-        `MOST_LEVELS` different ones, or no two alike), or "time" (text written as dates); None where it was not read.
+    name : its name, or its number as text. kind : "number", "integer" (all whole), "category" (text, see
+        `is_category`), "text" (any other), or "time" (text written as dates); None where it was not read.
     min, max : of numbers. missing : cells. levels : different texts, of categories and times up to `MOST_LEVELS`.
     used : whether it is a feature. finding : what it looks like, if not like a feature. why : of the finding, or of
         being left out.
@@ -58,10 +60,12 @@ class ColumnRecord:
     why: str | None = None
 
 
-def examined(traits: Traits, levels: dict[int, list[str]], names: Sequence[str] | None) -> list[ColumnRecord]:
+def examined(traits: Traits, levels: dict[int, dict[str, int]], names: Sequence[str] | None,
+             measures: Collection[int] = ()) -> list[ColumnRecord]:
     """Return the record of every column, all of them used.
 
     traits, levels : of all rows; `levels` by number of the columns of text, at most `MOST_LEVELS` + 1 of each.
+    measures : columns that are written as measurements are, with fractions, a currency or a percent sign.
     """
     of = traits.figures
     copies = _copies(traits)
@@ -71,13 +75,17 @@ def examined(traits: Traits, levels: dict[int, list[str]], names: Sequence[str] 
         is_text, whole = j in levels, bool(of["whole"][j]) and n > 0
         has_range = not is_text and math.isfinite(of["smallest"][j])
         low, high = (float(of[end][j]) if has_range else None for end in ("smallest", "largest"))
-        key = _key(traits, j, names, is_text=is_text)
+        key = None if j in measures else _key(traits, j, names, levels.get(j))
         kind: Kind = "integer" if whole else "number"
-        few = is_text and len(levels[j]) <= MOST_LEVELS
+        texts = spellings(levels[j]) if is_text else []
+        few = is_text and is_category(len(texts), n) and key is None
         if is_text:
-            kind = "time" if j in traits.dates else "category" if few and key is None else "text"
+            kind = "time" if j in traits.dates else "category" if few else "text"
         found: tuple[FindingKind, str] | None = _constant(traits, j, levels) or _target(traits, j, is_text=is_text)
         found = found or _time(traits, j, kind) or (("identifier", key) if key else None)
+        if kind == "text" and found is None:
+            count = f"more than {MOST_LEVELS:,}" if len(texts) > MOST_LEVELS else f"{len(texts):,}"
+            found = "free text", f"{count} different texts in {n:,} cells"
         found = found or (_ordered(traits, j) if kind == "number" else None)
         if found is None and j in copies:
             other, exact = copies[j]
@@ -85,7 +93,8 @@ def examined(traits: Traits, levels: dict[int, list[str]], names: Sequence[str] 
                                   f"{column_label(names, other)} on another scale")
         records.append(ColumnRecord(
             names[j] if names else str(j), kind, low, high, traits.n_rows - n,
-            len(levels[j]) if few and kind != "text" else None, True, *(found or (None, None))))
+            len(texts) if is_text and kind != "text" and len(texts) <= MOST_LEVELS else None,
+            True, *(found or (None, None))))
     return records
 
 
@@ -107,8 +116,12 @@ def warn_identifiers(X: np.ndarray, names: Sequence[str]) -> None:
 
 
 def left_out(records: Sequence[ColumnRecord], keep: bool | Collection[str]) -> set[int]:
-    """Return the identifiers that are left out: all but those to keep, none where nothing else would be left."""
-    found = {j for j, record in enumerate(records) if record.finding == "identifier"
+    """Return the columns that are left out: identifiers, and text that is no category, but for those to keep.
+
+    None is where nothing else would be left.
+    """
+    found = {j for j, record in enumerate(records)
+             if (record.finding in ("identifier", "free text") or record.kind == "time")
              and keep is not True and (keep is False or record.name not in keep)}
     return found if len(found) < len(records) else set()
 
@@ -169,6 +182,11 @@ def notes(records: Sequence[dict[str, Any]], *, named: bool = True, can_drop: bo
                      f"told are not those of new points: leave it out {dropped(found)}")
     if found := columns("identifier", used=False):
         lines.append(f"left out, as identifiers: {told(found)}. data.read.keep_ids: {listed(found)} keeps them")
+    if found := columns("free text", used=False):
+        lines.append(f"left out, as free text: {told(found)}. To learn from it, add embeddings of it (such as those of "
+                     "sentence-transformers) as columns of numbers, or as a list column of Parquet")
+    if found := columns("time stamp", used=False):
+        lines.append(f"left out, as dates: {told(found)}. To learn from them, write them as numbers, such as days")
     if found := columns("identifier"):
         lines.append(f"warning: identifiers among the features: {told(found)}. New points have others, far from all "
                      f"that is known: leave them out {dropped(found)}")
@@ -186,20 +204,21 @@ def notes(records: Sequence[dict[str, Any]], *, named: bool = True, can_drop: bo
 # ---- one kind of finding each
 
 
-def _key(traits: Traits, j: int, names: Sequence[str] | None, *, is_text: bool) -> str | None:
+def _key(traits: Traits, j: int, names: Sequence[str] | None, texts: Collection[str] | None) -> str | None:
     """Return why a column looks like an identifier: it names or numbers the rows.
 
-    Text does if no two rows have the same. Whole numbers do if they rise or fall from row to row, or if none comes
-    twice though by chance some would: of n numbers out of R, s of them looked for again, all s are alone with a
-    probability below exp(-s (n - 1) / 2R), the birthday problem, and any other distribution makes it less likely.
-    Where that is not small enough, the name decides.
+    Text does if no two rows have the same and all are short. Whole numbers do if they rise or fall from row to row, or
+    if none comes twice though by chance some would: of n numbers out of R, s of them looked for again, all s are alone
+    with a probability below exp(-s (n - 1) / 2R), the birthday problem, and any other distribution makes it less
+    likely. Where that is not small enough, the name decides.
     """
     of, n = traits.figures, int(traits.figures["present"][j])
     if n < FEWEST_ROWS:
         return None
     sampled = len(traits.sample.get(j, ()))
-    if is_text:
-        return "no text of it comes twice" if of["unlike"][j] and sampled >= FEWEST_ROWS else None
+    if texts is not None:
+        short = all(len(text) <= LONGEST_CODE and len(text.split()) <= MOST_WORDS for text in texts)
+        return "no text of it comes twice" if of["unlike"][j] and sampled >= FEWEST_ROWS and short else None
     if not of["whole"][j]:
         return None
     if of["rises"][j] or of["falls"][j]:
@@ -241,14 +260,15 @@ def _ordered(traits: Traits, j: int) -> tuple[FindingKind, str] | None:
     return "time stamp", f"its numbers {'rise' if of['rises'][j] else 'fall'} from row to row, as times do"
 
 
-def _constant(traits: Traits, j: int, levels: dict[int, list[str]]) -> tuple[FindingKind, str] | None:
+def _constant(traits: Traits, j: int, levels: dict[int, dict[str, int]]) -> tuple[FindingKind, str] | None:
     of, n = traits.figures, int(traits.figures["present"][j])
     if n == 0:
         return "constant", "no row has a cell of it"
     if n < traits.n_rows:
         return None
     if j in levels:
-        return ("constant", f"it is {levels[j][0]!r} in every row") if len(levels[j]) == 1 else None
+        texts = spellings(levels[j])
+        return ("constant", f"it is {texts[0]!r} in every row") if len(texts) == 1 else None
     same = of["smallest"][j] == of["largest"][j]
     return ("constant", f"it is {of['smallest'][j]:.6g} in every row") if same else None
 

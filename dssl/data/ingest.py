@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import issparse
 
-from ..errors import DataError, IntegrityError, require
+from ..errors import DataError, IntegrityError, column_label, require
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
 from ..params import digest, plain
@@ -40,6 +40,7 @@ from .readers.formats import FORMATS, format_of, open_reader
 from .readers.joined import JoinedReader, require_same_arrays
 from .readers.stored import StoredReader
 from .readers.svmlight import SvmlightReader
+from .readers.table import TableReader
 from .refused_cells import refused_cells
 from .sources import Source, find_source, fingerprint
 from .survey import choose_columns, survey_file
@@ -84,6 +85,7 @@ def ingest(source: str | Path | Sequence[str | Path] | Source, parts: Parts, exe
         reader = open_source(source, params, scratch=folder, like=like, columns=columns, leave_out=leave_out)
         if like is not None:
             _require_alike(like, columns, params, reader.scan(), source.name)
+        _refuse_odd_cells(reader)
         clear_other_parts(parts, key)
         records: list[ColumnRecord] | None = None
         own, names = reader, reader.scan().feature_names
@@ -131,13 +133,10 @@ def of_all_cells(error: CellError, source: Source, params: IngestParams, executi
     reader = open_source(source, lenient, scratch=scratch, like=like, columns=columns, leave_out=leave_out)
     scan = reader.scan()
     height = block_height(scan, lenient, execution.memory_budget, is_sparse=scan.nnz is not None)
-    as_text = None if params.has_text else frozenset[int]()
-    if columns is not None:
-        order = columns.order(scan.feature_names, scan.n_columns, source.name)
-        as_text = frozenset(int(order[j]) for j in columns.levels)
     key = digest({"cells": params, "bytes": fingerprint(source)})
     found = refused_cells(reader, row_ranges(scan.n_rows, height), source.name, execution,
-                          parts.within("surveys").within(key[:16]), as_text=as_text,
+                          parts.within("surveys").within(key[:16]),
+                          takes_text=params.has_text or (columns is not None and bool(columns.levels)),
                           fills=params.when_missing == "impute" if columns is None else columns.fill is not None,
                           is_new=like is not None or columns is not None, has_keys=params.keep_ids is not True)
     return found or error
@@ -150,7 +149,7 @@ def _surveyed(reader: Reader, params: IngestParams, name: str, execution: Execut
     names = scan.feature_names
     height = block_height(scan, params, execution.memory_budget, is_sparse=scan.nnz is not None)
     found, traits = survey_file(reader, row_ranges(scan.n_rows, height), execution, parts)
-    records = examined(traits, found.levels, names) if examine and traits is not None else []
+    records = examined(traits, found.levels, names, scan.measures) if examine and traits is not None else []
     # Names of columns that cannot be told apart by them leave none out.
     unnamed = names is None or len(set(names)) < len(names)
     out = set() if unnamed or "drop" not in reader.options else left_out(records, params.keep_ids)
@@ -167,10 +166,19 @@ def _surveyed(reader: Reader, params: IngestParams, name: str, execution: Execut
 def _refuse_text(reader: Reader, params: IngestParams, name: str) -> None:
     """Raise DataError if a feature is text that is an error."""
     scan = reader.scan()
-    if scan.text_keys and params.when_text == "error":
+    if scan.text and params.when_text == "error":
         assert scan.feature_names is not None
-        column = scan.feature_names[scan.text_keys[0]]
+        column = scan.feature_names[scan.text[0]]
         raise text_is_no_feature(f"{name}: column {column!r} holds text", column)
+
+
+def _refuse_odd_cells(reader: Reader) -> None:
+    """Raise CellError if a feature of numbers has cells of text."""
+    scan = reader.scan()
+    for j, cells in scan.odd.items():
+        if j not in scan.text:
+            row, text = cells.examples[0]
+            raise CellError(f"{reader.name}: {column_label(scan.feature_names, j)} holds text: {text!r} in row {row}")
 
 
 def _written(reader: Reader, params: IngestParams, columns: Columns | None, name: str, key: str, parts: Parts,
@@ -208,7 +216,9 @@ def _written(reader: Reader, params: IngestParams, columns: Columns | None, name
         shares = [receipt["traits"] for receipt in receipts]
         traits = reduce(Traits.merge, (Traits.from_arrays(parts.read(index, own["arrays"]), own)
                                        for index, own in enumerate(shares)))
-        attributes["survey"] = to_json(examined(traits, {}, scan.feature_names))
+        attributes["survey"] = to_json(examined(traits, {}, scan.feature_names, scan.measures))
+    if isinstance(reader, (TableReader, JoinedReader)) and reader.number_format is not None:
+        attributes["decimal"] = reader.number_format.decimal
     if isinstance(reader, SvmlightReader):
         attributes["zero_based"] = reader.zero_based
     if columns is not None:
@@ -245,8 +255,7 @@ class IngestTask:
             block = self.reader.read(self.start, self.stop)
             made = Encoded(block.X)
         else:
-            as_text = frozenset(int(self.order[j]) for j in self.columns.levels)
-            block = self.reader.read(self.start, self.stop, as_text)
+            block = self.reader.read(self.start, self.stop)
             made = self.columns.apply(block.X, self.order, self.start)
         if self.is_sparse:
             return block, replace(made, X=as_csr(floats(made.X, None) if isinstance(made.X, pd.DataFrame) else made.X))
@@ -314,9 +323,17 @@ def open_source(source: Source, params: IngestParams | None = None, *, scratch: 
         require(found == formats[0], f"{file.name} is {found}, {source.files[0].path} is {formats[0]}",
                 why="several files are read as one where they have one format", error=DataError,
                 fix="name files of one format; add the others with `dssl ingest --append`")
+    takes_decimal = "decimal" in FORMATS[formats[0]].options
+    if like is not None and like.attributes.get("decimal") and params.decimal is None and takes_decimal:
+        params = replace(params, decimal=like.attributes["decimal"])
     readers = [open_reader(file.path, params.format, scratch=scratch, labels=file.labels, **params.reader_options())
                for file in source.files]
     readers = [reader.without(leave_out) if "drop" in reader.options else reader for reader in readers]
+    if columns is not None or like is not None:
+        is_text: dict[str | int, bool] = columns.are_text() if columns is not None else {}
+        if columns is None and like is not None:
+            is_text = dict.fromkeys(like.feature_names or [*range(like.X.shape[1])], False)
+        readers = [reader.fixed(is_text) if isinstance(reader, TableReader) else reader for reader in readers]
     if like is not None:
         names = columns.names if columns else like.feature_names
         return JoinedReader(readers, names, str(like.attributes.get("source") or "the data set"))

@@ -33,7 +33,7 @@ def task_bytes(scan: Scan, params: IngestParams, width: int | None = None, *, is
         entries = -(-scan.nnz // scan.n_rows)
         return scan.row_bytes + entries * (2 * (8 + 4) + 2 * (itemsize + 4)) + 64
     column_numbers = 2 * 4 * width if is_sparse else 0
-    cells = 64 * scan.n_columns if params.has_text else 0
+    cells = 64 * scan.n_columns if params.has_text or scan.measures or scan.odd else 0
     return scan.row_bytes + 2 * 8 * width + 2 * itemsize * width + column_numbers + cells + 64
 
 

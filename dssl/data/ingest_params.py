@@ -8,7 +8,7 @@ from ..errors import require
 WhenMissing = Literal["error", "impute"]
 WhenText = Literal["error", "one_hot"]
 READER_OPTIONS = ("target", "split", "header", "delimiter", "decimal", "encoding", "missing", "drop", "n_columns",
-                  "zero_based")
+                  "zero_based", "thousands", "percent")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,13 +19,14 @@ class IngestParams:
     target : column (csv, parquet: name or number) or member (npz, zarr) of the labels; "none" for no target.
     dtype : of X. block_rows : rows of one block; unset: about 32 MB of X, less if the memory budget asks for it.
     labels : second file with the labels (npy, idx). split : member (npz, zarr) that is 0 for training and 1 for test.
-    header, delimiter, decimal, encoding, missing : of delimited text, see `CsvReader`. drop : of it and of parquet.
-    keep_ids : columns with names that look like identifiers (`findings`) are left out of tables, unless they are named
-        here, or this is true.
+    header, delimiter, encoding : of delimited text, see `CsvReader`. drop, missing, decimal, thousands, percent : of
+        it and of parquet, see `TableReader`.
+    keep_ids : columns with names that look like identifiers, dates or free text (`findings`) are left out of tables,
+        unless they are named here, or this is true.
     n_columns, zero_based : of svmlight text, see `SvmlightReader`.
     when_missing : "error", or "impute": a missing number becomes the mean of its column over the rows that have it,
         a missing text a category of its own. when_text : "error", or "one_hot": a column of text becomes one 0/1
-        column a text (csv, parquet). Either takes a second pass; the choice is recorded in the attributes.
+        column a category (csv, parquet). Either takes a second pass; the choice is recorded in the attributes.
     sparse : whether X is stored as CSR; unset: where the file stores it so (svmlight, CSR in npz), has 1,000 columns
         or more, and stores at most a tenth of the entries.
     """
@@ -41,6 +42,8 @@ class IngestParams:
     decimal: str | None = None
     encoding: str | None = None
     missing: str | tuple[str, ...] | None = None
+    thousands: str | None = None
+    percent: bool | None = None
     drop: tuple[str | int, ...] | None = None
     keep_ids: bool | tuple[str, ...] = False
     n_columns: int | None = None
@@ -55,6 +58,12 @@ class IngestParams:
         for name, known in (("when_missing", ("error", "impute")), ("when_text", ("error", "one_hot"))):
             require(getattr(self, name) in known, f"{name}={getattr(self, name)!r}", why="dssl knows no such choice",
                     fix=f"use {' or '.join(known)}")
+        for name, marks in (("decimal", (".", ",")), ("thousands", (",", ".", " ", "'", "none"))):
+            mark = getattr(self, name)
+            require(mark is None or mark in marks, f"{name}={mark!r}", why="no numbers are written so",
+                    fix=f"use one of {', '.join(map(repr, marks))}")
+        require(self.decimal is None or self.decimal != self.thousands, f"decimal and thousands are {self.decimal!r}",
+                why="one mark cannot be both", fix="set one of them, or thousands: none")
         for name in ("block_rows", "n_columns"):
             value = getattr(self, name)
             require(value is None or value >= 1, f"{name}={value}", why="there is at least one", fix="leave it unset")

@@ -4,7 +4,7 @@ Block step: count both by column, and keep a few with their rows. Combine step: 
 the error that tells of all of them, with what to set.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,40 +15,20 @@ from scipy import sparse
 from ..errors import DataError, column_label, explain
 from ..execution.tasks import Execution
 from ..storage.blocks import Parts, PartWriter, Receipt
-from .columns import EXAMPLES
 from .readers.base import CellError, Reader
-from .readers.csv import TRUTH
-from .readers.csv_head import is_number
+from .readers.cells import EXAMPLES, TRUTH, Cells, is_number
 
 MOST_LISTED = 20  # columns
 NO_DISTANCE = "features are numbers; text and missing cells have no distance"
 ODD = 0.1  # share of the rows up to which texts among numbers may mark missing cells
 
 
-@dataclass
-class Cells:
-    """Cells of a column that are no numbers: text with the first few (row, text), missing with the first row."""
-
-    texts: int = 0
-    examples: tuple[tuple[int, str], ...] = ()
-    missing: int = 0
-    first_missing: int = -1
-
-    def merge(self, other: "Cells") -> "Cells":
-        """Return those of both; the rows of `other` come after these."""
-        return Cells(self.texts + other.texts, (*self.examples, *other.examples)[:EXAMPLES],
-                     self.missing + other.missing, self.first_missing if self.missing else other.first_missing)
-
-    def refused(self, *, texts: bool, missing: bool) -> "Cells":
-        """Return those that are refused, where texts are or missing cells are."""
-        return Cells(*((self.texts, self.examples) if texts else (0, ())),
-                     *((self.missing, self.first_missing) if missing else (0, -1)))
-
-
-def cells_in(X: Any, first_row: int = 0) -> dict[int, Cells]:
+def cells_in(X: Any, first_row: int = 0,
+             odd: Mapping[int, Sequence[tuple[int, str]]] | None = None) -> dict[int, Cells]:
     """Return, by column that has any, the cells of a block that are no numbers; of sparse rows none.
 
-    X : ndarray, or DataFrame of numbers and text, None or NaN where a cell is missing. first_row : its first row.
+    X : ndarray, or DataFrame of numbers and text, None or NaN where a cell is missing. first_row : its first row. odd :
+    by column of numbers, cells of text, which are NaN in X.
     """
     if sparse.issparse(X):
         return {}
@@ -56,26 +36,28 @@ def cells_in(X: Any, first_row: int = 0) -> dict[int, Cells]:
     for j in range(X.shape[1]):
         cells = X.iloc[:, j].to_numpy() if isinstance(X, pd.DataFrame) else X[:, j]
         missing = np.asarray(pd.isna(cells), bool)
-        rows = [i for i in np.flatnonzero(~missing).tolist() if not _is_number(cells[i])] \
-            if cells.dtype == object else []
-        if rows or missing.any():
-            found[j] = Cells(len(rows), tuple((first_row + i, str(cells[i])) for i in _first_of_each(rows, cells)),
-                             int(missing.sum()), first_row + int(np.argmax(missing)) if missing.any() else -1)
+        texts = [(i, str(cells[i])) for i in np.flatnonzero(~missing).tolist() if not _is_number(cells[i])] \
+            if cells.dtype == object else list((odd or {}).get(j, ()))
+        if cells.dtype != object:
+            missing[[row for row, _ in texts]] = False
+        if texts or missing.any():
+            found[j] = Cells(len(texts), _first_of_each(texts, first_row), int(missing.sum()),
+                             first_row + int(np.argmax(missing)) if missing.any() else -1)
     return found
 
 
 def _is_number(cell: Any) -> bool:
-    return not isinstance(cell, str) or cell.strip().lower() in TRUTH or is_number(cell)
+    return not isinstance(cell, str) or cell.strip().lower() in TRUTH[0] or is_number(cell)
 
 
-def _first_of_each(rows: Sequence[int], cells: np.ndarray) -> list[int]:
-    """Return the rows of the first few different texts."""
+def _first_of_each(cells: Sequence[tuple[int, str]], first_row: int) -> tuple[tuple[int, str], ...]:
+    """Return the first few different texts with their rows."""
     first: dict[str, int] = {}
-    for row in rows:
+    for row, text in cells:
         if len(first) == EXAMPLES:
             break
-        first.setdefault(str(cells[row]), row)
-    return list(first.values())
+        first.setdefault(text, first_row + row)
+    return tuple((row, text) for text, row in first.items())
 
 
 @dataclass(frozen=True)
@@ -87,19 +69,18 @@ class CellsTask:
     stop: int
 
     def __call__(self, out: PartWriter) -> Receipt:
-        found = cells_in(self.reader.read(self.start, self.stop).X, self.start)
+        block = self.reader.read(self.start, self.stop)
+        found = cells_in(block.X, self.start, block.odd)
         return {"cells": [[j, own.texts, [list(example) for example in own.examples], own.missing, own.first_missing]
                           for j, own in found.items()]}
 
 
 def refused_cells(reader: Reader, ranges: Sequence[tuple[int, int]], source: str, execution: Execution, parts: Parts, *,
-                  as_text: Collection[int] | None, fills: bool, is_new: bool,
-                  has_keys: bool = True) -> DataError | None:
+                  takes_text: bool, fills: bool, is_new: bool, has_keys: bool = True) -> DataError | None:
     """Return the error for all cells of a table that are neither numbers nor text that is taken; None of none.
 
-    reader : one that takes text. as_text : the columns whose text is taken, None for all. fills : whether missing
-    cells are filled. is_new : whether the columns were decided by other rows.
-    has_keys : whether identifiers will be left out.
+    reader : one that takes text. takes_text : whether columns of text are taken. fills : whether missing cells are
+    filled. is_new : whether the columns were decided by other rows. has_keys : whether identifiers will be left out.
     """
     tasks = [CellsTask(reader.narrow(start, stop), start, stop) for start, stop in ranges]
     whole: dict[int, Cells] = {}
@@ -110,22 +91,27 @@ def refused_cells(reader: Reader, ranges: Sequence[tuple[int, int]], source: str
     scan = reader.scan()
     refused = {}
     for j, cells in whole.items():
-        own = cells.refused(texts=as_text is not None and j not in as_text, missing=not fills)
+        own = cells.refused(texts=not takes_text or j not in scan.text, missing=not fills)
         if own.texts or own.missing:
             refused[j] = own
     # Text of which none comes twice is an identifier most likely, and left out.
     refused = {j: cells for j, cells in refused.items() if not (has_keys and not is_new and j in scan.keys)} or refused
-    return told_cells(refused, scan.n_rows, source, scan.feature_names, can_drop="drop" in reader.options,
-                      is_new=is_new) if refused else None
+    if not refused:
+        return None
+    rows = sorted({row for cells in refused.values() for row in (
+        *(row for row, _ in cells.examples), *([cells.first_missing] if cells.missing else []))})
+    places = dict(zip(rows, reader.places(rows), strict=True))
+    return told_cells(refused, scan.n_rows, source, scan.feature_names, places, can_drop="drop" in reader.options,
+                      is_new=is_new)
 
 
-def told_cells(refused: dict[int, Cells], n_rows: int, source: str, names: Sequence[str] | None, *,
-               can_drop: bool, is_new: bool) -> CellError:
+def told_cells(refused: dict[int, Cells], n_rows: int, source: str, names: Sequence[str] | None,
+               places: Mapping[int, str], *, can_drop: bool, is_new: bool) -> CellError:
     """Return the error for cells of a source that are no numbers, by column.
 
-    is_new : of rows whose columns others decided.
+    places : how rows are named. is_new : of rows whose columns others decided.
     """
-    what = _described(refused, n_rows, source, names)
+    what = _described(refused, n_rows, source, names, places)
     if is_new:
         return CellError(explain(what, why="the columns were numbers without missing cells when the training data were "
                          "read", fix="correct these cells or leave the rows out; or read the training data with "
@@ -161,20 +147,22 @@ def refuse_frame(frame: pd.DataFrame, way: str, *, fills: bool = False, takes_te
     if odd := _odd(refused, len(frame)):
         ways.append(f"if {', '.join(map(repr, odd))} marks a missing cell, X.replace({odd}, float('nan'))")
     ways.append(f"to leave columns out, X.drop(columns=[{_some([repr(frame.columns[j]) for j in sorted(refused)])}])")
-    raise DataError(explain(_described(refused, len(frame), "X", names), why=NO_DISTANCE, fix="; ".join(ways)))
+    raise DataError(explain(_described(refused, len(frame), "X", names, {}), why=NO_DISTANCE, fix="; ".join(ways)))
 
 
-def _described(refused: dict[int, Cells], n_rows: int, source: str, names: Sequence[str] | None) -> str:
+def _described(refused: dict[int, Cells], n_rows: int, source: str, names: Sequence[str] | None,
+               places: Mapping[int, str]) -> str:
     """Return what cells are no numbers: one sentence, or a line a column."""
     lines = []
     for j in sorted(refused)[:MOST_LISTED]:
         cells, parts = refused[j], []
         if cells.texts:
-            shown = ", ".join(f"{text[:40]!r} in row {row}" for row, text in cells.examples)
+            shown = ", ".join(f"{text[:40]!r} in {places.get(row, f'row {row}')}" for row, text in cells.examples)
             parts.append(f"holds text: {shown} ({cells.texts:,} of {n_rows:,} cells)")
         if cells.missing:
-            parts.append(f"has {cells.missing:,} missing cells; the first is in row {cells.first_missing}"
-                         if cells.missing > 1 else f"has a missing cell in row {cells.first_missing}")
+            first = places.get(cells.first_missing, f"row {cells.first_missing}")
+            parts.append(f"has {cells.missing:,} missing cells; the first is in {first}"
+                         if cells.missing > 1 else f"has a missing cell in {first}")
         lines.append(f"{column_label(names, j)} {' and '.join(parts)}")
     if len(refused) > MOST_LISTED:
         lines.append(f"and {len(refused) - MOST_LISTED} more columns")

@@ -6,7 +6,8 @@ cells because it takes one pass and combines over blocks: sums are kept in two f
 mean is the rounded true one whatever the blocks are. (A median would need the values themselves.)
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,8 +19,9 @@ from scipy import sparse
 from ..errors import DataError, column_label, explain, require
 from ..execution.tasks import Execution
 from ..storage.blocks import Parts, PartWriter, Receipt
-from .columns import EXAMPLES, MOST_LEVELS, Columns, cells_of, missing_text
+from .columns import EXAMPLES, Columns, cells_of, missing_text, spellings
 from .readers.base import FEWEST_ROWS, Reader
+from .readers.cells import MOST_LEVELS
 from .traits import Traits
 
 
@@ -28,7 +30,7 @@ class Survey:
     """What the columns of some rows hold; arrays have shape (d,).
 
     present : int64, cells that are there. high, low : float64, whose sum is the sum of the finite ones of them.
-    levels : by column, the different texts, ascending, at most `MOST_LEVELS` + 1; only of columns that hold text.
+    levels : by column of text, how many cells have each text, ascending, of at most `MOST_LEVELS` + 1 of them.
     first_missing : by column of text, the row of its first missing cell.
     """
 
@@ -36,7 +38,7 @@ class Survey:
     present: np.ndarray
     high: np.ndarray
     low: np.ndarray
-    levels: dict[int, list[str]] = field(default_factory=dict)
+    levels: dict[int, dict[str, int]] = field(default_factory=dict)
     first_missing: dict[int, int] = field(default_factory=dict)
 
     def chosen(self, columns: Sequence[int]) -> "Survey":
@@ -48,8 +50,12 @@ class Survey:
         return Survey(self.n_rows, self.present[own], self.high[own], self.low[own], levels, missing)
 
     @classmethod
-    def of(cls, X: Any, first_row: int = 0, names: Sequence[str] | None = None) -> "Survey":
-        """Return what a block holds: an ndarray or csr_array of float64, or a DataFrame; first_row is its first row."""
+    def of(cls, X: Any, first_row: int = 0, names: Sequence[str] | None = None,
+           text: Collection[int] = ()) -> "Survey":
+        """Return what a block holds: an ndarray or csr_array of float64, or a DataFrame.
+
+        first_row : its first row. text : columns that are text even where none of these rows has a cell.
+        """
         n, d = X.shape
         found = cls(n, np.full(d, n), np.zeros(d), np.zeros(d))
         sums = found.present, found.high, found.low
@@ -60,12 +66,14 @@ class Survey:
         else:
             for j in range(d):
                 cells = cells_of(X.iloc[:, j], column_label(names, j))
+                if j in text and cells.dtype != object:
+                    cells = np.full(n, None, object)
                 if cells.dtype != object:
                     _add_entries(np.full(n, j), cells, *sums)
                     continue
                 missing = pd.isna(cells)
                 found.present[j] -= missing.sum()
-                found.levels[j] = sorted(set(cells[~missing]))[:MOST_LEVELS + 1]
+                found.levels[j] = _first_levels(Counter(cells[~missing]))
                 if missing.any():
                     found.first_missing[j] = first_row + int(np.argmax(missing))
         return found
@@ -75,10 +83,14 @@ class Survey:
         with np.errstate(over="ignore", invalid="ignore"):  # choose_columns refuses what is not finite
             high, error = two_sum(self.high, other.high)
             high, low = two_sum(high, error + self.low + other.low)
-        levels = {j: sorted({*self.levels.get(j, ()), *other.levels.get(j, ())})[:MOST_LEVELS + 1]
+        levels = {j: _first_levels(Counter(self.levels.get(j, {})) + Counter(other.levels.get(j, {})))
                   for j in {*self.levels, *other.levels}}
         return Survey(self.n_rows + other.n_rows, self.present + other.present, high, low, levels,
                       {**other.first_missing, **self.first_missing})
+
+
+def _first_levels(counts: Mapping[str, int]) -> dict[str, int]:
+    return dict(sorted(counts.items())[:MOST_LEVELS + 1])
 
 
 def two_sum(a: Any, b: Any) -> tuple[Any, Any]:
@@ -122,7 +134,7 @@ def choose_columns(found: Survey, names: Sequence[str] | None, source: str, *, i
             why="there is nothing to fill its cells from", fix="leave it out (CSV: `drop:`)", error=DataError)
     levels: dict[int, tuple[str | None, ...]] = {}
     for j in sorted(found.levels):
-        texts, missing = found.levels[j], found.n_rows - int(found.present[j])
+        texts, missing = spellings(found.levels[j]), found.n_rows - int(found.present[j])
         if len(texts) > MOST_LEVELS:
             raise DataError(explain(
                 f"{source}: {column_label(names, j)} has more than {MOST_LEVELS:,} different texts, for example "
@@ -158,12 +170,11 @@ class SurveyTask:
     reader: Reader
     start: int
     stop: int
-    as_text: frozenset[int] = frozenset()
 
     def __call__(self, out: PartWriter) -> Receipt:
-        block, scan = self.reader.read(self.start, self.stop, self.as_text), self.reader.scan()
-        found = Survey.of(block.X, self.start, scan.feature_names)
-        receipt = {"rows": found.n_rows, "levels": list(found.levels.items()),
+        block, scan = self.reader.read(self.start, self.stop), self.reader.scan()
+        found = Survey.of(block.X, self.start, scan.feature_names, scan.text)
+        receipt = {"rows": found.n_rows, "levels": [[j, list(counts.items())] for j, counts in found.levels.items()],
                    "first_missing": list(found.first_missing.items())}
         arrays = {"present": found.present, "high": found.high, "low": found.low}
         traits = Traits.of(block.X, block.y, start=self.start, total=scan.n_rows, names=scan.feature_names)
@@ -176,23 +187,9 @@ class SurveyTask:
 
 def survey_file(reader: Reader, ranges: Sequence[tuple[int, int]], execution: Execution,
                 parts: Parts) -> tuple[Survey, Traits | None]:
-    """Return what the columns of a file hold, found in one pass over it by blocks, and what they are like.
-
-    Text in one block makes a column text in all: blocks where it could be read as numbers are read a second time.
-    """
-    as_text = frozenset(reader.scan().text_keys)
-    tasks = [SurveyTask(reader.narrow(start, stop), start, stop, as_text) for start, stop in ranges]
-    blocks = _surveys(tasks, execution, parts.within("first"))
-    as_text = frozenset(j for block, _ in blocks for j in block.levels)
-    again = [i for i, (block, _) in enumerate(blocks)
-             if any(j not in block.levels and block.present[j] for j in as_text)]
-    if again:
-        tasks = [SurveyTask(tasks[i].reader, *ranges[i], as_text) for i in again]
-        for i, found in zip(again, _surveys(tasks, execution, parts.within("again")), strict=True):
-            blocks[i] = found
-    for (block, _), (start, _) in zip(blocks, ranges, strict=True):
-        for j in as_text - set(block.levels):  # not one cell of it is there
-            block.first_missing[j] = start
+    """Return what the columns of a file hold, found in one pass over it by blocks, and what they are like."""
+    tasks = [SurveyTask(reader.narrow(start, stop), start, stop) for start, stop in ranges]
+    blocks = _surveys(tasks, execution, parts)
     whole, traits = blocks[0]
     for block, more in blocks[1:]:
         whole = whole.merge(block)
@@ -205,7 +202,7 @@ def _surveys(tasks: Sequence[SurveyTask], execution: Execution, parts: Parts) ->
     for i, receipt in enumerate(execution.map(tasks, parts)):
         arrays = parts.read(i)
         survey = Survey(receipt["rows"], arrays["present"], arrays["high"], arrays["low"],
-                        dict(receipt["levels"]), dict(receipt["first_missing"]))
+                        {j: dict(counts) for j, counts in receipt["levels"]}, dict(receipt["first_missing"]))
         described = receipt.get("traits")
         found.append((survey, None if described is None else Traits.from_arrays(arrays, described)))
     return found

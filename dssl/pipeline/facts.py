@@ -75,7 +75,8 @@ class Facts(Generic[S]):
             return int(self.attributes["dataset"]["d"])
         if self.read.has_text:
             self.estimated.add("columns made of text")
-        keys = 0 if self.read.keep_ids is True else min(len(self.scan.keys), self.scan.n_columns - 1)
+        candidates = {*self.scan.keys, *(self.scan.text if self.read.has_text else ())}
+        keys = 0 if self.read.keep_ids is True else min(len(candidates), self.scan.n_columns - 1)
         if keys:
             self.estimated.add("columns left out as identifiers")
         return self.scan.n_columns - keys * (self.bound == "least")

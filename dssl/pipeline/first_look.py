@@ -8,17 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from ..data.columns import MOST_LEVELS
 from ..data.findings import ColumnRecord, examined
 from ..data.ingest import open_source
 from ..data.ingest_cost import block_height
 from ..data.ingest_params import IngestParams
-from ..data.readers.base import NO_TARGET, TARGET_NAMES, CommaError, Reader
+from ..data.readers.base import NO_TARGET, TARGET_NAMES, Reader
+from ..data.readers.cells import EXAMPLES, MOST_LEVELS
 from ..data.readers.formats import format_of
+from ..data.readers.joined import JoinedReader
+from ..data.readers.table import TableReader
 from ..data.sources import Source
 from ..data.survey import survey_file
 from ..data.targets import number_text, whole_numbers
-from ..errors import DataError, explain
+from ..errors import DataError, column_label, explain
 from ..execution.tasks import Execution
 from ..storage.blocks import PartWriter, Receipt, row_ranges
 from .spec import ingest_params
@@ -27,6 +29,7 @@ NAMED = (*TARGET_NAMES, "labels", "classes")  # of targets, whatever they hold
 NAMED_OFTEN = ("outcome", "response", "category")  # of targets, unless another column has by far the most empty cells
 MANY_EMPTY, SOME_EMPTY = 0.3, 0.2  # shares of the cells of a column; the second also of what one has more
 MOST_TARGETS = 100  # different texts of a target that is not named
+MOST_ODD = 40  # different texts among numbers that are named as missing
 FEW = 30  # different labels up to which whole numbers are classes
 
 
@@ -61,16 +64,13 @@ class Look:
         if self.unusable:
             self.options["drop"] = (*listed(self.options.get("drop")), *self.unusable)
             self.reader = self._opened()
-        try:
-            self.reader.scan()
-        except CommaError:
-            self.options["decimal"], self.reasons["decimal"] = ",", "numbers have a decimal comma"
-            self.reader = self._opened()
+        self._name_odd_cells()
+        self._name_decimal()
         scan, params = self.reader.scan(), self._params()
         height = block_height(scan, params, execution.memory_budget, is_sparse=scan.nnz is not None)
         self.ranges = row_ranges(scan.n_rows, height)
         found, traits = survey_file(self.reader, self.ranges, execution, execution.scratch())
-        self.records = None if traits is None else examined(traits, found.levels, scan.feature_names)
+        self.records = None if traits is None else examined(traits, found.levels, scan.feature_names, scan.measures)
         self.scan = scan
 
     @property
@@ -84,6 +84,39 @@ class Look:
 
     def _opened(self) -> Reader:
         return open_source(self.source, self._params(), scratch=self.scratch)
+
+    def _name_odd_cells(self) -> None:
+        """Name the texts among numbers as missing, or leave a column of numbers out that has too many of them."""
+        places: list[str] = []
+        for _ in range(MOST_ODD // EXAMPLES + 1):
+            scan = self.reader.scan()
+            odd = {j: cells for j, cells in scan.odd.items() if j not in scan.text}
+            if not odd:
+                return
+            if len(places) >= MOST_ODD:
+                break
+            for j, cells in odd.items():
+                label = column_label(scan.feature_names, j)
+                rows = self.reader.places([row for row, _ in cells.examples])
+                places += [f"{label} has {text!r} in {place}" for (_, text), place in
+                           zip(cells.examples, rows, strict=True)]
+            texts = [text for cells in odd.values() for _, text in cells.examples]
+            self.options["missing"] = tuple(dict.fromkeys((*listed(self.options.get("missing")), *texts)))
+            shown = "; ".join(places[:EXAMPLES]) + (f"; and {len(places) - EXAMPLES} more" if places[EXAMPLES:] else "")
+            self.reasons["missing"] = f"cells of columns of numbers that are none: {shown}"
+            self.reader = self._opened()
+        names = scan.feature_names
+        wide = {names[j] if names else j: f"{cells.texts:,} of its cells are no numbers" for j, cells in odd.items()}
+        self.unusable = self.unusable | wide
+        self.options["drop"] = (*listed(self.options.get("drop")), *wide)
+        self.reader = self._opened()
+
+    def _name_decimal(self) -> None:
+        """Name the decimal mark where it is a comma."""
+        reader = self.reader
+        format = reader.number_format if isinstance(reader, (TableReader, JoinedReader)) else None
+        if format is not None and format.decimal == "," and "decimal" not in self.options:
+            self.options["decimal"], self.reasons["decimal"] = ",", "numbers have a decimal comma"
 
     def labels(self) -> Labels | None:
         """Return what the target holds, or None where there is none."""

@@ -15,10 +15,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..data.columns import MOST_LEVELS
 from ..data.findings import ColumnRecord, to_json
 from ..data.findings import left_out as left_out_by_itself
 from ..data.floats import RESOLVED
+from ..data.readers.cells import MOST_LEVELS
 from ..data.readers.formats import ENDINGS, folder_format
 from ..data.sources import find_source
 from ..errors import DataError, require
@@ -174,7 +174,7 @@ def _data(out: _Lines, named: Sequence[str], look: Look, labels: Labels | None, 
     if marker is not None:
         out.add(f"unlabeled: {yaml_of(marker[0])}", marker[1], told=f"data.unlabeled: {marker[0]!r}: {marker[1]}")
     if labels is not None and task == "classification" and len(labels.counts or ()) == 1:
-        only, = labels.counts or ()
+        only = next(iter(labels.counts or ()))
         one = f"all labels are {only!r}: a classifier needs two classes, so label some rows of another one"
         out.add(f"# {one}", told=one)
     if labels is not None:
@@ -203,15 +203,13 @@ def _left_out(records: Sequence[ColumnRecord], look: Look) -> dict[str, str]:
             and (keep is True or record.name in listed(keep))}
     found = {record.name: record.why or record.finding for record in records
              if record.finding is not None and record.name not in kept}
-    found |= {record.name: "text that is not of few kinds" for record in records
-              if record.kind == "text" and record.name not in found | dict.fromkeys(kept)}
     found |= {record.name: f"{record.why}; if new rows have it too, it is a feature" for record in records
               if record.finding == "target"}
     return found if len(found) < len(records) else {}
 
 
 def _identifiers(records: Sequence[ColumnRecord], look: Look) -> dict[str, str]:
-    """Return the columns that a run leaves out by itself, with the reason; predictions name their rows by the first."""
+    """Return the columns that a run leaves out by itself, identifiers and free text, with the reason."""
     names = look.scan.feature_names
     if not look.is_table or names is None or len(set(names)) < len(names):
         return {}
@@ -249,8 +247,10 @@ def _read(out: _Lines, look: Look, labels: Labels | None, why: str, records: Seq
                 out.told.append(f"data.read.{key}: {value}: {look.reasons[key]}")
         if identifiers:
             each = "; ".join(f"{column}: {reason}" for column, reason in identifiers.items())
-            out.add(f"# keep_ids: {yaml_of([*identifiers])}", f"{each}: left out of the features by itself; dssl "
-                    "predict names rows by the first")
+            naming = next((record.name for record in records
+                           if record.finding == "identifier" and record.name in identifiers), None)
+            out.add(f"# keep_ids: {yaml_of([*identifiers])}", f"{each}: left out of the features by itself"
+                    + (f"; dssl predict names rows by {naming}" if naming else ""))
             out.told += [f"left out: {column}: {reason}" for column, reason in identifiers.items()]
         if dropped:
             with out.section("drop:", "columns that are no features; without its line a column is one"):
@@ -260,6 +260,9 @@ def _read(out: _Lines, look: Look, labels: Labels | None, why: str, records: Seq
             shown = _some([f"{record.name} {record.missing:,}" for record in empty])
             out.add("when_missing: impute", f"empty cells: {shown}; a number takes the mean of its column",
                     told=f"data.read.when_missing: impute: empty cells: {shown}")
+        written = {records[j].name: text for j, text in look.scan.written.items() if j < len(records)}
+        if shown := _some([f"{name} ({text})" for name, text in written.items() if name not in left_out]):
+            out.add("# numbers as they are written", shown, told=f"read as numbers: {shown}")
         if texts:
             shown = _some([f"{record.name} ({record.levels} different)" for record in texts])
             out.add("when_text: one_hot", f"text: {shown}; a column of 0 and 1 for each",

@@ -170,6 +170,8 @@ class FittedPipeline:
         fixed: dict[str, Any] = {"sparse": bool(self.dataset.get("sparse"))}
         if kind == self.dataset["format"] == "svmlight":  # a file need not show the last column, nor the first
             fixed |= {"n_columns": self.model.n_features, "zero_based": self.dataset["zero_based"]}
+        if same and self.dataset.get("decimal") and params.decimal is None:
+            fixed["decimal"] = self.dataset["decimal"]
         params = replace(params, **(fixed | options))
         named = None
         if expected:

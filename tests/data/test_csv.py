@@ -10,9 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
+from dssl.data.ingest import ingest
 from dssl.data.readers.formats import open_reader
 from dssl.errors import DataError, ParameterError
+from dssl.execution.in_process import InProcess
 from dssl.learners.encoding import encode_labels
+from dssl.storage.blocks import MemoryParts
 
 from .reading import dense, read_all
 
@@ -40,16 +43,15 @@ def random_table(n=3000, d=5, seed=0):
     return frame
 
 
-def test_reads_what_pandas_reads(tmp_path):
+def test_reads_what_pandas_writes(tmp_path):
     frame = random_table()
     path = tmp_path / "points.csv"
     frame.to_csv(path, index=False)
-    expected = pd.read_csv(path)
     scan, block = read_all(path, tmp_path)
     assert (scan.n_rows, scan.n_columns, scan.target) == (3000, 5, "label")
     assert scan.feature_names == ("f0", "f1", "f2", "f3", "f4")
-    assert_array_equal(block.X, expected.drop(columns="label").to_numpy())
-    assert block.y.tolist() == expected["label"].tolist()
+    assert_array_equal(block.X, frame.drop(columns="label").to_numpy())
+    assert block.y.tolist() == frame["label"].tolist()
 
 
 @pytest.mark.parametrize("ranges", [[(0, 3000)], [(0, 1), (1, 2999), (2999, 3000)], [(1500, 3000), (0, 1500)]])
@@ -165,9 +167,9 @@ def test_a_missing_number_in_the_target_is_nan(tmp_path):
 
 
 def test_text_target_can_be_asked_for(tmp_path):
-    reader = open_reader(write(tmp_path, "a,y\n1,01\n2,1\n"), scratch=tmp_path)
+    reader = open_reader(write(tmp_path, "a,y\n1,1.0\n2,1\n"), scratch=tmp_path)
     assert reader.read(0, 2).y.tolist() == [1, 1]
-    assert reader.read(0, 2, text_target=True).y.tolist() == ["01", "1"]
+    assert reader.read(0, 2, text_target=True).y.tolist() == ["1.0", "1"]
 
 
 def test_byte_order_mark_and_encoding(tmp_path):
@@ -199,7 +201,7 @@ def test_bad_encoding_far_into_the_file_is_located(tmp_path):
     ("a,b,y\r1,2,0\r", "carriage returns only"),
     ("a,b,y\n1,2\r,0\n1,2,3\n", "line 2 .*carriage return within a row"),
     (",a,y\n0,1,1\n", r"no name in the header[\s\S]*drop: \[0\]"),
-    ("a,b,y\n1,2,0\n".encode("utf-16"), "UTF-16"),
+    ("a,b,y\n1,2,0\n".encode("utf-16-le"), "UTF-16"),
     (b"PK\x03\x04\x00\x00", "binary file"),
 ])
 def test_refused_with_the_place(tmp_path, text, message):
@@ -209,9 +211,35 @@ def test_refused_with_the_place(tmp_path, text, message):
 
 def test_text_far_into_the_file_is_located(tmp_path):
     text = "a,b,y\n" + "1,2,0\n" * 40_000 + "1,oops,0\n" + "1,2,0\n" * 10
-    reader = open_reader(write(tmp_path, text), scratch=tmp_path)
-    with pytest.raises(DataError, match="'oops' in row 40000"):
-        reader.read(39_990, 40_005)
+    path = write(tmp_path, text)
+    with pytest.raises(DataError, match=r"'oops' in row 40000 \(line 40002\) \(1 of 40,011 cells\)"):
+        ingest(path, MemoryParts(), InProcess(1))
+    assert open_reader(path, scratch=tmp_path).read(39_990, 40_005).odd == {1: [(10, "oops")]}
+
+
+def test_utf_16_with_its_mark_is_read(tmp_path):
+    _, block = read_all(write(tmp_path, "a,b,y\n1,2,Lärche\n".encode("utf-16")), tmp_path)
+    assert (block.X.tolist(), block.y.tolist()) == ([[1, 2]], ["Lärche"])
+
+
+def test_lines_are_told_whatever_is_quoted_or_blank(tmp_path):
+    text = 'a,"name\nof it",y\n\n1,"x\n\ny",0\n2,z,1\n'
+    reader = open_reader(write(tmp_path, text), scratch=tmp_path, when_text="one_hot")
+    reader.scan()
+    assert reader.places([1, 0]) == ["row 1 (line 7)", "row 0 (line 4)"]
+
+
+def test_blanks_before_quotes_are_no_part_of_a_cell(tmp_path):
+    _, block = read_all(write(tmp_path, '1, "t, ""u", 2\n3,  "v", 4\n'), tmp_path, header=False, target=1)
+    assert block.y.tolist() == ['t, "u', "v"]
+    assert_array_equal(block.X, [[1, 2], [3, 4]])
+
+
+def test_columns_of_the_same_name_are_refused_unless_one_is_left(tmp_path):
+    path = write(tmp_path, "a,b,a,y\n1,2,3,0\n4,5,6,1\n")
+    with pytest.raises(DataError, match=r"several columns named 'a'[\s\S]*drop: \[3\]"):
+        read_all(path, tmp_path)
+    assert read_all(path, tmp_path, drop=[2])[0].feature_names == ("a", "b")
 
 
 def test_unknown_columns_and_options(tmp_path):

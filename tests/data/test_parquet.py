@@ -3,7 +3,6 @@
 import datetime
 import decimal
 import gzip
-import sys
 
 import numpy as np
 import pandas as pd
@@ -123,13 +122,13 @@ def test_missing_values_are_located_when_they_are_ingested(tmp_path):
 
 
 @pytest.mark.parametrize(("values", "message"), [
-    (pa.array(["x", "y"]), r" 'bad' is of type string[\s\S]*`target: bad`; to leave it out, `drop: \[bad\]`"),
-    (pa.array(["x", "y"]).dictionary_encode(), r"type dictionary[\s\S]*when_text: one_hot"),
+    (pa.array(["x", "y"]), r" 'bad' holds text: 'x' in row 0[\s\S]*`target: bad`; to leave it out, `drop: \[bad\]`"),
+    (pa.array(["x", "y"]).dictionary_encode(), r"'bad' holds text: 'x'[\s\S]*when_text: one_hot"),
     (pa.array([datetime.datetime(2020, 1, 1)] * 2), r"timestamp[\s\S]*a number of days or seconds"),
     (pa.array([datetime.date(2020, 1, 1)] * 2), r"date32[\s\S]*number of days"),
     (pa.array([decimal.Decimal("1.5")] * 2), r"decimal[\s\S]*write decimals as double"),
-    (pa.array([[1.0, 2.0]] * 2), r"list[\s\S]*one column each"),
-    (pa.array([{"u": 1}] * 2), r"struct[\s\S]*one column each"),
+    (pa.array([["x", "y"]] * 2), r"list[\s\S]*as columns, or as a list"),
+    (pa.array([{"u": 1}] * 2), r"struct[\s\S]*as columns, or as a list"),
     (pa.nulls(2), r"type null[\s\S]*no row has a value"), (pa.array([b"x", b"y"]), r"type binary[\s\S]*as numbers"),
 ])
 def test_features_that_are_refused_or_dropped(tmp_path, values, message):
@@ -148,7 +147,6 @@ def test_text_and_numbers_as_typed_columns(tmp_path):
     block = reader.read(0, 3)
     assert_array_equal(block.X[0], [1, np.nan, 3])
     assert block.X[1].tolist() == ["red", None, "blue"]
-    assert reader.read(0, 3, frozenset({0})).X[0].tolist() == ["1", None, "3"]
     assert block.y.tolist() == [0, 1, 0]
 
 
@@ -310,8 +308,33 @@ def test_every_block_height_gives_the_same_bytes(tmp_path):
     assert (whole.attributes["format"], whole.feature_names) == ("parquet", ["a", "b", "c"])
 
 
-def test_without_pyarrow_the_way_out_is_named(tmp_path, monkeypatch):
-    path = write(tmp_path / "t.parquet", columns())
-    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(DataError, match=r'pip install "dssl\[parquet\]"'):
-        read_all(path, tmp_path)
+# ---- lists
+
+
+VECTORS = [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], None, [7.0, None, 9.0]]
+
+
+@pytest.mark.parametrize("type_", [pa.list_(pa.float32()), pa.list_(pa.float64(), 3), pa.large_list(pa.int16())])
+def test_elements_of_lists_are_features(tmp_path, type_):
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"id": [3, 1, 2, 0], "embedding": pa.array(VECTORS, type_), "y": [0, 1, 0, 1]}), path,
+                   row_group_size=2)
+    scan, block = read_all(path, tmp_path)
+    assert scan.feature_names == ("id", "embedding[0]", "embedding[1]", "embedding[2]")
+    nan = np.nan
+    assert_array_equal(block.X, [[3, 1, 2, 3], [1, 4, 5, 6], [2, nan, nan, nan], [0, 7, nan, 9]])
+    reader = open_reader(path, scratch=tmp_path)
+    assert_array_equal(dense(reader.read(1, 4)).X, block.X[1:4])
+    assert reader.column_names() == ["id", "embedding[0]", "embedding[1]", "embedding[2]", "y"]
+    assert_array_equal(dense(reader.without(["id", "embedding[1]"]).read(0, 2)).X, [[1, 3], [4, 6]])
+    assert read_all(path, tmp_path, drop="embedding")[0].feature_names == ("id",)
+    assert read_all(path, tmp_path, drop=["id", "embedding[2]"])[0].n_columns == 2
+
+
+def test_lists_of_several_lengths_are_refused_with_their_rows(tmp_path):
+    path = tmp_path / "t.parquet"
+    lists = [[1.0, 2.0]] * 9
+    lists[4], lists[7] = [1.0], [1.0, 2.0, 3.0]
+    pq.write_table(pa.table({"e": lists, "y": [0, 1, 0] * 3}), path)
+    with pytest.raises(DataError, match=r"column 'e' have 2 elements, but 1 in row 4, 3 in row 7[\s\S]*drop: \[e\]"):
+        ingest(path, MemoryParts(), InProcess(1))

@@ -68,7 +68,7 @@ def test_sparse_rows_are_surveyed_as_dense_ones():
 def test_the_first_missing_text_is_remembered():
     table = pd.DataFrame({"a": ["x", "y", None, None]})
     found = surveyed([table[:1], table[1:3], table[3:]])
-    assert (found.first_missing, found.levels, found.present.tolist()) == ({0: 2}, {0: ["x", "y"]}, [2])
+    assert (found.first_missing, found.levels, found.present.tolist()) == ({0: 2}, {0: {"x": 1, "y": 1}}, [2])
 
 
 @pytest.mark.filterwarnings("error")

@@ -236,6 +236,19 @@ def _(folder: Path) -> Outcome:
     return ingest(folder, folder / "points.parquet")
 
 
+@case("Readers", "Parquet with a list column, an embedding", 0, "120 points, 4 features")
+def _(folder: Path) -> Outcome:
+    table = frame()
+    vectors = table[["b", "c", "a"]].to_numpy().tolist()
+    table.drop(columns=["b", "c"]).assign(embedding=vectors).to_parquet(folder / "points.parquet")
+    return ingest(folder, folder / "points.parquet", "target=label")
+
+
+@case("Readers", "CSV with two columns of one name", 1, "several columns named 'b'")
+def _(folder: Path) -> Outcome:
+    return ingest(folder, csv(folder, frame().to_csv(index=False).replace("a,b,c", "a,b,b", 1)))
+
+
 @case("Readers", "Parquet with a date", 1, "of type timestamp")
 def _(folder: Path) -> Outcome:
     frame().assign(a=pd.Timestamp("2020-01-01")).to_parquet(folder / "points.parquet")
@@ -326,11 +339,26 @@ def _(folder: Path) -> Outcome:
     return ingest(folder, csv(folder, table), "when_text=one_hot")
 
 
-@case("Values", "a column of more than 1,000 names and `when_text: one_hot`", 1, "looks like an identifier")
+@case("Values", "a column of more than 1,000 names and `when_text: one_hot`", 0, "1200 points, 2 features")
 def _(folder: Path) -> Outcome:
     table = pd.concat([frame()] * 10, ignore_index=True)
     names = [f"name {max(i, 1)}" for i in range(len(table))]
     return ingest(folder, csv(folder, table.assign(b=names)), "when_text=one_hot")
+
+
+@case("Values", "amounts such as $1,200.50, percent, and n.a. for a missing cell", 0, "120 points, 3 features")
+def _(folder: Path) -> Outcome:
+    table = frame()
+    money = [f"${1000 * value:,.2f}" for value in table.b]
+    return ingest(folder, csv(folder, table.assign(b=["n.a.", *money[1:]], c=[f"{value:.1f}%" for value in table.c])),
+                  "when_missing=impute")
+
+
+@case("Values", "three other texts in a column of numbers", 1, "if 'see note' marks a missing cell")
+def _(folder: Path) -> Outcome:
+    cells = frame().b.astype(object)
+    cells[[5, 50, 100]] = "see note"
+    return ingest(folder, csv(folder, frame().assign(b=cells)))
 
 
 @case("Values", "a column of names, none of which comes twice", 0, "left out, as identifiers: 'key'")

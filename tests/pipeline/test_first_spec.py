@@ -68,7 +68,7 @@ def test_a_table_is_inspected_and_each_choice_has_its_reason(here):
     assert done.exit_code == 0, done.stderr
     text = (here / "my-trees.yaml").read_text()
     read = yaml.safe_load(text)["data"]["read"]
-    assert read == {"target": "kind", "drop": ["seen", "same", "feet"], "when_missing": "impute",
+    assert read == {"target": "kind", "drop": ["same", "feet"], "when_missing": "impute",
                     "when_text": "one_hot"}
     for reason in ("its whole numbers rise from row to row", "its text is written as dates", "it is 1 in every row",
                    "column 'height' on another scale", "empty cells: age", "text: soil (2 different)",

@@ -77,7 +77,7 @@ class ArrayReader(Reader):
         X = self._array("X")[start:stop]
         return X.reshape(len(X), -1)
 
-    def read(self, start: int, stop: int, as_text: frozenset[int] = frozenset(), *, text_target: bool = False) -> Block:
+    def read(self, start: int, stop: int, *, text_target: bool = False) -> Block:
         self.scan()
         return Block(self._points(start, stop), self._labels(start, stop),
                      None if self._split is None else np.asarray(self._array(self._split)[start:stop], np.uint8))

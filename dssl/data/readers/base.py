@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from ...errors import DataError, explain, require
+from .cells import Cells
 
 TARGET_NAMES = ("y", "label", "target", "class")
 PROBE_ROWS = 1000  # that are looked at before all rows are read
@@ -31,16 +32,22 @@ class Scan:
     feature_names: tuple[str, ...] | None = None
     label_names: tuple[str, ...] | None = None  # names of the integer labels 0, 1, ...
     nnz: int | None = None  # entries that a sparse file stores; None where the file is dense
-    # Features with names, of whole numbers or text, none of which comes twice in the first rows; and those that are
-    # text there though text is an error: of a key it is none.
+    # Features with names that may be left out: of whole numbers none of which comes twice in the first rows, or of text
+    # that is no category there
     keys: tuple[int, ...] = ()
-    text_keys: tuple[int, ...] = ()
+    text: tuple[int, ...] = ()  # features of a table that are text
+    measures: tuple[int, ...] = ()  # features written with fractions, a currency, a % or groups of digits
+    odd: dict[int, Cells] = field(default_factory=dict)  # cells of text in features that are numbers
+    written: dict[int, str] = field(default_factory=dict)  # such numbers, by feature
 
     def of_columns(self, columns: Sequence[int]) -> "Scan":
         """Return the scan with some of its features only."""
         place, names = {j: k for k, j in enumerate(columns)}, self.feature_names
-        keys, text_keys = (tuple(place[j] for j in known if j in place) for known in (self.keys, self.text_keys))
-        return replace(self, n_columns=len(columns), keys=keys, text_keys=text_keys,
+        keys, text, measures = (tuple(place[j] for j in known if j in place)
+                                for known in (self.keys, self.text, self.measures))
+        return replace(self, n_columns=len(columns), keys=keys, text=text, measures=measures,
+                       odd={place[j]: cells for j, cells in self.odd.items() if j in place},
+                       written={place[j]: text for j, text in self.written.items() if j in place},
                        feature_names=None if names is None else tuple(names[j] for j in columns))
 
 
@@ -56,6 +63,8 @@ class Block:
     X: Any
     y: np.ndarray | None = None  # (rows,), int64, float64, or object: text, None where it is missing
     split: np.ndarray | None = None  # (rows,), uint8: 0 train, 1 test
+    # By column of numbers, cells of a table that are none (row in the block, text): NaN in X
+    odd: dict[int, list[tuple[int, str]]] = field(default_factory=dict)
 
 
 class Reader(ABC):
@@ -86,12 +95,15 @@ class Reader(ABC):
         """Return what the file holds."""
 
     @abstractmethod
-    def read(self, start: int, stop: int, as_text: frozenset[int] = frozenset(), *, text_target: bool = False) -> Block:
+    def read(self, start: int, stop: int, *, text_target: bool = False) -> Block:
         """Return rows [start, stop), whatever was read before.
 
-        A column of a table that could be numbers or text is text if its number is in `as_text`, else what its cells in
-        these rows are. With `text_target`, y is text even where every label of these rows could be read as a number.
+        With `text_target`, y is text even where every label could be read as a number.
         """
+
+    def places(self, rows: Sequence[int]) -> list[str]:
+        """Return how messages name rows: by number, and by line where the file has lines."""
+        return [f"row {row}" for row in rows]
 
     def column_names(self) -> list[str]:
         """Return the names of all columns, features and target alike, or [] where they have none; reads no rows."""
@@ -125,10 +137,6 @@ def possible_keys(columns: Mapping[int, np.ndarray]) -> tuple[int, ...]:
         if len(cells) >= FEWEST_ROWS and len(there) and whole and len(pd.unique(there)) == len(there):
             found.append(j)
     return tuple(found)
-
-
-class CommaError(DataError):
-    """Numbers of a table are written with a decimal comma, and a point was said to be the decimal mark."""
 
 
 class CellError(DataError):

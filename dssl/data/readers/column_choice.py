@@ -1,6 +1,7 @@
 """Which columns of a table are features and which one is the target: by name or by number."""
 
 import difflib
+from collections import Counter
 from collections.abc import Collection, Sequence
 
 from ...errors import DataError, explain, require
@@ -62,10 +63,20 @@ def features_and_target(names: Sequence[str], file: str, *, target: Column | Non
         named = [lower.index(name) for name in TARGET_NAMES if header and name in lower]
         chosen = next((i for i in named if i in left), left[-1] if left else None)
     features = tuple(i for i in range(len(names)) if i != chosen and i not in dropped)
+    if header:
+        refuse_same_names([names[i] for i in (*features, *([] if chosen is None else [chosen])) if names[i]], file)
     require(len(features) > 0, f"{file} has no feature columns: {len(names)} in all", error=DataError,
             why="points without features cannot be told apart",
             fix="set `target: none` if none of them is labels; of text, `delimiter:` if that separates the fields")
     return features, chosen
+
+
+def refuse_same_names(names: Sequence[str], file: str) -> None:
+    """Raise DataError if columns have the same name."""
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    require(not twice, f"{file} has several columns named {', '.join(map(repr, twice[:5]))}", error=DataError,
+            why="columns are told apart by their names", fix="rename them in the file, or leave all but one out by "
+            "number (from 0): `drop: [3]`")
 
 
 def text_is_no_feature(what: str, column: Column) -> CellError:

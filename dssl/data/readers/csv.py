@@ -1,30 +1,37 @@
 """Delimited text (CSV, TSV, UCI .data): one row a record, one column of it the target.
 
-What a cell means depends on the cell alone, never on the block it is read with: features are numbers, true and
-false, or missing (NaN); the target is read as numbers, or as text where it is not one.
+An index says at which byte rows begin (`lines`); stretches of the file between two of these are parsed by pyarrow. What
+a cell means depends on the whole column (`table`), never on the block that it is read with.
 """
 
+import codecs
 import csv
 import io
-from collections.abc import Collection
-from copy import copy
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
-import pandas as pd
+import pyarrow as pa
+import pyarrow.csv as arrow_csv
 
 from ...errors import DataError, ParameterError, explain, require
 from ...missing import MISSING
-from ..targets import whole_numbers
 from . import lines
-from .base import FEWEST_ROWS, PROBE_ROWS, Block, CommaError, Scan, no_rows, possible_keys
-from .column_choice import Column, features_and_target, text_is_no_feature
-from .csv_head import WHITESPACE, find_delimiter, first_records, has_decimal_comma, looks_like_header
+from .base import Scan, no_rows
+from .cells import NUMBER_GAPS, CellCounts, possible_formats, trimmed
+from .column_choice import Column, features_and_target
+from .compressed import scratch_file, write_stream
+from .csv_head import WHITESPACE, find_delimiter, first_records, looks_like_header
+from .table import TableReader
 
-TRUTH = {"true": 1.0, "false": 0.0}
 HEAD_BYTES = 1 << 20  # the first records are looked at within these bytes and the rest of their last line
+PIECE_BYTES = 1 << 24  # of text that is counted at once
+GAPS = [*MISSING, *sorted({form for gap in NUMBER_GAPS for form in (gap, gap.upper(), gap.capitalize())})]
+UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 @dataclass(frozen=True)
@@ -38,66 +45,30 @@ class RecordFormat:
     target: int | None  # number of the field
     features: tuple[int, ...]
 
-    @property
-    def used(self) -> list[int]:
-        """The fields that are read."""
-        return sorted([*self.features, *([] if self.target is None else [self.target])])
 
-
-class CsvReader(lines.LineReader):
+class CsvReader(TableReader, lines.LineReader):
     """Rows of delimited text.
 
     Parameters
     ----------
-    target : name or number of the target column (from 0; negative from the end), or "none". Unset: a column
-        named y, label, target or class, else the last one.
     header : whether the first record names the columns; unset: found out from the first two records.
     delimiter : one character, or "whitespace"; unset: found out from the first record.
-    decimal : the decimal mark. encoding : of the text.
-    missing : one more text that marks a missing cell, or several. drop : columns to leave out, names or numbers.
-    when_text : "error" refuses features that are text.
+    encoding : of the text; UTF-16 is told by its byte order mark.
+    target, drop, missing, decimal, thousands, percent, when_text : see `TableReader`.
     """
 
     format: ClassVar[str] = "csv"
-    options: ClassVar[tuple[str, ...]] = ("target", "header", "delimiter", "decimal", "encoding", "missing", "drop",
-                                           "when_text")
+    options: ClassVar[tuple[str, ...]] = ("header", "delimiter", "encoding", *TableReader.options)
 
     def __init__(self, path: Path, name: str, scratch: Path, *, target: Column | None = None,
-                 header: bool | None = None, delimiter: str | None = None, decimal: str = ".",
-                 encoding: str = "utf-8", missing: str | tuple[str, ...] = (), drop: Column | tuple[Column, ...] = (),
+                 header: bool | None = None, delimiter: str | None = None, encoding: str = "utf-8",
+                 drop: Column | tuple[Column, ...] = (), missing: str | tuple[str, ...] = (),
+                 decimal: str | None = None, thousands: str | None = None, percent: bool | None = None,
                  when_text: str = "error"):
-        self.path, self.name, self.target, self.header, self.delimiter = path, name, target, header, delimiter
-        self.decimal, self.encoding, self.drop, self.when_text = decimal, encoding, drop, when_text
-        self.missing = [*MISSING, *([missing] if isinstance(missing, str) else missing)]
-        self._text: frozenset[int] = frozenset()  # fields that the first rows show not to be numbers
-        self._left_out: frozenset[str] = frozenset()  # names of features that are not read
-
-    def _look(self) -> Scan:
-        self._records = records = self._look_at_head()
-        n_rows = self._follow_records()
-        frame = self._fields(0, min(n_rows, PROBE_ROWS), frozenset())
-        self._text = frozenset(field for field in frame.columns if frame[field].dtype == object)
-        found = {j: texts(frame[field]) if field in self._text else frame[field].to_numpy()
-                 for j, field in enumerate(records.features)} if records.header else {}
-        self._refuse_commas(frame, n_rows)
-        keys = possible_keys(found)
-        text_keys = tuple(j for j in keys if self.when_text == "error" and found[j].dtype == object)
-        self._features(frame, 0, frozenset(text_keys))  # text that is refused is so before all rows are read
-        return Scan(
-            keys=keys, text_keys=text_keys,
-            n_rows=n_rows, n_columns=len(records.features), dtype="float64",
-            target=None if records.target is None else records.names[records.target],
-            row_bytes=int(self._index.offsets[-1]) // n_rows + 1,
-            feature_names=tuple(records.names[field] for field in records.features) if records.header else None)
-
-    def without(self, names: Collection[str]) -> "CsvReader":
-        found = copy(self)
-        found._left_out = self._left_out | frozenset(names)
-        if self._scan is not None:
-            found._records = records = found._look_at_head()
-            kept = [self._records.features.index(field) for field in records.features]
-            found._scan = self._scan.of_columns(kept)
-        return found
+        super().__init__(target=target, drop=drop, missing=missing, decimal=decimal, thousands=thousands,
+                         percent=percent, when_text=when_text)
+        self.name, self.header, self.delimiter = name, header, delimiter
+        self.path, self.encoding = _as_utf_8(path, name, scratch, encoding)
 
     def column_names(self) -> list[str]:
         records = self._look_at_head()
@@ -126,12 +97,13 @@ class CsvReader(lines.LineReader):
         self._require_plain_text(head)
         bom = 3 if head.startswith(b"\xef\xbb\xbf") else 0
         try:
-            text = head[bom:].decode(self.encoding)
-        except UnicodeDecodeError as error:
-            raise self._not_encoded(head[bom:], bom) from error
+            wrong = self._not_encoded(head[bom:], bom)
         except LookupError as error:
             raise ParameterError(explain(f"encoding={self.encoding!r}", why="Python knows no encoding of that name",
                                          fix="use utf-8, latin-1 or cp1252")) from error
+        if wrong is not None:
+            raise wrong
+        text = head[bom:].decode(self.encoding)
         require("\r" not in text or "\n" in text, f"{self.name} ends its lines with carriage returns only",
                 why="rows are found by their newlines", fix="convert the file: tr '\\r' '\\n'", error=DataError)
         require(self.delimiter is None or len(self.delimiter) == 1 or self.delimiter == WHITESPACE,
@@ -139,20 +111,29 @@ class CsvReader(lines.LineReader):
                 fix=f'name one character, or "{WHITESPACE}"')
         first = next((line for line in text.splitlines() if line.strip()), None)
         try:
-            delimiter = self.delimiter or find_delimiter(first or "", self.decimal)
+            delimiter = self.delimiter or find_delimiter(first or "", self.decimal or ".")
             records = first_records(text, delimiter)
         except csv.Error as error:
             raise self._at(bom, f"cannot be split into fields: {error}", "it is not delimited text",
                            "name its true format with `format:`") from error
         if first is None or not records:  # blank lines, or lines of empty quotes
             raise no_rows(self.name)
-        header = looks_like_header(records, self.missing) if self.header is None else self.header
+        header = looks_like_header(records, [*MISSING, *self.missing]) if self.header is None else self.header
         names = tuple(name.strip() for name in records[0]) if header else tuple(map(str, range(len(records[0]))))
         features, target = features_and_target(names, self.name, target=self.target, drop=self.drop, header=header)
         features = tuple(i for i in features if not (header and names[i] in self._left_out))
         return RecordFormat(delimiter, header, bom, names, target, features)
 
     # ---- all records, by their newlines
+
+    def _sizes(self) -> Scan:
+        self._records = records = self._look_at_head()
+        self._names, self._has_names = records.names, records.header
+        self._features, self._target = records.features, records.target
+        n_rows = self._follow_records()
+        return Scan(n_rows=n_rows, n_columns=len(records.features), dtype="float64",
+                    target=None if records.target is None else records.names[records.target],
+                    row_bytes=int(self._index.offsets[-1]) // n_rows + 1)
 
     def _follow_records(self) -> int:
         """Make the index, and return the number of rows."""
@@ -181,103 +162,149 @@ class CsvReader(lines.LineReader):
     def _at(self, offset: int, what: str, why: str, fix: str) -> DataError:
         return DataError(explain(f"{self._line_at(offset)} {what}", why=why, fix=fix))
 
-    def _not_encoded(self, raw: bytes, begin: int) -> DataError:
-        """Return the error for bytes that are not text of the encoding, at the first that is not."""
-        offset, found = begin, b""
+    def _not_encoded(self, raw: bytes, begin: int) -> DataError | None:
+        """Return the error for bytes that are not text of the encoding, at the first that is not; None if all are."""
         try:
             raw.decode(self.encoding)
         except UnicodeDecodeError as error:
-            offset, found = begin + error.start, raw[error.start:error.end]
-        return self._at(offset, f"is not {self.encoding} text: bytes {found.hex(' ')}",
-                        "names and labels would be read wrongly", "set `encoding:`, for example latin-1")
+            return self._at(begin + error.start,
+                            f"is not {self.encoding} text: bytes {raw[error.start:error.end].hex(' ')}",
+                            "names and labels would be read wrongly", "set `encoding:`, for example latin-1")
+        return None
+
+    def places(self, rows: Sequence[int]) -> list[str]:
+        """Return rows by number and line; lines count from 1, the header and lines within quotes too."""
+        line_of, before, at = {}, 0, 0
+        with open(self.path, "rb") as file:
+            for row in sorted(set(rows)):
+                around = self._index.narrow(row, row + 1)
+                first, begin, end = int(around.rows[0]), int(around.offsets[0]), int(around.offsets[-1])
+                while at < begin and (piece := file.read(min(begin - at, lines.PIECE))):
+                    before, at = before + piece.count(b"\n"), at + len(piece)
+                file.seek(begin)
+                text = file.read(end - begin).decode(self.encoding, "replace")
+                file.seek(at)
+                line_of[row] = before + 1 + self._line_within(text, row - first)
+        return [f"row {row} (line {line_of[row]})" for row in rows]
+
+    def _line_within(self, text: str, number: int) -> int:
+        """Return the number of lines before a record of some text."""
+        delimiter = self._records.delimiter
+        records = csv.reader(io.StringIO(text, newline=""), delimiter=" " if delimiter == WHITESPACE else delimiter,
+                             skipinitialspace=True)
+        while True:
+            line = records.line_num
+            record = next(records, None)
+            if record is None or (len(record) > 1 or "".join(record).strip()):
+                if record is None or number == 0:
+                    return line
+                number -= 1
 
     # ---- cells
 
-    def read(self, start: int, stop: int, as_text: frozenset[int] = frozenset(), *, text_target: bool = False) -> Block:
-        self.scan()
-        target = self._records.target
-        frame = self._fields(start, stop, self._text | {self._records.features[j] for j in as_text}
-                             | ({target} if text_target and target is not None else set()))
-        y = None if target is None else frame[target]
-        if y is not None:
-            y = whole_numbers(y.to_numpy()) if y.dtype == np.float64 else texts(y)
-        return Block(self._features(frame, start, as_text), y)
+    def _count_cells(self) -> dict[int, CellCounts]:
+        """Return the counts of each column in use; what is numbers in the first piece is parsed as such in others."""
+        formats = possible_formats(self.decimal, self.thousands, self.percent)
+        counts = {field: CellCounts() for field in self._used}
+        plain: frozenset[int] = frozenset()
+        for start, stop in self._pieces():
+            _, begin, raw = self._stretch(start, stop)
+            as_numbers = frozenset() if self._has_codes(raw) else plain
+            arrays = self._parsed(raw, begin, as_numbers)
+            for field, array in arrays.items():
+                own = CellCounts.of_numbers(array.to_numpy(zero_copy_only=False)) \
+                    if pa.types.is_floating(array.type) else \
+                    CellCounts.of_text(trimmed(array), self.missing, formats, start)
+                counts[field] = counts[field].merge(own)
+            if start == 0:
+                plain = self._plain_fields(counts)
+        self._plain = self._plain_fields(counts)
+        return counts
 
-    def _fields(self, start: int, stop: int, text: frozenset[int]) -> pd.DataFrame:
-        """Return rows [start, stop) of the fields in use: as text those of `text`, and others that are not numbers."""
+    def _plain_fields(self, counts: Mapping[int, CellCounts]) -> frozenset[int]:
+        """Return the fields that are parsed as numbers; no fractions where a point may stand between thousands."""
+        european = any(own.commas for own in counts.values())
+        return frozenset(field for field, own in counts.items() if own.is_plain and not (european and own.measured))
+
+    def _pieces(self) -> list[tuple[int, int]]:
+        """Return ranges of rows that are about `PIECE_BYTES` of text each."""
+        rows, offsets = self._index.rows, self._index.offsets
+        piece = (offsets - offsets[0]) // PIECE_BYTES
+        edges = [0, *(np.flatnonzero(np.diff(piece[:-1])) + 1).tolist(), len(rows) - 1]
+        return [(int(rows[first]), int(rows[last])) for first, last in pairwise(edges)
+                if rows[first] < rows[last]]
+
+    def _has_codes(self, raw: bytes) -> bool:
+        """Return whether a whole number begins with a zero, or anything looks so."""
+        text = np.frombuffer(raw, np.uint8)
+        if len(text) < 3:
+            return False
+        zero = np.flatnonzero(text[1:-1] == ord("0")) + 1
+        before, after = text[zero - 1], text[zero + 1]
+        delimiter = ord(self._records.delimiter) if self._records.delimiter != WHITESPACE else ord(" ")
+        begins = np.isin(before, [delimiter, ord('"'), ord("\n"), ord(" ")])
+        return bool((begins & (after >= ord("0")) & (after <= ord("9"))).any())
+
+    def _arrays(self, start: int, stop: int, as_text: frozenset[int] = frozenset()) -> dict[int, pa.Array]:
         first, begin, raw = self._stretch(start, stop)
-        try:
-            try:
-                frame = self._parse(raw, text)
-            except UnicodeError:
-                raise
-            except ValueError:
-                cells = self._parse(raw, frozenset(self._records.used))
-                frame = self._parse(raw, text | {field for field in cells if self._no_number(cells[field]).any()})
-        except UnicodeError as error:
-            raise self._not_encoded(raw, begin) from error
-        require(len(frame) >= stop - first, f"{self.name}: {len(frame)} rows in {len(raw):,} bytes from {begin:,} on, "
+        plain = self._plain.difference(field for field, kind in self._kinds.items() if kind != "number")
+        arrays = self._parsed(raw, begin, plain - as_text if self._kinds else frozenset())
+        found = len(next(iter(arrays.values())))
+        require(found >= stop - first, f"{self.name}: {found} rows in {len(raw):,} bytes from {begin:,} on, "
                 f"expected at least {stop - first}", why="its rows do not end where its newlines are", error=DataError,
                 fix="check the quotes and line ends of these rows")
-        return frame.iloc[start - first:stop - first]
+        return {field: array.slice(start - first, stop - start) for field, array in arrays.items()}
 
-    def _parse(self, raw: bytes, text: frozenset[int]) -> pd.DataFrame:
-        """Return the fields in use as float64 columns, those of `text` as text."""
+    def _parsed(self, raw: bytes, begin: int, plain: frozenset[int]) -> Mapping[int, pa.Array]:
+        """Return the fields in use of some records: numbers those of `plain` if they are, text the others."""
+        try:
+            try:
+                return self._parse(raw, plain)
+            except pa.ArrowInvalid:
+                return self._parse(raw, frozenset())
+        except (pa.ArrowInvalid, UnicodeError) as error:
+            bad = self._not_encoded(raw, begin)
+            raise bad or self._at(begin, f"and the next ones cannot be parsed: {error}",
+                                  "their fields are not told apart", "check their quotes and line ends") from error
+
+    def _parse(self, raw: bytes, plain: frozenset[int]) -> Mapping[int, pa.Array]:
         records = self._records
-        return pd.read_csv(
-            io.BytesIO(raw), header=None, names=list(range(len(records.names))), index_col=False, usecols=records.used,
-            sep=r"\s+" if records.delimiter == WHITESPACE else records.delimiter, skipinitialspace=True,
-            dtype={field: object if field in text else np.float64 for field in records.used}, na_values=self.missing,
-            keep_default_na=False, decimal=self.decimal, encoding=self.encoding, engine="c", low_memory=False)
+        delimiter = records.delimiter
+        if delimiter == WHITESPACE:
+            raw, delimiter = re.sub(rb"[ \t]+", b" ", re.sub(rb"(?m)^[ \t]+|[ \t]+(?=\r?$)", b"", raw)), " "
+        elif b'"' in raw and f'{delimiter} '.encode() in raw:
+            # A quote opens a cell after blanks too; what is quoted stays as it is.
+            blanks = rb'"[^"]*"|(?<=[\n' + re.escape(delimiter.encode()) + rb']) +(?=")'
+            raw = re.sub(blanks, lambda found: found[0] if found[0].startswith(b'"') else b"", raw)
+        names = [str(field) for field in range(len(records.names))]
+        table = arrow_csv.read_csv(
+            pa.py_buffer(raw),
+            read_options=arrow_csv.ReadOptions(column_names=names, use_threads=False, encoding=self.encoding,
+                                               block_size=min(len(raw) + 1, (1 << 31) - 1)),
+            parse_options=arrow_csv.ParseOptions(
+                delimiter=delimiter, newlines_in_values=b'"' in raw,
+                invalid_row_handler=lambda row: "error" if row.text.strip() else "skip"),
+            convert_options=arrow_csv.ConvertOptions(
+                include_columns=[str(field) for field in self._used], strings_can_be_null=False,
+                column_types={str(field): pa.float64() if field in plain else pa.string() for field in self._used},
+                null_values=[*GAPS, *self.missing]))
+        return {field: table.column(str(field)).combine_chunks() for field in self._used}
 
-    def _no_number(self, cells: pd.Series) -> pd.Series:
-        """Return which cells are there and are no numbers."""
-        plain = cells.str.replace(self.decimal, ".", regex=False) if self.decimal != "." else cells
-        return cells.notna() & pd.to_numeric(plain, errors="coerce").isna()
-
-    def _refuse_commas(self, frame: pd.DataFrame, n_rows: int) -> None:
-        """Raise CommaError where columns of the first rows are text for their decimal comma alone."""
-        if self.decimal != "." or n_rows < FEWEST_ROWS:
-            return
-        cells = {field: [cell for cell in texts(frame[field]).tolist() if cell] for field in self._text}
-        found = [field for field in sorted(cells) if has_decimal_comma(cells[field])]
-        if found:
-            names = [repr(self._records.names[field]) if self._records.header else str(field) for field in found]
-            shown, own = ", ".join(names[:8]) + (", ..." if names[8:] else ""), len(names) == 1
-            raise CommaError(explain(
-                f"{self.name}: column{'' if own else 's'} {shown} hold{'s' if own else ''} numbers with a comma, such "
-                f"as {cells[found[0]][0]!r}", why="a point is read as the decimal mark, so they would be text",
-                fix='set `decimal: ","`, in a spec a key of data.read; where commas stand between thousands, write '
-                    "numbers without them"))
-
-    def _features(self, frame: pd.DataFrame, start: int, as_text: frozenset[int]) -> pd.DataFrame:
-        """Return the features of rows from `start` on: numbers, or text where it is asked for or a cell is text.
-
-        Raise DataError if text is an error, and there is some.
-        """
-        features, records = {}, self._records
-        for j, field in enumerate(records.features):
-            cells = frame[field]
-            if cells.dtype == object:
-                strange = self._no_number(cells) & ~cells.astype(str).str.strip().str.lower().isin(["", *TRUTH])
-                if self.when_text == "error" and strange.any() and j not in as_text:
-                    row = int(np.argmax(strange))
-                    named = repr(records.names[field]) if records.header else f"{field} (counted from 0)"
-                    raise text_is_no_feature(
-                        f"{self.name}: column {named} holds text: {cells.iloc[row]!r} in row {start + row} (rows of "
-                        "data, counted from 0)", records.names[field] if records.header else field)
-                found = texts(cells)
-                cells = found if j in as_text or strange.any() else truth(found, self.decimal)
-            features[j] = pd.Series(cells, frame.index, dtype=cells.dtype)
-        return pd.DataFrame(features, copy=False)
+    def _prefers(self) -> str:
+        return "," if self._records.delimiter == ";" else "."
 
 
-def texts(column: pd.Series) -> np.ndarray:
-    """Return a column of text as objects, None where a cell is missing or blank."""
-    return np.array([cell.strip() or None if isinstance(cell, str) else None for cell in column], object)
-
-
-def truth(cells: np.ndarray, decimal: str) -> np.ndarray:
-    """Return cells that are numbers, true and false, or None as float64."""
-    numbers = ("nan" if cell is None else cell.lower().replace(decimal, ".") for cell in cells)
-    return np.array([TRUTH.get(number, number) for number in numbers], np.float64)
+def _as_utf_8(path: Path, name: str, scratch: Path, encoding: str) -> tuple[Path, str]:
+    """Return a file of UTF-16 text as a copy in UTF-8, any other as it is, and the encoding."""
+    with open(path, "rb") as file:
+        if file.read(2) not in UTF_16:
+            return path, encoding
+        file.seek(0)
+        copy = scratch_file(path, scratch, f"utf-8-{path.name}")
+        try:
+            write_stream(codecs.EncodedFile(file, "utf-8", "utf-16"), copy, Path(name))
+        except UnicodeError as error:
+            raise DataError(explain(f"{name} is not UTF-16 text, as its first bytes say: {error}",
+                                    why="names and labels would be read wrongly",
+                                    fix="copy the file again, or write it as UTF-8")) from error
+    return copy, "utf-8"

@@ -2,12 +2,10 @@
 
 import csv
 import io
-import re
-from collections.abc import Sequence
 
 from .base import TARGET_NAMES
+from .cells import is_number
 
-COMMA = re.compile(r"[+-]?\d*,\d+(e[+-]?\d+)?", re.IGNORECASE)
 DELIMITERS = "\t;|,"  # of two that occur equally often, the earlier
 WHITESPACE = "whitespace"
 
@@ -54,22 +52,3 @@ def looks_like_header(records: list[list[str]], missing: list[str]) -> bool:
         return True
     counting = any(numbers == [str(i + begin) for i in range(len(numbers))] for begin in (0, 1))
     return counting and any(cell.lower() in TARGET_NAMES for cell in first)
-
-
-def has_decimal_comma(cells: Sequence[str]) -> bool:
-    """Return whether the texts of a column, where there are any, are numbers with a comma in them, as no names are.
-
-    That is so if most of them differ, and none is anything but a number with one comma or whole.
-    """
-    commas = [cell for cell in cells if COMMA.fullmatch(cell)]
-    return (len(commas) > len(cells) / 2 and 2 * len(set(cells)) > len(cells)
-            and all(cell.lstrip("+-").isdigit() for cell in cells if not COMMA.fullmatch(cell)))
-
-
-def is_number(cell: str) -> bool:
-    """Return whether a cell is written as a number, with a point or a comma as its decimal mark."""
-    try:
-        float(cell.strip().replace(",", ".", 1))
-    except ValueError:
-        return False
-    return True

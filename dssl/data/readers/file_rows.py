@@ -11,7 +11,7 @@ from .base import Reader
 from .csv_head import WHITESPACE, find_delimiter
 from .parquet import parquet_rows
 
-OPTIONS = ("delimiter", "decimal", "encoding")
+OPTIONS = ("delimiter", "decimal")
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,8 @@ class FileRows:
                 continue
             here = reader.column_names()
             places = [(here or list(self.names)).index(name) for name in columns] if self.names else None
-            records = _records(reader.path, self.options)
+            # A file of UTF-16 is read as a copy in UTF-8.
+            records = _records(reader.path, {**self.options, "encoding": getattr(reader, "encoding", "utf-8")})
             if here:
                 next(records)
             for line, cells in records:

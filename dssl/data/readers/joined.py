@@ -13,6 +13,8 @@ from ...storage.csr import stack_points
 from ...storage.pieces import pieces_of
 from ..targets import named_labels, text_of
 from .base import Block, Reader, Scan
+from .cells import Cells, NumberFormat
+from .table import TableReader
 
 
 class JoinedReader(Reader):
@@ -39,6 +41,12 @@ class JoinedReader(Reader):
     def column_names(self) -> list[str]:
         return self.readers[0].column_names()
 
+    @property
+    def number_format(self) -> NumberFormat | None:
+        """How numbers are written in tables; None of other formats."""
+        self.scan()
+        return self.readers[0].number_format if isinstance(self.readers[0], TableReader) else None
+
     def unusable(self) -> dict[str | int, str]:
         return self.readers[0].unusable()
 
@@ -59,15 +67,24 @@ class JoinedReader(Reader):
         self._starts = np.cumsum([0, *(scan.n_rows for scan in scans)])
         labels = {scan.label_names for scan in scans}
         self._names = [None if len(labels) == 1 else scan.label_names for scan in scans]
-        keys, text_keys = (tuple(sorted({
+        keys, text, measures = (tuple(sorted({
             j if order is None else order.index(j) for scan, order in zip(scans, self._orders, strict=True)
-            for j in getattr(scan, known)})) for known in ("keys", "text_keys"))
+            for j in getattr(scan, known)})) for known in ("keys", "text", "measures"))
+        odd: dict[int, Cells] = {}
+        written: dict[int, str] = {}
+        for scan, order, start in zip(scans, self._orders, self._starts.tolist(), strict=False):
+            for k, cells in scan.odd.items():
+                j = k if order is None else order.index(k)
+                odd[j] = odd.get(j, Cells()).merge(cells.after(start))
+            for k, example in scan.written.items():
+                written.setdefault(k if order is None else order.index(k), example)
         entries = [scan.nnz for scan in scans if scan.nnz is not None]
         return replace(
             first, n_rows=int(self._starts[-1]), dtype=str(np.result_type(*(scan.dtype for scan in scans))),
             row_bytes=max(scan.row_bytes for scan in scans), unit_bytes=max(scan.unit_bytes for scan in scans),
             feature_names=tuple(self.expected) if self.expected and first.feature_names else first.feature_names,
-            label_names=first.label_names if len(labels) == 1 else None, keys=keys, text_keys=text_keys,
+            label_names=first.label_names if len(labels) == 1 else None, keys=keys, text=text,
+            measures=measures, odd=odd, written=written,
             nnz=sum(entries) if len(entries) == len(scans) else None)
 
     def _order(self, name: str, scan: Scan, first: Scan) -> list[int] | None:
@@ -96,39 +113,47 @@ class JoinedReader(Reader):
 
     # ---- rows
 
-    def read(self, start: int, stop: int, as_text: frozenset[int] = frozenset(), *, text_target: bool = False) -> Block:
+    def read(self, start: int, stop: int, *, text_target: bool = False) -> Block:
         self.scan()
         places = list(pieces_of(self._starts, start, stop))
-        while True:
-            blocks = [self._read_one(*place, as_text, text_target) for place in places]
-            if len(blocks) == 1:
-                return blocks[0]
-            y_is_text = {block.y.dtype == object for block in blocks if block.y is not None}
-            mixed = frozenset() if not isinstance(blocks[0].X, pd.DataFrame) else frozenset(
-                j for j in blocks[0].X.columns if len({block.X[j].dtype == object for block in blocks}) == 2)
-            if mixed <= as_text and (text_target or len(y_is_text) < 2):
-                break
-            # What is text in one of the files is read as text from all.
-            as_text, text_target = as_text | mixed, text_target or len(y_is_text) == 2
+        blocks = [self._read_one(*place, text_target) for place in places]
         y = [block.y for block in blocks if block.y is not None]
-        if text_target and True in y_is_text:
+        if len({labels.dtype == object for labels in y}) == 2:
+            blocks = [self._read_one(*place, True) for place in places]
+            y = [text_of(block.y) for block in blocks if block.y is not None]
+        elif text_target and any(labels.dtype == object for labels in y):
             y = [text_of(labels) for labels in y]
         split = [block.split for block in blocks if block.split is not None]
-        X = [block.X for block in blocks]
-        return Block(pd.concat(X, ignore_index=True) if isinstance(X[0], pd.DataFrame) else stack_points(*X),
-                     np.concatenate(y) if y else None, np.concatenate(split) if split else None)
+        X, first = [block.X for block in blocks], 0
+        odd: dict[int, list[tuple[int, str]]] = {}
+        for block in blocks:
+            for j, cells in block.odd.items():
+                odd[j] = [*odd.get(j, []), *((first + row, text) for row, text in cells)]
+            first += len(block.X) if isinstance(block.X, pd.DataFrame) else block.X.shape[0]
+        if len(blocks) > 1:
+            X = [pd.concat(X, ignore_index=True) if isinstance(X[0], pd.DataFrame) else stack_points(*X)]
+        return Block(X[0], np.concatenate(y) if y else None, np.concatenate(split) if split else None, odd)
 
-    def _read_one(self, i: int, start: int, stop: int, as_text: frozenset[int], text_target: bool) -> Block:
+    def _read_one(self, i: int, start: int, stop: int, text_target: bool) -> Block:
         """Return rows [start, stop) of one file, its columns in the order of all."""
         order, names = self._orders[i], self._names[i]
-        own = as_text if order is None else frozenset(order[j] for j in as_text)
-        block = self.readers[i].read(start, stop, own, text_target=text_target)
+        block = self.readers[i].read(start, stop, text_target=text_target)
         if order is not None:
             X = block.X[order] if isinstance(block.X, pd.DataFrame) else block.X[:, order]
-            block = replace(block, X=X.set_axis(range(len(order)), axis=1) if isinstance(X, pd.DataFrame) else X)
+            block = replace(block, X=X.set_axis(range(len(order)), axis=1) if isinstance(X, pd.DataFrame) else X,
+                            odd={order.index(k): cells for k, cells in block.odd.items()})
         if names is not None and block.y is not None and block.y.dtype == np.int64:
             block = replace(block, y=_texts_of_codes(block.y, names))
         return block
+
+    def places(self, rows: Sequence[int]) -> list[str]:
+        self.scan()
+        texts = []
+        for row in rows:
+            i, within, _ = next(iter(pieces_of(self._starts, row, row + 1)))
+            place = self.readers[i].places([within])[0]
+            texts.append(place if len(self.readers) == 1 else f"row {row} ({place} of {self.readers[i].name})")
+        return texts
 
     def without(self, names: Collection[str]) -> "JoinedReader":
         expected = self.expected and [name for name in self.expected if name not in names]

@@ -39,7 +39,7 @@ class ManifoldReader(Reader):
         return Scan(n_rows=params.points, n_columns=params.columns, dtype="float32", target="class",
                     row_bytes=4 * params.columns)
 
-    def read(self, start: int, stop: int, as_text: frozenset[int] = frozenset(), *, text_target: bool = False) -> Block:
+    def read(self, start: int, stop: int, *, text_target: bool = False) -> Block:
         self.scan()
         X, y = self._made.read(start, stop)
         return Block(X, y.astype(str).astype(object) if text_target else y)

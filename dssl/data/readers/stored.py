@@ -83,6 +83,7 @@ class StoredReader(Reader):
             label_names=tuple(labels) if labels and data.y is not None else None,
             nnz=getattr(data.X, "nnz", None) if data.X.is_sparse else None)
 
-    def read(self, start: int, stop: int, as_text: frozenset[int] = frozenset(), *, text_target: bool = False) -> Block:
+    def read(self, start: int, stop: int, *, text_target: bool = False) -> Block:
         data = self.dataset
-        return Block(*(None if rows is None else rows.read(start, stop) for rows in (data.X, data.y, data.split)))
+        y, split = (None if rows is None else rows.read(start, stop) for rows in (data.y, data.split))
+        return Block(data.X.read(start, stop), y, split)

@@ -59,7 +59,7 @@ class SvmlightReader(LineReader):
         settled._scan, settled.zero_based = replace(self.scan(), n_columns=self.n_columns or widest), zero_based
         return settled
 
-    def read(self, start: int, stop: int, as_text: frozenset[int] = frozenset(), *, text_target: bool = False) -> Block:
+    def read(self, start: int, stop: int, *, text_target: bool = False) -> Block:
         self.scan()
         first, begin, raw = self._stretch(start, stop)
         try:

@@ -1,0 +1,260 @@
+"""Tables: named columns of numbers or text, each read as what all its cells show it to be (`cells`)."""
+
+from abc import abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from copy import copy
+from typing import ClassVar, Self
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from ...errors import explain
+from ..targets import target_values, text_of, whole_numbers
+from .base import PROBE_ROWS, Block, CellError, Reader, Scan, possible_keys
+from .cells import (
+    CellCounts,
+    Cells,
+    Kind,
+    NumberFormat,
+    are_gaps,
+    are_missing,
+    decimal_of,
+    is_category,
+    numbers,
+    possible_formats,
+    trimmed,
+    truths,
+)
+from .column_choice import Column, text_is_no_feature
+
+
+class TableReader(Reader):
+    """Rows of a table. A column of text is numbers, yes and no, or text: `CellCounts.kind` says which.
+
+    Parameters
+    ----------
+    target : name or number of the target column (from 0; negative from the end), or "none". Unset: a column named y,
+        label, target or class, else the last one.
+    drop : columns to leave out, names or numbers.
+    missing : one more text that marks a missing cell, or several.
+    decimal : the decimal mark, "." or ",". Unset: the one under which more cells are numbers.
+    thousands : the mark between thousands, or "none". Unset: a comma (a point where that is not the decimal mark), a
+        blank or an apostrophe.
+    percent : whether a number with a percent sign is a hundredth of it; false makes it text.
+    when_text : "error" refuses features that are text.
+    """
+
+    options: ClassVar[tuple[str, ...]] = ("target", "drop", "missing", "decimal", "thousands", "percent", "when_text")
+
+    _names: tuple[str, ...] = ()  # of all columns; numbers as text where they have none
+    _has_names: bool = True
+    _features: tuple[int, ...] = ()  # numbers of the columns that are features
+    _target: int | None = None
+    _counts: Mapping[int, CellCounts] = {}  # of the columns of text in use, by number
+    _kinds: Mapping[int, Kind] = {}  # of the same columns
+    _number_format = NumberFormat()
+    _is_typed: ClassVar[bool] = False  # whether the file says of columns that they are text
+    _left_out: frozenset[str] = frozenset()  # names of features that are not read
+    _fixed: Mapping[str | int, bool] = {}  # whether a feature is text, as another file decided
+
+    def __init__(self, *, target: Column | None, drop: Column | tuple[Column, ...],
+                 missing: str | tuple[str, ...], decimal: str | None, thousands: str | None,
+                 percent: bool | None, when_text: str):
+        self.target, self.drop, self.when_text = target, drop, when_text
+        self.missing = (missing,) if isinstance(missing, str) else tuple(missing)
+        self.decimal, self.thousands, self.percent = decimal, thousands, percent
+
+    @property
+    def number_format(self) -> NumberFormat:
+        """How numbers are written in the file."""
+        self.scan()
+        return self._number_format
+
+    def fixed(self, is_text: Mapping[str | int, bool]) -> Self:
+        """Return a reader whose features are text, or numbers, as another file decided.
+
+        is_text : by name, or by number among the features where these have no names.
+        """
+        reader = copy(self)
+        reader._fixed = is_text
+        return reader
+
+    @property
+    def _used(self) -> list[int]:
+        """The numbers of the columns that are read."""
+        return [*self._features, *([] if self._target is None else [self._target])]
+
+    # ---- what the columns are
+
+    @abstractmethod
+    def _arrays(self, start: int, stop: int, as_text: frozenset[int] = frozenset()) -> dict[int, pa.Array]:
+        """Return rows [start, stop) of the columns in use by their numbers: numbers, or text as in the file.
+
+        as_text : columns that are text even where they could be parsed as numbers.
+        """
+
+    @abstractmethod
+    def _sizes(self) -> Scan:
+        """Return what the file holds, but for what its columns are."""
+
+    @abstractmethod
+    def _count_cells(self) -> dict[int, CellCounts]:
+        """Return the counts of all rows of each column of text in use."""
+
+    def _look(self) -> Scan:
+        sizes = self._sizes()
+        self._counts = self._count_cells()
+        return self._with_kinds(sizes, self._counts)
+
+    def _label(self, field: int) -> str:
+        return repr(self._names[field]) if self._has_names else f"{field} (counted from 0)"
+
+    def _key(self, field: int) -> str | int:
+        """Return what a column has in common with those of other files."""
+        if field == self._target:
+            return "target column"
+        return self._names[field] if self._has_names else self._features.index(field)
+
+    def settle(self, readers: Sequence[Reader]) -> Self:
+        """Return a reader whose columns are what those of all files together show."""
+        peers = [reader for reader in readers if isinstance(reader, TableReader)]
+        text = {peer._key(field) for peer in peers for field in peer._counts}
+        if not text:
+            return self
+        whole: dict[str | int, CellCounts] = {}
+        for peer in peers:
+            n_rows = peer.scan().n_rows
+            for field in peer._used:
+                if (key := peer._key(field)) in text:
+                    counts = peer._counts.get(field) or CellCounts(
+                        n_rows, numbers={".": n_rows, ",": n_rows}, low=-np.inf, high=np.inf)
+                    whole[key] = whole[key].merge(counts) if key in whole else counts
+        reader = copy(self)
+        reader._scan = reader._with_kinds(
+            self.scan(), {field: whole[key] for field in self._used if (key := self._key(field)) in whole},
+            counts_of_file=[*whole.values()])
+        return reader
+
+    def _with_kinds(self, sizes: Scan, counts: Mapping[int, CellCounts], *,
+                    counts_of_file: Sequence[CellCounts] = ()) -> Scan:
+        """Decide what the columns are, and return the scan that says so.
+
+        Raise CellError if text that is no key is a feature, and an error.
+        """
+        formats = possible_formats(self.decimal, self.thousands, self.percent)
+        mark = decimal_of(counts_of_file or [*counts.values()], formats, prefer=self._prefers())
+        self._number_format = formats[mark]
+        fixed = {field: self._fixed[key] for field in counts if (key := self._key(field)) in self._fixed}
+        kinds: dict[int, Kind] = {
+            # Whoever stored plain numbers as text meant codes.
+            field: "text" if self._is_typed and own.is_plain and not own.gaps and own.rows > own.missing else
+            own.kind(mark, is_target=field == self._target) for field, own in counts.items()}
+        for field, is_text in fixed.items():
+            if is_text or kinds[field] == "text":
+                kinds[field] = "text" if is_text else "number"
+        self._kinds = kinds
+        first = self._columns(0, min(sizes.n_rows, PROBE_ROWS))
+        columns = {j: first[field][0] for j, field in enumerate(self._features)}
+        text = tuple(j for j, field in enumerate(self._features) if kinds.get(field) == "text")
+        free = {j for j in text if not is_category(len({cell.casefold() for cell in columns[j] if cell is not None}),
+                                                   sum(cell is not None for cell in columns[j]))}
+        keys = tuple(sorted({*possible_keys(columns), *free})) if self._has_names else ()
+        odd = {j: self._counts[field].odd[mark] for j, field in enumerate(self._features)
+               if kinds.get(field) == "number" and field in self._counts and self._counts[field].odd[mark].texts}
+        measures = tuple(j for j, field in enumerate(self._features)
+                         if kinds.get(field) == "number" and counts[field].measured)
+        written = {j: "/".join(counts[field].pair) if kinds[field] == "truth" else counts[field].marked
+                   for j, field in enumerate(self._features) if field in kinds and kinds[field] != "text"}
+        if self.when_text == "error":
+            for j in text:
+                if j not in keys:
+                    raise self._text_is_no_feature(j, counts[self._features[j]].odd[mark])
+        return Scan(
+            n_rows=sizes.n_rows, n_columns=len(self._features), dtype=sizes.dtype, row_bytes=sizes.row_bytes,
+            unit_bytes=sizes.unit_bytes, target=sizes.target, keys=keys, text=text, measures=measures, odd=odd,
+            written={j: text for j, text in written.items() if text},
+            feature_names=tuple(self._names[field] for field in self._features) if self._has_names else None)
+
+    def _prefers(self) -> str:
+        """Return the decimal mark where the cells do not tell."""
+        return "."
+
+    def _text_is_no_feature(self, j: int, odd: Cells) -> CellError:
+        field = self._features[j]
+        row, text = odd.examples[0] if odd.examples else (0, "")
+        return text_is_no_feature(
+            f"{self.name}: column {self._label(field)} holds text: {text!r} in {self.places([row])[0]}, counted from 0",
+            self._names[field] if self._has_names else field)
+
+    def without(self, names: Collection[str]) -> Self:
+        reader = copy(self)
+        reader._left_out = self._left_out | frozenset(names)
+        if self._scan is not None:
+            kept = [j for j, field in enumerate(self._features) if self._names[field] not in names]
+            reader._features = tuple(self._features[j] for j in kept)
+            reader._scan = self._scan.of_columns(kept)
+        return reader
+
+    # ---- rows
+
+    def _columns(self, start: int, stop: int) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+        """Return columns in use by their numbers: values, and the rows whose cells should be numbers and are not."""
+        return {field: self._values(field, array) for field, array in self._arrays(start, stop).items()}
+
+    def _values(self, field: int, array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+        none = np.empty(0, np.int64)
+        kind = self._kinds.get(field, "number")
+        if not is_text(array.type):
+            values = array.to_numpy(zero_copy_only=False)
+            return (text_of(values) if kind == "text" else values), none
+        encoded = trimmed(array).dictionary_encode()
+        unique = encoded.dictionary
+        codes = encoded.indices.fill_null(len(unique)).to_numpy(zero_copy_only=False)
+        gone = are_missing(unique, self.missing)
+        if kind == "text":
+            texts = np.array([*unique.to_pylist(), None], object)
+            texts[:-1][gone] = None
+            return texts[codes], none
+        values = truths(unique) if kind == "truth" else numbers(unique, self._number_format)
+        values[gone] = np.nan
+        odd = np.isnan(values) & ~gone & ~are_gaps(unique)
+        return np.append(values, np.nan)[codes], np.flatnonzero(np.append(odd, False)[codes])
+
+    def read(self, start: int, stop: int, *, text_target: bool = False) -> Block:
+        self.scan()
+        labels = () if self._target is None or not text_target else (self._target,)
+        arrays = self._arrays(start, stop, frozenset(labels))
+        X, odd = {}, {}
+        for j, field in enumerate(self._features):
+            X[j], rows = self._values(field, arrays[field])
+            if len(rows):
+                texts = trimmed(arrays[field].take(pa.array(rows))).to_pylist()
+                odd[j] = [*zip(rows.tolist(), texts, strict=True)]
+        frame = pd.DataFrame({j: pd.Series(values, dtype=values.dtype) for j, values in X.items()}, copy=False)
+        y = None if self._target is None else self._labels(self._target, arrays[self._target], start, text_target)
+        return Block(frame, y, odd=odd)
+
+    def _labels(self, field: int, array: pa.Array, start: int, text_target: bool) -> np.ndarray:
+        """Return the target of rows from `start` on; raise DataError where it is numbers but for a few cells."""
+        if text_target and is_text(array.type):
+            values = np.array(trimmed(array).to_pylist(), object)
+            values[are_missing(trimmed(array), self.missing)] = None
+            return values
+        values, odd = self._values(field, array)
+        if len(odd):
+            row = int(odd[0])
+            text = trimmed(array)[row].as_py()
+            raise CellError(explain(
+                f"{self.name}: the target {self._label(field)} holds text: {text!r} in "
+                f"{self.places([start + row])[0]}, counted from 0", why="its other cells are numbers",
+                fix=f"correct the cell; if it marks a missing label, `missing: [{text}]`, a key of data.read"))
+        if values.dtype == np.float64 and (is_text(array.type) or not self._is_typed):
+            return whole_numbers(values)
+        return target_values(values, self.name)
+
+
+def is_text(type_: pa.DataType) -> bool:
+    """Return whether a type of Arrow holds text, be it as codes."""
+    value = type_.value_type if pa.types.is_dictionary(type_) else type_
+    return pa.types.is_string(value) or pa.types.is_large_string(value) or pa.types.is_string_view(value)

@@ -1,0 +1,230 @@
+"""What cells stand for: numbers however they are written, gaps, yes and no, codes, categories and free text."""
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+
+from dssl.data.columns import Columns, spellings
+from dssl.data.ingest import ingest
+from dssl.data.readers.cells import (
+    NUMBER_GAPS,
+    CellCounts,
+    NumberFormat,
+    decimal_of,
+    is_category,
+    numbers,
+    possible_formats,
+    trimmed,
+)
+from dssl.errors import DataError
+from dssl.execution.in_process import InProcess
+from dssl.storage.blocks import MemoryParts
+
+EVERY = possible_formats(None, None, None)
+BOTH = {"when_missing": "impute", "when_text": "one_hot", "dtype": "float64"}
+N = 200
+
+
+def counts_of(cells, missing=()):
+    return CellCounts.of_text(trimmed(pa.array(cells, pa.string())), missing, EVERY)
+
+
+def read(folder, **columns):
+    """Return what becomes of a CSV file of these columns, with a number beside them, and labels."""
+    path = folder / "t.csv"
+    n = len(next(iter(columns.values())))
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=n).round(3)} | columns |
+                         { "label": rng.choice(["a", "b"], n)})
+    frame.to_csv(path, index=False)
+    return path, frame
+
+
+def column(path, name, **options):
+    """Return one column of X, and the record of it."""
+    data = ingest(path, MemoryParts(), InProcess(1), **{**BOTH, **options})
+    record = next(record for record in data.attributes["survey"] if record["name"] == name)
+    names = data.feature_names
+    return (data.X.read_all()[:, names.index(name)] if name in names else None), record
+
+
+@pytest.mark.parametrize(("mark", "cells", "expected"), [
+    (".", ["1,200.50", " $5 ", "-$3.5", "$-3.5", "\u20ac 7", "7 EUR", "USD 1,000"],
+     [1200.5, 5, -3.5, -3.5, 7, 7, 1000]),
+    (".", ["12.5%", "5 %", "(1,200)", "($5.00)", "\u22124", "1\u00a0200", "1'200.5", "1e5", "true", "FALSE"],
+     [0.125, 0.05, -1200, -5, -4, 1200, 1200.5, 1e5, 1, 0]),
+    (",", ["1.200,50", "1 200,50", "3,5", "1200", "12,5%", "-0,25", "1.234.567"],
+     [1200.5, 1200.5, 3.5, 1200, 0.125, -0.25, 1234567]),
+    (".", ["12,34", "1,2000.5", "12:30", "2020-01-05", "5-6", "x", "", "--", "1.2.3", "EUR"], [np.nan] * 10),
+])
+def test_numbers_however_they_are_written(mark, cells, expected):
+    assert_array_equal(numbers(trimmed(pa.array(cells)), EVERY[mark]), expected)
+
+
+def test_options_say_what_numbers_may_hold():
+    cells = trimmed(pa.array(["1,200", "1 200", "5%"]))
+    assert_array_equal(numbers(cells, NumberFormat(".", "", True)), [np.nan, np.nan, 0.05])
+    assert_array_equal(numbers(cells, NumberFormat(".", ",", False)), [1200, np.nan, np.nan])
+    assert list(possible_formats(None, ",", None)) == ["."]
+    assert list(possible_formats(",", None, None)) == [","]
+
+
+@pytest.mark.parametrize(("cells", "kind"), [
+    (["1"] * 95 + ["x"] * 5, "number"), (["1"] * 94 + ["x"] * 6, "text"), (["1"] * 9 + ["-"] * 90, "number"),
+    (["yes", "No", "", "YES"], "truth"), (["y", "n", "maybe"], "text"), (["yes", "no", "unknown"], "text"),
+    (["00501", "90210", "10001"], "text"), (["1"] * 99 + ["02"], "number"), ([None, ""], "number"),
+    (["true", "false", "0.5"], "number"), (["1,5", "2,5"], "number"),
+])
+def test_kinds_of_columns(cells, kind):
+    counts = counts_of(cells)
+    assert counts.kind(decimal_of([counts], EVERY)) == kind
+
+
+@pytest.mark.parametrize(("cells", "kind"), [
+    (["yes", "no"], "text"), (["1", "2"] * 50 + ["none"], "text"), (["01", "02"], "text"), (["1", "2", ""], "number"),
+    ([f"{i}.5" for i in range(60)] + ["n.a."], "number"), (["true", "false"], "text"),
+])
+def test_a_target_stays_text_where_a_class_is(cells, kind):
+    assert counts_of(cells).kind(".", is_target=True) == kind
+
+
+@settings(max_examples=40, deadline=None)
+@given(cells=st.lists(st.sampled_from(["1", "07", "1,200", "3,5", "$2", "x", "y", "", "NA", "-", "yes", "5%"]),
+                      min_size=2, max_size=30), cut=st.integers(1, 29))
+def test_counts_of_pieces_are_those_of_the_whole(cells, cut):
+    cut = min(cut, len(cells) - 1)
+    first = counts_of(cells[:cut])
+    second = CellCounts.of_text(trimmed(pa.array(cells[cut:])), (), EVERY, cut)
+    assert first.merge(second) == counts_of(cells)
+
+
+def test_the_decimal_mark_is_that_of_the_file():
+    plain, european = counts_of(["1.5", "2.5"]), counts_of(["1,5", "2,5", "3,5"])
+    either = counts_of(["1,200", "3,400"])
+    assert decimal_of([either], EVERY) == "."
+    assert decimal_of([either], EVERY, prefer=",") == ","
+    assert decimal_of([either, plain], EVERY, prefer=",") == "."
+    assert decimal_of([plain, european], EVERY) == ","
+
+
+# ---- from a file
+
+
+@pytest.mark.parametrize("gap", ["n.a.", "-", "N/A", "none", "#N/A", "?", "."])
+def test_one_gap_leaves_a_column_of_numbers(tmp_path, gap):
+    values = np.random.default_rng(1).normal(size=N).round(4)
+    path, _ = read(tmp_path, price=[*map(str, values[:-1]), gap])
+    X, record = column(path, "price")
+    assert (record["kind"], record["missing"], record["finding"]) == ("number", 1, None)
+    assert_array_equal(X[:-1], values[:-1])
+    with pytest.raises(DataError, match=r"'price' has a missing cell in row 199 \(line 201\)"):
+        ingest(path, MemoryParts(), InProcess(1))
+    assert gap.lower() in NUMBER_GAPS or gap == "?"
+
+
+@pytest.mark.parametrize("written", ["{:,.2f}", "${:,.2f}", "{:.2f} EUR", "{:,.2f}%"])
+def test_measurements_are_no_identifiers(tmp_path, written):
+    values = (np.random.default_rng(1).normal(size=N) * 1e4).round(2)
+    path, _ = read(tmp_path, amount=[written.format(value) for value in values])
+    for rows in (None, 37):
+        X, record = column(path, "amount", block_rows=rows)
+        assert (record["kind"], record["used"], record["finding"]) == ("number", True, None)
+        assert_array_equal(X, values / 100 if "%" in written else values)
+
+
+def test_whole_amounts_of_money_that_all_differ_are_no_identifiers(tmp_path):
+    values = 1000 + np.random.default_rng(1).permutation(N)
+    path, _ = read(tmp_path, id=[f"${value:,}" for value in values], nr=values)
+    assert column(path, "id")[1]["finding"] is None
+    assert column(path, "nr")[1]["finding"] == "identifier"
+
+
+def test_a_few_amounts_with_a_comma_among_plain_ones(tmp_path):
+    values = np.random.default_rng(1).gamma(2, 300, 1700).round(2)
+    path, _ = read(tmp_path, amount=[f"{value:,.2f}" for value in values])
+    assert_array_equal(column(path, "amount")[0], values)
+
+
+def test_other_texts_among_numbers_are_named_with_their_lines(tmp_path):
+    cells = [f"{i}.5" for i in range(N)]
+    cells[7], cells[150] = "see note", "ca. 5"
+    path, _ = read(tmp_path, size=cells)
+    told = (r"'size' holds text: 'see note' in row 7 \(line 9\), 'ca. 5' in row 150 \(line 152\) \(2 of 200 cells\)"
+            r"[\s\S]*`missing: \['ca. 5', 'see note'\]`")
+    for options in (BOTH, {}):
+        with pytest.raises(DataError, match=told):
+            ingest(path, MemoryParts(), InProcess(2), block_rows=60, **options)
+    assert column(path, "size", missing=("see note", "ca. 5"))[1]["missing"] == 2
+
+
+def test_codes_with_leading_zeros_are_categories(tmp_path):
+    zips = np.random.default_rng(1).choice(["00501", "10001", "90210"], N)
+    path, _ = read(tmp_path, zip=zips)
+    data = ingest(path, MemoryParts(), InProcess(1), **BOTH)
+    assert data.feature_names == ["x", "zip=00501", "zip=10001", "zip=90210"]
+
+
+def test_spellings_of_a_level_are_one(tmp_path):
+    plans = np.random.default_rng(1).choice(["Basic", "basic ", "BASIC", "Pro"], N, p=[0.5, 0.1, 0.1, 0.3])
+    path, _ = read(tmp_path, plan=plans)
+    for rows in (None, 37):
+        data = ingest(path, MemoryParts(), InProcess(1), block_rows=rows, **BOTH)
+        assert data.feature_names == ["x", "plan=Basic", "plan=Pro"]
+        assert_array_equal(data.X.read_all()[:, 2], plans == "Pro")
+    assert spellings({"b": 2, "B": 2, "a ": 1}) == ["B", "a"]
+
+
+def test_free_text_is_left_out_with_a_way_to_use_it(tmp_path):
+    rng = np.random.default_rng(1)
+    words = ["good", "bad", "fine", "slow", "late", "cheap", "again"]
+    texts = [" ".join(rng.choice(words, 5)) for _ in range(700)]
+    path, _ = read(tmp_path, comment=texts)
+    data = ingest(path, MemoryParts(), InProcess(1), **BOTH)
+    assert data.feature_names == ["x"]
+    record = data.attributes["survey"][1]
+    assert (record["kind"], record["finding"], record["used"]) == ("text", "free text", False)
+    assert record["why"] == f"{len(set(texts))} different texts in 700 cells"
+
+
+@pytest.mark.parametrize(("n_levels", "n_cells", "expected"), [
+    (605, 700, False), (35, 700, True), (36, 700, False), (10, 25, True), (11, 25, False), (3, 4, True),
+    (1000, 10**6, True), (1001, 10**6, False),
+])
+def test_levels_of_a_category_repeat(n_levels, n_cells, expected):
+    assert is_category(n_levels, n_cells) == expected
+
+
+def test_yes_and_no_are_numbers(tmp_path):
+    answers = np.random.default_rng(1).choice(["Yes", "no", "NO"], N)
+    path, _ = read(tmp_path, active=answers)
+    assert_array_equal(column(path, "active")[0], answers == "Yes")
+
+
+def test_later_pieces_of_a_file_are_counted_as_the_first(tmp_path, monkeypatch):
+    """Pieces after the first are parsed as numbers; what they hold besides is found nevertheless."""
+    monkeypatch.setattr("dssl.data.readers.csv.PIECE_BYTES", 1 << 16)
+    n = 30_000
+    plain = [f"{i % 977}.25" for i in range(n)]
+    late, codes = plain.copy(), [str(10_000 + i % 89) for i in range(n)]
+    late[n - 5], codes[n - 9] = "odd", "00501"
+    path, _ = read(tmp_path, plain=plain, late=late, code=codes)
+    with pytest.raises(DataError, match=rf"column 'late' holds text: 'odd' in row {n - 5} \(line {n - 3}\)"):
+        ingest(path, MemoryParts(), InProcess(1), **BOTH)
+    data = ingest(path, MemoryParts(), InProcess(1), missing="odd", **BOTH)
+    assert data.feature_names[:3] == ["x", "plain", "late"]
+    assert "code=00501" in data.feature_names
+
+
+def test_new_rows_are_read_as_the_first_file_was(tmp_path):
+    rng = np.random.default_rng(1)
+    path, _ = read(tmp_path, price=[f"{value:.2f}".replace(".", ",") for value in rng.gamma(2, 50, N)],
+                   code=rng.choice(["1", "2", "x"], N), x=[i % 7 for i in range(N)])
+    data = ingest(path, MemoryParts(), InProcess(1), **BOTH)
+    (tmp_path / "new.csv").write_text('x,price,code\n1,"1.200",2\n2,"3,5",1\n')
+    new = ingest(tmp_path / "new.csv", MemoryParts(), InProcess(1), target="none", decimal=data.attributes["decimal"],
+                 columns=Columns.of(data.attributes), **BOTH)
+    assert_array_equal(new.X.read_all(), [[1, 1200, 0, 1, 0], [2, 3.5, 1, 0, 0]])
