@@ -38,8 +38,9 @@ class Baseline:
 
 GUESSES = (  # baselines of every kind with labels: they need no fit
     Baseline("majority", "The same class everywhere: the most frequent by the class sizes where they are known, or "
-                         "among the labels. A model with a higher error knows nothing that helps."),
-    Baseline("mean", "The mean of the labels everywhere. A model with a higher rmse knows nothing that helps."))
+                         "among the labels; of classes with equally many labels, among the test points. A model with "
+                         "a higher error is of no use where all mistakes cost the same."),
+    Baseline("mean", "The mean of the labels everywhere. A model with a higher rmse is of no use."))
 
 
 @dataclass(frozen=True)
