@@ -49,6 +49,7 @@ EXTENDED = {
     "tests/fuzz/test_readers.py": [
         f"test_any_file_is_read_or_refused_with_a_message[{case}]" for case in (
             "damaged", "damaged inside", "random bytes", "options")],
+    "tests/graph/test_components.py": ["test_no_task_holds_more_than_the_budget[star]"],
     "tests/graph/test_functions.py": ["test_either_way_gives_the_functions[normalized-0-0]"],
     "tests/graph/test_neighbors.py": ["test_points_beyond_the_budget_are_streamed[tree]"],
     "tests/graph/test_weights.py": [
@@ -59,7 +60,8 @@ EXTENDED = {
         "TestMemory::test_a_rank_that_fits_is_the_largest_and_does[33554432]"],
     "tests/learners/on_graph/test_graph_ridge.py": [
         f"test_the_average_is_that_of_dense_kernels_with_refits[{case}]" for case in ("0.1-True", "inf-False")],
-    "tests/learners/laprls/test_inductive.py": ["test_workers_give_the_bits_of_threads[Logistic()]"],
+    "tests/learners/laprls/test_inductive.py": [
+        f"test_workers_give_the_bits_of_threads[{loss}]" for loss in ("Logistic()", "Squared()")],
     "tests/learners/laprls/test_smooth.py": [
         *(f"test_every_method_finds_the_minimum[45-HuberHinge(h=0.01)-nystrom-cg-{laplacian}]" for laplacian in (
             "normalized", "unnormalized")),
@@ -70,7 +72,8 @@ EXTENDED = {
     "tests/learners/laprls/test_products_memory.py": [
         "test_gram_matrices_take_the_memory_of_the_formula[float64-kernel0-True]",
         "test_gram_matrices_take_the_memory_of_the_formula[float32-kernel1-False]",
-        "test_columns_take_the_memory_of_the_formula[float32-0]"],
+        "test_columns_take_the_memory_of_the_formula[float32-0]",
+        "test_columns_take_the_memory_of_the_formula[float64-1073741824]"],
     "tests/learners/test_transductive.py": [
         f"test_memory_is_a_formula[{case}]" for case in ("1000-600-1", "20000-100-1", "3000-100-6")],
     "tests/pipeline/test_measured_costs.py": [
@@ -105,7 +108,8 @@ EXTENDED = {
         f"test_they_sum_to_one_and_the_most_probable_class_is_the_label[{case}]" for case in (
             "ridge", "laplace", "laprls_pcg", "laprls_dense", "lapsvm", "svm", "poisson")],
     "tests/pipeline/test_selection.py": [
-        f"test_folds_repetitions_measure_and_rule_of_a_choice[selection{i}-model{i}]" for i in (3, 5)],
+        f"test_folds_repetitions_measure_and_rule_of_a_choice[selection{i}-model{i}]" for i in (1, 2, 3, 4, 5)] + [
+        "test_the_weight_of_the_graph_is_by_its_structure_and_the_labels[hinge]"],
     "tests/pipeline/test_search.py": [
         *(f"test_{name}[{kind}]" for kind in ("laprls", "ridge", "lapsvm") for name in (
             "each_graph_has_stages_of_its_own_and_the_best_is_fitted", "all_some_and_the_better_of_all_combinations")),
