@@ -3,19 +3,19 @@
 import warnings
 from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 
 from ..data.dataset import Dataset
-from ..errors import explain
+from ..errors import explain, require
 from ..execution.size import budget_of
 from ..execution.tasks import Execution
 from ..graph.graph import KNNGraph
 from ..graph.index import require_index
 from ..graph.outliers import warn_far_rows
 from ..graph.scaling import Scaling
-from ..learners.on_graph.automatic import Automatic, fit_automatic, measure_of, memory_binds, most_labels
+from ..learners.on_graph.automatic import Automatic, Loss, fit_automatic, measure_of, memory_binds, most_labels
 from ..learners.on_graph.class_sizes import class_shares
 from ..learners.on_graph.graph_ridge import GraphRidgeParams, members_bytes
 from ..selection.calibration import calibration_folds
@@ -28,6 +28,8 @@ from .feature_scales import choose_scale
 
 CLASS_SIZES = """    class_sizes : known sizes of the classes, counts or shares, in the order of `classes_` or by
         class in a dict; None where they are not known. Refused with so many labels that no kernels are averaged.
+"""
+LOSS = """    loss : "squared", or "huber", in which a target far from what the others say of it counts less.
 """
 
 
@@ -68,10 +70,13 @@ class AutomaticEstimator(PointEstimator):
     graph: Any
     scale: Any
     class_sizes: Any = None  # of a classifier
+    loss: Any = "squared"  # of a regressor
     gain_: Gain
     seed: int
 
     def _params(self) -> GraphRidgeParams:
+        require(self.loss in get_args(Loss), f"loss={self.loss!r}", why="it says how residuals count",
+                fix="use 'squared' or 'huber'")
         return GraphRidgeParams(seed=self.seed)
 
     def _chosen_scaling(self, X: Any, rows: Rows, target: Any, graph: Any,
@@ -98,7 +103,7 @@ class AutomaticEstimator(PointEstimator):
                 fix=f"set memory_budget to {2 * members_bytes(count, len(params.kernels)):,} or more"),
                 UserWarning, stacklevel=3)
         fit = partial(fit_automatic, made, rows, class_sizes=self.class_sizes, params=params, most=most,
-                      knn=self.group("graph"), execution=execution)
+                      knn=self.group("graph"), execution=execution, loss=self.loss)
         found = fit(target, weight)
         self.model_ = found.model
         coding, own_weight = target.coding, None if weight is None else weight[found.held]
@@ -143,9 +148,9 @@ class SemiSupervisedClassifier(CalibratedClassifier, AutomaticEstimator):
 
 
 class SemiSupervisedRegressor(PointRegressor, AutomaticEstimator):
-    __doc__ = AutomaticEstimator.__doc__
+    __doc__ = (AutomaticEstimator.__doc__ or "").replace("    unlabeled :", LOSS + "    unlabeled :")
 
-    def __init__(self, graph: KNNGraph | None = None, *, scale: str = "auto",
+    def __init__(self, graph: KNNGraph | None = None, *, scale: str = "auto", loss: str = "squared",
                  memory_budget: int | str | None = None, unlabeled: Any = None, seed: int = 0):
-        self.graph, self.scale = graph, scale
+        self.graph, self.scale, self.loss = graph, scale, loss
         self.memory_budget, self.unlabeled, self.seed = memory_budget, unlabeled, seed

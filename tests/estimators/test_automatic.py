@@ -342,3 +342,17 @@ def test_a_target_that_the_others_contradict_is_named():
         found = SemiSupervisedRegressor().fit(X, y).evidence_["odd_labels"]
     assert found[0]["row"] == 7
     assert found[0]["value"] == y[7]
+
+
+def test_the_loss_of_huber_bears_a_target_a_hundred_times_too_large():
+    X, true, y = curve()
+    y[7] = 100.0
+    with pytest.warns(OddLabels):
+        squared = SemiSupervisedRegressor().fit(X, y)
+    with pytest.warns(OddLabels):
+        huber = SemiSupervisedRegressor(loss="huber").fit(X, y)
+    errors = [float(np.sqrt(((own.predict(X[60:]) - true[60:]) ** 2).mean())) for own in (squared, huber)]
+    assert errors[1] < min(0.5 * errors[0], 0.6)
+    assert 1 <= huber.evidence_["labels_that_count_less"] < 20
+    with pytest.raises(ParameterError, match="loss='absolute'"):
+        SemiSupervisedRegressor(loss="absolute").fit(X, y)

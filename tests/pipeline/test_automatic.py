@@ -187,3 +187,12 @@ def test_what_is_not_its_own_is_refused(change, message):
     with pytest.raises(SpecError, match=message):
         load_spec({**spec, **change})
     assert load_spec(spec).data.scaling is None
+
+
+def test_the_loss_of_huber_is_of_quantities():
+    spec = automatic_spec("any.npz", {"count": 30})
+    spec["model"] = {"kind": "automatic", "loss": "huber"}
+    with pytest.raises(SpecError, match="loss huber"):
+        load_spec(spec)
+    spec["data"]["task"] = "regression"
+    assert load_spec(spec).model.loss == "huber"

@@ -7,7 +7,7 @@ system of as many columns as classes does.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -30,6 +30,9 @@ from .vertex_labels import VertexValues
 
 MOST_LABELS = 2000  # of which kernels are made
 TOLERANCE = 1e-4  # of the system with many labels
+Loss = Literal["squared", "huber"]
+HUBER, REWEIGHED = 1.345, 3  # standard deviations from which a residual counts less; fits after the first
+LEAST_WEIGHT = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,18 +91,47 @@ def memory_binds(n_labels: int, most: int) -> bool:
     return most < n_labels <= MOST_LABELS
 
 
+def fit_huber(fit: Callable[[np.ndarray], Automatic], target: Target, weight: np.ndarray | None) -> Automatic:
+    """Return a fit in which labels far from what the others say count less: Huber's loss of leave-one-out residuals.
+
+    A residual r of a label counts `min(1, 1.345 s / |r|)`, s being 1.4826 times the median |r|, and all is fitted anew
+    `REWEIGHED` times. weight (l,) : of the labels, or None for 1.
+
+    References
+    ----------
+    Holland, Welsch, "Robust regression using iteratively reweighted least-squares", 1977.
+    """
+    given = np.ones(len(target.labeled)) if weight is None else weight
+    found, factor = fit(given), np.ones(len(given))
+    for _ in range(REWEIGHED):
+        residuals = np.abs(found.held_out - target.columns())
+        spread = 1.4826 * np.median(residuals, axis=0)
+        factor = np.minimum(1, HUBER * spread / np.maximum(residuals, np.finfo(float).tiny)).min(axis=1)
+        found = fit(given * np.maximum(factor, LEAST_WEIGHT))
+    attributes = {**found.attributes, "loss": "huber", "labels_that_count_less": int((factor < 0.5).sum())}
+    return replace(found, attributes=attributes)
+
+
 def fit_automatic(graph: Graph, rows: Rows, target: Target, weight: np.ndarray | None, class_sizes: Any,
-                  params: GraphRidgeParams, most: int, knn: KNNGraph, execution: Execution) -> Automatic:
+                  params: GraphRidgeParams, most: int, knn: KNNGraph, execution: Execution,
+                  loss: Loss = "squared") -> Automatic:
     """Return the automatic choice on a graph of rows (n, d), made as `knn` says.
 
     class_sizes : as `with_class_sizes` takes them; None of quantities, and where they are not known. most : as
-    `most_labels`, which is told, so that the choice is the same wherever it is made.
+    `most_labels`, which is told, so that the choice is the same wherever it is made. loss : of quantities, see
+    `fit_huber`.
 
     Raises
     ------
     BudgetError : the index of the vertices does not fit. NotConverged. ParameterError : class sizes with so many labels
-    that they are not needed.
+    that they are not needed, or "huber" with so many.
     """
+    if loss == "huber":
+        require(len(target.labeled) <= most, f"loss 'huber' with {len(target.labeled):,} labels", error=ParameterError,
+                why=f"it weighs labels by leave-one-out residuals, which are known of up to {most:,}",
+                fix="use the squared loss, or raise memory_budget")
+        return fit_huber(lambda weights: fit_automatic(graph, rows, target, weights, class_sizes, params, most, knn,
+                                                       execution), target, weight)
     if target.unit != 1:
         return fit_automatic(graph, rows, target.in_units(), weight, class_sizes, params, most, knn, execution).times(
             target.unit)

@@ -21,12 +21,12 @@ from ...graph.scaling_params import ScalingParams
 from ...learners.coding import margins_of
 from ...learners.kernel_family import KernelSum
 from ...learners.nearest import fit_nearest
-from ...learners.on_graph.automatic import Automatic, fit_automatic, measure_of
+from ...learners.on_graph.automatic import Automatic, Loss, fit_automatic, measure_of
 from ...learners.on_graph.class_sizes import known_shares, offset_to
 from ...learners.on_graph.cost import automatic_cost, predicted_cost
 from ...learners.on_graph.graph_ridge import GraphRidgeParams
 from ...learners.probabilities import calibration_attributes
-from ...learners.target import Target
+from ...learners.target import Classes, Target
 from ...report.sections.choice import choice_section
 from ...report.words import Baseline, Words
 from ...selection.by_labels import LabelFolds, by_labels
@@ -85,10 +85,12 @@ class FitParams:
     family: GraphRidgeParams
     most: int
     class_sizes: SizeParams
+    loss: Loss
 
     @classmethod
     def of(cls, spec: AutomaticPipeline) -> "FitParams":
-        return cls(spec.graph.builder(), spec.family(), spec.most_labels, spec.model.sizes())
+        return cls(spec.graph.builder(), spec.family(), spec.most_labels, spec.model.sizes(),
+                   spec.model.loss)
 
 
 def make_models(context: Context, params: FitParams) -> dict[str, Any]:
@@ -97,7 +99,7 @@ def make_models(context: Context, params: FitParams) -> dict[str, Any]:
     target.require_labels()
     execution = context.execution
     found = fit_automatic(graph, points, target, None, params.class_sizes.sizes, params.family, params.most,
-                          params.graph, execution)
+                          params.graph, execution, params.loss)
     nearest = fit_nearest(points, target, params.graph.metric, execution)
     base, labeled = found.alone, SelectedRows(points, target.labeled)
     shares = known_shares(params.class_sizes.sizes, target)
@@ -133,7 +135,8 @@ def _by_labels(target: Target, found: Automatic) -> dict[str, Any]:
     """Return what the labels say, by the values that the model was chosen by, with a curve where there are few."""
     coding, whole = found.model.coding, LabelFolds.of(target)
     if found.left_out is None and whole.curve:
-        whole = replace(whole, curve=[], no_curve="class sizes were told, of which labels held out know nothing")
+        whole = replace(whole, curve=[], no_curve="class sizes were told, of which labels held out know nothing"
+                        if isinstance(target, Classes) else "the labels are weighed by their residuals")
     alone, held = list(np.arange(len(found.held))[:, None]), target.take(found.held)
     left_out = {name: [HeldOut(held, coding, values, alone)]
                 for name, values in (("model", found.held_out), ("base", found.held_out_alone))}

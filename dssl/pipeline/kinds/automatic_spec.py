@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import Field, model_validator
 
+from ...errors import require
 from ...graph.scaling_params import ScalingKind, ScalingParams
 from ..spec import DataSpec, GraphPipeline, LabelSpec
 from .graph_spec import SizedModelSpec, require_sizes_of_classes
@@ -34,6 +35,8 @@ class AutomaticModelSpec(SizedModelSpec):
     """
 
     kind: Literal["automatic"] = "automatic"
+    loss: Literal["squared", "huber"] = Field(
+        default="squared", description="of a regression; in huber a target far from what the others say counts less")
 
 
 class AutomaticPipeline(GraphPipeline):
@@ -46,6 +49,8 @@ class AutomaticPipeline(GraphPipeline):
     @model_validator(mode="after")
     def _sizes_are_of_classes(self) -> Self:
         require_sizes_of_classes(self.data.task, self.model)
+        require(self.model.loss == "squared" or self.data.task == "regression", f"loss {self.model.loss}",
+                why="it is of residuals, and data.task is " + self.data.task, fix="leave model.loss out")
         return self
 
     def family(self) -> GraphRidgeParams:
