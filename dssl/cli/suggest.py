@@ -1,8 +1,10 @@
 """`dssl suggest`: which rows to label next."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
@@ -11,7 +13,11 @@ from rich.table import Table
 from ..errors import require
 from .options import json_option, memory_option, quiet_option, working, workspace_option
 
+if TYPE_CHECKING:
+    from ..pipeline.suggestion import SuggestedRows
+
 SHOWN = 20  # rows of the table
+MOST_CELLS = 6  # of a row that are printed; the file has all
 
 
 @click.command("suggest")
@@ -31,8 +37,8 @@ def suggest_command(run: str, count: int, criterion: Any, out: Path, seed: int, 
     """Write to OUT which rows to label next, the best first, with what the model of a run says of them.
 
     RUN is the folder, the result.json or the identity of a run; SPEC a pipeline file (.yaml) that has been run.
-    Fill in the column `label` of OUT and name it in the next run, --set labels.file=OUT: its labels are shown beside
-    those of this run.
+    Fill in the column `label` of OUT and name it in the next run, beside the files of earlier rounds, as the last line
+    says: its labels are shown beside those of this run, and a class that is new becomes one.
     """
     from ..pipeline.suggestion import require_new, suggest_rows
 
@@ -47,10 +53,20 @@ def suggest_command(run: str, count: int, criterion: Any, out: Path, seed: int, 
     if as_json:
         click.echo(json.dumps({"out": str(out), **found.attributes, "rows": found.records()}))
         return
-    table = Table("row", "score", "predicted", "probability", box=None)
-    for row in found.records()[:SHOWN]:
+    _print_rows(found)
+    click.echo(f"{count} rows by {found.attributes['criterion']} in {out}. Rows count from 0, lines of a file from 1. "
+               f"Fill in the column label, then run again with --set {found.next_files(out)}")
+
+
+def _print_rows(found: SuggestedRows) -> None:
+    """Print the first rows: where they stand, what is predicted of them, and as many of their cells as fit."""
+    records = found.records()[:SHOWN]
+    several = len({record.get("file") for record in records}) > 1
+    head = ["row", *(["file"] if several else []), *(["line"] if any(record.get("line") for record in records) else []),
+            "score", "predicted", "probability"]
+    table = Table(*head, *found.columns[:MOST_CELLS], box=None)
+    for record in records:
+        cells = [record[name] for name in head] + list(record.get("cells", {}).values())[:MOST_CELLS]
         table.add_row(*("" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
-                        for value in row.values()))
+                        for value in cells))
     Console().print(table)
-    click.echo(f"{count} rows by {found.attributes['criterion']} in {out}: fill in the column label, then run again "
-               f"with --set labels.file={out}")

@@ -15,26 +15,28 @@ from ..missing import is_missing_text
 COLUMNS = ("row", "label")
 
 
-def read_told_labels(paths: Sequence[Path]) -> tuple[np.ndarray, list[str]]:
-    """Return the rows (t,) that some files give a label, ascending, and these labels as text; an empty one is none.
+def read_told_labels(paths: Sequence[Path]) -> tuple[np.ndarray, list[str], list[str]]:
+    """Return the rows (t,) that some files give a label, ascending, these labels as text, and file and line of each.
+
+    An empty label is none.
 
     Raises
     ------
     DataError : a file is no CSV with these columns, or names no row; a row has two labels; no row has any.
     """
-    told: dict[int, str] = {}
+    told: dict[int, tuple[str, str]] = {}
     for path in paths:
         for line, row, label in _lines(path):
             require(row.isascii() and row.isdigit() and len(row) < 19, f"{path}, line {line}: row {row!r}",
                     error=DataError, why="a row is its number in the source, counted from 0",
                     fix="leave the column row as dssl suggest wrote it")
-            known = told.setdefault(int(row), label)
-            require(known == label, f"{path}, line {line}: row {row} is {label!r}, and was {known!r} before",
-                    error=DataError, why="a point has one label", fix="correct one of the two")
+            known, place = told.setdefault(int(row), (label, f"{path}, line {line}"))
+            require(known == label, f"{path}, line {line}: row {row} is {label!r}, and was {known!r} in {place}",
+                    error=DataError, why="a point has one label", fix="correct one of the two lines, or remove it")
     require(bool(told), f"{', '.join(map(str, paths))}: no row has a label", error=DataError,
             why="it would add nothing", fix="fill in the column label, or leave labels.file out")
     rows = sorted(told)
-    return np.array(rows, np.int64), [told[row] for row in rows]
+    return np.array(rows, np.int64), [told[row][0] for row in rows], [told[row][1] for row in rows]
 
 
 def _lines(path: Path) -> list[tuple[int, str, str]]:

@@ -188,6 +188,28 @@ class Classes(Target):
     def read(self, texts: Sequence[str]) -> np.ndarray:
         return np.array([find_class(self.names, text) for text in texts], np.int64)
 
+    def told(self, points: np.ndarray, texts: Sequence[str]) -> Self:
+        """Return the target with the labels of more points; texts that are no class yet become classes.
+
+        Raises DataError: classes are numbers, and such a text is no whole number.
+        """
+        known = {str(name) for name in self.names.tolist()}
+        new = sorted({text for text in texts if text not in known})
+        if self.names.dtype.kind in "iu":
+            whole = [int(text) for text in new if text.removeprefix("-").isdigit()]
+            names = np.array(sorted({*self.names.tolist(), *whole}), self.names.dtype)
+        elif self.names.dtype.kind in "UO" and all(isinstance(name, str) for name in self.names.tolist()):
+            names = np.array(sorted({*self.names.tolist(), *new}), object if self.names.dtype == object else str)
+        else:
+            names = self.names
+        return Target.told(self.of_names(names), points, texts)
+
+    def of_names(self, names: np.ndarray) -> Self:
+        """Return the same labels as codes of other names, ascending, which these are among."""
+        place = {name: code for code, name in enumerate(names.tolist())}
+        codes = np.array([place[name] for name in self.names.tolist()], np.int64)
+        return replace(self, coded=codes[self.coded], names=names)
+
     def spread(self, n: int) -> dict[str, np.ndarray]:
         return {"codes": self.strata_among(n)}
 

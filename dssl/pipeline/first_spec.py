@@ -173,8 +173,8 @@ def _data(out: _Lines, named: Sequence[str], look: Look, labels: Labels | None, 
     _read(out, look, labels, why, records, left_out)
     if marker is not None:
         out.add(f"unlabeled: {yaml_of(marker[0])}", marker[1], told=f"data.unlabeled: {marker[0]!r}: {marker[1]}")
-    if labels is not None and task == "classification" and len(labels.counts or ()) == 1:
-        only = next(iter(labels.counts or ()))
+    if labels is not None and task == "classification" and labels.counts and len(labels.counts) == 1:
+        only = next(iter(labels.counts))
         one = f"all labels are {only!r}: a classifier needs two classes, so label some rows of another one"
         out.add(f"# {one}", told=one)
     if labels is not None:

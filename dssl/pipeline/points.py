@@ -105,18 +105,28 @@ def _told(context: Context, chosen: Target) -> tuple[Target, dict[str, Any]]:
     if "labels" not in context.files:
         return chosen, {}
     source = context.files["labels"].source
-    rows, texts = read_told_labels([file.path for file in source.files])
+    rows, texts, lines = read_told_labels([file.path for file in source.files])
+    last = max(int(context.rows("split", name).read(n - 1, n)[0]) for name in ("train", "test", "rest")
+               if (n := len(context.rows("split", name))))
+    beyond = np.flatnonzero(rows > last)
+    require(len(beyond) == 0, error=DataError, what="" if not len(beyond) else
+            f"{lines[beyond[0]]}: there is no row {rows[beyond[0]]}; the last row of the source in use is {last}, "
+            "counted from 0", why="a label is one of a row",
+            fix="correct the line, or name the source that the rows are of")
     places = _places(context.rows("split", "train"), rows)
-    strangers = rows[places < 0]
-    require(len(strangers) == 0, f"{source.name}: {len(strangers)} of {len(rows)} rows are no training points, such as "
-            f"{strangers[:5].tolist()}", why="test points and points that are not used are not learned from",
-            fix="leave data as it was when the rows were suggested, or delete these lines", error=DataError)
+    strangers = np.flatnonzero(places < 0)
+    require(len(strangers) == 0, error=DataError, what="" if not len(strangers) else
+            f"{lines[strangers[0]]}: row {rows[strangers[0]]} is no training point, as {len(strangers)} of {len(rows)} "
+            "rows are none", why="test points and points that are not used are not learned from",
+            fix="leave data as it was when the rows were suggested, or delete these lines")
     try:
         target = chosen.told(places, texts)
     except DataError as error:
         what, why, fix = sentences(str(error))
         raise DataError(explain(f"{source.name}: {what}", why=why, fix=fix)) from error
-    return target, {"told": len(rows)}
+    before = set(context.attributes("split").get("classes") or ())
+    new = [name for name in target.to_arrays()[1].get("classes") or () if name not in before]
+    return target, {"told": len(rows), **({"new_classes": new} if new else {})}
 
 
 def _given_labels(context: Context) -> np.ndarray:
@@ -158,17 +168,24 @@ def _labels_cost(f: Facts[Any]) -> Cost:
 
 
 def labels_notes(found: dict[str, Any]) -> list[str]:
-    """Return what labels from a file mean for the figures: they are hardly a random draw where they were suggested."""
+    """Return what labels from a file mean for the figures, and which classes they bring.
+
+    They are hardly a random draw where they were suggested.
+    """
     if not found.get("told"):
         return []
     probabilities = "probabilities are overconfident, by 2 to 7 percentage points in our trials, and " if found.get(
         "classes") is not None else ""
-    return [f"{found['told']} of the {found['n_labeled']} labels come from labels.file. Where dssl suggest chose these "
-            f"rows, they are no random draw: {probabilities}errors of labels held out are those of hard rows. Judge "
-            "both by test points."]
+    notes = [f"{found['told']} of the {found['n_labeled']} labels come from labels.file. Where dssl suggest chose "
+             f"these rows, they are no random draw: {probabilities}errors of labels held out are those of hard rows. "
+             "Judge both by test points."]
+    if found.get("new_classes"):
+        new = ", ".join(map(repr, found["new_classes"]))
+        notes.append(f"labels.file brings classes that the source does not have: {new}. Correct it if one is a slip")
+    return notes
 
 
-LABELS = Stage("labels", 3, ("split",),
+LABELS = Stage("labels", 4, ("split",),
                lambda spec: LabelParams(**spec.labels.model_dump(exclude={"file"})), make_labels, _labels_cost,
                "label fewer points", files=("labels",), notes=labels_notes)
 POINTS = Stage("points", 5, ("dataset", "split"), lambda spec: spec.data.scaling, make_points,

@@ -27,7 +27,7 @@ from ..learners.encoding import (
     require_marker,
     require_no_quantities,
 )
-from ..learners.target import Target
+from ..learners.target import Classes, Target
 from ..plain_yaml import yaml_of
 from ..storage.blocks import Rows, RowStream
 from .dataset import dataset_of
@@ -321,9 +321,15 @@ def known_target(context: Context, name: str) -> Target | None:
 
 
 def split_target(context: Context, name: str) -> Target:
-    """Return what is known of the "train" or "test" points, each named by its place among them."""
+    """Return what is known of the "train" or "test" points, each named by its place among them.
+
+    Its classes are those of the labels where the stage needs them: a file of labels may have brought new ones.
+    """
     known = "codes" if "classes" in context.attributes("split") else "values"
-    return Target.from_arrays({known: context.rows("split", f"{name}_{known}").read_all()}, context.attributes("split"))
+    found = Target.from_arrays({known: context.rows("split", f"{name}_{known}").read_all()},
+                               context.attributes("split"))
+    names = context.attributes("labels").get("classes") if "labels" in context.inputs else None
+    return found.of_names(np.array(names)) if isinstance(found, Classes) and names is not None else found
 
 
 def training_strata(context: Context) -> Iterator[np.ndarray]:

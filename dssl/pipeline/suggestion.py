@@ -1,6 +1,8 @@
 """Which rows to label next, from what a run has solved: its graph, its labels and its model."""
 
 import csv
+import shlex
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -8,22 +10,28 @@ from typing import Any
 
 import numpy as np
 
+from ..data.ingest import open_source
+from ..data.readers.file_rows import TABLES, FileRow, FileRows
+from ..data.sources import find_source, fingerprint
 from ..errors import DataError, explain, require
 from ..execution.tasks import Execution
 from ..graph.vertices import Vertices, distinct_rows, find_vertices
 from ..learners.coding import ClassCoding, margins_of
 from ..learners.on_graph.model import GraphModel
 from ..learners.probabilities import CALIBRATION, Calibration
+from ..plain_yaml import yaml_of
 from ..selection.suggest import OF_MODEL, Criterion, SuggestParams, suggest
 from ..storage.artifacts import Artifact, Workspace, manifest_of, read_manifest
+from ..storage.files import read_json
 from ..storage.views import SelectedRows
 from .graphs import graph_of, vertices_of
 from .plan import DEFAULT_WORKSPACE, plan
 from .points import labeled_target
 from .prediction import FittedPipeline, model_folder, open_model
+from .spec import ingest_params
 from .stage import Context
 
-HEADER = ("row", "score", "predicted", "probability", "label")
+HEADER = ("score", "predicted", "probability", "label")
 YAML = (".yaml", ".yml")
 
 
@@ -33,6 +41,8 @@ class SuggestedRows:
 
     rows (t,) : their numbers in the source, from 0. scores (t,) : the criterion. predicted (t,) : what the model says,
     None where it says nothing. probability (t,) : of that class, NaN where it is not known. attributes : JSON.
+    columns : of the source, where it is a table that is still there. places : the rows as they stand in its files.
+    label_files : of the run; the file with these labels comes after them in `labels.file`.
     """
 
     rows: np.ndarray
@@ -40,13 +50,29 @@ class SuggestedRows:
     predicted: Sequence[Any]
     probability: np.ndarray
     attributes: dict[str, Any]
+    columns: tuple[str, ...] = ()
+    places: Sequence[FileRow] = ()
+    label_files: tuple[str, ...] = ()
 
     def records(self) -> list[dict[str, Any]]:
-        """Return each row as JSON."""
-        return [{"row": row, "score": score if np.isfinite(score) else None, "predicted": predicted,
-                 "probability": None if probability != probability else probability}
-                for row, score, predicted, probability in zip(
-                    self.rows.tolist(), self.scores.tolist(), self.predicted, self.probability.tolist(), strict=True)]
+        """Return each row as JSON; `line` (from 1), `file` and `cells` of a table."""
+        found = [{"row": row, "score": score if np.isfinite(score) else None, "predicted": predicted,
+                  "probability": None if probability != probability else probability}
+                 for row, score, predicted, probability in zip(
+                     self.rows.tolist(), self.scores.tolist(), self.predicted, self.probability.tolist(), strict=True)]
+        for record, place in zip(found, self.places, strict=False):
+            record |= {"file": place.file, "line": place.line, "cells": dict(zip(self.columns, place.cells,
+                                                                                strict=True))}
+        return found
+
+    def _named(self) -> list[str]:
+        """Return the names of the columns of the source, none of them that of another column of the file."""
+        taken = {"row", "file", "line", *HEADER}
+        return [f"{name} of the source" if name in taken else name for name in self.columns]
+
+    def next_files(self, out: Path) -> str:
+        """Return what `labels.file` of the next run is, once the labels in `out` are filled in; for a shell."""
+        return shlex.quote(f"labels.file=[{', '.join(yaml_of(name) for name in (*self.label_files, str(out)))}]")
 
     def write(self, out: Path) -> None:
         """Write a CSV file with an empty column `label`, to be filled in and named by `labels.file` of the next run.
@@ -56,12 +82,14 @@ class SuggestedRows:
         require_new(out)
         with open(out, "x", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(HEADER)
-            writer.writerows([row, repr(score), "" if predicted is None else predicted,
-                              "" if probability != probability else repr(probability), ""]
-                             for row, score, predicted, probability in zip(
+            beside = [[place.file, "" if place.line is None else place.line] for place in self.places]
+            writer.writerow(["row", *(["file", "line"] if beside else []), *HEADER, *self._named()])
+            writer.writerows([row, *(beside[i] if beside else []), repr(score), "" if predicted is None else predicted,
+                              "" if probability != probability else repr(probability), "",
+                              *(self.places[i].cells if beside else [])]
+                             for i, (row, score, predicted, probability) in enumerate(zip(
                                  self.rows.tolist(), self.scores.tolist(), self.predicted, self.probability.tolist(),
-                                 strict=True))
+                                 strict=True)))
 
 
 def require_new(out: Path) -> None:
@@ -135,8 +163,41 @@ def suggest_rows(run: str | Path, execution: Execution, *, count: int = 10, crit
     if described is not None:
         likely = Calibration.from_described(described).probabilities(margins_of(values, coding)).max(axis=1)
         probability = np.where(lost, np.nan, likely)
-    return SuggestedRows(context.rows("split", "train").take(found.ids), found.scores, predicted, probability,
-                         found.attributes)
+    rows, spec = context.rows("split", "train").take(found.ids), _spec_of(folder)
+    columns, places = _in_files(rows.tolist(), spec, behind["dataset"])
+    files = (spec.get("labels") or {}).get("file") or ()
+    return SuggestedRows(rows, found.scores, predicted, probability, found.attributes, columns, places,
+                         (files,) if isinstance(files, str) else tuple(files))
+
+
+def _spec_of(folder: Path) -> dict[str, Any]:
+    """Return the spec of the newest run whose models lie in a folder; an empty one where none is there any more."""
+    for result in sorted(folder.parents[2].glob("runs/*/result.json"), reverse=True):
+        named = read_json(result).get("model")
+        if named and (result.parent / named).resolve() == folder.resolve() and (result.parent / "spec.json").is_file():
+            return dict(read_json(result.parent / "spec.json"))
+    return {}
+
+
+def _in_files(rows: Sequence[int], spec: dict[str, Any],
+              dataset: Artifact) -> tuple[tuple[str, ...], Sequence[FileRow]]:
+    """Return the columns of the source of a run, and some rows as they stand in its files.
+
+    Nothing where it is no table, or is not there as it was read.
+    """
+    if not spec or dataset.attributes["dataset"].get("format") not in TABLES:
+        return (), ()
+    read = ingest_params(spec["data"]["read"], "data.read")
+    try:
+        source = find_source(spec["data"]["source"], labels=read.labels, format=read.format, download=False)
+    except DataError:
+        return (), ()
+    if fingerprint(source) != dataset.attributes["dataset"]["fingerprint"]:
+        return (), ()
+    with tempfile.TemporaryDirectory(prefix="dssl-") as scratch:
+        reader = open_source(source, read, scratch=Path(scratch))
+        found = FileRows.of(reader, vars(read), dataset.attributes["n"])
+        return ((), ()) if found is None else (found.names, found.take(rows))
 
 
 def _margins(fitted: FittedPipeline, context: Context, vertices: Vertices, execution: Execution) -> np.ndarray:

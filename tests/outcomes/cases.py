@@ -558,7 +558,7 @@ def _(folder: Path) -> Outcome:
     return pipeline(folder, npz(folder), data={"keep": [0, 7]})
 
 
-@case("Labels", "`labels.file` names a row that is no training point", 1, "no training points")
+@case("Labels", "`labels.file` names a row that the source does not have", 1, "there is no row 1000")
 def _(folder: Path) -> Outcome:
     told = csv(folder, "row,label\n1000,0\n", "told.csv")
     return pipeline(folder, npz(folder), labels={"per_class": 5, "file": str(told)})

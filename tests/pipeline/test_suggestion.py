@@ -1,5 +1,6 @@
 """Rows to label next, from what a run has solved, and what their labels do to the next run."""
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -96,6 +97,18 @@ def test_nothing_is_made_anew(problem, finished, monkeypatch, kind):
     if kind == "cluster":
         with pytest.raises(ParameterError, match=r"(?s)without a graph.*coverage or uncertainty"):
             suggest_rows(result.run, InProcess(1), criterion="v_optimality", workspace=folder / "work")
+
+
+def test_suggestions_have_their_line_and_cells_and_name_the_files_of_all_rounds(problem, finished, tmp_path):
+    folder, result = problem[0], finished("graph")
+    found = suggest_rows(result.run, InProcess(1), count=3, workspace=folder / "work")
+    found.write(tmp_path / "next.csv")
+    table, source = pd.read_csv(tmp_path / "next.csv"), pd.read_csv(folder / "points.csv")
+    assert list(table) == ["row", "file", "line", "score", "predicted", "probability", "label", "a", "b", "c", "kind"]
+    assert table["line"].tolist() == (table["row"] + 2).tolist()
+    assert table["a"].tolist() == source["a"][table["row"]].tolist()
+    assert found.records()[0]["cells"]["kind"] == source["kind"][found.rows[0]]
+    assert replace(found, label_files=("my 1.csv",)).next_files("2.csv") == "'labels.file=[my 1.csv, 2.csv]'"
 
 
 def test_a_learner_on_the_graph_is_not_asked_for_values_it_holds(problem, finished, monkeypatch):

@@ -59,11 +59,29 @@ def test_labels_of_a_file_are_shown_beside_the_others(told):
 def test_labels_that_cannot_be_used_are_refused(told):
     planned, plain = told
     split = split_arrays(plain.artifact("split").parts)
-    for rows, labels, message in (([split["test"][0]], ["up"], "1 of 1 rows are no training points"),
-                                  ([split["train"][0]], ["left"], "told.csv: no class is 'left'"),
-                                  ([10**6], ["up"], "1 of 1 rows are no training points")):
+    for rows, labels, message in (([split["test"][0]], ["up"], r"told.csv, line 2: row \d+ is no training point"),
+                                  ([split["train"][0], 10**6], ["up", "up"],
+                                   "told.csv, line 3: there is no row 1000000; the last row")):
         with pytest.raises(DataError, match=message):
             run(planned(rows, labels), execution=InProcess(1))
+
+
+def test_a_new_class_of_a_file_becomes_a_class(tmp_path):
+    rng = np.random.default_rng(0)
+    kind = np.arange(90) % 3
+    frame = pd.DataFrame({"a": rng.normal(8 * kind, 1), "b": rng.normal(kind, 1),
+                          "kind": np.array(["elm", None, "oak"], object)[kind]})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    (tmp_path / "told.csv").write_text("row,label\n1,fir\n4,fir\n7,fir\n", encoding="utf-8")
+    spec = {"name": "told", "data": {"source": str(tmp_path / "t.csv"), "test": {"count": 6}},
+            "labels": {"given": True, "file": str(tmp_path / "told.csv")}, "model": {"kind": "graph"}}
+    result = run(spec, workspace=tmp_path / "work", execution=InProcess(1))
+    table = pd.read_csv(result.predictions)
+    assert result.classes.tolist() == ["elm", "fir", "oak"]
+    assert result.metrics["error"] == 0
+    assert (table["label"] == np.array(["elm", "fir", "oak"])[kind]).all()
+    assert table.loc[4, ["given", "role"]].tolist() == ["fir", "labeled"]
+    assert "'fir'" in " ".join(result.notes)
 
 
 def test_labels_of_a_file_are_quantities_in_a_regression(tmp_path):

@@ -11,6 +11,7 @@ from .base import Reader
 from .csv_head import WHITESPACE, find_delimiter
 from .parquet import parquet_rows
 
+TABLES = ("csv", "parquet")  # formats whose rows stand in files as cells
 OPTIONS = ("delimiter", "decimal")
 
 
@@ -44,7 +45,7 @@ class FileRows:
         which says that it cuts them otherwise.
         """
         readers = tuple(getattr(reader, "readers", (reader,)))
-        if readers[0].format not in ("csv", "parquet"):
+        if readers[0].format not in TABLES:
             return None
         known = {name: options[name] for name in OPTIONS if options.get(name) is not None}
         found = cls(readers, tuple(readers[0].column_names()), known)

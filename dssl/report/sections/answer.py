@@ -53,7 +53,7 @@ def setting_findings(facts: dict[str, Any], words: Words) -> list[Finding]:
              "subsample.size to several times the number of labels.")
     missed = [i for i, n in enumerate(at(facts, "labels", "per_class") or []) if n == 0]
     if missed:
-        classes = at(facts, "split", "classes") or []
+        classes = at(facts, "labels", "classes") or at(facts, "split", "classes") or []
         names = [classes[i] if i < len(classes) else i for i in missed]
         warn("classes without a label", listed(names, 10), "They are never predicted. Label at least one point of "
              "each: labels.per_class does so.")
