@@ -4,6 +4,11 @@ They run by hand, `pytest -m extended`, before a release.
 """
 
 EXTENDED = {
+    "tests/pipeline/test_real_tables.py": [
+        f"test_columns_are_taken_for_what_they_are[{name}]" for name in (
+            "money", "money after", "accounting", "percent", "identifiers", "mixed case", "yes and no", "dates",
+            "time stamps", "labels missing", "UTF-16", "mark and index", "fixed lists", "text in Parquet", "parts",
+            "quantity")],
     "tests/estimators/test_graph_learners.py": [
         f"test_known_class_sizes_are_kept[{name}]" for name in ("GraphKernelRidge", "PoissonLearning")],
     "tests/estimators/test_grid_search_on_graph.py": [

@@ -289,12 +289,14 @@ class FittedPipeline:
         require(not names or not missing, f"{found.name} has no column {', '.join(missing[:8])}", error=DataError,
                 why="the model was fitted on it", fix=f"its columns are {', '.join(names[:40])}")
         targets, out = {self.dataset.get("target"), params.target}, set(self._left_out())
-        unknown = [name for name in names if name not in {*expected, *dropped, *targets, *out}]
+        unnamed = tuple(number for number, name in enumerate(names) if name == "")
+        unknown = [name for name in names if name not in {*expected, *dropped, *targets, *out, ""}]
         require(not unknown, f"{found.name} has columns that the model does not know: {', '.join(unknown[:8])}",
                 error=DataError, why="it was not fitted on them",
                 fix=f"leave them out: --read 'drop=[{', '.join(unknown[:8])}]'" if "drop" in reader.options else
                 "leave them out where the data set is made")
-        return (*dropped, *(name for name in names if name in targets - {params.target} and name not in dropped))
+        return (*dropped, *unnamed, *(
+            name for name in names if name in targets - {params.target} and name not in dropped))
 
 
 def _model_of(result: Path) -> Path:

@@ -235,6 +235,12 @@ def test_blanks_before_quotes_are_no_part_of_a_cell(tmp_path):
     assert_array_equal(block.X, [[1, 2], [3, 4]])
 
 
+def test_a_column_without_a_name_is_named_so(tmp_path):
+    reader = open_reader(write(tmp_path, ",a,y\n0,1,1\n1,2,0\n"), scratch=tmp_path)
+    assert reader.column_names() == ["", "a", "y"]
+    assert list(reader.unusable()) == [0]
+
+
 def test_columns_of_the_same_name_are_refused_unless_one_is_left(tmp_path):
     path = write(tmp_path, "a,b,a,y\n1,2,3,0\n4,5,6,1\n")
     with pytest.raises(DataError, match=r"several columns named 'a'[\s\S]*drop: \[3\]"):

@@ -106,7 +106,10 @@ class Reader(ABC):
         return [f"row {row}" for row in rows]
 
     def column_names(self) -> list[str]:
-        """Return the names of all columns, features and target alike, or [] where they have none; reads no rows."""
+        """Return the names of all columns, features and target alike, or [] where they have none; reads no rows.
+
+        A column without a name among others is "".
+        """
         return []
 
     def unusable(self) -> "dict[str | int, str]":

@@ -184,22 +184,32 @@ class CellCounts:
             min(self.low, other.low), max(self.high, other.high))
 
     @classmethod
-    def of_numbers(cls, values: np.ndarray) -> "CellCounts":
-        """Return the counts of numbers (n,) that were stored as such; NaN where one is missing."""
-        there = values[~np.isnan(values)]
+    def of_numbers(cls, values: np.ndarray, first_row: int = 0, grouped: np.ndarray | None = None) -> "CellCounts":
+        """Return the counts of numbers (n,) that were written as Python writes them; NaN where one is missing.
+
+        grouped : which of them, (n,) bool, are other numbers where the point stands between thousands.
+        """
+        is_there = ~np.isnan(values)
+        there = values[is_there]
         is_whole = np.rint(there) == there
         whole = int(is_whole.sum())
+        european = is_whole if grouped is None else is_whole | grouped[is_there]
+        rows = np.flatnonzero(is_there)[~european][:EXAMPLES].tolist()
+        odd = Cells(int((~european).sum()), tuple((first_row + row, repr(float(values[row]))) for row in rows))
         low, high = (float(there.min()), float(there.max())) if len(there) else (np.inf, -np.inf)
         counted = there[is_whole & (there >= 0) & np.isfinite(there)]
         digits = (len(f"{counted.min():.0f}"), len(f"{counted.max():.0f}")) if len(counted) else (99, 0)
-        return cls(len(values), len(values) - len(there), 0, {".": len(there), ",": whole},
-                   {".": Cells(), ",": Cells(len(there) - whole)}, measured=len(there) - whole, digits=digits,
+        return cls(len(values), len(values) - len(there), 0, {".": len(there), ",": int(european.sum())},
+                   {".": Cells(), ",": odd}, measured=len(there) - whole, digits=digits,
                    low=low, high=high)
 
     @classmethod
     def of_text(cls, cells: pa.Array, missing: Sequence[str], formats: dict[str, NumberFormat],
                 first_row: int = 0) -> "CellCounts":
         """Return the counts of trimmed cells of text; formats : by decimal mark, those that are possible."""
+        plain = _plain_numbers(cells, missing) if "." in formats else None
+        if plain is not None:
+            return cls.of_numbers(plain[0], first_row, plain[1])
         encoded = cells.dictionary_encode()
         unique = encoded.dictionary
         codes = encoded.indices.fill_null(len(unique)).to_numpy(zero_copy_only=False)
@@ -219,7 +229,7 @@ class CellCounts:
         lengths = pc.utf8_length(unique).to_numpy(zero_copy_only=False)[digits]
         values = pc.if_else(pa.array(python), unique, "nan").cast(pa.float64()).to_numpy(zero_copy_only=False)
         known = values[python]
-        is_truth = np.isin(lower.to_numpy(zero_copy_only=False), TRUTH[0])
+        is_truth = _bools(pc.is_in(lower, value_set=pa.array(TRUTH[0], pa.string())))
         fractions = python & (values != np.rint(np.nan_to_num(values)))
         marked = number & ~python & ~is_truth
         comma = _bools(pc.match_substring(unique, ","))
@@ -269,6 +279,22 @@ def is_category(n_levels: int, n_cells: int) -> bool:
     """Return whether text of so many different levels is a category: each comes often enough to learn from it."""
     most = max(n_cells / ROWS_PER_LEVEL, min(FEW_LEVELS, n_cells / 2))
     return n_levels <= MOST_LEVELS and (n_levels <= most or n_cells < FEWEST_CELLS)
+
+
+def _plain_numbers(cells: pa.Array, missing: Sequence[str]) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return trimmed cells as float64, NaN where missing, and which could have points between thousands.
+
+    None if one of them is neither a number as Python writes it nor missing, or begins with a zero as codes do.
+    """
+    known = pc.is_in(cells, value_set=pa.array([*MISSING, *missing], pa.string()))
+    try:
+        values = pc.if_else(known, None, cells).cast(pa.float64())
+    except pa.ArrowInvalid:
+        return None
+    if pc.any(pc.match_substring_regex(cells, r"^0\d+$")).as_py():
+        return None
+    grouped = pc.match_substring_regex(cells, r"^[+-]?\d{1,3}(?:\.\d{3})+$")
+    return values.to_numpy(zero_copy_only=False), _bools(grouped)
 
 
 def _some_cells(unique: pa.Array, codes: np.ndarray, sizes: np.ndarray, chosen: np.ndarray, first_row: int) -> Cells:

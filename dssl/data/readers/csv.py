@@ -71,7 +71,7 @@ class CsvReader(TableReader, lines.LineReader):
         self.path, self.encoding = _as_utf_8(path, name, scratch, encoding)
 
     def column_names(self) -> list[str]:
-        records = self._look_at_head()
+        records = self._first_records()
         return list(records.names) if records.header else []
 
     # ---- the first records
@@ -212,7 +212,7 @@ class CsvReader(TableReader, lines.LineReader):
             as_numbers = frozenset() if self._has_codes(raw) else plain
             arrays = self._parsed(raw, begin, as_numbers)
             for field, array in arrays.items():
-                own = CellCounts.of_numbers(array.to_numpy(zero_copy_only=False)) \
+                own = CellCounts.of_numbers(array.to_numpy(zero_copy_only=False), start) \
                     if pa.types.is_floating(array.type) else \
                     CellCounts.of_text(trimmed(array), self.missing, formats, start)
                 counts[field] = counts[field].merge(own)
