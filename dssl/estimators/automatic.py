@@ -15,10 +15,12 @@ from ..graph.graph import KNNGraph
 from ..graph.index import require_index
 from ..graph.outliers import warn_far_rows
 from ..graph.scaling import Scaling
+from ..learners.class_prior import class_shares
 from ..learners.on_graph.automatic import Automatic, Loss, fit_automatic, measure_of, memory_binds, most_labels
-from ..learners.on_graph.class_sizes import class_shares
 from ..learners.on_graph.graph_ridge import GraphRidgeParams, members_bytes
-from ..selection.calibration import calibration_folds
+from ..learners.probabilities import Calibration
+from ..learners.target import Classes
+from ..selection.calibration import calibration_folds, shift_of
 from ..selection.graph_gain import Gain, gain_of
 from ..selection.odd_labels import odd_labels, warn_odd_labels
 from ..storage.blocks import Rows
@@ -72,6 +74,7 @@ class AutomaticEstimator(PointEstimator):
     class_sizes: Any = None  # of a classifier
     loss: Any = "squared"  # of a regressor
     gain_: Gain
+    calibration_: Calibration | None  # of a classifier
     seed: int
 
     def _params(self) -> GraphRidgeParams:
@@ -114,8 +117,10 @@ class AutomaticEstimator(PointEstimator):
                           "in_words": self.gain_.in_words(),
                           "odd_labels": odd_labels(held, found.held_out, held.labeled)}
         warn_odd_labels(self.evidence_["odd_labels"])
-        self._calibrate(held, lambda: found.held_out if self.class_sizes is None else self._left_out(
-            fit, target, weight), own_weight)
+        if isinstance(target, Classes):
+            self.calibration_ = found.calibration if self.class_sizes is None else shift_of(
+                target, lambda: self._left_out(fit, target, weight), coding, found.values.shape[1], weight,
+                target.prior).calibration
         if self.gain_.hurts:
             warnings.warn(explain("the unlabeled points do not help", why=self.gain_.in_words(),
                                   fix="look at the features, at graph.n_neighbors and the metric, or learn from the "
@@ -133,17 +138,16 @@ class AutomaticEstimator(PointEstimator):
             found[fold] = own.values[target.labeled[fold]]
         return found
 
-    def _calibrate(self, target: Any, held_out: Callable[[], np.ndarray], weight: np.ndarray | None) -> None:
-        """Keep what probabilities are made of."""
-
 
 class SemiSupervisedClassifier(CalibratedClassifier, AutomaticEstimator):
     __doc__ = (AutomaticEstimator.__doc__ or "").replace("    unlabeled :", CLASS_SIZES + "    unlabeled :")
     regressor = "SemiSupervisedRegressor"
 
     def __init__(self, graph: KNNGraph | None = None, *, scale: str = "auto", class_sizes: Any = None,
-                 memory_budget: int | str | None = None, unlabeled: Any = None, seed: int = 0):
+                 class_prior: Any = None, class_weight: Any = None, memory_budget: int | str | None = None,
+                 unlabeled: Any = None, seed: int = 0):
         self.graph, self.scale, self.class_sizes = graph, scale, class_sizes
+        self.class_prior, self.class_weight = class_prior, class_weight
         self.memory_budget, self.unlabeled, self.seed = memory_budget, unlabeled, seed
 
 

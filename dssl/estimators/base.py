@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -32,6 +33,7 @@ from ..graph.scaling_params import ScalingParams
 from ..graph.vertices import require_distinct
 from ..graph.weight_rule import KERNEL_WIDTH
 from ..kernels.base import Kernel, kernel_from
+from ..learners.class_prior import ClassWeight
 from ..learners.coding import ClassCoding
 from ..learners.model import Model
 from ..learners.predict_to import predict_to_zarr
@@ -40,7 +42,7 @@ from ..params import require_seed
 from ..storage.blocks import ArrayRows, Rows
 from ..storage.views import SelectedRows
 from .groups import GroupedParams
-from .targets import classes_of, quantities_of, require_classes, require_per_class, weighed
+from .targets import classes_of, prior_of, quantities_of, require_classes, require_per_class, weighed
 
 
 class PointReader(GroupedParams):
@@ -215,6 +217,7 @@ class PointEstimator(PointPredictor):
         rows = self._points(X, execution, reset=True)
         target, weight = weighed(self._target(y, len(rows)), sample_weight, len(rows))
         self._check(target)
+        weight = self._weighted(target, weight)
         require_unequal(rows)
         self.scaling_, tried = self._chosen_scaling(X, rows, target, graph, execution)
         self._fit_X: Any = X
@@ -243,6 +246,10 @@ class PointEstimator(PointPredictor):
 
     def _check(self, target: Target) -> None:
         """Raise DataError where the target cannot be learned."""
+
+    def _weighted(self, target: Any, weight: np.ndarray | None) -> np.ndarray | None:
+        """Return the weights (l,) of the labels, with those of their classes."""
+        return weight
 
     @abstractmethod
     def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Any, params: Any,
@@ -330,10 +337,13 @@ class PointClassifier(ClassifierMixin, PointEstimator):
     """An estimator of classes: any number of them, numbers or text."""
 
     classes_: np.ndarray
+    class_prior: Any
+    class_weight: Any
     regressor: ClassVar[str]  # the estimator that does the same for quantities
 
     def _target(self, y: Any, n: int) -> Classes:
-        return classes_of(y, self.unlabeled, n)
+        prior = prior_of(self.class_prior, getattr(self, "class_sizes", None))
+        return replace(classes_of(y, self.unlabeled, n), prior=prior)
 
     def _known(self, y: Any, n: int) -> Classes:
         """Return the labels of n points; they may lack a class, or the marker, whose meaning fit has told."""
@@ -345,7 +355,11 @@ class PointClassifier(ClassifierMixin, PointEstimator):
     def _check(self, target: Any) -> None:
         require_classes(target.names, self.regressor)
         require_per_class(target, 1, "no labeled point of weight > 0", "mark its points unlabeled, or raise a weight")
+        target.with_prior(target.prior)  # raises where shares are of other classes
         self.classes_ = target.names
+
+    def _weighted(self, target: Any, weight: np.ndarray | None) -> np.ndarray | None:
+        return ClassWeight.of(self.class_weight).weights(target.coded, target.names, weight)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return the share of right predictions among the labeled points of X (n, d); unlabeled ones do not count.

@@ -8,21 +8,32 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from ..learners.coding import margins_of
+from ..learners.class_prior import LABELS
 from ..learners.probabilities import Calibration
-from ..selection.calibration import calibrated
+from ..selection.calibration import shift_of
 from .base import PointClassifier
 from .targets import require_per_class
 
 
 class CalibratedClassifier(PointClassifier):
-    """A classifier whose `fit` calibrates held-out scores, where each class has two labels."""
+    """A classifier whose `fit` calibrates held-out scores, where a class has two labels."""
 
     calibration_: Calibration | None
+    model_: Any
 
     def _calibrate(self, target: Any, held_out: Callable[[], np.ndarray], weight: np.ndarray | None) -> None:
-        """Calibrate the values (l, c) of labeled points without their own labels, where each class has two."""
-        self.calibration_ = calibrated(target, lambda: margins_of(held_out(), target.coding), weight)
+        """Calibrate the values (l, c) of labeled points without their own labels, where a class has two.
+
+        The values of the model follow the frequencies of the labels; where others are wanted, it is moved to these.
+        """
+        shift = shift_of(target, held_out, self.model_.coding, self.model_.n_columns, weight)
+        self.calibration_ = shift.calibration
+        if target.prior != LABELS:
+            self._move(shift.columns)
+
+    def _move(self, offset: np.ndarray) -> None:
+        """Have the model's values grow by an offset (c,)."""
+        self.model_ = self.model_.moved(offset)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the probability of each class (n, n_classes), in the order of `classes_`; rows sum to 1.
@@ -31,13 +42,12 @@ class CalibratedClassifier(PointClassifier):
         probable class is the predicted one, but where votes of pairs are predicted (the hinge loss of `LapSVC`,
         `ClusterKernelSVC` and `MultiscaleKernelClassifier` with three classes or more) it can be another.
 
-        Raises NotFittedError: a class has one label, so that nothing could be calibrated.
+        Raises NotFittedError: each class has one label, so that nothing could be calibrated.
         """
         check_is_fitted(self, "model_")
         if self.calibration_ is None:
-            raise NotFittedError("a class has a single label, or one of those that were held out, and probabilities "
-                                 "are calibrated on these: label a second point of it and fit again, or use "
-                                 "decision_function")
+            raise NotFittedError("each class has a single label, and probabilities are calibrated on labels that are "
+                                 "held out: label a second point of one and fit again, or use decision_function")
         return self.calibration_.probabilities(self._coding.margins(self._values(X)))
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
@@ -60,9 +70,10 @@ class ClassifierCalibratedOnRequest(PointClassifier):
             require_per_class(target, 2, "one labeled point, and probabilities are calibrated on points held out",
                               "label a second point of it, or set probability=False")
 
-    def _calibrate_if_asked(self, target: Any, margins: Callable[[], np.ndarray], weight: np.ndarray | None) -> None:
-        """Calibrate the margins (l, n_classes) of labeled points without their own labels."""
-        self.calibration_ = calibrated(target, margins, weight) if self.probability else None
+    def _calibrate_if_asked(self, target: Any, held_out: Callable[[], np.ndarray], weight: np.ndarray | None) -> None:
+        """Calibrate the values (l, c) of labeled points without their own labels, which have the wanted frequencies."""
+        self.calibration_ = shift_of(target, held_out, self.model_.coding, self.model_.n_columns, weight,
+                                     target.prior).calibration if self.probability else None
 
     def _calibrates(self) -> bool:
         if not self.probability:

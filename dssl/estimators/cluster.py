@@ -14,10 +14,9 @@ from ..kernels.cluster_params import ClusterParams, basis_of
 from ..kernels.landmarks import LandmarkParams
 from ..kernels.stochastic import StochasticParams
 from ..kernels.transfer import TransferParams
-from ..learners.coding import margins_of
 from ..learners.target import Target
 from ..learners.virtual_samples import SampleLearner, sample_model
-from ..selection.calibration import calibrated, calibration_folds
+from ..selection.calibration import calibration_folds
 from ..selection.cluster import rows_of_samples
 from ..storage.blocks import Rows
 from .base import KernelEstimator
@@ -93,10 +92,12 @@ class ClusterKernelSVC(CalibratedClassifier, KernelEstimator):
 
     def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = "0.25*median",
                  approximation: str | StochasticParams = "nystrom", transfer: str | TransferParams = "polynomial",
-                 C: float = 10.0, loss: str = "squared", landmarks: float | str | LandmarkParams = "auto",
-                 rank: int | str | None = "auto", degrees: str = "auto", scale: str = "auto",
+                 C: float = 10.0, loss: str = "squared", class_prior: Any = None, class_weight: Any = None,
+                 landmarks: float | str | LandmarkParams = "auto", rank: int | str | None = "auto",
+                 degrees: str = "auto", scale: str = "auto",
                  memory_budget: int | str | None = None, unlabeled: Any = None, seed: int = 0):
         self.kernel, self.bandwidth, self.approximation, self.transfer = kernel, bandwidth, approximation, transfer
+        self.class_prior, self.class_weight = class_prior, class_weight
         self.C, self.loss, self.landmarks, self.rank, self.degrees = C, loss, landmarks, rank, degrees
         self.scale, self.memory_budget, self.unlabeled, self.seed = scale, memory_budget, unlabeled, seed
 
@@ -121,8 +122,8 @@ class ClusterKernelSVC(CalibratedClassifier, KernelEstimator):
                 "all points are nearly alike in the cluster kernel", why=f"its second eigenvalue is {contrast:.1g} of "
                 "its first, and the loss counts little against it", fix="use a smaller bandwidth or exponent, or "
                 "another transfer function; a much larger C may do"), UserWarning, stacklevel=3)
-        self.calibration_ = calibrated(target, lambda: margins_of(*learner.held_out(
-            F, target, calibration_folds(target, self.seed, a_fit_each=self.loss != "squared"), weight)), weight)
+        self._calibrate(target, lambda: learner.held_out(
+            F, target, calibration_folds(target, self.seed, a_fit_each=self.loss != "squared"), weight)[0], weight)
 
     def held_out_rows(self, rows: Rows, target: Target, weight: np.ndarray | None,
                       repetitions: Sequence[Sequence[np.ndarray]], tried: Sequence[dict[str, Any]],

@@ -19,7 +19,7 @@ from ..learners.kernel_model import expand
 from ..learners.ridge_and_svm import LearnerParams, fit_gram, learner_of
 from ..learners.target import Target
 from ..params import BANDWIDTH
-from ..selection.calibration import calibrated, out_of_fold_margins
+from ..selection.calibration import out_of_fold_values
 from ..selection.search import VERSIONS, GridParams, Held, search_base, search_deformed
 from ..solvers.solver_params import SolverParams
 from ..storage.blocks import Rows
@@ -182,20 +182,27 @@ class LapSVC(CalibratedClassifier, DeformedKernelEstimator):
     regressor = "LapKernelRidge"
 
     def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = BANDWIDTH, C: float = 10.0,
-                 eta: Eta = "auto", loss: str = "squared", graph: KNNGraph | None = None,
-                 regularizer: RegularizerParams | None = None, n_subsample: int | str = "auto", tolerance: float = 1e-6,
-                 scale: str = "auto", memory_budget: int | str | None = None, unlabeled: Any = None, seed: int = 0):
+                 eta: Eta = "auto", loss: str = "squared", class_prior: Any = None, class_weight: Any = None,
+                 graph: KNNGraph | None = None, regularizer: RegularizerParams | None = None,
+                 n_subsample: int | str = "auto", tolerance: float = 1e-6, scale: str = "auto",
+                 memory_budget: int | str | None = None, unlabeled: Any = None, seed: int = 0):
         super().__init__(kernel, bandwidth=bandwidth, C=C, eta=eta, graph=graph, regularizer=regularizer,
                          n_subsample=n_subsample, tolerance=tolerance, scale=scale, memory_budget=memory_budget,
                          unlabeled=unlabeled, seed=seed)
         self.loss = loss
+        self.class_prior, self.class_weight = class_prior, class_weight
 
     def _learner(self) -> Literal["svm", "ridge"]:
         return learner_of(self.loss)
 
     def _judge(self, K: np.ndarray, target: Any, weight: np.ndarray | None, learner: LearnerParams) -> None:
-        self.calibration_ = calibrated(
-            target, lambda: out_of_fold_margins(K, target, learner, weight, self.seed), weight)
+        self._calibrate(target, lambda: out_of_fold_values(K, target, learner, weight, self.seed)[0], weight)
+
+    def _move(self, offset: np.ndarray) -> None:
+        super()._move(offset)
+        if self._on_graph is not None:
+            off, *others = self._on_graph
+            self._on_graph = (off.moved(offset), *others)
 
 
 class LapKernelRidge(PointRegressor, DeformedKernelEstimator):

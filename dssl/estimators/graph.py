@@ -13,7 +13,8 @@ from ..errors import DataError, explain, require
 from ..execution.tasks import Execution
 from ..graph.functions import FunctionParams
 from ..graph.graph import Graph, KNNGraph
-from ..learners.on_graph.class_sizes import class_shares, with_class_sizes
+from ..learners.class_prior import EQUAL, LABELS, ClassPrior, class_shares
+from ..learners.on_graph.class_sizes import with_class_sizes
 from ..learners.on_graph.graph_ridge import GraphRidgeParams, fit_graph_ridge
 from ..learners.on_graph.harmonic import fit_harmonic
 from ..learners.on_graph.held_out import (
@@ -25,11 +26,11 @@ from ..learners.on_graph.held_out import (
     held_out_refits,
     to_calibrate,
 )
-from ..learners.on_graph.model import GraphModel, graph_model, signed
+from ..learners.on_graph.model import GraphModel, graph_model, scored, signed
 from ..learners.on_graph.poisson import fit_poisson
 from ..learners.on_graph.vertex_labels import VertexValues
 from ..learners.target import Classes, Target
-from ..selection.calibration import calibration_folds
+from ..selection.calibration import calibration_folds, shift_of
 from ..selection.on_graph import VERSIONS, row_on_graph
 from ..solvers.solver_params import SolverParams
 from ..storage.blocks import Rows
@@ -54,6 +55,7 @@ class GraphEstimator(SearchedEstimator):
     groups: ClassVar[dict[str, type]] = {"graph": KNNGraph}
     predicts_by_lists = True
     versions = VERSIONS
+    assumed: ClassVar[ClassPrior] = EQUAL  # how frequent classes are, as values say that are centered over all points
     model_: GraphModel
     graph: Any
     seed: int
@@ -68,9 +70,10 @@ class GraphEstimator(SearchedEstimator):
                   tried: Sequence[Any], execution: Execution, kept: dict[Any, Any]) -> Sequence[HeldOut]:
         """Return, of each of some parameters, the values of labeled points without their fold in each repetition."""
 
-    def _calibrate_on(self, graph: Graph, found: VertexValues, target: Any, weight: np.ndarray | None, params: Any,
-                      execution: Execution) -> None:
-        """Keep what probabilities are made of."""
+    def _with_prior(self, graph: Graph, found: VertexValues, target: Any, weight: np.ndarray | None, params: Any,
+                    execution: Execution) -> VertexValues:
+        """Return the function that knows how frequent classes are, and keep what probabilities are made of."""
+        return found
 
     def held_out_rows(self, rows: Rows, target: Target, weight: np.ndarray | None, repetitions: Repetitions,
                       tried: Sequence[dict[str, Any]], measure: str | None, execution: Execution,
@@ -84,7 +87,8 @@ class GraphEstimator(SearchedEstimator):
             found = [[held_out_refits(partial(own._values_on, graph, params=its, execution=execution), graph, target,
                                       weight, folds) for folds in repetitions]
                      for own, its in zip(each, params, strict=True)]
-        return [row_on_graph(target, repetitions, values, weight, measure, its)
+        assumed = self.assumed if getattr(self, "class_sizes", None) is None else getattr(target, "prior", LABELS)
+        return [row_on_graph(target, repetitions, values, weight, measure, its, assumed)
                 for values, its in zip(found, params, strict=True)]
 
     def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Any, params: Any,
@@ -94,13 +98,13 @@ class GraphEstimator(SearchedEstimator):
             assert isinstance(target, Classes)
             class_shares(sizes, target.names)  # raises before the graph is made
         made = self._graph(rows, graph, execution)
-        found = self._values_on(made, target, weight, params, execution)
+        found = self._with_prior(made, self._values_on(made, target, weight, params, execution), target, weight, params,
+                                 execution)
         self.model_ = graph_model(made, rows, found, target, self.group("graph"), execution)
         self.evidence_ = {**made.attributes, **found.described(made.vertices)}
         vertex = made.vertices.vertex
         coding, beyond = self.model_.coding, ~found.reached[vertex]
         self._transduction = coding.without(coding.labels(signed(found.values, target)[vertex]), beyond)
-        self._calibrate_on(made, found, target, weight, params, execution)
         if beyond.any():
             warnings.warn(explain(
                 f"{int(beyond.sum())} of {len(vertex)} points have no prediction",
@@ -127,10 +131,14 @@ class CalibratedGraphClassifier(CalibratedClassifier, GraphClassifier):
 
     class_sizes: Any
 
-    def _calibrate_on(self, graph: Graph, found: VertexValues, target: Any, weight: np.ndarray | None, params: Any,
-                      execution: Execution) -> None:
-        self._calibrate(target, lambda: signed(self._left_out(graph, found, target, weight, params, execution), target),
-                        weight)
+    def _with_prior(self, graph: Graph, found: VertexValues, target: Any, weight: np.ndarray | None, params: Any,
+                    execution: Execution) -> VertexValues:
+        assumed = self.assumed if self.class_sizes is None else target.prior
+        shift = shift_of(
+            target, lambda: signed(self._left_out(graph, found, target, weight, params, execution), target),
+            scored(target), signed(found.values[:0], target).shape[1], weight, assumed)
+        self.calibration_ = shift.calibration
+        return found.moved(shift.columns) if self.class_sizes is None else found
 
     def _left_out(self, graph: Graph, found: VertexValues, target: Any, weight: np.ndarray | None, params: Any,
                   execution: Execution) -> np.ndarray:
@@ -180,8 +188,10 @@ CLASS_SIZES = """class_sizes : known sizes of the classes, counts or shares, in 
 class OneSystemClassifier(CalibratedGraphClassifier):
     """A classifier on the graph by one system of as many columns as classes."""
 
-    def __init__(self, graph: KNNGraph | None = None, *, class_sizes: Any = None, tolerance: float = 1e-5,
-                 scale: str = "auto", memory_budget: int | str | None = None, unlabeled: Any = None, seed: int = 0):
+    def __init__(self, graph: KNNGraph | None = None, *, class_sizes: Any = None, class_prior: Any = None,
+                 class_weight: Any = None, tolerance: float = 1e-5, scale: str = "auto",
+                 memory_budget: int | str | None = None, unlabeled: Any = None, seed: int = 0):
+        self.class_prior, self.class_weight = class_prior, class_weight
         self.graph, self.class_sizes, self.tolerance, self.scale = graph, class_sizes, tolerance, scale
         self.memory_budget, self.unlabeled, self.seed = memory_budget, unlabeled, seed
 
@@ -205,6 +215,7 @@ class LaplaceLearning(OneSystemClassifier):
     Zhu, Ghahramani, Lafferty, "Semi-supervised learning using Gaussian fields and harmonic functions", ICML 2003; class
     sizes by class mass normalization, section 4 there.
     """
+    assumed = LABELS  # a walk ends at a class the likelier, the more labels this has
 
     def _values_on(self, graph: Graph, target: Any, weight: np.ndarray | None, params: SolverParams,
                    execution: Execution) -> VertexValues:
@@ -325,12 +336,13 @@ class GraphKernelRidge(CalibratedGraphClassifier, GraphKernelRidgeBase):
     def __init__(self, graph: KNNGraph | None = None, *, ridge: float | Sequence[float] | None = None,
                  power: int | Sequence[int] = (1, 2, 3), by_degree: bool | Sequence[bool] = True, penalty: float = 0.1,
                  weighting: str = "loo", laplacian: str = "normalized", class_sizes: Any = None,
-                 tolerance: float = 0.1, scale: str = "auto", memory_budget: int | str | None = None,
-                 unlabeled: Any = None, seed: int = 0):
+                 class_prior: Any = None, class_weight: Any = None, tolerance: float = 0.1, scale: str = "auto",
+                 memory_budget: int | str | None = None, unlabeled: Any = None, seed: int = 0):
         super().__init__(graph, ridge=ridge, power=power, by_degree=by_degree, penalty=penalty, weighting=weighting,
                          laplacian=laplacian, tolerance=tolerance, scale=scale, memory_budget=memory_budget,
                          unlabeled=unlabeled, seed=seed)
         self.class_sizes = class_sizes
+        self.class_prior, self.class_weight = class_prior, class_weight
 
     def _values_on(self, graph: Graph, target: Any, weight: np.ndarray | None, params: GraphRidgeParams,
                    execution: Execution) -> VertexValues:

@@ -207,6 +207,17 @@ class LapRLSClassifier(CalibratedClassifier, LapRLSEstimator):
     __doc__ += LapRLSEstimator.__doc__ or ""
     regressor = "LapRLSRegressor"
 
+    def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = CHOSEN,
+                 gamma_A: Penalty | Sequence[Penalty] = CHOSEN, gamma_I: Penalty | Sequence[Penalty] = CHOSEN,
+                 landmarks: float | str | LandmarkParams = "auto", class_prior: Any = None, class_weight: Any = None,
+                 graph: KNNGraph | None = None, solver: str | SystemParams = "auto", cv: Any = 5,
+                 fit_intercept: bool = True, scale: str = "auto", memory_budget: int | str | None = None,
+                 unlabeled: Any = None, seed: int = 0):
+        super().__init__(kernel, bandwidth=bandwidth, gamma_A=gamma_A, gamma_I=gamma_I, landmarks=landmarks,
+                         graph=graph, solver=solver, cv=cv, fit_intercept=fit_intercept, scale=scale,
+                         memory_budget=memory_budget, unlabeled=unlabeled, seed=seed)
+        self.class_prior, self.class_weight = class_prior, class_weight
+
 
 class LapRLSRegressor(PointRegressor, LapRLSEstimator):
     """Laplacian regularized least squares on landmarks; one or several targets, NaN where unknown.

@@ -45,12 +45,14 @@ class LapSVM(CalibratedClassifier, LapRLSEstimator):
     def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = BANDWIDTH,
                  loss: str | SmoothLoss = "squared_hinge", gamma_A: Penalty | Sequence[Penalty] = "auto",
                  gamma_I: Penalty | Sequence[Penalty] = "auto", landmarks: float | str | LandmarkParams = "auto",
-                 graph: KNNGraph | None = None, solver: str | SystemParams = "auto", cv: Any = 5, scale: str = "auto",
+                 class_prior: Any = None, class_weight: Any = None, graph: KNNGraph | None = None,
+                 solver: str | SystemParams = "auto", cv: Any = 5, scale: str = "auto",
                  memory_budget: int | str | None = None, unlabeled: Any = None, seed: int = 0):
         super().__init__(kernel, bandwidth=bandwidth, gamma_A=gamma_A, gamma_I=gamma_I, landmarks=landmarks,
                          graph=graph, solver=solver, cv=cv, scale=scale,
                          memory_budget=memory_budget, unlabeled=unlabeled, seed=seed)
         self.loss = loss
+        self.class_prior, self.class_weight = class_prior, class_weight
 
     def _loss(self) -> SmoothLoss:
         return self.loss if isinstance(self.loss, SmoothLoss) else loss_of(self.loss)

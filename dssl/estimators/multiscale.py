@@ -9,11 +9,10 @@ from ..errors import require
 from ..execution.size import budget_of
 from ..execution.tasks import Execution
 from ..kernels.multiscale import MultiscaleMap, MultiscaleParams, multiscale_map
-from ..learners.coding import margins_of
 from ..learners.multiscale import multiscale_model, scaled_features
 from ..learners.target import Target
 from ..learners.virtual_samples import SampleLearner
-from ..selection.calibration import calibrated, calibration_folds
+from ..selection.calibration import calibration_folds
 from ..selection.cluster import rows_of_samples
 from ..storage.blocks import Rows
 from .base import PointRegressor, SearchedEstimator
@@ -133,16 +132,18 @@ class MultiscaleKernelClassifier(CalibratedClassifier, MultiscaleKernelEstimator
 
     def __init__(self, *, eps_0: float | str = "auto", q: float = 0.9, threshold: float = 1e-6,
                  n_eigenpairs: int | str = "auto", n_carriers: int | str = "auto", unit_diagonal: bool = True,
-                 C: float = 100.0, loss: str = "squared", scale: str = "auto", memory_budget: int | str | None = None,
+                 C: float = 100.0, loss: str = "squared", class_prior: Any = None, class_weight: Any = None,
+                 scale: str = "auto", memory_budget: int | str | None = None,
                  unlabeled: Any = None, seed: int = 0):
         super().__init__(eps_0=eps_0, q=q, threshold=threshold, n_eigenpairs=n_eigenpairs, n_carriers=n_carriers,
                          unit_diagonal=unit_diagonal, C=C, scale=scale, memory_budget=memory_budget,
                          unlabeled=unlabeled, seed=seed)
         self.loss = loss
+        self.class_prior, self.class_weight = class_prior, class_weight
 
     def _finish(self, F: np.ndarray, target: Target, weight: np.ndarray | None, learner: SampleLearner) -> None:
-        self.calibration_ = calibrated(target, lambda: margins_of(*learner.held_out(
-            F, target, calibration_folds(target, self.seed, a_fit_each=self.loss != "squared"), weight)), weight)
+        self._calibrate(target, lambda: learner.held_out(
+            F, target, calibration_folds(target, self.seed, a_fit_each=self.loss != "squared"), weight)[0], weight)
 
 
 class MultiscaleKernelRegressor(PointRegressor, MultiscaleKernelEstimator):

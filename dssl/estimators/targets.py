@@ -8,6 +8,7 @@ from sklearn.utils.validation import column_or_1d
 
 from ..data.inputs import labels_of
 from ..errors import DataError, explain, require
+from ..learners.class_prior import ClassPrior
 from ..learners.encoding import encode_labels, require_no_quantities, require_within
 from ..learners.target import Classes, Quantities, Target
 from ..missing import missing_values
@@ -25,6 +26,13 @@ def classes_of(y: Any, unlabeled: Any, n: int, *, occurs: bool = True) -> Classe
     require(len(codes) == n, f"y has {len(codes)} labels for {n} points", error=DataError,
             why="each point has a label or the marker of none", fix="pass one entry a point")
     return Classes.of(codes, names)
+
+
+def prior_of(class_prior: Any, class_sizes: Any) -> ClassPrior:
+    """Return how frequent classes are, by shares or by sizes; raise ParameterError where both are given."""
+    require(class_sizes is None or class_prior is None, "class_prior and class_sizes", fix="leave class_prior out",
+            why="the sizes say how frequent the classes are")
+    return ClassPrior.of(class_prior) if class_sizes is None else ClassPrior.of(class_sizes, "class_sizes")
 
 
 def require_classes(names: np.ndarray, regressor: str) -> None:

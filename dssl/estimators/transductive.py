@@ -9,9 +9,8 @@ from ..errors import explain, require
 from ..execution.size import budget_of
 from ..execution.tasks import Execution
 from ..kernels.landmarks import LandmarkParams, choose_landmarks, landmark_count
-from ..learners.coding import margins_of
+from ..learners.class_prior import LABELS, class_shares
 from ..learners.kernel_model import KernelModel
-from ..learners.on_graph.class_sizes import class_shares
 from ..learners.target import Classes
 from ..learners.transductive import Signs, TransductiveParams, fit_transductive, landmarks_that_fit, require_fit
 from ..params import BANDWIDTH
@@ -71,11 +70,12 @@ class TransductiveSVC(ClassifierCalibratedOnRequest, KernelReader):
 
     def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = BANDWIDTH, C: float = 1.0,
                  unlabeled_weight: float = 1.0, landmarks: float | str | LandmarkParams = "auto",
-                 class_sizes: Any = None, probability: bool = False, scale: str = "auto",
-                 memory_budget: int | str | None = None,
+                 class_sizes: Any = None, class_prior: Any = None, class_weight: Any = None,
+                 probability: bool = False, scale: str = "auto", memory_budget: int | str | None = None,
                  unlabeled: Any = None, seed: int = 0):
         self.kernel, self.bandwidth, self.C, self.unlabeled_weight = kernel, bandwidth, C, unlabeled_weight
         self.landmarks, self.class_sizes, self.probability = landmarks, class_sizes, probability
+        self.class_prior, self.class_weight = class_prior, class_weight
         self.scale, self.memory_budget, self.unlabeled, self.seed = scale, memory_budget, unlabeled, seed
 
     def _params(self) -> TransductiveParams:
@@ -86,6 +86,9 @@ class TransductiveSVC(ClassifierCalibratedOnRequest, KernelReader):
         require(graph is None, "a graph is given", why="this machine has none: unlabeled points count by their margin",
                 fix="leave it out, or fit LapSVM, whose penalty is the graph's")
         n, sizes = len(rows), sizes_of(self.class_sizes, target, len(rows))
+        if self.class_sizes is None and target.prior != LABELS:  # of the unlabeled points, as it is for None
+            hidden = target.prior.shares(target.coded, target.names, weight) * (n - len(target.labeled))
+            sizes = hidden + np.bincount(target.coded, minlength=len(target.names))
         if len(target.labeled) == n:
             warnings.warn(explain("every point is labeled", why="the machine is then that of the labels alone",
                                   fix="mark unlabeled points"), UserWarning, stacklevel=3)
@@ -113,7 +116,7 @@ class TransductiveSVC(ClassifierCalibratedOnRequest, KernelReader):
             for number, fold in enumerate(folds, 1):
                 mine = slice(number * columns, (number + 1) * columns)
                 values[fold] = found.values[target.labeled[fold], mine]
-            return margins_of(values, target.coding)
+            return values
 
         self._calibrate_if_asked(target, held_out, weight)
 

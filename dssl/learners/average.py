@@ -100,10 +100,11 @@ def losses_without_each(K: np.ndarray, Y: np.ndarray, penalty: float, weight: np
     return losses
 
 
-def without(K: np.ndarray, sampled: np.ndarray, penalty: float, target: Target, kept: np.ndarray,
-            held: np.ndarray) -> tuple[np.ndarray, Member]:
+def without(K: np.ndarray, sampled: np.ndarray, penalty: float, target: Target, weight: np.ndarray | None,
+            kept: np.ndarray, held: np.ndarray) -> tuple[np.ndarray, Member]:
     """Return the standardized values (q, c) of held labels by the function of one kernel of the kept ones; and it."""
-    own = member_of(K[np.ix_(kept, kept)], sampled[:, kept], target.take(kept), None, penalty)
+    own_weight = None if weight is None else weight[kept]
+    own = member_of(K[np.ix_(kept, kept)], sampled[:, kept], target.take(kept), own_weight, penalty)
     return (K[np.ix_(held, kept)] @ own.coef - own.center) / own.scale, own
 
 

@@ -141,6 +141,10 @@ class ClassCoding(Coding):
     def least_margins(self, values: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """Return the smallest margin (n,) of the true class against another."""
 
+    @abstractmethod
+    def moved_by(self, offset: np.ndarray, n_columns: int) -> np.ndarray:
+        """Return what is added to columns, (n_columns,), for margins to grow by an offset (n_classes,) of sum 0."""
+
     def codes(self, values: np.ndarray) -> np.ndarray:
         """Return the numbers of the predicted classes, (n,)."""
         return np.argmax(self.scores(values), axis=1)
@@ -193,6 +197,9 @@ class OneVsOne(ClassCoding):
             margins[second, i] = -values[second, column]
         return margins.min(axis=1)
 
+    def moved_by(self, offset: np.ndarray, n_columns: int) -> np.ndarray:
+        return np.array([offset[i] - offset[j] for i, j in class_pairs(len(self.classes))])
+
     def _summed(self, values: np.ndarray) -> np.ndarray:
         """Return the sum of each class's margins over the others, (n, n_classes)."""
         margins = np.zeros((len(values), len(self.classes)))
@@ -231,6 +238,9 @@ class OneVsRest(ClassCoding):
         margins = (np.take_along_axis(scores, codes[:, None], axis=1) - scores) / 2
         margins[np.arange(len(codes)), codes] = np.inf
         return margins.min(axis=1)
+
+    def moved_by(self, offset: np.ndarray, n_columns: int) -> np.ndarray:
+        return offset[-n_columns:]
 
 
 class Scores(OneVsRest):

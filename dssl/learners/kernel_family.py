@@ -5,7 +5,7 @@ one bandwidth so wide that the kernel is as good as linear; averaged by `learner
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby, product
 from operator import itemgetter
 from typing import Any
@@ -108,6 +108,10 @@ class KernelSum(Model):
             if coef.any():
                 values += kernel_block(RBF(bandwidth), X, self.points) @ coef
         return values, np.zeros(len(values), bool)
+
+    def moved(self, offset: np.ndarray) -> "KernelSum":
+        """Return the model whose values are larger by an offset (c,)."""
+        return replace(self, offset=self.offset + offset)
 
     def block_support(self, X: Any) -> np.ndarray:
         """Return the largest value of the widest kernel, (b,)."""

@@ -45,6 +45,10 @@ class ModelInKernel(Model):
         own = {"coef": self.coef @ coef, "intercept": self.intercept @ coef + intercept}
         return replace(self, **own, coding=coding, attributes=attributes)  # type: ignore[type-var]
 
+    def moved(self, offset: np.ndarray) -> Self:
+        """Return the model whose values are larger by an offset (c,)."""
+        return replace(self, intercept=self.intercept + offset)  # type: ignore[type-var]
+
     def block_support(self, X: Any) -> np.ndarray:
         """Return the largest |K(x, z_j)| over the model's points, relative to its largest K(z_j, z_j), (b,).
 

@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from ..errors import DataError, require
+from .class_prior import LABELS, ClassPrior
 from .coding import Coding, OneVsRest, Values, class_pairs, signs
 from .encoding import UNLABELED, find_class, require_within
 from .measures import ABSOLUTE, SQUARED, WRONG_CLASS, PointMeasure
@@ -124,16 +125,22 @@ class Target(ABC):
         """Return the target that `to_arrays` described, or `spread` with the attributes of `to_arrays`."""
         if attributes.get("classes") is not None:
             codes, names = arrays["codes"], np.array(attributes["classes"])
-            return Classes(arrays["labeled"], codes, names) if "labeled" in arrays else Classes.of(codes, names)
+            prior = ClassPrior.from_described(attributes["prior"]) if "prior" in attributes else LABELS
+            own = Classes(arrays["labeled"], codes, names) if "labeled" in arrays else Classes.of(codes, names)
+            return replace(own, prior=prior)
         values = arrays["values"]
         return Quantities(arrays["labeled"], values) if "labeled" in arrays else Quantities.of(values)
 
 
 @dataclass(frozen=True, eq=False)
 class Classes(Target):
-    """coded (l,) : int64 codes. names (n_classes,) : what the codes stand for, in ascending order."""
+    """coded (l,) : int64 codes. names (n_classes,) : what the codes stand for, in ascending order.
+
+    prior : how frequent the classes are where a model predicts.
+    """
 
     names: np.ndarray
+    prior: ClassPrior = LABELS
 
     @classmethod
     def of(cls, codes: np.ndarray, names: np.ndarray) -> "Classes":
@@ -159,6 +166,12 @@ class Classes(Target):
         for i, j in class_pairs(len(self.names)):
             positions = np.flatnonzero((self.coded == i) | (self.coded == j))
             yield positions, self.coded[positions] == i
+
+    def with_prior(self, prior: ClassPrior) -> "Classes":
+        """Return the same with other frequencies of the classes; raise ParameterError where they are of other classes.
+        """
+        prior.shares(self.coded, self.names, None)
+        return replace(self, prior=prior)
 
     @property
     def n_strata(self) -> int:
@@ -214,7 +227,8 @@ class Classes(Target):
         return {"codes": self.strata_among(n)}
 
     def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        return {"labeled": self.labeled, "codes": self.coded}, {"classes": self.names.tolist()}
+        prior = {} if self.prior == LABELS else {"prior": self.prior.described()}
+        return {"labeled": self.labeled, "codes": self.coded}, {"classes": self.names.tolist(), **prior}
 
 
 @dataclass(frozen=True, eq=False)

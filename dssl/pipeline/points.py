@@ -14,7 +14,9 @@ from ..graph.outliers import warn_far_rows
 from ..graph.scaled_rows import ScaledRows
 from ..graph.scaling import fit_scaling, scaled_rows, scaling_cost
 from ..graph.scaling_params import ScalingParams
-from ..learners.target import Target
+from ..learners.class_prior import LABELS as LABELS_ALONE
+from ..learners.class_prior import ClassPrior
+from ..learners.target import Classes, Target
 from ..report.sections.data import data_section
 from ..storage.blocks import PartWriter, Receipt, Rows, counts_below, row_ranges
 from ..storage.csr import csr_arrays
@@ -156,9 +158,13 @@ def make_labels(context: Context, labels: LabelParams) -> dict[str, Any]:
     return {**attributes, **chosen.described(), "n_labeled": len(chosen.labeled), **told}
 
 
-def labeled_target(context: Context) -> Target:
-    """Return the labeled training points with their classes or quantities."""
-    return Target.from_arrays(context.arrays("labels"), context.attributes("labels"))
+def labeled_target(context: Context, prior: ClassPrior = LABELS_ALONE) -> Target:
+    """Return the labeled training points with their classes or quantities; prior : how frequent the classes are.
+
+    Raises ParameterError: the prior lacks a class, or has one that there is not.
+    """
+    target = Target.from_arrays(context.arrays("labels"), context.attributes("labels"))
+    return target.with_prior(prior) if isinstance(target, Classes) else target
 
 
 def _labels_cost(f: Facts[Any]) -> Cost:

@@ -11,12 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from ..learners.coding import margins_of
+from ..learners.class_prior import LABELS, ClassPrior
+from ..learners.coding import Coding
 from ..learners.measures import SQUARED, WRONG_CLASS, PointMeasure
+from ..learners.prior_shift import PriorShift, prior_shift
 from ..learners.probabilities import Calibration
 from ..learners.target import Classes, Target
 from ..storage.blocks import block_rng
-from .calibration import FOLDS, ONE_BY_ONE, calibrated
+from .calibration import FOLDS, ONE_BY_ONE
 from .folds import labeled_folds
 from .held_out_scores import HeldOut
 from .interval import interval_of_rmse, interval_of_share
@@ -147,9 +149,27 @@ def _scored(held: HeldOut, measure: PointMeasure) -> dict[str, Any]:
     return {measure.name: score.value, "standard_error": score.standard_error, "interval": interval}
 
 
-def calibrated_by(target: Target, found: Sequence[HeldOut]) -> Calibration | None:
-    """Return the calibration of what `LabelFolds.of` compares; None of what `can_calibrate` says no of."""
-    return calibrated(target, lambda: margins_of(found[0].values, found[0].coding)) if found else None
+def with_prior(model: Any, target: Target, found: Sequence[HeldOut],
+               assumed: ClassPrior = LABELS) -> tuple[Any, Calibration | None, list[HeldOut]]:
+    """Return a model that knows how frequent classes are, its calibration, and its values at labels held out.
+
+    model : a `Model` with `moved`. found : in the order of `LabelFolds.repetitions`, by fits whose values assume that
+    classes are as frequent as `assumed`.
+    """
+    shift = shift_by(target, found, model.coding, model.n_columns, assumed)
+    moved = model if not isinstance(target, Classes) or target.prior == assumed else model.moved(shift.columns)
+    return moved, shift.calibration, [own.with_prior(assumed) for own in found]
+
+
+def shift_by(target: Target, found: Sequence[HeldOut], coding: Coding, n_columns: int,
+             assumed: ClassPrior = LABELS) -> PriorShift:
+    """Return the shift and the calibration that follow from what `LabelFolds.of` compares.
+
+    assumed : how frequent the values say that classes are.
+    """
+    held = found[0].points if found else np.arange(0)
+    values = found[0].values[held] if found else np.empty((0, n_columns))
+    return prior_shift(target, values, coding, found[0].weight if found else None, assumed, held, n_columns)
 
 
 def _predicted(held: HeldOut) -> dict[str, np.ndarray]:

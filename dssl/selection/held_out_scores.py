@@ -17,17 +17,19 @@ curves", Biometrics 1988; Brier, "Verification of forecasts expressed in terms o
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 
 from ..errors import require
+from ..learners.class_prior import ClassPrior
 from ..learners.coding import ClassCoding, Coding
 from ..learners.measures import ABSOLUTE, SQUARED, WRONG_CLASS, PointMeasure
+from ..learners.prior_shift import prior_shift
 from ..learners.target import Classes, Target
-from .calibration import held_out_probabilities
+from .calibration import held_out_probabilities, shared_calibrations
 
 LEAST_PROBABILITY = np.finfo(float).eps  # of a logarithm, as in scikit-learn
 
@@ -66,6 +68,22 @@ class HeldOut:
     folds: Sequence[np.ndarray]
     weight: np.ndarray | None = None
     lost: np.ndarray | None = None
+
+    def with_prior(self, assumed: ClassPrior) -> "HeldOut":
+        """Return values that know how frequent classes are, where they assume that these are as `assumed`.
+
+        The values of a fold are moved as the other folds say (`learners/prior_shift.py`), where there are others; of
+        more than `CALIBRATIONS` folds several share one shift.
+        """
+        if not isinstance(self.target, Classes) or assumed == self.target.prior:
+            return self
+        values = self.values.copy()
+        for own in shared_calibrations(self.folds):
+            seen = np.setdiff1d(self.points, own)
+            seen = seen if len(seen) else own
+            shift = prior_shift(self.target, self.values[seen], self.coding, self.weight, assumed, seen)
+            values[own] += shift.columns
+        return replace(self, values=values)
 
     @cached_property
     def points(self) -> np.ndarray:

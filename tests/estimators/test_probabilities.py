@@ -136,9 +136,10 @@ def test_probabilities_are_better_than_the_shares_of_the_classes_and_calibrated(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_class_with_one_label_is_fitted_but_has_no_probabilities(kind):
+def test_classes_with_one_label_each_are_fitted_but_have_no_probabilities(kind):
     X, y, new = problem(n_classes=3)
-    y[np.flatnonzero(y == 1)[1:]] = -1
+    for code in range(3):
+        y[np.flatnonzero(y == code)[1:]] = -1
     found = kind().fit(X, y)
     assert found.predict(new).shape == (40,)
     with pytest.raises(NotFittedError, match=r"single label(.|\n)*second point"):

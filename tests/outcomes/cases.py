@@ -1062,10 +1062,11 @@ def _(folder: Path) -> Outcome:
     return fitted(folder, lambda: str(TransductiveSVC().fit(X, y).predict_proba(X)))
 
 
-@case("Estimators", "LapSVC, `predict_proba`, a class with one label", None, "label a second point")
+@case("Estimators", "LapSVC, `predict_proba`, classes with one label each", None, "label a second point")
 def _(folder: Path) -> Outcome:
     X, y = semi()
-    y[:24][np.flatnonzero(y[:24] == 1)[1:]] = -1
+    for code in (0, 1):
+        y[np.flatnonzero(y == code)[1:]] = -1
     return fitted(folder, lambda: str(LapSVC().fit(X, y).predict_proba(X)))
 
 

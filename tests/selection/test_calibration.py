@@ -17,11 +17,11 @@ from dssl import (
     SemiSupervisedClassifier,
 )
 from dssl.kernels.base import RBF
-from dssl.learners.coding import class_pairs
-from dssl.learners.probabilities import Calibration
+from dssl.learners.coding import class_pairs, margins_of
+from dssl.learners.probabilities import Calibration, fit_calibration
 from dssl.learners.ridge_and_svm import LearnerParams
 from dssl.learners.target import Classes
-from dssl.selection.calibration import calibration_folds, fit_calibration, out_of_fold_margins
+from dssl.selection.calibration import calibration_folds, out_of_fold_values
 from dssl.selection.folds import labeled_folds
 from tests.estimators.test_estimators import SMALL, blobs
 
@@ -32,7 +32,8 @@ def overlapping(n=60, n_classes=3, seed=0):
 
 
 def out_of_fold(K, codes, n_classes, params, seed=0):
-    return out_of_fold_margins(K, Classes(np.arange(len(K)), codes, np.arange(n_classes)), params, seed=seed)
+    return margins_of(*out_of_fold_values(K, Classes(np.arange(len(K)), codes, np.arange(n_classes)), params,
+                                          seed=seed))
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -138,14 +139,22 @@ def test_rows_sum_to_one_and_follow_the_classes(n_classes):
     assert_array_equal(LapSVC(**SMALL).fit(X, given).predict_proba(new), found)
 
 
-def test_a_class_with_one_label_is_fitted_but_not_calibrated():
+@pytest.mark.parametrize("alone", [[1], [0, 1, 2]])
+def test_classes_with_one_label_are_calibrated_by_the_others(alone):
     X, y, new = blobs(n_classes=3)
-    y[np.flatnonzero(y == 1)[1:]] = -1
+    for code in alone:
+        y[np.flatnonzero(y == code)[1:]] = -1
     names = [None if code < 0 else f"kind {code}" for code in y]
-    found = LapSVC(**SMALL).fit(X, names)
-    assert set(found.predict(new)) <= {"kind 0", "kind 1", "kind 2"}
-    with pytest.raises(NotFittedError, match="label a second point of it"):
-        found.predict_proba(new)
+    for estimator in (LapSVC(**SMALL), SemiSupervisedClassifier(), PoissonLearning()):
+        estimator.fit(X, names)
+        assert set(estimator.predict(new)) <= {"kind 0", "kind 1", "kind 2"}
+        if len(alone) == 3:
+            with pytest.raises(NotFittedError, match="label a second point of one"):
+                estimator.predict_proba(new)
+        else:
+            P = estimator.predict_proba(new)
+            assert_allclose(P.sum(axis=1), 1)
+            assert_array_equal(estimator.classes_[P.argmax(axis=1)], estimator.predict(new))
 
 
 @pytest.mark.slow

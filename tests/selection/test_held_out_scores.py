@@ -10,8 +10,9 @@ from sklearn import metrics
 from dssl.errors import ParameterError
 from dssl.learners.coding import OneVsOne, OneVsRest, Values
 from dssl.learners.measures import HINGE, SQUARED
+from dssl.learners.probabilities import fit_calibration
 from dssl.learners.target import Classes, Quantities
-from dssl.selection.calibration import fit_calibration, held_out_probabilities
+from dssl.selection.calibration import held_out_probabilities
 from dssl.selection.choice import ChoiceRule, cv_results
 from dssl.selection.folds import FoldParams, labeled_folds
 from dssl.selection.held_out_scores import (

@@ -17,9 +17,12 @@ from ...execution.tasks import Execution
 from ...graph.graph import Graph, KNNGraph
 from ...solvers.solver_params import SolverParams
 from ...storage.blocks import Rows
+from ..class_prior import EQUAL
 from ..kernel_family import KernelSum
 from ..measures import SQUARED, WRONG_CLASS, PointMeasure
 from ..model import Model
+from ..prior_shift import prior_shift
+from ..probabilities import Calibration
 from ..target import Classes, Target
 from .blend import BlendedModel, fit_blend
 from .class_sizes import with_class_sizes
@@ -42,6 +45,7 @@ class Automatic:
     values (n, c) : at the points of the fit. held (h,) : the labels, by their places, that were predicted without
     themselves; held_out, held_out_alone (h, c) : by the graph, and by the labels alone. left_out : folds -> the same
     two of all labels, by fits without their folds, NaN of others; None with many labels, and with class sizes told.
+    calibration : of the margins of `held_out`; None of quantities, and with class sizes told.
     """
 
     model: Model
@@ -52,6 +56,7 @@ class Automatic:
     held_out_alone: np.ndarray
     attributes: dict[str, Any] = field(default_factory=dict)
     left_out: Callable[[Sequence[np.ndarray]], tuple[np.ndarray, np.ndarray]] | None = None
+    calibration: Calibration | None = None
 
     def times(self, unit: float) -> "Automatic":
         """Return the same with all values multiplied by a unit."""
@@ -117,9 +122,9 @@ def fit_automatic(graph: Graph, rows: Rows, target: Target, weight: np.ndarray |
                   loss: Loss = "squared") -> Automatic:
     """Return the automatic choice on a graph of rows (n, d), made as `knn` says.
 
-    class_sizes : as `with_class_sizes` takes them; None of quantities, and where they are not known. most : as
-    `most_labels`, which is told, so that the choice is the same wherever it is made. loss : of quantities, see
-    `fit_huber`.
+    class_sizes : as `with_class_sizes` takes them, which are the prior of the target then; None of quantities, and
+    where they are not known. most : as `most_labels`, which is told, so that the choice is the same wherever it is
+    made. loss : of quantities, see `fit_huber`.
 
     Raises
     ------
@@ -143,16 +148,22 @@ def fit_automatic(graph: Graph, rows: Rows, target: Target, weight: np.ndarray |
         many = fit_from_many(graph, rows, target, weight, measure_of(target), knn,
                              SolverParams(tolerance=TOLERANCE, seed=params.seed), params.seed, execution)
         return Automatic(many.model, many.alone, many.values, many.held, many.held_out, many.held_out_alone,
-                         many.attributes)
+                         many.attributes, calibration=many.calibration)
     found = fit_blend(graph, rows, target, weight, params, knn, execution)
-    model, values, attributes = found.model, found.values(graph, rows, execution), found.attributes
-    if class_sizes is not None:
-        at = values[graph.vertices.first]
-        whole = VertexValues(np.hstack([-at, at]) / 2 if at.shape[1] == 1 else at, found.on_vertices.reached)
-        assert isinstance(target, Classes)
-        moved = with_class_sizes(whole, class_sizes, graph, target, weight, SolverParams(seed=params.seed), execution)
-        model = model.on_graph_alone(signed(moved.values, target))
-        values, attributes = model.values(rows, execution), {**attributes, **moved.attributes}
-    return Automatic(model, found.model.alone, values, np.arange(len(target.labeled)), found.held_out,
-                     found.held_out_alone, attributes, partial(found.left_out, graph, rows, target, params)
-                     if class_sizes is None and weight is None else None)
+    alone = prior_shift(target, found.held_out_alone, found.model.coding, weight, EQUAL)
+    whole = prior_shift(target, found.held_out, found.model.coding, weight, EQUAL)
+    if class_sizes is None:
+        model = found.model.moved(whole.columns, alone.columns)
+        values = replace(found, model=model).values(graph, rows, execution)
+        return Automatic(model, model.alone, values, np.arange(len(target.labeled)), found.held_out + whole.columns,
+                         found.held_out_alone + alone.columns, found.attributes,
+                         partial(found.left_out, graph, rows, target, weight, params), whole.calibration)
+    assert isinstance(target, Classes)
+    model = found.model.moved(np.zeros_like(alone.columns), alone.columns)
+    at = found.values(graph, rows, execution)[graph.vertices.first]
+    scores = VertexValues(np.hstack([-at, at]) / 2 if at.shape[1] == 1 else at, found.on_vertices.reached)
+    moved = with_class_sizes(scores, class_sizes, graph, target, weight, SolverParams(seed=params.seed), execution)
+    model = model.on_graph_alone(signed(moved.values, target))
+    # Held-out values keep the sizes out, of which labels held out know nothing.
+    return Automatic(model, model.alone, model.values(rows, execution), np.arange(len(target.labeled)), found.held_out,
+                     found.held_out_alone, {**found.attributes, **moved.attributes})

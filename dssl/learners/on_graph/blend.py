@@ -16,9 +16,11 @@ from ...graph.graph import Graph, KNNGraph
 from ...storage.blocks import Rows
 from ...storage.views import SelectedRows
 from ..average import held_out_average, shares_of, shares_without_each, without
+from ..class_prior import EQUAL
 from ..coding import Coding
 from ..kernel_family import KernelMembers, KernelSum, label_kernels
 from ..model import Model, described_model, register_model
+from ..prior_shift import prior_shift
 from ..target import Target
 from .graph_ridge import GraphMembers, GraphRidgeParams, graph_members, sampled
 from .model import GraphModel, graph_model, signed
@@ -62,6 +64,10 @@ class BlendedModel(Model):
     def block_support(self, X: Any) -> np.ndarray:
         """Return the graph's `GraphModel.block_support`."""
         return self.graph.block_support(X)
+
+    def moved(self, offset: np.ndarray, of_alone: np.ndarray) -> "BlendedModel":
+        """Return the model whose values are larger by an offset (c,), and those of the labels alone by another."""
+        return replace(self, kernels=self.kernels.moved(offset), alone=self.alone.moved(of_alone))
 
     def on_graph_alone(self, values: np.ndarray) -> "BlendedModel":
         """Return the model with these values (v, c) on the vertices in place of the sum of both."""
@@ -110,9 +116,9 @@ class Blend:
     on_graph: GraphMembers
     attributes: dict[str, Any] = field(default_factory=dict)
 
-    def left_out(self, graph: Graph, rows: Rows, target: Target, params: GraphRidgeParams,
+    def left_out(self, graph: Graph, rows: Rows, target: Target, weight: np.ndarray | None, params: GraphRidgeParams,
                  folds: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the values (l, c) of labels without weights, by fits without their folds; and by the labels alone.
+        """Return the values (l, c) of labels by fits without their folds; and by the labels alone.
 
         NaN of labels in no fold. The columns of the kernels are those of the fit, and so is the graph's structure.
         """
@@ -123,19 +129,33 @@ class Blend:
         of_labels = [(K, seen, penalty) for _, penalty, K, seen in label_kernels(
             rows, everywhere, target.labeled, params.seed)]
         assert own.structure is not None
-        n, m, values = len(of_graph), len(of_labels), np.full((2, *target.indicators().shape), np.nan)
+        n, m, columns = len(of_graph), len(of_labels), signed(target.indicators(), target)
+        values = np.full((2, *columns.shape), np.nan)
         for held in folds:
             kept = np.setdiff1d(np.arange(len(target.labeled)), held)
             part, there = target.take(kept), np.isin(of_sample, home[kept])
-            both = [*(without(K, seen[there], penalty, target, kept, held) for K, seen, penalty in of_graph),
-                    *(without(K, seen, penalty, target, kept, held) for K, seen, penalty in of_labels)]
+            own_weight = None if weight is None else weight[kept]
+            both = [*(without(K, seen[there], penalty, target, weight, kept, held) for K, seen, penalty in of_graph),
+                    *(without(K, seen, penalty, target, weight, kept, held) for K, seen, penalty in of_labels)]
             left_out, functions = [member.held_out for _, member in both], np.array([own for own, _ in both])
+            standardized = np.array([member.standardized for _, member in both])
             prior = np.repeat([1 / n, prior_of_labels(own.structure, part) / m], [n, m])
-            shares, alone = shares_of(left_out, part, None, prior), shares_of(left_out[n:], part, None)
-            values[1, held] = np.tensordot(alone, functions[n:], 1)
-            values[0, held] = np.where(np.isin(home[held], home[kept])[:, None],
-                                       np.tensordot(shares, functions, 1), values[1, held])
-        return signed(values[0], target), signed(values[1], target)
+            shares, alone = shares_of(left_out, part, own_weight, prior), shares_of(left_out[n:], part, own_weight)
+            by_graph = self._moved(part, own_weight, shares, functions, standardized)
+            by_labels = self._moved(part, own_weight, alone, functions[n:], standardized[n:])
+            values[1, held] = by_labels
+            values[0, held] = np.where(np.isin(home[held], home[kept])[:, None], by_graph, by_labels)
+        return values[0], values[1]
+
+    def _moved(self, part: Target, weight: np.ndarray | None, shares: np.ndarray, functions: np.ndarray,
+               standardized: np.ndarray) -> np.ndarray:
+        """Return the values (q, c) of a fit to part of the labels, moved as its leave-one-out values say.
+
+        shares (m,) : of each member, whose values are functions (m, q, c), of the part's labels standardized (m, k, c).
+        """
+        held_out = signed(np.tensordot(shares, standardized, 1), part)
+        shift = prior_shift(part, held_out, self.model.coding, weight, EQUAL)
+        return signed(np.tensordot(shares, functions, 1), part) + shift.columns
 
     def values(self, graph: Graph, rows: Rows, execution: Execution) -> np.ndarray:
         """Return the values at the points of the fit, (n, c), without a search for their neighbors."""

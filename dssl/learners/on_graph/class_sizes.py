@@ -4,14 +4,12 @@ Where class sizes are known they help most at the lowest label rates; guessed fr
 cost up to 10 points where labels were drawn evenly and the classes are not even. So nothing here guesses.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.special import softmax
 
-from ...errors import require
 from ...execution.tasks import Execution
 from ...graph.functions import laplacian_of
 from ...graph.graph import Graph
@@ -19,6 +17,7 @@ from ...graph.regularizer_params import LaplacianKind
 from ...solvers.solve import prepare
 from ...solvers.solver_params import SolverParams
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt
+from ..class_prior import class_shares
 from ..coding import ClassCoding, Coding
 from ..target import Classes, Target
 from .vertex_labels import VertexLabels, VertexValues
@@ -27,24 +26,6 @@ TEMPERATURE = 0.05  # of the softmax, in standard deviations of the scores
 MOST_STEPS = 500
 TAU = 10.0  # the time of a diffusion
 MOST_DIFFUSIONS = 20
-
-
-def class_shares(sizes: Any, classes: np.ndarray) -> np.ndarray:
-    """Return shares (n_classes,) that sum to 1, from sizes in the order of classes, or by class in a mapping.
-
-    Raises ParameterError: not one number > 0 a class.
-    """
-    if isinstance(sizes, Mapping):
-        unknown = [name for name in sizes if name not in classes.tolist()]
-        require(not unknown, f"class_sizes names {unknown}", why=f"the classes are {classes.tolist()}",
-                fix="give a size to each of these")
-        sizes = [sizes.get(name, np.nan) for name in classes.tolist()]
-    found = np.asarray(sizes, np.float64)
-    require(found.shape == (len(classes),) and bool((found > 0).all()) and bool(np.isfinite(found).all()),
-            f"class_sizes={np.asarray(sizes).tolist()!r} for {len(classes)} classes",
-            why="each class has a size, a count or a share",
-            fix="give one number > 0 a class, in the order of classes_")
-    return found / found.sum()
 
 
 def balanced(scores: np.ndarray, shares: np.ndarray, weight: np.ndarray) -> np.ndarray:

@@ -13,8 +13,11 @@ from ...graph.graph import Graph, KNNGraph
 from ...solvers.solver_params import SolverParams
 from ...storage.blocks import Rows, block_rng
 from ...storage.views import SelectedRows
+from ..class_prior import LABELS
 from ..measures import PointMeasure
 from ..nearest import fit_nearest
+from ..prior_shift import prior_shift
+from ..probabilities import Calibration
 from ..target import Target
 from .harmonic import fit_harmonic
 from .model import GraphModel, graph_model, signed
@@ -28,7 +31,7 @@ class ManyLabels:
     """What predicts, values at all points (n, c), and the held-out values by which it was chosen.
 
     alone : the nearest labels. held (h,) : positions among the labels. held_out, held_out_alone (h, c) : by the graph,
-    and by the nearest labels.
+    and by the nearest labels. calibration : of the margins of `held_out`.
     """
 
     model: GraphModel
@@ -37,6 +40,7 @@ class ManyLabels:
     held: np.ndarray
     held_out: np.ndarray
     held_out_alone: np.ndarray
+    calibration: Calibration | None
     attributes: dict[str, Any] = field(default_factory=dict)
 
 
@@ -57,16 +61,24 @@ def fit_from_many(graph: Graph, rows: Rows, target: Target, weight: np.ndarray |
     nearest = fit_nearest(rows, part, knn.metric, execution, k=NEAREST)
     alone = nearest.values(SelectedRows(rows, target.labeled[held]), execution)
     by_graph = np.where(on_graph.reached[vertices][:, None], signed(on_graph.values, target)[vertices], alone)
+    # Both are shares of labels that are near, and so know how frequent they are.
+    of_graph, of_nearest = (prior_shift(target, values, target.coding, weight, LABELS, held)
+                            for values in (by_graph, alone))
+    by_graph = by_graph + of_graph.columns
+    alone = alone + of_nearest.columns
     errors = {name: float(measure.of(target.coding, values, target.coded[held]).mean())
               for name, values in (("graph", by_graph), ("nearest_labels", alone))}
     attributes: dict[str, Any] = {"chosen": min(errors, key=lambda name: errors[name]), "held_out_labels": len(held)}
-    whole = fit_nearest(rows, target, knn.metric, execution, k=NEAREST)
+    whole = fit_nearest(rows, target, knn.metric, execution, k=NEAREST).moved(of_nearest.columns)
     if attributes["chosen"] == "nearest_labels":
-        return ManyLabels(whole, whole, whole.values(rows, execution), held, by_graph, alone, attributes)
+        return ManyLabels(whole, whole, whole.values(rows, execution), held, by_graph, alone, of_nearest.calibration,
+                          attributes)
     found = fit_harmonic(graph, target, weight, solver, execution)
-    model, lost = graph_model(graph, rows, found, target, knn, execution), np.flatnonzero(~found.reached)
+    model = graph_model(graph, rows, found, target, knn, execution).moved(of_graph.columns)
+    lost = np.flatnonzero(~found.reached)
     if len(lost):
         model.values_at[lost] = whole.values(SelectedRows(rows, graph.vertices.first[lost]), execution)
         model.reached[lost] = True
     attributes |= {**found.attributes, "unreached": int(graph.vertices.multiplicity[lost].sum())}
-    return ManyLabels(model, whole, model.values_at[graph.vertices.vertex], held, by_graph, alone, attributes)
+    return ManyLabels(model, whole, model.values_at[graph.vertices.vertex], held, by_graph, alone,
+                      of_graph.calibration, attributes)

@@ -80,6 +80,10 @@ class GraphModel(Model):
         """Return the model of this one's values times coef (c, k), plus intercept (k,)."""
         return replace(self, values_at=self.values_at @ coef + intercept, coding=coding, attributes=attributes)
 
+    def moved(self, offset: np.ndarray) -> "GraphModel":
+        """Return the model whose values are larger by an offset (c,)."""
+        return replace(self, values_at=self.values_at + offset)
+
     def block_support(self, X: Any) -> np.ndarray:
         """Return how far the k-th neighbor of the nearest vertex is from it over how far this is from x, at most 1.
 

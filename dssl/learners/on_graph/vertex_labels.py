@@ -1,6 +1,6 @@
 """Labels of points as labels of vertices, and what a function on the vertices is worth."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -51,6 +51,12 @@ class VertexValues:
     reached: np.ndarray
     held_out: np.ndarray | None = None
     attributes: dict[str, Any] = field(default_factory=dict)
+
+    def moved(self, offset: np.ndarray) -> "VertexValues":
+        """Return the function that is larger by an offset (c,), or of two classes by one of their difference, (1,)."""
+        both = np.append(-offset, offset) / 2 if len(offset) < self.values.shape[1] else offset
+        return replace(self, values=np.where(self.reached[:, None], self.values + both, self.values),
+                       held_out=None if self.held_out is None else self.held_out + both)
 
     def described(self, vertices: Vertices) -> dict[str, Any]:
         """Return the attributes with the number of points that no label reaches."""

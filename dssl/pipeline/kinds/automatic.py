@@ -18,7 +18,7 @@ from ...execution.cost import Cost
 from ...graph.graph import KNNGraph
 from ...graph.scaling import scaling_cost
 from ...graph.scaling_params import ScalingParams
-from ...learners.coding import margins_of
+from ...learners.class_prior import ClassPrior
 from ...learners.kernel_family import KernelSum
 from ...learners.nearest import fit_nearest
 from ...learners.on_graph.automatic import Automatic, Loss, fit_automatic, measure_of
@@ -30,7 +30,6 @@ from ...learners.target import Classes, Target
 from ...report.sections.choice import choice_section
 from ...report.words import Baseline, Words
 from ...selection.by_labels import LabelFolds, by_labels
-from ...selection.calibration import calibrated
 from ...selection.graph_gain import gain_of
 from ...selection.held_out_scores import HeldOut
 from ...selection.odd_labels import odd_labels, warn_odd_labels
@@ -47,6 +46,7 @@ from ..scoring import SCORES, make_scores
 from ..split import SPLIT
 from ..stage import Context, Kind, NoParams, Stage
 from .automatic_spec import AutomaticPipeline
+from .class_spec import class_prior
 from .graph import transductive_scores
 from .graph_spec import SizeParams
 from .specs import SPECS
@@ -86,16 +86,17 @@ class FitParams:
     most: int
     class_sizes: SizeParams
     loss: Loss
+    prior: ClassPrior
 
     @classmethod
     def of(cls, spec: AutomaticPipeline) -> "FitParams":
-        return cls(spec.graph.builder(), spec.family(), spec.most_labels, spec.model.sizes(),
-                   spec.model.loss)
+        return cls(spec.graph.builder(), spec.family(), spec.most_labels, spec.model.sizes(), spec.model.loss,
+                   class_prior(spec))
 
 
 def make_models(context: Context, params: FitParams) -> dict[str, Any]:
     """Fit the model, and what the labels alone and the nearest of them say; write the model's values at the points."""
-    target, points, graph = labeled_target(context), context.points("train"), graph_of(context)
+    target, points, graph = labeled_target(context, params.prior), context.points("train"), graph_of(context)
     target.require_labels()
     execution = context.execution
     found = fit_automatic(graph, points, target, None, params.class_sizes.sizes, params.family, params.most,
@@ -115,10 +116,7 @@ def make_models(context: Context, params: FitParams) -> dict[str, Any]:
         described[name] = {**attributes, "name": name, "n_labeled": len(target.labeled),
                            **target.missed(values, model.coding)}
     held = target.take(found.held)
-    # Known class sizes change the values, and those of leave-one-out are without them.
-    calibration = calibrated(held, lambda: margins_of(
-        found.held_out, found.model.coding)) if params.class_sizes.sizes is None else None
-    described["model"] |= calibration_attributes(calibration)
+    described["model"] |= calibration_attributes(found.calibration)
     PartWriter(context.parts, 0).write(**arrays)
     PartWriter(context.parts, VALUES).write(values=found.values)
     gain = gain_of(held, found.model.coding, found.held_out, found.held_out_alone, None,

@@ -19,6 +19,7 @@ from ...kernels.gram import BLOCK_BYTES
 from ...kernels.nystrom import whiten
 from ...kernels.stochastic import stochastic_bytes
 from ...kernels.transfer import TransferParams
+from ...learners.class_prior import ClassPrior
 from ...learners.kernel_model import KernelModel
 from ...learners.model import Model
 from ...learners.probabilities import calibration_attributes
@@ -27,7 +28,7 @@ from ...learners.virtual_samples import SampleLearner, sample_model
 from ...report.sections.cluster import cluster_section
 from ...report.sections.selection import selection_section
 from ...report.words import Baseline, Words
-from ...selection.by_labels import LabelFolds, by_labels, calibrated_by
+from ...selection.by_labels import LabelFolds, by_labels, with_prior
 from ...selection.choice import LOWEST, ChoiceRule
 from ...selection.cluster import left_out_samples, rows_of_samples
 from ...selection.folds import FoldParams
@@ -41,6 +42,7 @@ from ..sample import SAMPLE
 from ..scoring import SCORES, scores_cost
 from ..split import SPLIT
 from ..stage import Context, Kind, Stage
+from .class_spec import class_prior
 from .cluster_spec import ClusterPipeline
 from .laprls_search import KernelsParams
 from .specs import SPECS
@@ -88,12 +90,13 @@ class FitParams:
     learners: tuple[SampleLearner, ...]
     cv: FoldParams | None
     rule: ChoiceRule
+    prior: ClassPrior
 
     @classmethod
     def of(cls, spec: ClusterPipeline) -> "FitParams":
         chosen = spec.selection
         return cls(kernels_of(spec), spec.transfers(), spec.learners(), chosen.cv() if chosen else None,
-                   chosen.rule() if chosen else LOWEST)
+                   chosen.rule() if chosen else LOWEST, class_prior(spec))
 
     def named(self, number: int, transfer: TransferParams | None, learner: SampleLearner) -> dict[str, Any]:
         """Return what a row tells of its parameters; without a transfer function it is of the base kernel."""
@@ -116,7 +119,8 @@ def base_map(kernel: Kernel, X: Any) -> LandmarkMap:
 
 def make_selection(context: Context, params: FitParams) -> dict[str, Any]:
     """Choose the kernel, its transfer function and the machine by cross-validation, of the model and of the base."""
-    target, points, budget = labeled_target(context), context.points("train"), context.execution.memory_budget
+    target, points = labeled_target(context, params.prior), context.points("train")
+    budget = context.execution.memory_budget
     target.require_labels()
     tried = [(number, transfer, learner) for number in range(len(params.kernels.bandwidths))
              for transfer in params.transfers for learner in params.learners]
@@ -151,13 +155,14 @@ def make_selection(context: Context, params: FitParams) -> dict[str, Any]:
 
 def make_models(context: Context, params: FitParams) -> dict[str, Any]:
     """Fit the model and the base with the parameters that were chosen."""
-    target, choices = labeled_target(context), context.attributes("selection")["choices"]
+    target, choices = labeled_target(context, params.prior), context.attributes("selection")["choices"]
     arrays, described = dict[str, np.ndarray](), {}
     folds, left_out = LabelFolds.of(target, a_fit_each=any(
         own["loss_function"] != "squared" for own in choices.values())), dict[str, list[HeldOut]]()
     for name, chosen in choices.items():
-        model, told, left_out[name] = _fitted(context, params, target, chosen, folds)
-        told |= calibration_attributes(calibrated_by(target, left_out[name])) if name == "model" else {}
+        model, told, held = _fitted(context, params, target, chosen, folds)
+        model, calibration, left_out[name] = with_prior(model, target, held)
+        told |= calibration_attributes(calibration) if name == "model" else {}
         own, attributes = model.to_arrays()
         described[name] = {**attributes, "name": name, "n_labeled": len(target.labeled), **told}
         arrays |= {f"{name}.{key}": array for key, array in own.items()}

@@ -12,9 +12,10 @@ from pydantic import Field, model_validator
 from ...errors import SpecError, require
 from ...kernels.transfer import Transfer, TransferParams
 from ...params import BANDWIDTH
-from ..spec import KernelSpec, LabelSpec, ModelSpec, Spec
+from ..spec import KernelSpec, LabelSpec, Spec
 from ..spec_section import SpecSection
 from ..spec_selection import SelectionSpec
+from .class_spec import ClassModelSpec
 
 if TYPE_CHECKING:
     from ...kernels.cluster_params import ClusterParams
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 Loss = Literal["hinge", "squared", "squared_hinge", "logistic"]
 
 
-class ClusterModelSpec(ModelSpec):
+class ClusterModelSpec(ClassModelSpec):
     """A machine in a cluster kernel, from landmarks as many as the memory budget lets be."""
 
     kind: Literal["cluster"]

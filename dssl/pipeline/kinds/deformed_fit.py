@@ -24,13 +24,14 @@ from ...graph.weights import weights
 from ...kernels.base import Kernel, kernel_from
 from ...kernels.deformed import shuffled
 from ...kernels.subsample import inverse_on_subsample
+from ...learners.class_prior import ClassPrior
 from ...learners.coding import Coding
 from ...learners.eta import ETAS, deform_by
 from ...learners.kernel_model import expand
 from ...learners.probabilities import calibration_attributes
 from ...learners.ridge_and_svm import LearnerParams, fit_gram
-from ...learners.target import Target
-from ...selection.by_labels import LabelFolds, by_labels, calibrated_by
+from ...learners.target import Classes, Target
+from ...selection.by_labels import LabelFolds, by_labels, with_prior
 from ...selection.folds import FoldParams, held_out
 from ...selection.halving import some_folds
 from ...selection.held_out_scores import HeldOut
@@ -39,6 +40,7 @@ from ...solvers.solver_params import SolverParams
 from ...storage.blocks import Arrays, PartWriter, Receipt, Rows
 from ...storage.csr import as_rows
 from ..facts import Facts
+from .class_spec import class_prior
 from .deformed_spec import DeformedSpec
 
 SAMPLED = 1000  # points of the median distance
@@ -58,6 +60,7 @@ class LearningParams:
     """What the model and its baselines have in common; subsample_graph : of that baseline, where it is asked for.
 
     kernel, parameters : of the base kernel. seed : of the subsample, the median distance and the shuffled vertices.
+    prior : how frequent classes are.
     """
 
     kind: Literal["svm", "ridge"]
@@ -66,12 +69,13 @@ class LearningParams:
     baselines: tuple[str, ...]
     seed: int
     subsample_graph: SubsampleGraph | None
+    prior: ClassPrior
 
     @classmethod
     def of(cls, spec: DeformedSpec) -> "LearningParams":
         graph = SubsampleGraph(spec.graph.neighbors(), spec.graph.weighting(), spec.graph.regularizer())
         return cls(spec.model.learner, spec.kernel.name, spec.kernel.parameters, spec.baselines,
-                   spec.subsample.seed, graph if "subsample_graph" in spec.baselines else None)
+                   spec.subsample.seed, graph if "subsample_graph" in spec.baselines else None, class_prior(spec))
 
 
 @dataclass(frozen=True)
@@ -97,7 +101,8 @@ class DeformedProblem:
 
     def target(self) -> Target:
         """Return the labeled points with their classes or quantities."""
-        return Target.from_arrays(self.labels.load(), {"classes": self.classes})
+        target = Target.from_arrays(self.labels.load(), {"classes": self.classes})
+        return target.with_prior(self.learning.prior) if isinstance(target, Classes) else target
 
     def structure_of(self, name: str) -> dict[int, float]:
         """Return the structure, by power, of the graph of the model of this name, where it is known."""
@@ -156,6 +161,7 @@ class FitTask:
         receipt: Receipt = {"models": {}}
         shares = None  # of the model's etas, which the control takes too
         folds, left_out = LabelFolds.of(target, a_fit_each=True), dict[str, list[HeldOut]]()
+        held, of_model = list[HeldOut](), list[HeldOut]()
         for name in ("model", *problem.learning.baselines):
             chosen = self.choices[name]
             base = problem.base(chosen["bandwidth"])
@@ -175,11 +181,17 @@ class FitTask:
             coef, intercept, coding = fit_gram(K, target, learner)
             facts |= {**target.missed(K @ coef + intercept, coding),
                       "parameters": {key: chosen[key] for key in ("power", "eta", "C", "bandwidth")}}
-            if name in ("model", "base"):
-                left_out[name] = [HeldOut(target, *_left_out(K, target, learner, own), own)
-                                  for own in folds.repetitions]
-            facts |= calibration_attributes(calibrated_by(target, left_out["model"]) if name == "model" else None)
-            model = expand(kernel, X_l, coef, intercept, coding, facts)
+            judged = name in ("model", "base")
+            if judged:
+                held = [HeldOut(target, *_left_out(K, target, learner, own), own) for own in folds.repetitions]
+            # A control is moved as the model is.
+            model, calibration, moved = with_prior(expand(kernel, X_l, coef, intercept, coding, facts), target,
+                                                   held if judged else of_model)
+            if judged:
+                left_out[name] = moved
+            if name == "model":
+                of_model = held
+                model = replace(model, attributes={**facts, **calibration_attributes(calibration)})
             described, attributes = model.to_arrays()
             arrays |= {f"{name}.{key}": array for key, array in described.items()}
             receipt["models"][name] = attributes

@@ -10,9 +10,10 @@ from pydantic import AfterValidator, Field, model_validator
 from ...graph.regularizer_params import RegularizerParams
 from ...kernels.eta import AUTO, Eta, require_eta
 from ...solvers.solver_params import SolverParams
-from ..spec import KernelGraph, KernelPipeline, LabelSpec, ModelSpec
+from ..spec import KernelGraph, KernelPipeline, LabelSpec
 from ..spec_section import SpecSection
 from ..spec_selection import GraphGrid, KernelGrid, KernelSelection
+from .class_spec import ClassModelSpec
 
 if TYPE_CHECKING:
     from ...learners.ridge_and_svm import LearnerParams
@@ -61,7 +62,7 @@ class SolverSpec(SpecSection):
                             block_columns=self.block_columns)
 
 
-class LearnerSpec(ModelSpec):
+class LearnerSpec(ClassModelSpec):
     """The learner in the deformed kernel; eta 0 is the base kernel, auto the mean of kernels of several."""
 
     kind: Literal["svm", "ridge"]

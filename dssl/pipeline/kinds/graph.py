@@ -18,7 +18,8 @@ from ...execution.cost import Cost, cost_of
 from ...execution.tasks import Execution
 from ...graph.graph import Graph, KNNGraph
 from ...kernels.base import kernel_from
-from ...learners.coding import margins_of
+from ...learners.class_prior import EQUAL, ClassPrior
+from ...learners.class_prior import LABELS as LABELS_ALONE
 from ...learners.kernel_model import KernelModel, expand
 from ...learners.nearest import fit_nearest
 from ...learners.on_graph.class_sizes import known_shares, offset_to, with_class_sizes
@@ -37,14 +38,15 @@ from ...learners.on_graph.held_out import (
 from ...learners.on_graph.model import graph_model, scored, signed
 from ...learners.on_graph.poisson import fit_poisson
 from ...learners.on_graph.vertex_labels import VertexValues
+from ...learners.prior_shift import PriorShift
 from ...learners.probabilities import CALIBRATION, calibration_attributes
 from ...learners.ridge_and_svm import LearnerParams, fit_gram
 from ...learners.target import Classes, Target
 from ...report.sections.selection import selection_section
 from ...report.sections.vertex_values import values_section
 from ...report.words import Baseline, Words
-from ...selection.by_labels import LabelFolds, by_labels
-from ...selection.calibration import ONE_BY_ONE, calibrated
+from ...selection.by_labels import LabelFolds, by_labels, with_prior
+from ...selection.calibration import ONE_BY_ONE, shift_of
 from ...selection.choice import LOWEST, ChoiceRule
 from ...selection.folds import FoldParams
 from ...selection.halving import ALL, Search, judged_by_rungs
@@ -63,6 +65,7 @@ from ..sample import SAMPLE_OF_GRAPH
 from ..scoring import SCORES, make_scores
 from ..split import SPLIT, split_target
 from ..stage import Context, Kind, NoParams, Stage
+from .class_spec import class_prior
 from .graph_spec import OF_RIDGE, GraphLearnerPipeline, GraphModelSpec, SizeParams
 from .specs import SPECS
 
@@ -77,15 +80,21 @@ class ValueParams:
     family: GraphRidgeParams | None
     solver: SolverParams
     class_sizes: SizeParams
+    prior: ClassPrior
 
     @classmethod
     def of(cls, spec: GraphLearnerPipeline, model: GraphModelSpec) -> "ValueParams":
-        return cls(model.learner, model.family(spec.graph.laplacian), model.solver(), model.sizes())
+        return cls(model.learner, model.family(spec.graph.laplacian), model.solver(), model.sizes(), class_prior(spec))
 
     @property
     def sized(self) -> bool:
         """Return whether class sizes are known."""
         return self.class_sizes.sizes is not None
+
+    @property
+    def assumed(self) -> ClassPrior:
+        """Return how frequent the values say that classes are: as they are told, or as the labels, or equally."""
+        return assumed_by(self.learner, self.prior if self.sized else None)
 
     def fit(self, graph: Graph, target: Target, execution: Execution,
             kept: dict[Any, Any] | None = None) -> VertexValues:
@@ -104,6 +113,11 @@ class ValueParams:
             return found
         return with_class_sizes(found, self.class_sizes.sizes, graph, target, None, self.solver, execution,
                                 harmonic=self.learner == "laplace")
+
+
+def assumed_by(learner: str, sizes: ClassPrior | None) -> ClassPrior:
+    """Return how frequent the values of a learner say that classes are; sizes : those that it was told."""
+    return sizes if sizes is not None else LABELS_ALONE if learner == "laplace" else EQUAL
 
 
 @dataclass(frozen=True)
@@ -129,14 +143,14 @@ def make_selection(context: Context, params: Learners) -> dict[str, Any]:
     """Choose the learner by cross-validation on the labels; without a grid, take the one given."""
     if params.cv is None:
         return {"choices": {"model": params.names[0]}, "folds": 0, "place": 0}
-    target, graph, kept = labeled_target(context), graph_of(context), dict[Any, Any]()
+    target, graph, kept = labeled_target(context, params.values[0].prior), graph_of(context), dict[Any, Any]()
     repetitions = params.cv.repeated(target)
 
     def judge(rung: int, standing: Mapping[str, Sequence[Any]], folds: Repetitions) -> dict[str, list[dict[str, Any]]]:
         own = [params.values[place] for place in standing["model"]]
         found = held_out_on_graph(own, graph, target, folds, context.execution, kept)
         return {"model": [{**params.names[place], **row_on_graph(target, folds, values, None, params.rule.measure,
-                                                                 its.family), "place": place}
+                                                                 its.family, its.assumed), "place": place}
                           for place, its, values in zip(standing["model"], own, found, strict=True)]}
 
     tables, last = judged_by_rungs({"model": params.search.drawn(range(len(params.values)))}, repetitions,
@@ -174,12 +188,16 @@ def _refit(params: ValueParams, graph: Graph, execution: Execution, target: Targ
 def make_values(context: Context, learners: Learners) -> dict[str, Any]:
     """Fit the function on the vertices, and predict labeled points without their own labels where that is known."""
     params = learners.values[context.attributes("selection")["place"]]
-    target, graph = labeled_target(context), graph_of(context)
+    target, graph = labeled_target(context, params.prior), graph_of(context)
     target.require_labels()
     kept = dict[Any, Any]()
     found = params.fit(graph, target, context.execution, kept)
     folds = label_folds(target, sized=params.sized, solved=len(graph.vertices) if params.family is None else 0)
     left_out = _left_out(params, graph, target, folds, context.execution, kept)
+    calibration = None
+    if isinstance(target, Classes) and not params.sized:
+        shift = _shift(found, left_out, target, params.assumed)
+        found, calibration = found.moved(shift.columns), shift.calibration
     PartWriter(context.parts, 0).write(
         values=found.values, reached=found.reached, **{f"{name}{number}": array for number, own in enumerate(left_out)
                                                        for name, array in (("held_out", own.values),
@@ -187,10 +205,17 @@ def make_values(context: Context, learners: Learners) -> dict[str, Any]:
     held_out = {} if found.held_out is None else {
         name.replace("training", "held_out"): value
         for name, value in target.missed(signed(found.held_out, target), scored(target)).items()}
-    calibration = None if params.sized or not left_out else calibrated(target, lambda: margins_of(signed(
-        left_out[0].values if found.held_out is None else found.held_out, target), scored(target)))
     return {"learner": params.learner, **found.described(graph.vertices), **held_out,
             **calibration_attributes(calibration)}
+
+
+def _shift(found: VertexValues, left_out: Sequence[HeldOutValues], target: Classes,
+           assumed: ClassPrior) -> PriorShift:
+    """Return what moves the function to the wanted frequencies, by its exact leave-one-out values or those of folds.
+    """
+    n_columns = signed(found.values[:0], target).shape[1]
+    return shift_of(target, lambda: signed(left_out[0].values if found.held_out is None else found.held_out, target),
+                    scored(target), n_columns, None, assumed)
 
 
 def label_folds(target: Target, *, sized: bool, solved: int) -> LabelFolds:
@@ -223,12 +248,13 @@ class ModelParams:
     learner: LearnerParams
     seed: int
     class_sizes: SizeParams
+    prior: ClassPrior
 
     @classmethod
     def of(cls, spec: GraphLearnerPipeline) -> "ModelParams":
         kernel = spec.kernel
         return cls(spec.graph.builder(), spec.baselines, kernel.name, kernel.bandwidth, kernel.parameters,
-                   LearnerParams(kind="ridge"), spec.model.seed, spec.model.sizes())
+                   LearnerParams(kind="ridge"), spec.model.seed, spec.model.sizes(), class_prior(spec))
 
     def base(self, points: Rows, target: Target, folds: LabelFolds,
              execution: Execution) -> tuple[KernelModel, list[HeldOut]]:
@@ -264,7 +290,8 @@ class ModelParams:
 
 def make_models(context: Context, params: ModelParams) -> dict[str, Any]:
     """Make the index by which new points reach the graph, and fit the baselines."""
-    target, points, graph, found = labeled_target(context), context.points("train"), graph_of(context), _values(context)
+    target, points = labeled_target(context, params.prior), context.points("train")
+    graph, found = graph_of(context), _values(context)
     own = signed(found.values[graph.vertices.vertex[target.labeled]], target)
     model = graph_model(graph, points, found, target, params.graph, context.execution, {
         "name": "model", "n_labeled": len(target.labeled), **target.missed(own, scored(target)), **{
@@ -276,10 +303,14 @@ def make_models(context: Context, params: ModelParams) -> dict[str, Any]:
     folds = label_folds(target, sized=shares is not None, solved=solved)
     arrays = context.arrays("vertex_values")
     left_out = {"model": [HeldOut(target, scored(target), signed(arrays[f"held_out{number}"], target), own,
-                                  lost=arrays[f"lost{number}"]) for number, own in enumerate(folds.repetitions)]}
+                                  lost=arrays[f"lost{number}"]).with_prior(
+                                      assumed_by(learner, None if shares is None else params.prior))
+                          for number, own in enumerate(folds.repetitions)]}
     for name in params.baselines:
         if name == "base":
-            models[name], left_out[name] = params.base(points, target, folds, context.execution)
+            base, held = params.base(points, target, folds, context.execution)
+            # Known sizes have moved it already.
+            models[name], _, left_out[name] = with_prior(base, target, held) if shares is None else (base, None, held)
         else:
             models[name] = fit_nearest(points, target, params.graph.metric, context.execution,
                                        {"name": name, "n_labeled": len(target.labeled)})

@@ -11,8 +11,9 @@ from pydantic import Field, model_validator
 
 from ...graph.regularizer_params import LaplacianKind
 from ...solvers.solver_params import SolverParams
-from ..spec import KernelPipeline, LabelSpec, LearningTask, ModelSpec
+from ..spec import KernelPipeline, LabelSpec, LearningTask
 from ..spec_selection import GridSpec, SelectionSpec
+from .class_spec import ClassModelSpec
 
 if TYPE_CHECKING:
     from ...learners.on_graph.graph_ridge import GraphRidgeParams
@@ -38,7 +39,7 @@ class SizeParams:
         return self.ordered if self.named is None else dict(self.named)
 
 
-class SizedModelSpec(ModelSpec):
+class SizedModelSpec(ClassModelSpec):
     """A model of classes whose sizes may be known."""
 
     class_sizes: list[float] | dict[str | int | float, float] | None = Field(

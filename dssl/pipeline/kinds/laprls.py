@@ -14,6 +14,7 @@ import numpy as np
 from ...execution.cost import Cost, cost_of
 from ...kernels.base import Kernel
 from ...kernels.landmarks import landmark_count, landmarks_cost
+from ...learners.class_prior import LABELS as LABEL_FREQUENCIES
 from ...learners.laprls.chosen import MOST_LABELS
 from ...learners.laprls.cost import Systems, dense_cost, nystrom_cost, restored_cost, systems_seconds
 from ...learners.laprls.params import SystemParams
@@ -35,7 +36,7 @@ from ...learners.target import Target
 from ...report.sections.laprls import laprls_section
 from ...report.sections.selection import selection_section
 from ...report.words import Baseline, Words
-from ...selection.by_labels import LabelFolds, by_labels, calibrated_by, most_repetitions
+from ...selection.by_labels import LabelFolds, by_labels, most_repetitions, with_prior
 from ...selection.calibration import FOLDS
 from ...selection.chosen import chosen_folds
 from ...selection.held_out_scores import HeldOut
@@ -90,7 +91,7 @@ def make_landmarks(context: Context, params: ChoiceOfLandmarks) -> dict[str, Any
 
 def make_models(context: Context, params: FitParams) -> dict[str, Any]:
     """Fit the model and its baselines with the parameters that were chosen."""
-    target, kernels = labeled_target(context), params.kernels.on(context.points("train"))
+    target, kernels = labeled_target(context, params.prior), params.kernels.on(context.points("train"))
     selection, problem = context.attributes("selection"), params.problem(context, target)
     systems: dict[int, dict[str, Penalties]] = {}
     for name, choice in selection["choices"].items():
@@ -107,10 +108,14 @@ def make_models(context: Context, params: FitParams) -> dict[str, Any]:
         folds = folds or LabelFolds.of(target, a_fit_each=not prepared.solver.at_once, curve=prepared.solver.at_once)
         evidence.append({**params.named(number), **found.evidence, "models": list(own)})
         for name in own:
-            if name in ("model", "base"):
-                left_out[name] = _left_out(prepared, own[name], folds)
-            probable = calibration_attributes(calibrated_by(target, left_out[name])) if name == "model" else {}
-            described, models[name] = _described(context, target, found, name, params.named(number), probable)
+            judged = name in ("model", "base")
+            held = _left_out(prepared, own[name], folds) if judged or params.prior != LABEL_FREQUENCIES else []
+            model, calibration, held = with_prior(found.models[name], target, held)
+            if judged:
+                left_out[name] = held
+            probable = calibration_attributes(calibration) if name == "model" else {}
+            described, models[name] = _described(context, target, replace(found, models={name: model}), name,
+                                                 params.named(number), probable)
             arrays |= {f"{name}.{key}": array for key, array in described.items()}
     PartWriter(context.parts, 0).write(**arrays)
     blocks_in(context).remove()

@@ -9,6 +9,7 @@ import numpy as np
 from ...execution.tasks import Execution
 from ...kernels.base import Kernel, kernel_from
 from ...kernels.landmarks import Landmarks
+from ...learners.class_prior import ClassPrior
 from ...learners.laprls.closed_form import closed_form_bytes
 from ...learners.laprls.params import LabelLines
 from ...learners.laprls.problem import DENSE, LapRLSParams, LapRLSProblem, PreparedLapRLS
@@ -24,6 +25,7 @@ from ...storage.blocks import Parts, Rows
 from ..graphs import lists_of, vertex_rows_of
 from ..points import labeled_target
 from ..stage import Context
+from .class_spec import class_prior
 from .laprls_spec import LapRLSPipeline
 
 
@@ -76,13 +78,14 @@ class FitParams:
     cv: FoldParams | None
     rule: ChoiceRule
     search: Search
+    prior: ClassPrior
 
     @classmethod
     def of(cls, spec: LapRLSPipeline) -> "FitParams":
         chosen = spec.selection
         return cls(spec.laprls(), spec.losses(), KernelsParams.of(spec), spec.baselines,
                    chosen.cv() if chosen else None, chosen.rule() if chosen else LOWEST,
-                   chosen.searched() if chosen else ALL)
+                   chosen.searched() if chosen else ALL, class_prior(spec))
 
     @property
     def numbers(self) -> range:
@@ -135,7 +138,7 @@ def make_selection(context: Context, params: FitParams) -> dict[str, Any]:
     other pass over the points. A run that was killed goes on after the last kernel that was done, and within the one
     that was not after the last share of its Gram matrices, which serve all losses and rungs.
     """
-    target = labeled_target(context)
+    target = labeled_target(context, params.prior)
     problem = params.problem(context, target)
     if params.laprls.chosen:
         params = replace(params, rule=ProbablePair.of(problem, context.execution, params.kernels.bandwidths))

@@ -12,9 +12,10 @@ from pydantic import Field
 from ...errors import require
 from ...graph.regularizer_params import LaplacianKind
 from ...learners.laprls.penalties import CHOSEN, Penalty, require_penalties
-from ..spec import KernelGraph, KernelPipeline, KernelSpec, LabelSpec, ModelSpec
+from ..spec import KernelGraph, KernelPipeline, KernelSpec, LabelSpec
 from ..spec_section import SpecSection
 from ..spec_selection import HeldOut, HeldOutPoints, KernelGrid, KernelSelection
+from .class_spec import ClassModelSpec
 
 if TYPE_CHECKING:
     from ...kernels.base import Kernel
@@ -61,7 +62,7 @@ def tried(kernel: KernelSpec) -> tuple[KernelSpec, ...]:
                  for own in bandwidths_of(kernel.name, kernel.bandwidth))
 
 
-class LapRLSSpec(ModelSpec):
+class LapRLSSpec(ClassModelSpec):
     """Laplacian regularized least squares on landmarks; the penalties weigh against the mean squared residual."""
 
     kind: Literal["laprls"]

@@ -14,6 +14,7 @@ from ...execution.cost import Cost, cost_of
 from ...kernels.base import Kernel
 from ...kernels.gram import BLOCK_BYTES
 from ...kernels.multiscale import MultiscaleMap, MultiscaleParams, multiscale_cost, multiscale_map
+from ...learners.class_prior import ClassPrior
 from ...learners.coding import ClassCoding
 from ...learners.kernel_model import KernelModel
 from ...learners.model import Model
@@ -24,7 +25,7 @@ from ...learners.virtual_samples import SampleLearner
 from ...report.sections.multiscale import multiscale_section, regions_section
 from ...report.sections.selection import selection_section
 from ...report.words import Baseline, Words
-from ...selection.by_labels import LabelFolds, by_labels, calibrated_by
+from ...selection.by_labels import LabelFolds, by_labels, with_prior
 from ...selection.choice import LOWEST, ChoiceRule
 from ...selection.cluster import left_out_samples, rows_of_samples
 from ...selection.folds import FoldParams
@@ -38,6 +39,7 @@ from ..sample import SAMPLE
 from ..scoring import SCORES, scores_cost
 from ..split import SPLIT
 from ..stage import Context, Kind, Stage
+from .class_spec import class_prior
 from .cluster import base_map
 from .laprls_search import KernelsParams
 from .multiscale_spec import MultiscalePipeline
@@ -76,12 +78,14 @@ class FitParams:
     learners: tuple[SampleLearner, ...]
     cv: FoldParams | None
     rule: ChoiceRule
+    prior: ClassPrior
 
     @classmethod
     def of(cls, spec: MultiscalePipeline) -> "FitParams":
         kernel, chosen = spec.kernel, spec.selection
         return cls(KernelsParams(kernel.name, kernel.parameters, (kernel.bandwidth,), spec.model.seed),
-                   spec.learners(), chosen.cv() if chosen else None, chosen.rule() if chosen else LOWEST)
+                   spec.learners(), chosen.cv() if chosen else None, chosen.rule() if chosen else LOWEST,
+                   class_prior(spec))
 
 
 def named(learner: SampleLearner) -> dict[str, Any]:
@@ -100,7 +104,8 @@ def base_kernel(context: Context, params: FitParams) -> Kernel:
 
 def make_selection(context: Context, params: FitParams) -> dict[str, Any]:
     """Choose the machine by cross-validation, of the model and of the base."""
-    target, points, budget = labeled_target(context), context.points("train"), context.execution.memory_budget
+    target, points = labeled_target(context, params.prior), context.points("train")
+    budget = context.execution.memory_budget
     target.require_labels()
     told = {"rule": asdict(params.rule)}
     if params.cv is None:
@@ -124,7 +129,7 @@ def make_selection(context: Context, params: FitParams) -> dict[str, Any]:
 
 def make_models(context: Context, params: FitParams) -> dict[str, Any]:
     """Fit the model and the base with the parameters that were chosen."""
-    target, points = labeled_target(context), context.points("train")
+    target, points = labeled_target(context, params.prior), context.points("train")
     choices = context.attributes("selection")["choices"]
     X_l, budget = points.take(target.labeled), context.execution.memory_budget
     features, base = map_in(context), base_map(base_kernel(context, params), X_l)
@@ -138,8 +143,9 @@ def make_models(context: Context, params: FitParams) -> dict[str, Any]:
         b, intercept, coding = learner.fit(F, target)
         models[name] = multiscale_model(features, b, intercept, coding) if name == "model" else KernelModel(
             base.kernel, X_l, base.T @ b, intercept, coding)
-        left_out[name] = left_out_samples(F, target, learner, folds.repetitions)
-        probable = calibration_attributes(calibrated_by(target, left_out[name])) if name == "model" else {}
+        models[name], calibration, left_out[name] = with_prior(
+            models[name], target, left_out_samples(F, target, learner, folds.repetitions))
+        probable = calibration_attributes(calibration) if name == "model" else {}
         own, attributes = models[name].to_arrays()
         described[name] = {**attributes, "name": name, "n_labeled": len(target.labeled), "parameters": named(learner),
                            **target.missed(F @ b + intercept, coding), **probable}

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from ...errors import DsslError, SpecError, explain
-from ..spec import KernelSpec, LabelSpec, ModelSpec, Spec
+from ..spec import KernelSpec, LabelSpec, Spec
 from ..spec_section import SpecSection
 from ..spec_selection import SelectionSpec
+from .class_spec import ClassModelSpec
 
 if TYPE_CHECKING:
     from ...kernels.multiscale import MultiscaleParams
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 Loss = Literal["squared", "hinge", "squared_hinge", "logistic"]
 
 
-class MultiscaleModelSpec(ModelSpec):
+class MultiscaleModelSpec(ClassModelSpec):
     """A machine in the kernel of eigenfunctions of graph Laplacians of many scales."""
 
     kind: Literal["multiscale"]

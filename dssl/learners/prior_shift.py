@@ -1,0 +1,90 @@
+"""Scores that know how frequent the classes are.
+
+    P(class | scores) = softmax(slope scores + log(wanted / assumed))
+
+Functions that are centered over all points treat classes alike: they assume equal frequencies. Losses over labels, with
+an intercept or the mean label, assume those of the labels. The slope is that of highest probability of the labels,
+whose frequencies then stand in the place of the wanted ones (`fit_log_odds`). The term beside it, divided by the slope,
+is added to the scores of the model itself, so that the predicted class is the most probable one, whoever predicts.
+
+Where no class is more frequent than another, nothing is added. Frequencies of labels are those of their counts plus
+1/2, or with weights of their sums, in units of the mean weight.
+
+References
+----------
+Saerens, Latinne, Decaestecker, "Adjusting the outputs of a classifier to new a priori probabilities", Neural
+Computation 2002; Prentice, Pyke, "Logistic disease incidence models and case-control studies", Biometrika 1979.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .class_prior import LABELS, ClassPrior
+from .coding import ClassCoding, Coding, margins_of
+from .probabilities import Calibration, fit_log_odds
+from .target import Classes, Target
+
+
+@dataclass(frozen=True, eq=False)
+class PriorShift:
+    """What is added to values, `columns` (c,), and the calibration of the margins of the sum; None of quantities."""
+
+    columns: np.ndarray
+    calibration: Calibration | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Frequencies:
+    """Frequencies of the classes (n_classes,): `labels`, those among the labels; `wanted`; `assumed`, by the scores.
+
+    present (n_classes,) bool : which have a label.
+    """
+
+    present: np.ndarray
+    labels: np.ndarray
+    wanted: np.ndarray
+    assumed: np.ndarray
+
+    @classmethod
+    def of(cls, target: Classes, weight: np.ndarray | None, assumed: ClassPrior) -> "Frequencies":
+        """Return those of labels of some weights (l,), by default 1."""
+        present = np.isin(np.arange(len(target.names)), target.coded)
+        return cls(present, *(prior.shares(target.coded, target.names, weight)
+                              for prior in (LABELS, target.prior, assumed)))
+
+    def fit(self, margins: np.ndarray, codes: np.ndarray,
+            weight: np.ndarray | None) -> tuple[Calibration | None, np.ndarray]:
+        """Return what is added to margins (h, n_classes) of points held out, (n_classes,), and the sum's calibration.
+
+        Without any of them nothing is calibrated, and the slope is 1.
+        """
+        moved = np.log(self.wanted) - np.log(self.assumed)
+        if not len(margins):
+            return None, moved - moved.mean()
+        calibration, intercept = fit_log_odds(margins, codes, weight, np.log(self.labels) - np.log(self.assumed),
+                                              self.present)
+        moved += intercept
+        return calibration, (moved - moved.mean()) / calibration.slope
+
+
+def prior_shift(target: Target, held_out: np.ndarray, coding: Coding, weight: np.ndarray | None,
+                assumed: ClassPrior, held: np.ndarray | None = None, n_columns: int | None = None) -> PriorShift:
+    """Return the shift of the values of a fit to a target, by values (h, c) of labels without themselves.
+
+    assumed : what the values assume. held (h,) : the labels that these are, by their places; all by default.
+    n_columns : of the values that are moved, where a model of two classes has both columns and its held-out values have
+    one. Slope and intercepts follow from labels whose classes have two or more: left out, the only label of its class
+    says nothing of the others.
+    """
+    n_columns = held_out.shape[1] if n_columns is None else n_columns
+    if not isinstance(target, Classes):
+        return PriorShift(np.zeros(n_columns))
+    assert isinstance(coding, ClassCoding)
+    places = np.arange(len(target.coded)) if held is None else held
+    several = np.bincount(target.coded, minlength=len(target.names))[target.coded[places]] > 1
+    judged = np.flatnonzero(several & np.isfinite(held_out).all(axis=1))
+    own = places[judged]
+    calibration, offset = Frequencies.of(target, weight, assumed).fit(
+        margins_of(held_out[judged], coding), target.coded[own], None if weight is None else weight[own])
+    return PriorShift(coding.moved_by(offset, n_columns), calibration)
