@@ -21,7 +21,6 @@ from ..execution.current import current_execution
 from ..execution.in_process import InProcess
 from ..execution.size import size_of
 from ..execution.tasks import Execution
-from ..graph.equal_rows import rows_differ
 from ..graph.feature_units import warn_unlike
 from ..graph.graph import Graph, graph_of
 from ..graph.neighbor_lists import Neighbors
@@ -30,7 +29,6 @@ from ..graph.ranges import warn_beyond
 from ..graph.scaled_rows import scaled
 from ..graph.scaling import Scaling, fit_scaling
 from ..graph.scaling_params import ScalingParams
-from ..graph.vertices import require_distinct
 from ..graph.weight_rule import KERNEL_WIDTH
 from ..kernels.base import Kernel, kernel_from
 from ..learners.class_prior import ClassWeight
@@ -42,7 +40,7 @@ from ..params import require_seed
 from ..storage.blocks import ArrayRows, Rows
 from ..storage.views import SelectedRows
 from .groups import GroupedParams
-from .targets import classes_of, prior_of, quantities_of, require_classes, require_per_class, weighed
+from .targets import classes_of, prior_of, quantities_of, require_classes, require_per_class, require_unequal, weighed
 
 
 class PointReader(GroupedParams):
@@ -398,10 +396,3 @@ class PointRegressor(RegressorMixin, PointEstimator):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
-
-
-def require_unequal(rows: Rows) -> None:
-    """Raise DataError if all rows are the same point; reads on only while they are."""
-    n, first = len(rows), rows.read(0, 1)
-    unequal = (rows_differ(block, first[np.zeros(block.shape[0], int)]).any() for _, block in rows.blocks(1024))
-    require_distinct(n == 1 or any(unequal), f"all {n} points are equal")

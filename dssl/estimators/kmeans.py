@@ -15,7 +15,8 @@ from ..learners.model import Model
 from ..learners.spaces import ETA, OF_GRAPH, SpaceParams
 from ..params import BANDWIDTH, require_seed
 from ..selection.number_of_clusters import chosen_clusters, require_number
-from .base import KernelReader, PointPredictor, require_unequal
+from .base import KernelReader, PointPredictor
+from .targets import require_unequal
 
 
 class KernelKMeans(ClusterMixin, PointPredictor, KernelReader):

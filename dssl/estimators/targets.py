@@ -8,10 +8,13 @@ from sklearn.utils.validation import column_or_1d
 
 from ..data.inputs import labels_of
 from ..errors import DataError, explain, require
+from ..graph.equal_rows import rows_differ
+from ..graph.vertices import require_distinct
 from ..learners.class_prior import ClassPrior
 from ..learners.encoding import encode_labels, require_no_quantities, require_within
 from ..learners.target import Classes, Quantities, Target
 from ..missing import missing_values
+from ..storage.blocks import Rows
 
 AnyTarget = TypeVar("AnyTarget", bound=Target)
 
@@ -107,3 +110,10 @@ def weighed(target: AnyTarget, sample_weight: Any, n: int) -> tuple[AnyTarget, n
             f"{weight[wrong[:1]].tolist()} of point {wrong[:1].tolist()}", error=DataError,
             why="a negative weight rewards errors", fix="pass weights >= 0; 0 leaves the label out")
     return target.take(np.flatnonzero(of_labeled > 0)), of_labeled[of_labeled > 0]
+
+
+def require_unequal(rows: Rows) -> None:
+    """Raise DataError if all rows are the same point; reads on only while they are."""
+    n, first = len(rows), rows.read(0, 1)
+    unequal = (rows_differ(block, first[np.zeros(block.shape[0], int)]).any() for _, block in rows.blocks(1024))
+    require_distinct(n == 1 or any(unequal), f"all {n} points are equal")

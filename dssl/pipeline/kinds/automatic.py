@@ -47,9 +47,9 @@ from ..split import SPLIT
 from ..stage import Context, Kind, NoParams, Stage
 from .automatic_spec import AutomaticPipeline
 from .class_spec import class_prior
-from .graph import transductive_scores
 from .graph_spec import SizeParams
 from .specs import SPECS
+from .transductive import transductive_scores
 
 VALUES = 1  # the part of what the model says at the training points
 

@@ -7,7 +7,7 @@
 The training points themselves are predicted too: `transductive` scores those whose labels are known and were not shown.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
@@ -18,25 +18,17 @@ from ...execution.cost import Cost, cost_of
 from ...execution.tasks import Execution
 from ...graph.graph import Graph, KNNGraph
 from ...kernels.base import kernel_from
-from ...learners.class_prior import EQUAL, ClassPrior
-from ...learners.class_prior import LABELS as LABELS_ALONE
+from ...learners.class_prior import ClassPrior
 from ...learners.kernel_model import KernelModel, expand
 from ...learners.nearest import fit_nearest
-from ...learners.on_graph.class_sizes import known_shares, offset_to, with_class_sizes
+from ...learners.on_graph.class_sizes import known_shares, offset_to
 from ...learners.on_graph.cost import held_out_cost, learner_cost, model_cost, predicted_cost
-from ...learners.on_graph.graph_ridge import GraphRidgeParams, fit_graph_ridge
-from ...learners.on_graph.harmonic import fit_harmonic
 from ...learners.on_graph.held_out import (
     HeldOutValues,
     Repetitions,
-    held_out_graph_ridge,
-    held_out_harmonic,
-    held_out_poisson,
-    held_out_refits,
     to_calibrate,
 )
 from ...learners.on_graph.model import graph_model, scored, signed
-from ...learners.on_graph.poisson import fit_poisson
 from ...learners.on_graph.vertex_labels import VertexValues
 from ...learners.prior_shift import PriorShift
 from ...learners.probabilities import CALIBRATION, calibration_attributes
@@ -47,14 +39,10 @@ from ...report.sections.vertex_values import values_section
 from ...report.words import Baseline, Words
 from ...selection.by_labels import LabelFolds, by_labels, with_prior
 from ...selection.calibration import ONE_BY_ONE, shift_of
-from ...selection.choice import LOWEST, ChoiceRule
-from ...selection.folds import FoldParams
-from ...selection.halving import ALL, Search, judged_by_rungs
+from ...selection.halving import judged_by_rungs
 from ...selection.held_out_scores import HeldOut
 from ...selection.on_graph import row_on_graph
-from ...selection.scores import scores_of, withheld
 from ...solvers.direct import LARGEST
-from ...solvers.solver_params import SolverParams
 from ...storage.blocks import PartWriter, Rows
 from ..dataset import DATASET
 from ..facts import Facts
@@ -63,80 +51,15 @@ from ..points import LABELS, POINTS, labeled_target
 from ..predictions import PREDICTIONS, predictions_with
 from ..sample import SAMPLE_OF_GRAPH
 from ..scoring import SCORES, make_scores
-from ..split import SPLIT, split_target
+from ..split import SPLIT
 from ..stage import Context, Kind, NoParams, Stage
 from .class_spec import class_prior
-from .graph_spec import OF_RIDGE, GraphLearnerPipeline, GraphModelSpec, SizeParams
+from .graph_spec import GraphLearnerPipeline, SizeParams
+from .graph_values import Learners, ValueParams, assumed_by, held_out_on_graph
 from .specs import SPECS
+from .transductive import transductive_scores
 
 MOST_SOLVED = 100_000  # vertices of a system that is solved anew for each point of a learning curve
-
-
-@dataclass(frozen=True)
-class ValueParams:
-    """The learner with its parameters; family : of ridge."""
-
-    learner: str
-    family: GraphRidgeParams | None
-    solver: SolverParams
-    class_sizes: SizeParams
-    prior: ClassPrior
-
-    @classmethod
-    def of(cls, spec: GraphLearnerPipeline, model: GraphModelSpec) -> "ValueParams":
-        return cls(model.learner, model.family(spec.graph.laplacian), model.solver(), model.sizes(), class_prior(spec))
-
-    @property
-    def sized(self) -> bool:
-        """Return whether class sizes are known."""
-        return self.class_sizes.sizes is not None
-
-    @property
-    def assumed(self) -> ClassPrior:
-        """Return how frequent the values say that classes are: as they are told, or as the labels, or equally."""
-        return assumed_by(self.learner, self.prior if self.sized else None)
-
-    def fit(self, graph: Graph, target: Target, execution: Execution,
-            kept: dict[Any, Any] | None = None) -> VertexValues:
-        """Return the learner's function on the vertices; kept : as `fit_graph_ridge`.
-
-        Known class sizes scale harmonic functions (class mass normalization); others are moved to them, and diffuse.
-        """
-        if self.family is not None:
-            found = fit_graph_ridge(graph, target, None, self.family, execution, kept)
-        elif self.learner == "laplace":
-            found = fit_harmonic(graph, target, None, self.solver, execution)
-        else:
-            assert isinstance(target, Classes)  # the spec refuses quantities
-            found = fit_poisson(graph, target, None, self.solver, execution)
-        if not isinstance(target, Classes):
-            return found
-        return with_class_sizes(found, self.class_sizes.sizes, graph, target, None, self.solver, execution,
-                                harmonic=self.learner == "laplace")
-
-
-def assumed_by(learner: str, sizes: ClassPrior | None) -> ClassPrior:
-    """Return how frequent the values of a learner say that classes are; sizes : those that it was told."""
-    return sizes if sizes is not None else LABELS_ALONE if learner == "laplace" else EQUAL
-
-
-@dataclass(frozen=True)
-class Learners:
-    """The learners that are tried, and what each is called; the one that is given, where there is nothing to choose."""
-
-    values: tuple[ValueParams, ...]
-    names: tuple[dict[str, Any], ...]
-    cv: FoldParams | None
-    rule: ChoiceRule
-    search: Search
-
-    @classmethod
-    def of(cls, spec: GraphLearnerPipeline) -> "Learners":
-        chosen, tried = spec.selection, spec.learners()
-        names = tuple({"learner": own.learner, **({name: getattr(own, name) for name in OF_RIDGE}
-                                                  if own.learner == "ridge" else {})} for own in tried)
-        return cls(tuple(ValueParams.of(spec, own) for own in tried), names, chosen.cv() if chosen else None,
-                   chosen.rule() if chosen else LOWEST, chosen.searched() if chosen else ALL)
 
 
 def make_selection(context: Context, params: Learners) -> dict[str, Any]:
@@ -160,29 +83,6 @@ def make_selection(context: Context, params: Learners) -> dict[str, Any]:
     return {"choices": {"model": rows[0]}, "grid": {"model": rows[1:]}, "place": choice["place"],
             "folds": len(repetitions[0]), "repetitions": params.cv.repetitions, "rule": asdict(params.rule),
             "search": asdict(params.search), "held_out_points": "transductive"}
-
-
-def held_out_on_graph(tried: Sequence[ValueParams], graph: Graph, target: Target, folds: Repetitions,
-                      execution: Execution, kept: dict[Any, Any]) -> list[list[HeldOutValues]]:
-    """Return the values of labeled points without their fold by each learner; kept : columns of kernels, for others."""
-    ridges = [own for own in tried if own.family is not None and not own.sized]
-    of_ridge = iter(held_out_graph_ridge(graph, target, None, folds, [own.family for own in ridges if own.family],
-                                         execution, kept) if ridges else [])
-    found = list[list[HeldOutValues]]()
-    for own in tried:
-        if own.sized:
-            fit = partial(_refit, own, graph, execution)
-            found.append([held_out_refits(fit, graph, target, None, some) for some in folds])
-        elif own.family is not None:
-            found.append(next(of_ridge))
-        else:
-            held_out = held_out_harmonic if own.learner == "laplace" else held_out_poisson
-            found.append(held_out(graph, target, None, folds, own.solver, execution))
-    return found
-
-
-def _refit(params: ValueParams, graph: Graph, execution: Execution, target: Target, weight: None) -> VertexValues:
-    return params.fit(graph, target, execution)
 
 
 def make_values(context: Context, learners: Learners) -> dict[str, Any]:
@@ -333,23 +233,6 @@ def make_graph_scores(context: Context, params: NoParams) -> dict[str, Any]:
     found, vertex = _values(context), vertices_of(context).vertex
     return {**make_scores(context, params), **transductive_scores(
         context, lambda target, places: signed(found.values[vertex[places]], target), ~found.reached[vertex])}
-
-
-def transductive_scores(context: Context, values_at: Callable[[Target, np.ndarray], np.ndarray],
-                        beyond: np.ndarray) -> dict[str, Any]:
-    """Return the scores of the training points whose labels are known and were not shown; nothing without any.
-
-    values_at : the target and places of points -> what the model says there, (n, c). beyond (n_train,) bool : where it
-    says nothing.
-    """
-    known, shown = split_target(context, "train"), context.arrays("labels")["labeled"]
-    hidden = known.take(np.flatnonzero(~np.isin(known.labeled, shown)))
-    if not len(hidden.labeled):
-        return {}
-    lost = beyond[hidden.labeled]
-    predicted = withheld(scored(hidden).predictions(values_at(hidden, hidden.labeled), hidden.coded), lost)
-    own = {name: value for name, value in scores_of(hidden, predicted).items() if name != "confusion"}
-    return {"transductive": {**own, "unsupported": int(lost.sum())}}
 
 
 def _learner_costs(f: Facts[GraphLearnerPipeline]) -> list[Cost]:
