@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
+from ...errors import require
 from ..spec import ModelSpec, Spec
 
 if TYPE_CHECKING:
@@ -25,10 +26,17 @@ def class_prior(spec: Spec) -> ClassPrior:
     """Return how frequent the classes of a pipeline are: as they are told, by size or share, or as labels say.
 
     Of labels that were drawn so many a class frequencies mean nothing: classes are equally frequent then.
+
+    Raises ParameterError: both sizes and shares are told, or shares of quantities.
     """
     from ...learners.class_prior import EQUAL, ClassPrior
 
-    given = getattr(spec.model, "class_sizes", None) or getattr(spec.model, "class_prior", None)
+    sizes, prior = getattr(spec.model, "class_sizes", None), getattr(spec.model, "class_prior", None)
+    require(sizes is None or prior is None, "model.class_prior and model.class_sizes", fix="leave class_prior out",
+            why="the sizes say how frequent the classes are")
+    require(prior is None or spec.data.task == "classification", "model.class_prior, and data.task is regression",
+            why="quantities have no classes", fix="leave it out")
+    given = prior if sizes is None else sizes
     if given is None and spec.labels is not None and spec.labels.per_class is not None:
         return EQUAL
     return ClassPrior.of(given)

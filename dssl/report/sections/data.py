@@ -35,6 +35,7 @@ def data_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | Non
         ("classes", f"{number(len(classes))}: {listed(classes, MOST_CLASSES)}" if classes else None),
         ("target", _target(split.get("target"))),
         ("labels per class", _labels_per_class(classes, per_class)),
+        ("frequencies of the classes", _frequencies(facts) if per_class else None),
         ("scaling", _scaling(scaling)),
         ("categories", _categories(scaling)),
         ("rows far from all others", _far_rows(scaling.get("outliers"))),
@@ -42,6 +43,20 @@ def data_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | Non
          + (f" ({listed(names, 10)}): they tell nothing" if names else "")),
     ]
     return Section("data", "Data", described(rows)) if any(value for _, value in rows) else None
+
+
+def _frequencies(facts: dict[str, Any]) -> str:
+    """Return how frequent the classes count for the model, and why."""
+    model = at(facts, "spec", "model") or {}
+    if model.get("class_sizes") is not None:
+        return "as model.class_sizes says"
+    prior = model.get("class_prior")
+    if prior is not None:
+        return f"as model.class_prior says: {prior}"
+    if at(facts, "spec", "labels", "per_class") is not None:
+        return "equal: the spec asks for equally many labels of each class, which say nothing about how frequent the " \
+               "classes are. Set model.class_prior if you know it"
+    return "those of the labels"
 
 
 def _scaling(scaling: dict[str, Any]) -> str | None:

@@ -1,0 +1,38 @@
+"""What a pipeline file says of the frequencies of classes: by the draw of its labels, or by a key of its model."""
+
+import pytest
+
+from dssl.errors import ParameterError
+from dssl.learners.class_prior import EQUAL, LABELS, ClassPrior
+from dssl.pipeline.kinds.automatic_spec import AutomaticPipeline
+from dssl.pipeline.kinds.class_spec import class_prior
+from dssl.report.sections.data import data_section
+
+
+def spec(labels, task="classification", **model):
+    return AutomaticPipeline(name="a", data={"source": "a.csv", "task": task}, labels=labels, model=model)
+
+
+@pytest.mark.parametrize(("labels", "model", "prior"), [
+    ({"per_class": 3}, {}, EQUAL), ({"count": 30}, {}, LABELS), ({"fraction": 0.1}, {}, LABELS),
+    ({"given": True}, {}, LABELS), ({"per_class": 3}, {"class_prior": "labels"}, LABELS),
+    ({"count": 30}, {"class_prior": "equal"}, EQUAL),
+    ({"count": 30}, {"class_prior": {"a": 0.9, "b": 0.1}}, ClassPrior("given", named=(("a", 0.9), ("b", 0.1)))),
+    ({"per_class": 3}, {"class_sizes": [90, 10]}, ClassPrior("given", ordered=(90.0, 10.0)))])
+def test_the_draw_of_the_labels_says_whether_their_frequencies_mean_anything(labels, model, prior):
+    assert class_prior(spec(labels, **model)) == prior
+
+
+@pytest.mark.parametrize(("task", "model"), [
+    ("regression", {"class_prior": "equal"}), ("classification", {"class_prior": "equal", "class_sizes": [1, 2]})])
+def test_a_prior_beside_sizes_or_of_quantities_is_refused(task, model):
+    with pytest.raises(ParameterError, match="class_prior"):
+        class_prior(spec({"count": 30}, task, **model))
+
+
+@pytest.mark.parametrize(("labels", "model", "words"), [
+    ({"per_class": 5}, {}, "equal: the spec asks for equally many labels"), ({"count": 10}, {}, "those of the labels"),
+    ({"per_class": 5}, {"class_prior": "labels"}, "as model.class_prior says: labels")])
+def test_the_report_says_how_frequent_classes_count(labels, model, words):
+    facts = {"labels": {"per_class": [5, 5], "n_labeled": 10}, "spec": {"labels": labels, "model": model}}
+    assert words in str(data_section(facts, {}).html)
