@@ -30,6 +30,7 @@ from .first_look import FEW, Labels, Look, listed
 
 Task = Literal["classification", "regression", "clustering"]
 UNKNOWN = {"unknown", "unlabeled", "unlabelled", "none", "missing", "no label", "-", "--", "tbd", "todo"}  # as labels
+FEW_LABELS = 50  # labels below which all are learned from, and judge the result held out one by one
 FEW_TESTS = 30  # test points below which an error is a rough guess
 SHOWN = 6  # classes, and columns, that a comment names
 WIDTH, COMMENT = 34, 80  # of what stands before a comment, and of a line of it
@@ -328,6 +329,10 @@ def _test(out: _Lines, look: Look, labels: Labels, task: Task) -> None:
     most = sum(size - 1 for size in sizes)
     require(most > 0, f"no class has two labels: {_counted(labels)}", error=DataError,
             why="one is tested, the others are learned from", fix="label two rows of a class or more")
+    if known < FEW_LABELS:
+        reason = f"all {known:,} labels are learned from, and each is predicted without itself to judge the result"
+        out.add("test: {none: true}", reason, told=f"data.test: none: {reason}")
+        return
     count = max(1, round(known / 5))
     body = "test: {fraction: 0.2}" if count <= most else f"test: {{count: {most}}}"
     n_test = min(count, most)

@@ -17,8 +17,11 @@ from .stage import Context, NoParams, Stage
 
 
 def make_scores(context: Context, params: NoParams) -> dict[str, Any]:
-    """Predict the test points with every model, and compare."""
+    """Predict the test points with every model, and compare; without any, pass on what the labels say held out."""
     true = split_target(context, "test")
+    by_labels = context.attributes("models").get("by_labels")  # none of a kind that is registered without
+    if not len(true.coded):
+        return {"metrics": {}, "baselines": {}, "gain": {} if by_labels is None else {"by_labels": by_labels}}
     models = stored_models(context.inputs["models"].parts, context.attributes("models")["models"])
     found = predict_test(context.points("test"), models, true.coded, context.execution, context.parts)
     scores = {name: {**scores_of(true, predicted), "unsupported": int(predicted["unsupported"].sum())}
@@ -27,7 +30,6 @@ def make_scores(context: Context, params: NoParams) -> dict[str, Any]:
     predicted = {"codes" if isinstance(true, Classes) else "values": np.full(len(true.coded), constant)}
     scores[name] = {**scores_of(true, predicted),
                     "predicts": true.names[int(constant)].item() if isinstance(true, Classes) else constant}
-    by_labels = context.attributes("models").get("by_labels")  # none of a kind that is registered without
     gain = {**unlabeled_verdict(true, {**found, name: predicted}),
             **({} if by_labels is None else {"by_labels": by_labels})}
     return {"metrics": scores.pop("model"), "baselines": scores, "gain": gain,

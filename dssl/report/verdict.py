@@ -131,11 +131,14 @@ class Verdict:
     def _without_test_points(self) -> list[str]:
         claims = {HELPED: "By the labels alone, the unlabeled data helped",
                   HURT: "By the labels alone, the unlabeled data hurt"}
-        if self.labels_answer not in claims:
+        if self.labels_answer is None:
             return ["This run scores no test points, so whether the unlabeled data helped is not known.",
                     *label_sentences(self.by_labels)]
         first, *others = label_sentences(self.by_labels)
-        return [f"{claims[self.labels_answer]}: this run scores no test points. {first}", *others]
+        n, folds = self.by_labels["n"], self.by_labels.get("folds")
+        judged = f"leave-one-out on {counted(n, 'label')}" if folds == n else f"those of {counted(n, 'label')} held out"
+        claim = claims.get(self.labels_answer, "The labels make no clear claim for the unlabeled data")
+        return [f"{claim}. There are no test points: the figures are {judged}. {first}", *others]
 
     def _figures(self) -> str:
         """Return the errors with and without the unlabeled points, and of the control."""

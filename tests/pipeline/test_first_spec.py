@@ -294,6 +294,20 @@ def test_a_table_of_one_s_own_from_init_to_predictions(here):
     assert result["metrics"]["n_test"] >= 5
 
 
+def test_few_labels_are_all_learned_from_and_judge_the_run_without_test_points(here):
+    frame = trees()[["height", "width", "kind"]]
+    frame.loc[frame.index[30:], "kind"] = None
+    frame.to_csv("t.csv", index=False)
+    assert init("t.csv").exit_code == 0
+    assert load_spec("t.yaml").data.test.none
+    result = run("t.yaml", here / "work")
+    n = int(frame["kind"].notna().sum())
+    assert result["gain"]["by_labels"]["n"] == n
+    assert f"on {n} labels" in result["verdict"][0] or f"of {n} labels held out" in result["verdict"][0]
+    roles = pd.read_csv(result["predictions"])["role"].value_counts().to_dict()
+    assert roles == {"labeled": n, "unlabeled": N - n}
+
+
 def test_points_without_labels_are_clustered(here):
     rng = np.random.default_rng(0)
     pd.DataFrame(rng.normal(size=(60, 2)).round(4), columns=["a", "b"]).to_csv("t.csv", index=False)
