@@ -1,7 +1,7 @@
 """How frequent the classes are among the points that a model predicts: what users say of it, and what labels say."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -46,6 +46,7 @@ class ClassPrior:
     source: Literal["labels", "equal", "given"] = "labels"
     ordered: tuple[float, ...] | None = None
     named: tuple[tuple[str | int | float, float], ...] | None = None
+    parameter: str = field(default="class_prior", compare=False)  # by which they are given
 
     @classmethod
     def of(cls, prior: Any, name: str = "class_prior") -> "ClassPrior":
@@ -59,8 +60,9 @@ class ClassPrior:
             return cls("equal" if prior == "equal" else "labels")
         try:
             if isinstance(prior, Mapping):
-                return cls("given", named=tuple((key, float(share)) for key, share in prior.items()))
-            return cls("given", ordered=tuple(np.asarray(prior, np.float64).ravel().tolist()))
+                return cls("given", named=tuple((key, float(share)) for key, share in prior.items()),
+                           parameter=name)
+            return cls("given", ordered=tuple(np.asarray(prior, np.float64).ravel().tolist()), parameter=name)
         except (TypeError, ValueError) as error:
             raise ParameterError(explain(
                 f"{name}={prior!r}", why="the share of each class is a number",
@@ -72,7 +74,7 @@ class ClassPrior:
         Raises ParameterError: a given share is missing or not > 0.
         """
         if self.source == "given":
-            return class_shares(self.ordered if self.named is None else dict(self.named), names, "class_prior")
+            return class_shares(self.ordered if self.named is None else dict(self.named), names, self.parameter)
         if self.source == "equal":
             return np.full(len(names), 1 / len(names))
         return smoothed(codes, len(names), weight)

@@ -36,7 +36,8 @@ def class_prior(spec: Spec) -> ClassPrior:
             why="the sizes say how frequent the classes are")
     require(prior is None or spec.data.task == "classification", "model.class_prior, and data.task is regression",
             why="quantities have no classes", fix="leave it out")
-    given = prior if sizes is None else sizes
-    if given is None and spec.labels is not None and spec.labels.per_class is not None:
+    if sizes is not None:
+        return ClassPrior.of(sizes, "class_sizes")
+    if prior is None and spec.labels is not None and spec.labels.per_class is not None:
         return EQUAL
-    return ClassPrior.of(given)
+    return ClassPrior.of(prior)
