@@ -15,7 +15,8 @@ prints the means of so many labels in Markdown and measures nothing: the error o
 its standard error over the draws; balanced error, AUC and log loss; and the mean probability of the
 rarest class beside its share. An error is bold where it is above the lower one of logistic
 regression and the majority class by more than the standard error of their paired difference, and a
-mean probability where it is two standard errors from the share.
+mean probability where it is more than two standard errors from the share: those of the share of a
+class among so many labels drawn at random, over all draws.
 """
 
 import argparse
@@ -224,7 +225,7 @@ def table(lines: list[dict[str, Any]], n_labels: int, learners: list[str]) -> st
         blocks += ["", header(metric, learners)]
         blocks += [row_of_means(name, row, learners, metric, digits) for name, row in cells.items()]
     blocks += ["", header("mean probability of the rarest class; its share", learners)]
-    blocks += [row_of_shares(name, row, learners) for name, row in cells.items()]
+    blocks += [row_of_shares(name, row, learners, n_labels) for name, row in cells.items()]
     return "\n".join(blocks)
 
 
@@ -262,19 +263,20 @@ def row_of_means(name: str, row: dict[str, list[dict[str, Any]]], learners: list
     return f"| {name} | {' | '.join(texts)} |"
 
 
-def row_of_shares(name: str, row: dict[str, list[dict[str, Any]]], learners: list[str]) -> str:
+def row_of_shares(name: str, row: dict[str, list[dict[str, Any]]], learners: list[str], n_labels: int) -> str:
     texts = []
-    share = ""
+    share, error = 0.0, 0.0
     for learner in learners:
         pairs = [rarest(line) for line in row.get(learner, []) if "mean_probability" in line]
         if not pairs:
             texts.append("")
             continue
-        mean, error = mean_and_error([probability for probability, _ in pairs])
-        share = f"{fmean(true for _, true in pairs):.3f}"
-        text = f"{mean:.3f} ± {error:.3f}"
-        texts.append(f"**{text}**" if learner in OURS and abs(mean - float(share)) > 2 * error else text)
-    return f"| {name}; {share} | {' | '.join(texts)} |"
+        mean = fmean(probability for probability, _ in pairs)
+        share = fmean(true for _, true in pairs)
+        error = (share * (1 - share) / (n_labels * len(pairs))) ** 0.5
+        text = f"{mean:.3f}"
+        texts.append(f"**{text}**" if learner in OURS and abs(mean - share) > 2 * error else text)
+    return f"| {name}; {share:.3f} ± {error:.3f} | {' | '.join(texts)} |"
 
 
 def rarest(line: dict[str, Any]) -> tuple[float, float]:
