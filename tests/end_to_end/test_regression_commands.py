@@ -27,6 +27,8 @@ def test_abalone(dssl, tmp_path):
     assert done.code == 0, done.err
     result = done.document
     assert result["status"] == "done"
+    constant = result["baselines"].pop("mean")
+    assert constant["rmse"] == pytest.approx(constant["deviation"], rel=0.05)
     for scores in (result["metrics"], *result["baselines"].values()):
         assert 0 < scores["mae"] < scores["rmse"] < scores["deviation"]
         assert 0.3 < scores["r2"] < 0.7
