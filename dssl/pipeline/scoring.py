@@ -5,19 +5,24 @@ from typing import Any
 import numpy as np
 
 from ..execution.cost import Cost
+from ..learners.class_prior import ClassPrior
 from ..learners.model import predict_cost, stored_models
 from ..learners.target import Classes
 from ..report.sections.scores import scores_section
 from ..report.words import Baseline
 from ..selection.scores import constant_guess, points_to_draw, predict_test, scores_of, unlabeled_verdict
 from .facts import Facts
+from .kinds.class_spec import class_prior
 from .points import labeled_target
 from .split import split_target
-from .stage import Context, NoParams, Stage
+from .stage import Context, Stage
 
 
-def make_scores(context: Context, params: NoParams) -> dict[str, Any]:
-    """Predict the test points with every model, and compare; without any, pass on what the labels say held out."""
+def make_scores(context: Context, prior: ClassPrior) -> dict[str, Any]:
+    """Predict the test points with every model, and compare; without any, pass on what the labels say held out.
+
+    prior : how frequent the models say that classes are, which the majority class follows too.
+    """
     true = split_target(context, "test")
     by_labels = context.attributes("models").get("by_labels")  # none of a kind that is registered without
     if not len(true.coded):
@@ -26,7 +31,7 @@ def make_scores(context: Context, params: NoParams) -> dict[str, Any]:
     found = predict_test(context.points("test"), models, true.coded, context.execution, context.parts)
     scores = {name: {**scores_of(true, predicted), "unsupported": int(predicted["unsupported"].sum())}
               for name, predicted in found.items()}
-    name, constant = constant_guess(labeled_target(context), true, context.attributes("models").get("class_shares"))
+    name, constant = constant_guess(labeled_target(context, prior), true)
     predicted = {"codes" if isinstance(true, Classes) else "values": np.full(len(true.coded), constant)}
     scores[name] = {**scores_of(true, predicted),
                     "predicts": true.names[int(constant)].item() if isinstance(true, Classes) else constant}
@@ -48,5 +53,5 @@ BASE = Baseline(
     "base", "The same learner and labels in the plain kernel, without the graph: unlabeled points enter at most the "
             "scaling, the bandwidth and the landmarks. What the model gains over it is what the graph may have "
             "brought.")
-SCORES = Stage("scores", 5, ("split", "points", "labels", "models"), lambda spec: NoParams(), make_scores,
+SCORES = Stage("scores", 5, ("split", "points", "labels", "models"), lambda spec: class_prior(spec), make_scores,
                section=scores_section, leads=True)

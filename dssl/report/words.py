@@ -37,9 +37,9 @@ class Baseline:
 
 
 GUESSES = (  # baselines of every kind with labels: they need no fit
-    Baseline("majority", "The same class everywhere: the most frequent by the class sizes where they are known, or "
-                         "among the labels; of classes with equally many labels, among the test points. A model with "
-                         "a higher error is of no use where all mistakes cost the same."),
+    Baseline("majority", "The same class everywhere: the most frequent by the class sizes or the class prior of the "
+                         "model, or among the labels; of equally frequent classes, the one with the most test points. "
+                         "A model with a higher error is of no use where all mistakes cost the same."),
     Baseline("mean", "The mean of the labels everywhere. A model with a higher rmse is of no use."))
 
 

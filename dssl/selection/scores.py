@@ -1,6 +1,6 @@
 """How good predictions are: scores of classes and of quantities, and whether one model is better than another."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -103,17 +103,17 @@ def _value_scores(true: np.ndarray, predicted: np.ndarray) -> dict[str, Any]:
             "deviation": deviation, "n_test": len(true)}
 
 
-def constant_guess(labels: Target, true: Target, shares: Sequence[float] | None = None) -> tuple[str, int | float]:
+def constant_guess(labels: Target, true: Target) -> tuple[str, int | float]:
     """Return what needs no model, by its name: the code or quantity that is predicted everywhere.
 
-    majority : the most frequent class, by known shares (n_classes,), or among the labels; of classes that are equally
-    frequent there, as where labels were drawn by class, the one most frequent among the points of `true`. mean : of
-    quantities, the mean of the labels.
+    majority : the most frequent class by the prior of the labels; of classes that are equally frequent there, as where
+    labels were drawn by class, the one most frequent among the points of `true`. mean : of quantities, the mean of the
+    labels.
     """
-    if not isinstance(true, Classes):
+    if not (isinstance(true, Classes) and isinstance(labels, Classes)):
         return "mean", float(labels.coded.mean())
     among_points = np.bincount(true.coded, minlength=len(true.names))
-    frequencies = np.bincount(labels.coded, minlength=len(true.names)) if shares is None else np.asarray(shares)
+    frequencies = labels.prior.shares(labels.coded, labels.names, None)
     return "majority", int(np.lexsort((-among_points, -frequencies))[0])
 
 

@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 
 from dssl.execution.in_process import InProcess
+from dssl.learners.class_prior import EQUAL, ClassPrior
+from dssl.learners.target import Classes
 from dssl.pipeline.run import run
+from dssl.selection.scores import constant_guess
 
 
 @pytest.fixture(scope="module")
@@ -31,3 +34,12 @@ def test_baselines_are_told_the_class_sizes(one_in_ten, tmp_path, model):
     assert result.gain["unlabeled_data"] != "helped"
     if result.metrics["error"] >= result.baselines["majority"]["error"]:
         assert "than always naming class 0" in result.verdict[0]
+
+
+def test_the_majority_class_follows_the_prior_of_the_model():
+    names, true = np.array(["a", "b"]), np.array([0, 0, 0, 1])
+    labels = Classes(np.arange(6), np.array([0, 0, 0, 0, 1, 1]), names)
+    points = Classes(np.arange(4), true, names)
+    assert constant_guess(labels, points) == ("majority", 0)
+    assert constant_guess(labels.with_prior(ClassPrior.of([0.3, 0.7])), points) == ("majority", 1)
+    assert constant_guess(labels.with_prior(EQUAL), points) == ("majority", 0)

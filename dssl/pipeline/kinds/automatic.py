@@ -44,7 +44,7 @@ from ..predictions import predictions_with
 from ..sample import SAMPLE_OF_GRAPH
 from ..scoring import SCORES, make_scores
 from ..split import SPLIT
-from ..stage import Context, Kind, NoParams, Stage
+from ..stage import Context, Kind, Stage
 from .automatic_spec import AutomaticPipeline
 from .class_spec import class_prior
 from .graph_spec import SizeParams
@@ -124,7 +124,6 @@ def make_models(context: Context, params: FitParams) -> dict[str, Any]:
     odd = odd_labels(held, found.held_out, context.rows("split", "train").take(held.labeled))
     warn_odd_labels(odd)
     return {"models": described, "by_labels": _by_labels(target, found),
-            **({} if shares is None else {"class_shares": shares.tolist()}),
             "choice": {**found.attributes, "gain": gain.described(), "in_words": gain.in_words(),
                        "odd_labels": odd}}
 
@@ -151,10 +150,10 @@ def _values_of_training(context: Context) -> tuple[np.ndarray, np.ndarray]:
     return values, np.zeros(len(values), bool)
 
 
-def make_automatic_scores(context: Context, params: NoParams) -> dict[str, Any]:
+def make_automatic_scores(context: Context, prior: ClassPrior) -> dict[str, Any]:
     """Predict the test points with every model and compare; score the training points whose labels were not shown."""
     values, beyond = _values_of_training(context)
-    return {**make_scores(context, params), **transductive_scores(
+    return {**make_scores(context, prior), **transductive_scores(
         context, lambda target, places: values[places], beyond)}
 
 

@@ -52,7 +52,7 @@ from ..predictions import PREDICTIONS, predictions_with
 from ..sample import SAMPLE_OF_GRAPH
 from ..scoring import SCORES, make_scores
 from ..split import SPLIT
-from ..stage import Context, Kind, NoParams, Stage
+from ..stage import Context, Kind, Stage
 from .class_spec import class_prior
 from .graph_spec import GraphLearnerPipeline, SizeParams
 from .graph_values import Learners, ValueParams, assumed_by, held_out_on_graph
@@ -218,8 +218,7 @@ def make_models(context: Context, params: ModelParams) -> dict[str, Any]:
     PartWriter(context.parts, 0).write(**{f"{name}.{key}": array for name, (arrays, _) in described.items()
                                           for key, array in arrays.items()})
     return {"models": {name: attributes for name, (_, attributes) in described.items()},
-            "by_labels": by_labels(target, folds, left_out),
-            **({} if shares is None else {"class_shares": shares.tolist()})}
+            "by_labels": by_labels(target, folds, left_out)}
 
 
 def _values_of_training(context: Context) -> tuple[np.ndarray, np.ndarray]:
@@ -228,10 +227,10 @@ def _values_of_training(context: Context) -> tuple[np.ndarray, np.ndarray]:
     return signed(found.values[vertex], labeled_target(context)), ~found.reached[vertex]
 
 
-def make_graph_scores(context: Context, params: NoParams) -> dict[str, Any]:
+def make_graph_scores(context: Context, prior: ClassPrior) -> dict[str, Any]:
     """Predict the test points with every model and compare; score the training points whose labels were not shown."""
     found, vertex = _values(context), vertices_of(context).vertex
-    return {**make_scores(context, params), **transductive_scores(
+    return {**make_scores(context, prior), **transductive_scores(
         context, lambda target, places: signed(found.values[vertex[places]], target), ~found.reached[vertex])}
 
 
