@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import repeat
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -316,6 +317,9 @@ def parquet_writer(path: Path, like: Mapping[str, np.ndarray]) -> Iterator[Calla
 def parquet_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """Yield the cells of each row of a file, as text, of some columns or elements of lists; empty where one is null."""
     with pq.ParquetFile(path) as file:
+        if not columns:
+            yield from repeat((), file.metadata.num_rows)
+            return
         known = set(file.schema_arrow.names)
         places = [(name, -1) if name in known else _place_of(name) for name in columns]
         for batch in file.iter_batches(MOST_BATCH_ROWS >> 4, columns=list(dict.fromkeys(name for name, _ in places))):
