@@ -5,6 +5,7 @@ import pytest
 
 from dssl.errors import DataError, SpecError
 from dssl.execution.in_process import InProcess
+from dssl.learners.class_prior import LABELS
 from dssl.learners.eta import ETAS
 from dssl.pipeline.kinds.deformed_fit import DeformedProblem, LearningParams
 from dssl.pipeline.load import load_spec
@@ -101,7 +102,7 @@ def test_the_shuffled_covariance_is_the_same_matrix_in_another_order():
     A = np.cov(np.random.default_rng(1).normal(size=(12, 40)))
     problem = DeformedProblem(ArrayRows(X), HeldArrays(power1=A), HeldArrays(subsample=np.arange(12)),
                               HeldArrays(labeled=np.arange(4), codes=np.array([0, 1, 0, 1])), ["a", "b"],
-                              LearningParams("svm", "rbf", {}, ("base", "shuffled"), 0, None), {})
+                              LearningParams("svm", "rbf", {}, ("base", "shuffled"), 0, None, LABELS), {})
     found = problem.covariances("shuffled", (1,), X)[1]
     assert np.allclose(np.linalg.eigvalsh(found), np.linalg.eigvalsh(A))
     assert not np.array_equal(found, A)

@@ -52,6 +52,7 @@ from ..sample import SAMPLE_OF_GRAPH
 from ..scoring import BASE, SCORES, scores_cost
 from ..split import SPLIT
 from ..stage import Context, Kind, Stage
+from .class_spec import class_prior
 from .laprls_search import FitParams, KernelsParams, blocks_in, landmarks_for, make_selection
 from .laprls_spec import LapRLSPipeline
 from .specs import SPECS
@@ -278,8 +279,9 @@ def _selection_cost(f: Facts[LapRLSPipeline]) -> Cost:
 def _models_cost(f: Facts[LapRLSPipeline]) -> Cost:
     """Return that of systems from the points; or, where a selection kept their Gram matrices, or will, from these."""
     of, n_models = _systems(f), len(f.spec.baselines) + 1
-    # Labels are left out of the model, and of the base.
-    times = 2 * most_repetitions(f.n_labeled)
+    # Labels are left out of the model and of the base; of all where classes are as frequent as something else says.
+    judged = 2 if class_prior(f.spec) == LABEL_FREQUENCIES else n_models
+    times = judged * most_repetitions(f.n_labeled)
     own = replace(of, held=1, folds=1, repetitions=1, pairs=of.pairs + FOLDS,
                   params=replace(of.params, held_out_points="transductive"))
     costs = _preparing_costs(f, own)
@@ -309,7 +311,7 @@ LAPRLS = Kind.of(SPECS["laprls"], (
     Stage("selection", VERSIONS["selection"],
           ("split", "points", "labels", "vertices", "neighbors", "graph", "landmarks"), FitParams.of, make_selection,
           _selection_cost, _FEWER, intermediate=True, section=partial(selection_section, words=WORDS), leads=True),
-    Stage("models", 7, ("split", "points", "labels", "vertices", "neighbors", "graph", "landmarks", "selection"),
+    Stage("models", 8, ("split", "points", "labels", "vertices", "neighbors", "graph", "landmarks", "selection"),
           FitParams.of, make_models, _models_cost, _FEWER, section=laprls_section),
     SAMPLE_OF_GRAPH, predictions_with(_scores_cost),
     replace(SCORES, cost=_scores_cost, remedy=_FEWER),
