@@ -12,7 +12,7 @@ from ..data.dataset import Dataset
 from ..errors import DataError, explain, require
 from ..execution.current import current_execution
 from ..execution.tasks import Execution
-from ..report.error_measure import gain_over, measure_of
+from ..report.error_measure import gain_over, label_score_rows, measure_of
 from ..report.markup import Html, table, tag
 from ..selection.suggest import Criterion
 from ..storage.artifacts import Workspace
@@ -205,8 +205,13 @@ class RunResult:
         return self.model_path
 
     def score_rows(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-        """Return the scores of the model and its baselines as texts: the head of a table, and its rows."""
-        scores = {"model": self.metrics, **self.baselines} if self.metrics else {}
+        """Return the scores of the model and its baselines as texts: the head of a table, and its rows.
+
+        Without test points they are those of the labels held out.
+        """
+        if not self.metrics:
+            return label_score_rows(dict(self.gain.get("by_labels", {})))
+        scores = {"model": self.metrics, **self.baselines}
         if "n_clusters" in self.metrics:
             keys = ("accuracy", "nmi", "ari")
             return ("", "clusters", *keys), [

@@ -68,6 +68,22 @@ def measure_of(scores: dict[str, Any]) -> Measure:
     return ROOT if "error" not in scores and "rmse" in scores else SHARE
 
 
+def label_score_rows(by_labels: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return what the labels say of the models, each label predicted without itself: a table's head, and its rows.
+
+    It takes the place of the scores where there are no test points. No rows where no label can be held out.
+    """
+    if not by_labels.get("n"):
+        return (), []
+    scores, n = by_labels["scores"], by_labels["n"]
+    by = measure_of(scores["model"])
+    how = "leave-one-out" if by_labels["folds"] == n else f"{by_labels['folds']} parts"
+    head = ("", f"{by.key} held out on {counted(n, 'label')}, {how} (95 % interval)", "gain over it", by.test)
+    told = {"metrics": scores["model"], "gain": by_labels}
+    names = ["model", *(name for name in scores if name not in ("model", by.guess[0])), by.guess[0]]
+    return head, [(name, by.with_interval(scores[name]), *gain_over(name, told)) for name in names if name in scores]
+
+
 def gain_over(name: str, result: dict[str, Any]) -> tuple[str, str]:
     """Return the model's gain over a baseline with its sign, and the p-value; nothing over a model without one."""
     gain = at(result, "gain", f"over_{name}")

@@ -51,8 +51,9 @@ class Verdict:
     """What the comparisons of a run say, each where there is one.
 
     error : of the model on the test points, None without any. base : the model without the unlabeled points; shuffled :
-    the control. guess : what needs no model. answer : of the test against the base ("helped", "hurt", ...). by_labels :
-    what the labels say that were held out, as the result has it.
+    the control. guess : what needs no model, on the labels held out where there are no test points. answer : of the
+    test against the base ("helped", "hurt", ...). by_labels : what the labels say that were held out, as the result has
+    it.
     """
 
     by: Measure
@@ -67,11 +68,12 @@ class Verdict:
 
     @classmethod
     def of(cls, result: dict[str, Any], words: Words) -> "Verdict":
-        scores = result.get("metrics") or {}
-        by = measure_of(scores)
-        base, shuffled, guess = (Comparison.of(result, name, by) for name in ("base", "shuffled", by.guess[0]))
-        return cls(by, words, scores, finite(scores.get(by.key)), base, shuffled, guess,
-                   at(result, "gain", "unlabeled_data"), at(result, "gain", "by_labels") or {})
+        scores, by_labels = result.get("metrics") or {}, at(result, "gain", "by_labels") or {}
+        by = measure_of(scores or at(by_labels, "scores", "model") or {})
+        base, shuffled = (Comparison.of(result, name, by) for name in ("base", "shuffled"))
+        judged = result if scores else {"baselines": by_labels.get("scores"), "gain": by_labels}
+        return cls(by, words, scores, finite(scores.get(by.key)), base, shuffled,
+                   Comparison.of(judged, by.guess[0], by), at(result, "gain", "unlabeled_data"), by_labels)
 
     @property
     def useless(self) -> bool:
@@ -134,11 +136,12 @@ class Verdict:
         if self.labels_answer is None:
             return ["This run scores no test points, so whether the unlabeled data helped is not known.",
                     *label_sentences(self.by_labels)]
+        unclear = "The labels make no clear claim for the unlabeled data"
         first, *others = label_sentences(self.by_labels)
         n, folds = self.by_labels["n"], self.by_labels.get("folds")
         judged = f"leave-one-out on {counted(n, 'label')}" if folds == n else f"those of {counted(n, 'label')} held out"
-        claim = claims.get(self.labels_answer, "The labels make no clear claim for the unlabeled data")
-        return [f"{claim}. There are no test points: the figures are {judged}. {first}", *others]
+        claim = self._useless_claim() if self.useless else f"{claims.get(self.labels_answer, unclear)}."
+        return [f"{claim} There are no test points: the figures are {judged}. {first}", *others]
 
     def _figures(self) -> str:
         """Return the errors with and without the unlabeled points, and of the control."""
@@ -178,7 +181,8 @@ class Verdict:
         """Return that the model is no better than the guess, with the guess's error."""
         assert self.guess is not None
         clear = self.guess.clear and self.guess.gain < 0
-        return (f"The model is {'worse' if clear else 'no better'} than {self._guess()}, which has a {self.by.name} of "
+        name = f"an {self.by.key}" if self.error is None else f"a {self.by.name}"
+        return (f"The model is {'worse' if clear else 'no better'} than {self._guess()}, which has {name} of "
                 f"{self.by.shown(self.guess.error)} ({self.by.test}, {p_value(self.guess.p)}).")
 
     def _comparison_with_guess(self) -> str:

@@ -22,7 +22,7 @@ from .calibration import FOLDS, ONE_BY_ONE
 from .folds import labeled_folds
 from .held_out_scores import HeldOut
 from .interval import interval_of_rmse, interval_of_share
-from .scores import HELPED, unlabeled_verdict, withheld
+from .scores import HELPED, constant_guess, scores_of, unlabeled_verdict, withheld
 
 SHARES = (1 / 8, 1 / 4, 1 / 2)  # of the labels of each class, that a point of the curve is learned from
 STARTS = (0.0, 0.5, 0.25, 0.75)  # where draws begin in a class, of each share: the small ones lie within the larger
@@ -85,8 +85,9 @@ def _draws(strata: np.ndarray, seed: int) -> list[tuple[int, list[np.ndarray]]]:
 
 
 def by_labels(target: Target, folds: LabelFolds, found: Mapping[str, Sequence[HeldOut]]) -> dict[str, Any]:
-    """Return the errors of models at labels held out, what `model` gains over `base`, and the curve; JSON.
+    """Return the errors of models at labels held out, what `model` gains over each other, and the curve; JSON.
 
+    The guess that needs no model, the most frequent class or the mean of all labels, is among the scores.
     found : of each model its values, in the order of `LabelFolds.repetitions`.
     """
     if not folds.compared:
@@ -105,10 +106,16 @@ def by_labels(target: Target, folds: LabelFolds, found: Mapping[str, Sequence[He
     learned = round(len(target.coded) - len(points) / len(folds.compared))
     rows = [{"labels": count, **{name: float(np.mean(values)) for name, values in own.items()}}
             for count, own in sorted(curve.items()) if count < learned]
-    return {"n": len(points), "folds": len(folds.compared), "scores": scores,
-            **unlabeled_verdict(target.take(points), {name: _predicted(own) for name, own in first.items()}),
-            **({} if rows else {"no_curve": folds.no_curve}),
-            "curve": [*rows, {"labels": learned, **{name: own[key] for name, own in scores.items()}}]}
+    rows.append({"labels": learned, **{name: own[key] for name, own in scores.items()}})
+    true = target.take(points)
+    predicted = {name: _predicted(own) for name, own in first.items()}
+    guess, constant = constant_guess(target, true)
+    predicted[guess] = {"codes" if isinstance(true, Classes) else "values": np.full(len(points), constant)}
+    guessed = scores_of(true, predicted[guess])
+    scores[guess] = {name: guessed[name] for name in (key, "standard_error", "interval")}
+    scores[guess]["predicts"] = true.names[int(constant)].item() if isinstance(true, Classes) else constant
+    return {"n": len(points), "folds": len(folds.compared), "scores": scores, **unlabeled_verdict(true, predicted),
+            **({} if len(rows) > 1 else {"no_curve": folds.no_curve}), "curve": rows}
 
 
 def without_choice(by_labels: Mapping[str, Any], grid: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """`dssl init`: what is seen in a file, what is chosen of it, and that the spec which is written runs as it is."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,7 @@ from dssl.cli.main import main
 from dssl.data.findings import ColumnRecord
 from dssl.pipeline.first_look import Labels, joined_labels, labels_in, likely_target
 from dssl.pipeline.load import load_spec
+from dssl.pipeline.result import RunResult
 
 N = 90
 
@@ -284,7 +286,9 @@ def test_the_spec_of_every_format_is_understood(here, made):
 @pytest.mark.parametrize("made", FORMATS)
 def test_the_spec_of_every_format_runs_as_it_is(here, made):
     written(made, here)
-    assert run("s.yaml", here / "work")["metrics"]["error"] <= 0.25
+    result = run("s.yaml", here / "work")
+    scores = result["metrics"] or result["gain"]["by_labels"]["scores"]["model"]  # of few labels, those held out
+    assert scores["error"] <= 0.25
 
 
 def test_a_table_of_one_s_own_from_init_to_predictions(here):
@@ -304,6 +308,15 @@ def test_few_labels_are_all_learned_from_and_judge_the_run_without_test_points(h
     n = int(frame["kind"].notna().sum())
     assert result["gain"]["by_labels"]["n"] == n
     assert f"on {n} labels" in result["verdict"][0] or f"of {n} labels held out" in result["verdict"][0]
+    assert set(result["gain"]["by_labels"]["scores"]) == {"model", "base", "majority"}
+    shown = RunResult.open(Path(result["report"]).parent)
+    head, rows = shown.score_rows()
+    assert head[1] == f"error held out on {n} labels, leave-one-out (95 % interval)"
+    assert [row[0] for row in rows] == ["model", "base", "majority"]
+    assert all(text in shown._repr_html_() for text in (head[1], rows[2][1]))
+    page = Path(result["report"]).read_text(encoding="utf-8")
+    assert "Scores on the labels, held out" in page
+    assert rows[2][1] in page
     roles = pd.read_csv(result["predictions"])["role"].value_counts().to_dict()
     assert roles == {"labeled": n, "unlabeled": N - n}
 

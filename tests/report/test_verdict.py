@@ -73,3 +73,16 @@ def test_labels_that_chose_among_many_say_so():
     assert "chosen among 36 candidates by these labels and the base among 3 candidates" in text
     assert "the labels do not say whether the unlabeled data helps" in text
     assert "the errors are 12.0 % and 14.0 %" in text
+
+
+def test_without_test_points_a_model_no_better_than_the_majority_is_called_that():
+    scores = {"model": {"error": 0.4, "interval": [0.25, 0.6]}, "base": {"error": 0.3, "interval": [0.2, 0.5]},
+              "majority": {"error": 0.3, "interval": [0.2, 0.5], "predicts": "oak"}}
+    pair = {"n": 30, "gain": -0.1, "p_value": 0.5, "smallest": 0.2, "found": 0.25}
+    by_labels = {"n": 30, "folds": 30, "scores": scores, "over_base": pair, "over_majority": pair,
+                 "unlabeled_data": "too few points to tell"}
+    verdict = Verdict.of({"metrics": {}, "gain": {"by_labels": by_labels}}, WORDS)
+    assert verdict.level == "warning"
+    assert verdict.sentences[0].startswith(
+        "The model is no better than always naming class “oak”, which has an error of 30.0 % (McNemar's test, "
+        "p = 0.5). There are no test points: the figures are leave-one-out on 30 labels.")

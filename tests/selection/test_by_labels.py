@@ -66,6 +66,9 @@ def test_the_curve_and_the_comparison_are_of_the_labels_that_were_held_out():
     assert [row["labels"] for row in found["curve"]] == [10, 20, 40, 78]
     assert [row["model"] > 0 for row in found["curve"]] == [True, True, False, False]
     assert_allclose(found["curve"][-1]["base"], 0.1)
+    assert found["scores"]["majority"]["error"] == 0.5
+    assert found["scores"]["majority"]["predicts"] == 0
+    assert found["over_majority"]["gain"] == 0.5
 
 
 def test_the_best_of_many_candidates_is_judged_by_folds_that_did_not_choose_it():

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from ..error_measure import gain_over, measure_of
+from ..error_measure import gain_over, label_score_rows, measure_of
 from ..markup import Html, at, counted, figure, finite, joined, number, percent, table, tag
 from ..page import Section
 from ..plots import MOST_CLASSES, confusion_plot, values_plot
@@ -19,6 +19,12 @@ def scores_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | N
     """Return the scores as a table, a row a model, and a drawing of the model's mistakes."""
     metrics = result.get("metrics") or {}
     by = measure_of(metrics)
+    if not metrics:
+        head, rows = label_score_rows(at(result, "gain", "by_labels") or {})
+        told = ("There are no test points. Each label is predicted by models that have not seen it; the last row needs "
+                "no model.")
+        return Section("scores", "Scores on the labels, held out", joined((
+            tag("p", told), table(head, rows, range(1, len(head)))))) if rows else None
     if finite(metrics.get(by.key)) is None:
         return None
     beside = {key: told for key, told in BESIDE.items() if key != by.key and finite(metrics.get(key)) is not None}
