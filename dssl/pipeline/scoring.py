@@ -1,16 +1,24 @@
 """Predict the test points with a model and its baselines, and compare."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ..execution.cost import Cost
+from ..execution.cost import SMALL, Cost
 from ..learners.class_prior import ClassPrior
 from ..learners.model import predict_cost, stored_models
 from ..learners.target import Classes
 from ..report.sections.scores import scores_section
 from ..report.words import Baseline
-from ..selection.scores import constant_guess, points_to_draw, predict_test, scores_of, unlabeled_verdict
+from ..selection.scores import (
+    constant_guess,
+    points_to_draw,
+    predict_test,
+    scored_bytes,
+    scores_of,
+    unlabeled_verdict,
+)
 from .facts import Facts
 from .kinds.class_spec import class_prior
 from .points import labeled_target
@@ -44,14 +52,23 @@ def make_scores(context: Context, prior: ClassPrior) -> dict[str, Any]:
 
 
 def scores_cost(f: Facts[Any], m: int, n_columns: int, predicted: int) -> Cost:
-    """Return the cost of `SCORES` with models of m points; see `predict_cost`."""
-    return predict_cost(f.spec.kernels()[0].check(), f.dense(max(f.n_test, 1), f.width), f.row_bytes, m,
+    """Return the cost of `SCORES` with models of m points; see `predict_cost`, `with_scored`."""
+    cost = predict_cost(f.spec.kernels()[0].check(), f.dense(max(f.n_test, 1), f.width), f.row_bytes, m,
                         len(f.spec.baselines) + 1, n_columns, predicted, f.budget)
+    return with_scored(cost, f, len(f.spec.baselines) + 1)
+
+
+def with_scored(cost: Cost, f: Facts[Any], n_models: int) -> Cost:
+    """Return the cost of predictions of test points with what scores of classes take, which the caller holds whole."""
+    if f.is_regression:
+        return cost
+    own = f.n_test * scored_bytes(f.n_outputs, n_models)
+    return replace(cost, written=cost.written + own, peak=max(cost.peak, SMALL + own))
 
 
 BASE = Baseline(
     "base", "The same learner and labels in the plain kernel, without the graph: unlabeled points enter at most the "
             "scaling, the bandwidth and the landmarks. What the model gains over it is what the graph may have "
             "brought.")
-SCORES = Stage("scores", 5, ("split", "points", "labels", "models"), lambda spec: class_prior(spec), make_scores,
+SCORES = Stage("scores", 6, ("split", "points", "labels", "models"), lambda spec: class_prior(spec), make_scores,
                section=scores_section, leads=True)

@@ -170,16 +170,23 @@ def brier(held: HeldOut) -> Score:
 
 
 def auc(held: HeldOut) -> Score | None:
-    """Return the area under the ROC curve of the margins, pooled over folds; None where there is but one class.
+    """Return the area under the ROC curve of the margins, pooled over folds; None where there is but one class."""
+    found = mean_area(held.margins[held.points], held.true, held.shares)
+    return None if found is None else held.score(*found)
 
-    Of several classes, the mean over those among the points held out, each against the rest.
+
+def mean_area(margins: np.ndarray, codes: np.ndarray, shares: np.ndarray) -> tuple[float, np.ndarray] | None:
+    """Return the area under the ROC curve of margins (n, n_classes) of points of these shares (n,), and its influence.
+
+    Of several classes, the mean over those among the points, each against the rest; None where there is but one.
     """
-    margins, present = held.margins[held.points], np.unique(held.true)
+    present = np.unique(codes)
     if len(present) < 2:
         return None
     # Of two classes, one curve is the other's mirror image.
     classes = present[-1:] if margins.shape[1] == 2 else present
-    return Score.mean([held.score(*area(margins[:, code], held.true == code, held.shares)) for code in classes])
+    areas = [area(margins[:, code], codes == code, shares) for code in classes]
+    return float(np.mean([value for value, _ in areas])), np.mean([influence for _, influence in areas], axis=0)
 
 
 def area(scores: np.ndarray, positive: np.ndarray, shares: np.ndarray) -> tuple[float, np.ndarray]:

@@ -7,9 +7,12 @@ from typing import Any, Literal
 import numpy as np
 
 from ..execution.tasks import Execution
-from ..learners.model import Output, SharedModels, predict_blocks
+from ..learners.coding import ClassCoding
+from ..learners.model import Model, Output, SharedModels, predict_blocks
+from ..learners.probabilities import CALIBRATION, Calibration
 from ..learners.target import Classes, Target
 from ..storage.blocks import Arrays, Parts, Rows
+from .held_out_scores import LEAST_PROBABILITY, mean_area
 from .interval import interval_of_rmse, interval_of_share
 from .power import FEWEST, LEVEL, SURE, least_error_difference, least_mean_difference, mcnemar_power, t_power
 
@@ -28,6 +31,9 @@ TOO_FEW: Verdict = "too few points to tell"
 class Predictions(Output):
     """What scores are made of, (n, n_models) each: what all models have of `Coding.predictions`, and `unsupported`.
 
+    Of classes also `log_losses`, NaN of models without probabilities, and `margins` (n, n_models, n_classes), of two
+    classes (n, n_models, 1) those of the second; float32. See `scored_bytes`.
+
     true : the codes or quantities of all points, as `true` (n,).
     """
 
@@ -36,7 +42,10 @@ class Predictions(Output):
     def arrays(self, models: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], Any]]:
         first, *others = [model.coding.predictions(np.zeros((0, model.n_columns)), np.zeros(0, np.int64))
                           for model in models.values()]
-        return {"unsupported": ((len(models),), bool), **{
+        coding = next(iter(models.values())).coding
+        of_classes = {"log_losses": ((len(models),), np.dtype(np.float32)),
+                      "margins": ((len(models), margin_columns(len(coding.classes))), np.dtype(np.float32))}
+        return {"unsupported": ((len(models),), bool), **(of_classes if isinstance(coding, ClassCoding) else {}), **{
             name: ((len(models),), array.dtype) for name, array in first.items()
             if all(name in other for other in others)}}
 
@@ -44,9 +53,32 @@ class Predictions(Output):
         true, found = self.true.load()["true"][start:start + X.shape[0]], []
         for model in models.values():
             values, beyond = model.block_values(X)
-            predicted = model.coding.predictions(values, true)
+            predicted = {**model.coding.predictions(values, true), **evidence_for_classes(model, values, true)}
             found.append({**(withheld(predicted, beyond) if model.abstains else predicted), "unsupported": beyond})
         return {name: np.stack([own[name] for own in found], axis=1) for name in self.arrays(models)}, {}
+
+
+def margin_columns(n_classes: int) -> int:
+    """Return how many margins of a point are kept: of two classes, whose margins are opposite, that of the second."""
+    return 1 if n_classes == 2 else n_classes
+
+
+def scored_bytes(n_classes: int, n_models: int) -> int:
+    """Return the bytes a point that scores of classes take beside its codes: what is kept, and the ranks of an AUC."""
+    return 4 * n_models * (1 + margin_columns(n_classes)) + 80
+
+
+def evidence_for_classes(model: Model, values: np.ndarray, true: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the margins of classes, and the log losses of a model with probabilities; nothing of quantities."""
+    if not isinstance(model.coding, ClassCoding):
+        return {}
+    margins, described = model.coding.margins(values), model.attributes.get(CALIBRATION)
+    losses = np.full(len(values), np.nan)
+    if described is not None:
+        P = Calibration.from_described(described).probabilities(margins)
+        losses = -np.log(np.maximum(P[np.arange(len(true)), true], LEAST_PROBABILITY))
+    return {"log_losses": losses.astype(np.float32),
+            "margins": margins[:, -margin_columns(len(model.coding.classes)):].astype(np.float32)}
 
 
 def withheld(predicted: Mapping[str, np.ndarray], beyond: np.ndarray) -> dict[str, np.ndarray]:
@@ -72,7 +104,9 @@ def scores_of(true: Target, found: Mapping[str, np.ndarray]) -> dict[str, Any]:
 def _class_scores(true: Classes, found: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """Return the scores of predicted codes; rmse is of the columns from the codes +1 and -1, where there are such.
 
-    interval : of the error on new points, see `interval.py`.
+    interval : of the error on new points, see `interval.py`. roc_auc : area under the ROC curve of the margins, of
+    several classes the mean of each against the rest; None without margins, or where all points are of one class.
+    log_loss : of probabilities, None without these.
     """
     from sklearn.metrics import confusion_matrix, f1_score, recall_score  # two seconds, only for scores
 
@@ -83,9 +117,23 @@ def _class_scores(true: Classes, found: Mapping[str, np.ndarray]) -> dict[str, A
             "interval": interval_of_share(error, len(true.coded)),
             "balanced_accuracy": float(recall_score(true.coded, predicted, average="macro", labels=present,
                                                     zero_division=0)),
-            "macro_f1": float(f1_score(true.coded, predicted, average="macro", labels=present, zero_division=0)),
+            "f1_macro": float(f1_score(true.coded, predicted, average="macro", labels=present, zero_division=0)),
+            "roc_auc": area_of(true, found.get("margins")), "log_loss": _log_loss(found.get("log_losses")),
             "rmse": None if errors is None else float(np.sqrt(errors.mean())), "n_test": len(true.coded),
             "confusion": confusion_matrix(true.coded, predicted, labels=np.arange(len(true.names))).tolist()}
+
+
+def area_of(true: Classes, margins: np.ndarray | None) -> float | None:
+    """Return the area under the ROC curve of margins as `Predictions` keeps them; None where there is none."""
+    if margins is None:
+        return None
+    scores = margins if margins.shape[1] > 1 else np.hstack([-margins, margins])
+    found = mean_area(scores, true.coded, np.full(len(scores), 1 / len(scores)))
+    return None if found is None else found[0]
+
+
+def _log_loss(losses: np.ndarray | None) -> float | None:
+    return None if losses is None or np.isnan(losses).any() else float(losses.mean(dtype=np.float64))
 
 
 def _value_scores(true: np.ndarray, predicted: np.ndarray) -> dict[str, Any]:

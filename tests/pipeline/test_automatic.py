@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.datasets import load_digits, make_blobs
+from sklearn.metrics import log_loss, roc_auc_score
 
 from dssl import SemiSupervisedClassifier, SemiSupervisedRegressor
 from dssl.errors import ParameterError, SpecError
@@ -79,6 +80,12 @@ def test_the_baseline_is_what_the_labels_alone_say(digits_file, tmp_path):
         test, true = arrays["X"][split["test"]].astype(np.float32), arrays["y"][split["test"]]
     alone = own.model_.alone.predict(own.scaling_.transform(test))
     assert result.baselines["base"]["error"] == pytest.approx((alone != true).mean())
+    scores = own.decision_function(test)
+    areas = [roc_auc_score(true == name, scores[:, code]) for code, name in enumerate(own.classes_)]
+    assert result.metrics["roc_auc"] == pytest.approx(np.mean(areas), abs=1e-4)
+    assert result.metrics["log_loss"] == pytest.approx(log_loss(true, own.predict_proba(test)), rel=1e-3)
+    assert result.baselines["base"]["roc_auc"] > 0.5
+    assert (result.baselines["majority"]["roc_auc"], result.baselines["majority"]["log_loss"]) == (None, None)
 
 
 def test_the_choice_is_that_of_the_told_budget_and_not_of_the_machine(digits_file, tmp_path):

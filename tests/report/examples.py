@@ -39,7 +39,7 @@ def example_scores(confusion: np.ndarray) -> dict[str, Any]:
     error = 1 - float(np.trace(confusion)) / n_test
     return {"error": error, "accuracy": 1 - error, "standard_error": float(np.sqrt(error * (1 - error) / n_test)),
             "interval": interval_of_share(error, n_test),
-            "balanced_accuracy": float(np.mean(np.diag(confusion) / confusion.sum(axis=1))), "macro_f1": 1 - error,
+            "balanced_accuracy": float(np.mean(np.diag(confusion) / confusion.sum(axis=1))), "f1_macro": 1 - error,
             "n_test": n_test, "confusion": confusion.tolist()}
 
 

@@ -1,14 +1,18 @@
 """Scores of predictions, and whether one model is better than another."""
 
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
+import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import ttest_rel
+from sklearn import metrics
 
-from dssl.learners.coding import OneVsRest
-from dssl.learners.target import Quantities
-from dssl.selection.scores import paired_t, scores_of, unlabeled_verdict
+from dssl.learners.coding import OneVsOne, OneVsRest
+from dssl.learners.probabilities import Calibration, calibration_attributes
+from dssl.learners.target import Classes, Quantities
+from dssl.selection.scores import evidence_for_classes, paired_t, scores_of, unlabeled_verdict
 
 
 def test_one_column_of_two_classes_is_that_of_the_second():
@@ -59,3 +63,22 @@ def test_the_paired_test_is_that_of_scipy_without_its_warnings():
 def test_scores_of_one_point():
     assert scores_of(Quantities(np.arange(1), np.array([1.0])), {"values": np.array([3.0])}) == {
         "rmse": 2.0, "mae": 2.0, "r2": None, "standard_error": 0.0, "interval": None, "deviation": 0.0, "n_test": 1}
+
+
+@pytest.mark.parametrize(("n_classes", "coding", "n_columns"), [(2, OneVsRest, 1), (2, OneVsOne, 1), (3, OneVsRest, 3)])
+def test_areas_and_log_losses_of_test_points_are_those_of_scikit_learn(n_classes, coding, n_columns):
+    rng = np.random.default_rng(0)
+    codes, names = rng.integers(n_classes, size=60), np.arange(n_classes)
+    values = rng.normal(size=(60, n_columns)) + (codes[:, None] == np.arange(n_classes)[-n_columns:])
+    calibration = Calibration(1.5, np.ones(n_classes, bool))
+    model = SimpleNamespace(coding=coding(names), attributes=calibration_attributes(calibration))
+    true, margins = Classes(np.arange(60), codes, names), model.coding.margins(values)
+    found = scores_of(true, {**model.coding.predictions(values, codes), **evidence_for_classes(model, values, codes)})
+    area = metrics.roc_auc_score(codes, margins[:, 1]) if n_classes == 2 else np.mean(
+        [metrics.roc_auc_score(codes == code, margins[:, code]) for code in names])
+    assert found["roc_auc"] == pytest.approx(area, abs=1e-12)
+    assert found["log_loss"] == pytest.approx(metrics.log_loss(codes, calibration.probabilities(margins)), rel=1e-6)
+    model.attributes = {}
+    one_class = scores_of(Classes(np.arange(60), np.zeros(60, np.int64), names), {
+        **model.coding.predictions(values, codes), **evidence_for_classes(model, values, codes)})
+    assert (one_class["roc_auc"], one_class["log_loss"]) == (None, None)

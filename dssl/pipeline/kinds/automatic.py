@@ -42,7 +42,7 @@ from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, graph_of
 from ..points import LABELS, POINTS, labeled_target, make_points, scale_points
 from ..predictions import predictions_with
 from ..sample import SAMPLE_OF_GRAPH
-from ..scoring import SCORES, make_scores
+from ..scoring import SCORES, make_scores, with_scored
 from ..split import SPLIT
 from ..stage import Context, Kind, Stage
 from .automatic_spec import AutomaticPipeline
@@ -180,8 +180,9 @@ def _models_cost(f: Facts[AutomaticPipeline]) -> Cost:
 
 def _scores_cost(f: Facts[AutomaticPipeline]) -> Cost:
     few = f.n_labeled <= f.spec.most_labels
-    return predicted_cost(f.distinct, f.row_bytes, f.n, f.n_test, f.n_labeled, f.graph.n_neighbors, f.graph.metric,
+    cost = predicted_cost(f.distinct, f.row_bytes, f.n, f.n_test, f.n_labeled, f.graph.n_neighbors, f.graph.metric,
                           f.n_outputs, few, f.budget)
+    return with_scored(cost, f, 1 + len(BASELINES))
 
 
 _FEWER = ("lower data.points and predict the others with the model, label fewer points, or use model.kind laprls, "
@@ -205,6 +206,6 @@ AUTOMATIC = Kind.of(SPECS["automatic"], (
     Stage("models", 11, ("split", "points", "labels", "vertices", "neighbors", "graph"), FitParams.of, make_models,
           _models_cost, _FEWER, section=choice_section),
     SAMPLE_OF_GRAPH, predictions_with(_scores_cost, _values_of_training),
-    replace(SCORES, version=3, needs=("split", "points", "labels", "vertices", "models"), make=make_automatic_scores,
+    replace(SCORES, version=4, needs=("split", "points", "labels", "vertices", "models"), make=make_automatic_scores,
             cost=_scores_cost, remedy=_FEWER),
 ), words=WORDS, baselines=BASELINES)

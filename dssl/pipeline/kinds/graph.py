@@ -50,7 +50,7 @@ from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, graph_of, vertices_of
 from ..points import LABELS, POINTS, labeled_target
 from ..predictions import PREDICTIONS, predictions_with
 from ..sample import SAMPLE_OF_GRAPH
-from ..scoring import SCORES, make_scores
+from ..scoring import SCORES, make_scores, with_scored
 from ..split import SPLIT
 from ..stage import Context, Kind, Stage
 from .class_spec import class_prior
@@ -274,8 +274,9 @@ def _models_cost(f: Facts[GraphLearnerPipeline]) -> Cost:
 
 
 def _scores_cost(f: Facts[GraphLearnerPipeline]) -> Cost:
-    return predicted_cost(f.distinct, f.row_bytes, f.n, f.n_test, f.n_labeled, f.graph.n_neighbors, f.graph.metric,
+    cost = predicted_cost(f.distinct, f.row_bytes, f.n, f.n_test, f.n_labeled, f.graph.n_neighbors, f.graph.metric,
                           f.n_outputs, "base" in f.spec.baselines, f.budget)
+    return with_scored(cost, f, len(f.spec.baselines) + 1)
 
 
 _FEWER = ("lower data.points and predict the others with the model, label fewer points, or use model.kind laprls, "
@@ -303,6 +304,6 @@ GRAPH_LEARNER = Kind.of(SPECS["graph"], (
           make_models, _models_cost, f"{_FEWER}, or leave base out of baselines"),
     SAMPLE_OF_GRAPH,
     predictions_with(_scores_cost, _values_of_training, (*PREDICTIONS.needs, "vertices", "vertex_values")),
-    replace(SCORES, version=3, needs=("split", "points", "labels", "vertices", "vertex_values", "models"),
+    replace(SCORES, version=4, needs=("split", "points", "labels", "vertices", "vertex_values", "models"),
             make=make_graph_scores, cost=_scores_cost, remedy=_FEWER),
 ), words=WORDS, baselines=BASELINES)

@@ -10,7 +10,8 @@ from ..plots import MOST_CLASSES, confusion_plot, values_plot
 
 # Scores beside the error that a run may have, as they are told.
 BESIDE: dict[str, tuple[str, Callable[[Any], str]]] = {
-    "balanced_accuracy": ("balanced accuracy", percent), "macro_f1": ("macro F1", percent),
+    "balanced_accuracy": ("balanced accuracy", percent), "f1_macro": ("macro F1", percent),
+    "roc_auc": ("AUC", number), "log_loss": ("log loss", number),
     "rmse": ("rmse from the codes ±1", number), "mae": ("mean absolute error", number), "r2": ("R²", number),
 }
 
