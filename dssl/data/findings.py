@@ -20,7 +20,7 @@ from ..errors import column_label, explain
 from .columns import spellings
 from .pairs import UNLABELED, Pairs
 from .readers.base import FEWEST_ROWS
-from .readers.cells import MOST_LEVELS, is_category
+from .readers.cells import MOST_LEVELS, Cells, is_category
 from .traits import Traits
 
 Kind = Literal["number", "integer", "category", "text", "time"]
@@ -61,11 +61,12 @@ class ColumnRecord:
 
 
 def examined(traits: Traits, levels: dict[int, dict[str, int]], names: Sequence[str] | None,
-             measures: Collection[int] = ()) -> list[ColumnRecord]:
+             measures: Collection[int] = (), odd: Mapping[int, Cells] | None = None) -> list[ColumnRecord]:
     """Return the record of every column, all of them used.
 
     traits, levels : of all rows; `levels` by number of the columns of text, at most `MOST_LEVELS` + 1 of each.
     measures : columns that are written as measurements are, with fractions, a currency or a percent sign.
+    odd : by column, cells that are no numbers where at least half are.
     """
     of = traits.figures
     copies = _copies(traits)
@@ -85,7 +86,8 @@ def examined(traits: Traits, levels: dict[int, dict[str, int]], names: Sequence[
         found = found or _time(traits, j, kind) or (("identifier", key) if key else None)
         if kind == "text" and found is None:
             count = f"more than {MOST_LEVELS:,}" if len(texts) > MOST_LEVELS else f"{len(texts):,}"
-            found = "free text", f"{count} different texts in {n:,} cells"
+            mixed = _mostly_numbers(odd[j], n) if odd and j in odd else ""
+            found = "free text", f"{count} different texts in {n:,} cells{mixed}"
         found = found or (_ordered(traits, j) if kind == "number" else None)
         if found is None and j in copies:
             other, exact = copies[j]
@@ -96,6 +98,14 @@ def examined(traits: Traits, levels: dict[int, dict[str, int]], names: Sequence[
             len(texts) if is_text and kind != "text" and len(texts) <= MOST_LEVELS else None,
             True, *(found or (None, None))))
     return records
+
+
+def _mostly_numbers(odd: Cells, n: int) -> str:
+    """Return what is to be said of a column of text most cells of which are numbers, and how it becomes numbers."""
+    texts = ", ".join(text for _, text in odd.examples)
+    others = "these" if odd.texts == len(odd.examples) else "each of the others"
+    return (f", of which {n - odd.texts:,} are numbers; if the others, such as {odd.examples[0][1]!r}, mark missing "
+            f"cells, data.read.missing: [{texts}] makes it a column of numbers, once it names {others}")
 
 
 class IdentifierColumns(UserWarning):

@@ -34,7 +34,7 @@ from .floats import as_given, floats, narrow_columns, not_finite, refuse_lost_co
 from .ingest_cost import block_height, makes_sparse
 from .ingest_leftovers import clear_other_parts, scratch_folder
 from .ingest_params import IngestParams
-from .readers.base import Block, CellError, Reader, Scan
+from .readers.base import Block, CellError, Reader, Scan, text_is_no_label
 from .readers.column_choice import find_columns, text_is_no_feature
 from .readers.formats import FORMATS, format_of, open_reader
 from .readers.joined import JoinedReader, require_same_arrays
@@ -131,6 +131,7 @@ def of_all_cells(error: CellError, source: Source, params: IngestParams, executi
     tables = "when_text" in FORMATS[format_of(source.path, params.format)].options
     lenient = replace(params, when_text="one_hot") if tables else params
     reader = open_source(source, lenient, scratch=scratch, like=like, columns=columns, leave_out=leave_out)
+    _refuse_odd_labels(reader)
     scan = reader.scan()
     height = block_height(scan, lenient, execution.memory_budget, is_sparse=scan.nnz is not None)
     key = digest({"cells": params, "bytes": fingerprint(source)})
@@ -149,7 +150,7 @@ def _surveyed(reader: Reader, params: IngestParams, name: str, execution: Execut
     names = scan.feature_names
     height = block_height(scan, params, execution.memory_budget, is_sparse=scan.nnz is not None)
     found, traits = survey_file(reader, row_ranges(scan.n_rows, height), execution, parts)
-    records = examined(traits, found.levels, names, scan.measures) if examine and traits is not None else []
+    records = examined(traits, found.levels, names, scan.measures, scan.odd) if examine and traits is not None else []
     # Names of columns that cannot be told apart by them leave none out.
     unnamed = names is None or len(set(names)) < len(names)
     out = set() if unnamed or "drop" not in reader.options else left_out(records, params.keep_ids)
@@ -172,8 +173,15 @@ def _refuse_text(reader: Reader, params: IngestParams, name: str) -> None:
         raise text_is_no_feature(f"{name}: column {column!r} holds text", column)
 
 
+def _refuse_odd_labels(reader: Reader) -> None:
+    """Raise DataError if a target of numbers has cells of text."""
+    if (cells := reader.scan().odd_labels).texts:
+        raise text_is_no_label(reader, cells)
+
+
 def _refuse_odd_cells(reader: Reader) -> None:
-    """Raise CellError if a feature of numbers has cells of text."""
+    """Raise CellError if a feature of numbers has cells of text, DataError if the target has."""
+    _refuse_odd_labels(reader)
     scan = reader.scan()
     for j, cells in scan.odd.items():
         if j not in scan.text:

@@ -12,8 +12,9 @@ from ..data.findings import ColumnRecord, examined
 from ..data.ingest import open_source
 from ..data.ingest_cost import block_height
 from ..data.ingest_params import IngestParams
-from ..data.readers.base import NO_TARGET, TARGET_NAMES, Reader
+from ..data.readers.base import NO_TARGET, TARGET_NAMES, Reader, text_is_no_label
 from ..data.readers.cells import EXAMPLES, MOST_LEVELS
+from ..data.readers.csv import EncodingError
 from ..data.readers.formats import format_of
 from ..data.readers.joined import JoinedReader
 from ..data.readers.table import TableReader
@@ -30,6 +31,7 @@ NAMED_OFTEN = ("outcome", "response", "category")  # of targets, unless another 
 MANY_EMPTY, SOME_EMPTY = 0.3, 0.2  # shares of the cells of a column; the second also of what one has more
 MOST_TARGETS = 100  # different texts of a target that is not named
 MOST_ODD = 40  # different texts among numbers that are named as missing
+LEGACY_ENCODING = "cp1252"  # of text that is not UTF-8
 FEW = 30  # different labels up to which whole numbers are classes
 
 
@@ -59,18 +61,22 @@ class Look:
         self.source, self.options, self.execution, self.scratch = source, dict(options), execution, scratch
         self.reasons: dict[str, str] = {}
         self.format = format_of(source.path, options.get("format"))
-        self.reader = self._opened()
-        self.unusable = self.reader.unusable()
-        if self.unusable:
-            self.options["drop"] = (*listed(self.options.get("drop")), *self.unusable)
-            self.reader = self._opened()
+        try:
+            self._open()
+        except EncodingError:
+            if "encoding" in self.options:
+                raise
+            self.options["encoding"] = LEGACY_ENCODING
+            self.reasons["encoding"] = "the text is not UTF-8; this is what Windows writes in the west of Europe"
+            self._open()
         self._name_odd_cells()
         self._name_decimal()
         scan, params = self.reader.scan(), self._params()
         height = block_height(scan, params, execution.memory_budget, is_sparse=scan.nnz is not None)
         self.ranges = row_ranges(scan.n_rows, height)
         found, traits = survey_file(self.reader, self.ranges, execution, execution.scratch())
-        self.records = None if traits is None else examined(traits, found.levels, scan.feature_names, scan.measures)
+        self.records = None if traits is None else examined(
+            traits, found.levels, scan.feature_names, scan.measures, scan.odd)
         self.scan = scan
 
     @property
@@ -85,26 +91,41 @@ class Look:
     def _opened(self) -> Reader:
         return open_source(self.source, self._params(), scratch=self.scratch)
 
+    def _open(self) -> None:
+        """Scan the source without the columns that can be no features."""
+        self.reader = self._opened()
+        self.unusable = self.reader.unusable()
+        if self.unusable:
+            self.options["drop"] = (*listed(self.options.get("drop")), *self.unusable)
+            self.reader = self._opened()
+        self.reader.scan()
+
     def _name_odd_cells(self) -> None:
-        """Name the texts among numbers as missing, or leave a column of numbers out that has too many of them."""
+        """Name the texts among numbers as missing, or leave a column of numbers out that has too many of them.
+
+        Raise DataError if the target has too many.
+        """
         places: list[str] = []
         for _ in range(MOST_ODD // EXAMPLES + 1):
             scan = self.reader.scan()
             odd = {j: cells for j, cells in scan.odd.items() if j not in scan.text}
-            if not odd:
+            of_target = [(f"the target {scan.target!r}", scan.odd_labels)] if scan.odd_labels.texts else []
+            named = [*of_target, *((column_label(scan.feature_names, j), cells) for j, cells in odd.items())]
+            if not named:
                 return
             if len(places) >= MOST_ODD:
                 break
-            for j, cells in odd.items():
-                label = column_label(scan.feature_names, j)
+            for label, cells in named:
                 rows = self.reader.places([row for row, _ in cells.examples])
                 places += [f"{label} has {text!r} in {place}" for (_, text), place in
                            zip(cells.examples, rows, strict=True)]
-            texts = [text for cells in odd.values() for _, text in cells.examples]
+            texts = [text for _, cells in named for _, text in cells.examples]
             self.options["missing"] = tuple(dict.fromkeys((*listed(self.options.get("missing")), *texts)))
             shown = "; ".join(places[:EXAMPLES]) + (f"; and {len(places) - EXAMPLES} more" if places[EXAMPLES:] else "")
-            self.reasons["missing"] = f"cells of columns of numbers that are none: {shown}"
+            self.reasons["missing"] = f"cells of columns of numbers that are no numbers: {shown}"
             self.reader = self._opened()
+        if of_target:
+            raise text_is_no_label(self.reader, scan.odd_labels)
         names = scan.feature_names
         wide = {names[j] if names else j: f"{cells.texts:,} of its cells are no numbers" for j, cells in odd.items()}
         self.unusable = self.unusable | wide

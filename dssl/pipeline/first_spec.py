@@ -27,6 +27,7 @@ from ..graph.outliers import far_rows_in_words
 from ..plain_yaml import yaml_of
 from .extents import extents_of
 from .first_look import FEW, Labels, Look, listed
+from .split import alike_classes, classes_joined
 
 Task = Literal["classification", "regression", "clustering"]
 UNKNOWN = {"unknown", "unlabeled", "unlabelled", "none", "missing", "no label", "-", "--", "tbd", "todo"}  # as labels
@@ -174,6 +175,11 @@ def _data(out: _Lines, named: Sequence[str], look: Look, labels: Labels | None, 
     _read(out, look, labels, why, records, left_out)
     if marker is not None:
         out.add(f"unlabeled: {yaml_of(marker[0])}", marker[1], told=f"data.unlabeled: {marker[0]!r}: {marker[1]}")
+    classes = list(labels.counts or ()) if labels is not None and task == "classification" else []
+    if alike := alike_classes(classes):
+        pairs = "; ".join(" and ".join(map(repr, group)) for group in alike[:SHOWN])
+        about = f"joined, since they differ in capitals or spaces alone: {pairs}"
+        out.add(f"classes: {yaml_of(classes_joined(classes))}", about, told=f"data.classes: {about}")
     if labels is not None and task == "classification" and labels.counts and len(labels.counts) == 1:
         only = next(iter(labels.counts))
         one = f"all labels are {only!r}: a classifier needs two classes, so label some rows of another one"

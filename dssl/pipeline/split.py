@@ -351,15 +351,21 @@ def alike_classes(classes: Sequence[Any]) -> list[list[str]]:
     return [group for group in groups.values() if len(group) > 1]
 
 
+def classes_joined(classes: Sequence[Any]) -> dict[Any, list[Any]]:
+    """Return `data.classes` that joins those that differ in capitals and spaces alone under the first of each group.
+    """
+    groups = {group[0]: group for group in alike_classes(classes)}
+    joined = {name for group in groups.values() for name in group[1:]}
+    return {name: groups.get(name, [name]) for name in classes if name not in joined}
+
+
 def _split_notes(found: Mapping[str, Any]) -> list[str]:
     classes = found.get("classes") or []
     alike = alike_classes(classes)
     if not alike:
         return []
-    joined = {name for group in alike for name in group[1:]}
-    mapping = {name: next(([*group] for group in alike if group[0] == name), [name])
-               for name in classes if name not in joined}
-    how = f"data.classes: {yaml_of(mapping)}" if len(classes) <= SHOWN else "data.classes, with all the others"
+    how = f"data.classes: {yaml_of(classes_joined(classes))}" if len(classes) <= SHOWN else \
+        "data.classes, with all the others"
     pairs = "; ".join(" and ".join(map(repr, group)) for group in alike[:SHOWN])
     return [f"warning: classes that differ in capitals or spaces alone: {pairs}"
             f"{f'; and {len(alike) - SHOWN} more' if len(alike) > SHOWN else ''}. They are learned as classes of their "

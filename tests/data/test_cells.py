@@ -161,6 +161,28 @@ def test_other_texts_among_numbers_are_named_with_their_lines(tmp_path):
     assert column(path, "size", missing=("see note", "ca. 5"))[1]["missing"] == 2
 
 
+@pytest.mark.parametrize("options", [BOTH, {}])
+def test_other_texts_in_a_target_of_numbers_are_named_with_their_lines(tmp_path, options):
+    path = tmp_path / "points.csv"
+    y = [f"{i}.5" for i in range(N)]
+    y[7], y[20], y[150], y[160] = "see note", "n.a.", "ca. 5", "see note"
+    pd.DataFrame({"x": np.arange(N) % 7, "size": ["red", "blue"] * (N // 2), "y": y}).to_csv(path, index=False)
+    told = (r"the target 'y' holds text: 'see note' in row 7 \(line 9\), 'ca. 5' in row 150 \(line 152\) "
+            r"\(3 of 200 cells\)[\s\S]*`missing: \[see note, ca. 5\]`")
+    with pytest.raises(DataError, match=told):
+        ingest(path, MemoryParts(), InProcess(1), block_rows=60, **options)
+    data = ingest(path, MemoryParts(), InProcess(1), missing=("see note", "ca. 5"), **BOTH)
+    assert np.isnan(data.y.read(0, N)).sum() == 4
+
+
+def test_text_most_cells_of_which_are_numbers_is_left_out_with_a_word_on_them(tmp_path):
+    cells = [f"{i}.5" if i % 10 else ["free", "tbd"][i // 10 % 2] for i in range(N)]
+    record = column(read(tmp_path, price=cells)[0], "price")[1]
+    assert record["finding"] == "free text"
+    assert "of which 180 are numbers; if the others, such as 'free'" in record["why"]
+    assert "data.read.missing: [free, tbd] makes it a column of numbers" in record["why"]
+
+
 def test_codes_with_leading_zeros_are_categories(tmp_path):
     zips = np.random.default_rng(1).choice(["00501", "10001", "90210"], N)
     path, _ = read(tmp_path, zip=zips)

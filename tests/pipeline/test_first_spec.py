@@ -103,6 +103,34 @@ def test_an_identifier_that_is_to_be_kept_is_a_feature(here):
     assert read == {"target": "kind", "keep_ids": ["id"]}
 
 
+def test_texts_in_a_target_of_numbers_and_spellings_of_classes_are_named(here):
+    rng = np.random.default_rng(0)
+    price = [f"{value:.3f}" for value in rng.normal(size=N)]
+    price[3], price[9], price[50] = "see note", "n.a.", "broken"
+    pd.DataFrame({"a": rng.random(N), "price": price}).to_csv("odd.csv", index=False)
+    done = init("odd.csv", "--target", "price")
+    assert "'price' has 'see note' in row 3 (line 5)" in done.stdout
+    data = yaml.safe_load((here / "odd.yaml").read_text())["data"]
+    assert (data["task"], data["read"]["missing"]) == ("regression", ["see note", "broken"])
+
+    paid = np.array(["Yes", "yes ", "No", "maybe"])[np.arange(N) % 4]
+    pd.DataFrame({"a": rng.random(N), "paid": paid}).to_csv("paid.csv", index=False)
+    assert "data.classes: joined" in init("paid.csv").stdout
+    spec = load_spec(here / "paid.yaml")
+    assert spec.data.classes == {"Yes": ["Yes", "yes"], "No": ["No"], "maybe": ["maybe"]}
+
+
+def test_text_that_is_not_utf_8_is_read_as_windows_writes_it(here):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"Größe": [f"{value:.2f} €".replace(".", ",") for value in rng.random(N)],
+                          "verkauft": np.array(["ja", "nein"])[np.arange(N) % 2]})
+    frame.to_csv("haus.csv", sep=";", index=False, encoding="cp1252")
+    assert "not UTF-8" in init("haus.csv").stdout
+    read = yaml.safe_load((here / "haus.yaml").read_text())["data"]["read"]
+    assert (read["encoding"], read["decimal"], "when_text" in read) == ("cp1252", ",", False)
+    assert init("haus.csv", "--read", "encoding=utf-8", "--out", "other.yaml").exit_code == 1
+
+
 def test_a_spec_that_is_there_is_not_overwritten(here):
     trees().to_csv("t.csv", index=False)
     (here / "t.yaml").write_text("mine")

@@ -37,7 +37,9 @@ class Scan:
     keys: tuple[int, ...] = ()
     text: tuple[int, ...] = ()  # features of a table that are text
     measures: tuple[int, ...] = ()  # features written with fractions, a currency, a % or groups of digits
-    odd: dict[int, Cells] = field(default_factory=dict)  # cells of text in features that are numbers
+    # Cells of text in features that are numbers, and in those that are text where most cells are numbers
+    odd: dict[int, Cells] = field(default_factory=dict)
+    odd_labels: Cells = field(default_factory=Cells)  # cells of text in a target that is numbers
     written: dict[int, str] = field(default_factory=dict)  # such numbers, by feature
 
     def of_columns(self, columns: Sequence[int]) -> "Scan":
@@ -144,6 +146,18 @@ def possible_keys(columns: Mapping[int, np.ndarray]) -> tuple[int, ...]:
 
 class CellError(DataError):
     """A cell of a table is text, or missing, where a number is meant; `refused_cells` tells of all of them."""
+
+
+def text_is_no_label(reader: Reader, cells: Cells) -> DataError:
+    """Return the error for cells of text in a target that is numbers, with their places and what to set."""
+    scan = reader.scan()
+    places = reader.places([row for row, _ in cells.examples])
+    shown = ", ".join(f"{text[:40]!r} in {place}" for (_, text), place in zip(cells.examples, places, strict=True))
+    texts = ", ".join(dict.fromkeys(text for _, text in cells.examples))
+    return DataError(explain(
+        f"{reader.name}: the target {scan.target!r} holds text: {shown} ({cells.texts:,} of {scan.n_rows:,} cells), "
+        "counted from 0", why="its other cells are numbers",
+        fix=f"correct these cells; if they mark missing labels, `missing: [{texts}]`, a key of data.read"))
 
 
 def no_rows(name: str) -> DataError:

@@ -248,6 +248,10 @@ class CellCounts:
         """Whether all cells are missing or numbers as Python writes them, none of which begins with a zero."""
         return self.plain and not self.coded and not self.odd["."].texts and not self.truths[0]
 
+    def is_mostly_numbers(self, decimal: str) -> bool:
+        """Return whether at least half of the cells are numbers under a decimal mark, and no codes."""
+        return not self.coded and self.numbers[decimal] >= max(1, self.odd[decimal].texts)
+
     @property
     def pair(self) -> tuple[str, str]:
         """The pair of `TRUTH` that most cells are of."""

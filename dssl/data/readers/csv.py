@@ -46,6 +46,10 @@ class RecordFormat:
     features: tuple[int, ...]
 
 
+class EncodingError(DataError):
+    """The bytes of a file are not text of the encoding that it is read in."""
+
+
 class CsvReader(TableReader, lines.LineReader):
     """Rows of delimited text.
 
@@ -167,9 +171,10 @@ class CsvReader(TableReader, lines.LineReader):
         try:
             raw.decode(self.encoding)
         except UnicodeDecodeError as error:
-            return self._at(begin + error.start,
-                            f"is not {self.encoding} text: bytes {raw[error.start:error.end].hex(' ')}",
-                            "names and labels would be read wrongly", "set `encoding:`, for example latin-1")
+            return EncodingError(explain(
+                f"{self._line_at(begin + error.start)} is not {self.encoding} text: bytes "
+                f"{raw[error.start:error.end].hex(' ')}", why="names and labels would be read wrongly",
+                fix="set `encoding:`, for example latin-1, or cp1252 as Windows writes it"))
         return None
 
     def places(self, rows: Sequence[int]) -> list[str]:

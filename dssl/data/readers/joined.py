@@ -71,8 +71,10 @@ class JoinedReader(Reader):
             j if order is None else order.index(j) for scan, order in zip(scans, self._orders, strict=True)
             for j in getattr(scan, known)})) for known in ("keys", "text", "measures"))
         odd: dict[int, Cells] = {}
+        odd_labels = Cells()
         written: dict[int, str] = {}
         for scan, order, start in zip(scans, self._orders, self._starts.tolist(), strict=False):
+            odd_labels = odd_labels.merge(scan.odd_labels.after(start))
             for k, cells in scan.odd.items():
                 j = k if order is None else order.index(k)
                 odd[j] = odd.get(j, Cells()).merge(cells.after(start))
@@ -84,7 +86,7 @@ class JoinedReader(Reader):
             row_bytes=max(scan.row_bytes for scan in scans), unit_bytes=max(scan.unit_bytes for scan in scans),
             feature_names=tuple(self.expected) if self.expected and first.feature_names else first.feature_names,
             label_names=first.label_names if len(labels) == 1 else None, keys=keys, text=text,
-            measures=measures, odd=odd, written=written,
+            measures=measures, odd=odd, odd_labels=odd_labels, written=written,
             nnz=sum(entries) if len(entries) == len(scans) else None)
 
     def _order(self, name: str, scan: Scan, first: Scan) -> list[int] | None:

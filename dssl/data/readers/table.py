@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from ...errors import explain
 from ..targets import target_values, text_of, whole_numbers
-from .base import PROBE_ROWS, Block, CellError, Reader, Scan, possible_keys
+from .base import PROBE_ROWS, Block, CellError, Reader, Scan, possible_keys, text_is_no_label
 from .cells import (
+    EXAMPLES,
     CellCounts,
     Cells,
     Kind,
@@ -161,7 +161,11 @@ class TableReader(Reader):
                                                    sum(cell is not None for cell in columns[j]))}
         keys = tuple(sorted({*possible_keys(columns), *free})) if self._has_names else ()
         odd = {j: self._counts[field].odd[mark] for j, field in enumerate(self._features)
-               if kinds.get(field) == "number" and field in self._counts and self._counts[field].odd[mark].texts}
+               if field in self._counts and self._counts[field].odd[mark].texts
+               and (kinds.get(field) == "number" or counts[field].is_mostly_numbers(mark))}
+        labels = Cells()
+        if self._target is not None and self._target in self._counts and kinds[self._target] == "number":
+            labels = self._counts[self._target].odd[mark]
         measures = tuple(j for j, field in enumerate(self._features)
                          if kinds.get(field) == "number" and counts[field].measured)
         written = {j: "/".join(counts[field].pair) if kinds[field] == "truth" else counts[field].marked
@@ -173,6 +177,7 @@ class TableReader(Reader):
         return Scan(
             n_rows=sizes.n_rows, n_columns=len(self._features), dtype=sizes.dtype, row_bytes=sizes.row_bytes,
             unit_bytes=sizes.unit_bytes, target=sizes.target, keys=keys, text=text, measures=measures, odd=odd,
+            odd_labels=labels,
             written={j: text for j, text in written.items() if text},
             feature_names=tuple(self._names[field] for field in self._features) if self._has_names else None)
 
@@ -243,12 +248,8 @@ class TableReader(Reader):
             return values
         values, odd = self._values(field, array)
         if len(odd):
-            row = int(odd[0])
-            text = trimmed(array)[row].as_py()
-            raise CellError(explain(
-                f"{self.name}: the target {self._label(field)} holds text: {text!r} in "
-                f"{self.places([start + row])[0]}, counted from 0", why="its other cells are numbers",
-                fix=f"correct the cell; if it marks a missing label, `missing: [{text}]`, a key of data.read"))
+            cells = [(start + row, trimmed(array)[row].as_py()) for row in odd.tolist()]
+            raise text_is_no_label(self, Cells(len(odd), tuple(cells[:EXAMPLES])))
         if values.dtype == np.float64 and (is_text(array.type) or not self._is_typed):
             return whole_numbers(values)
         return target_values(values, self.name)
