@@ -4,6 +4,5 @@ import tomllib
 from pathlib import Path
 
 project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-extras = project["optional-dependencies"]
-needed = [*project["dependencies"], *extras["test"], *extras.get("parquet", [])]
-print("\n".join(item.replace(">=", "==") for item in needed if not item.startswith("dssl[")))
+needed = [*project["dependencies"], *project["optional-dependencies"]["test"]]
+print("\n".join(item.replace(">=", "==") for item in needed))

@@ -79,13 +79,13 @@ def examined(traits: Traits, levels: dict[int, dict[str, int]], names: Sequence[
         key = None if j in measures else _key(traits, j, names, levels.get(j))
         kind: Kind = "integer" if whole else "number"
         texts = spellings(levels[j]) if is_text else []
-        few = is_text and is_category(len(texts), n) and key is None
+        few = is_text and len(levels[j]) <= MOST_LEVELS and is_category(len(texts), n) and key is None
         if is_text:
             kind = "time" if j in traits.dates else "category" if few else "text"
         found: tuple[FindingKind, str] | None = _constant(traits, j, levels) or _target(traits, j, is_text=is_text)
         found = found or _time(traits, j, kind) or (("identifier", key) if key else None)
         if kind == "text" and found is None:
-            count = f"more than {MOST_LEVELS:,}" if len(texts) > MOST_LEVELS else f"{len(texts):,}"
+            count = f"more than {MOST_LEVELS:,}" if len(levels[j]) > MOST_LEVELS else f"{len(texts):,}"
             mixed = _mostly_numbers(odd[j], n) if odd and j in odd else ""
             found = "free text", f"{count} different texts in {n:,} cells{mixed}"
         found = found or (_ordered(traits, j) if kind == "number" else None)
@@ -95,7 +95,7 @@ def examined(traits: Traits, levels: dict[int, dict[str, int]], names: Sequence[
                                   f"{column_label(names, other)} on another scale")
         records.append(ColumnRecord(
             names[j] if names else str(j), kind, low, high, traits.n_rows - n,
-            len(texts) if is_text and kind != "text" and len(texts) <= MOST_LEVELS else None,
+            len(texts) if is_text and kind != "text" and len(levels[j]) <= MOST_LEVELS else None,
             True, *(found or (None, None))))
     return records
 

@@ -135,7 +135,7 @@ def choose_columns(found: Survey, names: Sequence[str] | None, source: str, *, i
     levels: dict[int, tuple[str | None, ...]] = {}
     for j in sorted(found.levels):
         texts, missing = spellings(found.levels[j]), found.n_rows - int(found.present[j])
-        if len(texts) > MOST_LEVELS:
+        if len(found.levels[j]) > MOST_LEVELS:  # of more, those beyond are not known
             raise DataError(explain(
                 f"{source}: {column_label(names, j)} has more than {MOST_LEVELS:,} different texts, for example "
                 f"{', '.join(map(repr, texts[:3]))}",

@@ -79,11 +79,12 @@ class Reaches:
         """Return a copy of rows (b, d), float64, whose cells are medians where far or out of range; and what these are.
 
         numbers (b,) : of the rows. n_far : far rows. far (k, 4) : of at most `MOST_LISTED` their number, their cells
-        out of range, and the column and value of the one that is out of range most. Memory: two such arrays.
+        out of range, and the column and value of the one that is out of range most. Memory: three such arrays.
         """
         X = np.array(X, np.float64)
         with np.errstate(over="ignore"):
-            away = np.abs(X - self.median)
+            away = X - self.median
+        np.abs(away, out=away)
         away /= self.reach
         out = away > CUT
         away *= out

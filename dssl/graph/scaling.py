@@ -322,7 +322,7 @@ def _scaling_of(kind: ScalingKind, found: Share, feature_names: list[str] | None
 def moment_rows(n: int, d: int, chunk: int, budget: int, sparse_row_bytes: int | None = None) -> int:
     """Return the rows of a block whose moments one task finds: whole chunks of `chunk` rows where one fits."""
     row_bytes = sparse_row_bytes or 8 * max(d, 1)
-    fit = rows_that_fit(budget, 5 * row_bytes if sparse_row_bytes else 24 * d, n,
+    fit = rows_that_fit(budget, 5 * row_bytes if sparse_row_bytes else 40 * d, n,
                         fixed_bytes=80 * d if sparse_row_bytes else 0)
     height = min(fit, max(1, LARGEST_BLOCK // row_bytes))
     return max(1, height // chunk) * chunk if chunk <= height else height
@@ -363,7 +363,7 @@ def scaling_cost(kind: ScalingKind, rows_of: tuple[int, int, int], d: int, row_b
                  budget: int, *, is_sparse: bool) -> Cost:
     """Return what fitting a scaling on the n training rows and scaling them and the test rows takes.
 
-    Moments: a block, and three of it in float64; then scaling: a chunk of X, the rows chosen of it, two in float64.
+    Moments: a block, and five of it in float64; then scaling: a chunk of X, the rows chosen of it, two in float64.
 
     rows_of : n, n_test, and the rows they are chosen among. width : columns of a dense row of `row_bytes` bytes.
     """
@@ -374,7 +374,7 @@ def scaling_cost(kind: ScalingKind, rows_of: tuple[int, int, int], d: int, row_b
     peak: float = max((height + 2 * chunk) * row_bytes, height * (2 * row_bytes + wide))
     read = (n + n_test + tasks * chunk) * row_bytes
     block, share = moment_rows(n_rows, d, chunk, budget, row_bytes if is_sparse else None), n / max(n_rows, 1)
-    peak = max(peak, block * (row_bytes + (24 * width + 8) * min(1.0, share)))
+    peak = max(peak, block * (row_bytes + (40 * width + 8) * min(1.0, share)))
     tasks, read = tasks + block_count(n_rows, block), read + n_rows * row_bytes
     return cost_of(tasks, read, (n + n_test) * row_bytes, peak, chunk * row_bytes + 4 * row_bytes,
                    SCALED_SECONDS * width * (n + n_test + n_rows))

@@ -180,14 +180,15 @@ def labels_notes(found: dict[str, Any]) -> list[str]:
     """
     if not found.get("told"):
         return []
-    probabilities = "probabilities are overconfident, by 2 to 7 percentage points in our trials, and " if found.get(
-        "classes") is not None else ""
-    notes = [f"{found['told']} of the {found['n_labeled']} labels come from labels.file. Where dssl suggest chose "
-             f"these rows, they are no random draw: {probabilities}errors of labels held out are those of hard rows. "
-             "Judge both by test points."]
+    is_classes = found.get("classes") is not None
+    probabilities = "probabilities can be overconfident, and " if is_classes else ""
+    notes = [f"{found['told']} of the {found['n_labeled']} labels come from labels.file. If dssl suggest chose these "
+             f"rows, they are no random draw: {probabilities}held-out errors are those of difficult rows. Judge the "
+             "model by test points."]
     if found.get("new_classes"):
         new = ", ".join(map(repr, found["new_classes"]))
-        notes.append(f"labels.file brings classes that the source does not have: {new}. Correct it if one is a slip")
+        notes.append(f"labels.file brings classes that the source does not have: {new}. Correct the file if one of "
+                     "them is a typing error")
     return notes
 
 

@@ -163,7 +163,7 @@ class KnownQuantities(KnownTarget):
         require(smallest < largest or n.sum() == 1, error=DataError,
                 what=f"the target is {smallest:g} in all {n.sum():,} rows that have one",
                 why="there is nothing to learn: every model predicts this number",
-                fix="name another column as the target (data.read.target), or leave the pipeline out")
+                fix="name another column as the target: data.read.target")
         means, deviations = (np.array([own[name] for own in found]) for name in ("mean", "deviation"))
         mean = float(n @ means / n.sum()) if len(found) > 1 else float(means[0])
         deviation = float(np.sqrt(n @ (deviations**2 + (means - mean) ** 2) / n.sum())) if len(found) > 1 \

@@ -251,13 +251,13 @@ def _difference(by: Measure, gain: float, other: float) -> str:
 def seen_by_test(by: Measure, pair: dict[str, Any]) -> str:
     """Return which differences a paired test on these points could have seen."""
     n, smallest, power_limit = (finite(pair.get(key)) for key in ("n", "smallest", "found"))
-    few = "So few predictions" if n is None else counted(int(n), "prediction")
+    few = "With so few predictions" if n is None else f"With {counted(int(n), 'prediction')}"
     if smallest is None:
-        return f"{few} can tell no difference, however large, from chance."
-    seen = f"{few} can tell no difference below {by.difference(smallest)} from chance"
+        return f"{few}, no difference can be distinguished from chance, however large it is."
+    seen = f"{few}, a difference below {by.difference(smallest)} cannot be distinguished from chance"
     if power_limit is None:
-        return f"{seen}, and would find none in four of five such sets."
-    return f"{seen}" + (f", and would find one of {by.difference(power_limit)} in four of five such sets."
+        return f"{seen}, and no difference would be seen in four of five such sets."
+    return f"{seen}" + (f"; one of {by.difference(power_limit)} would be seen in four of five such sets."
                         if power_limit >= smallest else ".")
 
 

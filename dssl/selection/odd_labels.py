@@ -38,14 +38,14 @@ def odd_labels(target: Target, held_out: np.ndarray, rows: np.ndarray) -> list[d
     times, spread = residuals / usual, np.median(np.abs(Y - np.median(Y, axis=0)), axis=0)
     places = np.argwhere((times > ODD) & (residuals > FAR * spread))
     order = np.argsort(-times[tuple(places.T)], kind="stable")[:MOST_LISTED]
-    return [{"row": int(rows[i]), "column": int(j), "value": float(target.columns()[i, j]),
+    return [{"row": int(rows[i]), "column": int(j), "value": float(Y[i, j]),
              "prediction": float(held_out[i, j])} for i, j in places[order]]
 
 
 def odd_labels_in_words(odd: Sequence[dict[str, Any]]) -> str:
     """Return which labels are odd, in a sentence."""
-    shown = "; ".join(f"row {own['row']} has {own['value']:.6g}, where the others say {own['prediction']:.6g}"
-                      for own in odd[:5])
+    shown = "; ".join(f"row {label['row']} has {label['value']:.6g}, and the others predict {label['prediction']:.6g}"
+                      for label in odd[:5])
     return shown + (f"; and {len(odd) - 5} more" if len(odd) > 5 else "")
 
 
@@ -53,6 +53,7 @@ def warn_odd_labels(odd: Sequence[dict[str, Any]]) -> None:
     """Warn of odd labels, if there are any."""
     if odd:
         warnings.warn(explain(
-            f"targets far from what the other labels say: {odd_labels_in_words(odd)} (rows counted from 0)",
+            "some targets are far from what the other labels predict (rows count from 0): "
+            f"{odd_labels_in_words(odd)}",
             why="squared errors follow them, and the predictions of all points with them",
             fix="check these values; correct them, or mark them as unknown"), OddLabels, stacklevel=4)

@@ -20,6 +20,7 @@ from dssl.data.readers.cells import (
     possible_formats,
     trimmed,
 )
+from dssl.data.survey import Survey, choose_columns
 from dssl.errors import DataError
 from dssl.execution.in_process import InProcess
 from dssl.storage.blocks import MemoryParts
@@ -198,6 +199,13 @@ def test_spellings_of_a_level_are_one(tmp_path):
         assert data.feature_names == ["x", "plan=Basic", "plan=Pro"]
         assert_array_equal(data.X.read_all()[:, 2], plans == "Pro")
     assert spellings({"b": 2, "B": 2, "a ": 1}) == ["B", "a"]
+
+
+def test_more_spellings_than_are_counted_are_no_category():
+    """Only the first thousand are known of a block, so that the levels would lack the others."""
+    texts = np.array([f"level {i:04}{end}" for i in range(1200) for end in "aA"], object)
+    with pytest.raises(DataError, match="more than 1,000 different texts"):
+        choose_columns(Survey.of(pd.DataFrame({0: texts})), ["b"], "t", impute=False)
 
 
 def test_free_text_is_left_out_with_a_way_to_use_it(tmp_path):

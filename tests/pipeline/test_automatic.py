@@ -145,7 +145,7 @@ def test_the_scale_is_chosen_by_ranges_and_by_labels_or_given(digits_file, tmp_p
         assert described["attributes"]["scaling"]["kind"] in expected
         assert ("scale" in described["attributes"]) == (scale is None)
         page = (workspace / "runs" / result.run / "report.html").read_text()
-        assert ("squared error of labels without themselves, by scale" in page) == (scale is None)
+        assert ("leave-one-out squared error of the labels, by scale" in page) == (scale is None)
 
 
 def test_sparse_points(tmp_path):

@@ -85,7 +85,7 @@ def test_the_report_tells_shares_class_sizes_and_both_accuracies(fields, tmp_pat
     result = run({**fields, "model": {"kind": "graph", "class_sizes": [1, 1, 1]}}, workspace=tmp_path,
                  execution=InProcess(1))
     page = (tmp_path / "runs" / result.run / "report.html").read_text()
-    for text in ("Shares of the kernels", "class sizes that were told", "diffusion of labels", "Graph health",
+    for text in ("Shares of the kernels", "class sizes in the spec", "diffusion of labels", "Graph health",
                  "unlabeled training points whose labels are known", "error on labels held out one by one",
                  "training points that no label reaches", "The label of the nearest labeled point"):
         assert text in page, text

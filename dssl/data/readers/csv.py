@@ -241,9 +241,7 @@ class CsvReader(TableReader, lines.LineReader):
 
     def _has_codes(self, raw: bytes) -> bool:
         """Return whether a whole number begins with a zero, or anything looks so."""
-        text = np.frombuffer(raw, np.uint8)
-        if len(text) < 3:
-            return False
+        text = np.frombuffer(b"\n" + raw + b"\n", np.uint8)
         zero = np.flatnonzero(text[1:-1] == ord("0")) + 1
         before, after = text[zero - 1], text[zero + 1]
         delimiter = ord(self._records.delimiter) if self._records.delimiter != WHITESPACE else ord(" ")

@@ -24,13 +24,13 @@ def choice_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | N
         ("structure of the graph, 1 is that of noise", number(found["structure"]) if "structure" in found else None),
         ("scale of the features", scale.get("kind")),
         ("the largest range of a column over a low one", number(scale["ranges"]) if "ranges" in scale else None),
-        ("squared error of labels without themselves, by scale", ", ".join(
+        ("leave-one-out squared error of the labels, by scale", ", ".join(
             f"{kind} {number(loss)}" for kind, loss in judged.items()) or None),
         ("how it was computed", computed(found.get("functions") or found.get("solver") or {})),
         ("targets that the other labels contradict", "; ".join(
-            f"row {own['row']}: {number(own['value'])}, where the others say {number(own['prediction'])}"
+            f"row {own['row']}: {number(own['value'])}, predicted from the others as {number(own['prediction'])}"
             for own in found.get("odd_labels") or []) or None),
-        ("class sizes that were told", ", ".join(map(percent, sizes)) if sizes else None),
+        ("class sizes in the spec", ", ".join(map(percent, sizes)) if sizes else None),
         ("training points that no label reaches", None if lost is None else number(lost) + (
             ": the labels alone predict them" if lost else "")),
         ("unlabeled training points whose labels are known",

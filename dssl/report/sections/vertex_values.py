@@ -25,7 +25,7 @@ def values_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | N
     rows: list[tuple[str, Any]] = [
         ("learner", f"{learner}: {LEARNERS.get(learner, learner)}"),
         ("how it was computed", computed(found.get("functions") or found.get("solver") or {})),
-        ("class sizes that were told", ", ".join(map(percent, shares)) if shares else None),
+        ("class sizes in the spec", ", ".join(map(percent, shares)) if shares else None),
         ("diffusion of labels", f"{counted(found['diffusions'], 'step')}; "
          f"{counted(found['changed_in_last'], 'vertex', 'vertices')} changed in the last"
          if "diffusions" in found else None),
