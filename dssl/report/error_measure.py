@@ -79,9 +79,10 @@ def label_score_rows(by_labels: dict[str, Any]) -> tuple[tuple[str, ...], list[t
     by = measure_of(scores["model"])
     how = "leave-one-out" if by_labels["folds"] == n else f"{by_labels['folds']} parts"
     head = ("", f"{by.key} held out on {counted(n, 'label')}, {how} (95 % interval)", "gain over it", by.test)
-    told = {"metrics": scores["model"], "gain": by_labels}
+    compared = {"metrics": scores["model"], "gain": by_labels}
     names = ["model", *(name for name in scores if name not in ("model", by.guess[0])), by.guess[0]]
-    return head, [(name, by.with_interval(scores[name]), *gain_over(name, told)) for name in names if name in scores]
+    return head, [(name, by.with_interval(scores[name]), *gain_over(name, compared))
+                  for name in names if name in scores]
 
 
 def gain_over(name: str, result: dict[str, Any]) -> tuple[str, str]:

@@ -22,10 +22,10 @@ def scores_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | N
     by = measure_of(metrics)
     if not metrics:
         head, rows = label_score_rows(at(result, "gain", "by_labels") or {})
-        told = ("There are no test points. Each label is predicted by models that have not seen it; the last row needs "
+        text = ("There are no test points. Each label is predicted by models that have not seen it; the last row needs "
                 "no model.")
         return Section("scores", "Scores on the labels, held out", joined((
-            tag("p", told), table(head, rows, range(1, len(head)))))) if rows else None
+            tag("p", text), table(head, rows, range(1, len(head)))))) if rows else None
     if finite(metrics.get(by.key)) is None:
         return None
     beside = {key: told for key, told in BESIDE.items() if key != by.key and finite(metrics.get(key)) is not None}
