@@ -1,10 +1,12 @@
-"""Labels from a file beside the data: a CSV whose columns `row` and `label` name rows of the source, counted from 0.
+"""Labels from files beside the data: CSVs whose column `label` is that of a row of the source.
 
-`dssl suggest` writes such a file with empty labels. Other columns say nothing here.
+The row is named by the column of the source's identifiers, where the file has it, or else by the column `row`, its
+number, counted from 0. `dssl suggest` writes such a file with empty labels. Other columns say nothing here.
 """
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -12,35 +14,99 @@ import numpy as np
 from ..errors import DataError, explain, require
 from ..missing import is_missing_text
 
-COLUMNS = ("row", "label")
+ROW, LABEL = "row", "label"
+ANY = "*"  # a column of identifiers that is not known yet
+SUGGESTED = (ROW, "file", "line", "score", "predicted", "probability", LABEL)  # columns beside those of the source
 
 
-def read_told_labels(paths: Sequence[Path]) -> tuple[np.ndarray, list[str], list[str]]:
+def column_beside(name: str) -> str:
+    """Return the name of a column of the source in a file of labels, where it is none of `SUGGESTED`."""
+    return f"{name} of the source" if name in SUGGESTED else name
+
+
+@dataclass(frozen=True)
+class Identifiers:
+    """The identifiers of a source. name : of their column. rows_of : some of them -> the rows of each that there is."""
+
+    name: str
+    rows_of: Callable[[Collection[str]], Mapping[str, Sequence[int]]]
+
+
+@dataclass(frozen=True)
+class ToldLabel:
+    """A line of a file that has a label. name : of its row, which is an identifier or a number."""
+
+    place: str
+    name: str
+    is_identifier: bool
+    label: str
+
+
+def read_told_labels(paths: Sequence[Path],
+                     identifiers: Identifiers | None = None) -> tuple[np.ndarray, list[str], list[str]]:
     """Return the rows (t,) that some files give a label, ascending, these labels as text, and file and line of each.
 
-    An empty label is none.
+    An empty label is none. identifiers : of the source, None where it has none.
 
     Raises
     ------
-    DataError : a file is no CSV with these columns, or names no row; a row has two labels; no row has any.
+    DataError : a file is no CSV with these columns, or names no row, or one that there is not; a row has two labels; no
+    row has any.
     """
-    told: dict[int, tuple[str, str]] = {}
-    for path in paths:
-        for line, row, label in _lines(path):
-            require(row.isascii() and row.isdigit() and len(row) < 19, f"{path}, line {line}: row {row!r}",
-                    error=DataError, why="a row is its number in the source, counted from 0",
-                    fix="leave the column row as dssl suggest wrote it")
-            known, place = told.setdefault(int(row), (label, f"{path}, line {line}"))
-            require(known == label, f"{path}, line {line}: row {row} is {label!r}, and was {known!r} in {place}",
-                    error=DataError, why="a point has one label", fix="correct one of the two lines, or remove it")
-    require(bool(told), f"{', '.join(map(str, paths))}: no row has a label", error=DataError,
-            why="it would add nothing", fix="fill in the column label, or leave labels.file out")
+    lines = _some_lines(paths, None if identifiers is None else column_beside(identifiers.name))
+    asked = {line.name for line in lines if line.is_identifier}
+    told = _by_row(lines, identifiers.rows_of(asked) if identifiers is not None and asked else {})
     rows = sorted(told)
-    return np.array(rows, np.int64), [told[row][0] for row in rows], [told[row][1] for row in rows]
+    return np.array(rows, np.int64), [told[row].label for row in rows], [told[row].place for row in rows]
 
 
-def _lines(path: Path) -> list[tuple[int, str, str]]:
-    """Return the number of each line that has a label, counted from 1, its row and its label, as text."""
+def count_told_labels(paths: Sequence[Path]) -> int:
+    """Return how many rows some files give a label at most, where it is not known whether the source has identifiers.
+
+    Raises DataError: as `read_told_labels`, as far as that shows without the source.
+    """
+    lines = _some_lines(paths, ANY)
+    numbered = [line for line in lines if not line.is_identifier]
+    return len(_by_row(numbered, {})) + len(lines) - len(numbered)
+
+
+def _by_row(lines: Sequence[ToldLabel], known: Mapping[str, Sequence[int]]) -> dict[int, ToldLabel]:
+    """Return the first line of each row; raise DataError where another has another label."""
+    told: dict[int, ToldLabel] = {}
+    for line in lines:
+        row = _row_of(line, known)
+        first = told.setdefault(row, line)
+        require(first.label == line.label, f"{line.place}: row {line.name} is {line.label!r}, and was {first.label!r} "
+                f"in {first.place}", error=DataError, why="a point has one label",
+                fix="correct one of the two lines, or remove it")
+    return told
+
+
+def _some_lines(paths: Sequence[Path], column: str | None) -> list[ToldLabel]:
+    """Return the lines of all files; raise DataError where none has a label."""
+    lines = [line for path in paths for line in _lines(path, column)]
+    require(bool(lines), f"{', '.join(map(str, paths))}: no row has a label", error=DataError,
+            why="it would add nothing", fix="fill in the column label, or leave labels.file out")
+    return lines
+
+
+def _row_of(line: ToldLabel, known: Mapping[str, Sequence[int]]) -> int:
+    """Return the number of the row that a line names."""
+    if not line.is_identifier:
+        require(line.name.isascii() and line.name.isdigit() and len(line.name) < 19, f"{line.place}: row {line.name!r}",
+                error=DataError, why="a row is its number in the source, counted from 0",
+                fix="leave the column row as dssl suggest wrote it")
+        return int(line.name)
+    rows = known.get(line.name, ())
+    require(len(rows) == 1, f"{line.place}: the source has {'no' if not rows else len(rows)} "
+            f"{'row' if not rows else 'rows'} with the identifier {line.name!r}", error=DataError,
+            why="a label is one of a row", fix="write it as it stands in the source (programs for tables drop leading "
+            "zeros), or remove this column, so that the column row says which it is")
+    return rows[0]
+
+
+def _lines(path: Path, column: str | None) -> Iterator[ToldLabel]:
+    """Yield the lines of a file that have a label. column : of identifiers; `ANY` of one that is not known yet."""
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
             lines = list(csv.reader(file))
@@ -48,13 +114,20 @@ def _lines(path: Path) -> list[tuple[int, str, str]]:
         raise DataError(explain(f"{path} is no CSV file: {error}", why="labels are read from it",
                                 fix="write it as comma-separated text in UTF-8")) from error
     header = [name.strip() for name in lines[0]] if lines else []
-    require(all(header.count(name) == 1 for name in COLUMNS), f"{path} has the columns {', '.join(header) or '(none)'}",
-            why=f"{' and '.join(COLUMNS)} are read from it", error=DataError,
+    others = [name for name in header if name != LABEL]
+    if column == ANY:
+        column = others[0] if others and ROW not in others else None
+    is_identifier = column is not None and column in header
+    naming = column if column is not None and is_identifier else ROW
+    require(all(header.count(name) == 1 for name in (naming, LABEL)),
+            f"{path} has the columns {', '.join(header) or '(none)'}",
+            why=f"{ROW if column is None else f'{ROW} or {column}'} and {LABEL} are read from it", error=DataError,
             fix="name these columns in its first line, separated by commas, as dssl suggest does")
-    row, label = (header.index(name) for name in COLUMNS)
+    name, label = header.index(naming), header.index(LABEL)
     numbered = [(number, cells) for number, cells in enumerate(lines[1:], start=2) if any(cells)]
     short = [number for number, cells in numbered if len(cells) != len(header)]
     require(not short, f"{path}, line {short[0] if short else 0}: not as many cells as the first line has",
             error=DataError, why="a cell belongs to the column above it", fix="correct the commas of this line")
-    return [(number, cells[row].strip(), cells[label].strip()) for number, cells in numbered
-            if not is_missing_text(cells[label])]
+    for number, cells in numbered:
+        if not is_missing_text(cells[label]):
+            yield ToldLabel(f"{path}, line {number}", cells[name].strip(), is_identifier, cells[label].strip())

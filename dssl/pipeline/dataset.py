@@ -1,12 +1,18 @@
 """The stage of the data set: the source, read into parts."""
 
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from ..data.dataset import Dataset
 from ..data.findings import dataset_notes
-from ..data.ingest import ingest
+from ..data.ingest import ingest, open_source
 from ..data.ingest_cost import ingest_cost
 from ..data.ingest_params import IngestParams
+from ..data.readers.file_rows import FileRows
+from ..data.sources import Source
 from ..execution.cost import Cost
 from ..report.sections.columns import columns_section
 from ..storage.blocks import Rows
@@ -33,6 +39,25 @@ def dataset_of(context: Context) -> Dataset:
     if described is not None:
         arrays["X"] = BlockedCsrRows.of(context.inputs["dataset"].parts, described)
     return Dataset(arrays["X"], arrays.get("y"), arrays.get("split"), attributes["dataset"])
+
+
+def identifier_of(attributes: Mapping[str, Any]) -> str | None:
+    """Return the column that names the rows of a table and is no feature, None where there is none.
+
+    attributes : of the stage `dataset`.
+    """
+    return next((record["name"] for record in attributes["dataset"].get("survey", ())
+                 if record["finding"] == "identifier" and not record["used"]), None)
+
+
+@contextmanager
+def rows_in_files(source: Source, read: IngestParams, attributes: Mapping[str, Any]) -> Iterator[FileRows | None]:
+    """Give the rows of a source as they stand in its files; None where it is no table.
+
+    read : how the source was read. attributes : of the stage `dataset`.
+    """
+    with tempfile.TemporaryDirectory(prefix="dssl-") as scratch:
+        yield FileRows.of(open_source(source, read, scratch=Path(scratch)), vars(read), attributes["n"])
 
 
 def _dataset_cost(f: Facts[Any]) -> Cost:

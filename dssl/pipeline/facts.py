@@ -16,7 +16,7 @@ from ..data.ingest_cost import block_height, makes_sparse
 from ..data.ingest_params import IngestParams
 from ..data.readers.base import Scan
 from ..data.sources import find_source
-from ..data.told_labels import read_told_labels
+from ..data.told_labels import count_told_labels
 from ..errors import DataError, require
 from ..execution.cost import Cost
 from ..graph.neighbors import possible_methods
@@ -197,8 +197,8 @@ class Facts(Generic[S]):
                        if labels.per_class else (labels.fraction or 1.0) * self.n)
         least = most if labels.count or labels.per_class else 2
         if labels.file is not None:  # of points that may have one of those labels
-            told = read_told_labels([file.path for file in find_source(labels.file, format="csv").files])[0]
-            most = min(most + len(told), self.n)
+            told = count_told_labels([file.path for file in find_source(labels.file, format="csv").files])
+            most = min(most + told, self.n)
         return self.found("labels", "n_labeled", most, least, "labeled points")
 
     # The graph

@@ -1,12 +1,14 @@
 """The stages of the points: their scaled rows, and which of the training points are labeled."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ..data.ingest_params import IngestParams
 from ..data.labels import DRAW_ROWS, choose_labels
-from ..data.told_labels import read_told_labels
+from ..data.told_labels import Identifiers, read_told_labels
 from ..errors import DataError, explain, require, sentences
 from ..execution.cost import Cost, cost_of
 from ..graph.feature_units import warn_unlike
@@ -21,8 +23,9 @@ from ..report.sections.data import data_section
 from ..storage.blocks import PartWriter, Receipt, Rows, counts_below, row_ranges
 from ..storage.csr import csr_arrays
 from ..storage.pieces import BlockedCsrRows
-from .dataset import dataset_of
+from .dataset import dataset_of, identifier_of, rows_in_files
 from .facts import Facts
+from .spec import Spec
 from .split import training_strata
 from .stage import Context, Stage
 
@@ -84,13 +87,40 @@ def scale_points(context: Context, params: ScalingParams) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class LabelParams:
-    """Which training points are labeled: a number, so many a class, a share, or all that have a label."""
+    """Which training points are labeled: a number, so many a class, a share, or all that have a label.
+
+    read : how the source is read, whose identifiers a file of labels may name.
+    """
 
     count: int | None
     per_class: int | None
     fraction: float | None
     given: bool
     seed: int
+    read: IngestParams
+
+    @classmethod
+    def of(cls, spec: Spec) -> "LabelParams":
+        assert spec.labels is not None
+        return cls(**spec.labels.model_dump(exclude={"file"}), read=spec.data.ingest_params())
+
+
+def _identifiers(context: Context, read: IngestParams) -> Identifiers | None:
+    """Return the identifiers of the source, which is read again for the rows of some."""
+    attributes = context.attributes("dataset")
+    name = identifier_of(attributes)
+    if name is None:
+        return None
+
+    def rows_of(identifiers: Collection[str]) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        with rows_in_files(context.files["source"].source, read, attributes) as rows:
+            for number, row in enumerate(rows.of_columns([name]) if rows is not None else ()):
+                if row.cells[0] in identifiers:
+                    found.setdefault(row.cells[0], []).append(number)
+        return found
+
+    return Identifiers(name, rows_of)
 
 
 def _places(train: Rows, rows: np.ndarray) -> np.ndarray:
@@ -102,12 +132,12 @@ def _places(train: Rows, rows: np.ndarray) -> np.ndarray:
     return found
 
 
-def _told(context: Context, chosen: Target) -> tuple[Target, dict[str, Any]]:
+def _told(context: Context, chosen: Target, read: IngestParams) -> tuple[Target, dict[str, Any]]:
     """Return the chosen target with the labels of `labels.file`, and how many these are; JSON."""
     if "labels" not in context.files:
         return chosen, {}
     source = context.files["labels"].source
-    rows, texts, lines = read_told_labels([file.path for file in source.files])
+    rows, texts, lines = read_told_labels([file.path for file in source.files], _identifiers(context, read))
     last = max(int(context.rows("split", name).read(n - 1, n)[0]) for name in ("train", "test", "rest")
                if (n := len(context.rows("split", name))))
     beyond = np.flatnonzero(rows > last)
@@ -140,6 +170,15 @@ def _given_labels(context: Context) -> np.ndarray:
     return np.concatenate(found)
 
 
+def _require_two_classes(target: Target, source: str) -> None:
+    """Raise DataError if all labels, those of the source and of files beside it, are of one class."""
+    names = target.to_arrays()[1].get("classes")
+    require(names is None or len(names) != 1, error=DataError, what=f"{source} has one class, {names and names[0]!r}",
+            why="a classifier tells at least two classes apart",
+            fix="label some rows of another class, in the source or in a file with the columns row and label that "
+                "labels.file names; or check the target, data.keep and data.classes")
+
+
 def make_labels(context: Context, labels: LabelParams) -> dict[str, Any]:
     """Choose the labeled points, add those of a file; write their places among the training points."""
     split = context.attributes("split")
@@ -152,7 +191,8 @@ def make_labels(context: Context, labels: LabelParams) -> dict[str, Any]:
         places = choose_labels(lambda: training_strata(context), count=labels.count, per_class=labels.per_class,
                                fraction=labels.fraction, seed=labels.seed, n_classes=n_strata)
     coded = context.rows("split", f"train_{known}").take(places)
-    chosen, told = _told(context, Target.from_arrays({"labeled": places, known: coded}, split))
+    chosen, told = _told(context, Target.from_arrays({"labeled": places, known: coded}, split), labels.read)
+    _require_two_classes(chosen, context.files["source"].source.name)
     arrays, attributes = chosen.to_arrays()
     PartWriter(context.parts, 0).write(**arrays)
     return {**attributes, **chosen.described(), "n_labeled": len(chosen.labeled), **told}
@@ -192,9 +232,8 @@ def labels_notes(found: dict[str, Any]) -> list[str]:
     return notes
 
 
-LABELS = Stage("labels", 4, ("split",),
-               lambda spec: LabelParams(**spec.labels.model_dump(exclude={"file"})), make_labels, _labels_cost,
-               "label fewer points", files=("labels",), notes=labels_notes)
+LABELS = Stage("labels", 5, ("dataset", "split"), LabelParams.of, make_labels, _labels_cost, "label fewer points",
+               files=("source", "labels"), notes=labels_notes)
 POINTS = Stage("points", 5, ("dataset", "split"), lambda spec: spec.data.scaling, make_points,
                lambda f: scaling_cost(f.spec.data.scale, (f.n, f.n_test, f.n_rows), f.d, f.row_bytes, f.width,
                                       f.x_chunk, f.budget, is_sparse=f.sparse_entries is not None),

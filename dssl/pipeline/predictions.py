@@ -12,7 +12,6 @@ The table has a row for each row of the source that is in use, in their order:
 """
 
 import csv
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from itertools import islice
@@ -21,7 +20,6 @@ from typing import Any
 
 import numpy as np
 
-from ..data.ingest import open_source
 from ..data.ingest_params import IngestParams
 from ..data.readers.file_rows import FileRows
 from ..data.readers.parquet import parquet_writer
@@ -36,7 +34,7 @@ from ..storage.artifacts import Artifact
 from ..storage.blocks import Parts, Rows, counts_below, row_ranges
 from ..storage.files import draft_of
 from ..storage.views import SelectedRows
-from .dataset import dataset_of
+from .dataset import dataset_of, identifier_of, rows_in_files
 from .facts import Facts
 from .spec import Spec
 from .stage import Context, Stage
@@ -160,13 +158,10 @@ def write_predictions(folder: Path, artifacts: dict[str, Artifact], source: Any,
         return None
     table = AllPredictions(artifacts)
     out = folder / f"{FILE}.{format}"
-    with tempfile.TemporaryDirectory(prefix="dssl-") as scratch:
-        dataset = artifacts["dataset"].attributes
-        reader = open_source(source, read, scratch=Path(scratch))
-        rows = FileRows.of(reader, vars(read), dataset["n"])
-        identifier = None if rows is None else next(
-            (record["name"] for record in dataset["dataset"].get("survey", ())
-             if record["finding"] == "identifier" and not record["used"] and record["name"] in rows.names), None)
+    dataset = artifacts["dataset"].attributes
+    with rows_in_files(source, read, dataset) as rows:
+        identifier = identifier_of(dataset)
+        identifier = identifier if rows is not None and identifier in rows.names else None
         blocks = table.blocks(rows, identifier)
         first = next(blocks)
         if format == "parquet":

@@ -198,12 +198,8 @@ def _known_target(params: SplitParams, dataset: Dataset, source: str) -> KnownTa
     if params.task == "regression":
         return KnownQuantities(dataset, params)
     if params.task == "classification":
-        target = KnownClasses(dataset, params, "set data.task to regression, or map the target to classes with "
-                                               "data.classes")
-        named = ", ".join(map(repr, target.classes.tolist()))
-        require(len(target.classes) != 1, f"{source} has one class, {named}", error=DataError,
-                why="a classifier tells at least two classes apart", fix="check data.keep, data.classes and the target")
-        return target
+        return KnownClasses(dataset, params, "set data.task to regression, or map the target to classes with "
+                                             "data.classes")
     if dataset.y is not None:
         return KnownClasses(dataset, params, "where there are no classes set data.read.target to none, and name in "
                             "data.read.drop what is no feature; or make classes of the target with data.classes")

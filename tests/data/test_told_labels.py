@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dssl.data.told_labels import read_told_labels
+from dssl.data.told_labels import Identifiers, count_told_labels, read_told_labels
 from dssl.errors import DataError
 
 
@@ -29,3 +29,34 @@ def test_what_is_no_such_file_is_refused(tmp_path, text, message):
     path.write_text(text, encoding="utf-8")
     with pytest.raises(DataError, match=message):
         read_told_labels([path])
+
+
+NAMES = ["u3", "u1", "u2", "u2"]  # of the rows of a source
+
+
+def identifiers():
+    return Identifiers("id", lambda asked: {name: [row for row, own in enumerate(NAMES) if own == name]
+                                            for name in asked if name in NAMES})
+
+
+def test_rows_are_named_by_the_identifiers_of_the_source_or_by_number(tmp_path):
+    first, second = tmp_path / "1.csv", tmp_path / "2.csv"
+    first.write_text("row,label,id\n7,up,u1\n,down,u3\n9,,u9\n", encoding="utf-8")
+    second.write_text("row,label\n2,left\n1,up\n", encoding="utf-8")
+    rows, labels, places = read_told_labels([first, second], identifiers())
+    assert rows.tolist() == [0, 1, 2]
+    assert labels == ["down", "up", "left"]
+    assert places[2] == f"{second}, line 2"
+    first.write_text("id,label\nu1,up\n,\n", encoding="utf-8")
+    assert count_told_labels([first, second]) == 3
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("id,label\nu1,up\nu7,up\n", "line 3: the source has no row with the identifier 'u7'"),
+    ("id,label\nu2,up\n", "line 2: the source has 2 rows with the identifier 'u2'"),
+    ("id,label\nu1,up\nu1,down\n", "line 3: row u1 is 'down', and was 'up' in .*line 2"),
+    ("name,label\nu1,up\n", "row or id and label are read from it")])
+def test_identifiers_that_name_no_row_are_refused(tmp_path, text, message):
+    (tmp_path / "labels.csv").write_text(text, encoding="utf-8")
+    with pytest.raises(DataError, match=message):
+        read_told_labels([tmp_path / "labels.csv"], identifiers())

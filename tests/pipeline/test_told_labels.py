@@ -6,6 +6,7 @@ import pytest
 
 from dssl.errors import DataError, SpecError
 from dssl.execution.in_process import InProcess
+from dssl.pipeline.first_spec import first_spec
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.plan import plan
 from dssl.pipeline.run import run
@@ -82,6 +83,27 @@ def test_a_new_class_of_a_file_becomes_a_class(tmp_path):
     assert (table["label"] == np.array(["elm", "fir", "oak"])[kind]).all()
     assert table.loc[4, ["given", "role"]].tolist() == ["fir", "labeled"]
     assert "'fir'" in " ".join(result.notes)
+
+
+def test_labels_of_one_class_wait_for_a_file_that_brings_another(tmp_path):
+    rng = np.random.default_rng(0)
+    kind = np.arange(60) % 2
+    pd.DataFrame({"who": [f"u{row}" for row in range(60)], "a": rng.normal(8 * kind, 1), "b": rng.normal(size=60),
+                  "kind": np.where((kind == 0) & (np.arange(60) < 20), "elm", None)}).to_csv(tmp_path / "t.csv",
+                                                                                         index=False)
+    execution = InProcess(1)
+    spec = first_spec([str(tmp_path / "t.csv")], {}, execution)
+    assert any("all labels are 'elm'" in line for line in spec.told)
+    (tmp_path / "t.yaml").write_text(spec.text, encoding="utf-8")
+    with pytest.raises(DataError, match=r"(?s)has one class, 'elm'.*labels\.file"):
+        run(tmp_path / "t.yaml", workspace=tmp_path / "work", execution=execution)
+    (tmp_path / "told.csv").write_text("who,label\nu1,fir\nu3,fir\n", encoding="utf-8")
+    result = run(tmp_path / "t.yaml", workspace=tmp_path / "work", execution=execution,
+                 set=[f"labels.file={tmp_path / 'told.csv'}"])
+    table = pd.read_csv(result.predictions)
+    assert (table["label"] == np.where(kind == 0, "elm", "fir")).all()
+    assert (table["role"] == "labeled").sum() == 12
+    assert set(table.loc[table["role"] == "labeled", "who"]) >= {"u1", "u3"}
 
 
 def test_labels_of_a_file_are_quantities_in_a_regression(tmp_path):
