@@ -5,6 +5,7 @@ import io
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -280,3 +281,15 @@ def test_a_damaged_gzip_is_refused(tmp_path):
     with pytest.raises(DataError, match=r"not\.csv\.gz is damaged"):
         open_reader(write(tmp_path, b"a,y\n1,2\n", "not.csv.gz"), scratch=tmp_path / "s")
     assert list((tmp_path / "s").iterdir()) == []
+
+
+def test_counting_the_cells_of_a_file_holds_a_few_megabytes_of_it(tmp_path):
+    path = write(tmp_path, "a,b,c,y\n" + "0.125,3.75,-1.5,0\n" * 1_000_000)
+    every = pa.default_memory_pool()
+    pool = pa.proxy_memory_pool(every)
+    pa.set_memory_pool(pool)
+    try:
+        assert open_reader(path, scratch=tmp_path).scan().n_rows == 1_000_000
+    finally:
+        pa.set_memory_pool(every)
+    assert 0 < pool.max_memory() < 40 << 20

@@ -1,4 +1,8 @@
-"""Parquet files, read by row groups, so that a task reads only the groups its rows lie in."""
+"""Parquet files, read by row groups, so that a task reads only the groups its rows lie in.
+
+With `ParquetFile` and not `pyarrow.dataset`, whose scanner selects rows by their values and not by ranges, and reads
+ahead: what a task holds could not be stated.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
