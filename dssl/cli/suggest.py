@@ -14,7 +14,7 @@ from ..errors import require
 from .options import json_option, memory_option, quiet_option, working, workspace_option
 
 if TYPE_CHECKING:
-    from ..pipeline.suggestion import SuggestedRows
+    from ..pipeline.suggested_rows import SuggestedRows
 
 SHOWN = 20  # rows of the table
 MOST_CELLS = 6  # of a row that are printed; the file has all
@@ -40,7 +40,8 @@ def suggest_command(run: str, count: int, criterion: Any, out: Path, seed: int, 
     Fill in the column `label` of OUT and name it in the next run, beside the files of earlier rounds, as the last line
     says: its labels are shown beside those of this run, and a class that is new becomes one.
     """
-    from ..pipeline.suggestion import require_new, suggest_rows
+    from ..pipeline.suggested_rows import require_new
+    from ..pipeline.suggestion import suggest_rows
 
     require(out.suffix == ".csv", f"{out} ends in {out.suffix or 'nothing'}", why="rows to label are a table",
             fix="name a .csv file")
@@ -62,8 +63,9 @@ def _print_rows(found: SuggestedRows) -> None:
     """Print the first rows: where they stand, what is predicted of them, and as many of their cells as fit."""
     records = found.records()[:SHOWN]
     several = len({record.get("file") for record in records}) > 1
-    head = ["row", *(["file"] if several else []), *(["line"] if any(record.get("line") for record in records) else []),
-            "score", "predicted", "probability"]
+    lines = any(record.get("line") for record in records)
+    head = [*(["identifier"] if found.identifier else []), "row", *(["file"] if several else []),
+            *(["line"] if lines else []), "score", "predicted", "probability"]
     table = Table(*head, *found.columns[:MOST_CELLS], box=None)
     for record in records:
         cells = [record[name] for name in head] + list(record.get("cells", {}).values())[:MOST_CELLS]

@@ -22,7 +22,8 @@ from .dataset import dataset_of
 from .prediction import FittedPipeline, open_model
 from .stage import Context
 from .status import STATUS, read_status
-from .suggestion import SuggestedRows, suggest_rows
+from .suggested_rows import SuggestedRows
+from .suggestion import suggest_rows
 
 RESULT = "result.json"  # in a run's folder
 PATHS = {"model": "model_path", "report": "report", "predictions": "predictions"}  # by their keys in a document

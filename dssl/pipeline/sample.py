@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..data.ingest_params import IngestParams
 from ..execution.cost import COMPILED, Cost, cost_of
 from ..execution.tasks import one_thread
 from ..graph.coordinates import BLOCK, edges_of, nearest_edges, plane_coordinates
@@ -17,16 +18,17 @@ from ..graph.vertices import find_vertices
 from ..graph.weights import read_graph
 from ..kernels.points import as_points, squared_distances
 from ..learners.coding import ClassCoding, Coding, margins_of
-from ..learners.model import BlockValues, predict_blocks, stored_models
+from ..learners.model import BlockValues, Model, predict_blocks, stored_models
 from ..learners.probabilities import CALIBRATION, Calibration
 from ..report.sections.sample import sample_section
-from ..selection.suggest import Criterion, SuggestParams, suggest
-from ..storage.blocks import Rows, block_rng, row_ranges
+from ..selection.suggest import MOST, SuggestParams, prior_bytes
+from ..storage.blocks import block_rng, row_ranges
 from ..storage.csr import as_rows
 from .facts import Facts
-from .graphs import vertex_rows_of
+from .graphs import vertex_rows_of, vertices_of
 from .spec import Spec
 from .stage import Context, Stage
+from .suggested_rows import choose_rows, with_places
 
 DRAWN = 2000  # points of the picture
 LABELED = 400  # of them at most with a label
@@ -34,22 +36,25 @@ LINES = 8000  # of the picture, the shortest
 JUDGED = 5000  # points among which the least certain are looked for
 HELD = 128 << 20  # bytes of points at most, which wide rows make fewer
 LISTED = 10  # of them, and of those to label next
+SUGGESTED = 10_000  # points of which those to label next are told
 STREAM = 41  # of the seed
 PLACES = 1000  # a side of the picture
 
 
 @dataclass(frozen=True)
 class SampleParams:
-    """metric, n_neighbors : of the graph; None of a kind without one. seed : of the draw."""
+    """metric, n_neighbors : of the graph; None of a kind without one. seed : of the draw. read : of the source."""
 
     metric: str | None
     n_neighbors: int
     seed: int
+    read: IngestParams
 
     @classmethod
     def of(cls, spec: Spec) -> "SampleParams":
         graph = getattr(spec, "graph", None)
-        return cls(graph.metric if graph else None, graph.n_neighbors if graph else 0, spec.data.seed)
+        return cls(graph.metric if graph else None, graph.n_neighbors if graph else 0, spec.data.seed,
+                   spec.data.ingest_params())
 
 
 def make_sample(context: Context, params: SampleParams) -> dict[str, Any]:
@@ -65,7 +70,8 @@ def make_sample(context: Context, params: SampleParams) -> dict[str, Any]:
     predict_blocks(context.execution.share_rows(rows), models, BlockValues(), context.execution, own)
     values, beyond = own.rows("values").read_all(), own.rows("beyond").read_all()
     own.remove()
-    coding = models.open()["model"].coding
+    model = models.open()["model"]
+    coding = model.coding
     vertex = vertex_rows_of(context).vertex_of(drawn[:pictured]) if params.metric else drawn[:pictured]
     shown = np.sort(np.unique(vertex, return_index=True)[1])  # of copies the first
     with one_thread():  # so that places are the same whatever else runs
@@ -74,8 +80,9 @@ def make_sample(context: Context, params: SampleParams) -> dict[str, Any]:
         **picture, "labeled": np.flatnonzero(np.isin(drawn[shown], labeled)).tolist(),
         "codes": [_rounded(code) for code in _codes(coding, values, beyond)[shown].tolist()],
         "classes": [str(name) for name in coding.classes] if isinstance(coding, ClassCoding) else []}}
-    return found if not len(labeled) else {**found, **_uncertain(
-        context, params, rows, drawn, labeled, coding, values, beyond, described["model"].get(CALIBRATION))}
+    return found if not len(labeled) else {
+        **found, **_uncertain(context, drawn, labeled, coding, values, beyond, described["model"].get(CALIBRATION)),
+        **_next(context, params, model, labeled)}
 
 
 def _drawn(n: int, labeled: np.ndarray, seed: int) -> np.ndarray:
@@ -122,56 +129,50 @@ def _distances(X: Any) -> np.ndarray:
     return found
 
 
-def _uncertain(context: Context, params: SampleParams, rows: Rows, drawn: np.ndarray, labeled: np.ndarray,
-               coding: Coding, values: np.ndarray, beyond: np.ndarray,
-               calibration: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the points without a label whose two likeliest classes are closest, and those to label next; JSON.
-
-    Of quantities there are none that are least certain, and those to label next are far from all labeled ones.
-    """
+def _uncertain(context: Context, drawn: np.ndarray, labeled: np.ndarray, coding: Coding, values: np.ndarray,
+               beyond: np.ndarray, calibration: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the points without a label whose two likeliest classes are closest; JSON. Of quantities there are none."""
     free = np.flatnonzero(~np.isin(drawn, labeled))
-    if len(free) < LISTED:
+    if len(free) < LISTED or not isinstance(coding, ClassCoding):
         return {}
-    likely = None
-    if isinstance(coding, ClassCoding):
-        likely = margins_of(values, coding)
-        likely = Calibration.from_described(calibration).probabilities(likely) if calibration else likely
-        likely = np.where(beyond[:, None], np.nan, likely)
-    vertices = find_vertices(rows, context.execution)
-    scores = None if likely is None else np.where(beyond[:, None], np.nan, margins_of(values, coding))[vertices.first]
-    criterion: Criterion = "coverage" if scores is None else "uncertainty"
-    held = np.flatnonzero(np.isin(drawn, labeled))
-    unknown = len(vertices) - len(np.unique(vertices.vertex[held]))
-    chosen = np.zeros(0, np.int64) if unknown < LISTED else suggest(
-        vertices, None, rows, held, SuggestParams(count=LISTED, criterion=criterion, seed=params.seed),
-        context.execution, scores).ids
-    number = context.rows("split", "train")
-    found: dict[str, Any] = {"judged": len(free), "calibrated": calibration is not None, "next": _listed(
-        number.take(drawn[chosen]), chosen, coding, values, likely)}
-    if likely is not None and likely.shape[1] > 1:
-        two = np.sort(likely[free], axis=1)[:, -2:]
-        gap = np.where(np.isfinite(two[:, 0]), two[:, 1] - two[:, 0], np.inf)
-        least = free[np.argsort(gap, kind="stable")[:LISTED]]
-        found["least"] = _listed(number.take(drawn[least]), least, coding, values, likely)
-    return found
+    likely = margins_of(values, coding)
+    likely = Calibration.from_described(calibration).probabilities(likely) if calibration else likely
+    likely = np.where(beyond[:, None], np.nan, likely)
+    found: dict[str, Any] = {"judged": len(free), "calibrated": calibration is not None}
+    if likely.shape[1] < 2:
+        return found
+    two = np.sort(likely[free], axis=1)[:, -2:]
+    gap = np.where(np.isfinite(two[:, 0]), two[:, 1] - two[:, 0], np.inf)
+    least = free[np.argsort(gap, kind="stable")[:LISTED]]
+    numbers = context.rows("split", "train").take(drawn[least])
+    return {**found, "least": [_listed(number, coding, own) for number, own in zip(
+        numbers.tolist(), likely[least], strict=True)]}
 
 
-def _listed(numbers: np.ndarray, places: np.ndarray, coding: Coding, values: np.ndarray,
-            likely: np.ndarray | None) -> list[dict[str, Any]]:
-    """Return rows of a table of points: the row in the source, what is predicted, and how likely, with the second."""
-    found = []
-    for number, place in zip(numbers.tolist(), places.tolist(), strict=True):
-        if not isinstance(coding, ClassCoding) or likely is None:
-            found.append({"row": number, "predicted": _rounded(values[place, 0])})
-            continue
-        own = likely[place]
-        if not np.isfinite(own).all():
-            found.append({"row": number, "predicted": None})
-            continue
-        order = np.argsort(-own, kind="stable")[:2]
-        found.append({"row": number, "predicted": str(coding.classes[order[0]]), "score": _rounded(own[order[0]]),
-                      "second": str(coding.classes[order[-1]]), "second_score": _rounded(own[order[-1]])})
-    return found
+def _listed(number: int, coding: ClassCoding, likely: np.ndarray) -> dict[str, Any]:
+    """Return a row of a table of points: the row in the source, what is predicted, and how likely, with the second."""
+    if not np.isfinite(likely).all():
+        return {"row": number, "predicted": None}
+    order = np.argsort(-likely, kind="stable")[:2]
+    return {"row": number, "predicted": str(coding.classes[order[0]]), "score": _rounded(likely[order[0]]),
+            "second": str(coding.classes[order[-1]]), "second_score": _rounded(likely[order[-1]])}
+
+
+def _next(context: Context, params: SampleParams, model: Model, labeled: np.ndarray) -> dict[str, Any]:
+    """Return the rows to label next, as `dssl suggest` chooses them where nothing else is asked for; JSON.
+
+    Of more than `SUGGESTED` points, whose eigenvectors would take long, the command alone tells them.
+    """
+    points = context.points("train")
+    if len(points) > SUGGESTED:
+        return {"suggested": len(points)}
+    vertices = vertices_of(context) if params.metric is not None else find_vertices(points, context.execution)
+    if len(vertices) - len(np.unique(vertices.vertex[labeled])) < LISTED:
+        return {}
+    suggested = choose_rows(context, model, SuggestParams(count=LISTED))
+    if "source" in context.files:
+        suggested = with_places(suggested, context.files["source"].source, params.read, context.attributes("dataset"))
+    return {"next": suggested.records()}
 
 
 def _rounded(value: Any) -> float | int:
@@ -185,6 +186,16 @@ def _sample_cost(f: Facts[Any]) -> Cost:
     return cost_of(1, f.n * f.row_bytes, 0, held + COMPILED, 0)
 
 
-SAMPLE = Stage("sample", 1, ("split", "points", "labels", "models"), SampleParams.of, make_sample, _sample_cost,
-               section=sample_section, leads=True)
-SAMPLE_OF_GRAPH = replace(SAMPLE, needs=("split", "points", "labels", "vertices", "graph", "models"))
+def _sample_cost_of_graph(f: Facts[Any]) -> Cost:
+    """Return the same with the eigenvectors of the graph, which are as many as the memory budget lets be."""
+    cost = _sample_cost(f)
+    if f.spec.labels is None or f.n > SUGGESTED:
+        return cost
+    eigenvectors = min(prior_bytes(f.n, f.n, f.nnz, min(MOST, f.n)), f.budget)
+    return replace(cost, peak=max(cost.peak, eigenvectors))
+
+
+SAMPLE = Stage("sample", 2, ("dataset", "split", "points", "labels", "models"), SampleParams.of, make_sample,
+               _sample_cost, files=("source",), section=sample_section, leads=True)
+SAMPLE_OF_GRAPH = replace(SAMPLE, needs=("dataset", "split", "points", "labels", "vertices", "neighbors", "graph",
+                                         "models"), cost=_sample_cost_of_graph)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from dssl.data.ingest_params import IngestParams
 from dssl.execution.in_process import InProcess
 from dssl.graph.weights import read_graph
 from dssl.pipeline import sample
@@ -64,17 +65,15 @@ def test_the_least_certain_have_the_smallest_gap_of_probabilities_and_no_label(f
     assert found["judged"] == len(free)
 
 
-def test_those_to_label_next_are_distinct_and_have_no_label(context, found):
-    source, labeled = context.rows("split", "train").read_all(), context.arrays("labels")["labeled"]
-    rows = [row["row"] for row in found["next"]]
-    assert len(set(rows)) == sample.LISTED
-    assert not set(rows) & set(source[labeled].tolist())
+def test_those_to_label_next_are_those_that_the_command_tells(finished, found):
+    told = finished[1].suggest(sample.LISTED, execution=InProcess(1))
+    assert found["next"] == told.records()
 
 
 def test_of_many_points_a_sample_is_drawn_with_the_labeled_ones_first(context, monkeypatch):
     monkeypatch.setattr(sample, "DRAWN", 60)
     monkeypatch.setattr(sample, "JUDGED", 80)
-    params = SampleParams("euclidean", 4, 3)
+    params = SampleParams("euclidean", 4, 3, IngestParams())
     found = make_sample(context, params)
     assert found == make_sample(context, params)
     own = found["picture"]
@@ -83,5 +82,5 @@ def test_of_many_points_a_sample_is_drawn_with_the_labeled_ones_first(context, m
     assert own["labeled"] == list(range(len(context.arrays("labels")["labeled"])))
     assert own["lines"] >= 60 * 4 / 2
     assert found["judged"] <= 80 + len(own["labeled"])
-    other = make_sample(context, SampleParams("euclidean", 4, 4))
+    other = make_sample(context, SampleParams("euclidean", 4, 4, IngestParams()))
     assert other["picture"]["points"] != own["points"]

@@ -63,7 +63,9 @@ def example_sample(classes: list[str], n_labeled: int) -> dict[str, Any]:
     places = np.round(500 + 480 * np.stack([np.cos(angle), np.sin(angle)], axis=1)).astype(int)
     listed = [{"row": 7 * i, "predicted": classes[0], "score": 0.5 + i / 100, "second": classes[-1],
                "second_score": 0.5 - i / 100} for i in range(10)]
-    return {"n": 2000, "judged": 1900, "calibrated": True, "least": listed, "next": listed[::-1], "picture": {
+    following = [{"row": 9 * i, "identifier": f"u{i}", "file": "t.csv", "line": 9 * i + 2, "score": 0.5, "cells": {
+        "who": f"u{i}", "size": "<1>"}, "predicted": classes[0], "probability": 0.6} for i in range(10)]
+    return {"n": 2000, "judged": 1900, "calibrated": True, "least": listed, "next": following, "picture": {
         "points": places.tolist(), "codes": (np.arange(120) * len(classes) // 120).tolist(), "classes": classes,
         "edges": [[i, i + 1] for i in range(119)], "labeled": list(range(min(n_labeled, 120))), "whole": False,
         "plane": False, "lines": 119}}

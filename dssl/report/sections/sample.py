@@ -1,11 +1,14 @@
 """Some training points: their graph in the plane, those of which the model is least certain, which to label next."""
 
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from ..markup import Html, at, counted, figure, joined, number, percent, plain_label, table, tag
+from ..markup import Html, counted, figure, joined, number, percent, plain_label, table, tag
 from ..page import Section
 from ..plots import picture_plot
+
+MOST_CELLS = 6  # of a row that are shown
 
 
 def sample_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
@@ -13,8 +16,8 @@ def sample_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | N
     found = facts.get("sample") or {}
     if not found.get("picture"):
         return None
-    return Section("sample", "The points, and which to label next" if "next" in found else "The points", joined((
-        picture(found), _least(found), _next(found, result))))
+    title = "The points, and which to label next" if {"next", "suggested"} & set(found) else "The points"
+    return Section("sample", title, joined((picture(found), _least(found), _next(found, result))))
 
 
 def picture(found: dict[str, Any]) -> Html:
@@ -58,17 +61,34 @@ def _least(found: dict[str, Any]) -> Html:
 
 
 def _next(found: dict[str, Any], result: dict[str, Any]) -> Html:
-    rows = found.get("next")
+    """Return the rows to label next with what stands in them, or of many points the command that tells them."""
+    rows, many = found.get("next"), found.get("suggested")
+    command = tag("code", f"dssl suggest {shlex.quote(str(result.get('model', 'RUN')))} --out to_label.csv")
     if not rows:
-        return Html("")
-    classes = bool(at(found, "picture", "classes"))
-    how = ("uncertain, far from the points that have a label, and far from each other" if classes else
-           "far from the points that have a label and from each other, where points are many; a model of quantities "
-           "tells no probabilities")
-    command = f"dssl suggest {result.get('model', 'RUN')} --out to_label.csv"
-    return joined((tag("h3", "Which to label next"), tag("p", f"{_among(found)}: {how}. The best first. ", tag(
-        "code", command), " chooses among all points, by the graph where there is one, and writes a file to fill in."),
-        _table(rows, bool(found.get("calibrated")))))
+        told = tag("p", command, f" tells which of the {number(many)} training points to label next, and writes a file "
+                   "to fill in.")
+        return joined((tag("h3", "Which to label next"), told)) if many else Html("")
+    first = rows[0]
+    columns = [name for name in ("identifier", "row", "line") if first.get(name) is not None]
+    several = len({row.get("file") for row in rows}) > 1
+    columns = [*(["file"] if several else []), *columns, "predicted", "probability"]
+    if all(row.get("probability") is None for row in rows):
+        columns.remove("probability")
+    cells = list(first.get("cells", {}))[:MOST_CELLS]
+
+    def shown(row: dict[str, Any], name: str) -> str:
+        value = row.get(name)
+        if name in ("predicted", "probability"):
+            return "nothing" if value is None else percent(value) if name == "probability" else number(
+                value) if isinstance(value, float) else plain_label(value, 40)
+        return str(value)
+
+    head = [{"row": "row, from 0", "line": "line, from 1"}.get(name, name) for name in columns]
+    told = tag("p", "Labels of these rows would say the most, the best first. ", command, " writes the same rows to a "
+               "file to fill in, and prints how the next run reads it.")
+    return joined((tag("h3", "Which to label next"), told, table((*head, *cells), [
+        (*(shown(row, name) for name in columns), *(plain_label(row["cells"][name], 40) for name in cells))
+        for row in rows])))
 
 
 def _table(rows: Sequence[dict[str, Any]], calibrated: bool) -> Html:

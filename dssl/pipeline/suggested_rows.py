@@ -1,0 +1,146 @@
+"""Rows to label next, as the report and `dssl suggest` show them: both by `choose_rows` and `with_places`."""
+
+import csv
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..data.ingest_params import IngestParams
+from ..data.readers.file_rows import FileRow
+from ..data.sources import Source
+from ..data.told_labels import SUGGESTED, column_beside
+from ..errors import DataError, require
+from ..graph.vertices import Vertices, distinct_rows, find_vertices
+from ..learners.coding import ClassCoding, margins_of
+from ..learners.model import Model
+from ..learners.on_graph.model import GraphModel
+from ..learners.probabilities import CALIBRATION, Calibration
+from ..plain_yaml import yaml_of
+from ..selection.suggest import OF_MODEL, SuggestParams, suggest
+from ..storage.views import SelectedRows
+from .dataset import identifier_of, rows_in_files
+from .graphs import graph_of, vertices_of
+from .points import labeled_target
+from .stage import Context
+
+HEADER = SUGGESTED[3:]  # the columns after those that name a row
+
+
+@dataclass(frozen=True, eq=False)
+class SuggestedRows:
+    """Rows to label, the best first.
+
+    rows (t,) : their numbers in the source, from 0. scores (t,) : the criterion. predicted (t,) : what the model says,
+    None where it says nothing. probability (t,) : of that class, NaN where it is not known. attributes : JSON.
+    columns : of the source, where it is a table that is still there. places : the rows as they stand in its files.
+    identifier : the column that names them, None where there is none.
+    label_files : of the run; the file with these labels comes after them in `labels.file`.
+    """
+
+    rows: np.ndarray
+    scores: np.ndarray
+    predicted: Sequence[Any]
+    probability: np.ndarray
+    attributes: dict[str, Any]
+    columns: tuple[str, ...] = ()
+    places: Sequence[FileRow] = ()
+    identifier: str | None = None
+    label_files: tuple[str, ...] = ()
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return each row as JSON; `line` (from 1), `file`, `cells` and `identifier` of a table."""
+        records = [{"row": row, "score": score if np.isfinite(score) else None, "predicted": predicted,
+                  "probability": None if probability != probability else probability}
+                 for row, score, predicted, probability in zip(
+                     self.rows.tolist(), self.scores.tolist(), self.predicted, self.probability.tolist(), strict=True)]
+        for record, place in zip(records, self.places, strict=False):
+            cells = dict(zip(self.columns, place.cells, strict=True))
+            record |= {"file": place.file, "line": place.line, "cells": cells}
+            if self.identifier is not None:
+                record["identifier"] = cells[self.identifier]
+        return records
+
+    def next_files(self, out: Path) -> str:
+        """Return what `labels.file` of the next run is, once the labels in `out` are filled in; for a shell."""
+        return shlex.quote(f"labels.file=[{', '.join(yaml_of(name) for name in (*self.label_files, str(out)))}]")
+
+    def write(self, out: Path) -> None:
+        """Write a CSV file with an empty column `label`, to be filled in and named by `labels.file` of the next run.
+
+        Raises DataError: there is such a file, whose labels would be lost.
+        """
+        require_new(out)
+        with open(out, "x", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            beside = [[place.file, "" if place.line is None else place.line] for place in self.places]
+            writer.writerow(["row", *(["file", "line"] if beside else []), *HEADER,
+                             *map(column_beside, self.columns)])
+            writer.writerows([row, *(beside[i] if beside else []), repr(score), "" if predicted is None else predicted,
+                              "" if probability != probability else repr(probability), "",
+                              *(self.places[i].cells if beside else [])]
+                             for i, (row, score, predicted, probability) in enumerate(zip(
+                                 self.rows.tolist(), self.scores.tolist(), self.predicted, self.probability.tolist(),
+                                 strict=True)))
+
+
+def require_new(out: Path) -> None:
+    """Raise DataError if there is a file already, whose labels would be lost."""
+    require(not out.exists(), f"{out} is there already", why="labels that are filled in would be lost",
+            fix="name another file, or remove it", error=DataError)
+
+
+def choose_rows(context: Context, model: Model, params: SuggestParams) -> SuggestedRows:
+    """Return which rows to label next, by the graph, the labels and the model of a run; without their places.
+
+    context : with the artifacts of `split`, `points` and `labels`, and of `vertices`, `neighbors` and `graph` where the
+    kind has them. Only eigenvectors of the graph are computed, and what the model says where a criterion asks for that.
+
+    Raises
+    ------
+    DataError : fewer points are without a label. ParameterError : there is no graph, or quantities are predicted, and
+    the criterion asks for it.
+    """
+    points, execution = context.points("train"), context.execution
+    graph = graph_of(context) if "neighbors" in context.inputs else None
+    vertices = vertices_of(context) if "vertices" in context.inputs else find_vertices(points, execution)
+    labeled, coding = labeled_target(context).labeled, model.coding
+    name = params.chosen(graph=graph is not None, rows=True, model=isinstance(coding, ClassCoding))
+    margins = _margins(model, context, vertices) if name in OF_MODEL else None
+    chosen = suggest(vertices, graph, points, labeled, replace(params, criterion=name), execution, margins)
+    values, beyond = model.values_and_beyond(SelectedRows(points, chosen.ids), execution)
+    rejected = beyond & model.abstains
+    predicted = [None if gone else label for label, gone in zip(coding.labels(values).tolist(), rejected, strict=True)]
+    described, probability = model.attributes.get(CALIBRATION), np.full(len(values), np.nan)
+    if described is not None:
+        likely = Calibration.from_described(described).probabilities(margins_of(values, coding)).max(axis=1)
+        probability = np.where(rejected, np.nan, likely)
+    rows = context.rows("split", "train").take(chosen.ids)
+    return SuggestedRows(rows, chosen.scores, predicted, probability, chosen.attributes)
+
+
+def with_places(suggested: SuggestedRows, source: Source, read: IngestParams,
+                attributes: Mapping[str, Any]) -> SuggestedRows:
+    """Return the rows as they stand in the files of their source; as they are where it is no table.
+
+    read : how the source was read. attributes : of the stage `dataset`.
+    """
+    with rows_in_files(source, read, attributes) as rows:
+        if rows is None:
+            return suggested
+        identifier = identifier_of(attributes)
+        return replace(suggested, columns=rows.names, places=rows.take(suggested.rows.tolist()),
+                       identifier=identifier if identifier in rows.names else None)
+
+
+def _margins(model: Model, context: Context, vertices: Vertices) -> np.ndarray:
+    """Return the margins (v, n_classes) of the model at distinct training points, NaN where it says nothing."""
+    if isinstance(model, GraphModel):
+        values, beyond = model.values_at, ~model.reached
+    else:
+        rows = distinct_rows(context.points("train"), vertices, context.execution)
+        values, beyond = model.values_and_beyond(context.execution.share_rows(rows), context.execution)
+    return np.where(beyond[:, None], np.nan, margins_of(values, model.coding))
