@@ -63,9 +63,10 @@ def gain_of(target: Target, coding: Coding, with_graph: np.ndarray, without: np.
 
     measure : of points. The standard error is that of the mean difference over points; of a root of means, to first
     order. weight (l,) : weighs the figures. The test counts points, and says nothing where the weighted difference has
-    the other sign.
+    the other sign. Squares are taken in the unit of the target, in which they neither vanish nor overflow.
     """
-    ours, other = (measure.of(coding, values, target.coded) for values in (with_graph, without))
+    unit, target = target.unit, target.in_units()
+    ours, other = (measure.of(coding, values / unit, target.coded) for values in (with_graph, without))
     w = np.full(len(ours), 1 / len(ours)) if weight is None else weight / weight.sum()
     means = [float(w @ ours), float(w @ other)]
     influence = measure.slope(means[0]) * (ours - means[0]) - measure.slope(means[1]) * (other - means[1])
@@ -75,5 +76,6 @@ def gain_of(target: Target, coding: Coding, with_graph: np.ndarray, without: np.
         ours, other, float(np.abs(target.coded).max(initial=0.0)))
     clear = pair.verdict in (HELPED, HURT)
     verdict = UNCLEAR if clear and pair.gain * difference >= 0 else pair.verdict
-    return Gain("error" if target.n_strata > 1 else "rmse", shown[0], shown[1], difference,
-                float(np.sqrt(((w * influence) ** 2).sum())), len(ours), pair.p_value, verdict)
+    standard_error = float(np.sqrt(((w * influence) ** 2).sum()))
+    return Gain("error" if target.n_strata > 1 else "rmse", shown[0] * unit, shown[1] * unit, difference * unit,
+                standard_error * unit, len(ours), pair.p_value, verdict)

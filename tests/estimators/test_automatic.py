@@ -8,12 +8,19 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.datasets import load_digits, load_wine, make_friedman1, make_moons, make_swiss_roll
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import RidgeCV
 from sklearn.preprocessing import StandardScaler
 
-from dssl import KNNGraph, SemiSupervisedClassifier, SemiSupervisedRegressor
+from dssl import (
+    GraphKernelRidgeRegressor,
+    KNNGraph,
+    LaplaceLearningRegressor,
+    SemiSupervisedClassifier,
+    SemiSupervisedRegressor,
+)
 from dssl.errors import DataError, ParameterError
 from dssl.estimators.automatic import GraphDoesNotHelp
 from dssl.estimators.feature_scales import choose_scale
@@ -325,13 +332,21 @@ def curve(n=150, seed=0):
     return X, true, np.where(np.arange(n) < 60, true, np.nan)
 
 
-def test_predictions_follow_the_unit_of_the_target():
+@pytest.mark.parametrize("model", [
+    SemiSupervisedRegressor(), GraphKernelRidgeRegressor(), LaplaceLearningRegressor()], ids=lambda model: type(
+        model).__name__)
+def test_predictions_follow_the_unit_of_the_target(model):
     X, _, y = curve()
-    plain = SemiSupervisedRegressor().fit(X, y)
-    for unit in (1e-200, 1e-30, 1e30, 1e149):
-        found = SemiSupervisedRegressor().fit(X, y * unit)
-        assert_allclose(found.predict(X[60:]), plain.predict(X[60:]) * unit, rtol=1e-6, atol=1e-9 * unit)
-        assert_allclose(found.transduction_, plain.transduction_ * unit, rtol=1e-6, atol=1e-9 * unit)
+    plain = clone(model).fit(X, y)
+    for unit in (1e-200, 1e149):
+        scaled = clone(model).fit(X, y * unit)
+        assert_allclose(scaled.predict(X[60:]), plain.predict(X[60:]) * unit, rtol=1e-6, atol=1e-9 * unit)
+        assert_allclose(scaled.transduction_, plain.transduction_ * unit, rtol=1e-6, atol=1e-9 * unit)
+        if isinstance(model, SemiSupervisedRegressor):
+            gain = scaled.gain_
+            assert_allclose([gain.with_graph, gain.without, gain.standard_error], unit * np.array([
+                plain.gain_.with_graph, plain.gain_.without, plain.gain_.standard_error]), rtol=1e-6)
+            assert (gain.verdict, gain.n) == (plain.gain_.verdict, plain.gain_.n)
 
 
 def test_a_target_that_the_others_contradict_is_named():

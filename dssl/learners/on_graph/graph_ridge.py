@@ -137,6 +137,8 @@ def fit_graph_ridge(graph: Graph, target: Target, weight: np.ndarray | None, par
     BudgetError : the kernels' matrices of the labeled points do not fit, l^2 numbers each. NotConverged.
     DataError : there is one label.
     """
+    if target.unit != 1:
+        return fit_graph_ridge(graph, target.in_units(), weight, params, execution, kept).times(target.unit)
     found = graph_members(graph, target, weight, params, execution)
     if kept is not None:
         kept["kernel rows", params.functions] = found.rows

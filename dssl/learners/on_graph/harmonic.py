@@ -96,6 +96,8 @@ def fit_harmonic(graph: Graph, target: Target, weight: np.ndarray | None, solver
 
     Raises NotConverged.
     """
+    if target.unit != 1:
+        return fit_harmonic(graph, target.in_units(), weight, solver, execution).times(target.unit)
     Y = target.indicators()
     labels = VertexLabels.of(graph.vertices, target, Y, weight)
     reached, _ = reached_vertices(graph, labels.vertex)

@@ -57,6 +57,10 @@ class HeldOutValues:
             values[fold], lost[fold] = np.where(known[:, None], own, without), ~known
         return cls(values, lost)
 
+    def times(self, unit: float) -> "HeldOutValues":
+        """Return the values multiplied by a unit."""
+        return replace(self, values=self.values * unit)
+
 
 def held_out_refits(fit: Fit, graph: Graph, target: Target, weight: np.ndarray | None,
                     folds: Sequence[np.ndarray]) -> HeldOutValues:
@@ -191,6 +195,9 @@ def held_out_graph_ridge(graph: Graph, target: Target, weight: np.ndarray | None
 
     Raises BudgetError, NotConverged: as `fit_graph_ridge`. DataError: a fold leaves fewer than two labeled points.
     """
+    if target.unit != 1:
+        families = held_out_graph_ridge(graph, target.in_units(), weight, repetitions, tried, execution, kept)
+        return [[values.times(target.unit) for values in repeated] for repeated in families]
     vertices, (_, component) = graph.vertices, reached_vertices(graph, graph.vertices.vertex[target.labeled])
     vertex, labels = vertices.vertex[target.labeled], np.arange(len(target.labeled))
     home = component[vertex]

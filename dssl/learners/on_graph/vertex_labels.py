@@ -58,6 +58,11 @@ class VertexValues:
         return replace(self, values=np.where(self.reached[:, None], self.values + both, self.values),
                        held_out=None if self.held_out is None else self.held_out + both)
 
+    def times(self, unit: float) -> "VertexValues":
+        """Return the function multiplied by a unit."""
+        return replace(self, values=self.values * unit,
+                       held_out=None if self.held_out is None else self.held_out * unit)
+
     def described(self, vertices: Vertices) -> dict[str, Any]:
         """Return the attributes with the number of points that no label reaches."""
         lost = int(vertices.multiplicity[~self.reached].sum())
