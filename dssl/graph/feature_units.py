@@ -2,7 +2,8 @@
 
 A category is a column of 0 and 1 for each of its levels. Standardized, the levels of a rare one lie far apart, and
 points that differ in it are no neighbors: four levels cut a graph into four pieces. Its columns take the one factor
-with which two levels are twice as far apart as a point from its near neighbors in the numbers.
+with which two levels are twice as far apart as a point from its near neighbors in the numbers, or nearer: with k levels
+that are equally frequent, a category spreads at most as far as a number. A column of 0 and 1 alone has two levels.
 """
 
 import warnings
@@ -16,6 +17,7 @@ from ..storage.blocks import Rows
 
 SAMPLE_ROWS, SAMPLE_BYTES = 1000, 16 << 20  # of points whose near neighbors are sought
 NEAR = 10  # the neighbor whose distance counts, as many as a graph has by default
+MOST_LEVELS = 1000  # columns that are looked at for one category
 RANKS = (5, 20)  # neighbors in the sample whose distances tell its dimension
 OFF = ("unit_norm", "global_range", "none")  # what leaves columns of unlike spreads unlike
 UNLIKE, MANY = 100.0, 1 / 3  # how many times as far another column spreads; the share of columns for which one does
@@ -43,6 +45,30 @@ def zero_one_columns(found: Share) -> np.ndarray:
     mean = found["mean"]
     squared = found["squares"] / found["count"] + mean**2
     return (found["smallest"] == 0) & (found["largest"] == 1) & (np.abs(mean - squared) <= 1e-9 * mean)
+
+
+def columns_of_category(flags: np.ndarray) -> np.ndarray:
+    """Return how many columns of 0 and 1 the category has that each belongs to, (p,), from a sample (m, p).
+
+    Columns side by side of which one is 1 in every row are one category; any other is a category of one column, whose
+    two levels are 0 and 1.
+    """
+    columns = np.ones(flags.shape[1], int)
+    first = 0
+    while first < flags.shape[1]:
+        sums = np.cumsum(flags[:, first:first + MOST_LEVELS], axis=1)
+        stop = int((sums <= 1).all(axis=0).argmin()) or sums.shape[1]
+        whole = np.flatnonzero((sums[:, :stop] == 1).all(axis=0))
+        count = int(whole[0]) + 1 if len(whole) else 1
+        columns[first:first + count] = count
+        first += count
+    return columns
+
+
+def farthest_levels(columns: np.ndarray) -> np.ndarray:
+    """Return the distance of two equally frequent levels of categories of so many columns that have the variance 1."""
+    levels = np.maximum(columns, 2)
+    return np.sqrt(2 * levels / (levels - 1))
 
 
 def sampled_rows(rows: Rows, ids: Rows | None, columns: np.ndarray) -> np.ndarray:

@@ -2,8 +2,8 @@
 
 Columns whose ranges, but for less than a quarter of them, lie within a factor of three are in one unit, as pixels and
 embeddings are, and stay as they are; others are standardized, or of sparse rows divided by their largest absolute
-values. Columns that text became, and others of 0 and 1 beside numbers, share one factor instead (`feature_units.py`);
-where nothing says that these are no pixels, it is 1 at most.
+values. Columns that text became, and others of 0 and 1 beside numbers, are scaled by the distance of their levels
+instead (`feature_units.py`); where nothing says that these are no pixels, by one factor, which is 1 at most.
 
 Block step: count, mean, sum of squared deviations, smallest and largest value of each column, in float64.
 A first pass samples rows too, from which follows where a column ends (`outliers.py`). Where a cell lies beyond, a
@@ -25,7 +25,14 @@ from ..execution.tasks import Execution, Reduction, Share
 from ..storage import csr_arithmetic
 from ..storage.blocks import Arrays, PartWriter, Receipt, Rows, counts_below, row_ranges, rows_that_fit
 from ..storage.csr import as_csr
-from .feature_units import near_distance, ratio_of_ranges, sampled_rows, zero_one_columns
+from .feature_units import (
+    columns_of_category,
+    farthest_levels,
+    near_distance,
+    ratio_of_ranges,
+    sampled_rows,
+    zero_one_columns,
+)
 from .outliers import MOST_LISTED as MOST_FAR
 from .outliers import Reaches, outliers_of, sampled_places
 from .ranges import LARGEST_BLOCK, Ranges
@@ -273,17 +280,21 @@ def _by_ranges(found: Share, rows: Rows, ids: Rows | None, categories: np.ndarra
     factor, shift = (np.ones_like(scaled.factor), np.zeros_like(scaled.shift)) if alike else (
         scaled.factor.copy(), scaled.shift.copy())
     numbers = varies & ~flags
-    sample = (sampled_rows(rows, ids, numbers) - shift[numbers]) * factor[numbers]
+    cells = sampled_rows(rows, ids, varies)
+    sample = (cells[:, numbers[varies]] - shift[numbers]) * factor[numbers]
     usual = float(np.median(factor[numbers] / scaled.factor[numbers]))  # the standard deviation of a scaled number
     told_flags = bool(categories.any()) or not alike  # others may be pixels, in the unit of the numbers
     near = APART * near_distance(sample, len(rows) if ids is None else len(ids))
     if not told_flags and near >= np.sqrt(2):
         return replace(_scaling_of("none", found, feature_names, most), attributes=told)
-    apart = min(near, usual * np.sqrt(2)) if told_flags else near
-    factor[flags], shift[flags] = apart / np.sqrt(2), 0.0
+    apart, alone = np.full(int(flags.sum()), near), np.zeros(int(flags.sum()), bool)
+    if told_flags:
+        columns = columns_of_category(cells[:, flags[varies]])
+        apart, alone = np.minimum(near, usual * farthest_levels(columns)), columns == 1
+    factor[flags], shift[flags] = np.where(alone, apart, apart / np.sqrt(2)), 0.0
     return Scaling("auto", shift, factor, {
         **told, "numbers": "none" if alike else "standardize", "categories": int(flags.sum()),
-        "level_distance": apart}, scaled.seen)
+        "level_distance": float(apart.max())}, scaled.seen)
 
 
 def _scaling_of(kind: ScalingKind, found: Share, feature_names: list[str] | None, most: int) -> Scaling:

@@ -234,7 +234,7 @@ def labels_notes(found: dict[str, Any]) -> list[str]:
 
 LABELS = Stage("labels", 5, ("dataset", "split"), LabelParams.of, make_labels, _labels_cost, "label fewer points",
                files=("source", "labels"), notes=labels_notes)
-POINTS = Stage("points", 5, ("dataset", "split"), lambda spec: spec.data.scaling, make_points,
+POINTS = Stage("points", 6, ("dataset", "split"), lambda spec: spec.data.scaling, make_points,
                lambda f: scaling_cost(f.spec.data.scale, (f.n, f.n_test, f.n_rows), f.d, f.row_bytes, f.width,
                                       f.x_chunk, f.budget, is_sparse=f.sparse_entries is not None),
                "read fewer columns, or lower data.read.block_rows", section=data_section)

@@ -17,7 +17,7 @@ from dssl.errors import DataError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
 from dssl.graph import scaling
-from dssl.graph.feature_units import zero_one_columns
+from dssl.graph.feature_units import columns_of_category, zero_one_columns
 from dssl.graph.scaled_rows import ScaledRows, scaled
 from dssl.graph.scaling import Scaling, fit_scaling, merged, moments_of
 from dssl.graph.scaling_params import KINDS, ScalingParams
@@ -213,7 +213,21 @@ def test_columns_of_zero_and_one_take_one_factor_of_the_distance_to_near_neighbo
     Z = fit(numbers, "standardize").transform(numbers)[:500]
     all_of_them = fit(numbers, "standardize").transform(numbers)
     near = np.median([np.sort(np.linalg.norm(all_of_them - own, axis=1))[min(10, n - 1)] for own in Z])
-    assert found.attributes["level_distance"] == pytest.approx(min(2 * near, 2**0.5), rel=0.1)
+    assert found.attributes["level_distance"] == pytest.approx(min(2 * near, 2), rel=0.1)
+    assert found.factor[2] == pytest.approx(found.attributes["level_distance"]), "0 and 1 are two levels"
+
+
+def test_a_category_spreads_at_most_as_far_as_a_number():
+    """Between far neighbors; one of many levels has nearer levels than one of two, in one column or in two."""
+    rng = np.random.default_rng(0)
+    n = 400
+    numbers = rng.normal(size=(n, 30)) * 10.0 ** np.arange(30)
+    eight, flag, other = np.eye(8)[np.arange(n) % 8], rng.integers(0, 2, (n, 1)), rng.integers(0, 2, (n, 1))
+    X = np.hstack([eight, flag, other, 1 - other, numbers])
+    assert_array_equal(columns_of_category(X[:, :11]), [8] * 8 + [1, 2, 2])
+    Z = fit(X, "auto").transform(X)
+    assert Z[:, :8].var(axis=0).sum() == pytest.approx(1)
+    assert_allclose([Z[:, 8].var(), Z[:, 9:11].var(axis=0).sum()], 1, atol=0.02)
 
 
 @given(st.integers(0, 30), st.sampled_from([0.5, 1 - 1e-6, 2.0, -1.0, 1.0, 0.0]), st.integers(2, 20))

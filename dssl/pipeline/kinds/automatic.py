@@ -200,7 +200,7 @@ BASELINES = (
                         "scores, so it is not told class sizes."))
 AUTOMATIC = Kind.of(SPECS["automatic"], (
     DATASET, SPLIT, LABELS,
-    replace(POINTS, version=4, needs=("dataset", "split", "labels"), params=ScaleParams.of, make=make_scaled_points,
+    replace(POINTS, version=5, needs=("dataset", "split", "labels"), params=ScaleParams.of, make=make_scaled_points,
             cost=_points_cost),
     VERTICES, NEIGHBORS, GRAPH, HEALTH,
     Stage("models", 11, ("split", "points", "labels", "vertices", "neighbors", "graph"), FitParams.of, make_models,

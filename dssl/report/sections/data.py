@@ -73,9 +73,10 @@ def _categories(scaling: dict[str, Any]) -> str | None:
     """Return how columns of 0 and 1 were scaled where they were apart from the numbers."""
     if "categories" not in scaling:
         return None
-    return (f"{counted(scaling['categories'], 'column')} of 0 and 1 by one factor: two levels of a category are "
-            f"{number(scaling['level_distance'])} apart, at most twice as far as near neighbors are in the numbers, so "
-            "that a category alone does not cut the graph into pieces")
+    return (f"{counted(scaling['categories'], 'column')} of 0 and 1: two levels of a category are at most "
+            f"{number(scaling['level_distance'])} apart, no more than twice as far as near neighbors are in the "
+            "numbers, so that a category alone does not cut the graph into pieces, and it spreads at most as far as a "
+            "number")
 
 
 def _far_rows(outliers: dict[str, Any] | None) -> str | None:
