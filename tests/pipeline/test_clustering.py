@@ -132,6 +132,3 @@ def test_what_is_wrong(moons):
              "serves clustering")):
         with pytest.raises(SpecError, match=message):
             load_spec(given)
-    with pytest.raises(SpecError, match=r"test\.none, and the task is classification"):
-        load_spec({"name": "a", "data": {"source": "digits", "test": {"none": True}}, "labels": {"per_class": 2},
-                   "model": {"kind": "automatic"}})

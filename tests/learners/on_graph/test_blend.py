@@ -25,7 +25,7 @@ def test_labels_left_out_are_predicted_as_by_a_fit_without_them(kind, monkeypatc
     whole = blend.fit_blend(graph, rows, target, None, PARAMS, KNN, InProcess(1))
     folds = [np.array([0, 3, 5, 11, 20]), np.arange(1, 24, 2)[1:]]
     for fold in folds:
-        found, alone = whole.left_out(graph, rows, target, PARAMS, [fold])
+        found, alone = whole.left_out(graph, rows, target, None, PARAMS, [fold])
         kept = np.setdiff1d(np.arange(24), fold)
         expected = blend.fit_blend(graph, rows, target.take(kept), None, PARAMS, KNN, InProcess(1))
         at = expected.values(graph, rows, InProcess(1))[labeled[fold]]

@@ -173,7 +173,7 @@ def test_copies_of_unlike_labels_have_their_weighted_mean():
 def test_a_graph_too_large_to_factor_has_the_same_solution(learner):
     """Jacobi's method and what follows it; bits do not depend on threads."""
     rng = np.random.default_rng(0)
-    X = np.concatenate([rng.normal(size=(1800, 3)), rng.normal(size=(1700, 3)) + 4, 1000 + rng.normal(size=(50, 3))])
+    X = np.concatenate([rng.normal(size=(1800, 3)), rng.normal(size=(1700, 3)) + 4, 30 + rng.normal(size=(50, 3))])
     graph = KNNGraph(n_neighbors=6).build(X)
     target = Classes(np.array([0, 7, 1800, 1900, 2500]), np.array([0, 0, 1, 1, 2]), np.arange(3))
     found = learner(graph, target, None, SolverParams(tolerance=1e-9), InProcess(1))
