@@ -310,14 +310,14 @@ class SearchedEstimator(PointEstimator):
     @abstractmethod
     def held_out_rows(self, rows: Rows, target: Target, weight: np.ndarray | None,
                       repetitions: Sequence[Sequence[np.ndarray]], tried: Sequence[dict[str, Any]],
-                      measure: str | None, execution: Execution, kept: dict[Any, Any]) -> list[dict[str, Any]]:
+                      scoring: str | None, execution: Execution, kept: dict[Any, Any]) -> list[dict[str, Any]]:
         """Return the row of a search (`held_out_scores`) of each of some values of the `joint` parameters.
 
         Rows tell the penalties too, as numbers, of which a `ChoiceRule` knows which are the stronger.
 
-        repetitions : the folds of each. measure : of rows, beside those that all have. kept : `graph`, where it is
-            needed, and what searches of other parameters on this graph leave for this one; `again`, whether the same
-            will be asked for again, with fewer values and more folds.
+        repetitions : the folds of each. scoring : what rows tell beside the scores that all have.
+        kept : `graph`, where it is needed, and what searches of other parameters on this graph leave for this one;
+            `again`, whether the same will be asked for again, with fewer values and more folds.
         """
 
     def uses_graph(self, tried: Iterable[dict[str, Any]]) -> bool:

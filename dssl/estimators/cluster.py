@@ -127,7 +127,7 @@ class ClusterKernelSVC(CalibratedClassifier, KernelEstimator):
 
     def held_out_rows(self, rows: Rows, target: Target, weight: np.ndarray | None,
                       repetitions: Sequence[Sequence[np.ndarray]], tried: Sequence[dict[str, Any]],
-                      measure: str | None, execution: Execution, kept: dict[Any, Any]) -> list[dict[str, Any]]:
+                      scoring: str | None, execution: Execution, kept: dict[Any, Any]) -> list[dict[str, Any]]:
         """As the base class says: the eigenpairs of a kernel serve all transfer functions, C and losses."""
         own, learner = self._params()
         key = ("basis", self._kernel(rows), own)
@@ -142,7 +142,7 @@ class ClusterKernelSVC(CalibratedClassifier, KernelEstimator):
             if transfer not in samples:
                 mapped = kept[key].samples(transfer, len(target.labeled))
                 samples[transfer] = mapped.of_rows(rows, target.labeled, execution.memory_budget)
-            found += rows_of_samples(samples[transfer], target, [machine], repetitions, measure, weight)
+            found += rows_of_samples(samples[transfer], target, [machine], repetitions, scoring, weight)
         return found
 
     def uses_graph(self, tried: Iterable[dict[str, Any]]) -> bool:

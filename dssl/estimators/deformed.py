@@ -118,7 +118,7 @@ class DeformedKernelEstimator(KernelEstimator):
 
     def held_out_rows(self, rows: Rows, target: Target, weight: np.ndarray | None,
                       repetitions: Sequence[Sequence[np.ndarray]], tried: Sequence[dict[str, Any]],
-                      measure: str | None, execution: Execution, kept: dict[Any, Any]) -> list[dict[str, Any]]:
+                      scoring: str | None, execution: Execution, kept: dict[Any, Any]) -> list[dict[str, Any]]:
         """As the base class says: solves of one graph for all kernels, one factor of a kernel for all folds and C."""
         own, _ = self._params()
         usual = {"regularizer__power": own.regularizer.power, "eta": self.eta, "C": self.C}
@@ -131,7 +131,7 @@ class DeformedKernelEstimator(KernelEstimator):
         place = {int(row): number for number, row in enumerate(subsample)}
         position = np.array([place.get(int(row), -1) for row in target.labeled])
         X_S, X_l, found = rows.take(subsample), rows.take(target.labeled), list[dict[str, Any]]()
-        held = Held(target, repetitions, self._learner(), weight, measure)
+        held = Held(target, repetitions, self._learner(), weight, scoring)
         if positive := tuple(value for value in eta if value != 0):
             found += search_deformed(base, X_S, X_l, position, kept[key].powers, kept[key].structure,
                                      GridParams(power=power, eta=positive, C=C), held)

@@ -76,7 +76,7 @@ class GraphEstimator(SearchedEstimator):
         return found
 
     def held_out_rows(self, rows: Rows, target: Target, weight: np.ndarray | None, repetitions: Repetitions,
-                      tried: Sequence[dict[str, Any]], measure: str | None, execution: Execution,
+                      tried: Sequence[dict[str, Any]], scoring: str | None, execution: Execution,
                       kept: dict[Any, Any]) -> list[dict[str, Any]]:
         """As the base class says; with known class sizes by fits without each fold."""
         graph, each = kept["graph"], [clone(self).set_params(**values) for values in tried]
@@ -88,7 +88,7 @@ class GraphEstimator(SearchedEstimator):
                                       weight, folds) for folds in repetitions]
                      for own, its in zip(each, params, strict=True)]
         assumed = self.assumed if getattr(self, "class_sizes", None) is None else getattr(target, "prior", LABELS)
-        return [row_on_graph(target, repetitions, values, weight, measure, its, assumed)
+        return [row_on_graph(target, repetitions, values, weight, scoring, its, assumed)
                 for values, its in zip(found, params, strict=True)]
 
     def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Any, params: Any,

@@ -19,7 +19,7 @@ from ..params import require_seed
 from ..selection.choice import ChoiceRule, cv_results
 from ..selection.folds import held_out_folds
 from ..selection.halving import Rung, better, require_factor, rungs_of
-from ..selection.held_out_scores import require_measure
+from ..selection.held_out_scores import require_scoring
 from ..storage.artifacts import Workspace
 from .base import require_unequal
 from .candidates import Candidate, candidates_of, fits_of
@@ -48,11 +48,13 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
     cv : a number of folds of the labels, "leave_one_out", a splitter of scikit-learn, repeated or not, which is given
         the labeled points, or lists.
     n_candidates : how many of all combinations are tried, drawn by the seed; None is all of them.
-    measure : what is lowest at the best: of classes "error", "balanced_error", "log_loss", "brier", or "auc", which is
-        highest; of quantities "rmse" or "mae"; None is error or rmse. See `dssl.selection.held_out_scores`.
-    one_standard_error : whether the best is, of the candidates within one standard error (over points) of the lowest
-        measure, the one of largest gamma_A, then gamma_I, or of least C, or largest penalty.
-    factor : of successive halving, such as 3: all candidates are judged on few folds, the third of lowest measure on
+    scoring : what is highest at the best, by its name in scikit-learn: of classes "accuracy", "balanced_accuracy",
+        "neg_log_loss", "neg_brier_score", "f1" (of the second of two), "f1_macro" or "roc_auc"; of quantities
+        "neg_root_mean_squared_error" or "neg_mean_absolute_error". None is accuracy, or the former of these. See
+        `dssl.selection.held_out_scores`.
+    one_standard_error : whether the best is, of the candidates within one standard error (over points) of the best
+        score, the one of largest gamma_A, then gamma_I, or of least C, or largest penalty.
+    factor : of successive halving, such as 3: all candidates are judged on few folds, the third of best score on
         three times as many, and so on; the best is one of those judged on all folds. None judges all on all. See
         `dssl.selection.halving`, what it saves too.
     refit : whether the best is fitted to all labels, on the graph of the search. seed : of folds and candidates.
@@ -65,9 +67,10 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
     Attributes
     ----------
     best_params_ : dict. best_score_ : accuracy, or of quantities minus the rmse, over the points of all folds, whatever
-        the measure is.
+        the scoring is.
     best_index_ : int, its row of `cv_results_`, as in scikit-learn. best_estimator_ : with `refit`.
-    cv_results_ : dict of arrays, an entry a candidate; see `dssl.selection.choice.cv_results`. The measure, its
+    cv_results_ : dict of arrays, an entry a candidate; see `dssl.selection.choice.cv_results`. The score that was
+        asked for, under `error`, `balanced_error`, `log_loss`, `brier`, `auc`, `f1`, `f1_macro`, `rmse` or `mae`, its
         standard error and the penalties as numbers, of "auto" too, are there by their names.
     n_resources_, n_candidates_ : lists, of each rung the folds and the candidates. With `factor`, `cv_results_` has a
         row of each candidate in each rung, with `iter` and `n_resources`, as in scikit-learn.
@@ -81,10 +84,10 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
     """
 
     def __init__(self, estimator: Any, param_grid: Any, *, cv: Any = 5, n_candidates: int | None = None,
-                 measure: str | None = None, one_standard_error: bool = False, factor: float | None = None,
+                 scoring: str | None = None, one_standard_error: bool = False, factor: float | None = None,
                  refit: bool = True, workspace: str | Path | None = None, seed: int = 0):
         self.estimator, self.param_grid, self.cv = estimator, param_grid, cv
-        self.measure, self.one_standard_error, self.factor = measure, one_standard_error, factor
+        self.scoring, self.one_standard_error, self.factor = scoring, one_standard_error, factor
         self.n_candidates, self.refit, self.workspace, self.seed = n_candidates, refit, workspace, seed
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, graph: Any = None) -> Self:
@@ -93,14 +96,14 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
         Raises
         ------
         ParameterError : a parameter is unknown or out of range, before any graph is made; or the grid changes a graph
-            that is given; or the target has no such measure. Errors of the estimator's `fit`.
+            that is given; or the target has no such score. Errors of the estimator's `fit`.
         LockedError : another process has written to the workspace for a day; until then it is waited for, so that
             searches of `cross_val_score(..., n_jobs=2)` take turns. IntegrityError : what is kept there is damaged.
         """
         for name in ("refit", "one_standard_error"):
             given = getattr(self, name)
             require(isinstance(given, (bool, np.bool_)), f"{name}={given!r}, expected True or False",
-                    why="it is a choice of two", fix='name what is lowest by measure, such as "auc"')
+                    why="it is a choice of two", fix='name what is best by scoring, such as "roc_auc"')
         require_factor(self.factor)
         require_seed(self.seed)
         candidates = candidates_of(self.estimator, self.param_grid, self.n_candidates, self.seed)
@@ -117,8 +120,8 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
         rows = own._points(X, execution, reset=True)
         target, weight = weighed(own._target(y, len(rows)), sample_weight, len(rows))
         own._check(target)
-        require_measure(self.measure, classes=isinstance(target, Classes))
-        rule = ChoiceRule(measure=self.measure, one_standard_error=self.one_standard_error)
+        require_scoring(self.scoring, classes=isinstance(target, Classes), n_classes=target.n_strata)
+        rule = ChoiceRule(scoring=self.scoring, one_standard_error=self.one_standard_error)
         require_unequal(rows)
         scalings = {scale: clone(own).set_params(scale=scale)._scaling_of(X, rows, execution, graph)
                     for scale in dict.fromkeys(fit.estimator.scale for fit in fits)}
@@ -132,7 +135,7 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
             store = None if place is None else RowStore.of(place, points, target, weight)
             made = SharedSearch(points, (fit.graph for fit in mine if fit.uses_graph and fit.graph), execution,
                                 None if store is None else store.graphs)
-            judges[scaling.kind] = Judge(points, target, weight, self.measure, execution, graph or made, store,
+            judges[scaling.kind] = Judge(points, target, weight, self.scoring, execution, graph or made, store,
                                          again=len(rungs) > 1)
         judge = Judges(judges, scalings, graph)
         with nullcontext() if place is None else place.lock(wait=LONGEST_WAIT):

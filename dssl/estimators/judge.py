@@ -23,7 +23,7 @@ Repetitions = Sequence[Sequence[np.ndarray]]
 
 @dataclass(eq=False)
 class Judge:
-    """Points, labels, weights (l,) of these, and a measure of their predictions.
+    """Points, labels, weights (l,) of these, and the scoring of their predictions.
 
     graphs : of the points, or the one of all fits. store : where tables of fits are kept. again : whether candidates
     are judged more than once, so that what fits have made (the covariance of a deformed kernel, the Gram matrices of
@@ -33,7 +33,7 @@ class Judge:
     rows: Rows
     target: Target
     weight: np.ndarray | None
-    measure: str | None
+    scoring: str | None
     execution: Execution
     graphs: Graph | SharedSearch
     store: RowStore | None = None
@@ -58,7 +58,7 @@ class Judge:
         if fit.uses_graph and "graph" not in kept:
             assert fit.graph is not None
             kept["graph"] = self.graph(fit.graph)
-        found = fit.estimator.held_out_rows(self.rows, self.target, self.weight, repetitions, fit.tried, self.measure,
+        found = fit.estimator.held_out_rows(self.rows, self.target, self.weight, repetitions, fit.tried, self.scoring,
                                             self.execution, kept)
         self.n_fits += 1
         if table is not None:
@@ -82,7 +82,7 @@ class Judge:
         if fit.uses_graph:
             assert fit.graph is not None
             graph = self._given if isinstance(self.graphs, Graph) else self.graphs.artifact(fit.graph).address
-        return self.store.table(fit, graph, repetitions, self.measure)
+        return self.store.table(fit, graph, repetitions, self.scoring)
 
 
 @dataclass(eq=False)

@@ -40,12 +40,12 @@ class RowStore:
         return GraphStore(self.workspace, self.points)
 
     def table(self, fit: Fit, graph: str, repetitions: Sequence[Sequence[np.ndarray]],
-              measure: str | None) -> Artifact:
+              scoring: str | None) -> Artifact:
         """Return the artifact of the rows of a fit; graph : the address of its graph, or what copies are without."""
         folds = [[digest_of_arrays({"fold": fold}) for fold in folds] for folds in repetitions]
         return self.workspace.artifact("held_out", 1, {
             "estimator": type(fit.estimator).__name__, "versions": fit.estimator.versions,
-            "parameters": named_parameters(fit), "tried": list(fit.tried), "folds": digest(folds), "measure": measure,
+            "parameters": named_parameters(fit), "tried": list(fit.tried), "folds": digest(folds), "scoring": scoring,
         }, {"points": self.points, "labels": self.labels, "graph": graph})
 
 

@@ -141,7 +141,7 @@ class LapRLSEstimator(KernelEstimator):
 
     def held_out_rows(self, rows: Rows, target: Target, weight: np.ndarray | None,
                       repetitions: Sequence[Sequence[np.ndarray]], tried: Sequence[dict[str, Any]],
-                      measure: str | None, execution: Execution, kept: dict[Any, Any]) -> list[dict[str, Any]]:
+                      scoring: str | None, execution: Execution, kept: dict[Any, Any]) -> list[dict[str, Any]]:
         """As the base class says: one pass over the points for all pairs of penalties and all folds.
 
         The row of a penalty or a bandwidth that is "chosen" is that of its best value.
@@ -150,7 +150,7 @@ class LapRLSEstimator(KernelEstimator):
                  for values in tried]
         lists = {name: list(dict.fromkeys(value for own in asked for value in own[name])) for name in PENALTIES}
         params = clone(self).set_params(**lists)._params()
-        rule, tables = ChoiceRule(measure=measure), []
+        rule, tables = ChoiceRule(scoring=scoring), []
         for kernel in self._kernels(rows):
             prepared = self._prepared(rows, target, weight, repetitions[0], params, kernel, execution, kept)
             table = search_penalties(prepared, execution, rule, repetitions[1:], tie=self.tie)

@@ -82,14 +82,14 @@ class MultiscaleKernelEstimator(SearchedEstimator):
 
     def held_out_rows(self, rows: Rows, target: Target, weight: np.ndarray | None,
                       repetitions: Sequence[Sequence[np.ndarray]], tried: Sequence[dict[str, Any]],
-                      measure: str | None, execution: Execution, kept: dict[Any, Any]) -> list[dict[str, Any]]:
+                      scoring: str | None, execution: Execution, kept: dict[Any, Any]) -> list[dict[str, Any]]:
         """As the base class says: one map serves all folds and C; points held out stay carriers."""
         own, learner = self._params()
         if own not in kept:
             kept[own] = scaled_features(multiscale_map(rows, own, target.labeled, execution), rows, target.labeled,
                                         execution.memory_budget)
         learners = [SampleLearner(loss=learner.loss, C=values.get("C", self.C)) for values in tried]
-        return rows_of_samples(kept[own], target, learners, repetitions, measure, weight)
+        return rows_of_samples(kept[own], target, learners, repetitions, scoring, weight)
 
     def uses_graph(self, tried: Iterable[dict[str, Any]]) -> bool:
         return False

@@ -385,4 +385,4 @@ class KernelPipeline(GraphPipeline):
         yield "selection", lambda: [kernel.check() for kernel in self.kernels()]
         if self.selection is not None:
             yield "selection", self.selection.cv
-            yield "selection", partial(self.selection.require_measure, self.data.task)
+            yield "selection", partial(self.selection.require_scoring, self.data.task)

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 HeldOut = Literal["auto", "closed_form", "influence", "refined_influence", "refit"]
 HeldOutPoints = Literal["transductive", "inductive"]
-MeasureName = Literal["error", "balanced_error", "log_loss", "brier", "auc", "rmse", "mae"]
+ScoringName = Literal["accuracy", "balanced_accuracy", "neg_log_loss", "neg_brier_score", "f1", "f1_macro", "roc_auc",
+                      "neg_root_mean_squared_error", "neg_mean_absolute_error"]
 
 
 class GraphGrid(SpecSection):
@@ -72,8 +73,9 @@ class SelectionSpec(SpecSection):
     held_out_points: HeldOutPoints = Field(
         "transductive", description="where points that are held out are meanwhile: transductive, in the graph as "
                                     "unlabeled points; inductive, in none, as new points are")
-    measure: MeasureName | None = Field(None, description="what is lowest in the row that is chosen, error or rmse by "
-                                                          "default; of auc, highest")
+    scoring: ScoringName | None = Field(None, description="what is highest in the row that is chosen, by its name in "
+                                                          "scikit-learn; null is accuracy, or of quantities "
+                                                          "neg_root_mean_squared_error")
     one_standard_error: bool = Field(False, description="choose the strongest penalties among the rows within one "
                                                         "standard error of the lowest")
     seed: int = Field(0, ge=0, description="of the folds, and of the combinations that are drawn")
@@ -96,17 +98,17 @@ class SelectionSpec(SpecSection):
 
         return FoldParams(folds=self.folds, repetitions=self.repetitions, seed=self.seed)
 
-    def require_measure(self, task: str) -> None:
-        """Raise ParameterError where the measure is none of the task."""
-        from ..selection.held_out_scores import require_measure
+    def require_scoring(self, task: str) -> None:
+        """Raise ParameterError where the scoring is none of the task."""
+        from ..selection.held_out_scores import require_scoring
 
-        require_measure(self.measure, classes=task == "classification")
+        require_scoring(self.scoring, classes=task == "classification")
 
     def rule(self) -> ChoiceRule:
         """Return which row is chosen."""
         from ..selection.choice import ChoiceRule
 
-        return ChoiceRule(measure=self.measure, one_standard_error=self.one_standard_error)
+        return ChoiceRule(scoring=self.scoring, one_standard_error=self.one_standard_error)
 
     def searched(self) -> Search:
         """Return which combinations are tried, and on which folds."""

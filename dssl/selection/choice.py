@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .held_out_scores import HIGHER_IS_BETTER, HeldOut
+from .held_out_scores import SCORED, HeldOut
 
 MEASURES = ("error", "rmse", "loss", "mae")  # of every row, those that there are in this order
 OF_FOLDS = ("fold_errors", "fold_deviation")  # of a row, one or the other
@@ -16,14 +16,14 @@ STRENGTHS = {"gamma_A": -1, "gamma_I": -1, "C": 1, "penalty": -1}
 
 @dataclass(frozen=True, kw_only=True)
 class ChoiceRule:
-    """What is chosen: the row of lowest measure, then of lowest error or rmse, of the next in `MEASURES`, the first.
+    """What is chosen: the row of best score, then of lowest error or rmse, of the next in `MEASURES`, the first.
 
-    measure : by its name in rows, None for the error or rmse; of auc the highest. one_standard_error : instead, of the
-    rows within one standard error (over points) of the lowest, the one of largest gamma_A, then gamma_I, or least C,
+    scoring : by its name in scikit-learn, see `SCORED`; None for the error or rmse. one_standard_error : instead, of
+    the rows within one standard error (over points) of the best, the one of largest gamma_A, then gamma_I, or least C,
     or largest penalty.
     """
 
-    measure: str | None = None
+    scoring: str | None = None
     one_standard_error: bool = False
 
     def told(self, held: Sequence[HeldOut]) -> dict[str, float]:
@@ -40,7 +40,8 @@ class ChoiceRule:
         lowest = min(range(len(rows)), key=order.__getitem__)
         if not self.one_standard_error:
             return lowest
-        name = self.measure or next(name for name in MEASURES if name in rows[lowest])
+        name = next(name for name in MEASURES if name in rows[lowest]) if self.scoring is None else SCORED[
+            self.scoring][0]
         limit = order[lowest][0] + (rows[lowest][f"{name}_se"] or 0.0)
         return min((place for place in range(len(rows)) if order[place][0] <= limit),
                    key=lambda place: _weakness(rows[place]) + order[place])
@@ -59,10 +60,11 @@ class ChoiceRule:
     def order(self, row: Mapping[str, Any]) -> tuple[float, ...]:
         """Return by what rows are told apart, the lowest first, whatever is within one standard error."""
         found = _measures(row)
-        if self.measure is None:
+        if self.scoring is None:
             return found
-        own = row[self.measure]
-        return (np.inf if own is None else -own if self.measure in HIGHER_IS_BETTER else own), *found
+        name, highest = SCORED[self.scoring]
+        own = row[name]
+        return (np.inf if own is None else -own if highest else own), *found
 
 
 LOWEST = ChoiceRule()

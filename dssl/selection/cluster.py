@@ -16,16 +16,17 @@ from .held_out_scores import HeldOut, all_scores, held_out_scores
 
 
 def rows_of_samples(F: np.ndarray, target: Target, learners: Sequence[SampleLearner],
-                    repetitions: Sequence[Sequence[np.ndarray]], measure: str | None = None,
+                    repetitions: Sequence[Sequence[np.ndarray]], scoring: str | None = None,
                     weight: np.ndarray | None = None, *, complete: bool = False) -> list[dict[str, Any]]:
     """Return the row of a search of each learner on the samples F (l, k) of the labeled points.
 
-    repetitions : the folds of each. measure : of rows, beside those that all have. complete : rows have all `scores`.
+    repetitions : the folds of each. scoring : what rows tell beside the scores that all have. complete : rows
+    have all `scores`.
     """
     found = []
     for learner in learners:
         held = left_out_samples(F, target, learner, repetitions, weight)
-        row = {"C": learner.C, **held_out_scores(held, HINGE, measure)}
+        row = {"C": learner.C, **held_out_scores(held, HINGE, scoring)}
         found.append({**row, "scores": all_scores(held)} if complete else row)
     return found
 

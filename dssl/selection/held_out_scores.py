@@ -8,6 +8,7 @@ to predict them, and to calibrate, is taken as given.
     error, balanced_error   share of wrong classes; mean over classes of it
     log_loss, brier         of probabilities that are calibrated on the other folds (`calibration.py`)
     auc                     area under the ROC curve of the margins; of several classes the mean, each against the rest
+    f1, f1_macro            harmonic mean of precision and recall: of the second of two classes; the mean over classes
     rmse, mae               root mean squared, and mean absolute error of quantities
 
 References
@@ -33,7 +34,8 @@ from .calibration import held_out_probabilities, shared_calibrations
 
 LEAST_PROBABILITY = np.finfo(float).eps  # of a logarithm, as in scikit-learn
 
-MeasureName = Literal["error", "balanced_error", "log_loss", "brier", "auc", "rmse", "mae"]
+ScoringName = Literal["accuracy", "balanced_accuracy", "neg_log_loss", "neg_brier_score", "f1", "f1_macro", "roc_auc",
+                      "neg_root_mean_squared_error", "neg_mean_absolute_error"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,6 +191,22 @@ def mean_area(margins: np.ndarray, codes: np.ndarray, shares: np.ndarray) -> tup
     return float(np.mean([value for value, _ in areas])), np.mean([influence for _, influence in areas], axis=0)
 
 
+def f1_macro(held: HeldOut) -> Score:
+    """Return the mean of the F1 scores of the classes that are among the points held out."""
+    return Score.mean([f1_of_class(held, code) for code in np.unique(held.true)])
+
+
+def f1_of_class(held: HeldOut, code: int) -> Score:
+    """Return 2 tp / (2 tp + fp + fn) of a class, of shares of points; 0 where no point is of it, nor is called so."""
+    codes = held.coding.predictions(held.values[held.points], held.true)["codes"]
+    called = codes == code if held.lost is None else (codes == code) & ~held.lost[held.points]
+    true = held.true == code
+    hits, either = 2.0 * (called & true), 1.0 * called + true
+    whole = float(held.shares @ either)
+    value = float(held.shares @ hits) / whole if whole else 0.0
+    return held.score(value, held.shares * (hits - value * either) / (whole or 1.0))
+
+
 def area(scores: np.ndarray, positive: np.ndarray, shares: np.ndarray) -> tuple[float, np.ndarray]:
     """Return the share of pairs in which the positive has the larger score (n,), ties half; its influence values (n,).
 
@@ -207,17 +225,24 @@ def area(scores: np.ndarray, positive: np.ndarray, shares: np.ndarray) -> tuple[
 
 CLASS_SCORES: dict[str, Callable[[HeldOut], Score | None]] = {
     "error": lambda held: held.of(WRONG_CLASS), "balanced_error": balanced_error, "log_loss": log_loss, "brier": brier,
-    "auc": auc}
+    "auc": auc, "f1": lambda held: f1_of_class(held, 1) if held.target.n_strata == 2 else None, "f1_macro": f1_macro}
 VALUE_SCORES: dict[str, Callable[[HeldOut], Score | None]] = {
     "rmse": lambda held: held.of(SQUARED), "mae": lambda held: held.of(ABSOLUTE)}
-HIGHER_IS_BETTER = ("auc",)
+# By its name in scikit-learn, the score of rows that a search chooses by, and whether it is best where it is highest.
+SCORED: dict[str, tuple[str, bool]] = {
+    "accuracy": ("error", False), "balanced_accuracy": ("balanced_error", False), "neg_log_loss": ("log_loss", False),
+    "neg_brier_score": ("brier", False), "f1": ("f1", True), "f1_macro": ("f1_macro", True), "roc_auc": ("auc", True),
+    "neg_root_mean_squared_error": ("rmse", False), "neg_mean_absolute_error": ("mae", False)}
 
 
-def require_measure(measure: str | None, *, classes: bool) -> None:
-    """Raise ParameterError unless a measure is None, or one of classes or of quantities."""
-    known = CLASS_SCORES if classes else VALUE_SCORES
-    require(measure is None or measure in known, f"measure={measure!r} of {'classes' if classes else 'quantities'}",
-            why="it says nothing of them", fix=f"use one of {', '.join(known)}")
+def require_scoring(scoring: str | None, *, classes: bool, n_classes: int = 2) -> None:
+    """Raise ParameterError unless a scoring is None, or one of so many classes, or of quantities."""
+    scores = CLASS_SCORES if classes else VALUE_SCORES
+    names = [name for name, (score, _) in SCORED.items() if score in scores]
+    require(scoring is None or scoring in names, f"scoring={scoring!r} of {'classes' if classes else 'quantities'}",
+            why="it says nothing of them", fix=f"use one of {', '.join(names)}")
+    require(scoring != "f1" or n_classes == 2, f"scoring='f1' of {n_classes} classes",
+            why="it is the score of the second of two", fix="use f1_macro, the mean over classes")
 
 
 def scores_by_name(target: Target) -> dict[str, Callable[[HeldOut], Score | None]]:
@@ -225,11 +250,12 @@ def scores_by_name(target: Target) -> dict[str, Callable[[HeldOut], Score | None
     return CLASS_SCORES if isinstance(target, Classes) else VALUE_SCORES
 
 
-def held_out_scores(repetitions: Sequence[HeldOut], tie: PointMeasure, measure: str | None = None) -> dict[str, Any]:
+def held_out_scores(repetitions: Sequence[HeldOut], tie: PointMeasure, scoring: str | None = None) -> dict[str, Any]:
     """Return what a search knows of a row: how its values do, in each repetition of the folds.
 
     Of classes these are `error`, the share of wrong ones, and the measure `tie`; of quantities `rmse` and `mae`; and
-    `measure`, by name. `<name>_se` is the standard error over points; with several repetitions a score is their mean,
+    the score of `SCORED` that is asked for. `<name>_se` is the standard error over points; with several repetitions a
+    score is their mean,
     and `<name>_se_repetitions` its standard deviation over them. None is a score that is not defined.
     `fold_errors` are the first measure's in each fold; where each point is a fold, `fold_deviation` stands for them,
     their standard deviation.
@@ -238,8 +264,11 @@ def held_out_scores(repetitions: Sequence[HeldOut], tie: PointMeasure, measure: 
     measures = target.measures(tie)
     found = {own.name: [held.of(own) for held in repetitions] for own in measures}
     row = {key: value for name, scores in found.items() for key, value in joined(name, scores).items()}
-    if measure is not None and measure not in found:
-        row |= joined(measure, [scores_by_name(target)[measure](held) for held in repetitions])
+    if scoring is not None:
+        require_scoring(scoring, classes=isinstance(target, Classes), n_classes=target.n_strata)
+        name = SCORED[scoring][0]
+        if name not in found:
+            row |= joined(name, [scores_by_name(target)[name](held) for held in repetitions])
     errors = [error for held in repetitions for error in held.of_folds(measures[0])]
     alone = all(len(fold) == 1 for held in repetitions for fold in held.folds)
     return {**row, **({"fold_deviation": float(np.std(errors))} if alone else {"fold_errors": errors})}

@@ -47,7 +47,7 @@ def search_penalties(prepared: PreparedLapRLS, execution: Execution, rule: Choic
     The problem has folds, and the systems were prepared to hold them out. Errors are weighted as the labels are.
     further : the folds of repetitions after the problem's. landmarks : those of the systems, None where these chose.
     tie : what parts equals among classes, by default the rmse of the squared loss, or the hinge loss of others. One
-    measure has to part all rows of a search, whatever losses they are of.
+    score has to part all rows of a search, whatever losses they are of.
 
     The values (l, c) of the rows that may yet be chosen are held.
     """
@@ -64,7 +64,7 @@ def search_penalties(prepared: PreparedLapRLS, execution: Execution, rule: Choic
             held = [HeldOut(problem.target, problem.target.coding, own, repetition.problem.folds, weight)
                     for repetition, (_, own) in zip(repetitions, values, strict=True)]
             rows.append({"gamma_A": system.gamma_A, "gamma_I": system.gamma_I,
-                         **held_out_scores(held, tie, rule.measure), **rule.told(held)})
+                         **held_out_scores(held, tie, rule.scoring), **rule.told(held)})
             kept[place] = held
             for name in names[place]:
                 rivals = [*leading.get(name, []), place]

@@ -20,7 +20,7 @@ VERSIONS = {"held_out_on_graph": 5}  # of the code of each step; to be raised wh
 
 
 def row_on_graph(target: Target, repetitions: Sequence[Sequence[np.ndarray]], found: Sequence[HeldOutValues],
-                 weight: np.ndarray | None, measure: str | None, params: Any, assumed: ClassPrior) -> dict[str, Any]:
+                 weight: np.ndarray | None, scoring: str | None, params: Any, assumed: ClassPrior) -> dict[str, Any]:
     """Return the row of what was found in each repetition of the folds; of ridge it tells the penalty too.
 
     assumed : how frequent the values say that classes are.
@@ -28,4 +28,4 @@ def row_on_graph(target: Target, repetitions: Sequence[Sequence[np.ndarray]], fo
     held = [HeldOut(target, scored(target), signed(own.values, target), folds, weight, own.lost).with_prior(assumed)
             for own, folds in zip(found, repetitions, strict=True)]
     penalty = {"penalty": float(params.penalty)} if isinstance(params, GraphRidgeParams) else {}
-    return {**penalty, **held_out_scores(held, HINGE, measure)}
+    return {**penalty, **held_out_scores(held, HINGE, scoring)}

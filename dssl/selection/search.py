@@ -101,15 +101,15 @@ class GridParams:
 class Held:
     """What is held out of a search: the labeled points, the folds of each repetition, the learner, what rows tell.
 
-    kind : "svm" or "ridge". weight : (l,) of the labeled points, 1 by default. measure : of rows, beside those that all
-    have. complete : rows tell every score too, as `scores`.
+    kind : "svm" or "ridge". weight : (l,) of the labeled points, 1 by default. scoring : what rows tell beside the
+    scores that all have. complete : rows tell every score too, as `scores`.
     """
 
     target: Target
     repetitions: Sequence[Sequence[np.ndarray]]
     kind: str
     weight: np.ndarray | None = None
-    measure: str | None = None
+    scoring: str | None = None
     complete: bool = False
 
     @property
@@ -121,7 +121,7 @@ class Held:
         """Return the row of values (l, c) in each repetition, at the parameters `given`."""
         held = [HeldOut(self.target, coding, own, folds, self.weight)
                 for own, folds in zip(values, self.repetitions, strict=True)]
-        row = {**given, **held_out_scores(held, HINGE, self.measure)}
+        row = {**given, **held_out_scores(held, HINGE, self.scoring)}
         return {**row, "scores": all_scores(held)} if self.complete else row
 
 

@@ -70,7 +70,7 @@ SETS = ["australian", "credit_a", "diabetes_pima", "german_numer", "kr_vs_kp", "
 BANDWIDTHS = ("0.125*median", "0.25*median", "0.5*median", "median", "2*median")
 TRANSFERS = ("linear", "poly_step", "polynomial")
 PENALTIES = (0.1, 1.0, 10.0, 100.0)
-RULE = ChoiceRule(measure="auc")
+RULE = ChoiceRule(scoring="roc_auc")
 
 
 def main() -> None:

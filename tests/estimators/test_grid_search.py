@@ -24,6 +24,7 @@ from dssl.learners.smooth_losses import HuberHinge, Logistic
 from dssl.learners.target import Classes
 from dssl.selection.folds import held_out_folds
 from dssl.selection.halving import rungs_of
+from dssl.selection.held_out_scores import SCORED
 
 from .test_laprls import problem
 
@@ -178,11 +179,12 @@ def test_losses_are_compared_by_what_they_predict_not_by_name():
 @pytest.mark.parametrize(("estimator", "grid"), [
     (LapRLSClassifier(landmarks=40), {"gamma_A": [1e-4, "auto", 1.0], "gamma_I": [0, 1.0]}),
     (LapSVC(n_subsample=60), {"C": [0.01, 1.0, 100.0], "eta": [0, 10.0]})], ids=["LapRLSClassifier", "LapSVC"])
-@pytest.mark.parametrize("measure", ["balanced_error", "log_loss", "brier", "auc"])
-def test_a_measure_decides(estimator, grid, measure):
+@pytest.mark.parametrize("scoring", ["balanced_accuracy", "neg_log_loss", "f1_macro", "roc_auc"])
+def test_a_scoring_decides(estimator, grid, scoring):
     X, y, _ = problem()
-    search = GridSearch(estimator, {**grid, "bandwidth": [1.0, 4.0]}, cv=FOLDS, measure=measure).fit(X, y)
-    column = search.cv_results_[measure] * (-1 if measure == "auc" else 1)
+    search = GridSearch(estimator, {**grid, "bandwidth": [1.0, 4.0]}, cv=FOLDS, scoring=scoring).fit(X, y)
+    measure, highest = SCORED[scoring]
+    column = search.cv_results_[measure] * (-1 if highest else 1)
     assert column[search.best_index_] == column.min() < column.max()
     assert search.cv_results_["rank_test_score"][search.best_index_] == 1
     assert search.best_score_ == 1 - search.cv_results_["error"][search.best_index_]
@@ -192,7 +194,7 @@ def test_a_measure_decides(estimator, grid, measure):
 def test_within_one_standard_error_the_strongest_penalties_are_chosen():
     X, y, _ = problem()
     grid = {"gamma_A": [1e-4, "0.1*auto", "10*auto", 0.03, 100.0], "bandwidth": [4.0, 2.0]}
-    lowest = GridSearch(LapRLSClassifier(landmarks=40), grid, cv=FOLDS, measure="brier").fit(X, y)
+    lowest = GridSearch(LapRLSClassifier(landmarks=40), grid, cv=FOLDS, scoring="neg_brier_score").fit(X, y)
     search = clone(lowest).set_params(one_standard_error=True).fit(X, y)
     found, best = search.cv_results_, lowest.best_index_
     within = found["brier"] <= found["brier"][best] + found["brier_se"][best]
@@ -201,13 +203,14 @@ def test_within_one_standard_error_the_strongest_penalties_are_chosen():
     assert search.best_estimator_.gamma_A == search.best_params_["gamma_A"]
 
 
-@pytest.mark.parametrize(("estimator", "measure"), [
-    (LapSVC(), "rmse"), (LapSVC(), "accuracy"), (LapKernelRidge(), "auc"), (LapRLSRegressor(), "log_loss")])
-def test_a_measure_that_the_target_does_not_have_is_refused(estimator, measure):
+@pytest.mark.parametrize(("estimator", "scoring"), [
+    (LapSVC(), "neg_root_mean_squared_error"), (LapSVC(), "r2"), (LapKernelRidge(), "roc_auc"),
+    (LapRLSRegressor(), "neg_log_loss")])
+def test_a_scoring_that_the_target_does_not_have_is_refused(estimator, scoring):
     X, y, _ = problem()
     y = y if isinstance(estimator, LapSVC) else np.where(y >= 0, X[:, 0], np.nan)
-    with pytest.raises(ParameterError, match=f"measure='{measure}' of {'class' if y.dtype.kind == 'i' else 'quant'}"):
-        GridSearch(estimator, {"bandwidth": [1.0]}, measure=measure).fit(X, y)
+    with pytest.raises(ParameterError, match=f"scoring='{scoring}' of {'class' if y.dtype.kind == 'i' else 'quant'}"):
+        GridSearch(estimator, {"bandwidth": [1.0]}, scoring=scoring).fit(X, y)
 
 
 def test_one_measure_parts_equals_of_all_losses():
@@ -227,7 +230,7 @@ PENALTIES = {"gamma_A": [1e-4, 1e-2, 1.0], "gamma_I": [0, 0.1, 10.0], "bandwidth
 
 def test_halving_judges_the_better_third_on_three_times_the_folds():
     X, y, _ = problem()
-    full = GridSearch(LapRLSClassifier(landmarks=40), PENALTIES, cv=10, measure="brier").fit(X, y)
+    full = GridSearch(LapRLSClassifier(landmarks=40), PENALTIES, cv=10, scoring="neg_brier_score").fit(X, y)
     search = clone(full).set_params(factor=3).fit(X, y)
     assert (search.n_resources_, search.n_candidates_) == ([2, 3, 10], [27, 9, 3])
     assert (full.n_resources_, full.n_candidates_) == ([10], [27])
@@ -298,13 +301,13 @@ def test_rungs(folds, n_candidates, factor, resources, candidates):
     assert [len(own) for own in rungs[-1].repetitions] == folds
 
 
-@pytest.mark.parametrize("measure", ["log_loss", "auc", "balanced_error"])
-def test_halving_with_two_labels_a_class(measure):
+@pytest.mark.parametrize("scoring", ["neg_log_loss", "roc_auc", "balanced_accuracy"])
+def test_halving_with_two_labels_a_class(scoring):
     X, y, _ = problem(n_labeled=150)
     few = np.full_like(y, -1)
     for code in range(3):
         few[np.flatnonzero(y == code)[:2]] = code
-    search = GridSearch(LapRLSClassifier(landmarks=40), PENALTIES, cv="leave_one_out", factor=3, measure=measure)
+    search = GridSearch(LapRLSClassifier(landmarks=40), PENALTIES, cv="leave_one_out", factor=3, scoring=scoring)
     assert search.fit(X, few).n_resources_ == [2, 6]
 
 

@@ -164,7 +164,7 @@ def test_the_krylov_process_agrees_within_its_tolerance(monkeypatch):
 def test_within_one_standard_error_the_largest_penalty_is_chosen():
     X, y, _ = problem()
     grid = {"penalty": [0.01, 0.1, 1.0, 10.0, 1e6], "graph__n_neighbors": [4]}
-    search = GridSearch(GraphKernelRidge(), grid, one_standard_error=True, measure="brier").fit(X, y)
+    search = GridSearch(GraphKernelRidge(), grid, one_standard_error=True, scoring="neg_brier_score").fit(X, y)
     found = search.cv_results_
     lowest = found["brier"].argmin()
     within = found["brier"] <= found["brier"][lowest] + found["brier_se"][lowest]

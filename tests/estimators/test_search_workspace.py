@@ -125,14 +125,14 @@ def changed(what, X, y):
     elif what == "graph":
         fit["graph"] = KNNGraph(n_neighbors=8).build(X)
     else:
-        search = {"folds": {"cv": 4}, "seed": {"seed": 1}, "measure": {"measure": "brier"},
+        search = {"folds": {"cv": 4}, "seed": {"seed": 1}, "scoring": {"scoring": "neg_brier_score"},
                   "estimator": {"estimator": LapSVM(landmarks=40)}, "splitter": {"cv": KFold(3)},
                   "dtype": {}}[what]
         X = X.astype(np.float32) if what == "dtype" else X
     return X, y, fit, search
 
 
-@pytest.mark.parametrize("what", ["label", "unlabeled", "row", "order", "weight", "graph", "folds", "seed", "measure",
+@pytest.mark.parametrize("what", ["label", "unlabeled", "row", "order", "weight", "graph", "folds", "seed", "scoring",
                                   "estimator", "splitter", "dtype"])
 def test_what_changed_is_not_served(what, tmp_path):
     X, y, _ = problem()

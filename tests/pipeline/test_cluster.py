@@ -155,7 +155,8 @@ def test_stochastic_steps_go_on_after_the_last_that_was_taken(fields, tmp_path, 
     ({"model": {"kind": "cluster", "landmarks": 0}}, "n_landmarks=0"), ({"baselines": []}, "base is always"),
     ({"selection": {"search": "random", "samples": 3}}, "search"),
     ({"selection": {"held_out_points": "inductive"}}, "held_out_points"),
-    ({"selection": {"measure": "rmse"}}, "rmse"), ({"selection": {"grid": {"power": [1]}}}, "power"),
+    ({"selection": {"scoring": "neg_mean_absolute_error"}}, "neg_mean"),
+    ({"selection": {"grid": {"power": [1]}}}, "power"),
     ({"kernel": {"name": "linear", "bandwidth": None}, "selection": {"grid": {"bandwidth": [1.0]}}}, "no bandwidth"),
     ({"data": {"source": "moons.csv", "task": "regression", "test": {"count": 5}}}, "regression")])
 def test_wrong_specs(fields, change, message):

@@ -142,7 +142,7 @@ def test_a_search_by_halving_that_is_killed_goes_on(spec_of, kind, tmp_path, mon
 
 
 def test_the_graph_kind_finds_what_the_estimator_finds(spec_of, tmp_path):
-    spec = spec_of("graph", folds=5, repetitions=2, measure="brier")
+    spec = spec_of("graph", folds=5, repetitions=2, scoring="neg_brier_score")
     spec["data"]["scale"] = "none"
     spec["selection"]["grid"] = {"ridge": [None, 0.01], "penalty": [0.01, 1.0]}
     spec["graph"]["width"] = 0.5
@@ -153,7 +153,8 @@ def test_the_graph_kind_finds_what_the_estimator_finds(spec_of, tmp_path):
     X, known = points.rows("train").read_all(), labels.read(0)
     y = np.full(len(X), -1)
     y[known["labeled"]] = known["codes"]
-    own = GridSearch(GraphKernelRidge(KNNGraph(n_neighbors=6)), spec["selection"]["grid"], measure="brier", refit=False,
+    own = GridSearch(GraphKernelRidge(KNNGraph(n_neighbors=6)), spec["selection"]["grid"],
+                     scoring="neg_brier_score", refit=False,
                      cv=[fold for folds in repeated(known["codes"]) for fold in folds]).fit(X, y)
     rows = selected(tmp_path)["grid"]["model"]
     np.testing.assert_allclose([row["brier"] for row in rows], own.cv_results_["brier"], rtol=1e-6)
@@ -202,7 +203,7 @@ def test_poisson_learning_of_quantities_is_refused(spec_of):
 @pytest.mark.parametrize("kind", GRIDS)
 def test_every_key_of_a_selection_is_one_of_every_kind(spec_of, kind):
     keys = {"grid", "search", "samples", "factor", "folds", "repetitions", "cross_validation", "held_out_points",
-            "measure", "one_standard_error", "seed"}
+            "scoring", "one_standard_error", "seed"}
     assert set(json.loads(load_spec(spec_of(kind)).selection.model_dump_json())) == keys
     planned = (plan(spec_of(kind, **own), workspace="nowhere") for own in ({}, {"search": "random", "samples": 3}))
     before, after = ({stage["name"]: stage["address"] for stage in made.records()} for made in planned)

@@ -11,6 +11,7 @@ from dssl.pipeline.kinds.deformed_fit import DeformedProblem, LearningParams
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.run import run
 from dssl.selection.choice import LOWEST
+from dssl.selection.held_out_scores import SCORED
 from dssl.storage.artifacts import read_manifest
 from dssl.storage.blocks import ArrayRows, HeldArrays
 
@@ -120,19 +121,19 @@ def test_the_weight_of_the_graph_is_by_its_structure_and_the_labels(small_spec, 
     assert models["model"]["coding"] == ("one_vs_rest" if loss == "squared" else "one_vs_one")
 
 
-REPEATED = {"folds": 3, "repetitions": 2, "measure": "log_loss", "grid": {"eta": [1, 30], "C": [1, 10]}}
+REPEATED = {"folds": 3, "repetitions": 2, "scoring": "neg_log_loss", "grid": {"eta": [1, 30], "C": [1, 10]}}
 
 
 @pytest.mark.parametrize(("selection", "model"), [
     (REPEATED, {"kind": "svm", "loss": "hinge"}),
     ({**REPEATED, "grid": {"eta": ["auto", 30], "C": [1, 10]}}, {"kind": "svm"}),
-    ({"folds": "leave_one_out", "measure": "auc", "grid": {"eta": [1, 30], "C": [1, 10]}}, {"kind": "ridge"}),
+    ({"folds": "leave_one_out", "scoring": "roc_auc", "grid": {"eta": [1, 30], "C": [1, 10]}}, {"kind": "ridge"}),
     ({"folds": "leave_one_out", "one_standard_error": True, "grid": {"C": [0.1, 1, 10, 100]}},
      {"kind": "svm", "loss": "hinge"}),
     ({"repetitions": 2, "folds": 3, "one_standard_error": True, "grid": {
         "gamma_A": ["auto", "100*auto"], "gamma_I": [0, "auto"], "bandwidth": ["median", "2*median"]}},
      {"kind": "laprls", "landmarks": {"count": 40}}),
-    ({**REPEATED, "measure": "brier", "grid": {"gamma_A": ["auto", "100*auto"]}},
+    ({**REPEATED, "scoring": "neg_brier_score", "grid": {"gamma_A": ["auto", "100*auto"]}},
      {"kind": "lapsvm", "landmarks": {"count": 40}}),
 ])
 def test_folds_repetitions_measure_and_rule_of_a_choice(small_spec, tmp_path, selection, model):
@@ -145,7 +146,7 @@ def test_folds_repetitions_measure_and_rule_of_a_choice(small_spec, tmp_path, se
     n_labeled = 6 * len(result.metrics["confusion"])
     assert found["folds"] == (n_labeled if selection["folds"] == "leave_one_out" else 3)
     assert found["repetitions"] == repetitions
-    name = selection.get("measure", "error")
+    name = SCORED[selection.get("scoring", "accuracy")][0]
     sign = -1 if name == "auc" else 1
     assert set(found["scores"]) == {"model", "base"} == set(found["grid"])
     for model_name, rows in found["grid"].items():
@@ -178,7 +179,7 @@ def test_folds_repetitions_measure_and_rule_of_a_choice(small_spec, tmp_path, se
 def test_repetitions_and_measures_of_quantities(small_spec, points_file, tmp_path):
     spec = {**small_spec, "data": {**small_spec["data"], "task": "regression"}, "labels": {"count": 30},
             "model": {"kind": "ridge"}, "baselines": ["base", "shuffled"],
-            "selection": {"folds": 3, "repetitions": 3, "measure": "mae", "grid": {"C": [1, 10]}}}
+            "selection": {"folds": 3, "repetitions": 3, "scoring": "neg_mean_absolute_error", "grid": {"C": [1, 10]}}}
     run(spec, workspace=tmp_path, execution=InProcess(2))
     found = facts(tmp_path, "selection")
     for name, rows in found["grid"].items():
@@ -188,8 +189,8 @@ def test_repetitions_and_measures_of_quantities(small_spec, points_file, tmp_pat
 
 
 @pytest.mark.parametrize(("section", "message"), [
-    ({"folds": "half"}, "selection"), ({"repetitions": 0}, "selection.repetitions"), ({"measure": "f1"}, "measure"),
-    ({"measure": "rmse"}, "measure='rmse' of classes"),
+    ({"folds": "half"}, "selection"), ({"repetitions": 0}, "selection.repetitions"), ({"scoring": "auc"}, "scoring"),
+    ({"scoring": "neg_mean_absolute_error"}, "scoring='neg_mean_absolute_error' of classes"),
     ({"folds": "leave_one_out", "repetitions": 2}, "each would hold out the same points"),
 ])
 def test_folds_and_measures_that_say_nothing_are_refused(small_spec, section, message):

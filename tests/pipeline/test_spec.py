@@ -96,7 +96,7 @@ def test_defaults_that_specs_restate_are_those_of_the_parameters():
 
 @pytest.mark.parametrize(("mine", "theirs"), [
     (spec_selection.HeldOut, params.HeldOut), (spec_selection.HeldOutPoints, params.HeldOutPoints),
-    (spec_selection.MeasureName, held_out_scores.MeasureName), (clustering_spec.NumberRule, NumberRule),
+    (spec_selection.ScoringName, held_out_scores.ScoringName), (clustering_spec.NumberRule, NumberRule),
     (laprls_spec.LapRLSSpec.model_fields["solver"].annotation, params.Solver),
     (laprls_spec.LapRLSSpec.model_fields["preconditioner"].annotation, params.Preconditioner),
     (laprls_spec.LandmarkSpec.model_fields["method"].annotation, LandmarkMethod),

@@ -21,7 +21,7 @@ from dssl.selection.held_out_scores import (
     area,
     auc,
     held_out_scores,
-    require_measure,
+    require_scoring,
     scores_by_name,
 )
 
@@ -65,6 +65,8 @@ def test_scores_of_classes_are_those_of_scikit_learn(n_classes, coding, weighted
     brier = metrics.brier_score_loss(codes, P[:, 1], **weights) if n_classes == 2 else np.average(
         ((P - one_hot)**2).sum(axis=1), weights=held.weight)
     assert found["brier"] == pytest.approx(brier)
+    assert found["f1_macro"] == pytest.approx(metrics.f1_score(codes, predicted, average="macro", **weights))
+    assert found["f1"] == (pytest.approx(metrics.f1_score(codes, predicted, **weights)) if n_classes == 2 else None)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -87,6 +89,9 @@ def test_influence_values_are_derivatives_by_the_shares(held):
     step = 1e-6
     for name, of in scores_by_name(held.target).items():
         score = of(held)
+        if name == "f1" and held.target.n_strata != 2:
+            assert score is None
+            continue
         assert score.influence.sum() == pytest.approx(0, abs=1e-12)
         for point in range(0, len(weight), 7):
             changed = []
@@ -126,7 +131,7 @@ def test_standard_errors_are_the_spread_of_scores_of_other_points():
 
 
 def all_scores_but_calibrated(held):
-    return {key: value for name in ("error", "balanced_error", "auc")
+    return {key: value for name in ("balanced_accuracy", "roc_auc")
             for key, value in held_out_scores([held], HINGE, name).items()}
 
 
@@ -185,11 +190,11 @@ def test_one_class_among_the_points_held_out_has_no_area():
     target = Classes(np.arange(5), np.array([0, 0, 0, 0, 1]), np.array(["a", "b"]))
     held = HeldOut(target, target.coding, np.arange(5.0)[:, None] - 2, labeled_folds(target.coded, 2, 0))
     assert auc(held) is None
-    row = held_out_scores([held, held], HINGE, "auc")
+    row = held_out_scores([held, held], HINGE, "roc_auc")
     assert (row["auc"], row["auc_se"], row["auc_se_repetitions"]) == (None, None, None)
     defined = {**row, "auc": 0.4, "auc_se": 0.1}
-    assert ChoiceRule(measure="auc").place([row, defined]) == 1
-    assert ChoiceRule(measure="auc", one_standard_error=True).place([{**row, "C": 1}, {**row, "C": 2}]) == 0
+    assert ChoiceRule(scoring="roc_auc").place([row, defined]) == 1
+    assert ChoiceRule(scoring="roc_auc", one_standard_error=True).place([{**row, "C": 1}, {**row, "C": 2}]) == 0
 
 
 @settings(max_examples=20)
@@ -200,7 +205,7 @@ def test_scores_of_repetitions_are_their_means(seed, repetitions):
     rng = np.random.default_rng(seed)
     held = [HeldOut(first.target, first.coding, first.values + 0.3 * rng.normal(size=first.values.shape), own)
             for own in folds]
-    row, rows = held_out_scores(held, SQUARED, "auc"), [held_out_scores([own], SQUARED, "auc") for own in held]
+    row, rows = held_out_scores(held, SQUARED, "roc_auc"), [held_out_scores([own], SQUARED, "roc_auc") for own in held]
     for name in ("error", "rmse", "auc"):
         assert row[name] == pytest.approx(np.mean([own[name] for own in rows]))
         assert row[f"{name}_se_repetitions"] == pytest.approx(np.std([own[name] for own in rows], ddof=1))
@@ -212,10 +217,11 @@ def test_scores_of_repetitions_are_their_means(seed, repetitions):
 
 
 def test_what_is_asked_for_is_lowered_and_of_the_area_raised():
-    rows = [{"error": 0.1, "loss": 0.2, "log_loss": 0.5, "auc": 0.9, "at": 0},
-            {"error": 0.2, "loss": 0.1, "log_loss": 0.4, "auc": 0.8, "at": 1},
-            {"error": 0.2, "loss": 0.1, "log_loss": 0.5, "auc": 0.95, "at": 2}]
-    assert [ChoiceRule(measure=name).choose(rows)["at"] for name in (None, "error", "log_loss", "auc")] == [0, 0, 1, 2]
+    rows = [{"error": 0.1, "loss": 0.2, "log_loss": 0.5, "auc": 0.9, "f1": 0.3, "at": 0},
+            {"error": 0.2, "loss": 0.1, "log_loss": 0.4, "auc": 0.8, "f1": 0.2, "at": 1},
+            {"error": 0.2, "loss": 0.1, "log_loss": 0.5, "auc": 0.95, "f1": 0.1, "at": 2}]
+    names = (None, "accuracy", "neg_log_loss", "roc_auc", "f1")
+    assert [ChoiceRule(scoring=name).choose(rows)["at"] for name in names] == [0, 0, 1, 2, 0]
 
 
 def test_the_strongest_penalties_within_one_standard_error():
@@ -226,7 +232,7 @@ def test_the_strongest_penalties_within_one_standard_error():
     assert rule.place(rows[:1]) == 0
     rows = [{"power": power, "C": C, "auc": auc, "auc_se": 0.02, "error": 0.1, "loss": 0.0} for power, C, auc in [
         (1, 10.0, 0.9), (1, 1.0, 0.89), (2, 1.0, 0.885), (2, 0.1, 0.85)]]
-    assert ChoiceRule(measure="auc", one_standard_error=True).place(rows) == 1
+    assert ChoiceRule(scoring="roc_auc", one_standard_error=True).place(rows) == 1
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 9)), min_size=1, max_size=12),
@@ -242,16 +248,18 @@ def test_what_is_chosen_among_all_rows_is_a_candidate_of_its_own_rows(drawn, fir
     assert place in rule.candidates(rows)
 
 
-def test_a_measure_of_the_other_task_is_refused():
-    require_measure(None, classes=True)
-    require_measure("auc", classes=True)
-    for measure, classes in (("rmse", True), ("auc", False), ("r2", False)):
-        with pytest.raises(ParameterError, match=f"measure='{measure}'"):
-            require_measure(measure, classes=classes)
+def test_a_scoring_of_the_other_task_is_refused():
+    require_scoring(None, classes=True)
+    require_scoring("roc_auc", classes=True)
+    for scoring, classes in (("neg_root_mean_squared_error", True), ("roc_auc", False), ("r2", False)):
+        with pytest.raises(ParameterError, match=f"scoring='{scoring}'"):
+            require_scoring(scoring, classes=classes)
+    with pytest.raises(ParameterError, match="f1_macro"):
+        held_out_scores([of_classes(0, 3)], HINGE, "f1")
 
 
 def test_the_results_of_a_search_tell_standard_errors():
-    row = held_out_scores([of_classes(0)], HINGE, "brier")
+    row = held_out_scores([of_classes(0)], HINGE, "neg_brier_score")
     found = cv_results([row], [{"gamma_A": 1.0}])
     assert found["error"].item() == row["error"] == 1 - found["mean_test_score"].item()
     assert {"error_se", "loss_se", "brier", "brier_se"} <= found.keys()

@@ -131,7 +131,7 @@ def make_selection(context: Context, params: FitParams) -> dict[str, Any]:
     repetitions, rows = params.cv.repeated(target), {"model": list[dict[str, Any]](), "base": list[dict[str, Any]]()}
     X_l, measured = points.take(target.labeled), partial(
         rows_of_samples, target=target, learners=params.learners, repetitions=repetitions,
-        measure=params.rule.measure, complete=True)
+        scoring=params.rule.scoring, complete=True)
     for number, kernel in enumerate(params.kernels.on(points)):
         basis = basis_in(context, params, number)
         for transfer in params.transfers:

@@ -136,4 +136,4 @@ class ClusterPipeline(Spec):
         yield "model", lambda: (self.transfers(), self.learners())
         if self.selection is not None:
             yield "selection", self.selection.cv
-            yield "selection", partial(self.selection.require_measure, self.data.task)
+            yield "selection", partial(self.selection.require_scoring, self.data.task)

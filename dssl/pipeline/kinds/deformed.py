@@ -178,7 +178,7 @@ def make_selection(context: Context, params: SearchParams) -> dict[str, Any]:
                   if name != "shuffled"}
 
     def judge(rung: int, standing: Mapping[str, Sequence[Any]], folds: Repetitions) -> dict[str, list[dict[str, Any]]]:
-        tasks = [SearchTask(problem, name, bandwidth, grid, cv, sum(map(len, folds)), params.rule.measure)
+        tasks = [SearchTask(problem, name, bandwidth, grid, cv, sum(map(len, folds)), params.rule.scoring)
                  for name, own in standing.items() for bandwidth in params.bandwidths
                  for grid in whole.parts([point[1:] for point in own if point[0] == bandwidth])]
         receipts = context.execution.map(tasks, context.parts.within(f"rung{rung}"))

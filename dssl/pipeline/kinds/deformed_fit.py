@@ -128,14 +128,14 @@ class SearchTask:
     grid: GridParams
     cv: FoldParams
     n_folds: int  # of all repetitions: those that are held out
-    measure: str | None = None
+    scoring: str | None = None
     complete: bool = False  # whether rows have every score
 
     def __call__(self, out: PartWriter) -> Receipt:
         problem, target, grid = self.problem, self.problem.target(), self.grid
         X_l, base = problem.points.take(target.labeled), problem.base(self.bandwidth)
         held = Held(target, some_folds(self.cv.repeated(target), self.n_folds), problem.learning.kind,
-                    measure=self.measure, complete=self.complete)
+                    scoring=self.scoring, complete=self.complete)
         if self.name == "base":
             found = search_base(base, X_l, grid, held)
         else:

@@ -72,7 +72,7 @@ def make_selection(context: Context, params: Learners) -> dict[str, Any]:
     def judge(rung: int, standing: Mapping[str, Sequence[Any]], folds: Repetitions) -> dict[str, list[dict[str, Any]]]:
         own = [params.values[place] for place in standing["model"]]
         found = held_out_on_graph(own, graph, target, folds, context.execution, kept)
-        return {"model": [{**params.names[place], **row_on_graph(target, folds, values, None, params.rule.measure,
+        return {"model": [{**params.names[place], **row_on_graph(target, folds, values, None, params.rule.scoring,
                                                                  its.family, its.assumed), "place": place}
                           for place, its, values in zip(standing["model"], own, found, strict=True)]}
 

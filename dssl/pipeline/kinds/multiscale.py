@@ -117,7 +117,7 @@ def make_selection(context: Context, params: FitParams) -> dict[str, Any]:
     of = {"model": scaled_features(features, points, target.labeled, budget),
           "base": base_map(base_kernel(context, params), X_l)(X_l)}
     rows = {name: [{**named(learner), **row} for learner, row in zip(params.learners, rows_of_samples(
-        F, target, params.learners, repetitions, params.rule.measure, complete=True), strict=True)]
+        F, target, params.learners, repetitions, params.rule.scoring, complete=True), strict=True)]
         for name, F in of.items()}
     choices = {name: dict(params.rule.choose(own)) for name, own in rows.items()}
     scores = {name: row.pop("scores") for name, row in choices.items()}

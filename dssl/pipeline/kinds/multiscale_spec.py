@@ -105,4 +105,4 @@ class MultiscalePipeline(Spec):
         yield "model", self.learners
         if self.selection is not None:
             yield "selection", self.selection.cv
-            yield "selection", partial(self.selection.require_measure, self.data.task)
+            yield "selection", partial(self.selection.require_scoring, self.data.task)

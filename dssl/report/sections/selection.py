@@ -10,12 +10,16 @@ from ..page import Finding, Section
 from ..plots import pairs_plot
 from ..words import HELD_OUT_POINTS, Words, meaning_of
 
-# By key: what a score is called, whether it is a share, and whether it is better where it is higher.
-SCORES = {"error": ("error", True, False), "balanced_error": ("balanced error", True, False),
-          "log_loss": ("log loss", False, False), "brier": ("Brier score", False, False),
-          "auc": ("area under the ROC curve", False, True), "rmse": ("rmse", False, False),
-          "mae": ("mean absolute error", False, False), "scaled_rmse": ("rmse, scaled", False, False),
-          "loss": ("hinge loss", False, False)}
+# By key: what a score is called, whether it is a share, whether it is better where it is higher, and the scoring.
+SCORES = {"error": ("error", True, False, "accuracy"),
+          "balanced_error": ("balanced error", True, False, "balanced_accuracy"),
+          "log_loss": ("log loss", False, False, "neg_log_loss"),
+          "brier": ("Brier score", False, False, "neg_brier_score"),
+          "auc": ("area under the ROC curve", False, True, "roc_auc"), "f1": ("F1", True, True, "f1"),
+          "f1_macro": ("macro F1", True, True, "f1_macro"),
+          "rmse": ("rmse", False, False, "neg_root_mean_squared_error"),
+          "mae": ("mean absolute error", False, False, "neg_mean_absolute_error"),
+          "scaled_rmse": ("rmse, scaled", False, False, ""), "loss": ("hinge loss", False, False, "")}
 
 
 def selection_section(facts: dict[str, Any], result: dict[str, Any], words: Words) -> Section | None:
@@ -41,7 +45,7 @@ def selection_section(facts: dict[str, Any], result: dict[str, Any], words: Word
             listing = joined((listing, tag("p", note, class_="small")))
         return Section("selection", "Parameters", joined((listing, _meanings(parameters))))
     grid, by = at(facts, "selection", "grid") or {}, measure_of(best)
-    asked = rule.get("measure") or by.key
+    asked = next((key for key, (*_, scoring) in SCORES.items() if scoring == rule.get("scoring")), by.key)
     shown = [key for key in dict.fromkeys((asked, by.key, *by.ties)) if finite(best.get(key)) is not None]
     rows = [(tag("b", name), *(_told(key, row.get(key)) for key in parameters),
              *(_score(key, row) for key in shown), number(len(grid[name])) if name in grid else "")
