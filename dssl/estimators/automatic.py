@@ -25,7 +25,7 @@ from ..selection.graph_gain import Gain, gain_of
 from ..selection.odd_labels import odd_labels, warn_odd_labels
 from ..storage.blocks import Rows
 from .base import PointEstimator, PointRegressor
-from .calibrated import CalibratedClassifier
+from .calibrated import CLASS_FREQUENCIES, CalibratedClassifier
 from .feature_scales import choose_scale
 
 CLASS_SIZES = """    class_sizes : known sizes of the classes, counts or shares, in the order of `classes_` or by
@@ -140,7 +140,8 @@ class AutomaticEstimator(PointEstimator):
 
 
 class SemiSupervisedClassifier(CalibratedClassifier, AutomaticEstimator):
-    __doc__ = (AutomaticEstimator.__doc__ or "").replace("    unlabeled :", CLASS_SIZES + "    unlabeled :")
+    __doc__ = (AutomaticEstimator.__doc__ or "").replace(
+        "    unlabeled :", CLASS_SIZES + CLASS_FREQUENCIES + "    unlabeled :")
     regressor = "SemiSupervisedRegressor"
 
     def __init__(self, graph: KNNGraph | None = None, *, scale: str = "auto", class_sizes: Any = None,

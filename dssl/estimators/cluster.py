@@ -66,6 +66,10 @@ class ClusterKernelSVC(CalibratedClassifier, KernelEstimator):
     scale : of the features, as in `LapSVC`.
     memory_budget : bytes, or text such as "600MB", that a task may take; None is 1 GiB, or what workers allow;
         landmarks follow from what is given here or 1 GiB, never from workers.
+    class_prior : how frequent the classes are among the points that are predicted: None or "labels", as among the
+        labels; "equal"; or the share of each class, in the order of `classes_` or by class in a dict.
+    class_weight : what labels weigh: None, 1 each; "balanced", the labels of each class the same in all; or a weight by
+        class in a dict.
     unlabeled : the label of points without one, where it is not -1 (integers), NaN (floats), None or "" (text).
     seed : of every random choice, but for those of landmarks that are given whole.
 

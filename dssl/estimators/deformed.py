@@ -24,7 +24,7 @@ from ..selection.search import VERSIONS, GridParams, Held, search_base, search_d
 from ..solvers.solver_params import SolverParams
 from ..storage.blocks import Rows
 from .base import KernelEstimator, PointRegressor
-from .calibrated import CalibratedClassifier
+from .calibrated import CLASS_FREQUENCIES, CalibratedClassifier
 
 
 class DeformedKernelEstimator(KernelEstimator):
@@ -178,7 +178,7 @@ class LapSVC(CalibratedClassifier, DeformedKernelEstimator):
 
     __doc__ += (DeformedKernelEstimator.__doc__ or "") + """loss : "squared", or "hinge", whose intercept gives too
         little to the class of the lonelier label where there are few.
-    """
+""" + CLASS_FREQUENCIES
     regressor = "LapKernelRidge"
 
     def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = BANDWIDTH, C: float = 10.0,

@@ -35,7 +35,7 @@ from ..selection.on_graph import VERSIONS, row_on_graph
 from ..solvers.solver_params import SolverParams
 from ..storage.blocks import Rows
 from .base import PointClassifier, PointRegressor, SearchedEstimator
-from .calibrated import CalibratedClassifier
+from .calibrated import CLASS_FREQUENCIES, CalibratedClassifier
 
 HeldOut = Sequence[HeldOutValues]  # in each repetition of the folds
 
@@ -182,7 +182,7 @@ GRAPH_PARAMETERS = """graph : how the graph is made, a `KNNGraph`; None is the d
 CLASS_SIZES = """class_sizes : known sizes of the classes, counts or shares, in the order of `classes_` or by class in a
         dict; as many points then get each class. None where they are not known: the labels' own proportions are no
         substitute (see `dssl.learners.on_graph.class_sizes`).
-    """
+""" + CLASS_FREQUENCIES + "    "
 
 
 class OneSystemClassifier(CalibratedGraphClassifier):

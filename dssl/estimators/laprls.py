@@ -29,7 +29,7 @@ from ..selection.folds import held_out_folds, require_folds
 from ..selection.laprls import VERSIONS, fit_laprls, search_penalties
 from ..storage.blocks import Rows
 from .base import KernelEstimator, PointRegressor
-from .calibrated import CalibratedClassifier
+from .calibrated import CLASS_FREQUENCIES, CalibratedClassifier
 
 
 class LapRLSEstimator(KernelEstimator):
@@ -204,7 +204,7 @@ class LapRLSClassifier(CalibratedClassifier, LapRLSEstimator):
     IJCAI 2019.
     """
 
-    __doc__ += LapRLSEstimator.__doc__ or ""
+    __doc__ += (LapRLSEstimator.__doc__ or "").rstrip() + "\n" + CLASS_FREQUENCIES
     regressor = "LapRLSRegressor"
 
     def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = CHOSEN,

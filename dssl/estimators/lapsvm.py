@@ -24,8 +24,9 @@ class LapSVM(CalibratedClassifier, LapRLSEstimator):
     ----------
     loss : "squared_hinge", "huber_hinge" (the hinge with its corner rounded over 0.01 to either side), "logistic", or
         a `dssl.learners.smooth_losses.SmoothLoss`, such as `HuberHinge(h=0.5)`.
-    gamma_A, gamma_I, landmarks, graph, solver, cv, kernel, bandwidth, scale, memory_budget, unlabeled, seed : as in
-        `LapRLSClassifier`, but that none is "chosen"; penalties weigh against the mean loss of the labels.
+    gamma_A, gamma_I, landmarks, class_prior, class_weight, graph, solver, cv, kernel, bandwidth, scale, memory_budget,
+        unlabeled, seed : as in `LapRLSClassifier`, but that none is "chosen"; penalties weigh against the mean loss of
+        the labels.
 
     Attributes
     ----------

@@ -16,7 +16,7 @@ from ..selection.calibration import calibration_folds
 from ..selection.cluster import rows_of_samples
 from ..storage.blocks import Rows
 from .base import PointRegressor, SearchedEstimator
-from .calibrated import CalibratedClassifier
+from .calibrated import CLASS_FREQUENCIES, CalibratedClassifier
 
 
 class MultiscaleKernelEstimator(SearchedEstimator):
@@ -127,7 +127,7 @@ class MultiscaleKernelClassifier(CalibratedClassifier, MultiscaleKernelEstimator
 
     __doc__ += (MultiscaleKernelEstimator.__doc__ or "").split("\n\n", 1)[1].rstrip() + """
     loss : "squared", "squared_hinge" or "logistic", each class against the rest; or "hinge", a machine for each pair.
-""" + ATTRIBUTES
+""" + CLASS_FREQUENCIES + ATTRIBUTES
     regressor = "MultiscaleKernelRegressor"
 
     def __init__(self, *, eps_0: float | str = "auto", q: float = 0.9, threshold: float = 1e-6,

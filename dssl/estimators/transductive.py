@@ -46,6 +46,10 @@ class TransductiveSVC(ClassifierCalibratedOnRequest, KernelReader):
     scale : of the features, as in `LapSVC`.
     probability : whether `fit` calibrates `predict_proba`, by up to five fits to part of the labels.
     memory_budget : bytes, or text such as "600MB", that a task may take; None is 1 GiB, or what workers allow.
+    class_prior : how frequent the classes are among the points that are predicted: None or "labels", as among the
+        labels; "equal"; or the share of each class, in the order of `classes_` or by class in a dict.
+    class_weight : what labels weigh: None, 1 each; "balanced", the labels of each class the same in all; or a weight by
+        class in a dict.
     unlabeled : the label of points without one, where it is not -1 (integers), NaN (floats), None or "" (text).
     seed : of every random choice.
 

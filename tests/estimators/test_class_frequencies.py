@@ -5,11 +5,14 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dssl import (
+    ClusterKernelSVC,
     GraphKernelRidge,
     GridSearch,
     LaplaceLearning,
     LapRLSClassifier,
     LapSVC,
+    LapSVM,
+    MultiscaleKernelClassifier,
     PoissonLearning,
     SemiSupervisedClassifier,
     TransductiveSVC,
@@ -130,3 +133,9 @@ def test_sizes_are_the_prior():
         SemiSupervisedClassifier(class_prior="equal", class_sizes=[160, 40]).fit(X, y)
     model = SemiSupervisedClassifier(class_sizes=[160, 40]).fit(X, y)
     assert (model.predict(X) == true).mean() > 0.95
+
+
+@pytest.mark.parametrize("kind", [*ALL, LapSVM, TransductiveSVC, ClusterKernelSVC, MultiscaleKernelClassifier])
+def test_docstrings_describe_what_says_how_frequent_classes_are(kind):
+    assert "class_prior" in kind.__doc__
+    assert "class_weight" in kind.__doc__
