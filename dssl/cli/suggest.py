@@ -56,7 +56,8 @@ def suggest_command(run: str, count: int, criterion: Any, out: Path, seed: int, 
         return
     _print_rows(found)
     click.echo(f"{count} rows by {found.attributes['criterion']} in {out}. Rows count from 0, lines of a file from 1. "
-               f"Fill in the column label, then run again with --set {found.next_files(out)}")
+               f"Fill in the column label, then run again with --set {found.next_files(out)}; the rows after these are "
+               "suggested by that run, whose folder `dssl suggest` takes, or by the spec with this labels.file in it")
 
 
 def _print_rows(found: SuggestedRows) -> None:
@@ -66,9 +67,10 @@ def _print_rows(found: SuggestedRows) -> None:
     lines = any(record.get("line") for record in records)
     head = [*(["identifier"] if found.identifier else []), "row", *(["file"] if several else []),
             *(["line"] if lines else []), "score", "predicted", "probability"]
-    table = Table(*head, *found.columns[:MOST_CELLS], box=None)
+    columns = [name for name in found.columns if name != found.identifier][:MOST_CELLS]
+    table = Table(*(found.identifier or name if name == "identifier" else name for name in head), *columns, box=None)
     for record in records:
-        cells = [record[name] for name in head] + list(record.get("cells", {}).values())[:MOST_CELLS]
+        cells = [record[name] for name in head] + [record["cells"][name] for name in columns]
         table.add_row(*("" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
                         for value in cells))
     Console().print(table)

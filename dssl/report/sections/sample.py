@@ -74,7 +74,7 @@ def _next(found: dict[str, Any], result: dict[str, Any]) -> Html:
     columns = [*(["file"] if several else []), *columns, "predicted", "probability"]
     if all(row.get("probability") is None for row in rows):
         columns.remove("probability")
-    cells = list(first.get("cells", {}))[:MOST_CELLS]
+    cells = [name for name, cell in first.get("cells", {}).items() if cell != first.get("identifier")][:MOST_CELLS]
 
     def shown(row: dict[str, Any], name: str) -> str:
         value = row.get(name)
