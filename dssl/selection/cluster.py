@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..learners.class_prior import LABELS
 from ..learners.measures import HINGE
 from ..learners.target import Target
 from ..learners.virtual_samples import SampleLearner
@@ -25,7 +26,7 @@ def rows_of_samples(F: np.ndarray, target: Target, learners: Sequence[SampleLear
     """
     found = []
     for learner in learners:
-        held = left_out_samples(F, target, learner, repetitions, weight)
+        held = [own.with_prior(LABELS) for own in left_out_samples(F, target, learner, repetitions, weight)]
         row = {"C": learner.C, **held_out_scores(held, HINGE, scoring)}
         found.append({**row, "scores": all_scores(held)} if complete else row)
     return found

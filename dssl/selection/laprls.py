@@ -9,6 +9,7 @@ import numpy as np
 from ..execution.tasks import Execution, one_thread
 from ..kernels.base import Kernel
 from ..kernels.landmarks import Landmarks
+from ..learners.class_prior import LABELS
 from ..learners.laprls.penalties import Penalties
 from ..learners.laprls.problem import FittedLapRLS, LapRLSProblem, PreparedLapRLS
 from ..learners.measures import HINGE, SQUARED, PointMeasure
@@ -16,7 +17,7 @@ from ..learners.smooth_losses import SQUARES
 from .choice import LOWEST, ChoiceRule
 from .held_out_scores import HeldOut, all_scores, held_out_scores
 
-VERSIONS = {"landmarks": 4, "selection": 12}  # of the code of each step; to be raised when its output changes
+VERSIONS = {"landmarks": 4, "selection": 13}  # of the code of each step; to be raised when its output changes
 
 
 @dataclass(frozen=True)
@@ -63,9 +64,10 @@ def search_penalties(prepared: PreparedLapRLS, execution: Execution, rule: Choic
             system = values[0][0]
             held = [HeldOut(problem.target, problem.target.coding, own, repetition.problem.folds, weight)
                     for repetition, (_, own) in zip(repetitions, values, strict=True)]
+            moved = [own.with_prior(LABELS) for own in held]
             rows.append({"gamma_A": system.gamma_A, "gamma_I": system.gamma_I,
-                         **held_out_scores(held, tie, rule.scoring), **rule.told(held)})
-            kept[place] = held
+                         **held_out_scores(moved, tie, rule.scoring), **rule.told(held)})
+            kept[place] = moved
             for name in names[place]:
                 rivals = [*leading.get(name, []), place]
                 leading[name] = [rivals[index] for index in sorted(rule.candidates([rows[rival] for rival in rivals]))]

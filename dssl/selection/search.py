@@ -27,6 +27,7 @@ from ..graph.regularizer_params import RegularizerParams
 from ..kernels.base import Kernel
 from ..kernels.deformed import absolute_eta, factor_positive
 from ..kernels.eta import Eta, require_eta
+from ..learners.class_prior import LABELS
 from ..learners.closed_form import held_out_of_gram
 from ..learners.coding import Coding
 from ..learners.eta import ETAS, shares_of_etas, sum_of, weights_of
@@ -38,7 +39,7 @@ from .folds import held_out
 from .held_out_scores import HeldOut, all_scores, held_out_scores
 
 # Of the code of each step, here and below; to be raised when its output changes.
-VERSIONS = {"subsample": 3, "system": 6, "columns": 4, "covariance": 5, "selection": 11}
+VERSIONS = {"subsample": 3, "system": 6, "columns": 4, "covariance": 5, "selection": 12}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +120,7 @@ class Held:
 
     def row(self, values: Sequence[np.ndarray], coding: Coding, **given: Any) -> dict[str, Any]:
         """Return the row of values (l, c) in each repetition, at the parameters `given`."""
-        held = [HeldOut(self.target, coding, own, folds, self.weight)
+        held = [HeldOut(self.target, coding, own, folds, self.weight).with_prior(LABELS)
                 for own, folds in zip(values, self.repetitions, strict=True)]
         row = {**given, **held_out_scores(held, HINGE, self.scoring)}
         return {**row, "scores": all_scores(held)} if self.complete else row

@@ -11,6 +11,7 @@ from dssl.errors import ParameterError
 from dssl.kernels.base import RBF
 from dssl.kernels.deformed import absolute_eta, subsample_deformation
 from dssl.kernels.eta import AUTO
+from dssl.learners.class_prior import EQUAL, LABELS, ClassPrior
 from dssl.learners.eta import ETAS, shares_of_etas
 from dssl.learners.measures import HINGE
 from dssl.learners.ridge_and_svm import LearnerParams, fit_gram
@@ -148,3 +149,19 @@ def test_quantities_are_judged_by_the_error_of_points_held_out():
     grid = search_deformed(kernel, X_S, X_l, position, {1: A}, {}, GridParams(power=(1,), C=(5.0,)), held)
     assert len(grid) == 3
     assert all(0 < point["mae"] <= point["rmse"] for point in grid)
+
+
+def test_rows_are_judged_at_the_prior_that_the_fit_is_moved_to():
+    rng = np.random.default_rng(0)
+    codes = (np.arange(60) % 5 == 0).astype(int)
+    folds = labeled_folds(codes, 5, 0)
+    values = (codes - 1.2 + 0.6 * rng.normal(size=60))[:, None]
+    labels = classes_of(codes)
+    equal, coding = labels.with_prior(EQUAL), labels.coding
+    row, unmoved = (Held(target, [folds], "ridge", scoring="balanced_accuracy").row([values], coding)
+                    for target in (equal, labels))
+    assert row["balanced_error"] < unmoved["balanced_error"]
+    moved = HeldOut(equal, coding, values, folds).with_prior(LABELS)
+    assert row == held_out_scores([moved], HINGE, "balanced_accuracy")
+    as_counted = labels.with_prior(ClassPrior.of([48.5, 12.5]))
+    assert HeldOut(as_counted, coding, values, folds).with_prior(LABELS).values is values

@@ -196,8 +196,8 @@ BASELINES = (
     Baseline("base", "What the labels alone say, chosen alike: kernels on them, averaged by leave-one-out, or with "
                      "many labels the nearest three. Unlabeled points enter at most the scaling and the bandwidths, "
                      "and with class sizes the shift of the scores to them."),
-    Baseline("nearest", "The label of the nearest labeled point. If it is as good, the graph says little. It has no "
-                        "scores, so it is not told class sizes."))
+    Baseline("nearest", "The label of the nearest labeled point. If it is as good, the graph says little. It names "
+                        "classes without scores, so it is told neither class sizes nor a prior."))
 AUTOMATIC = Kind.of(SPECS["automatic"], (
     DATASET, SPLIT, LABELS,
     replace(POINTS, version=5, needs=("dataset", "split", "labels"), params=ScaleParams.of, make=make_scaled_points,

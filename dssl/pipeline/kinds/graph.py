@@ -289,8 +289,8 @@ WORDS = Words(
                  "have the mean. dssl predict gives them no label. Raise graph.n_neighbors, or label more points."),
     unreached="no prediction")
 BASELINES = (
-    Baseline("nearest", "The label of the nearest labeled point. If it is as good, the graph says little. It has no "
-                        "scores, so it is not told class sizes."),
+    Baseline("nearest", "The label of the nearest labeled point. If it is as good, the graph says little. It names "
+                        "classes without scores, so it is told neither class sizes nor a prior."),
     Baseline("base", "Ridge regression of the same labels in the plain kernel, without the graph: unlabeled points "
                      "enter at most the scaling and the bandwidth, and with class sizes the shift of the scores to "
                      "them."))
