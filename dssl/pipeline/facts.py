@@ -168,6 +168,11 @@ class Facts(Generic[S]):
         return 1 if self.is_regression else self.n_classes
 
     @property
+    def n_scored(self) -> int:
+        """Return the number of points whose predictions are compared with what is true."""
+        return self.n_test
+
+    @property
     def n_test(self) -> int:
         test = self.spec.data.test
         if test.none:

@@ -117,6 +117,10 @@ class FactsOfAllRows(Facts[Any]):
         most = self.spec.predictions.most
         return self.n_rows if most is None or self.n_rows <= most else 0
 
+    @property
+    def n_scored(self) -> int:
+        return 0
+
 
 def cost_of_all_rows(of_test: Callable[[Facts[Any]], Cost]) -> Callable[[Facts[Any]], Cost]:
     """Return the cost of predicting all rows, from that of predicting the test points with a model and its baselines.

@@ -62,7 +62,7 @@ def with_scored(cost: Cost, f: Facts[Any], n_models: int) -> Cost:
     """Return the cost of predictions of test points with what scores of classes take, which the caller holds whole."""
     if f.is_regression:
         return cost
-    own = f.n_test * scored_bytes(f.n_outputs, n_models)
+    own = f.n_scored * scored_bytes(f.n_outputs, n_models)
     return replace(cost, written=cost.written + own, peak=max(cost.peak, SMALL + own))
 
 
