@@ -16,6 +16,7 @@ Saerens, Latinne, Decaestecker, "Adjusting the outputs of a classifier to new a 
 Computation 2002; Prentice, Pyke, "Logistic disease incidence models and case-control studies", Biometrika 1979.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -88,3 +89,17 @@ def prior_shift(target: Target, held_out: np.ndarray, coding: Coding, weight: np
     calibration, offset = Frequencies.of(target, weight, assumed).fit(
         margins_of(held_out[judged], coding), target.coded[own], None if weight is None else weight[own])
     return PriorShift(coding.moved_by(offset, n_columns), calibration)
+
+
+def moved_by_others(target: Target, held_out: np.ndarray, coding: Coding, weight: np.ndarray | None,
+                    assumed: ClassPrior, groups: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the values (l, c) of labels without themselves, those of each group moved as the others say.
+
+    groups : disjoint places of labels; those of a lone group are moved as they themselves say.
+    """
+    values, places = held_out.copy(), np.concatenate(groups)
+    for own in groups:
+        seen = np.setdiff1d(places, own)
+        seen = seen if len(seen) else own
+        values[own] += prior_shift(target, held_out[seen], coding, weight, assumed, seen).columns
+    return values

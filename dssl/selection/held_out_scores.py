@@ -28,7 +28,7 @@ from ..errors import require
 from ..learners.class_prior import LABELS, ClassPrior
 from ..learners.coding import ClassCoding, Coding
 from ..learners.measures import ABSOLUTE, SQUARED, WRONG_CLASS, PointMeasure
-from ..learners.prior_shift import prior_shift
+from ..learners.prior_shift import moved_by_others
 from ..learners.target import Classes, Target
 from .calibration import held_out_probabilities, shared_calibrations
 
@@ -83,12 +83,8 @@ class HeldOut:
                        for prior in (self.target.prior, assumed))
         if assumed == LABELS and np.allclose(wanted, own, rtol=1e-12, atol=0):
             return self  # nothing moves values that assume the frequencies of the labels, where these are wanted
-        values = self.values.copy()
-        for own in shared_calibrations(self.folds):
-            seen = np.setdiff1d(self.points, own)
-            seen = seen if len(seen) else own
-            shift = prior_shift(self.target, self.values[seen], self.coding, self.weight, assumed, seen)
-            values[own] += shift.columns
+        values = moved_by_others(self.target, self.values, self.coding, self.weight, assumed,
+                                 shared_calibrations(self.folds))
         return replace(self, values=values)
 
     @cached_property

@@ -18,6 +18,9 @@ from dssl import (
     TransductiveSVC,
 )
 from dssl.errors import ParameterError
+from dssl.learners.class_prior import EQUAL
+from dssl.learners.prior_shift import moved_by_others, prior_shift
+from dssl.learners.target import Classes
 
 ALL = [SemiSupervisedClassifier, GraphKernelRidge, PoissonLearning, LaplaceLearning, LapSVC, LapRLSClassifier]
 
@@ -139,3 +142,17 @@ def test_sizes_are_the_prior():
 def test_docstrings_describe_what_says_how_frequent_classes_are(kind):
     assert "class_prior" in kind.__doc__
     assert "class_weight" in kind.__doc__
+
+
+def test_the_label_that_is_held_out_does_not_say_how_its_value_is_moved():
+    """The intercepts of a shift follow the labels that are scored, where these are their own judges."""
+    rng = np.random.default_rng(0)
+    codes = np.repeat([0, 1], [30, 6])
+    target, values = Classes(np.arange(36), codes, np.arange(2)), rng.normal(size=(36, 1))
+    groups = [np.arange(first, 36, 4) for first in range(4)]
+    found = moved_by_others(target, values, target.coding, None, EQUAL, groups)
+    for own in groups:
+        seen = np.setdiff1d(np.arange(36), own)
+        shift = prior_shift(target, values[seen], target.coding, None, EQUAL, seen)
+        assert_allclose(found[own], values[own] + shift.columns)
+    assert np.abs(found - values - prior_shift(target, values, target.coding, None, EQUAL).columns).max() > 1e-3

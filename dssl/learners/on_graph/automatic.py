@@ -21,7 +21,7 @@ from ..class_prior import EQUAL
 from ..kernel_family import KernelSum
 from ..measures import SQUARED, WRONG_CLASS, PointMeasure
 from ..model import Model
-from ..prior_shift import prior_shift
+from ..prior_shift import moved_by_others, prior_shift
 from ..probabilities import Calibration
 from ..target import Classes, Target
 from .blend import BlendedModel, fit_blend
@@ -36,6 +36,7 @@ TOLERANCE = 1e-4  # of the system with many labels
 Loss = Literal["squared", "huber"]
 HUBER, REWEIGHED = 1.345, 3  # standard deviations from which a residual counts less; fits after the first
 LEAST_WEIGHT = 1e-6
+GROUPS = 10  # of labels, each of which the others say how to move
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,8 +156,11 @@ def fit_automatic(graph: Graph, rows: Rows, target: Target, weight: np.ndarray |
     if class_sizes is None:
         model = found.model.moved(whole.columns, alone.columns)
         values = replace(found, model=model).values(graph, rows, execution)
-        return Automatic(model, model.alone, values, np.arange(len(target.labeled)), found.held_out + whole.columns,
-                         found.held_out_alone + alone.columns, found.attributes,
+        m = len(target.labeled)
+        groups = [np.arange(first, m, GROUPS) for first in range(min(GROUPS, m))]
+        held_out, held_out_alone = (moved_by_others(target, own, found.model.coding, weight, EQUAL, groups)
+                                    for own in (found.held_out, found.held_out_alone))
+        return Automatic(model, model.alone, values, np.arange(m), held_out, held_out_alone, found.attributes,
                          partial(found.left_out, graph, rows, target, weight, params), whole.calibration)
     assert isinstance(target, Classes)
     model = found.model.moved(np.zeros_like(alone.columns), alone.columns)

@@ -8,6 +8,7 @@ from dssl.execution.in_process import InProcess
 from dssl.graph.graph import KNNGraph
 from dssl.learners.on_graph import blend
 from dssl.learners.on_graph.graph_ridge import GraphRidgeParams
+from dssl.learners.prior_shift import PriorShift
 from dssl.learners.target import Classes, Quantities
 from dssl.storage.blocks import ArrayRows
 from tests.learners.on_graph.test_graph_ridge import moons
@@ -18,6 +19,7 @@ KNN, PARAMS = KNNGraph(n_neighbors=8), GraphRidgeParams(ridge=(0.1, 0.01), power
 @pytest.mark.parametrize("kind", ["classes", "quantities"])
 def test_labels_left_out_are_predicted_as_by_a_fit_without_them(kind, monkeypatch):
     monkeypatch.setattr(blend, "prior_of_labels", lambda structure, target: 0.5)  # each fit measures its own structure
+    monkeypatch.setattr(blend, "prior_shift", lambda part, held_out, *_: PriorShift(np.zeros(held_out.shape[1])))
     X, y = moons()
     labeled = np.sort(np.random.default_rng(0).permutation(len(X))[:24])
     target = Classes(labeled, y[labeled], np.arange(2)) if kind == "classes" else Quantities(labeled, X[labeled, 0]**2)
