@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable
 from functools import partial
+from inspect import cleandoc
 from typing import Any, ClassVar, get_args
 
 import numpy as np
@@ -28,10 +29,12 @@ from .base import PointEstimator, PointRegressor
 from .calibrated import CLASS_FREQUENCIES, CalibratedClassifier
 from .feature_scales import choose_scale
 
-CLASS_SIZES = """    class_sizes : known sizes of the classes, counts or shares, in the order of `classes_` or by
-        class in a dict; None where they are not known. Refused with so many labels that no kernels are averaged.
+CLASS_SIZES = """
+class_sizes : known sizes of the classes, counts or shares, in the order of `classes_` or by
+    class in a dict; None where they are not known. Refused with so many labels that no kernels are averaged.
 """
-LOSS = """    loss : "squared", or "huber", in which a target far from what the others say of it counts less.
+LOSS = """
+loss : "squared", or "huber", in which a target far from what the others say of it counts less.
 """
 
 
@@ -139,9 +142,14 @@ class AutomaticEstimator(PointEstimator):
         return found
 
 
+def _documented(*parameters: str) -> str:
+    """Return the docstring of both estimators with further parameters, whatever indentation a Python leaves in it."""
+    further = "\n".join(cleandoc(text) for text in parameters)
+    return cleandoc(AutomaticEstimator.__doc__ or "").replace("\nunlabeled :", f"\n{further}\nunlabeled :", 1)
+
+
 class SemiSupervisedClassifier(CalibratedClassifier, AutomaticEstimator):
-    __doc__ = (AutomaticEstimator.__doc__ or "").replace(
-        "    unlabeled :", CLASS_SIZES + CLASS_FREQUENCIES + "    unlabeled :")
+    __doc__ = _documented(CLASS_SIZES, CLASS_FREQUENCIES)
     regressor = "SemiSupervisedRegressor"
 
     def __init__(self, graph: KNNGraph | None = None, *, scale: str = "auto", class_sizes: Any = None,
@@ -153,7 +161,7 @@ class SemiSupervisedClassifier(CalibratedClassifier, AutomaticEstimator):
 
 
 class SemiSupervisedRegressor(PointRegressor, AutomaticEstimator):
-    __doc__ = (AutomaticEstimator.__doc__ or "").replace("    unlabeled :", LOSS + "    unlabeled :")
+    __doc__ = _documented(LOSS)
 
     def __init__(self, graph: KNNGraph | None = None, *, scale: str = "auto", loss: str = "squared",
                  memory_budget: int | str | None = None, unlabeled: Any = None, seed: int = 0):
