@@ -35,7 +35,6 @@ FEW_LABELS = 50  # labels below which all are learned from, and judge the result
 FEW_TESTS = 30  # test points below which an error is a rough guess
 SHOWN = 6  # classes, and columns, that a comment names
 WIDTH, COMMENT = 34, 80  # of what stands before a comment, and of a line of it
-APART = 100  # ratio of the ranges of columns that is worth a word
 
 
 @dataclass(frozen=True)
@@ -194,11 +193,11 @@ def _data(out: _Lines, named: Sequence[str], look: Look, labels: Labels | None, 
     if extents is not None and extents.outliers and extents.outliers["n_rows"]:
         out.told.append(f"{far_rows_in_words(extents.outliers, look.scan.feature_names)}; if that is a code of a "
                         "missing cell, mark it as missing")
-    ratio = max(spans) / min(spans) if spans else 1.0
-    apart = f"the ranges of the columns differ by a factor of {ratio:,.0f}" if ratio >= APART else \
-        "the columns have ranges alike" if spans else "by the columns' ranges"
     chosen = "ranges" if task == "clustering" else "ranges and labels"
-    out.add("# scale: auto", f"{apart}; chosen by {chosen}", told=f"data.scale: auto: {apart}")
+    scale = f"the run chooses it by the columns' {chosen}"
+    if spans:
+        scale += f"; the widest column of numbers ranges {max(spans) / min(spans):,.1f} times the narrowest"
+    out.add("# scale: auto", scale, told=f"data.scale: auto: {scale}")
 
 
 def _left_out(records: Sequence[ColumnRecord], look: Look) -> dict[str, str]:
