@@ -74,7 +74,8 @@ def test_a_table_is_inspected_and_each_choice_has_its_reason(here):
                     "when_text": "one_hot"}
     for reason in ("its whole numbers rise from row to row", "its text is written as dates", "it is 1 in every row",
                    "column 'height' on another scale", "empty cells: age", "text: soil (2 different)",
-                   "no other column has both few different values and empty cells", "the widest column of numbers ranges"):
+                   "no other column has both few different values and empty cells",
+                   "the widest column of numbers ranges"):
         assert reason in " ".join(text.replace("#", "").split()), text
         assert reason in " ".join(done.stdout.split()), done.stdout
     assert "then: dssl run my-trees.yaml" in done.stdout
