@@ -24,7 +24,9 @@ from dssl import (
 )
 from dssl.estimators.graph import PointsBeyond
 from dssl.estimators.targets import classes_of
-from dssl.selection.calibration import calibration_folds
+from dssl.learners.on_graph.poisson import Unlabeled
+from dssl.learners.prior_shift import PriorShift
+from dssl.selection.calibration import calibration_folds, shift_of
 
 from .test_laprls import SOLVERS, problem
 
@@ -69,12 +71,32 @@ def test_values_left_out_are_those_of_fits_without_the_label(kind, solver, held_
             assert_allclose(found["values"][fold], scores, atol=atol)
 
 
+def record_left_out(module, monkeypatch, *, moved=True):
+    """Have fits of a module keep the held-out values that they calibrate in the list that is returned.
+
+    moved : whether the frequencies of the classes move the values of the fits, as they do.
+    """
+    seen = []
+
+    def recorded(target, values, coding, n_columns, *args):
+        seen.append(values())
+        return shift_of(target, lambda: seen[-1], coding, n_columns, *args) if moved else PriorShift(
+            np.zeros(n_columns))
+
+    monkeypatch.setattr(f"dssl.estimators.{module}.shift_of", recorded)
+    return seen
+
+
 @pytest.mark.parametrize("class_sizes", [None, [1, 2, 1]])
 def test_potentials_left_out_are_those_of_fits_without_the_label(class_sizes, monkeypatch):
+    """In units of the vertices that no label of the fit is at, where each fold takes no fit."""
     X, y, _ = problem(n=70, n_labeled=14, seed=1)
-    seen, labeled = {}, np.flatnonzero(y >= 0)
-    monkeypatch.setattr("dssl.estimators.calibrated.CalibratedClassifier._calibrate",
-                        lambda self, target, held_out, weight: seen.setdefault("values", held_out()))
+    labeled = np.flatnonzero(y >= 0)
+    seen = record_left_out("graph", monkeypatch, moved=class_sizes is not None)  # known sizes are not moved
+    if class_sizes is None:
+        labels_at, unlabeled_of = [], Unlabeled.of
+        monkeypatch.setattr(Unlabeled, "of", lambda vertex, component: labels_at.append(vertex) or unlabeled_of(
+            labels_at[0], component))
     settings = {"tolerance": 1e-10, "class_sizes": class_sizes}
     PoissonLearning(**settings).fit(X, y)
     folds = calibration_folds(classes_of(y, None, len(y)), 0, a_fit_each=class_sizes is not None)[:2]
@@ -82,27 +104,26 @@ def test_potentials_left_out_are_those_of_fits_without_the_label(class_sizes, mo
         without = y.copy()
         without[labeled[fold]] = -1
         scores = PoissonLearning(**settings).fit(X, without).decision_function(X[labeled[fold]])
-        assert_allclose(seen["values"][fold], scores, atol=1e-5)
+        assert_allclose(seen[0][fold], scores, atol=1e-5)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("kind", [GraphKernelRidge, SemiSupervisedClassifier])
 def test_values_of_known_class_sizes_are_calibrated_by_fits_without_each_fold(kind, n_classes, monkeypatch):
     X, y, _ = problem(n=100, n_labeled=16, n_classes=n_classes, seed=1)
-    seen, labeled = {}, np.flatnonzero(y >= 0)
+    labeled = np.flatnonzero(y >= 0)
     weight = np.random.default_rng(0).uniform(0.5, 2, len(X))
     settings = {"class_sizes": [1, 2, 1][:n_classes]}
     if kind is SemiSupervisedClassifier:
         settings["scale"] = "none"
     with monkeypatch.context() as patch:
-        patch.setattr("dssl.estimators.calibrated.CalibratedClassifier._calibrate",
-                      lambda self, target, held_out, weight: seen.setdefault("values", held_out()))
+        seen = record_left_out("graph" if kind is GraphKernelRidge else "automatic", patch)
         kind(**settings).fit(X, y, sample_weight=weight)
     for fold in calibration_folds(classes_of(y, None, len(y)), 0, a_fit_each=True)[:2]:
         without = y.copy()
         without[labeled[fold]] = -1
         scores = kind(**settings).fit(X, without, sample_weight=weight).decision_function(X[labeled[fold]])
-        assert_allclose(seen["values"][fold], scores.reshape(len(fold), -1), atol=1e-5)
+        assert_allclose(seen[0][fold], scores.reshape(len(fold), -1), atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -215,5 +236,8 @@ def test_every_classifier_has_probabilities_or_says_what_turns_them_on(kind):
     assert_array_equal(found.argmax(axis=1), estimator.predict(X))
     if kind not in (TransductiveSVC, GridSearch):
         alone = np.where(np.cumsum(y == 1) > 1, np.where(y == 1, -1, y), y)
-        with pytest.raises(NotFittedError, match="label a second point of it"):
+        assert_allclose(estimator.fit(X, alone).predict_proba(X).sum(axis=1), 1)  # the other class is calibrated
+        alone = np.where(np.cumsum(alone == 0) > 1, np.where(alone == 0, -1, alone), alone)
+        assert_array_equal(np.sort(alone[alone >= 0]), [0, 1])
+        with pytest.raises(NotFittedError, match="label a second point of one"):
             estimator.fit(X, alone).predict_proba(X)
