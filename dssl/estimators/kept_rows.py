@@ -75,10 +75,14 @@ def named_parameters(fit: Fit) -> dict[str, Any]:
     found = {name: own.group(name) if name in own.groups else value
              for name, value in own.get_params(deep=False).items() if name not in (*own.joint, *UNREAD)}
     usual = {name: value for name, value in own.get_params().items() if name in own.joint}
+    shares = {name: sorted(([key, share] for key, share in value.items()), key=str)
+              for name, value in found.items() if isinstance(value, dict)}  # by class, which may be no text
+    found |= shares
     for name, value in [*found.items(), *(pair for tried in fit.tried for pair in tried.items())]:
-        plain = all(own is None or isinstance(own, (bool, int, str)) or (
-            isinstance(own, (float, np.generic)) and np.isfinite(own)) for own in (
-                value if isinstance(value, (list, tuple)) else [value]))
+        entries = [entry for pair in value for entry in pair] if name in shares else (
+            value if isinstance(value, (list, tuple)) else [value])
+        plain = all(entry is None or isinstance(entry, (bool, int, str)) or (
+            isinstance(entry, (float, np.generic)) and np.isfinite(entry)) for entry in entries)
         ours = dataclasses.is_dataclass(value) and type(value).__module__.startswith("dssl.")
         require(plain or ours, f"{name}={value!r} in a search with a workspace",
                 why="its results are kept under what made them: finite numbers, texts, values of dssl; nothing tells "

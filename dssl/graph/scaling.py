@@ -213,10 +213,18 @@ def require_kept_zeros(kind: ScalingKind, n: int, d: int) -> None:
 
 
 def fit_scaling(rows: Rows, ids: Rows | None, params: ScalingParams, execution: Execution, *,
-                feature_names: list[str] | None = None, categories: np.ndarray | None = None) -> Scaling:
-    """Return the scaling of some training rows; see `fit_scalings`."""
-    return fit_scalings(rows, ids, (params.kind,), execution, feature_names=feature_names,
-                        categories=categories)[params.kind]
+                feature_names: list[str] | None = None, categories: np.ndarray | None = None,
+                chosen: bool = False) -> Scaling:
+    """Return the scaling of some training rows; see `fit_scalings`.
+
+    chosen : whether labels chose the kind under "auto". A user who asks for "none" has values that are never cut off.
+    """
+    scaling = fit_scalings(rows, ids, (params.kind,), execution, feature_names=feature_names,
+                           categories=categories)[params.kind]
+    if params.kind != "none" or chosen:
+        return scaling
+    attributes = {name: value for name, value in scaling.attributes.items() if name != "outliers"}
+    return replace(scaling, attributes=attributes, lower=np.empty(0), upper=np.empty(0))
 
 
 def fit_scalings(rows: Rows, ids: Rows | None, kinds: Sequence[ScalingKind], execution: Execution, *,

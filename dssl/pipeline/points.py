@@ -55,12 +55,15 @@ def make_points(context: Context, params: ScalingParams) -> dict[str, Any]:
     return scale_points(context, params)
 
 
-def scale_points(context: Context, params: ScalingParams) -> dict[str, Any]:
-    """Scale the training and test points, fitted on the training points only, into `train` and `test`."""
+def scale_points(context: Context, params: ScalingParams, *, by_labels: bool = False) -> dict[str, Any]:
+    """Scale the training and test points, fitted on the training points only, into `train` and `test`.
+
+    by_labels : whether labels chose the kind, under "auto".
+    """
     chosen, dataset = {name: context.rows("split", name) for name in ("train", "test")}, dataset_of(context)
     rows = dataset.X
     scaling = fit_scaling(rows, chosen["train"], params, context.execution, feature_names=dataset.feature_names,
-                          categories=dataset.categories)
+                          categories=dataset.categories, chosen=by_labels)
     warn_far_rows(scaling.attributes.get("outliers"), dataset.feature_names)
     chunk = getattr(rows, "block_rows" if rows.is_sparse else "chunk_rows", 1)
     height = scaled_rows(len(chosen["train"]), rows.row_bytes, chunk, context.execution.memory_budget)
@@ -234,7 +237,7 @@ def labels_notes(found: dict[str, Any]) -> list[str]:
 
 LABELS = Stage("labels", 5, ("dataset", "split"), LabelParams.of, make_labels, _labels_cost, "label fewer points",
                files=("source", "labels"), notes=labels_notes)
-POINTS = Stage("points", 6, ("dataset", "split"), lambda spec: spec.data.scaling, make_points,
+POINTS = Stage("points", 7, ("dataset", "split"), lambda spec: spec.data.scaling, make_points,
                lambda f: scaling_cost(f.spec.data.scale, (f.n, f.n_test, f.n_rows), f.d, f.row_bytes, f.width,
                                       f.x_chunk, f.budget, is_sparse=f.sparse_entries is not None),
                "read fewer columns, or lower data.read.block_rows", section=data_section)

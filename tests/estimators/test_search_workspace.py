@@ -151,7 +151,7 @@ OTHERS = {"kernel": "laplacian", "bandwidth": 3.0, "C": 3.0, "eta": 3.0, "graph"
           "n_subsample": 50, "tolerance": 1e-5, "scale": "unit_range", "unlabeled": 0, "seed": 1, "gamma_A": 0.5,
           "gamma_I": 0.5, "landmarks": 30, "solver": "nystrom-pcg", "cv": 4,
           "fit_intercept": False, "loss": "logistic", "memory_budget": "2GiB",
-          "regularizer": RegularizerParams(power=3)}
+          "regularizer": RegularizerParams(power=3), "class_prior": "equal", "class_weight": {0: 2.0}}
 
 
 @pytest.mark.parametrize("kind", [LapSVC, LapKernelRidge, LapRLSClassifier, LapRLSRegressor, LapSVM])

@@ -10,8 +10,8 @@ from dssl import SemiSupervisedClassifier
 from dssl.execution.in_process import InProcess
 from dssl.graph import scaling
 from dssl.graph.outliers import FarRows, Reaches, far_rows_in_words, sampled_places
-from dssl.graph.scaling import fit_scalings
-from dssl.graph.scaling_params import KINDS
+from dssl.graph.scaling import fit_scaling, fit_scalings
+from dssl.graph.scaling_params import KINDS, ScalingParams
 from dssl.storage.blocks import ArrayRows
 
 
@@ -102,3 +102,13 @@ def test_a_fit_names_the_row_and_predicts_as_without_it():
         found = SemiSupervisedClassifier().fit(np.vstack([X, np.full((1, 5), 99999.0)]), np.append(labels, -1))
     assert found.evidence_["scale"]["outliers"]["rows"] == [120]
     assert (found.transduction_[:120] != plain.transduction_).mean() < 0.03
+
+
+def test_a_user_who_asks_for_no_scale_has_values_as_they_are():
+    X = np.vstack([table(), np.full((1, 7), -999.0)])
+    unscaled = fit_scaling(ArrayRows(X), None, ScalingParams(kind="none"), InProcess(1))
+    assert_array_equal(unscaled.transform(X), X)
+    assert "outliers" not in unscaled.attributes
+    by_labels = fit_scaling(ArrayRows(X), None, ScalingParams(kind="none"), InProcess(1), chosen=True)
+    assert by_labels.cuts
+    assert by_labels.attributes["outliers"]["rows"] == [400]

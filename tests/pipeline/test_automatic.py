@@ -138,7 +138,7 @@ def test_the_scale_is_chosen_by_ranges_and_by_labels_or_given(digits_file, tmp_p
         X, y = arrays["X"] * np.where(np.arange(64) % 2, 1000.0, 1.0), arrays["y"]
     np.savez(tmp_path / "wide.npz", X=X, y=y)
     for scale, source, expected in ((None, digits_file, ("none",)), (None, tmp_path / "wide.npz", (
-            "standardize", "auto")), ("unit_norm", digits_file, ("unit_norm",))):
+            "standardize", "unit_range", "auto")), ("unit_norm", digits_file, ("unit_norm",))):
         workspace = tmp_path / expected[0]
         result = run(automatic_spec(source, {"per_class": 6}, scale=scale), workspace=workspace, execution=InProcess(1))
         described = json.loads(next((workspace / "artifacts" / "points").glob("*/manifest.json")).read_text())

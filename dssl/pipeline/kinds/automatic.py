@@ -73,7 +73,7 @@ def make_scaled_points(context: Context, params: ScaleParams) -> dict[str, Any]:
     dataset = dataset_of(context)
     scaling, tried = choose_scale(dataset.X, context.rows("split", "train"), labeled_target(context),
                                   context.execution, params.seed, dataset.categories)
-    made = scale_points(context, ScalingParams(kind=scaling.kind))
+    made = scale_points(context, ScalingParams(kind=scaling.kind), by_labels=True)
     return {**made, "scale": {"kind": scaling.kind, **tried}}
 
 
@@ -200,7 +200,7 @@ BASELINES = (
                         "classes without scores, so it is told neither class sizes nor a prior."))
 AUTOMATIC = Kind.of(SPECS["automatic"], (
     DATASET, SPLIT, LABELS,
-    replace(POINTS, version=5, needs=("dataset", "split", "labels"), params=ScaleParams.of, make=make_scaled_points,
+    replace(POINTS, version=6, needs=("dataset", "split", "labels"), params=ScaleParams.of, make=make_scaled_points,
             cost=_points_cost),
     VERTICES, NEIGHBORS, GRAPH, HEALTH,
     Stage("models", 12, ("split", "points", "labels", "vertices", "neighbors", "graph"), FitParams.of, make_models,
