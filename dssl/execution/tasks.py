@@ -141,7 +141,8 @@ class Execution(ABC):
     def share(self, **arrays: np.ndarray) -> Arrays:
         """Return named arrays in a form that every task can load without carrying them."""
         parts = self.scratch()
-        parts.write(0, arrays)
+        # By rows, as they come from a store: BLAS rounds differently on an array that lies by columns.
+        parts.write(0, {name: np.asarray(array, order="C") for name, array in arrays.items()})
         return parts.arrays(0)
 
     def share_rows(self, rows: Rows) -> Rows:

@@ -53,6 +53,7 @@ from dssl.learners.on_graph.poisson import fit_poisson
 from dssl.learners.on_graph.resistances import amplified_resistance_kernel, effective_resistances
 from dssl.learners.on_graph.vertex_labels import VertexLabels
 from dssl.learners.target import Classes
+from dssl.pipeline.extents import extents_of
 from dssl.pipeline.first_look import Look
 from dssl.pipeline.prediction import open_model
 from dssl.pipeline.run import run
@@ -180,12 +181,13 @@ def cells_that_are_no_numbers(execution: Execution, folder: Path) -> Found:
 
 @example()
 def first_look_at_a_table(execution: Execution, folder: Path) -> Found:
-    """Labels that are numbers in one block and text in another."""
+    """Labels that are numbers in one block and text in another, and the ranges of the columns."""
     frame = table()
     frame["label"] = ["1", "2", "-1"] * 30 + ["a", "", "2"] * 10
     frame.to_csv(folder / "t.csv", index=False)
     look = Look(find_source(folder / "t.csv"), {"block_rows": 50}, folder, execution)
-    return {"labels": asdict(look.labels()), "columns": to_json(look.records)}
+    extents = extents_of(look.reader, look.ranges, execution)
+    return {"labels": asdict(look.labels()), "columns": to_json(look.records), "extents": asdict(extents)}
 
 
 @example()

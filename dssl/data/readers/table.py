@@ -201,6 +201,11 @@ class TableReader(Reader):
             reader._scan = self._scan.of_columns(kept)
         return reader
 
+    def narrow(self, start: int, stop: int) -> Self:
+        small = copy(super().narrow(start, stop))
+        small._counts = {}  # they told what the columns are, and are much of a reader's description
+        return small
+
     # ---- rows
 
     def _columns(self, start: int, stop: int) -> dict[int, tuple[np.ndarray, np.ndarray]]:
