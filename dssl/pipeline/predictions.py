@@ -122,10 +122,21 @@ class FactsOfAllRows(Facts[Any]):
         return 0
 
 
-def cost_of_all_rows(of_test: Callable[[Facts[Any]], Cost]) -> Callable[[Facts[Any]], Cost]:
+class FactsOfOtherRows(FactsOfAllRows):
+    """The same where the values at the training points are there already."""
+
+    @property
+    def n_test(self) -> int:
+        return max(super().n_test - self.n, 0)
+
+
+def cost_of_all_rows(of_test: Callable[[Facts[Any]], Cost], *, of_training: bool) -> Callable[[Facts[Any]], Cost]:
     """Return the cost of predicting all rows, from that of predicting the test points with a model and its baselines.
+
+    of_training : whether the values at the training points are there already.
     """
-    return lambda f: of_test(FactsOfAllRows(**{own.name: getattr(f, own.name) for own in fields(f)}))
+    kind = FactsOfOtherRows if of_training else FactsOfAllRows
+    return lambda f: of_test(kind(**{own.name: getattr(f, own.name) for own in fields(f)}))
 
 
 def _notes(found: dict[str, Any]) -> list[str]:
@@ -145,7 +156,8 @@ def predictions_with(cost: Callable[[Facts[Any]], Cost], of_training: ValuesOfTr
     def make(context: Context, params: PredictionParams) -> dict[str, Any]:
         return make_predictions(context, params, of_training)
 
-    return replace(PREDICTIONS, needs=needs, make=make, cost=cost_of_all_rows(cost))
+    return replace(PREDICTIONS, needs=needs, make=make,
+                   cost=cost_of_all_rows(cost, of_training=of_training is not None))
 
 
 # ---- the table

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from ...execution.cost import Cost, cost_of
+from ...execution.cost import SMALL, Cost, cost_of
 from ...kernels.base import Kernel
 from ...kernels.gram import BLOCK_BYTES
 from ...kernels.multiscale import MultiscaleMap, MultiscaleParams, multiscale_cost, multiscale_map
 from ...learners.class_prior import ClassPrior
 from ...learners.coding import ClassCoding
 from ...learners.kernel_model import KernelModel
-from ...learners.model import Model
+from ...learners.model import Model, predict_cost
 from ...learners.multiscale import multiscale_model, scaled_features
 from ...learners.probabilities import calibration_attributes
 from ...learners.target import Target
@@ -36,7 +36,7 @@ from ..facts import Facts
 from ..points import LABELS, POINTS, labeled_target
 from ..predictions import predictions_with
 from ..sample import SAMPLE
-from ..scoring import SCORES, scores_cost
+from ..scoring import SCORES, with_scored
 from ..split import SPLIT
 from ..stage import Context, Kind, Stage
 from .class_spec import class_prior
@@ -223,12 +223,17 @@ def _models_cost(f: Facts[MultiscalePipeline]) -> Cost:
 
 
 def _scores_cost(f: Facts[MultiscalePipeline]) -> Cost:
-    """Return that of models of carriers, and what their distances become: weights of a scale, and features."""
-    s, k = _carriers(f)
-    found = scores_cost(f, max(s, f.n_labeled), f.n_outputs, 8)
-    own = 8 * (3 * s + 4 * k)
-    height = min(f.n_test, max(1, BLOCK_BYTES // (8 * s + own)))
-    return replace(found, peak=found.peak + height * own + 16 * s * k)
+    """Return that of models of carriers, and what their distances become: weights of a scale, and features.
+
+    Blocks are as high as `MultiscaleModel.row_bytes` lets them be.
+    """
+    (s, k), n_models = _carriers(f), len(f.spec.baselines) + 1
+    m = max(s, f.n_labeled)
+    found = predict_cost(f.spec.kernels()[0].check(), f.dense(max(f.n_test, 1), f.width), f.row_bytes, m, n_models,
+                         f.n_outputs, 8, f.budget)
+    each = 8 * m + 16 * f.width + f.row_bytes + 8 * (3 * s + 4 * k)
+    block = each * min(f.n_test, max(1, BLOCK_BYTES // each))
+    return with_scored(replace(found, peak=SMALL + found.least + block + 16 * s * k), f, n_models)
 
 
 _FEWER = "lower model.carriers, or label fewer points"
