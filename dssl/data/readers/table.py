@@ -202,7 +202,7 @@ class TableReader(Reader):
         return reader
 
     def narrow(self, start: int, stop: int) -> Self:
-        small = copy(super().narrow(start, stop))
+        small: Self = copy(super().narrow(start, stop))  # type: ignore[assignment]
         small._counts = {}  # they told what the columns are, and are much of a reader's description
         return small
 
