@@ -37,7 +37,7 @@ def problem(n_classes=4):
     rng = np.random.default_rng(0)
     X, true = load_digits(n_class=4, return_X_y=True)
     X, true = X[:300], true[:300] % n_classes
-    X, true = np.vstack([X, X[:20], X[:6] + 1000, X[5:11] + 3000]), np.concatenate([true, true[:26], true[5:11]])
+    X, true = np.vstack([X, X[:20], X[:6] + 30, X[5:11] - 30]), np.concatenate([true, true[:26], true[5:11]])
     y = np.full(len(X), -1)
     labeled = np.concatenate([rng.choice(300, 40, replace=False), np.arange(300, 312), [320, 322, 326]])
     y[labeled] = true[labeled]
