@@ -219,21 +219,18 @@ def fit_scaling(rows: Rows, ids: Rows | None, params: ScalingParams, execution: 
 
     chosen : whether labels chose the kind under "auto". A user who asks for "none" has values that are never cut off.
     """
-    scaling = fit_scalings(rows, ids, (params.kind,), execution, feature_names=feature_names,
-                           categories=categories)[params.kind]
-    if params.kind != "none" or chosen:
-        return scaling
-    attributes = {name: value for name, value in scaling.attributes.items() if name != "outliers"}
-    return replace(scaling, attributes=attributes, lower=np.empty(0), upper=np.empty(0))
+    return fit_scalings(rows, ids, (params.kind,), execution, feature_names=feature_names, categories=categories,
+                        cuts=chosen or params.kind != "none")[params.kind]
 
 
 def fit_scalings(rows: Rows, ids: Rows | None, kinds: Sequence[ScalingKind], execution: Execution, *,
-                 feature_names: list[str] | None = None,
-                 categories: np.ndarray | None = None) -> dict[ScalingKind, Scaling]:
+                 feature_names: list[str] | None = None, categories: np.ndarray | None = None,
+                 cuts: bool = True) -> dict[ScalingKind, Scaling]:
     """Return scalings of some training rows by kind, from one pass over these, or two where a cell is out of range.
 
     rows : shape (n, d). ids : numbers of the training rows, ascending; None for all.
     feature_names : names of the columns, for the attributes. categories : which columns text became, (d,) bool.
+    cuts : whether values out of range are cut off, and named.
 
     A task needs 24 d bytes a row: the block in float64, its deviations and their squares; of sparse rows 5 times the
     row, and 80 d. "auto" reads up to 1,000 rows in this process where there are categories.
@@ -252,7 +249,7 @@ def fit_scalings(rows: Rows, ids: Rows | None, kinds: Sequence[ScalingKind], exe
             require_kept_zeros(kind, n, d)
     found, made = _moments(rows, ids, execution), dict[ScalingKind, Scaling]()
     reaches = None if rows.is_sparse else Reaches.of(found.pop("sample"))
-    if reaches is not None and reaches.exceeded(found["smallest"], found["largest"]):
+    if cuts and reaches is not None and reaches.exceeded(found["smallest"], found["largest"]):
         found = _moments(rows, ids, execution, reaches)
     most = MOST_LISTED if rows.is_sparse else d
     for kind in kinds:
