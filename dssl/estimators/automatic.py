@@ -22,8 +22,9 @@ from ..learners.on_graph.graph_ridge import GraphRidgeParams, members_bytes
 from ..learners.probabilities import Calibration
 from ..learners.target import Classes
 from ..selection.calibration import calibration_folds, shift_of
-from ..selection.graph_gain import Gain, gain_of
+from ..selection.graph_gain import Gain, gain_of, held_out_loss
 from ..selection.odd_labels import odd_labels, warn_odd_labels
+from ..selection.scoring import require_decisions, with_scoring
 from ..storage.blocks import Rows
 from .base import PointEstimator, PointRegressor
 from .calibrated import CLASS_FREQUENCIES, CalibratedClassifier
@@ -32,6 +33,15 @@ from .feature_scales import choose_scale
 CLASS_SIZES = """
 class_sizes : known sizes of the classes, counts or shares, in the order of `classes_` or by
     class in a dict; None where they are not known. Refused with so many labels that no kernels are averaged.
+"""
+SCORING = """
+scoring : the metric that decisions are best for, by its name in scikit-learn. None or "accuracy", "roc_auc" and
+    "neg_log_loss" predict the most probable class: it errs least, and the other two look at probabilities alone.
+    "balanced_accuracy" predicts the class whose probability is largest against its frequency; "f1" (of the second of
+    two classes) and "f1_macro" move the thresholds to the best expected F1 of held-out labels
+    (`dssl.learners.decisions`). Probabilities stay those of the class frequencies, so that the predicted class need
+    not be the most probable one, as in scikit-learn's `TunedThresholdClassifierCV`. `gain_` is of this metric. `score`
+    is the accuracy, whatever the scoring is.
 """
 LOSS = """
 loss : "squared", or "huber", in which a target far from what the others say of it counts less.
@@ -75,6 +85,7 @@ class AutomaticEstimator(PointEstimator):
     graph: Any
     scale: Any
     class_sizes: Any = None  # of a classifier
+    scoring: Any = None  # of a classifier
     loss: Any = "squared"  # of a regressor
     gain_: Gain
     calibration_: Calibration | None  # of a classifier
@@ -83,6 +94,7 @@ class AutomaticEstimator(PointEstimator):
     def _params(self) -> GraphRidgeParams:
         require(self.loss in get_args(Loss), f"loss={self.loss!r}", why="it says how residuals count",
                 fix="use 'squared' or 'huber'")
+        require_decisions(self.scoring, sized=self.class_sizes is not None)
         return GraphRidgeParams(seed=self.seed)
 
     def _chosen_scaling(self, X: Any, rows: Rows, target: Any, graph: Any,
@@ -109,13 +121,14 @@ class AutomaticEstimator(PointEstimator):
                 fix=f"set memory_budget to {2 * members_bytes(count, len(params.kernels)):,} or more"),
                 UserWarning, stacklevel=3)
         fit = partial(fit_automatic, made, rows, class_sizes=self.class_sizes, params=params, most=most,
-                      knn=self.group("graph"), execution=execution, loss=self.loss)
+                      knn=self.group("graph"), judged_by=held_out_loss, execution=execution, loss=self.loss)
         found = fit(target, weight)
         self.model_ = found.model
         coding, own_weight = target.coding, None if weight is None else weight[found.held]
         self._transduction = coding.labels(found.values)
         held = target.take(found.held)
-        self.gain_ = gain_of(held, coding, found.held_out, found.held_out_alone, own_weight, measure_of(target))
+        self.gain_ = gain_of(held, coding, found.held_out, found.held_out_alone, own_weight, measure_of(target),
+                             without_class_sizes=self.class_sizes is not None)
         self.evidence_ = {**made.attributes, **found.attributes, "gain": self.gain_.described(),
                           "in_words": self.gain_.in_words(),
                           "odd_labels": odd_labels(held, found.held_out, held.labeled)}
@@ -149,15 +162,18 @@ def _documented(*parameters: str) -> str:
 
 
 class SemiSupervisedClassifier(CalibratedClassifier, AutomaticEstimator):
-    __doc__ = _documented(CLASS_SIZES, CLASS_FREQUENCIES)
+    __doc__ = _documented(CLASS_SIZES, CLASS_FREQUENCIES, SCORING)
     regressor = "SemiSupervisedRegressor"
 
     def __init__(self, graph: KNNGraph | None = None, *, scale: str = "auto", class_sizes: Any = None,
-                 class_prior: Any = None, class_weight: Any = None, memory_budget: int | str | None = None,
-                 unlabeled: Any = None, seed: int = 0):
+                 class_prior: Any = None, class_weight: Any = None, scoring: str | None = None,
+                 memory_budget: int | str | None = None, unlabeled: Any = None, seed: int = 0):
         self.graph, self.scale, self.class_sizes = graph, scale, class_sizes
-        self.class_prior, self.class_weight = class_prior, class_weight
+        self.class_prior, self.class_weight, self.scoring = class_prior, class_weight, scoring
         self.memory_budget, self.unlabeled, self.seed = memory_budget, unlabeled, seed
+
+    def _target(self, y: Any, n: int) -> Classes:
+        return with_scoring(super()._target(y, n), self.scoring)
 
 
 class SemiSupervisedRegressor(PointRegressor, AutomaticEstimator):

@@ -64,8 +64,18 @@ def member_of(K: np.ndarray, sampled: np.ndarray, target: Target, weight: np.nda
         return Member(coef, -mean, 1.0, held_out, held_out, losses)
     F = sampled @ coef
     center = F.mean(axis=0)
-    spread = float((F - center).std()) or 1.0
+    spread = spread_of(F - center, sampled, coef)
     return Member(coef, center, spread, held_out, (held_out - kept - center) / spread, losses)
+
+
+def spread_of(centered: np.ndarray, sampled: np.ndarray, coef: np.ndarray) -> float:
+    """Return the standard deviation of the values of a function at sampled points, less their mean (s, c).
+
+    1 where it is what rounding leaves of a constant: `eps |sampled| |coef|`, from rows (s, l) and coefficients (l, c).
+    """
+    spread = float(centered.std())
+    rounding = np.finfo(float).eps * float(np.abs(sampled).max(initial=0.0) * np.abs(coef).sum(axis=0).max())
+    return spread if spread > rounding else 1.0
 
 
 def losses_of_others(residuals: np.ndarray, weight: np.ndarray) -> np.ndarray:

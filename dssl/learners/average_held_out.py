@@ -21,7 +21,7 @@ from functools import cached_property
 import numpy as np
 
 from ..errors import DataError, require
-from .average import member_of, semidefinite, shares_of_losses
+from .average import member_of, semidefinite, shares_of_losses, spread_of
 from .closed_form import kept_means
 from .target import Target
 
@@ -128,9 +128,10 @@ class HeldOutKernel:
         if kept.target.n_strata == 1:
             return HeldOutMember(found + kept.mean, loss)
         whole = len(kept.sample) == len(self.sampled)
-        F = (self.sampled if whole else self.sampled[kept.sample]) @ coef
+        sampled = self.sampled if whole else self.sampled[kept.sample]
+        F = sampled @ coef
         center = F.mean(axis=0)
-        return HeldOutMember((found - center) / (float((F - center).std()) or 1.0), loss)
+        return HeldOutMember((found - center) / spread_of(F - center, sampled, coef), loss)
 
     def _spectrum(self, penalty: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the kernel as the penalty has it, and eigenvalues and eigenvectors of `w^1/2 K w^1/2`."""

@@ -9,6 +9,7 @@ import numpy as np
 from ..errors import ParameterError, explain, require
 
 SMOOTHING = 0.5  # added to the count of each class
+NUMBER_OF = {"class_sizes": "a size", "class_weight": "a weight"}  # by parameter; of others a share
 
 
 def class_shares(sizes: Any, classes: np.ndarray, name: str = "class_sizes") -> np.ndarray:
@@ -30,8 +31,8 @@ def class_numbers(sizes: Any, classes: np.ndarray, name: str) -> np.ndarray:
     numbers = np.asarray(sizes, np.float64)
     require(numbers.shape == (len(classes),) and bool((numbers > 0).all()) and bool(np.isfinite(numbers).all()),
             f"{name}={np.asarray(sizes).tolist()!r} for {len(classes)} classes",
-            why="each class has a size, a count or a share",
-            fix="give one number > 0 a class, in the order of classes_")
+            why=f"each class has {NUMBER_OF.get(name, 'a share')}, a number > 0",
+            fix=f"give one number > 0 for each of the classes {classes.tolist()}, in this order or by class")
     return numbers
 
 
@@ -65,7 +66,7 @@ class ClassPrior:
             return cls("given", ordered=tuple(np.asarray(prior, np.float64).ravel().tolist()), parameter=name)
         except (TypeError, ValueError) as error:
             raise ParameterError(explain(
-                f"{name}={prior!r}", why="the share of each class is a number",
+                f"{name}={prior!r}", why=f"each class has {NUMBER_OF.get(name, 'a share')}, a number > 0",
                 fix="give one number > 0 a class, in the order of the classes or by class")) from error
 
     def shares(self, codes: np.ndarray, names: np.ndarray, weight: np.ndarray | None) -> np.ndarray:

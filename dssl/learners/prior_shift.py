@@ -10,6 +10,9 @@ is added to the scores of the model itself, so that the predicted class is the m
 Where no class is more frequent than another, nothing is added. Frequencies of labels are those of their counts plus
 1/2, or with weights of their sums, in units of the mean weight.
 
+Where another metric than accuracy is asked for, what its decisions add to the logarithms of probabilities
+(`decisions.py`), divided by the slope, is added to the scores too, and probabilities take it off again.
+
 References
 ----------
 Saerens, Latinne, Decaestecker, "Adjusting the outputs of a classifier to new a priori probabilities", Neural
@@ -17,12 +20,13 @@ Computation 2002; Prentice, Pyke, "Logistic disease incidence models and case-co
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from .class_prior import LABELS, ClassPrior
 from .coding import ClassCoding, Coding, margins_of
+from .decisions import SEARCHED, f1_offset
 from .probabilities import Calibration, fit_log_odds
 from .target import Classes, Target
 
@@ -46,13 +50,15 @@ class Frequencies:
     labels: np.ndarray
     wanted: np.ndarray
     assumed: np.ndarray
+    scoring: str
 
     @classmethod
     def of(cls, target: Classes, weight: np.ndarray | None, assumed: ClassPrior) -> "Frequencies":
         """Return those of labels of some weights (l,), by default 1."""
         present = np.isin(np.arange(len(target.names)), target.coded)
-        return cls(present, *(prior.shares(target.coded, target.names, weight)
-                              for prior in (LABELS, target.prior, assumed)))
+        labels, wanted, own = (prior.shares(target.coded, target.names, weight)
+                               for prior in (LABELS, target.prior, assumed))
+        return cls(present, labels, wanted, own, target.scoring)
 
     def fit(self, margins: np.ndarray, codes: np.ndarray,
             weight: np.ndarray | None) -> tuple[Calibration | None, np.ndarray]:
@@ -62,11 +68,30 @@ class Frequencies:
         """
         moved = np.log(self.wanted) - np.log(self.assumed)
         if not len(margins):
+            moved += self.decision(np.zeros((0, len(moved))), codes, weight)
             return None, moved - moved.mean()
-        calibration, intercept = fit_log_odds(margins, codes, weight, np.log(self.labels) - np.log(self.assumed),
-                                              self.present)
-        moved += intercept
+        log_odds = np.log(self.labels) - np.log(self.assumed)
+        calibration, intercept = fit_log_odds(margins, codes, weight, log_odds, self.present)
+        moved += np.where(self.present, intercept - log_odds + log_odds[self.present].mean(), 0.0)
+        decision = self.decision(calibration.slope * margins + moved, codes, weight)
+        if np.ptp(decision) > 0:
+            calibration = replace(calibration, decision=decision - decision.mean())
+        moved += decision
         return calibration, (moved - moved.mean()) / calibration.slope
+
+    def decision(self, logs: np.ndarray, codes: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
+        """Return what is added to log probabilities for the class that is best by the scoring, (n_classes,).
+
+        logs (h, n_classes) : those of points held out. A class without a label is never favored.
+        """
+        if self.scoring == "balanced_accuracy":
+            return np.where(self.present, -np.log(self.wanted), np.log(1 / self.wanted[self.present]).min())
+        if self.scoring not in SEARCHED or not len(logs):
+            return np.zeros(len(self.present))
+        # Labels count such that their classes have the wanted frequencies.
+        of_label = (self.wanted / self.labels)[codes] * (1.0 if weight is None else weight)
+        scored = np.array([1]) if self.scoring == "f1" else np.unique(codes)
+        return f1_offset(np.where(self.present, logs, -np.inf), of_label / of_label.mean(), scored)
 
 
 def prior_shift(target: Target, held_out: np.ndarray, coding: Coding, weight: np.ndarray | None,

@@ -14,6 +14,7 @@ import numpy as np
 from ..errors import DataError, require
 from .class_prior import LABELS, ClassPrior
 from .coding import Coding, OneVsRest, Values, class_pairs, signs
+from .decisions import ClassScoring
 from .encoding import UNLABELED, find_class, require_within
 from .measures import ABSOLUTE, SQUARED, WRONG_CLASS, PointMeasure
 
@@ -136,11 +137,12 @@ class Target(ABC):
 class Classes(Target):
     """coded (l,) : int64 codes. names (n_classes,) : what the codes stand for, in ascending order.
 
-    prior : how frequent the classes are where a model predicts.
+    prior : how frequent the classes are where a model predicts. scoring : what the predicted class is best for.
     """
 
     names: np.ndarray
     prior: ClassPrior = LABELS
+    scoring: ClassScoring = "accuracy"
 
     @classmethod
     def of(cls, codes: np.ndarray, names: np.ndarray) -> "Classes":

@@ -17,7 +17,7 @@ from ..graph.scaled_rows import ScaledRows
 from ..graph.scaling import fit_scaling, scaled_rows, scaling_cost
 from ..graph.scaling_params import ScalingParams
 from ..learners.class_prior import LABELS as LABELS_ALONE
-from ..learners.class_prior import ClassPrior
+from ..learners.class_prior import ClassPrior, ClassWeight
 from ..learners.target import Classes, Target
 from ..report.sections.data import data_section
 from ..storage.blocks import PartWriter, Receipt, Rows, counts_below, row_ranges
@@ -210,6 +210,14 @@ def labeled_target(context: Context, prior: ClassPrior = LABELS_ALONE) -> Target
     return target.with_prior(prior) if isinstance(target, Classes) else target
 
 
+def label_weights(target: Target, weight: ClassWeight) -> np.ndarray | None:
+    """Return what each label weighs by its class, (l,); None where all are 1, and of quantities.
+
+    Raises ParameterError: a class that there is not, or a weight that is not > 0.
+    """
+    return weight.weights(target.coded, target.names, None) if isinstance(target, Classes) else None
+
+
 def _labels_cost(f: Facts[Any]) -> Cost:
     """Return that of passes over the labels, in the driver: a block of them in random order, and those chosen."""
     held, m = 60 * min(f.n, DRAW_ROWS), min(f.n_labeled, f.n)
@@ -226,7 +234,8 @@ def labels_notes(found: dict[str, Any]) -> list[str]:
     is_classes = found.get("classes") is not None
     probabilities = "probabilities can be overconfident, and " if is_classes else ""
     notes = [f"{found['told']} of the {found['n_labeled']} labels come from labels.file. If dssl suggest chose these "
-             f"rows, they are no random draw: {probabilities}held-out errors are those of difficult rows. Judge the "
+             f"rows, they are no random draw: {probabilities}the error of held-out labels can rise from round to "
+             "round though the model gets better, because asked-for labels are those of difficult rows. Judge the "
              "model by test points."]
     if found.get("new_classes"):
         new = ", ".join(map(repr, found["new_classes"]))

@@ -33,9 +33,10 @@ from ..learners.probabilities import CALIBRATION, Calibration
 from ..storage.artifacts import Workspace, manifest_of, parts_in, read_manifest
 from ..storage.blocks import Parts, Rows
 from ..storage.csr import as_rows
-from ..storage.files import draft_of, read_json
+from ..storage.files import draft_of
 from ..storage.views import ChosenColumns
 from .kinds import registry  # noqa: F401  (a kind registers the types of its models)
+from .records import read_result
 from .spec import ingest_params
 
 WRITTEN = (".csv", ".parquet", ".npz", ".npy", ".zarr")
@@ -306,7 +307,7 @@ def _model_of(result: Path) -> Path:
     ------
     DataError : the run was stopped before it had a model.
     """
-    named = read_json(result).get("model")
+    named = read_result(result).get("model")
     if named is None:
         raise DataError(explain(f"the run of {result} has no model", why="it was stopped before the stage that fits it",
                                 fix="run the pipeline without --until"))

@@ -76,6 +76,7 @@ def make_predictions(context: Context, params: PredictionParams,
     model = shared.open()["model"]
     calibration = None if CALIBRATION not in described else Calibration.from_described(described[CALIBRATION])
     answers = Answers(model.abstains, calibration)
+    counts = np.zeros(len(model.coding.classes) if isinstance(model.coding, ClassCoding) else 0, np.int64)
     for name in PARTS:
         parts = context.parts.within(name)
         if name == "train" and of_training is not None:
@@ -84,8 +85,12 @@ def make_predictions(context: Context, params: PredictionParams,
         elif sizes[name]:
             predict_blocks(context.execution.share_rows(_points(context, name)), shared, answers, context.execution,
                            parts)
-    return {"n": n, "made": True, "calibrated": calibration is not None, "coding": model.coding.name,
-            "classes": model.coding.classes.tolist()}
+        if sizes[name] and isinstance(model.coding, ClassCoding):
+            for start, stop in row_ranges(sizes[name], LINES):
+                codes, empty = (parts.rows(key).read(start, stop) for key in ("found", "empty"))
+                counts += np.bincount(codes[~empty], minlength=len(counts))
+    return {"n": n, "made": True, "counts": counts.tolist(), "calibrated": calibration is not None,
+            "coding": model.coding.name, "classes": model.coding.classes.tolist()}
 
 
 def _points(context: Context, name: str) -> Rows:
@@ -146,7 +151,7 @@ def _notes(found: dict[str, Any]) -> list[str]:
             "asked for; set predictions.format to parquet or csv to predict all of them"]
 
 
-PREDICTIONS = Stage("predictions", 1, ("dataset", "split", "labels", "points", "models"), PredictionParams.of,
+PREDICTIONS = Stage("predictions", 2, ("dataset", "split", "labels", "points", "models"), PredictionParams.of,
                     make_predictions, remedy="set predictions.format to none", notes=_notes)
 
 

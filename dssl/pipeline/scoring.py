@@ -1,12 +1,12 @@
 """Predict the test points with a model and its baselines, and compare."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ..execution.cost import SMALL, Cost
-from ..learners.class_prior import ClassPrior
+from ..learners.class_prior import ClassPrior, ClassWeight
 from ..learners.model import predict_cost, stored_models
 from ..learners.target import Classes
 from ..report.sections.scores import scores_section
@@ -20,17 +20,27 @@ from ..selection.scores import (
     unlabeled_verdict,
 )
 from .facts import Facts
-from .kinds.class_spec import class_prior
-from .points import labeled_target
+from .kinds.class_spec import class_prior, class_weight
+from .points import label_weights, labeled_target
+from .spec import Spec
 from .split import split_target
 from .stage import Context, Stage
 
 
-def make_scores(context: Context, prior: ClassPrior) -> dict[str, Any]:
-    """Predict the test points with every model, and compare; without any, pass on what the labels say held out.
+@dataclass(frozen=True)
+class ScoreParams:
+    """How frequent classes are, and what their labels weigh, which the majority class follows."""
 
-    prior : how frequent the models say that classes are, which the majority class follows too.
-    """
+    prior: ClassPrior
+    weight: ClassWeight
+
+    @classmethod
+    def of(cls, spec: Spec) -> "ScoreParams":
+        return cls(class_prior(spec), class_weight(spec))
+
+
+def make_scores(context: Context, params: ScoreParams) -> dict[str, Any]:
+    """Predict the test points with every model, and compare; without any, pass on what the labels say held out."""
     true = split_target(context, "test")
     by_labels = context.attributes("models").get("by_labels")  # none of a kind that is registered without
     if not len(true.coded):
@@ -39,7 +49,8 @@ def make_scores(context: Context, prior: ClassPrior) -> dict[str, Any]:
     found = predict_test(context.points("test"), models, true.coded, context.execution, context.parts)
     scores = {name: {**scores_of(true, predicted), "unsupported": int(predicted["unsupported"].sum())}
               for name, predicted in found.items()}
-    name, constant = constant_guess(labeled_target(context, prior), true)
+    labels = labeled_target(context, params.prior)
+    name, constant = constant_guess(labels, true, label_weights(labels, params.weight))
     predicted = {"codes" if isinstance(true, Classes) else "values": np.full(len(true.coded), constant)}
     scores[name] = {**scores_of(true, predicted),
                     "predicts": true.names[int(constant)].item() if isinstance(true, Classes) else constant}
@@ -70,5 +81,5 @@ BASE = Baseline(
     "base", "The same learner and labels in the plain kernel, without the graph: unlabeled points enter at most the "
             "scaling, the bandwidth and the landmarks. What the model gains over it is what the graph may have "
             "brought.")
-SCORES = Stage("scores", 6, ("split", "points", "labels", "models"), lambda spec: class_prior(spec), make_scores,
+SCORES = Stage("scores", 6, ("split", "points", "labels", "models"), ScoreParams.of, make_scores,
                section=scores_section, leads=True)

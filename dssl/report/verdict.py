@@ -281,6 +281,8 @@ def label_sentences(by_labels: dict[str, Any]) -> list[str]:
     claim = claims.get(by_labels.get("unlabeled_data", ""), "no clear difference")
     tried = by_labels.get("tried") or {}
     text = f"{known} with the unlabeled data and {by.with_interval(base)} without it ({by.test}, {p_value(p)})"
+    if by_labels.get("without_class_sizes"):
+        text += ", both without the class sizes, which the model itself uses"
     if not tried:
         return [f"{text}: {claim.rstrip('.')}."]
     counts = [counted(tried.get(name, 1), "candidate") for name in ("model", "base")]

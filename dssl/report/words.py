@@ -30,10 +30,14 @@ def meaning_of(key: str) -> str | None:
 
 @dataclass(frozen=True)
 class Baseline:
-    """A model that a run's own is compared with: its name in spec and scores, and what the comparison means."""
+    """A model that a run's own is compared with: its name in spec and scores, and what the comparison means.
+
+    of_classes : what is to be added where classes are predicted.
+    """
 
     name: str
     meaning: str
+    of_classes: str = ""
 
 
 GUESSES = (  # baselines of every kind with labels: they need no fit

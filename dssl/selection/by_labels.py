@@ -6,7 +6,7 @@ unlabeled ones.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -88,14 +88,16 @@ def by_labels(target: Target, folds: LabelFolds, found: Mapping[str, Sequence[He
     """Return the errors of models at labels held out, what `model` gains over each other, and the curve; JSON.
 
     The guess that needs no model, the most frequent class or the mean of all labels, is among the scores.
-    found : of each model its values, in the order of `LabelFolds.repetitions`.
+    found : of each model its values, in the order of `LabelFolds.repetitions`. Every label counts once, whatever it
+    weighs in the fits, as every test point does.
     """
     if not folds.compared:
         return {"n": 0, "why": "of no class are there two, so that none can be held out"}
     if "model" not in found:
         return {"n": 0, "why": "leaving labels out of the model does not fit the memory budget"}
-    measure = WRONG_CLASS if isinstance(target, Classes) else SQUARED
+    measure, weight = WRONG_CLASS if isinstance(target, Classes) else SQUARED, found["model"][0].weight
     key = measure.name
+    found = {name: [replace(held, weight=None) for held in own] for name, own in found.items()}
     first = {name: own[0] for name, own in found.items()}
     points = next(iter(first.values())).points
     scores = {name: _scored(held, measure) for name, held in first.items()}
@@ -109,7 +111,7 @@ def by_labels(target: Target, folds: LabelFolds, found: Mapping[str, Sequence[He
     rows.append({"labels": learned, **{name: own[key] for name, own in scores.items()}})
     true = target.take(points)
     predicted = {name: _predicted(own) for name, own in first.items()}
-    guess, constant = constant_guess(target, true)
+    guess, constant = constant_guess(target, true, weight)
     predicted[guess] = {"codes" if isinstance(true, Classes) else "values": np.full(len(points), constant)}
     guessed = scores_of(true, predicted[guess])
     scores[guess] = {name: guessed[name] for name in (key, "standard_error", "interval")}

@@ -6,22 +6,25 @@ from typing import Any
 import numpy as np
 
 from ..learners.coding import Coding
-from ..learners.measures import PointMeasure
+from ..learners.measures import SQUARED, PointMeasure
 from ..learners.target import Classes, Target
-from .scores import HELPED, HURT, TOO_FEW, UNCLEAR, Verdict, compared_classes, compared_squares
+from .scores import HELPED, HURT, SAME, TOO_FEW, UNCLEAR, Verdict, compared_by, compared_classes, compared_squares
+from .scoring import LOSSES, Predicted, terms_of
 
 MEANINGS: dict[Verdict, str] = {
     HELPED: "the unlabeled points help", HURT: "the unlabeled points do not help", UNCLEAR: "no clear difference",
     TOO_FEW: "so few labels cannot tell whether the unlabeled points help"}
+NO_SIZES = "both without the class sizes, which the model itself uses"
 
 
 @dataclass(frozen=True)
 class Gain:
     """Held-out error with the graph and without it; difference : the first less the second, negative where it helps.
 
-    Of classes the share of wrong ones, of quantities the root mean squared error; standard_error : of the difference,
-    over the n labeled points, which were each predicted without their own label. p_value, verdict : of the paired test
-    that pipelines have too, McNemar's exact test or of quantities the paired t-test of squared errors (`Paired`).
+    measure : of classes the error, or the loss of the metric that was asked for (`scoring.LOSSES`); of quantities the
+    root mean squared error. standard_error : of the difference, over the n labeled points, which were each predicted
+    without their own label. p_value, verdict : of the paired test that pipelines have too (`scores.compared`).
+    without_class_sizes : whether the model has class sizes, which the held-out predictions do not use.
     """
 
     measure: str
@@ -32,6 +35,7 @@ class Gain:
     n: int
     p_value: float
     verdict: Verdict
+    without_class_sizes: bool = False
 
     @property
     def helps(self) -> bool:
@@ -46,36 +50,61 @@ class Gain:
     def in_words(self) -> str:
         """Return what the figures mean."""
         def shown(value: float) -> str:
-            return f"{100 * value:.1f} %" if self.measure == "error" else f"{value:.4g}"
+            return f"{100 * value:.1f} %" if self.measure in ("error", "balanced error") else f"{value:.4g}"
 
         return (f"held out, the {self.n} labels are predicted with {self.measure} {shown(self.with_graph)} with the "
                 f"unlabeled points and {shown(self.without)} without them (difference {shown(self.difference)}, "
-                f"standard error {shown(self.standard_error)}, p = {self.p_value:.2g}): {MEANINGS[self.verdict]}")
+                f"standard error {shown(self.standard_error)}, p = {self.p_value:.2g}"
+                f"{f'; {NO_SIZES}' if self.without_class_sizes else ''}): {MEANINGS[self.verdict]}")
 
     def described(self) -> dict[str, Any]:
         """Return the figures; JSON."""
         return asdict(self)
 
 
+def held_out_loss(target: Target, coding: Coding, values: np.ndarray, weight: np.ndarray | None) -> float:
+    """Return what one of several models is chosen by: the loss of held-out values (h, c) in the scoring of a target.
+
+    Of quantities the mean squared residual; and the error of classes whose scoring is not defined, as the area under
+    the curve is not of a single class.
+    """
+    if isinstance(target, Classes):
+        predicted = Predicted.of_values(target, coding, values, weight)
+        loss = predicted.loss(target.scoring)
+        return predicted.loss("accuracy") if loss is None else loss  # type: ignore[return-value]
+    return float(np.average(SQUARED.of(coding, values, target.coded), weights=weight))
+
+
 def gain_of(target: Target, coding: Coding, with_graph: np.ndarray, without: np.ndarray, weight: np.ndarray | None,
-            measure: PointMeasure) -> Gain:
+            measure: PointMeasure, *, without_class_sizes: bool = False) -> Gain:
     """Return the gain of held-out values (l, c) with the graph over those without it.
 
-    measure : of points. The standard error is that of the mean difference over points; of a root of means, to first
-    order. weight (l,) : weighs the figures. The test counts points, and says nothing where the weighted difference has
-    the other sign. Squares are taken in the unit of the target, in which they neither vanish nor overflow.
+    measure : of points, where the target asks for no other metric than accuracy, or that is not defined. The standard
+    error is that of the mean difference over points; of a root of means, to first order. weight (l,) : weighs the
+    figures. The test counts points, and says nothing where the weighted difference has the other sign. Squares are
+    taken in the unit of the target, in which they neither vanish nor overflow.
     """
+    if isinstance(target, Classes) and target.scoring != "accuracy":
+        graph, alone = (Predicted.of_values(target, coding, values, weight) for values in (with_graph, without))
+        pair = compared_by(target.scoring, graph, alone)
+        if pair is not None:
+            terms, _ = terms_of(graph, alone, target.scoring)
+            return Gain(LOSSES[target.scoring], pair.other - pair.gain, pair.other, -pair.gain,
+                        float(np.sqrt((terms**2).sum())), pair.n, pair.p_value, pair.verdict)
     unit, target = target.unit, target.in_units()
     ours, other = (measure.of(coding, values / unit, target.coded) for values in (with_graph, without))
     w = np.full(len(ours), 1 / len(ours)) if weight is None else weight / weight.sum()
     means = [float(w @ ours), float(w @ other)]
     influence = measure.slope(means[0]) * (ours - means[0]) - measure.slope(means[1]) * (other - means[1])
     shown = [float(measure.shown(mean)) for mean in means]
+    size = float(np.abs(target.coded).max(initial=0.0))
     difference = shown[0] - shown[1]
+    if abs(difference) <= SAME * size:  # equal models differ by rounding
+        difference = 0.0
     pair = compared_classes(ours == 0, other == 0) if isinstance(target, Classes) else compared_squares(
-        ours, other, float(np.abs(target.coded).max(initial=0.0)))
+        ours, other, size)
     clear = pair.verdict in (HELPED, HURT)
     verdict = UNCLEAR if clear and pair.gain * difference >= 0 else pair.verdict
     standard_error = float(np.sqrt(((w * influence) ** 2).sum()))
     return Gain("error" if target.n_strata > 1 else "rmse", shown[0] * unit, shown[1] * unit, difference * unit,
-                standard_error * unit, len(ours), pair.p_value, verdict)
+                standard_error * unit, len(ours), pair.p_value, verdict, without_class_sizes)

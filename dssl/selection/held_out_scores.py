@@ -17,7 +17,7 @@ DeLong, DeLong, Clarke-Pearson, "Comparing the areas under two or more correlate
 curves", Biometrics 1988; Brier, "Verification of forecasts expressed in terms of probability", 1950.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -31,6 +31,7 @@ from ..learners.measures import ABSOLUTE, SQUARED, WRONG_CLASS, PointMeasure
 from ..learners.prior_shift import moved_by_others
 from ..learners.target import Classes, Target
 from .calibration import held_out_probabilities, shared_calibrations
+from .interval import interval_of_score, interval_of_share
 
 LEAST_PROBABILITY = np.finfo(float).eps  # of a logarithm, as in scikit-learn
 
@@ -233,6 +234,17 @@ SCORED: dict[str, tuple[str, bool]] = {
     "accuracy": ("error", False), "balanced_accuracy": ("balanced_error", False), "neg_log_loss": ("log_loss", False),
     "neg_brier_score": ("brier", False), "f1": ("f1", True), "f1_macro": ("f1_macro", True), "roc_auc": ("auc", True),
     "neg_root_mean_squared_error": ("rmse", False), "neg_mean_absolute_error": ("mae", False)}
+
+
+SHARES = ("error", "balanced_error", "auc", "f1", "f1_macro")  # the scores between 0 and 1
+
+
+def with_intervals(row: Mapping[str, Any], n: int) -> dict[str, Any]:
+    """Return a row of scores over n labels with the 95 % interval of each, `<name>_interval`, where it is known."""
+    names = [name for name in row if f"{name}_se" in row and row[name] is not None]
+    ends = {name: interval_of_share(row[name], n) if name == "error" else interval_of_score(
+        row[name], row[f"{name}_se"], n, share=name in SHARES) for name in names}
+    return {**row, **{f"{name}_interval": own for name, own in ends.items() if own is not None}}
 
 
 def require_scoring(scoring: str | None, *, classes: bool, n_classes: int = 2) -> None:

@@ -32,6 +32,24 @@ def interval_of_share(share: float, n: float) -> list[float]:
     return [low, 1.0 if share >= 1 else min(1.0, float(center + half))]
 
 
+def interval_of_score(value: float, standard_error: float | None, n: int | None, *, share: bool) -> list[float] | None:
+    """Return the interval of a score of which the standard error over points is known; None where it does not follow.
+
+    share : of a score between 0 and 1 Wilson's interval, of as many points as its standard error is of, and of n where
+    that is 0. Of others, which are positive, that of the logarithm, by the quantiles of t of n points.
+    """
+    from scipy.stats import t
+
+    if not n or n < 2 or standard_error is None or not np.isfinite([value, standard_error]).all():
+        return None
+    if share:
+        return interval_of_share(value, value * (1 - value) / standard_error**2 if standard_error > 0 else n)
+    if value <= 0:
+        return [0.0, 0.0] if value == standard_error == 0 else None
+    reach = float(np.exp(t.ppf((1 + CONFIDENCE) / 2, n - 1) * standard_error / value))
+    return [value / reach, value * reach]
+
+
 def interval_of_rmse(squared: np.ndarray, seed: int = 0) -> list[float] | None:
     """Return the interval of a root mean squared error from squared errors (n,); None of fewer than two."""
     from scipy.stats import t

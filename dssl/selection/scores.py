@@ -15,10 +15,12 @@ from ..storage.blocks import Arrays, Parts, Rows
 from .held_out_scores import LEAST_PROBABILITY, mean_area
 from .interval import interval_of_rmse, interval_of_share
 from .power import FEWEST, LEVEL, SURE, least_error_difference, least_mean_difference, mcnemar_power, t_power
+from .scoring import Predicted, terms_of
 
 MOST_SHOWN = 500  # test points of a regression that the report draws
 LEAST_ERROR = 0.01  # of a difference that a test has to see: smaller ones count for little
 NEGLIGIBLE = 1e-3  # of the other's error, a gain that is none
+SAME = 1e-9  # of the largest quantity, a difference of two predictions that is none
 ROUNDING = 1e-12  # of the largest quantity, an error that is none
 Verdict = Literal["helped", "hurt", "no clear difference", "too few points to tell"]
 HELPED: Verdict = "helped"
@@ -151,8 +153,10 @@ def _value_scores(true: np.ndarray, predicted: np.ndarray) -> dict[str, Any]:
             "deviation": deviation, "n_test": len(true)}
 
 
-def constant_guess(labels: Target, true: Target) -> tuple[str, int | float]:
+def constant_guess(labels: Target, true: Target, weight: np.ndarray | None = None) -> tuple[str, int | float]:
     """Return what needs no model, by its name: the code or quantity that is predicted everywhere.
+
+    weight (l,) : of the labels, 1 by default.
 
     majority : the most frequent class by the prior of the labels; of classes that are equally frequent there, as where
     labels were drawn by class, the one most frequent among the points of `true`. mean : of quantities, the mean of the
@@ -161,7 +165,7 @@ def constant_guess(labels: Target, true: Target) -> tuple[str, int | float]:
     if not (isinstance(true, Classes) and isinstance(labels, Classes)):
         return "mean", float(labels.coded.mean())
     among_points = np.bincount(true.coded, minlength=len(true.names))
-    frequencies = labels.prior.shares(labels.coded, labels.names, None)
+    frequencies = labels.prior.shares(labels.coded, labels.names, weight)
     return "majority", int(np.lexsort((-among_points, -frequencies))[0])
 
 
@@ -209,10 +213,15 @@ class Paired:
 def compared(true: Target, found: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> Paired:
     """Return the comparison of predictions with others of the same points.
 
-    Of classes by McNemar's exact test on the points that one of the two gets right; of quantities by the paired t-test
-    of squared errors, without those of rounding.
+    Of classes by McNemar's exact test on the points that one of the two gets right, or by `compared_by` in the scoring
+    of the target, where that is defined; of quantities by the paired t-test of squared errors, without those of
+    rounding.
     """
     if isinstance(true, Classes):
+        if true.scoring != "accuracy":
+            pair = compared_by(true.scoring, Predicted.of_found(true, found), Predicted.of_found(true, other))
+            if pair is not None:
+                return pair
         return compared_classes(found["codes"] == true.coded, other["codes"] == true.coded)
     squared, other_squared = ((predicted["values"] - true.coded) ** 2 for predicted in (found, other))
     return compared_squares(squared, other_squared, float(np.abs(true.coded).max(initial=0.0)))
@@ -230,12 +239,40 @@ def compared_classes(right: np.ndarray, other_right: np.ndarray) -> Paired:
                   least_error_difference(n, opposite), mcnemar_power(n, opposite + asked, opposite))
 
 
+def compared_by(scoring: str, ours: Predicted, other: Predicted) -> Paired | None:
+    """Return the comparison by a metric, as losses; None where it is not defined of both.
+
+    The statistic is the difference over the root of the sum of the squared terms (`scoring.py`). If both models are
+    equally good, the sign of a term is a coin toss; it is judged by Student's t of as many degrees of freedom as terms
+    count, `(sum c^2)^2 / sum c^4`, so that of equal terms it takes `FEWEST` of one sign, as in McNemar's test. A
+    difference that is asked for is made of terms of the size that one point of the rarest class has.
+    """
+    from scipy.stats import t
+
+    n, losses = len(ours.true), (ours.loss(scoring), other.loss(scoring))
+    if losses[0] is None or losses[1] is None:
+        return None
+    terms, unit = terms_of(ours, other, scoring)
+    gain, asked = losses[1] - losses[0], max(losses[1] / 2, LEAST_ERROR)
+    squares, fourths = float((terms**2).sum()), float((terms**4).sum())
+    with_asked = squares + asked * unit
+    freedom = max(with_asked**2 / (fourths + asked * unit**3), 1.0)
+    power = t_power(int(freedom) + 1, asked, float(np.sqrt(with_asked)))
+    if squares == 0:  # equal everywhere
+        return Paired(n, gain, losses[1], 1.0, None, None, power)
+    error, own = float(np.sqrt(squares)), squares**2 / fourths
+    return Paired(n, gain, losses[1], float(2 * t.sf(abs(gain) / error, own)), float(t.isf(LEVEL / 2, own)) * error,
+                  least_mean_difference(int(own) + 1, error, losses[1]), power)
+
+
 def compared_squares(squared: np.ndarray, other_squared: np.ndarray, size: float) -> Paired:
     """Return the comparison of squared errors (n,) with another model's; size : of the true quantities."""
     from scipy.stats import t
 
     n, rounding = len(squared), (ROUNDING * size) ** 2
     ours, theirs = (np.where(squares > rounding, squares, 0.0) for squares in (squared, other_squared))
+    # Equal models differ by rounding: such points count as equal.
+    ours = np.where(np.abs(np.sqrt(ours) - np.sqrt(theirs)) <= SAME * size, theirs, ours)
     square = float(theirs.mean())
     gain = float(np.sqrt(square) - np.sqrt(ours.mean()))
     if n < 2 or not (ours != theirs).any():  # equal everywhere, so far as points tell

@@ -107,14 +107,14 @@ def unlabeled_too(make: Callable[[np.ndarray], Any]) -> Learner:
     return learner
 
 
-def tuned(estimator: Any, grid: dict[str, list[Any]], least: int) -> Any:
+def tuned(estimator: Any, grid: dict[str, list[Any]], least: int, scoring: str | None = None) -> Any:
     """Return the estimator, tuned on the labels where `least`, labels of the rarest class, allows it."""
-    return estimator if least < FOLDS else GridSearchCV(estimator, grid, cv=FOLDS)
+    return estimator if least < FOLDS else GridSearchCV(estimator, grid, cv=FOLDS, scoring=scoring)
 
 
-def logistic(labels: np.ndarray) -> Any:
-    return tuned(LogisticRegression(max_iter=1000), {"C": [0.01, 0.1, 1, 10, 100]}, np.unique(
-        labels, return_counts=True)[1].min())
+def logistic(labels: np.ndarray, class_weight: str | None = None, scoring: str | None = None) -> Any:
+    return tuned(LogisticRegression(max_iter=1000, class_weight=class_weight), {"C": [0.01, 0.1, 1, 10, 100]},
+                 np.unique(labels, return_counts=True)[1].min(), scoring)
 
 
 def support_vectors(labels: np.ndarray) -> Any:

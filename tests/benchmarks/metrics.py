@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.exceptions import NotFittedError
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import f1_score, roc_auc_score
 
 LEAST_PROBABILITY = 1e-12  # of which a logarithm is taken
 BINS = 15  # of the largest probability
@@ -30,7 +30,8 @@ def metrics_of(y: np.ndarray, predicted: np.ndarray, classes: np.ndarray, *,
     Returns
     -------
     dict
-        `error` and `balanced_error` (the mean over classes) in percent. `auc`, one class
+        `error`, `balanced_error` (the mean over classes) and `f1` (of the second of two
+        classes, or the mean over classes) in percent. `auc`, one class
         against all others, the mean over the classes. With probabilities also `log_loss`
         and `calibration_error`, of the points of classes that had a label, the
         `mean_probability` of each class and its `share` of the points.
@@ -38,7 +39,8 @@ def metrics_of(y: np.ndarray, predicted: np.ndarray, classes: np.ndarray, *,
     wrong = predicted != y
     balanced = np.mean([wrong[y == code].mean() for code in np.unique(y)])
     metrics: dict[str, Any] = {"error": round(100 * float(wrong.mean()), 3),
-                               "balanced_error": round(100 * float(balanced), 3)}
+                               "balanced_error": round(100 * float(balanced), 3),
+                               "f1": round(100 * f1_of(y, predicted), 3)}
     if probabilities is not None:
         unknown = np.isnan(probabilities).any(axis=1)
         probabilities = np.where(unknown[:, None], 1 / len(classes), probabilities)
@@ -50,6 +52,13 @@ def metrics_of(y: np.ndarray, predicted: np.ndarray, classes: np.ndarray, *,
         metrics["mean_probability"] = probabilities.mean(axis=0).round(4).tolist()
         metrics["share"] = [round(float((y == code).mean()), 4) for code in classes]
     return metrics
+
+
+def f1_of(y: np.ndarray, predicted: np.ndarray) -> float:
+    """Return the F1 score of the second of two classes, or the mean over the classes of the points."""
+    codes = np.unique(y)
+    kind = {"pos_label": codes[-1]} if len(codes) == 2 else {"average": "macro", "labels": codes}
+    return float(f1_score(y, predicted, zero_division=0, **kind))
 
 
 def metrics_at(chosen: np.ndarray, y: np.ndarray, prediction: dict[str, np.ndarray]) -> dict[str, Any]:

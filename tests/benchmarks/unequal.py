@@ -16,7 +16,9 @@ its standard error over the draws; balanced error, AUC and log loss; and the mea
 rarest class beside its share. An error is bold where it is above the lower one of logistic
 regression and the majority class by more than the standard error of their paired difference, and a
 mean probability where it is more than two standard errors from the share: those of the share of a
-class among so many labels drawn at random, over all draws.
+class among so many labels drawn at random, over all draws. `--decisions` prints the balanced error and
+the F1 of default decisions, of those with `scoring`, and of a logistic regression with weights by
+class or a tuned threshold.
 """
 
 import argparse
@@ -33,6 +35,7 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import TunedThresholdClassifierCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -65,6 +68,9 @@ def main() -> None:
     warnings.simplefilter("ignore")
     options = arguments()
     results = LineFile(options.out, KEYS)
+    if options.decisions:
+        print(table_of_decisions(results.lines, options.decisions))
+        return
     if options.table:
         print(table(results.lines, options.table, options.learners))
         return
@@ -83,6 +89,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--draws", type=int, default=5)
     parser.add_argument("--points", type=int, default=4000)
     parser.add_argument("--table", type=int, help="print the table of so many labels")
+    parser.add_argument("--decisions", type=int, help="print the table of `scoring` of so many labels")
     return parser.parse_args()
 
 
@@ -198,12 +205,29 @@ def calibrated_svc(labels: np.ndarray) -> Any:
     return machine if least < 2 else CalibratedClassifierCV(machine, cv=min(5, least), ensemble=False)
 
 
+def tuned_threshold(labels: np.ndarray) -> Any:
+    """Return a logistic regression whose threshold is tuned to F1, of two classes of which each has two labels."""
+    codes, counts = np.unique(labels, return_counts=True)
+    if len(codes) != 2:
+        raise ValueError(f"a threshold is of two classes, not of {len(codes)}")
+    return TunedThresholdClassifierCV(logistic(labels), scoring="f1", cv=int(min(5, counts.min())))
+
+
+def with_f1(X: np.ndarray, labels: np.ndarray, n_fit: int) -> dict[str, Any]:
+    """Return what the default estimator predicts with decisions for F1, of more classes than two for their mean."""
+    scoring = "f1" if labels.max() == 1 else "f1_macro"
+    return ours(lambda: SemiSupervisedClassifier(scoring=scoring))(X, labels, n_fit)
+
+
 LEARNERS: dict[str, Callable[..., dict[str, Any]]] = {
     "automatic": ours(SemiSupervisedClassifier), "graph_ridge": ours(GraphKernelRidge),
     "poisson": ours(PoissonLearning), "laplace": ours(LaplaceLearning), "lap_svc": ours(LapSVC),
     "lap_rls": ours(LapRLSClassifier), "logistic": peer(logistic), "svc": peer(calibrated_svc),
     "boosting": peer(lambda labels: HistGradientBoostingClassifier(random_state=0)),
-    "majority": peer(lambda labels: DummyClassifier()), "nearest": peer(lambda labels: KNeighborsClassifier(5))}
+    "majority": peer(lambda labels: DummyClassifier()), "nearest": peer(lambda labels: KNeighborsClassifier(5)),
+    "automatic_balanced": ours(lambda: SemiSupervisedClassifier(scoring="balanced_accuracy")), "automatic_f1": with_f1,
+    "logistic_balanced": peer(lambda labels: logistic(labels, "balanced", "balanced_accuracy")),
+    "logistic_f1": peer(tuned_threshold)}
 REFERENCES = ("logistic", "majority")  # that none of ours may be clearly worse than
 OURS = ("automatic", "graph_ridge", "poisson", "laplace", "lap_svc", "lap_rls")
 
@@ -226,6 +250,27 @@ def table(lines: list[dict[str, Any]], n_labels: int, learners: list[str]) -> st
         blocks += [row_of_means(name, row, learners, metric, digits) for name, row in cells.items()]
     blocks += ["", header("mean probability of the rarest class; its share", learners)]
     blocks += [row_of_shares(name, row, learners, n_labels) for name, row in cells.items()]
+    return "\n".join(blocks)
+
+
+DECISIONS = {"balanced_error": ("automatic", "automatic_balanced", "logistic", "logistic_balanced"),
+             "f1": ("automatic", "automatic_f1", "logistic", "logistic_f1")}
+
+
+def table_of_decisions(lines: list[dict[str, Any]], n_labels: int) -> str:
+    """Return the mean balanced error and F1, both in percent, with their standard errors over the draws."""
+    cells: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    for line in lines:
+        if line["labels"] == n_labels and "failure" not in line:
+            cells.setdefault(line["set"], {}).setdefault(line["learner"], []).append(line)
+    blocks = []
+    for metric, learners in DECISIONS.items():
+        blocks.append(header(f"{metric} in percent, {n_labels} labels", list(learners)))
+        for name, row in cells.items():
+            texts = ["{:.1f} ± {:.1f}".format(*mean_and_error([line[metric] for line in row[learner]]))
+                     if learner in row else "" for learner in learners]
+            blocks.append(f"| {name} | {' | '.join(texts)} |")
+        blocks.append("")
     return "\n".join(blocks)
 
 

@@ -126,8 +126,10 @@ def test_a_prior_of_other_classes_is_refused(prior):
 @pytest.mark.parametrize("weight", ["even", {2: 1.0}, {0: -1.0}])
 def test_weights_of_other_classes_are_refused(weight):
     X, y, _ = blobs((4, 4))
-    with pytest.raises(ParameterError, match="class_weight"):
+    with pytest.raises(ParameterError, match="class_weight") as refused:
         SemiSupervisedClassifier(class_weight=weight).fit(X, y)
+    assert "size" not in str(refused.value)
+    assert "share" not in str(refused.value)
 
 
 def test_sizes_are_the_prior():
@@ -156,3 +158,14 @@ def test_the_label_that_is_held_out_does_not_say_how_its_value_is_moved():
         shift = prior_shift(target, values[seen], target.coding, None, EQUAL, seen)
         assert_allclose(found[own], values[own] + shift.columns)
     assert np.abs(found - values - prior_shift(target, values, target.coding, None, EQUAL).columns).max() > 1e-3
+
+
+def test_a_class_without_labels_is_moved_as_its_smoothed_frequency_says():
+    """Its scores have no part in the fit of the others, which would else push it up by how rare it is."""
+    codes = np.repeat([0, 1], [80, 20])
+    target = Classes(np.arange(100), codes, np.arange(3))
+    held_out = np.random.default_rng(0).normal(size=(100, 3))
+    shift = prior_shift(target, held_out, target.coding, None, EQUAL)
+    offsets = shift.columns * shift.calibration.slope
+    assert_allclose(offsets[1] - offsets[0], np.log(20.5 / 80.5), atol=0.2)
+    assert offsets[2] < offsets[1] - 2

@@ -59,3 +59,13 @@ def test_beyond_some_labels_the_residuals_of_others_are_those_of_the_whole(monke
     exact = member_of(*[kernels[0][0]] * 2, target, None, 1.0)
     monkeypatch.setattr(average, "MOST_NESTED", 10)
     assert_allclose(member_of(*[kernels[0][0]] * 2, target, None, 1.0).losses, exact.losses, rtol=0.1)
+
+
+def test_a_function_that_rounding_alone_keeps_from_being_constant_is_not_divided_by_its_deviation():
+    """The graph of a column with two values has such a kernel: its functions are constant on all points."""
+    target = Classes(np.arange(30), np.arange(30) % 3 // 2, np.arange(2))
+    K = np.full((30, 30), 211_007.3431)
+    K[:, 7:] += 1e-11
+    member = member_of(K[:, :1] + np.zeros((30, 30)), K, target, None, 0.1)
+    assert member.scale == 1
+    assert np.abs(member.standardized).max() < 1

@@ -31,9 +31,20 @@ def test_baselines_are_told_the_class_sizes(one_in_ten, tmp_path, model):
     assert predicted[1] < 0.2
     assert result.baselines["majority"]["predicts"] == 0
     assert result.baselines["majority"]["error"] == np.array(result.metrics["confusion"]).sum(axis=1)[1] / 200
+    assert result.gain["by_labels"]["scores"]["majority"]["predicts"] == 0
+    assert ("both without the class sizes" in " ".join(result.verdict)) == (model["kind"] == "automatic")
     assert result.gain["unlabeled_data"] != "helped"
     if result.metrics["error"] >= result.baselines["majority"]["error"]:
         assert "than always naming class 0" in result.verdict[0]
+
+
+@pytest.mark.parametrize("model", [{"kind": "automatic"}, {"kind": "graph", "learner": "laplace"}])
+def test_the_majority_class_by_labels_is_told_the_class_sizes(one_in_ten, tmp_path, model):
+    """Five labels a class say nothing of which is frequent; the sizes say it, though the points are of the other."""
+    spec = {"name": "sized", "data": {"source": str(one_in_ten), "test": {"none": True}}, "labels": {"per_class": 5},
+            "graph": {"n_neighbors": 6}, "model": {**model, "class_sizes": [0.4, 0.6]}}
+    result = run(spec, workspace=tmp_path, execution=InProcess(1))
+    assert result.gain["by_labels"]["scores"]["majority"]["predicts"] == 1
 
 
 def test_the_majority_class_follows_the_prior_of_the_model():

@@ -147,7 +147,7 @@ def test_the_command_that_the_report_prints_works_as_printed(tmp_path, monkeypat
         "points": 60} if named else {})
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    command = predict_command(str(result.model_path), result.spec["data"]["source"])
+    command = predict_command(str(result.folder / "result.json"), result.spec["data"]["source"])
     assert command in html.unescape(result.report.read_text())
     done = CliRunner().invoke(main, shlex.split(command)[1:], catch_exceptions=False)
     assert done.exit_code == 0, done.stderr

@@ -5,7 +5,7 @@ import pytest
 
 from dssl.errors import DataError, SpecError
 from dssl.execution.in_process import InProcess
-from dssl.learners.class_prior import LABELS
+from dssl.learners.class_prior import LABELS, ClassWeight
 from dssl.learners.eta import ETAS
 from dssl.pipeline.kinds.deformed_fit import DeformedProblem, LearningParams
 from dssl.pipeline.load import load_spec
@@ -103,7 +103,8 @@ def test_the_shuffled_covariance_is_the_same_matrix_in_another_order():
     A = np.cov(np.random.default_rng(1).normal(size=(12, 40)))
     problem = DeformedProblem(ArrayRows(X), HeldArrays(power1=A), HeldArrays(subsample=np.arange(12)),
                               HeldArrays(labeled=np.arange(4), codes=np.array([0, 1, 0, 1])), ["a", "b"],
-                              LearningParams("svm", "rbf", {}, ("base", "shuffled"), 0, None, LABELS), {})
+                              LearningParams("svm", "rbf", {}, ("base", "shuffled"), 0, None, LABELS,
+                                             ClassWeight()), {})
     found = problem.covariances("shuffled", (1,), X)[1]
     assert np.allclose(np.linalg.eigvalsh(found), np.linalg.eigvalsh(A))
     assert not np.array_equal(found, A)
@@ -170,7 +171,7 @@ def test_folds_repetitions_measure_and_rule_of_a_choice(small_spec, tmp_path, se
             assert (f"{name}_se_repetitions" in row) == (repetitions > 1)
             assert {f"{name}_se", "error", "error_se"} <= row.keys()
     page = (tmp_path / "runs" / result.run / "report.html").read_text()
-    for words in ("Brier score", "area under the ROC curve",
+    for words in ("Brier score", "area under the ROC curve", "in cross-validation (95 % interval)",
                   *(["dealt anew 2 times"] if repetitions > 1 else []),
                   *(["within one standard error"] if selection.get("one_standard_error") else [])):
         assert words in page, words

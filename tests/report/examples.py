@@ -125,6 +125,7 @@ def example_run(n_classes: int = 3, *, classes: list[Any] | None = None, wrong: 
                    "params": {"method": "amg", "tolerance": 1e-6}, "solver": {"method": "amg"}},
         "columns": {"columns": 500, "max_iterations": 33, "max_residual": 5.98e-7,
                     "solver": {"method": "amg", "level_sizes": [2000, 300, 40], "considered": considered}},
+        "document": {"path": "/somewhere/result.json"},
         "models": {"models": {name: {"training_error": 0.0} for name in ("model", *baselines)}},
         "selection": {"folds": 0, "choices": {"model": {"C": 10.0, "eta": 10.0, "power": 2, "bandwidth": None}}},
         "sample": example_sample([str(name) for name in classes], 5 * n_classes),

@@ -12,6 +12,7 @@ from dssl.pipeline.run import run
 from dssl.report.markup import Html
 from dssl.report.page import Section, page
 from dssl.report.plots import label_offsets
+from dssl.report.sections.answer import never_note, never_predicted
 
 from ..figures import unrendered
 from .examples import example_page, example_run
@@ -370,3 +371,13 @@ def test_the_page_of_a_real_run_holds_its_figures(digits):
     ([0.0, 0.0], [7, 21])])
 def test_names_of_lines_near_zero_stand_above_the_axis(ends, offsets):
     assert label_offsets(ends, 4.0) == offsets
+
+
+def test_a_class_that_no_row_is_predicted_as_is_told():
+    of_all = {"predictions": {"made": True, "classes": ["ant", "bee"], "counts": [7, 0]}}
+    of_test = {"predictions": {"made": False}, "labels": {"classes": ["ant", "bee"]},
+               "scores": {"metrics": {"confusion": [[3, 0], [2, 0]]}}}
+    for facts in (of_all, of_test):
+        assert never_predicted(facts) == ["bee"]
+        assert never_note(facts)[0].startswith("no row is predicted as bee")
+    assert never_note({"predictions": {"made": True, "classes": ["ant"], "counts": [7]}}) == []

@@ -18,7 +18,7 @@ from dssl import (
 )
 from dssl.kernels.base import RBF
 from dssl.learners.coding import class_pairs, margins_of
-from dssl.learners.probabilities import Calibration, fit_calibration
+from dssl.learners.probabilities import Calibration, fit_calibration, fit_log_odds
 from dssl.learners.ridge_and_svm import LearnerParams
 from dssl.learners.target import Classes
 from dssl.selection.calibration import calibration_folds, out_of_fold_values
@@ -176,3 +176,20 @@ def test_calibrated_probabilities_beat_the_uncalibrated_scores_and_the_shares(pa
     shares = np.bincount(y[shown]) / len(shown)
     assert calibrated < uncalibrated - least
     assert calibrated < log_loss(y[1200:], np.tile(shares, (len(y) - 1200, 1))) / 2
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_scores_without_signal_leave_the_frequencies_of_the_labels(seed):
+    codes, noise = (np.arange(150) < 30).astype(int), np.random.default_rng(seed).normal(size=150)
+    scores, shares = np.column_stack([-noise, noise]), np.array([0.8, 0.2])
+    calibration, intercept = fit_log_odds(scores, codes, None, np.log(shares), np.ones(2, bool))
+    P = softmax(calibration.slope * scores + intercept, axis=1)
+    assert_allclose(P, np.tile(shares, (150, 1)), atol=0.06)
+
+
+def test_scores_that_separate_the_classes_know_half_of_their_frequencies():
+    codes, noise = (np.arange(150) < 30).astype(int), np.random.default_rng(0).normal(size=150)
+    right = np.where(codes == 1, 1, -1) + 0.2 * noise
+    log_odds = np.log([0.8, 0.2])
+    _, intercept = fit_log_odds(np.column_stack([-right, right]), codes, None, log_odds, np.ones(2, bool))
+    assert_allclose(np.diff(intercept), np.diff(log_odds) / 2, rtol=0.1)

@@ -40,6 +40,14 @@ def test_estimators_and_pipelines_say_the_same_of_discordant_pairs(n, gained, lo
     assert gain.in_words().endswith(MEANINGS[verdict])
 
 
+def test_words_say_that_held_out_predictions_do_not_use_the_class_sizes():
+    target, with_graph, without = discordant(100, 12, 1)
+    gain = gain_of(target, Scores(target.names), with_graph, without, None, WRONG_CLASS, without_class_sizes=True)
+    assert "both without the class sizes, which the model itself uses" in gain.in_words()
+    assert gain.in_words().endswith(MEANINGS["helped"])
+    assert gain.described()["without_class_sizes"] is True
+
+
 @pytest.mark.parametrize("n", [2, 7, 60])
 def test_quantities_share_a_test_too(n):
     rng = np.random.default_rng(n)

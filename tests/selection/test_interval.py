@@ -6,7 +6,8 @@ from numpy.testing import assert_allclose
 from scipy.stats import binomtest
 
 from dssl.learners.target import Classes, Quantities
-from dssl.selection.interval import interval_of_rmse, interval_of_share
+from dssl.selection.held_out_scores import with_intervals
+from dssl.selection.interval import interval_of_rmse, interval_of_score, interval_of_share
 from dssl.selection.scores import scores_of
 
 
@@ -14,6 +15,27 @@ from dssl.selection.scores import scores_of
 def test_an_interval_of_a_share_is_wilsons(wrong, n):
     wanted = binomtest(wrong, n).proportion_ci(0.95, "wilson")
     assert_allclose(interval_of_share(wrong / n, n), [wanted.low, wanted.high], atol=1e-12)
+
+
+def test_an_interval_of_a_score_is_that_of_its_kind_and_never_reaches_below_zero():
+    share = 0.1
+    error = np.sqrt(share * (1 - share) / 40)
+    assert_allclose(interval_of_score(share, error, 40, share=True), interval_of_share(share, 40))
+    assert_allclose(interval_of_score(0.0, 0.0, 16, share=True), interval_of_share(0.0, 16))
+    low, high = interval_of_score(0.2, 0.3, 8, share=False)
+    assert 0 < low < 0.2 < high
+    assert low * high == pytest.approx(0.2**2)
+    squared = np.random.default_rng(1).normal(size=4000) ** 2  # more than are resampled
+    rmse = np.sqrt(squared.mean())
+    of_rmse = squared.std(ddof=1) / np.sqrt(len(squared)) / (2 * rmse)
+    assert_allclose(interval_of_score(rmse, of_rmse, 4000, share=False), interval_of_rmse(squared), rtol=1e-9)
+    assert interval_of_score(0.5, None, 10, share=True) is None
+
+
+def test_rows_of_a_search_have_wilsons_interval_of_their_error():
+    row = with_intervals({"gamma_A": 0.1, "error": 0.0, "error_se": 0.0, "brier": None, "brier_se": None}, 16)
+    assert_allclose(row["error_interval"], interval_of_share(0.0, 16))
+    assert "brier_interval" not in row
 
 
 def test_scores_without_a_mistake_have_an_interval():

@@ -82,3 +82,13 @@ def test_areas_and_log_losses_of_test_points_are_those_of_scikit_learn(n_classes
     one_class = scores_of(Classes(np.arange(60), np.zeros(60, np.int64), names), {
         **model.coding.predictions(values, codes), **evidence_for_classes(model, values, codes)})
     assert (one_class["roc_auc"], one_class["log_loss"]) == (None, None)
+
+
+def test_models_that_differ_by_rounding_are_equal():
+    rng = np.random.default_rng(0)
+    true = Quantities(np.arange(200), rng.normal(size=200))
+    ours = true.coded + rng.normal(size=200)
+    found = unlabeled_verdict(true, {"model": {"values": ours},
+                                     "base": {"values": ours + 1e-10 * rng.normal(size=200)}})
+    assert found["over_base"]["gain"] == 0
+    assert found["over_base"]["p_value"] == 1

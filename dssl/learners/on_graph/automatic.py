@@ -27,7 +27,7 @@ from ..target import Classes, Target
 from .blend import BlendedModel, fit_blend
 from .class_sizes import with_class_sizes
 from .graph_ridge import GraphRidgeParams, members_bytes
-from .many_labels import fit_from_many
+from .many_labels import HeldOutLoss, fit_from_many
 from .model import GraphModel, signed
 from .vertex_labels import VertexValues
 
@@ -83,7 +83,7 @@ def times(model: Model, unit: float) -> Model:
 
 
 def measure_of(target: Target) -> PointMeasure:
-    """Return what models of a target are chosen by."""
+    """Return by how much a point of a target is missed."""
     return WRONG_CLASS if isinstance(target, Classes) else SQUARED
 
 
@@ -119,13 +119,15 @@ def fit_huber(fit: Callable[[np.ndarray], Automatic], target: Target, weight: np
 
 
 def fit_automatic(graph: Graph, rows: Rows, target: Target, weight: np.ndarray | None, class_sizes: Any,
-                  params: GraphRidgeParams, most: int, knn: KNNGraph, execution: Execution,
+                  params: GraphRidgeParams, most: int, knn: KNNGraph, judged_by: HeldOutLoss, execution: Execution,
                   loss: Loss = "squared") -> Automatic:
     """Return the automatic choice on a graph of rows (n, d), made as `knn` says.
 
     class_sizes : as `with_class_sizes` takes them, which are the prior of the target then; None of quantities, and
     where they are not known. most : as `most_labels`, which is told, so that the choice is the same wherever it is
-    made. loss : of quantities, see `fit_huber`.
+    made. judged_by : of held-out values, what one of two models of many labels is chosen by. loss : of quantities, see
+    `fit_huber`. Kernels are weighed by squared residuals, a proper score of probabilities, whatever metric the target
+    asks for: where probabilities are right, the decisions of any metric are.
 
     Raises
     ------
@@ -137,16 +139,16 @@ def fit_automatic(graph: Graph, rows: Rows, target: Target, weight: np.ndarray |
                 why=f"it weighs labels by leave-one-out residuals, which are known of up to {most:,}",
                 fix="use the squared loss, or raise memory_budget")
         return fit_huber(lambda weights: fit_automatic(graph, rows, target, weights, class_sizes, params, most, knn,
-                                                       execution), target, weight)
+                                                       judged_by, execution), target, weight)
     if target.unit != 1:
-        return fit_automatic(graph, rows, target.in_units(), weight, class_sizes, params, most, knn, execution).times(
-            target.unit)
+        return fit_automatic(graph, rows, target.in_units(), weight, class_sizes, params, most, knn, judged_by,
+                             execution).times(target.unit)
     if len(target.labeled) > most:
         require(class_sizes is None, f"class_sizes with {len(target.labeled):,} labels", error=ParameterError,
                 why=f"kernels of labeled points are made of up to {most:,}, as the memory budget lets be, and harmonic "
                     "functions of more are without class sizes",
                 fix="leave class_sizes out, raise memory_budget, or use LaplaceLearning(class_sizes=...)")
-        many = fit_from_many(graph, rows, target, weight, measure_of(target), knn,
+        many = fit_from_many(graph, rows, target, weight, judged_by, knn,
                              SolverParams(tolerance=TOLERANCE, seed=params.seed), params.seed, execution)
         return Automatic(many.model, many.alone, many.values, many.held, many.held_out, many.held_out_alone,
                          many.attributes, calibration=many.calibration)

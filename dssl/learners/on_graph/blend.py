@@ -15,7 +15,7 @@ from ...execution.tasks import Execution
 from ...graph.graph import Graph, KNNGraph
 from ...storage.blocks import Rows
 from ...storage.views import SelectedRows
-from ..average import held_out_average, shares_of, shares_without_each, without
+from ..average import Member, held_out_average, shares_of, shares_without_each, without
 from ..class_prior import EQUAL
 from ..coding import Coding
 from ..kernel_family import KernelMembers, KernelSum, label_kernels
@@ -137,24 +137,23 @@ class Blend:
             own_weight = None if weight is None else weight[kept]
             both = [*(without(K, seen[there], penalty, target, weight, kept, held) for K, seen, penalty in of_graph),
                     *(without(K, seen, penalty, target, weight, kept, held) for K, seen, penalty in of_labels)]
-            left_out, functions = [member.held_out for _, member in both], np.array([own for own, _ in both])
-            standardized = np.array([member.standardized for _, member in both])
+            members, functions = [member for _, member in both], np.array([own for own, _ in both])
             prior = np.repeat([1 / n, prior_of_labels(own.structure, part) / m], [n, m])
-            shares, alone = shares_of(left_out, part, own_weight, prior), shares_of(left_out[n:], part, own_weight)
-            by_graph = self._moved(part, own_weight, shares, functions, standardized)
-            by_labels = self._moved(part, own_weight, alone, functions[n:], standardized[n:])
+            by_graph = self._moved(part, own_weight, members, functions, prior)
+            by_labels = self._moved(part, own_weight, members[n:], functions[n:])
             values[1, held] = by_labels
             values[0, held] = np.where(np.isin(home[held], home[kept])[:, None], by_graph, by_labels)
         return values[0], values[1]
 
-    def _moved(self, part: Target, weight: np.ndarray | None, shares: np.ndarray, functions: np.ndarray,
-               standardized: np.ndarray) -> np.ndarray:
-        """Return the values (q, c) of a fit to part of the labels, moved as its leave-one-out values say.
+    def _moved(self, part: Target, weight: np.ndarray | None, members: Sequence[Member], functions: np.ndarray,
+               prior: np.ndarray | None = None) -> np.ndarray:
+        """Return the values (q, c) of a fit to part of the labels: averaged, and moved as its leave-one-out values say.
 
-        shares (m,) : of each member, whose values are functions (m, q, c), of the part's labels standardized (m, k, c).
+        functions (m, q, c) : the values of its members. prior (m,) : as `shares_of` takes it.
         """
-        held_out = signed(np.tensordot(shares, standardized, 1), part)
-        shift = prior_shift(part, held_out, self.model.coding, weight, EQUAL)
+        shares = shares_of([member.held_out for member in members], part, weight, prior)
+        held_out = held_out_average(members, shares_without_each(members, part, prior))
+        shift = prior_shift(part, signed(held_out, part), self.model.coding, weight, EQUAL)
         return signed(np.tensordot(shares, functions, 1), part) + shift.columns
 
     def values(self, graph: Graph, rows: Rows, execution: Execution) -> np.ndarray:

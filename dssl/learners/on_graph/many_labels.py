@@ -3,6 +3,7 @@
 One system of as many columns as classes takes any number of labels, where kernels of the labeled points do not fit.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +15,7 @@ from ...solvers.solver_params import SolverParams
 from ...storage.blocks import Rows, block_rng
 from ...storage.views import SelectedRows
 from ..class_prior import LABELS
-from ..measures import PointMeasure
+from ..coding import Coding
 from ..nearest import fit_nearest
 from ..prior_shift import prior_shift
 from ..probabilities import Calibration
@@ -24,6 +25,8 @@ from .model import GraphModel, graph_model, signed
 
 SHARE, MOST_HELD, NEAREST = 0.2, 5000, 3
 HELD_STREAM = 13  # of the seed
+# (target, coding, values (h, c), weight (h,) or None) of labels held out -> the loss by which one is chosen.
+HeldOutLoss = Callable[[Target, Coding, np.ndarray, np.ndarray | None], float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,9 +47,9 @@ class ManyLabels:
     attributes: dict[str, Any] = field(default_factory=dict)
 
 
-def fit_from_many(graph: Graph, rows: Rows, target: Target, weight: np.ndarray | None, measure: PointMeasure,
+def fit_from_many(graph: Graph, rows: Rows, target: Target, weight: np.ndarray | None, judged_by: HeldOutLoss,
                   knn: KNNGraph, solver: SolverParams, seed: int, execution: Execution) -> ManyLabels:
-    """Return the one of both with the lower held-out error, fitted to all labels.
+    """Return the one of both with the lower held-out loss, fitted to all labels.
 
     Points that no label reaches have the value of the nearest labels. Raises NotConverged; BudgetError: an index does
     not fit.
@@ -66,9 +69,10 @@ def fit_from_many(graph: Graph, rows: Rows, target: Target, weight: np.ndarray |
                             for values in (by_graph, alone))
     by_graph = by_graph + of_graph.columns
     alone = alone + of_nearest.columns
-    errors = {name: float(measure.of(target.coding, values, target.coded[held]).mean())
+    of_held = None if weight is None else weight[held]
+    losses = {name: judged_by(target.take(held), target.coding, values, of_held)
               for name, values in (("graph", by_graph), ("nearest_labels", alone))}
-    attributes: dict[str, Any] = {"chosen": min(errors, key=lambda name: errors[name]), "held_out_labels": len(held)}
+    attributes: dict[str, Any] = {"chosen": min(losses, key=lambda name: losses[name]), "held_out_labels": len(held)}
     whole = fit_nearest(rows, target, knn.metric, execution, k=NEAREST).moved(of_nearest.columns)
     if attributes["chosen"] == "nearest_labels":
         return ManyLabels(whole, whole, whole.values(rows, execution), held, by_graph, alone, of_nearest.calibration,

@@ -17,6 +17,7 @@ Calder, Cook, Thorpe, Slepcev, "Poisson learning: graph based semi-supervised le
 """
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -81,6 +82,14 @@ def _sums(number: np.ndarray, columns: np.ndarray, count: int) -> np.ndarray:
     return np.stack([np.bincount(number, column, minlength=count) for column in columns.T], axis=1)
 
 
+def _members(component: np.ndarray, wanted: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield the places, ascending, at which component (n,) is each of the wanted numbers; one sort serves them all."""
+    order = np.argsort(component, kind="stable")
+    begins, ends = (np.searchsorted(component[order], wanted, side=side) for side in ("left", "right"))
+    for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+        yield order[begin:end]
+
+
 @dataclass(frozen=True, eq=False)
 class Unlabeled:
     """Some unlabeled vertices (s,) of components with labels, and the component (s,) of each."""
@@ -99,8 +108,9 @@ class Unlabeled:
         usable = np.isin(component, home)
         usable[labeled] = False
         share, chosen = min(1.0, MOST_UNLABELED / max(int(usable.sum()), 1)), [np.arange(0)]
-        for number in np.unique(home):
-            vertex = np.flatnonzero(usable & (component == number))
+        candidates = np.flatnonzero(usable)
+        for places in _members(component[candidates], np.unique(home)):
+            vertex = candidates[places]
             if len(vertex) >= FEWEST_UNLABELED:
                 count = max(FEWEST_UNLABELED, int(len(vertex) * share))
                 chosen.append(vertex[np.linspace(0, len(vertex) - 1, count).astype(int)])
@@ -131,11 +141,11 @@ class Sources:
         where all its labels are of one class, the scores are that class.
         """
         scores, n_classes = values.copy(), (self.mean > 0).sum(axis=1)
-        for number in np.unique(home):
-            if n_classes[number] < 2:
-                continue
-            rows, there = component == number, self.mean[number] > 0
-            U = sampled[home == number][:, there]
+        numbers = np.unique(home)
+        numbers = numbers[n_classes[numbers] >= 2]
+        for number, rows, places in zip(numbers, _members(component, numbers), _members(home, numbers), strict=True):
+            there = self.mean[number] > 0
+            U = sampled[places][:, there]
             mean = _without_tails(U, MEAN_TAILS / n_classes[number]).mean(axis=0)
             spread = _without_tails(U, SPREAD_TAILS / n_classes[number]).std(axis=0)
             own = (values[np.ix_(rows, there)] - mean) / np.where(spread > 0, spread, 1)

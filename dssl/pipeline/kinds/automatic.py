@@ -18,7 +18,7 @@ from ...execution.cost import Cost
 from ...graph.graph import KNNGraph
 from ...graph.scaling import scaling_cost
 from ...graph.scaling_params import ScalingParams
-from ...learners.class_prior import ClassPrior
+from ...learners.class_prior import ClassPrior, ClassWeight
 from ...learners.kernel_family import KernelSum
 from ...learners.nearest import fit_nearest
 from ...learners.on_graph.automatic import Automatic, Loss, fit_automatic, measure_of
@@ -30,7 +30,7 @@ from ...learners.target import Classes, Target
 from ...report.sections.choice import choice_section
 from ...report.words import Baseline, Words
 from ...selection.by_labels import LabelFolds, by_labels
-from ...selection.graph_gain import gain_of
+from ...selection.graph_gain import gain_of, held_out_loss
 from ...selection.held_out_scores import HeldOut
 from ...selection.odd_labels import odd_labels, warn_odd_labels
 from ...solvers.direct import LARGEST
@@ -39,14 +39,14 @@ from ...storage.views import SelectedRows
 from ..dataset import DATASET, dataset_of
 from ..facts import Facts
 from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, graph_of
-from ..points import LABELS, POINTS, labeled_target, make_points, scale_points
+from ..points import LABELS, POINTS, label_weights, labeled_target, make_points, scale_points
 from ..predictions import predictions_with
 from ..sample import SAMPLE_OF_GRAPH
-from ..scoring import SCORES, make_scores, with_scored
+from ..scoring import SCORES, ScoreParams, make_scores, with_scored
 from ..split import SPLIT
 from ..stage import Context, Kind, Stage
 from .automatic_spec import AutomaticPipeline
-from .class_spec import class_prior
+from .class_spec import class_prior, class_weight
 from .graph_spec import SizeParams
 from .specs import SPECS
 from .transductive import transductive_scores
@@ -87,20 +87,21 @@ class FitParams:
     class_sizes: SizeParams
     loss: Loss
     prior: ClassPrior
+    weight: ClassWeight
 
     @classmethod
     def of(cls, spec: AutomaticPipeline) -> "FitParams":
         return cls(spec.graph.builder(), spec.family(), spec.most_labels, spec.model.sizes(), spec.model.loss,
-                   class_prior(spec))
+                   class_prior(spec), class_weight(spec))
 
 
 def make_models(context: Context, params: FitParams) -> dict[str, Any]:
     """Fit the model, and what the labels alone and the nearest of them say; write the model's values at the points."""
     target, points, graph = labeled_target(context, params.prior), context.points("train"), graph_of(context)
     target.require_labels()
-    execution = context.execution
-    found = fit_automatic(graph, points, target, None, params.class_sizes.sizes, params.family, params.most,
-                          params.graph, execution, params.loss)
+    execution, weight = context.execution, label_weights(target, params.weight)
+    found = fit_automatic(graph, points, target, weight, params.class_sizes.sizes, params.family, params.most,
+                          params.graph, held_out_loss, execution, params.loss)
     nearest = fit_nearest(points, target, params.graph.metric, execution)
     base, labeled = found.alone, SelectedRows(points, target.labeled)
     shares = known_shares(params.class_sizes.sizes, target)
@@ -119,23 +120,28 @@ def make_models(context: Context, params: FitParams) -> dict[str, Any]:
     described["model"] |= calibration_attributes(found.calibration)
     PartWriter(context.parts, 0).write(**arrays)
     PartWriter(context.parts, VALUES).write(values=found.values)
-    gain = gain_of(held, found.model.coding, found.held_out, found.held_out_alone, None,
-                   measure_of(target))
+    of_held = None if weight is None else weight[found.held]
+    gain = gain_of(held, found.model.coding, found.held_out, found.held_out_alone, of_held, measure_of(target),
+                   without_class_sizes=shares is not None)
     odd = odd_labels(held, found.held_out, context.rows("split", "train").take(held.labeled))
     warn_odd_labels(odd)
-    return {"models": described, "by_labels": _by_labels(target, found),
+    return {"models": described, "by_labels": {**_by_labels(target, weight, found), **(
+                {} if shares is None else {"without_class_sizes": True})},
             "choice": {**found.attributes, "gain": gain.described(), "in_words": gain.in_words(),
                        "odd_labels": odd}}
 
 
-def _by_labels(target: Target, found: Automatic) -> dict[str, Any]:
+def _by_labels(target: Target, weight: np.ndarray | None, found: Automatic) -> dict[str, Any]:
     """Return what the labels say, by the values that the model was chosen by, with a curve where there are few."""
     coding, whole = found.model.coding, LabelFolds.of(target)
+    if not whole.compared:  # of one label a class, each is predicted wrong without itself, and says nothing
+        return by_labels(target, whole, {})
     if found.left_out is None and whole.curve:
         whole = replace(whole, curve=[], no_curve="class sizes were told, of which labels held out know nothing"
                         if isinstance(target, Classes) else "the labels are weighed by their residuals")
     alone, held = list(np.arange(len(found.held))[:, None]), target.take(found.held)
-    left_out = {name: [HeldOut(held, coding, values, alone)]
+    of_held = None if weight is None else weight[found.held]
+    left_out = {name: [HeldOut(held, coding, values, alone, of_held)]
                 for name, values in (("model", found.held_out), ("base", found.held_out_alone))}
     for _, folds in whole.curve:
         assert found.left_out is not None
@@ -150,10 +156,10 @@ def _values_of_training(context: Context) -> tuple[np.ndarray, np.ndarray]:
     return values, np.zeros(len(values), bool)
 
 
-def make_automatic_scores(context: Context, prior: ClassPrior) -> dict[str, Any]:
+def make_automatic_scores(context: Context, params: ScoreParams) -> dict[str, Any]:
     """Predict the test points with every model and compare; score the training points whose labels were not shown."""
     values, beyond = _values_of_training(context)
-    return {**make_scores(context, prior), **transductive_scores(
+    return {**make_scores(context, params), **transductive_scores(
         context, lambda target, places: values[places], beyond)}
 
 
@@ -194,16 +200,16 @@ WORDS = Words(
     unreached="the labels alone")
 BASELINES = (
     Baseline("base", "What the labels alone say, chosen alike: kernels on them, averaged by leave-one-out, or with "
-                     "many labels the nearest three. Unlabeled points enter at most the scaling and the bandwidths, "
-                     "and with class sizes the shift of the scores to them."),
-    Baseline("nearest", "The label of the nearest labeled point. If it is as good, the graph says little. It names "
-                        "classes without scores, so it is told neither class sizes nor a prior."))
+                     "many labels the nearest three. Unlabeled points enter at most the scaling and the bandwidths.",
+             of_classes="With class sizes they also shift the scores to these."),
+    Baseline("nearest", "The label of the nearest labeled point. If it is as good, the graph says little.",
+             of_classes="It names classes without scores, so it is told neither class sizes nor a prior."))
 AUTOMATIC = Kind.of(SPECS["automatic"], (
     DATASET, SPLIT, LABELS,
     replace(POINTS, version=6, needs=("dataset", "split", "labels"), params=ScaleParams.of, make=make_scaled_points,
             cost=_points_cost),
     VERTICES, NEIGHBORS, GRAPH, HEALTH,
-    Stage("models", 12, ("split", "points", "labels", "vertices", "neighbors", "graph"), FitParams.of, make_models,
+    Stage("models", 15, ("split", "points", "labels", "vertices", "neighbors", "graph"), FitParams.of, make_models,
           _models_cost, _FEWER, section=choice_section),
     SAMPLE_OF_GRAPH, predictions_with(_scores_cost, _values_of_training),
     replace(SCORES, version=4, needs=("split", "points", "labels", "vertices", "models"), make=make_automatic_scores,

@@ -19,7 +19,7 @@ from ...kernels.gram import BLOCK_BYTES
 from ...kernels.nystrom import whiten
 from ...kernels.stochastic import stochastic_bytes
 from ...kernels.transfer import TransferParams
-from ...learners.class_prior import ClassPrior
+from ...learners.class_prior import ClassPrior, ClassWeight
 from ...learners.kernel_model import KernelModel
 from ...learners.model import Model
 from ...learners.probabilities import calibration_attributes
@@ -36,13 +36,13 @@ from ...selection.held_out_scores import HeldOut
 from ...storage.blocks import PartWriter
 from ..dataset import DATASET
 from ..facts import Facts
-from ..points import LABELS, POINTS, labeled_target
+from ..points import LABELS, POINTS, label_weights, labeled_target
 from ..predictions import predictions_with
 from ..sample import SAMPLE
 from ..scoring import SCORES, scores_cost
 from ..split import SPLIT
 from ..stage import Context, Kind, Stage
-from .class_spec import class_prior
+from .class_spec import class_prior, class_weight
 from .cluster_spec import ClusterPipeline
 from .laprls_search import KernelsParams
 from .specs import SPECS
@@ -91,12 +91,13 @@ class FitParams:
     cv: FoldParams | None
     rule: ChoiceRule
     prior: ClassPrior
+    weight: ClassWeight
 
     @classmethod
     def of(cls, spec: ClusterPipeline) -> "FitParams":
         chosen = spec.selection
         return cls(kernels_of(spec), spec.transfers(), spec.learners(), chosen.cv() if chosen else None,
-                   chosen.rule() if chosen else LOWEST, class_prior(spec))
+                   chosen.rule() if chosen else LOWEST, class_prior(spec), class_weight(spec))
 
     def named(self, number: int, transfer: TransferParams | None, learner: SampleLearner) -> dict[str, Any]:
         """Return what a row tells of its parameters; without a transfer function it is of the base kernel."""
@@ -131,7 +132,7 @@ def make_selection(context: Context, params: FitParams) -> dict[str, Any]:
     repetitions, rows = params.cv.repeated(target), {"model": list[dict[str, Any]](), "base": list[dict[str, Any]]()}
     X_l, measured = points.take(target.labeled), partial(
         rows_of_samples, target=target, learners=params.learners, repetitions=repetitions,
-        scoring=params.rule.scoring, complete=True)
+        scoring=params.rule.scoring, weight=label_weights(target, params.weight), complete=True)
     for number, kernel in enumerate(params.kernels.on(points)):
         basis = basis_in(context, params, number)
         for transfer in params.transfers:
@@ -176,6 +177,7 @@ def _fitted(context: Context, params: FitParams, target: Target, chosen: dict[st
     its values at labels held out.
     """
     points, budget = context.points("train"), context.execution.memory_budget
+    weight = label_weights(target, params.weight)
     number, X_l = params.kernels.bandwidths.index(chosen["bandwidth"]), points.take(target.labeled)
     learner = SampleLearner(loss=chosen["loss_function"], C=chosen["C"])
     given = {own.name: chosen[own.name] for own in fields(TransferParams) if own.name in chosen}
@@ -184,16 +186,17 @@ def _fitted(context: Context, params: FitParams, target: Target, chosen: dict[st
     if transfer is None:
         features = base_map(params.kernels.on(points)[number], X_l)
         F = features(X_l)
-        b, intercept, coding = learner.fit(F, target)
+        b, intercept, coding = learner.fit(F, target, weight)
         model = KernelModel(features.kernel, X_l, features.T @ b, intercept, coding)
     else:
         samples = basis_in(context, params, number).samples(transfer, len(target.labeled))
         learner.require_fits(len(target.labeled), samples.width, budget)
         F = samples.of_rows(points, target.labeled, budget)
-        b, intercept, coding = learner.fit(F, target)
+        b, intercept, coding = learner.fit(F, target, weight)
         model = sample_model(samples, b, intercept, coding)
     return model, {"parameters": {key: chosen[key] for key in params.named(number, transfer, learner)},
-                   **target.missed(F @ b + intercept, coding)}, left_out_samples(F, target, learner, folds.repetitions)
+                   **target.missed(F @ b + intercept, coding)}, left_out_samples(
+                       F, target, learner, folds.repetitions, weight)
 
 
 def _n_landmarks(f: Facts[ClusterPipeline]) -> int:
@@ -258,7 +261,7 @@ CLUSTER = Kind.of(SPECS["cluster"], (
           section=cluster_section),
     Stage("selection", 3, ("points", "labels", "basis"), FitParams.of, make_selection, _selection_cost, _FEWER,
           section=partial(selection_section, words=WORDS), leads=True),
-    Stage("models", 4, ("points", "labels", "basis", "selection"), FitParams.of, make_models, _models_cost, _FEWER),
+    Stage("models", 5, ("points", "labels", "basis", "selection"), FitParams.of, make_models, _models_cost, _FEWER),
     SAMPLE, predictions_with(_scores_cost),
     Stage("scores", SCORES.version, SCORES.needs, SCORES.params, SCORES.make,
           _scores_cost, _FEWER, section=SCORES.section, leads=True),

@@ -24,7 +24,7 @@ from ...graph.weights import weights
 from ...kernels.base import Kernel, kernel_from
 from ...kernels.deformed import shuffled
 from ...kernels.subsample import inverse_on_subsample
-from ...learners.class_prior import ClassPrior
+from ...learners.class_prior import ClassPrior, ClassWeight
 from ...learners.coding import Coding
 from ...learners.eta import ETAS, deform_by
 from ...learners.kernel_model import expand
@@ -40,7 +40,8 @@ from ...solvers.solver_params import SolverParams
 from ...storage.blocks import Arrays, PartWriter, Receipt, Rows
 from ...storage.csr import as_rows
 from ..facts import Facts
-from .class_spec import class_prior
+from ..points import label_weights
+from .class_spec import class_prior, class_weight
 from .deformed_spec import DeformedSpec
 
 SAMPLED = 1000  # points of the median distance
@@ -60,7 +61,7 @@ class LearningParams:
     """What the model and its baselines have in common; subsample_graph : of that baseline, where it is asked for.
 
     kernel, parameters : of the base kernel. seed : of the subsample, the median distance and the shuffled vertices.
-    prior : how frequent classes are.
+    prior : how frequent classes are. weight : what their labels weigh.
     """
 
     kind: Literal["svm", "ridge"]
@@ -70,12 +71,14 @@ class LearningParams:
     seed: int
     subsample_graph: SubsampleGraph | None
     prior: ClassPrior
+    weight: ClassWeight
 
     @classmethod
     def of(cls, spec: DeformedSpec) -> "LearningParams":
         graph = SubsampleGraph(spec.graph.neighbors(), spec.graph.weighting(), spec.graph.regularizer())
         return cls(spec.model.learner, spec.kernel.name, spec.kernel.parameters, spec.baselines,
-                   spec.subsample.seed, graph if "subsample_graph" in spec.baselines else None, class_prior(spec))
+                   spec.subsample.seed, graph if "subsample_graph" in spec.baselines else None, class_prior(spec),
+                   class_weight(spec))
 
 
 @dataclass(frozen=True)
@@ -135,7 +138,7 @@ class SearchTask:
         problem, target, grid = self.problem, self.problem.target(), self.grid
         X_l, base = problem.points.take(target.labeled), problem.base(self.bandwidth)
         held = Held(target, some_folds(self.cv.repeated(target), self.n_folds), problem.learning.kind,
-                    scoring=self.scoring, complete=self.complete)
+                    label_weights(target, problem.learning.weight), self.scoring, self.complete)
         if self.name == "base":
             found = search_base(base, X_l, grid, held)
         else:
@@ -156,6 +159,7 @@ class FitTask:
 
     def __call__(self, out: PartWriter) -> Receipt:
         problem, target = self.problem, self.problem.target()
+        weight = label_weights(target, problem.learning.weight)
         X_S, X_l = problem.points.take(problem.subsample()), problem.points.take(target.labeled)
         arrays: dict[str, np.ndarray] = {}
         receipt: Receipt = {"models": {}}
@@ -172,18 +176,19 @@ class FitTask:
                 K = kernel(X_l, X_l)
             else:
                 A = problem.covariances(name, (chosen["power"],), X_S)[chosen["power"]]
-                deformed = deform_by(chosen["eta"], base, X_S, A, X_l, target,
+                deformed = deform_by(chosen["eta"], base, X_S, A, X_l, target, weight,
                                      structure=problem.structure_of(name).get(chosen["power"]),
                                      shares=shares if name == "shuffled" else None)
                 kernel, K, facts["eta"] = deformed.kernel, deformed.K, deformed.described()
                 shares = deformed.shares if name == "model" else shares
                 learner = replace(learner, free=deformed.free)
-            coef, intercept, coding = fit_gram(K, target, learner)
+            coef, intercept, coding = fit_gram(K, target, learner, weight)
             facts |= {**target.missed(K @ coef + intercept, coding),
                       "parameters": {key: chosen[key] for key in ("power", "eta", "C", "bandwidth")}}
             judged = name in ("model", "base")
             if judged:
-                held = [HeldOut(target, *_left_out(K, target, learner, own), own) for own in folds.repetitions]
+                held = [HeldOut(target, *_left_out(K, target, learner, own, weight), own, weight)
+                        for own in folds.repetitions]
             # A control is moved as the model is.
             model, calibration, moved = with_prior(expand(kernel, X_l, coef, intercept, coding, facts), target,
                                                    held if judged else of_model)
@@ -201,8 +206,8 @@ class FitTask:
 
 
 def _left_out(K: np.ndarray, target: Target, learner: LearnerParams,
-              folds: Sequence[np.ndarray]) -> tuple[Coding, np.ndarray]:
-    values, coding = held_out([K] * len(folds), target, folds, learner)
+              folds: Sequence[np.ndarray], weight: np.ndarray | None) -> tuple[Coding, np.ndarray]:
+    values, coding = held_out([K] * len(folds), target, folds, learner, weight)
     return coding, values
 
 

@@ -18,7 +18,7 @@ from ...execution.cost import Cost, cost_of
 from ...execution.tasks import Execution
 from ...graph.graph import Graph, KNNGraph
 from ...kernels.base import kernel_from
-from ...learners.class_prior import ClassPrior
+from ...learners.class_prior import ClassPrior, ClassWeight
 from ...learners.kernel_model import KernelModel, expand
 from ...learners.nearest import fit_nearest
 from ...learners.on_graph.class_sizes import known_shares, offset_to
@@ -47,13 +47,13 @@ from ...storage.blocks import PartWriter, Rows
 from ..dataset import DATASET
 from ..facts import Facts
 from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, graph_of, vertices_of
-from ..points import LABELS, POINTS, labeled_target
+from ..points import LABELS, POINTS, label_weights, labeled_target
 from ..predictions import PREDICTIONS, predictions_with
 from ..sample import SAMPLE_OF_GRAPH
-from ..scoring import SCORES, make_scores, with_scored
+from ..scoring import SCORES, ScoreParams, make_scores, with_scored
 from ..split import SPLIT
 from ..stage import Context, Kind, Stage
-from .class_spec import class_prior
+from .class_spec import class_prior, class_weight
 from .graph_spec import GraphLearnerPipeline, SizeParams
 from .graph_values import Learners, ValueParams, assumed_by, held_out_on_graph
 from .specs import SPECS
@@ -67,12 +67,12 @@ def make_selection(context: Context, params: Learners) -> dict[str, Any]:
     if params.cv is None:
         return {"choices": {"model": params.names[0]}, "folds": 0, "place": 0}
     target, graph, kept = labeled_target(context, params.values[0].prior), graph_of(context), dict[Any, Any]()
-    repetitions = params.cv.repeated(target)
+    repetitions, weight = params.cv.repeated(target), label_weights(target, params.values[0].weight)
 
     def judge(rung: int, standing: Mapping[str, Sequence[Any]], folds: Repetitions) -> dict[str, list[dict[str, Any]]]:
         own = [params.values[place] for place in standing["model"]]
         found = held_out_on_graph(own, graph, target, folds, context.execution, kept)
-        return {"model": [{**params.names[place], **row_on_graph(target, folds, values, None, params.rule.scoring,
+        return {"model": [{**params.names[place], **row_on_graph(target, folds, values, weight, params.rule.scoring,
                                                                  its.family, its.assumed), "place": place}
                           for place, its, values in zip(standing["model"], own, found, strict=True)]}
 
@@ -91,12 +91,12 @@ def make_values(context: Context, learners: Learners) -> dict[str, Any]:
     target, graph = labeled_target(context, params.prior), graph_of(context)
     target.require_labels()
     kept = dict[Any, Any]()
-    found = params.fit(graph, target, context.execution, kept)
+    found = params.fit(graph, target, label_weights(target, params.weight), context.execution, kept)
     folds = label_folds(target, sized=params.sized, solved=len(graph.vertices) if params.family is None else 0)
     left_out = _left_out(params, graph, target, folds, context.execution, kept)
     calibration = None
     if isinstance(target, Classes) and not params.sized:
-        shift = _shift(found, left_out, target, params.assumed)
+        shift = _shift(found, left_out, target, label_weights(target, params.weight), params.assumed)
         found, calibration = found.moved(shift.columns), shift.calibration
     PartWriter(context.parts, 0).write(
         values=found.values, reached=found.reached, **{f"{name}{number}": array for number, own in enumerate(left_out)
@@ -109,13 +109,13 @@ def make_values(context: Context, learners: Learners) -> dict[str, Any]:
             **calibration_attributes(calibration)}
 
 
-def _shift(found: VertexValues, left_out: Sequence[HeldOutValues], target: Classes,
+def _shift(found: VertexValues, left_out: Sequence[HeldOutValues], target: Classes, weight: np.ndarray | None,
            assumed: ClassPrior) -> PriorShift:
     """Return what moves the function to the wanted frequencies, by its exact leave-one-out values or those of folds.
     """
     n_columns = signed(found.values[:0], target).shape[1]
     return shift_of(target, lambda: signed(left_out[0].values if found.held_out is None else found.held_out, target),
-                    scored(target), n_columns, None, assumed)
+                    scored(target), n_columns, weight, assumed)
 
 
 def label_folds(target: Target, *, sized: bool, solved: int) -> LabelFolds:
@@ -149,12 +149,14 @@ class ModelParams:
     seed: int
     class_sizes: SizeParams
     prior: ClassPrior
+    weight: ClassWeight
 
     @classmethod
     def of(cls, spec: GraphLearnerPipeline) -> "ModelParams":
         kernel = spec.kernel
         return cls(spec.graph.builder(), spec.baselines, kernel.name, kernel.bandwidth, kernel.parameters,
-                   LearnerParams(kind="ridge"), spec.model.seed, spec.model.sizes(), class_prior(spec))
+                   LearnerParams(kind="ridge"), spec.model.seed, spec.model.sizes(), class_prior(spec),
+                   class_weight(spec))
 
     def base(self, points: Rows, target: Target, folds: LabelFolds,
              execution: Execution) -> tuple[KernelModel, list[HeldOut]]:
@@ -165,10 +167,11 @@ class ModelParams:
         kernel = kernel_from(self.kernel, self.bandwidth, rows=points, seed=self.seed, **self.parameters)
         X = points.take(target.labeled)
         K = kernel(X, X)
-        shares = known_shares(self.class_sizes.sizes, target)
+        shares, weight = known_shares(self.class_sizes.sizes, target), label_weights(target, self.weight)
 
         def fit(kept: np.ndarray) -> KernelModel:
-            coef, intercept, coding = fit_gram(K[np.ix_(kept, kept)], target.take(kept), self.learner)
+            coef, intercept, coding = fit_gram(K[np.ix_(kept, kept)], target.take(kept), self.learner,
+                                               None if weight is None else weight[kept])
             model = expand(kernel, X[kept], coef, intercept, coding)
             return model if shares is None else replace(
                 model, intercept=intercept + offset_to(model.values(points, execution), coding, shares))
@@ -182,7 +185,7 @@ class ModelParams:
                 kept = np.setdiff1d(np.arange(len(K)), fold)
                 model = fit(kept)
                 without[fold] = K[np.ix_(fold, kept)] @ model.coef + model.intercept
-            left_out.append(HeldOut(target, whole.coding, without, repetition))
+            left_out.append(HeldOut(target, whole.coding, without, repetition, weight))
         return replace(whole, attributes={
             "name": "base", "n_labeled": len(target.labeled), **target.missed(values, whole.coding),
             "parameters": {"bandwidth": self.bandwidth, "C": self.learner.C}}), left_out
@@ -203,7 +206,7 @@ def make_models(context: Context, params: ModelParams) -> dict[str, Any]:
     folds = label_folds(target, sized=shares is not None, solved=solved)
     arrays = context.arrays("vertex_values")
     left_out = {"model": [HeldOut(target, scored(target), signed(arrays[f"held_out{number}"], target), own,
-                                  lost=arrays[f"lost{number}"]).with_prior(
+                                  label_weights(target, params.weight), arrays[f"lost{number}"]).with_prior(
                                       assumed_by(learner, None if shares is None else params.prior))
                           for number, own in enumerate(folds.repetitions)]}
     for name in params.baselines:
@@ -227,10 +230,10 @@ def _values_of_training(context: Context) -> tuple[np.ndarray, np.ndarray]:
     return signed(found.values[vertex], labeled_target(context)), ~found.reached[vertex]
 
 
-def make_graph_scores(context: Context, prior: ClassPrior) -> dict[str, Any]:
+def make_graph_scores(context: Context, params: ScoreParams) -> dict[str, Any]:
     """Predict the test points with every model and compare; score the training points whose labels were not shown."""
     found, vertex = _values(context), vertices_of(context).vertex
-    return {**make_scores(context, prior), **transductive_scores(
+    return {**make_scores(context, params), **transductive_scores(
         context, lambda target, places: signed(found.values[vertex[places]], target), ~found.reached[vertex])}
 
 
@@ -289,18 +292,18 @@ WORDS = Words(
                  "have the mean. dssl predict gives them no label. Raise graph.n_neighbors, or label more points."),
     unreached="no prediction")
 BASELINES = (
-    Baseline("nearest", "The label of the nearest labeled point. If it is as good, the graph says little. It names "
-                        "classes without scores, so it is told neither class sizes nor a prior."),
+    Baseline("nearest", "The label of the nearest labeled point. If it is as good, the graph says little.",
+             of_classes="It names classes without scores, so it is told neither class sizes nor a prior."),
     Baseline("base", "Ridge regression of the same labels in the plain kernel, without the graph: unlabeled points "
-                     "enter at most the scaling and the bandwidth, and with class sizes the shift of the scores to "
-                     "them."))
+                     "enter at most the scaling and the bandwidth.",
+             of_classes="With class sizes they also shift the scores to these."))
 GRAPH_LEARNER = Kind.of(SPECS["graph"], (
     DATASET, SPLIT, LABELS, POINTS, VERTICES, NEIGHBORS, GRAPH, HEALTH,
-    Stage("selection", 5, ("labels", "vertices", "neighbors", "graph"), Learners.of, make_selection, _selection_cost,
+    Stage("selection", 6, ("labels", "vertices", "neighbors", "graph"), Learners.of, make_selection, _selection_cost,
           f"{_FEWER}, or use learner laplace", section=partial(selection_section, words=WORDS), leads=True),
-    Stage("vertex_values", 8, ("labels", "vertices", "neighbors", "graph", "selection"), Learners.of, make_values,
+    Stage("vertex_values", 9, ("labels", "vertices", "neighbors", "graph", "selection"), Learners.of, make_values,
           _values_cost, f"{_FEWER}, or use model.learner laplace", section=values_section),
-    Stage("models", 5, ("split", "points", "labels", "vertices", "neighbors", "graph", "vertex_values"), ModelParams.of,
+    Stage("models", 6, ("split", "points", "labels", "vertices", "neighbors", "graph", "vertex_values"), ModelParams.of,
           make_models, _models_cost, f"{_FEWER}, or leave base out of baselines"),
     SAMPLE_OF_GRAPH,
     predictions_with(_scores_cost, _values_of_training, (*PREDICTIONS.needs, "vertices", "vertex_values")),

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from ...execution.tasks import Execution
 from ...graph.graph import Graph
-from ...learners.class_prior import EQUAL, ClassPrior
+from ...learners.class_prior import EQUAL, ClassPrior, ClassWeight
 from ...learners.class_prior import LABELS as LABELS_ALONE
 from ...learners.on_graph.class_sizes import with_class_sizes
 from ...learners.on_graph.graph_ridge import GraphRidgeParams, fit_graph_ridge
@@ -27,7 +29,8 @@ from ...selection.choice import LOWEST, ChoiceRule
 from ...selection.folds import FoldParams
 from ...selection.halving import ALL, Search
 from ...solvers.solver_params import SolverParams
-from .class_spec import class_prior
+from ..points import label_weights
+from .class_spec import class_prior, class_weight
 from .graph_spec import OF_RIDGE, GraphLearnerPipeline, GraphModelSpec, SizeParams
 
 
@@ -40,10 +43,12 @@ class ValueParams:
     solver: SolverParams
     class_sizes: SizeParams
     prior: ClassPrior
+    weight: ClassWeight
 
     @classmethod
     def of(cls, spec: GraphLearnerPipeline, model: GraphModelSpec) -> "ValueParams":
-        return cls(model.learner, model.family(spec.graph.laplacian), model.solver(), model.sizes(), class_prior(spec))
+        return cls(model.learner, model.family(spec.graph.laplacian), model.solver(), model.sizes(), class_prior(spec),
+                   class_weight(spec))
 
     @property
     def sized(self) -> bool:
@@ -55,22 +60,22 @@ class ValueParams:
         """Return how frequent the values say that classes are: as they are told, or as the labels, or equally."""
         return assumed_by(self.learner, self.prior if self.sized else None)
 
-    def fit(self, graph: Graph, target: Target, execution: Execution,
+    def fit(self, graph: Graph, target: Target, weight: np.ndarray | None, execution: Execution,
             kept: dict[Any, Any] | None = None) -> VertexValues:
         """Return the learner's function on the vertices; kept : as `fit_graph_ridge`.
 
         Known class sizes scale harmonic functions (class mass normalization); others are moved to them, and diffuse.
         """
         if self.family is not None:
-            found = fit_graph_ridge(graph, target, None, self.family, execution, kept)
+            found = fit_graph_ridge(graph, target, weight, self.family, execution, kept)
         elif self.learner == "laplace":
-            found = fit_harmonic(graph, target, None, self.solver, execution)
+            found = fit_harmonic(graph, target, weight, self.solver, execution)
         else:
             assert isinstance(target, Classes)  # the spec refuses quantities
-            found = fit_poisson(graph, target, None, self.solver, execution)
+            found = fit_poisson(graph, target, weight, self.solver, execution)
         if not isinstance(target, Classes):
             return found
-        return with_class_sizes(found, self.class_sizes.sizes, graph, target, None, self.solver, execution,
+        return with_class_sizes(found, self.class_sizes.sizes, graph, target, weight, self.solver, execution,
                                 harmonic=self.learner == "laplace")
 
 
@@ -101,21 +106,23 @@ class Learners:
 def held_out_on_graph(tried: Sequence[ValueParams], graph: Graph, target: Target, folds: Repetitions,
                       execution: Execution, kept: dict[Any, Any]) -> list[list[HeldOutValues]]:
     """Return the values of labeled points without their fold by each learner; kept : columns of kernels, for others."""
+    weight = label_weights(target, tried[0].weight) if tried else None
     ridges = [own for own in tried if own.family is not None and not own.sized]
-    of_ridge = iter(held_out_graph_ridge(graph, target, None, folds, [own.family for own in ridges if own.family],
+    of_ridge = iter(held_out_graph_ridge(graph, target, weight, folds, [own.family for own in ridges if own.family],
                                          execution, kept) if ridges else [])
     found = list[list[HeldOutValues]]()
     for own in tried:
         if own.sized:
             fit = partial(_refit, own, graph, execution)
-            found.append([held_out_refits(fit, graph, target, None, some) for some in folds])
+            found.append([held_out_refits(fit, graph, target, weight, some) for some in folds])
         elif own.family is not None:
             found.append(next(of_ridge))
         else:
             held_out = held_out_harmonic if own.learner == "laplace" else held_out_poisson
-            found.append(held_out(graph, target, None, folds, own.solver, execution))
+            found.append(held_out(graph, target, weight, folds, own.solver, execution))
     return found
 
 
-def _refit(params: ValueParams, graph: Graph, execution: Execution, target: Target, weight: None) -> VertexValues:
-    return params.fit(graph, target, execution)
+def _refit(params: ValueParams, graph: Graph, execution: Execution, target: Target,
+           weight: np.ndarray | None) -> VertexValues:
+    return params.fit(graph, target, weight, execution)

@@ -46,7 +46,7 @@ from ...storage.views import SelectedRows
 from ..dataset import DATASET
 from ..facts import Facts
 from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, vertex_rows_of
-from ..points import LABELS, POINTS, labeled_target
+from ..points import LABELS, POINTS, label_weights, labeled_target
 from ..predictions import predictions_with
 from ..sample import SAMPLE_OF_GRAPH
 from ..scoring import BASE, SCORES, scores_cost
@@ -102,7 +102,7 @@ def make_models(context: Context, params: FitParams) -> dict[str, Any]:
     arrays: dict[str, np.ndarray] = {}
     models: dict[str, Any] = {}
     evidence: list[dict[str, Any]] = []
-    folds, left_out = None, dict[str, list[HeldOut]]()
+    folds, left_out, weight = None, dict[str, list[HeldOut]](), label_weights(target, params.weight)
     for number, own in systems.items():
         prepared = _prepared(context, params.of_number(problem, number), kernels[params.kernel(number)], number, params)
         found = prepared.fitted(own)
@@ -110,7 +110,7 @@ def make_models(context: Context, params: FitParams) -> dict[str, Any]:
         evidence.append({**params.named(number), **found.evidence, "models": list(own)})
         for name in own:
             judged = name in ("model", "base")
-            held = _left_out(prepared, own[name], folds) if judged or params.prior != LABEL_FREQUENCIES else []
+            held = _left_out(prepared, own[name], folds, weight) if judged or params.prior != LABEL_FREQUENCIES else []
             model, calibration, held = with_prior(found.models[name], target, held)
             if judged:
                 left_out[name] = held
@@ -143,11 +143,12 @@ def _prepared(context: Context, problem: LapRLSProblem, kernel: Kernel, number: 
     return prepared
 
 
-def _left_out(prepared: PreparedLapRLS, pair: Penalties, folds: LabelFolds) -> list[HeldOut]:
+def _left_out(prepared: PreparedLapRLS, pair: Penalties, folds: LabelFolds,
+              weight: np.ndarray | None) -> list[HeldOut]:
     """Return the values at labels held out; none where that does not fit the memory budget."""
     target = prepared.problem.target
     return [] if prepared.solver.left_out is None else [
-        HeldOut(target, target.coding, prepared.left_out(pair, own), own) for own in folds.repetitions]
+        HeldOut(target, target.coding, prepared.left_out(pair, own), own, weight) for own in folds.repetitions]
 
 
 def _described(context: Context, target: Target, found: FittedLapRLS, name: str, named: dict[str, Any],
@@ -311,7 +312,7 @@ LAPRLS = Kind.of(SPECS["laprls"], (
     Stage("selection", VERSIONS["selection"],
           ("split", "points", "labels", "vertices", "neighbors", "graph", "landmarks"), FitParams.of, make_selection,
           _selection_cost, _FEWER, intermediate=True, section=partial(selection_section, words=WORDS), leads=True),
-    Stage("models", 8, ("split", "points", "labels", "vertices", "neighbors", "graph", "landmarks", "selection"),
+    Stage("models", 9, ("split", "points", "labels", "vertices", "neighbors", "graph", "landmarks", "selection"),
           FitParams.of, make_models, _models_cost, _FEWER, section=laprls_section),
     SAMPLE_OF_GRAPH, predictions_with(_scores_cost),
     replace(SCORES, cost=_scores_cost, remedy=_FEWER),

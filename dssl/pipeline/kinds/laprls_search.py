@@ -9,7 +9,7 @@ import numpy as np
 from ...execution.tasks import Execution
 from ...kernels.base import Kernel, kernel_from
 from ...kernels.landmarks import Landmarks
-from ...learners.class_prior import ClassPrior
+from ...learners.class_prior import ClassPrior, ClassWeight
 from ...learners.laprls.closed_form import closed_form_bytes
 from ...learners.laprls.params import LabelLines
 from ...learners.laprls.problem import DENSE, LapRLSParams, LapRLSProblem, PreparedLapRLS
@@ -23,9 +23,9 @@ from ...selection.halving import ALL, Repetitions, Search, judged_by_rungs, rung
 from ...selection.laprls import ChosenPenalties, SearchedPenalties, choose_penalties, search_penalties, untold
 from ...storage.blocks import Parts, Rows
 from ..graphs import lists_of, vertex_rows_of
-from ..points import labeled_target
+from ..points import label_weights, labeled_target
 from ..stage import Context
-from .class_spec import class_prior
+from .class_spec import class_prior, class_weight
 from .laprls_spec import LapRLSPipeline
 
 
@@ -79,13 +79,14 @@ class FitParams:
     rule: ChoiceRule
     search: Search
     prior: ClassPrior
+    weight: ClassWeight
 
     @classmethod
     def of(cls, spec: LapRLSPipeline) -> "FitParams":
         chosen = spec.selection
         return cls(spec.laprls(), spec.losses(), KernelsParams.of(spec), spec.baselines,
                    chosen.cv() if chosen else None, chosen.rule() if chosen else LOWEST,
-                   chosen.searched() if chosen else ALL, class_prior(spec))
+                   chosen.searched() if chosen else ALL, class_prior(spec), class_weight(spec))
 
     @property
     def numbers(self) -> range:
@@ -114,7 +115,9 @@ class FitParams:
     def problem(self, context: Context, target: Target) -> LapRLSProblem:
         """Return the problem of all kernels; its labels have the first folds where there is something to choose."""
         own, vertices, lists = self.laprls, vertex_rows_of(context), lists_of(context)
-        lines = LabelLines.of(vertices.vertex_of(target.labeled), np.ones(len(target.labeled)), target.columns(), ())
+        weight = label_weights(target, self.weight)
+        lines = LabelLines.of(vertices.vertex_of(target.labeled),
+                              np.ones(len(target.labeled)) if weight is None else weight, target.columns(), ())
         problem = LapRLSProblem(
             vertices.distinct(context.points("train")), target, lines,
             context.inputs["graph"].parts if own.uses_graph or own.system.solver in DENSE else None, own,

@@ -14,7 +14,7 @@ from ...execution.cost import SMALL, Cost, cost_of
 from ...kernels.base import Kernel
 from ...kernels.gram import BLOCK_BYTES
 from ...kernels.multiscale import MultiscaleMap, MultiscaleParams, multiscale_cost, multiscale_map
-from ...learners.class_prior import ClassPrior
+from ...learners.class_prior import ClassPrior, ClassWeight
 from ...learners.coding import ClassCoding
 from ...learners.kernel_model import KernelModel
 from ...learners.model import Model, predict_cost
@@ -33,13 +33,13 @@ from ...selection.held_out_scores import HeldOut
 from ...storage.blocks import PartWriter, Rows
 from ..dataset import DATASET
 from ..facts import Facts
-from ..points import LABELS, POINTS, labeled_target
+from ..points import LABELS, POINTS, label_weights, labeled_target
 from ..predictions import predictions_with
 from ..sample import SAMPLE
 from ..scoring import SCORES, with_scored
 from ..split import SPLIT
 from ..stage import Context, Kind, Stage
-from .class_spec import class_prior
+from .class_spec import class_prior, class_weight
 from .cluster import base_map
 from .laprls_search import KernelsParams
 from .multiscale_spec import MultiscalePipeline
@@ -79,13 +79,14 @@ class FitParams:
     cv: FoldParams | None
     rule: ChoiceRule
     prior: ClassPrior
+    weight: ClassWeight
 
     @classmethod
     def of(cls, spec: MultiscalePipeline) -> "FitParams":
         kernel, chosen = spec.kernel, spec.selection
         return cls(KernelsParams(kernel.name, kernel.parameters, (kernel.bandwidth,), spec.model.seed),
                    spec.learners(), chosen.cv() if chosen else None, chosen.rule() if chosen else LOWEST,
-                   class_prior(spec))
+                   class_prior(spec), class_weight(spec))
 
 
 def named(learner: SampleLearner) -> dict[str, Any]:
@@ -117,7 +118,8 @@ def make_selection(context: Context, params: FitParams) -> dict[str, Any]:
     of = {"model": scaled_features(features, points, target.labeled, budget),
           "base": base_map(base_kernel(context, params), X_l)(X_l)}
     rows = {name: [{**named(learner), **row} for learner, row in zip(params.learners, rows_of_samples(
-        F, target, params.learners, repetitions, params.rule.scoring, complete=True), strict=True)]
+        F, target, params.learners, repetitions, params.rule.scoring,
+        label_weights(target, params.weight), complete=True), strict=True)]
         for name, F in of.items()}
     choices = {name: dict(params.rule.choose(own)) for name, own in rows.items()}
     scores = {name: row.pop("scores") for name, row in choices.items()}
@@ -132,6 +134,7 @@ def make_models(context: Context, params: FitParams) -> dict[str, Any]:
     target, points = labeled_target(context, params.prior), context.points("train")
     choices = context.attributes("selection")["choices"]
     X_l, budget = points.take(target.labeled), context.execution.memory_budget
+    weight = label_weights(target, params.weight)
     features, base = map_in(context), base_map(base_kernel(context, params), X_l)
     of = {"model": scaled_features(features, points, target.labeled, budget), "base": base(X_l)}
     arrays, models, described = dict[str, np.ndarray](), dict[str, Model](), dict[str, Any]()
@@ -140,11 +143,11 @@ def make_models(context: Context, params: FitParams) -> dict[str, Any]:
     for name, F in of.items():
         learner = SampleLearner(loss=choices[name]["loss_function"], C=choices[name]["C"])
         learner.require_fits(len(target.labeled), F.shape[1], budget)
-        b, intercept, coding = learner.fit(F, target)
+        b, intercept, coding = learner.fit(F, target, weight)
         models[name] = multiscale_model(features, b, intercept, coding) if name == "model" else KernelModel(
             base.kernel, X_l, base.T @ b, intercept, coding)
         models[name], calibration, left_out[name] = with_prior(
-            models[name], target, left_out_samples(F, target, learner, folds.repetitions))
+            models[name], target, left_out_samples(F, target, learner, folds.repetitions, weight))
         probable = calibration_attributes(calibration) if name == "model" else {}
         own, attributes = models[name].to_arrays()
         described[name] = {**attributes, "name": name, "n_labeled": len(target.labeled), "parameters": named(learner),
@@ -251,7 +254,7 @@ MULTISCALE = Kind.of(SPECS["multiscale"], (
           intermediate=True, section=multiscale_section),
     Stage("selection", 2, ("points", "labels", "basis"), FitParams.of, make_selection, _selection_cost, _FEWER,
           section=partial(selection_section, words=WORDS), leads=True),
-    Stage("models", 3, ("points", "labels", "basis", "selection"), FitParams.of, make_models, _models_cost, _FEWER,
+    Stage("models", 4, ("points", "labels", "basis", "selection"), FitParams.of, make_models, _models_cost, _FEWER,
           section=regions_section, leads=True),
     SAMPLE, predictions_with(_scores_cost),
     Stage("scores", SCORES.version, SCORES.needs, SCORES.params, SCORES.make, _scores_cost, _FEWER,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..error_measure import interval_among, measure_of
-from ..markup import Html, at, figure, finite, joined, listed, number, table, tag
+from ..markup import Html, at, figure, finite, joined, listed, number, plain_label, table, tag
 from ..page import Finding, Section, warning_box
 from ..plots import error_plot
 from ..verdict import Verdict
@@ -19,9 +19,12 @@ def answer_section(facts: dict[str, Any], result: dict[str, Any], words: Words,
     headline, *sentences = verdict.sentences
     box = tag("div", tag("p", headline, class_="answer"), *(tag("p", text) for text in sentences),
               class_=f"box {verdict.level}")
-    warnings = warning_box([*setting_findings(facts, words), *choice_findings(facts, words)])
+    warnings = warning_box([*never_findings(facts), *setting_findings(facts, words), *choice_findings(facts, words)])
     names = ["model", *(result.get("baselines") or {})]
-    meaning_of = {"model": words.model} | {baseline.name: baseline.meaning for baseline in (*baselines, *GUESSES)}
+    are_classes = verdict.by.key == "error"
+    meaning_of = {"model": words.model} | {
+        baseline.name: f"{baseline.meaning} {baseline.of_classes if are_classes else ''}".rstrip()
+        for baseline in (*baselines, *GUESSES)}
     meanings = table((), [(tag("b", name), meaning_of.get(name, "Another baseline.")) for name in names])
     return Section("answer", "Did the unlabeled data help?", joined((box, warnings, _errors(result), meanings)))
 
@@ -38,6 +41,35 @@ def _errors(result: dict[str, Any]) -> Html:
     return figure(error_plot(known, by),
                   f"{by.name.capitalize()} and its 95 % interval. The models are compared on the same "
                   "test points, so the paired test above tells more than whether the intervals overlap.")
+
+
+def never_predicted(facts: dict[str, Any]) -> list[str]:
+    """Return the classes that no row is predicted as, of all rows or else of the test points; JSON names as text.
+
+    facts : the attributes of every stage by name.
+    """
+    found = facts.get("predictions") or {}
+    if found.get("made"):
+        return [plain_label(str(name), 40) for name, count in zip(
+            found["classes"], found.get("counts") or (), strict=False) if count == 0]
+    confusion = at(facts, "scores", "metrics", "confusion") or []
+    names = at(facts, "labels", "classes") or at(facts, "split", "classes") or []
+    return [plain_label(str(name), 40) for name, column in zip(names, zip(*confusion, strict=True), strict=False)
+            if not any(column)]
+
+
+def never_findings(facts: dict[str, Any]) -> list[Finding]:
+    """Return a warning where there is a class that no row is predicted as."""
+    never = never_predicted(facts)
+    return [Finding("classes that are never predicted", listed(never, 10), "warning", "No row is given such a class. "
+                    "Label more rows of it, or say with model.class_prior how frequent it is.")] if never else []
+
+
+def never_note(facts: dict[str, Any]) -> list[str]:
+    """Return the same as a note of a run."""
+    never = never_predicted(facts)
+    return [f"no row is predicted as {listed(never, 10)}: label more rows of it, or say with model.class_prior how "
+            "frequent it is"] if never else []
 
 
 def setting_findings(facts: dict[str, Any], words: Words) -> list[Finding]:

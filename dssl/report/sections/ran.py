@@ -51,7 +51,7 @@ def stages_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | N
 
 def files_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
     """Return what lies beside the page, and how the model predicts other points; None of a run that is not known."""
-    if not result.get("run") or not result.get("model"):
+    if not result.get("run") or not result.get("model") or not at(facts, "document", "path"):
         return None
     lost, table_of_all = at(result, "unreached", "file"), result.get("predictions")
     what = "label or value" if "n_clusters" not in (result.get("metrics") or {}) else "cluster"
@@ -62,11 +62,14 @@ def files_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | No
     return Section("files", "Predictions and files", joined((
         table((), [(_link(name), told) for name, told in beside]),
         tag("p", "This predicts the source again; name a file of new rows in its place to predict those:"),
-        tag("pre", predict_command(result["model"], at(facts, "spec", "data", "source"))))))
+        tag("pre", predict_command(at(facts, "document", "path"), at(facts, "spec", "data", "source"))))))
 
 
 def predict_command(model: str, source: str | Sequence[str] | None) -> str:
-    """Return the command that predicts the points of a source, with paths that are right in every folder."""
+    """Return the command that predicts the points of a source with the result.json of a run (`model`).
+
+    Its paths are right in every folder.
+    """
     names = [source] if isinstance(source, str) else list(source or ["NEW_ROWS.csv"])
     paths = [os.path.abspath(name) if _is_relative(name) else name for name in names]
     return shlex.join(["dssl", "predict", model, *paths, "predicted.csv"])

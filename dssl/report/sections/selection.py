@@ -10,16 +10,11 @@ from ..page import Finding, Section
 from ..plots import pairs_plot
 from ..words import HELD_OUT_POINTS, Words, meaning_of
 
-# By key: what a score is called, whether it is a share, whether it is better where it is higher, and the scoring.
-SCORES = {"error": ("error", True, False, "accuracy"),
-          "balanced_error": ("balanced error", True, False, "balanced_accuracy"),
-          "log_loss": ("log loss", False, False, "neg_log_loss"),
-          "brier": ("Brier score", False, False, "neg_brier_score"),
-          "auc": ("area under the ROC curve", False, True, "roc_auc"), "f1": ("F1", True, True, "f1"),
-          "f1_macro": ("macro F1", True, True, "f1_macro"),
-          "rmse": ("rmse", False, False, "neg_root_mean_squared_error"),
-          "mae": ("mean absolute error", False, False, "neg_mean_absolute_error"),
-          "scaled_rmse": ("rmse, scaled", False, False, ""), "loss": ("hinge loss", False, False, "")}
+# By key: what a score is called, and whether it is a share that is shown in percent.
+SCORES = {"error": ("error", True), "balanced_error": ("balanced error", True), "log_loss": ("log loss", False),
+          "brier": ("Brier score", False), "auc": ("area under the ROC curve", False), "f1": ("F1", True),
+          "f1_macro": ("macro F1", True), "rmse": ("rmse", False), "mae": ("mean absolute error", False),
+          "scaled_rmse": ("rmse, scaled", False), "loss": ("hinge loss", False)}
 
 
 def selection_section(facts: dict[str, Any], result: dict[str, Any], words: Words) -> Section | None:
@@ -27,7 +22,8 @@ def selection_section(facts: dict[str, Any], result: dict[str, Any], words: Word
 
     The stage `selection` tells `choices`, a row a model; `folds`, 0 where nothing was tried; `grid`, the rows that were
     tried for each model that chose its own; and where they are known `repetitions`, the `rule`, `held_out_points`, and
-    `scores`, every score of each choice.
+    `scores`, every score of each choice. Beside a score lies its 95 % interval, as `NAME_interval`, where it is known;
+    the rule names the `score` that it chooses by, and whether it is best where it is highest.
     """
     choices, folds = at(facts, "selection", "choices") or {}, at(facts, "selection", "folds")
     best = choices.get("model") or {}
@@ -45,16 +41,17 @@ def selection_section(facts: dict[str, Any], result: dict[str, Any], words: Word
             listing = joined((listing, tag("p", note, class_="small")))
         return Section("selection", "Parameters", joined((listing, _meanings(parameters))))
     grid, by = at(facts, "selection", "grid") or {}, measure_of(best)
-    asked = next((key for key, (*_, scoring) in SCORES.items() if scoring == rule.get("scoring")), by.key)
+    asked, is_highest = rule.get("score") or (by.key, False)
     shown = [key for key in dict.fromkeys((asked, by.key, *by.ties)) if finite(best.get(key)) is not None]
     rows = [(tag("b", name), *(_told(key, row.get(key)) for key in parameters),
              *(_score(key, row) for key in shown), number(len(grid[name])) if name in grid else "")
             for name, row in sorted(choices.items(), key=lambda item: (item[0] != "model", item[0]))]
     names = [by.ties.get(key) or SCORES[key][0] for key in shown]
-    head = ("", *parameters, *(f"{name} in cross-validation" for name in names[:1]), *names[1:], "tried")
+    with_ends = " (95 % interval)" if any(f"{key}_interval" in best for key in shown) else ""
+    head = ("", *parameters, *(f"{name} in cross-validation{with_ends}" for name in names[:1]), *names[1:], "tried")
     listing = table(head, rows, [column for column in range(1, len(head)) if head[column] != "bandwidth"])
     tied = "".join(f", of equals the lowest {name}" for name in names[1:])
-    best_of = f"the {'highest' if asked in SCORES and SCORES[asked][2] else 'lowest'} {names[0] if names else by.key}"
+    best_of = f"the {'highest' if is_highest else 'lowest'} {names[0] if names else by.key}"
     if rule.get("one_standard_error"):
         best_of, tied = f"the strongest penalties within one standard error of {best_of}", ""
     if "priors" in rule:
@@ -93,13 +90,16 @@ def _graphs(rows: list[dict[str, Any]], shown: list[str]) -> Html:
 def _scores_among(rows: Iterable[dict[str, Any]]) -> set[str]:
     """Return the keys of rows that are scores, or of scores; whatever else they name is a parameter."""
     return {key for row in rows for key in row if key in ("fold_errors", "fold_deviation", "n_folds")
-            or key.removesuffix("_repetitions").removesuffix("_se") in SCORES}
+            or key.removesuffix("_repetitions").removesuffix("_se").removesuffix("_interval") in SCORES}
 
 
 def _score(key: str, row: dict[str, Any]) -> Any:
-    """Return a score among those of a row, with its standard error where it is known."""
-    value, error = _shown(key, row.get(key)), finite(row.get(f"{key}_se"))
-    return value if error is None else f"{value} ± {_shown(key, error)}"
+    """Return a score among those of a row, with its 95 % interval where it is known."""
+    value, ends = _shown(key, row.get(key)), row.get(f"{key}_interval")
+    if ends is None:
+        return value
+    low, high = (_shown(key, end) for end in ends)
+    return f"{value} ({low.removesuffix(' %')} to {high})"
 
 
 def _shown(key: str, value: Any) -> Any:
@@ -108,7 +108,7 @@ def _shown(key: str, value: Any) -> Any:
 
 
 def _all_scores(scores: dict[str, dict[str, Any]]) -> Html:
-    """Return every score of each model's choice, with standard errors."""
+    """Return every score of each model's choice, with intervals."""
     found = {name: own for name, own in scores.items() if own}
     keys = [key for key in SCORES if any(finite(own.get(key)) is not None for own in found.values())]
     if not keys:
@@ -119,7 +119,7 @@ def _all_scores(scores: dict[str, dict[str, Any]]) -> Html:
         rows += [(f"{name}, over repetitions", *(_shown(key, own.get(f"{key}_se_repetitions")) for key in keys))
                  for name, own in found.items()]
     calibrated = "; probabilities are calibrated on the other folds" if "log_loss" in keys else ""
-    note = f"Of the choice, on labels held out, ± one standard error over points{calibrated}. It was chosen for " \
+    note = f"Of the choice, on labels held out, with 95 % intervals over these labels{calibrated}. It was chosen for " \
            "being low, so its own are somewhat too low."
     return joined((table(("", *(SCORES[key][0] for key in keys)), rows, range(1, len(keys) + 1)),
                    tag("p", note + (" Over repetitions: the standard deviation." if repeated else ""), class_="small")))

@@ -12,7 +12,8 @@ from dssl import KNNGraph
 from dssl.errors import NotConverged
 from dssl.execution.in_process import InProcess
 from dssl.learners.on_graph.harmonic import fit_harmonic
-from dssl.learners.on_graph.poisson import OneClass, fit_poisson
+from dssl.learners.on_graph.poisson import OneClass, Sources, Unlabeled, fit_poisson
+from dssl.learners.on_graph.vertex_labels import VertexLabels
 from dssl.learners.target import Classes, Quantities
 from dssl.solvers.solver_params import SolverParams
 
@@ -123,6 +124,37 @@ def test_components_of_one_class_and_of_none(learner):
     assert not found.values[20:30].any()
     assert_allclose(found.values[10:20], np.tile([0.0, 1.0], (10, 1)), atol=1e-9)
     assert_allclose(found.values[30], [1, 0])
+
+
+class Counted(np.ndarray):
+    """Numbers of which it is counted how many enter elementwise operations."""
+
+    entries = 0
+
+    def __array_ufunc__(self, ufunc, method, *inputs, out=None, **options):
+        Counted.entries += max(np.size(one) for one in inputs)
+        if out is not None:
+            options["out"] = tuple(map(np.asarray, out))
+        return getattr(ufunc, method)(*map(np.asarray, inputs), **options)
+
+
+def test_the_work_of_poisson_scores_does_not_grow_with_components_times_vertices():
+    """Each of 140 components of 30 vertices has a label of either class; its vertices are looked at a few times."""
+    count, size = 140, 30
+    component = np.repeat(np.arange(count), size)
+    vertex = (np.arange(count)[:, None] * size + [0, 1]).ravel()
+    indicators = np.tile(np.eye(2), (count, 1))
+    sources = Sources.of(VertexLabels(vertex, np.arange(2 * count), np.ones(2 * count), indicators), component)
+    potentials = np.random.default_rng(0).normal(size=(count * size, 2))
+    Counted.entries = 0
+    unlabeled = Unlabeled.of(vertex, component.view(Counted))
+    scores = sources.scores(potentials, component.view(Counted), potentials[unlabeled.vertex], unlabeled.component)
+    assert Counted.entries < 20 * len(component)
+    own = slice(7 * size, 8 * size)
+    alone = Sources(sources.source[14:16], sources.mean[7:8]).scores(
+        potentials[own], np.zeros(size, int), potentials[own][2:], np.zeros(size - 2, int))
+    assert_array_equal(unlabeled.vertex[unlabeled.component == 7], np.arange(7 * size + 2, 8 * size))
+    assert_array_equal(scores[own], alone)
 
 
 @pytest.mark.parametrize("learner", [fit_harmonic, fit_poisson])

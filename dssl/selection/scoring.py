@@ -1,0 +1,157 @@
+"""The loss of predicted classes in the metric that is asked for, and what each point adds to the difference of two.
+
+A metric that is best where it is highest is told as 1 less it, so that a loss is lower where a model is better. The
+difference of the losses of two models follows from one term `c_i` a point, 0 where both say the same:
+
+    balanced error   q_i (wrong of the other - wrong of ours), q_i the point's share of its class over the classes
+    1 - F1           p_i (hits - F either of ours - that of the other) / W, F and W the means of both F1 scores and of
+                     their denominators, hits 2 for a true positive, either the number of true and of called positives
+    1 - AUC          q_i (V_i of ours - V_i of the other), V_i the share of the other class that is ranked right, q_i
+                     the point's share of its class
+    log loss         p_i (loss of the other - loss of ours)
+
+The terms are not centered: of a class with two labels, which one model predicts and the other does not, centered ones
+would leave nothing, and the difference would look certain.
+
+References
+----------
+DeLong, DeLong, Clarke-Pearson, "Comparing the areas under two or more correlated receiver operating characteristic
+curves", Biometrics 1988.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..errors import require
+from ..learners.coding import Coding, margins_of
+from ..learners.target import Classes
+from .calibration import held_out_probabilities, shared_calibrations
+from .held_out_scores import LEAST_PROBABILITY, area, require_scoring
+
+# By its name in scikit-learn, what the loss of a metric of classes is called.
+LOSSES = {"accuracy": "error", "balanced_accuracy": "balanced error", "f1": "1 - F1", "f1_macro": "1 - macro F1",
+          "roc_auc": "1 - AUC", "neg_log_loss": "log loss"}
+
+
+DECIDED = ("balanced_accuracy", "f1", "f1_macro")  # where another class than the most probable one may be predicted
+
+
+def require_decisions(scoring: str | None, *, sized: bool) -> None:
+    """Raise ParameterError unless decisions can be best for a scoring; sized : whether class sizes are known."""
+    require(scoring is None or scoring in LOSSES, f"scoring={scoring!r}",
+            why="it says for which metric the predicted class is best", fix=f"use one of {', '.join(LOSSES)}")
+    require(not sized or scoring not in DECIDED, f"scoring={scoring!r} and class_sizes",
+            why="so many points of each class are predicted as the sizes say, which leaves nothing to decide",
+            fix="leave class_sizes out and say by class_prior how frequent the classes are, or leave scoring out")
+
+
+def with_scoring(target: Classes, scoring: Any) -> Classes:
+    """Return a target whose decisions are best for a metric, None for accuracy.
+
+    Raises ParameterError: F1 of another number of classes than two.
+    """
+    require_scoring(scoring, classes=True, n_classes=target.n_strata)
+    return replace(target, scoring=scoring or "accuracy")
+
+
+@dataclass(frozen=True, eq=False)
+class Predicted:
+    """What is predicted of n points of known classes.
+
+    true, codes (n,) : true and predicted classes. shares (n,) : what each point counts, of sum 1. margins :
+    (n, n_classes), None of a model without scores. log_losses (n,) : of the true class, None without probabilities.
+    """
+
+    true: np.ndarray
+    codes: np.ndarray
+    shares: np.ndarray
+    margins: np.ndarray | None = None
+    log_losses: np.ndarray | None = None
+
+    @classmethod
+    def of_values(cls, target: Classes, coding: Coding, values: np.ndarray, weight: np.ndarray | None) -> "Predicted":
+        """Return what values (l, c) of labels without themselves predict; probabilities where the scoring is of them.
+        """
+        w, losses = np.ones(len(values)) if weight is None else weight, None
+        margins = margins_of(values, coding)
+        if target.scoring == "neg_log_loss" and len(values) > 1:
+            folds = shared_calibrations(list(np.arange(len(values))[:, None]))
+            P = held_out_probabilities(margins, target.coded, folds, weight)[np.arange(len(values)), target.coded]
+            losses = -np.log(np.maximum(P, LEAST_PROBABILITY))
+        return cls(target.coded, coding.predictions(values, target.coded)["codes"], w / w.sum(), margins, losses)
+
+    @classmethod
+    def of_found(cls, true: Classes, found: Mapping[str, np.ndarray]) -> "Predicted":
+        """Return predictions as `scores.Predictions` keeps them: of two classes with the margins of the second."""
+        margins, losses, n = found.get("margins"), found.get("log_losses"), len(true.coded)
+        if margins is not None and margins.shape[1] == 1:
+            margins = np.hstack([-margins, margins])
+        return cls(true.coded, found["codes"], np.full(n, 1 / n), margins,
+                   None if losses is None or np.isnan(losses).any() else losses.astype(np.float64))
+
+    @property
+    def of_class(self) -> np.ndarray:
+        """Return the share of each point in its class, (n,)."""
+        return self.shares / np.bincount(self.true, self.shares)[self.true]
+
+    def loss(self, scoring: str) -> float | None:
+        """Return the loss; None where the metric is not defined: without scores or probabilities, or of one class."""
+        if scoring == "accuracy":
+            return float(self.shares @ (self.codes != self.true))
+        if scoring == "balanced_accuracy":
+            return float(self.of_class @ (self.codes != self.true)) / len(np.unique(self.true))
+        if scoring == "roc_auc":
+            areas = None if self.margins is None else [own[0] for own in self.areas()]
+            return 1 - float(np.mean(areas)) if areas else None
+        if scoring == "neg_log_loss":
+            return None if self.log_losses is None else float(self.shares @ self.log_losses)
+        return 1 - float(np.mean([hits / max(whole, np.finfo(float).tiny) for hits, whole in (
+            (self.shares @ own[0], self.shares @ own[1]) for own in self.positives(scoring))]))
+
+    def positives(self, scoring: str) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Return (hits, either), (n,) each, of every class whose F1 counts: 2 of a true positive; true plus called."""
+        return [(2.0 * ((self.codes == code) & (self.true == code)), 1.0 * (self.codes == code) + (self.true == code))
+                for code in ([1] if scoring == "f1" else np.unique(self.true))]
+
+    def areas(self) -> list[tuple[float, np.ndarray]]:
+        """Return for each class against the rest, of two for the second, the area and the terms of the points (n,)."""
+        assert self.margins is not None
+        present = np.unique(self.true)
+        found = []
+        for code in present[-1:] if self.margins.shape[1] == 2 else present:
+            positive = self.true == code
+            if positive.all():
+                return []
+            value, influence = area(self.margins[:, code], positive, self.shares)
+            of_side = np.where(positive, self.shares[positive].sum(), self.shares[~positive].sum())
+            found.append((value, influence + self.shares / of_side * value))
+        return found
+
+
+def terms_of(ours: Predicted, other: Predicted, scoring: str) -> tuple[np.ndarray, float]:
+    """Return the terms (n,) of the difference of two losses, and the size of the term of one rare point.
+
+    Both losses are defined.
+    """
+    if scoring == "balanced_accuracy":
+        shares = ours.of_class / len(np.unique(ours.true))
+        return shares * (1.0 * (other.codes != other.true) - (ours.codes != ours.true)), float(shares.max())
+    if scoring == "roc_auc":
+        pairs = [a[1] - b[1] for a, b in zip(ours.areas(), other.areas(), strict=True)]
+        return np.asarray(np.mean(pairs, axis=0)), float(ours.of_class.max()) / len(pairs)
+    if scoring == "neg_log_loss":
+        assert ours.log_losses is not None
+        assert other.log_losses is not None
+        return ours.shares * (other.log_losses - ours.log_losses), float(ours.shares.max())
+    found, units = [], []
+    for mine, its in zip(ours.positives(scoring), other.positives(scoring), strict=True):
+        wholes = [max(float(ours.shares @ either), np.finfo(float).tiny) for _, either in (mine, its)]
+        score = np.mean([float(ours.shares @ hits) / whole for (hits, _), whole in zip((mine, its), wholes,
+                                                                                     strict=True)])
+        parts = [hits - score * either for hits, either in (mine, its)]
+        found.append(ours.shares * (parts[0] - parts[1]) / np.mean(wholes))
+        units.append(float(ours.shares.max()) / np.mean(wholes))
+    return np.asarray(np.mean(found, axis=0)), float(max(units)) / len(units)

@@ -1,0 +1,97 @@
+"""`model.class_weight`: the labels of each class weigh in a pipeline what they weigh in the estimator."""
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from numpy.testing import assert_allclose
+
+from dssl import (
+    ClusterKernelSVC,
+    GraphKernelRidge,
+    LaplaceLearning,
+    LapRLSClassifier,
+    LapSVC,
+    MultiscaleKernelClassifier,
+    SemiSupervisedClassifier,
+)
+from dssl.cli.main import main
+from dssl.errors import ParameterError
+from dssl.execution.in_process import InProcess
+from dssl.learners.class_prior import ClassWeight
+from dssl.pipeline.kinds.automatic_spec import AutomaticPipeline
+from dssl.pipeline.kinds.class_spec import class_weight
+from dssl.pipeline.result import RunResult
+from dssl.pipeline.run import run
+
+WEIGHT = {0: 1.0, 1: 4.0}
+
+
+@pytest.fixture(scope="module")
+def points(tmp_path_factory):
+    """An npz file of two Gaussians, the second of a quarter of the points, a third of which have a label."""
+    rng = np.random.default_rng(0)
+    true = (rng.random(150) < 0.25).astype(int)
+    X = rng.normal(size=(150, 3)).astype(np.float32)
+    X[:, 0] += 1.5 * true
+    y = np.where(np.arange(150) < 50, true, -1)
+    path = tmp_path_factory.mktemp("points") / "points.npz"
+    np.savez(path, X=X, y=y)
+    return path, X, y
+
+
+def spec_of(path, **model):
+    return {"name": "weighed", "data": {"source": str(path), "test": {"none": True}}, "labels": {"given": True},
+            "model": model}
+
+
+@pytest.mark.parametrize(("model", "estimator"), [
+    ({"kind": "automatic"}, SemiSupervisedClassifier), ({"kind": "graph", "learner": "laplace"}, LaplaceLearning),
+    ({"kind": "graph", "learner": "ridge"}, GraphKernelRidge), ({"kind": "ridge"}, LapSVC),
+    ({"kind": "laprls"}, LapRLSClassifier), ({"kind": "cluster"}, ClusterKernelSVC),
+    ({"kind": "multiscale"}, MultiscaleKernelClassifier)])
+def test_pipeline_and_estimator_weigh_labels_alike(points, tmp_path, model, estimator):
+    path, X, y = points
+    result, plain = (run(spec_of(path, **model, **more), workspace=tmp_path, execution=InProcess(1))
+                     for more in ({"class_weight": WEIGHT}, {}))
+    P = result.predict_proba(X)
+    assert_allclose(P, estimator(class_weight=WEIGHT).fit(X, y).predict_proba(X), atol=1e-6)
+    assert P[:, 1].mean() > plain.predict_proba(X)[:, 1].mean() + 0.05
+    # The baseline is fitted to the same weights.
+    base, plain_base = (own.predict(X, model="base") for own in (result, plain))
+    assert (base == 1).sum() > (plain_base == 1).sum()
+
+
+def test_balanced_weights_through_the_command_line(points, tmp_path):
+    path, X, _ = points
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(json.dumps(spec_of(path, kind="graph", learner="laplace")))
+
+    def made(*more):
+        found = CliRunner().invoke(main, ["run", str(spec), "--on", "in-process", "--workspace", str(tmp_path / "work"),
+                                          "--json", *more])
+        assert found.exit_code == 0, found.output
+        return json.loads(found.stdout)
+
+    plain, balanced = made(), made("--set", "model.class_weight=balanced")
+    assert {stage["name"] for stage in balanced["stages"] if stage["status"] != "cached"} >= {"models", "scores"}
+    assert "graph" in {stage["name"] for stage in balanced["stages"] if stage["status"] == "cached"}
+    P, P_balanced = (RunResult.open(own["folder"]).predict_proba(X)[:, 1] for own in (plain, balanced))
+    assert P_balanced.mean() > P.mean() + 0.05
+
+
+@pytest.mark.parametrize(("given", "weight"), [
+    (None, ClassWeight()), ("balanced", ClassWeight("balanced")),
+    ({"a": 2.0}, ClassWeight("given", (("a", 2.0),)))])
+def test_a_spec_says_what_labels_weigh(given, weight):
+    model = {} if given is None else {"class_weight": given}
+    spec = AutomaticPipeline(name="a", data={"source": "a.csv"}, labels={"count": 9}, model=model)
+    assert class_weight(spec) == weight
+
+
+def test_quantities_have_no_weights_by_class():
+    spec = AutomaticPipeline(name="a", data={"source": "a.csv", "task": "regression"}, labels={"count": 9},
+                             model={"class_weight": "balanced"})
+    with pytest.raises(ParameterError, match="class_weight"):
+        class_weight(spec)
