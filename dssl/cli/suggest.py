@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import shlex
+import sys
+from contextlib import suppress
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +21,7 @@ if TYPE_CHECKING:
     from ..pipeline.suggested_rows import SuggestedRows
 
 SHOWN = 20  # rows of the table
-MOST_CELLS = 6  # of a row that are printed; the file has all
+WIDTH, LONGEST_CELL = 80, 16  # of the table where nobody looks, and of a cell, in characters; the file has all
 
 
 @click.command("suggest")
@@ -25,14 +29,18 @@ MOST_CELLS = 6  # of a row that are printed; the file has all
 @click.option("--count", default=10, show_default=True, help="How many rows.")
 @click.option("--criterion", default="auto", show_default=True, metavar="NAME",
               help="variance, v_optimality, sigma_optimality, coverage, uncertainty, model_change_v_optimality; or "
-                   "auto, the last of these where the model tells classes apart and has a graph.")
+                   "auto: the last of these, uncertain rows that many others are near, where the model tells classes "
+                   "apart and has a graph.")
+@click.option("--set", "overrides", multiple=True, metavar="KEY.KEY=VALUE",
+              help="A value of SPEC that its run was given by --set; may be repeated.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="A CSV file that is not there yet.")
 @click.option("--seed", default=0, show_default=True, help="Of the draws of coverage.")
 @workspace_option
 @memory_option
 @quiet_option
 @json_option
-def suggest_command(run: str, count: int, criterion: Any, out: Path, seed: int, workspace: str,
+def suggest_command(run: str, count: int, criterion: Any, overrides: tuple[str, ...], out: Path, seed: int,
+                    workspace: str,
                     memory_budget: int | None, quiet: bool, as_json: bool) -> None:
     """Write to OUT which rows to label next, the best first, with what the model of a run says of them.
 
@@ -40,8 +48,9 @@ def suggest_command(run: str, count: int, criterion: Any, out: Path, seed: int, 
     Fill in the column `label` of OUT and name it in the next run, beside the files of earlier rounds, as the last line
     says: its labels are shown beside those of this run, and a class that is new becomes one.
     """
+    from ..pipeline.plan import DEFAULT_WORKSPACE
     from ..pipeline.suggested_rows import require_new
-    from ..pipeline.suggestion import suggest_rows
+    from ..pipeline.suggestion import YAML, suggest_rows
 
     require(out.suffix == ".csv", f"{out} ends in {out.suffix or 'nothing'}", why="rows to label are a table",
             fix="name a .csv file")
@@ -49,28 +58,54 @@ def suggest_command(run: str, count: int, criterion: Any, out: Path, seed: int, 
             fix="make it, or name another file")
     require_new(out)  # before work begins
     with working("suggest", "in-process", memory_budget, quiet) as execution:
-        found = suggest_rows(run, execution, count=count, criterion=criterion, seed=seed, workspace=workspace)
+        found = suggest_rows(run, execution, count=count, criterion=criterion, seed=seed, workspace=workspace,
+                             overrides=overrides)
     found.write(out)
     if as_json:
         click.echo(json.dumps({"out": str(out), **found.attributes, "rows": found.records()}))
         return
     _print_rows(found)
-    click.echo(f"{count} rows by {found.attributes['criterion']} in {out}. Rows count from 0, lines of a file from 1. "
-               f"Fill in the column label, then run again with --set {found.next_files(out)}; the rows after these are "
-               "suggested by that run, whose folder `dssl suggest` takes, or by the spec with this labels.file in it")
+    kept = [text for text in overrides if not text.startswith("labels.file=")]
+    spec = shlex.quote(run if Path(run).suffix in YAML else "SPEC.yaml")
+    again = "".join(f" --set {text}" for text in (*map(shlex.quote, kept), found.next_files(out)))
+    again += f" --workspace {shlex.quote(workspace)}" if workspace != DEFAULT_WORKSPACE else ""
+    click.echo(f"{count} rows in {out}, {found.attributes['in_words']}. Rows count from 0, lines of a file "
+               "from 1. Fill in the column label, then:")
+    click.echo(f"  dssl run {spec}{again}")
+    click.echo("For the rows after these, give `dssl suggest` the folder of that run, or the same --set.")
 
 
 def _print_rows(found: SuggestedRows) -> None:
-    """Print the first rows: where they stand, what is predicted of them, and as many of their cells as fit."""
+    """Print the first rows: where they stand, what is predicted of them, and as many of their cells as fit, in the
+    order of the source's columns."""
     records = found.records()[:SHOWN]
     several = len({record.get("file") for record in records}) > 1
     lines = any(record.get("line") for record in records)
     head = [*(["identifier"] if found.identifier else []), "row", *(["file"] if several else []),
             *(["line"] if lines else []), "score", "predicted", "probability"]
-    columns = [name for name in found.columns if name != found.identifier][:MOST_CELLS]
-    table = Table(*(found.identifier or name if name == "identifier" else name for name in head), *columns, box=None)
-    for record in records:
-        cells = [record[name] for name in head] + [record["cells"][name] for name in columns]
-        table.add_row(*("" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
-                        for value in cells))
-    Console().print(table)
+    columns = [name for name in found.columns if name != found.identifier]
+    named = [found.identifier or name if name == "identifier" else name for name in head]
+    rows = [[_shown(value) for value in [*(record[name] for name in head),
+                                         *(record.get("cells", {}).get(name) for name in columns)]]
+            for record in records]
+    widths = [max(map(len, cells)) + 2 for cells in zip([_shown(name) for name in (*named, *columns)], *rows,
+                                                        strict=True)]
+    console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
+    count = max(len(head), sum(end <= console.width for end in accumulate(widths)))
+    table = Table(box=None, pad_edge=False)
+    for name in [*named, *columns][:count]:
+        table.add_column(_shown(name), no_wrap=True)
+    for row in rows:
+        table.add_row(*row[:count])
+    console.print(table)
+    if len(columns) > count - len(head):
+        click.echo(f"({len(columns) - (count - len(head))} more columns are in the file)")
+
+
+def _shown(value: Any) -> str:
+    """Return a cell of the table, cut off where it is long."""
+    text = "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+    if "." in text and len(text) > LONGEST_CELL // 2:
+        with suppress(ValueError):
+            text = f"{float(text):.4g}"
+    return text if len(text) <= LONGEST_CELL else f"{text[:LONGEST_CELL - 1]}…"

@@ -157,18 +157,19 @@ def _described(refused: dict[int, Cells], n_rows: int, source: str, names: Seque
     for j in sorted(refused)[:MOST_LISTED]:
         cells, parts = refused[j], []
         if cells.texts:
-            shown = ", ".join(f"{text[:40]!r} in {places.get(row, f'row {row}')}" for row, text in cells.examples)
+            shown = ", ".join(f"{text[:40]!r} in {places.get(row, f'row {row} (counted from 0)')}"
+                              for row, text in cells.examples)
             parts.append(f"holds text: {shown} ({cells.texts:,} of {n_rows:,} cells)")
         if cells.missing:
-            first = places.get(cells.first_missing, f"row {cells.first_missing}")
+            first = places.get(cells.first_missing, f"row {cells.first_missing} (counted from 0)")
             parts.append(f"has {cells.missing:,} missing cells; the first is in {first}"
                          if cells.missing > 1 else f"has a missing cell in {first}")
         lines.append(f"{column_label(names, j)} {' and '.join(parts)}")
     if len(refused) > MOST_LISTED:
         lines.append(f"and {len(refused) - MOST_LISTED} more columns")
     if len(lines) == 1:
-        return f"{source}: {lines[0]}, counted from 0"
-    return f"{source}: {len(refused)} columns have cells that are no numbers (rows are counted from 0)" + "".join(
+        return f"{source}: {lines[0]}"
+    return f"{source}: {len(refused)} columns have cells that are no numbers" + "".join(
         f"\n  {line}" for line in lines)
 
 

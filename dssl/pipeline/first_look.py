@@ -24,6 +24,7 @@ from ..data.targets import number_text, whole_numbers
 from ..errors import DataError, column_label, explain
 from ..execution.tasks import Execution
 from ..storage.blocks import PartWriter, Receipt, row_ranges
+from .sentinels import Sentinels, find_sentinels
 from .spec import ingest_params
 
 NAMED = (*TARGET_NAMES, "labels", "classes")  # of targets, whatever they hold
@@ -60,6 +61,7 @@ class Look:
     def __init__(self, source: Source, options: dict[str, Any], scratch: Path, execution: Execution) -> None:
         self.source, self.options, self.execution, self.scratch = source, dict(options), execution, scratch
         self.reasons: dict[str, str] = {}
+        self.sentinels = Sentinels({}, ())
         self.format = format_of(source.path, options.get("format"))
         try:
             self._open()
@@ -71,10 +73,14 @@ class Look:
             self._open()
         self._name_odd_cells()
         self._name_decimal()
+        self._survey()
+
+    def _survey(self) -> None:
+        """Look at all cells of the reader, in blocks of rows."""
         scan, params = self.reader.scan(), self._params()
-        height = block_height(scan, params, execution.memory_budget, is_sparse=scan.nnz is not None)
+        height = block_height(scan, params, self.execution.memory_budget, is_sparse=scan.nnz is not None)
         self.ranges = row_ranges(scan.n_rows, height)
-        found, traits = survey_file(self.reader, self.ranges, execution, execution.scratch())
+        found, traits = survey_file(self.reader, self.ranges, self.execution, self.execution.scratch())
         self.records = None if traits is None else examined(
             traits, found.levels, scan.feature_names, scan.measures, scan.odd)
         self.scan = scan
@@ -139,6 +145,21 @@ class Look:
         if format is not None and format.decimal == "," and "decimal" not in self.options:
             self.options["decimal"], self.reasons["decimal"] = ",", "numbers have a decimal comma"
 
+    def name_sentinels(self) -> None:
+        """Name the numbers of a table that stand for missing cells, such as -999, as missing."""
+        if not self.is_table or self.records is None or not self.scan.n_columns:
+            return
+        self.sentinels = find_sentinels(self.reader, self.ranges, self.execution)
+        if not self.sentinels.counts:
+            return
+        shown = "; ".join(f"{code} is far from all other values: {_cells_by_column(counts)}"
+                          for code, counts in self.sentinels.counts.items())
+        codes = map(str, self.sentinels.counts)
+        self.options["missing"] = tuple(dict.fromkeys((*listed(self.options.get("missing")), *codes)))
+        self.reasons["missing"] = "; ".join(filter(None, [self.reasons.get("missing"), shown]))
+        self.reader = self._opened()
+        self._survey()
+
     def labels(self) -> Labels | None:
         """Return what the target holds, or None where there is none."""
         if self.scan.target is None:
@@ -160,6 +181,11 @@ class Look:
         if often is not None and empty in ([], [often]):
             return often, "it is named so"
         return likely_target(records, n_rows, self.source.name)
+
+
+def _cells_by_column(counts: dict[str, int]) -> str:
+    shown = [f"{column} {count:,}" for column, count in [*counts.items()][:EXAMPLES]]
+    return ", ".join(shown) + (f", and {len(counts) - EXAMPLES} more columns" if len(counts) > EXAMPLES else "")
 
 
 def _named(names: Sequence[str], targets: Sequence[str]) -> str | None:

@@ -74,6 +74,7 @@ def first_spec(sources: Sequence[str], options: dict[str, Any], execution: Execu
             if found is not None:
                 given = {**given, "target": found}
                 look = Look(source, given, Path(scratch), execution)
+        look.name_sentinels()
         return _written(named, _name_of(sources[0]), look, why)
 
 
@@ -125,7 +126,8 @@ def _written(named: Sequence[str], name: str, look: Look, why: str) -> FirstSpec
     scan, labels = look.scan, look.labels()
     records = look.records or []
     task = _task(labels, look.source.name)
-    marker = _marker(labels) if labels is not None and task == "classification" else None
+    has_nulls = look.format == "parquet"
+    marker = _marker(labels, has_nulls=has_nulls) if labels is not None and task == "classification" else None
     if labels is not None and task == "classification":
         labels = _without_unlabeled(labels, marker)
     out = _Lines()
@@ -185,6 +187,12 @@ def _data(out: _Lines, named: Sequence[str], look: Look, labels: Labels | None, 
         out.add(f"# {one}", told=one)
     if labels is not None:
         _test(out, look, labels, task)
+    if rows := look.sentinels.rows:
+        places = "; ".join(look.reader.places(rows[:SHOWN])) + (
+            f"; and {len(rows) - SHOWN:,} more" if len(rows) > SHOWN else "")
+        codes = " and ".join(map(str, look.sentinels.counts))
+        empty = f"every number is {codes}, so nothing is known of the row: {places}; leave it out of the file"
+        out.add(f"# {empty}", told=empty)
     extents = extents_of(look.reader, look.ranges, look.execution)
     spans = [] if extents is None else [
         float(extents.largest[j] - extents.smallest[j]) for j, record in enumerate(records)
@@ -303,13 +311,18 @@ def _counted(labels: Labels) -> str:
     return f"{rows}: {each}" if each else rows
 
 
-def _marker(labels: Labels) -> tuple[Any, str] | None:
-    """Return the label that stands for none, or one that does not occur where -1 is a class, and why."""
+def _marker(labels: Labels, *, has_nulls: bool = False) -> tuple[Any, str] | None:
+    """Return the label that stands for none, or one that does not occur where -1 is a class, and why.
+
+    has_nulls : whether the format has nulls: where there are some, these mark rows without a label, and no text does.
+    """
     counts = labels.counts or {}
     if -1 in counts and labels.is_whole:
         if len(counts) == 2:
             return 0, "0 does not occur: -1 is a class here, where there are two"
         return (-1, "-1 marks rows without a label") if labels.missing else None
+    if has_nulls and labels.missing:
+        return None
     unknown = [value for value in counts if isinstance(value, str) and value.strip().lower() in UNKNOWN]
     if len(unknown) == 1 and len(counts) > 2:
         return unknown[0], f"{counts[unknown[0]]:,} rows say so; remove the line if it is a class"
@@ -332,8 +345,14 @@ def _test(out: _Lines, look: Look, labels: Labels, task: Task) -> None:
     sizes = list((labels.counts or {}).values()) if task == "classification" else [labels.known]
     known = sum(sizes)
     most = sum(size - 1 for size in sizes)
-    require(most > 0, f"no class has two labels: {_counted(labels)}", error=DataError,
-            why="one is tested, the others are learned from", fix="label two rows of a class or more")
+    if most < 1:
+        require(labels.missing > labels.known, f"no class has two labels: {_counted(labels)}", error=DataError,
+                why="a label of its own for most rows names rows, not classes",
+                fix="name another column with --target, or label two rows of a class or more")
+        reason = ("all labels are learned from; no class has two, so none can be held out and nothing judges the "
+                  "result: label a second row of each class")
+        out.add("test: {none: true}", reason, told=f"data.test: none: {reason}")
+        return
     if known < FEW_LABELS:
         reason = f"all {known:,} labels are learned from, and each is predicted without itself to judge the result"
         out.add("test: {none: true}", reason, told=f"data.test: none: {reason}")

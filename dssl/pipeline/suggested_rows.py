@@ -36,7 +36,8 @@ class SuggestedRows:
 
     rows (t,) : their numbers in the source, from 0. scores (t,) : the criterion. predicted (t,) : what the model says,
     None where it says nothing. probability (t,) : of that class, NaN where it is not known. attributes : JSON.
-    columns : of the source, where it is a table that is still there. places : the rows as they stand in its files.
+    columns : of the source but its target, where it is a table that is still there. places : the rows as they stand
+    in its files.
     identifier : the column that names them, None where there is none.
     label_files : of the run; the file with these labels comes after them in `labels.file`.
     """
@@ -110,15 +111,20 @@ def choose_rows(context: Context, model: Model, params: SuggestParams) -> Sugges
     labeled, coding = labeled_target(context).labeled, model.coding
     name = params.chosen(graph=graph is not None, rows=True, model=isinstance(coding, ClassCoding))
     margins = _margins(model, context, vertices) if name in OF_MODEL else None
-    chosen = suggest(vertices, graph, points, labeled, replace(params, criterion=name), execution, margins)
+    train = context.rows("split", "train")
+    far = (context.attributes("points")["scaling"].get("outliers") or {"rows": []})["rows"]
+    skipped = np.flatnonzero(np.isin(train.read(0, len(train)), far)) if far else None
+    chosen = suggest(vertices, graph, points, labeled, replace(params, criterion=name), execution, margins,
+                     skipped=skipped)
     values, beyond = model.values_and_beyond(SelectedRows(points, chosen.ids), execution)
     rejected = beyond & model.abstains
     predicted = [None if gone else label for label, gone in zip(coding.labels(values).tolist(), rejected, strict=True)]
     described, probability = model.attributes.get(CALIBRATION), np.full(len(values), np.nan)
     if described is not None:
-        likely = Calibration.from_described(described).probabilities(margins_of(values, coding)).max(axis=1)
-        probability = np.where(rejected, np.nan, likely)
-    rows = context.rows("split", "train").take(chosen.ids)
+        assert isinstance(coding, ClassCoding)  # calibrated
+        likely = Calibration.from_described(described).probabilities(margins_of(values, coding))
+        probability = np.where(rejected, np.nan, likely[np.arange(len(likely)), coding.codes(values)])
+    rows = train.take(chosen.ids)
     return SuggestedRows(rows, chosen.scores, predicted, probability, chosen.attributes)
 
 
@@ -132,7 +138,10 @@ def with_places(suggested: SuggestedRows, source: Source, read: IngestParams,
         if rows is None:
             return suggested
         identifier = identifier_of(attributes)
-        return replace(suggested, columns=rows.names, places=rows.take(suggested.rows.tolist()),
+        shown = [j for j, name in enumerate(rows.names) if name != attributes["dataset"].get("target")]
+        places = [replace(place, cells=tuple(place.cells[j] for j in shown))
+                  for place in rows.take(suggested.rows.tolist())]
+        return replace(suggested, columns=tuple(rows.names[j] for j in shown), places=places,
                        identifier=identifier if identifier in rows.names else None)
 
 

@@ -1,5 +1,6 @@
 """`dssl suggest`: which rows to label next, from what a run has solved: its graph, its labels and its model."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,10 @@ from ..errors import DataError, explain, require
 from ..execution.tasks import Execution
 from ..selection.suggest import Criterion, SuggestParams
 from ..storage.artifacts import Artifact, Workspace, manifest_of, read_manifest
-from ..storage.files import read_json
+from .load import load_spec
 from .plan import DEFAULT_WORKSPACE, plan
 from .prediction import model_folder, open_model
+from .records import SPEC, read_result, read_spec
 from .spec import ingest_params
 from .stage import Context
 from .suggested_rows import SuggestedRows, choose_rows, with_places
@@ -20,18 +22,24 @@ from .suggested_rows import SuggestedRows, choose_rows, with_places
 YAML = (".yaml", ".yml")
 
 
-def finished_models(name: str | Path, workspace: str | Path) -> Path:
+def finished_models(name: str | Path, workspace: str | Path, overrides: Sequence[str] = ()) -> Path:
     """Return the folder of the models of a run, by its folder, result.json or identity, or of a spec that has been run.
 
-    Raises DataError: there is none.
+    overrides : KEY.KEY=VALUE of a spec, as `dssl run --set` takes them.
+
+    Raises DataError: there is none, or a run that is named has overrides.
     """
     path, run = Path(name), Workspace.at(workspace).root / "runs" / str(name)
     if path.suffix not in YAML:
+        require(not overrides, f"{name} is a run, and --set sets values of a spec", error=DataError,
+                why="a finished run has a spec of its own", fix="leave --set out, or name the pipeline file")
         return model_folder(run if run.is_dir() and not path.exists() else path)
-    made = plan(path, workspace=workspace)
+    made = plan(load_spec(path, tuple(overrides)), workspace=workspace)
     artifact = made.artifact(made.kind.model) if made.kind.model else None
     if artifact is None or not artifact.exists:
-        raise DataError(explain(f"{path} has not been run in {workspace}", fix="run it first, or check --workspace",
+        given = f" with {', '.join(overrides)}" if overrides else ""
+        raise DataError(explain(f"{path} has not been run in {workspace}{given}",
+                                fix="run it first, name the --set values of its run, or check --workspace",
                                 why="points are chosen by its graph, its labels and its model"))
     return artifact.folder
 
@@ -53,11 +61,13 @@ def artifacts_behind(folder: Path) -> dict[str, Artifact]:
 
 
 def suggest_rows(run: str | Path, execution: Execution, *, count: int = 10, criterion: Criterion = "auto",
-                 seed: int = 0, workspace: str | Path = DEFAULT_WORKSPACE) -> SuggestedRows:
+                 seed: int = 0, workspace: str | Path = DEFAULT_WORKSPACE,
+                 overrides: Sequence[str] = ()) -> SuggestedRows:
     """Return which rows of the source of a finished run to label next; `run` as `finished_models`.
 
     The graph, the labels and the model are those of the run; only eigenvectors of the graph are computed, and what the
     model says where a criterion asks for that. count, criterion, seed : as in `SuggestParams`.
+    overrides : values of a spec that is named, as `dssl run --set` takes them.
 
     Raises
     ------
@@ -66,7 +76,7 @@ def suggest_rows(run: str | Path, execution: Execution, *, count: int = 10, crit
     is damaged.
     """
     params = SuggestParams(count=count, criterion=criterion, seed=seed)
-    folder = finished_models(run, workspace)
+    folder = finished_models(run, workspace, overrides)
     behind = artifacts_behind(folder)
     require("labels" in behind, f"{run} learned from no labels", why="those of its rows would be added to them",
             fix="name a run of a classification or a regression", error=DataError)
@@ -80,9 +90,9 @@ def suggest_rows(run: str | Path, execution: Execution, *, count: int = 10, crit
 def _spec_of(folder: Path) -> dict[str, Any]:
     """Return the spec of the newest run whose models lie in a folder; an empty one where none is there any more."""
     for result in sorted(folder.parents[2].glob("runs/*/result.json"), reverse=True):
-        named = read_json(result).get("model")
-        if named and (result.parent / named).resolve() == folder.resolve() and (result.parent / "spec.json").is_file():
-            return dict(read_json(result.parent / "spec.json"))
+        named = read_result(result).get("model")
+        if named and (result.parent / named).resolve() == folder.resolve() and (result.parent / SPEC).is_file():
+            return read_spec(result.parent / SPEC)
     return {}
 
 

@@ -43,6 +43,10 @@ Criterion = Literal["auto", "variance", "v_optimality", "sigma_optimality", "cov
 OF_GRAPH = ("variance", "v_optimality", "sigma_optimality", "model_change_v_optimality")  # need one
 OF_MODEL = ("uncertainty", "model_change_v_optimality")
 OF_ROWS = ("coverage", "uncertainty")  # can do with features alone
+IN_WORDS = {"variance": "the least certain by the graph", "v_optimality": "what tells most of the other rows",
+            "sigma_optimality": "what tells most of the mean of all rows", "coverage": "rows far from all labels",
+            "uncertainty": "the least certain by the model",
+            "model_change_v_optimality": "uncertain to the model, and near many other rows"}
 FEWEST, MOST, TOLERANCE = 100, 500, 1e-4  # of eigenpairs
 
 
@@ -161,13 +165,15 @@ def uncertainty_of(scores: np.ndarray) -> np.ndarray:
 
 
 def suggest(points: Vertices, graph: Graph | None, rows: Rows | None, labeled: np.ndarray, params: SuggestParams,
-            execution: Execution, scores: np.ndarray | None = None, prior: np.ndarray | None = None) -> Suggestion:
+            execution: Execution, scores: np.ndarray | None = None, prior: np.ndarray | None = None,
+            skipped: np.ndarray | None = None) -> Suggestion:
     """Return which of n points to label next.
 
     points : which of them are copies, of which one is suggested at most. graph : of these points, None for none.
     rows : their features (n, d), for `OF_ROWS`. labeled : the numbers of those that have a label, which may be none.
     scores (v, c) : of the classes at distinct points by the current model, the larger the likelier; None for none.
     prior (v, k) : what `prior_of` returns, where several suggestions are made of one graph.
+    skipped : the numbers of points that are not suggested, such as outliers; None for none.
 
     Memory: `prior_bytes` for k eigenpairs, or 16 v and a block of rows.
 
@@ -179,7 +185,10 @@ def suggest(points: Vertices, graph: Graph | None, rows: Rows | None, labeled: n
     v = len(points)
     known = np.zeros(v, bool)
     known[points.vertex[labeled]] = True
-    free = int((~known).sum())
+    left_out = np.zeros(v, bool)
+    if skipped is not None:
+        left_out[points.vertex[skipped]] = True
+    free = int((~known & ~left_out).sum())
     require(free > 0, "every point has a label", why="there is nothing left to ask for", error=DataError,
             fix="add unlabeled points, or fit the model")
     require(params.count <= free, f"count={params.count}, and {free:,} distinct points have no label", error=DataError,
@@ -199,26 +208,31 @@ def suggest(points: Vertices, graph: Graph | None, rows: Rows | None, labeled: n
             prior = prior_of(graph, int(known.sum()) + params.count, params, execution)
         own = Field.of(prior, points.multiplicity.astype(np.float64), np.flatnonzero(known), params.noise)
         chooser = OfField(own, MEASURES[name], uncertain)
-    chosen, found = _greedy(chooser, known, component, size, params.count)
+    chosen, found = _greedy(chooser, known, left_out, component, size, params.count)
     return Suggestion(points.first[chosen], np.array(found), {
-        "criterion": name, "labeled": len(labeled), "components_without_label": int(
+        "criterion": name, "in_words": IN_WORDS[name], "labeled": len(labeled), "components_without_label": int(
             len(size) - len(np.unique(component[points.vertex[labeled]])))})
 
 
-def _greedy(chooser: Chooser, known: np.ndarray, component: np.ndarray, size: np.ndarray,
+def _greedy(chooser: Chooser, known: np.ndarray, left_out: np.ndarray, component: np.ndarray, size: np.ndarray,
             count: int) -> tuple[list[int], list[float]]:
-    """Return the vertices that are chosen one after the other, and the criterion of each; `known` is changed."""
+    """Return the vertices that are chosen one after the other, and the criterion of each; `known` is changed.
+
+    left_out (v,) bool : those that are never chosen.
+    """
+    possible = np.zeros(len(size), bool)  # components with a vertex that may be chosen
+    possible[component[~left_out]] = True
     has_label = np.zeros(len(size), bool)
     has_label[component[known]] = True
     chosen, found = list[int](), list[float]()
     for _ in range(count):
         share = size.sum() / (2 * (known.sum() + 1))
-        waiting = np.flatnonzero(~has_label & (size >= share))
+        waiting = np.flatnonzero(~has_label & possible & (size >= share))
         if len(waiting):
-            allowed = component == waiting[size[waiting].argmax()]
+            allowed = ~left_out & (component == waiting[size[waiting].argmax()])
         else:
-            allowed = ~known & has_label[component]
-            allowed = allowed if allowed.any() else ~known
+            allowed = ~known & ~left_out & has_label[component]
+            allowed = allowed if allowed.any() else ~known & ~left_out
         scores = np.where(allowed, chooser.scores(allowed), -np.inf)
         best = int(scores.argmax())
         found.append(np.inf if len(waiting) and len(size) > 1 else float(scores[best]))

@@ -122,7 +122,7 @@ def test_one_gap_leaves_a_column_of_numbers(tmp_path, gap):
     X, record = column(path, "price")
     assert (record["kind"], record["missing"], record["finding"]) == ("number", 1, None)
     assert_array_equal(X[:-1], values[:-1])
-    with pytest.raises(DataError, match=r"'price' has a missing cell in row 199 \(line 201\)"):
+    with pytest.raises(DataError, match=r"'price' has a missing cell in row 199 \(counted from 0\), line 201"):
         ingest(path, MemoryParts(), InProcess(1))
     assert gap.lower() in NUMBER_GAPS or gap == "?"
 
@@ -154,7 +154,8 @@ def test_other_texts_among_numbers_are_named_with_their_lines(tmp_path):
     cells = [f"{i}.5" for i in range(N)]
     cells[7], cells[150] = "see note", "ca. 5"
     path, _ = read(tmp_path, size=cells)
-    told = (r"'size' holds text: 'see note' in row 7 \(line 9\), 'ca. 5' in row 150 \(line 152\) \(2 of 200 cells\)"
+    told = (r"'size' holds text: 'see note' in row 7 \(counted from 0\), line 9, "
+            r"'ca. 5' in row 150 \(counted from 0\), line 152 \(2 of 200 cells\)"
             r"[\s\S]*`missing: \['ca. 5', 'see note'\]`")
     for options in (BOTH, {}):
         with pytest.raises(DataError, match=told):
@@ -168,7 +169,8 @@ def test_other_texts_in_a_target_of_numbers_are_named_with_their_lines(tmp_path,
     y = [f"{i}.5" for i in range(N)]
     y[7], y[20], y[150], y[160] = "see note", "n.a.", "ca. 5", "see note"
     pd.DataFrame({"x": np.arange(N) % 7, "size": ["red", "blue"] * (N // 2), "y": y}).to_csv(path, index=False)
-    told = (r"the target 'y' holds text: 'see note' in row 7 \(line 9\), 'ca. 5' in row 150 \(line 152\) "
+    told = (r"the target 'y' holds text: 'see note' in row 7 \(counted from 0\), line 9, "
+            r"'ca. 5' in row 150 \(counted from 0\), line 152 "
             r"\(3 of 200 cells\)[\s\S]*`missing: \[see note, ca. 5\]`")
     with pytest.raises(DataError, match=told):
         ingest(path, MemoryParts(), InProcess(1), block_rows=60, **options)
@@ -242,7 +244,8 @@ def test_later_pieces_of_a_file_are_counted_as_the_first(tmp_path, monkeypatch):
     late, codes = plain.copy(), [str(10_000 + i % 89) for i in range(n)]
     late[n - 5], codes[n - 9] = "odd", "00501"
     path, _ = read(tmp_path, plain=plain, late=late, code=codes)
-    with pytest.raises(DataError, match=rf"column 'late' holds text: 'odd' in row {n - 5} \(line {n - 3}\)"):
+    told = rf"column 'late' holds text: 'odd' in row {n - 5} \(counted from 0\), line {n - 3}"
+    with pytest.raises(DataError, match=told):
         ingest(path, MemoryParts(), InProcess(1), **BOTH)
     data = ingest(path, MemoryParts(), InProcess(1), missing="odd", **BOTH)
     assert data.feature_names[:3] == ["x", "plain", "late"]

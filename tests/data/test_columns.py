@@ -216,9 +216,9 @@ def test_cells_that_are_neither_numbers_nor_text(column):
 
 def test_frames_that_are_refused_tell_of_all_their_cells():
     frame = pd.DataFrame({"a": [1.0, None], "b": ["x", "y"]})
-    with pytest.raises(DataError, match=r"X: 2 columns have cells[\s\S]*'a' has a missing cell in row 1\n"
-                       r".*'b' holds text: 'x' in row 0, 'y' in row 1 \(2 of 2 cells\)[\s\S]*"
-                       r"when_missing=\"impute\"[\s\S]*X\.drop\(columns=\['a', 'b'\]\)"):
+    with pytest.raises(DataError, match=r"X: 2 columns have cells[\s\S]*'a' has a missing cell in row 1 \(counted from "
+                       r"0\)\n.*'b' holds text: 'x' in row 0 \(counted from 0\), 'y' in row 1 \(counted from 0\) \(2 "
+                       r"of 2 cells\)[\s\S]*when_missing=\"impute\"[\s\S]*X\.drop\(columns=\['a', 'b'\]\)"):
         Dataset.from_arrays(frame)
     with pytest.raises(DataError, match=r"X: column 'b' holds text[\s\S]*when_text"):
         Dataset.from_arrays(frame, when_missing="impute")

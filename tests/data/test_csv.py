@@ -213,7 +213,7 @@ def test_refused_with_the_place(tmp_path, text, message):
 def test_text_far_into_the_file_is_located(tmp_path):
     text = "a,b,y\n" + "1,2,0\n" * 40_000 + "1,oops,0\n" + "1,2,0\n" * 10
     path = write(tmp_path, text)
-    with pytest.raises(DataError, match=r"'oops' in row 40000 \(line 40002\) \(1 of 40,011 cells\)"):
+    with pytest.raises(DataError, match=r"'oops' in row 40000 \(counted from 0\), line 40002 \(1 of 40,011 cells\)"):
         ingest(path, MemoryParts(), InProcess(1))
     assert open_reader(path, scratch=tmp_path).read(39_990, 40_005).odd == {1: [(10, "oops")]}
 
@@ -227,7 +227,7 @@ def test_lines_are_told_whatever_is_quoted_or_blank(tmp_path):
     text = 'a,"name\nof it",y\n\n1,"x\n\ny",0\n2,z,1\n'
     reader = open_reader(write(tmp_path, text), scratch=tmp_path, when_text="one_hot")
     reader.scan()
-    assert reader.places([1, 0]) == ["row 1 (line 7)", "row 0 (line 4)"]
+    assert reader.places([1, 0]) == ["row 1 (counted from 0), line 7", "row 0 (counted from 0), line 4"]
 
 
 def test_blanks_before_quotes_are_no_part_of_a_cell(tmp_path):

@@ -10,13 +10,17 @@ import yaml
 import zarr
 from click.testing import CliRunner
 from scipy import sparse
-from sklearn.datasets import dump_svmlight_file
+from sklearn.datasets import dump_svmlight_file, make_blobs
 
 from dssl.cli.main import main
 from dssl.data.findings import ColumnRecord
+from dssl.data.ingest import ingest
+from dssl.execution.in_process import InProcess
 from dssl.pipeline.first_look import Labels, joined_labels, labels_in, likely_target
+from dssl.pipeline.first_spec import first_spec
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.result import RunResult
+from dssl.storage.blocks import MemoryParts
 
 N = 90
 
@@ -53,11 +57,11 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_a_row_of_sentinels_is_named_and_the_ranges_are_those_of_the_others(here):
+def test_a_far_row_is_named_and_the_ranges_are_those_of_the_others(here):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"a": rng.normal(size=N), "b": rng.normal(scale=500, size=N), "label": np.arange(N) % 2})
     frame.loc[40, "a"] = None
-    frame.loc[41, ["a", "b"]] = -99999
+    frame.loc[41, ["a", "b"]] = -88888
     frame.to_csv("t.csv", index=False)
     done = init("t.csv")
     assert "row 41 lies far from all others (counted from 0)" in done.stderr + done.stdout
@@ -110,7 +114,7 @@ def test_texts_in_a_target_of_numbers_and_spellings_of_classes_are_named(here):
     price[3], price[9], price[50] = "see note", "n.a.", "broken"
     pd.DataFrame({"a": rng.random(N), "price": price}).to_csv("odd.csv", index=False)
     done = init("odd.csv", "--target", "price")
-    assert "'price' has 'see note' in row 3 (line 5)" in done.stdout
+    assert "'price' has 'see note' in row 3 (counted from 0), line 5" in done.stdout
     data = yaml.safe_load((here / "odd.yaml").read_text())["data"]
     assert (data["task"], data["read"]["missing"]) == ("regression", ["see note", "broken"])
 
@@ -356,3 +360,72 @@ def test_points_without_labels_are_clustered(here):
     done = init("t.csv", "--target", "none")
     assert done.exit_code == 0, done.stderr
     assert load_spec("t.yaml").model.kind == "clustering"
+
+
+def test_one_label_a_class_is_learned_from_without_a_claim(tmp_path):
+    X, cloud = make_blobs(150, centers=[[0, 0], [9, 0], [0, 9]], random_state=0)
+    table = pd.DataFrame(X, columns=["a", "b"]).assign(kind=None)
+    first = [int(np.argmax(cloud == k)) for k in range(3)]
+    table.loc[first, "kind"] = ["ant", "bee", "cat"]
+    table.to_csv(tmp_path / "one.csv", index=False)
+    found = first_spec([str(tmp_path / "one.csv")], {}, InProcess(1), target="kind")
+    assert "test: {none: true}" in found.text
+    assert any("nothing judges the result" in line for line in found.told)
+    (tmp_path / "one.yaml").write_text(found.text)
+    result = run(tmp_path / "one.yaml", tmp_path / "work")
+    assert result["gain"]["by_labels"]["n"] == 0
+    assert "none can be held out" in " ".join(result["verdict"])
+    predicted = pd.read_csv(result["predictions"])["label"]
+    assert (predicted == np.array(["ant", "bee", "cat"])[cloud]).mean() > 0.95
+
+
+def test_a_class_called_none_is_a_class_where_a_file_has_nulls(tmp_path):
+    kind = np.array(["None", "mild", "severe", None], object)[np.arange(120) % 4]
+    table = pd.DataFrame({"a": np.random.default_rng(0).normal(size=120), "kind": kind})
+    table.to_parquet(tmp_path / "t.parquet", index=False)
+    assert "unlabeled:" not in first_spec([str(tmp_path / "t.parquet")], {}, InProcess(1), target="kind").text
+    table.fillna({"kind": ""}).to_csv(tmp_path / "t.csv", index=False)
+    assert "unlabeled: None" in first_spec([str(tmp_path / "t.csv")], {}, InProcess(1), target="kind").text
+
+
+def coded(n=N, seed=0):
+    """A table in which -999 stands for missing cells, with and without a fraction, and two classes."""
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame({"a": rng.normal(size=n).round(3), "b": rng.integers(0, 50, n),
+                          "c": rng.normal(scale=900, size=n).round(2), "label": np.array(["x", "z"])[np.arange(n) % 2]})
+    frame.loc[[3, 30, 31], "a"] = -999
+    frame.loc[[4, 5, 31], "b"] = -999
+    return frame
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_code_of_missing_cells_is_named_as_missing_with_columns_and_counts(here, ending):
+    frame = coded().drop(columns="c")
+    getattr(frame, f"to_{ending}")(f"t.{ending}", index=False)
+    done = init(f"t.{ending}")
+    text = " ".join((here / "t.yaml").read_text().replace("#", "").split())
+    for told in ("-999 is far from all other values: column 'a' 3, column 'b' 3", "every number is -999",
+                 "row 31 (counted from 0)"):
+        assert told in text
+        assert told in " ".join(done.stdout.split())
+    read = load_spec("t.yaml").data.read
+    assert (read["missing"], read["when_missing"]) == (["-999"], "impute")
+    assert "row 30 lies far" not in done.stdout
+    data = ingest(f"t.{ending}", MemoryParts(), InProcess(1), **read)
+    assert {record["name"]: (record["min"] > -999, record["missing"]) for record in data.attributes["survey"]} == {
+        "a": (True, 3), "b": (True, 3)}
+    run("t.yaml", here / "work")
+
+
+@pytest.mark.parametrize("change", [
+    lambda frame: frame.assign(a=frame["a"].replace(-999.0, 0.5), b=frame["b"].where(frame.index != 31, 1)
+                               .where(frame.index != 5, 1)),  # one cell
+    lambda frame: frame.assign(c=frame["c"].where(frame.index != 8, -999).where(frame.index != 9, 4000.0)),
+    lambda frame: frame.replace(-999, -998),
+    lambda frame: frame.replace(-999, 999).assign(d=np.arange(N) + 950),
+    lambda frame: frame.replace(-999, 999).assign(d=np.array(["k", "999", "m"])[np.arange(N) % 3]),
+    lambda frame: frame.replace(-999, 999).assign(label=np.array([0, 1, 999])[np.arange(N) % 3])])
+def test_a_number_that_may_be_a_value_is_not_named_as_missing(here, change):
+    change(coded()).to_csv("t.csv", index=False)
+    assert init("t.csv", "--target", "label").exit_code == 0
+    assert "missing" not in load_spec("t.yaml").data.read

@@ -7,13 +7,17 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from click.testing import CliRunner
 from sklearn.datasets import make_blobs
 
+from dssl.cli.main import main
 from dssl.errors import DataError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.graph.graph import KNNGraph
+from dssl.graph.outliers import FarRows
 from dssl.learners.model import Model
 from dssl.pipeline import suggestion
+from dssl.pipeline.load import load_spec
 from dssl.pipeline.plan import plan
 from dssl.pipeline.points import LABELS, labels_notes
 from dssl.pipeline.run import run
@@ -104,10 +108,9 @@ def test_suggestions_have_their_line_and_cells_and_name_the_files_of_all_rounds(
     found = suggest_rows(result.run, InProcess(1), count=3, workspace=folder / "work")
     found.write(tmp_path / "next.csv")
     table, source = pd.read_csv(tmp_path / "next.csv"), pd.read_csv(folder / "points.csv")
-    assert list(table) == ["row", "file", "line", "score", "predicted", "probability", "label", "a", "b", "c", "kind"]
+    assert list(table) == ["row", "file", "line", "score", "predicted", "probability", "label", "a", "b", "c"]
     assert table["line"].tolist() == (table["row"] + 2).tolist()
     assert table["a"].tolist() == source["a"][table["row"]].tolist()
-    assert found.records()[0]["cells"]["kind"] == source["kind"][found.rows[0]]
     assert replace(found, label_files=("my 1.csv",)).next_files("2.csv") == "'labels.file=[my 1.csv, 2.csv]'"
 
 
@@ -148,3 +151,40 @@ def test_labels_that_were_suggested_are_noted_as_no_random_draw():
     assert "probabilities" not in labels_notes({"told": 8, "n_labeled": 14})[0]
     assert labels_notes({"n_labeled": 14, "classes": [0, 1]}) == []
     assert LABELS.notes is labels_notes
+
+
+def test_a_spec_that_was_run_with_values_set_is_named_with_them(problem, tmp_path):
+    folder = problem[0]
+    spec = {"name": "set", "data": {"source": str(folder / "points.csv"), "read": {"target": "kind"}},
+            "labels": {"per_class": 3}, "model": {"kind": "graph"}, "graph": {"n_neighbors": 6}}
+    (tmp_path / "spec.yaml").write_text(yaml.safe_dump(spec))
+    run(plan(load_spec(tmp_path / "spec.yaml", ["labels.per_class=5"]), workspace=tmp_path / "work"))
+    arguments = ["suggest", str(tmp_path / "spec.yaml"), "--workspace", str(tmp_path / "work"), "--count", "3",
+                 "--out", str(tmp_path / "next.csv"), "--quiet"]
+    refused = CliRunner().invoke(main, arguments)
+    assert refused.exit_code == 1
+    assert "name the --set values of its run" in refused.stderr
+    done = CliRunner().invoke(main, [*arguments, "--set", "labels.per_class=5"], catch_exceptions=False)
+    assert done.exit_code == 0, done.stderr
+    command = next(line for line in done.stdout.splitlines() if line.startswith("  dssl run "))
+    assert "--set labels.per_class=5 --set 'labels.file=[" in command or "--set labels.per_class=5 --set labels.file=" \
+        in command
+    assert max(map(len, done.stdout.splitlines()[:4])) <= 80
+
+
+@pytest.mark.parametrize("kind", ["graph", "automatic"])
+def test_rows_that_were_named_as_far_from_all_others_are_not_suggested(problem, kind, tmp_path):
+    folder, _ = problem
+    frame = pd.read_csv(folder / "points.csv")
+    far = [10, 20]
+    frame.loc[far, ["a", "b", "c"]] = [[50_000.0, -50_000.0, 50_000.0], [-50_000.0, 50_000.0, 50_000.0]]
+    frame.to_csv(tmp_path / "points.csv", index=False)
+    spec = spec_of(tmp_path, kind)
+    spec["data"] |= {"scale": "standardize", "test": {"count": 20}}
+    with pytest.warns(FarRows):
+        done = run(spec, workspace=tmp_path / "work", execution=InProcess(1))
+    named = plan(spec, workspace=tmp_path / "work").artifact("points").attributes["scaling"]["outliers"]["rows"]
+    assert named
+    assert set(named) <= set(far)
+    found = suggest_rows(done.folder, InProcess(1), count=200, workspace=tmp_path / "work")
+    assert not set(found.rows.tolist()) & set(named)

@@ -105,7 +105,7 @@ class Reader(ABC):
 
     def places(self, rows: Sequence[int]) -> list[str]:
         """Return how messages name rows: by number, and by line where the file has lines."""
-        return [f"row {row}" for row in rows]
+        return [f"row {row} (counted from 0)" for row in rows]
 
     def column_names(self) -> list[str]:
         """Return the names of all columns, features and target alike, or [] where they have none; reads no rows.
@@ -155,8 +155,8 @@ def text_is_no_label(reader: Reader, cells: Cells) -> DataError:
     shown = ", ".join(f"{text[:40]!r} in {place}" for (_, text), place in zip(cells.examples, places, strict=True))
     texts = ", ".join(dict.fromkeys(text for _, text in cells.examples))
     return DataError(explain(
-        f"{reader.name}: the target {scan.target!r} holds text: {shown} ({cells.texts:,} of {scan.n_rows:,} cells), "
-        "counted from 0", why="its other cells are numbers",
+        f"{reader.name}: the target {scan.target!r} holds text: {shown} ({cells.texts:,} of {scan.n_rows:,} cells)",
+        why="its other cells are numbers",
         fix=f"correct these cells; if they mark missing labels, `missing: [{texts}]`, a key of data.read"))
 
 

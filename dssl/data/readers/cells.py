@@ -75,6 +75,11 @@ def are_missing(cells: pa.Array, missing: Sequence[str]) -> np.ndarray:
     return _bools(pc.or_(pc.is_null(cells), known))
 
 
+def numbers_among(missing: Sequence[str]) -> list[float]:
+    """Return the texts beside `MISSING` that are numbers as Python writes them."""
+    return [float(text) for text in missing if re.fullmatch(r"[+-]?(?:\d+\.?\d*|\.\d+)", text)]
+
+
 def are_gaps(cells: pa.Array) -> np.ndarray:
     """Return which trimmed cells are missing if the column holds numbers."""
     return _bools(pc.is_in(pc.utf8_lower(cells), value_set=pa.array(NUMBER_GAPS, pa.string())))

@@ -190,7 +190,7 @@ class CsvReader(TableReader, lines.LineReader):
                 text = file.read(end - begin).decode(self.encoding, "replace")
                 file.seek(at)
                 line_of[row] = before + 1 + self._line_within(text, row - first)
-        return [f"row {row} (line {line_of[row]})" for row in rows]
+        return [f"row {row} (counted from 0), line {line_of[row]}" for row in rows]
 
     def _line_within(self, text: str, number: int) -> int:
         """Return the number of lines before a record of some text."""

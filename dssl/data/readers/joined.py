@@ -154,7 +154,8 @@ class JoinedReader(Reader):
         for row in rows:
             i, within, _ = next(iter(pieces_of(self._starts, row, row + 1)))
             place = self.readers[i].places([within])[0]
-            texts.append(place if len(self.readers) == 1 else f"row {row} ({place} of {self.readers[i].name})")
+            texts.append(place if len(self.readers) == 1 else
+                         f"row {row} (counted from 0) of all: {place} of {self.readers[i].name}")
         return texts
 
     def without(self, names: Collection[str]) -> "JoinedReader":

@@ -22,6 +22,7 @@ from .cells import (
     decimal_of,
     is_category,
     numbers,
+    numbers_among,
     possible_formats,
     trimmed,
     truths,
@@ -37,7 +38,8 @@ class TableReader(Reader):
     target : name or number of the target column (from 0; negative from the end), or "none". Unset: a column named y,
         label, target or class, else the last one.
     drop : columns to leave out, names or numbers.
-    missing : one more text that marks a missing cell, or several.
+    missing : one more text that marks a missing cell, or several. A number also marks the cells of columns of numbers
+        that are equal to it, however they are written.
     decimal : the decimal mark, "." or ",". Unset: the one under which more cells are numbers.
     thousands : the mark between thousands, or "none". Unset: a comma (a point where that is not the decimal mark), a
         blank or an apostrophe.
@@ -189,7 +191,7 @@ class TableReader(Reader):
         field = self._features[j]
         row, text = odd.examples[0] if odd.examples else (0, "")
         return text_is_no_feature(
-            f"{self.name}: column {self._label(field)} holds text: {text!r} in {self.places([row])[0]}, counted from 0",
+            f"{self.name}: column {self._label(field)} holds text: {text!r} in {self.places([row])[0]}",
             self._names[field] if self._has_names else field)
 
     def without(self, names: Collection[str]) -> Self:
@@ -217,7 +219,7 @@ class TableReader(Reader):
         kind = self._kinds.get(field, "number")
         if not is_text(array.type):
             values = array.to_numpy(zero_copy_only=False)
-            return (text_of(values) if kind == "text" else values), none
+            return (text_of(values) if kind == "text" else self._without_missing(values)), none
         encoded = trimmed(array).dictionary_encode()
         unique = encoded.dictionary
         codes = encoded.indices.fill_null(len(unique)).to_numpy(zero_copy_only=False)
@@ -229,7 +231,13 @@ class TableReader(Reader):
         values = truths(unique) if kind == "truth" else numbers(unique, self._number_format)
         values[gone] = np.nan
         odd = np.isnan(values) & ~gone & ~are_gaps(unique)
+        values = self._without_missing(values) if kind == "number" else values
         return np.append(values, np.nan)[codes], np.flatnonzero(np.append(odd, False)[codes])
+
+    def _without_missing(self, values: np.ndarray) -> np.ndarray:
+        """Return numbers, NaN where one is equal to a number that marks a missing cell."""
+        gone = np.isin(values, numbers_among(self.missing))
+        return np.where(gone, np.nan, values) if gone.any() else values
 
     def read(self, start: int, stop: int, *, text_target: bool = False) -> Block:
         self.scan()

@@ -1,0 +1,88 @@
+"""Numbers that stand for missing cells, such as -999: found by where they lie, before a source has a spec."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from ..data.readers.base import Reader
+from ..errors import column_label
+from ..execution.tasks import Execution
+from ..storage.blocks import PartWriter, Receipt
+from .extents import numbers_in
+
+CODES = (-99, -999, -9999, -99999, -999999, 999, 9999, 99999, 999999)
+FEWEST_CELLS, FEWEST_COLUMNS = 3, 2  # of which either is enough
+FEWEST_IN_ROW = 2  # numeric cells of a row that holds nothing but codes
+MOST_ROWS = 100  # that are listed
+NO_LOW = float(np.finfo(np.float64).max) / 4  # the smallest of no values; a receipt holds finite numbers only
+
+
+@dataclass(frozen=True)
+class Sentinels:
+    """counts : by code, the cells of each column that holds it. rows : numbers of rows that hold nothing but codes."""
+
+    counts: dict[int, dict[str, int]]
+    rows: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class SentinelsTask:
+    """Return the range of the ordinary values of each column of some rows, how often each code occurs, and where."""
+
+    reader: Reader
+    start: int
+    stop: int
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        block = self.reader.read(self.start, self.stop)
+        X = numbers_in(block.X)
+        y = np.full((len(X), 1), np.nan)
+        if block.y is not None and block.y.dtype != object:
+            y = numbers_in(np.asarray(block.y, np.float64)[:, None])
+        cells = np.column_stack([X, y])
+        is_code = np.isin(cells, CODES)
+        ordinary = np.where(is_code, np.nan, cells)
+        low = np.fmin.reduce(ordinary, axis=0, initial=NO_LOW)
+        high = np.fmax.reduce(ordinary, axis=0, initial=-NO_LOW)
+        known = ~np.isnan(X)
+        full = np.flatnonzero((known.sum(axis=1) >= FEWEST_IN_ROW) & (is_code[:, :-1] | ~known).all(axis=1))[:MOST_ROWS]
+        texts = [column for _, column in block.X.select_dtypes(object).items()] \
+            if isinstance(block.X, pd.DataFrame) else []
+        return {"low": low.tolist(), "high": high.tolist(),
+                "counts": [(cells == code).sum(axis=0).tolist() for code in CODES],
+                "whole": bool(not np.any(y[~np.isnan(y)] % 1)),
+                "levels": [code for code in CODES if any((text == str(code)).any() for text in texts)],
+                "rows": [[self.start + int(row), sorted({int(cell) for cell in X[row][known[row]]})] for row in full]}
+
+
+def find_sentinels(reader: Reader, ranges: Sequence[tuple[int, int]], execution: Execution) -> Sentinels:
+    """Return the codes of missing cells among the numbers of a table, from one pass over its ranges of rows.
+
+    A code is one of `CODES` that is farther from every other value of its column than these are from each other, in
+    `FEWEST_CELLS` cells of a column or in `FEWEST_COLUMNS` columns. A code is none where another column has it among
+    its ordinary values, since a text that is marked as missing is missing in every column; nor a positive one that may
+    be a class, or a level of a column of text.
+    """
+    tasks = [SentinelsTask(reader.narrow(start, stop), start, stop) for start, stop in ranges]
+    blocks = execution.map(tasks, execution.scratch())
+    low = np.min([block["low"] for block in blocks], axis=0)
+    high = np.max([block["high"] for block in blocks], axis=0)
+    counts = np.sum([block["counts"] for block in blocks], axis=0)
+    is_class = all(block["whole"] for block in blocks)
+    levels = {code for block in blocks for code in block["levels"]}
+    scan = reader.scan()
+    found = dict[int, dict[str, int]]()
+    for code, cells in zip(CODES, counts, strict=True):
+        holds = cells > 0
+        is_far = np.maximum(code - high, low - code) > high - low
+        sure = holds & is_far & (high > low)
+        if (holds & ~is_far & (high >= low)).any() or (code > 0 and (code in levels or (is_class and holds[-1]))):
+            continue
+        if sure.sum() >= FEWEST_COLUMNS or (cells[sure] >= FEWEST_CELLS).any():
+            names = {j: str(scan.target) if j == scan.n_columns else column_label(scan.feature_names, j)
+                     for j in np.flatnonzero(holds).tolist()}
+            found[code] = {name: int(cells[j]) for j, name in names.items()}
+    rows = [row for block in blocks for row, values in block["rows"] if found.keys() >= set(values)]
+    return Sentinels(found, tuple(rows[:MOST_ROWS]))
