@@ -59,7 +59,16 @@ def open_array(path: Path) -> zarr.Array:
 @lru_cache(maxsize=1024)
 def _opened(path: str, *stamp: int) -> zarr.Array:
     """Open an array; its description is read once as long as that file has the same stamp."""
-    return zarr.open_array(path, mode="r", zarr_format=3)
+    try:
+        array = zarr.open_array(path, mode="r", zarr_format=3)
+        chunks = array.chunks
+        sound = array.dtype.kind in "biuf" and len(chunks) == len(array.shape) and min(chunks, default=1) > 0
+        reason = f"it describes chunks of {chunks}, values {array.dtype}"
+    except (ValueError, TypeError, KeyError, AttributeError, LookupError, ArithmeticError, RuntimeError) as error:
+        sound, reason = False, f"Zarr cannot read it ({type(error).__name__}: {error})"
+    if not sound:
+        raise damaged(Path(path) / "zarr.json", Path(path), reason)
+    return array
 
 
 def _chunks(array: zarr.Array, path: Path, axis: int, start: int, stop: int) -> Iterator[tuple[Path, list[slice]]]:

@@ -12,6 +12,7 @@ comes to where nobody looks, and is gone when the artifact is published.
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -23,7 +24,7 @@ from typing import Any
 
 from ..errors import IntegrityError, ParameterError, explain, require
 from ..params import digest, plain
-from .files import local_path, read_json, write_json
+from .files import local_path, read_json, read_record, require_name, write_json
 from .lock import FolderLock
 from .store import WRITTEN, StoredParts
 from .verify import verify_finished, verify_parts
@@ -73,8 +74,14 @@ class Artifact:
     @property
     def finished_parts(self) -> int:
         """Return how many parts an interrupted run has left."""
-        begun = (self.folder / BEGUN).is_file()
-        return len(list(self.parts.folder.glob("**/receipts/*.json"))) if begun else 0
+        begun = self._begun()
+        return len(list((self.folder / begun["layout"]).glob("**/receipts/*.json"))) if begun else 0
+
+    def _begun(self) -> dict[str, Any] | None:
+        """Return how an attempt began; None where there was none, or it cannot be read: nothing of it is kept."""
+        with suppress(FileNotFoundError, IntegrityError):
+            return read_begun(self.folder / BEGUN)
+        return None
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -94,10 +101,12 @@ class Artifact:
 
     def begin(self, conditions: dict[str, Any]) -> None:
         """Prepare the folder; parts of an attempt under other conditions (another block size) are removed."""
-        begun, wanted = self.folder / BEGUN, plain(conditions)
-        if not begun.is_file() or read_json(begun)["conditions"] != wanted:
+        begun, wanted = self._begun(), plain(conditions)
+        if begun is not None and begun["conditions"] == wanted:
+            self.parts.forget_unreadable()
+        else:
             shutil.rmtree(self.folder, ignore_errors=True)
-            write_json(begun, {"conditions": wanted, "layout": os.urandom(6).hex()})
+            write_json(self.folder / BEGUN, {"conditions": wanted, "layout": os.urandom(6).hex()})
 
     def publish(self, attributes: dict[str, Any], allowed: Callable[[], None] = lambda: None) -> None:
         """Write the manifest, last; if another run was first, its manifest stays.
@@ -169,7 +178,7 @@ def libraries() -> dict[str, str]:
 
 def parts_in(folder: Path) -> StoredParts:
     """Return the parts of the artifact in a folder; raise IntegrityError if none has begun there."""
-    for path, read in ((folder / PUBLISHED, read_manifest), (folder / BEGUN, read_json)):
+    for path, read in ((folder / PUBLISHED, read_manifest), (folder / BEGUN, read_begun)):
         try:
             stamp = path.stat()
         except FileNotFoundError:
@@ -182,7 +191,15 @@ def parts_in(folder: Path) -> StoredParts:
 @lru_cache(maxsize=1024)
 def _layout_in(path: Path, read: Callable[[Path], Any], *stamp: int) -> str:
     """Return the layout that a file names, which is read once as long as it has the same stamp."""
-    return read(path)["layout"]
+    return require_name(read(path)["layout"], path)
+
+
+def read_begun(path: Path) -> dict[str, Any]:
+    """Return conditions and layout of an artifact that was begun; raise IntegrityError if its file is damaged."""
+    begun = read_record(path, {"conditions": dict, "layout": str},
+                        fix=f"delete {path.parent} and run again: only that artifact is made anew")
+    require_name(begun["layout"], path)
+    return begun
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
@@ -224,6 +241,9 @@ class Workspace:
 
     def folder_of(self, stage: str, address: str) -> Path:
         """Return where the artifact of a stage at an address lies, or would."""
+        known = re.fullmatch(r"\w+", stage) and re.fullmatch("[0-9a-f]{24,64}", address)
+        require(bool(known), f"stage {stage!r} at {address!r} is no artifact", error=IntegrityError,
+                why="the record that names it is damaged", fix="run the pipeline again")
         return self.root / "artifacts" / stage / address[:24]
 
     def artifact_in(self, stage: str, address: str) -> Artifact:
@@ -264,7 +284,13 @@ class Workspace:
     def removed(self) -> dict[str, str]:
         """Return the day on which artifacts were removed, by STAGE/FOLDER; some may have been made again."""
         path = self.root / REMOVED
-        return read_json(path) if path.is_file() else {}
+        fix = f"delete {path}: it only says what `dssl gc` has removed"
+        return read_record(path, {}, fix=fix) if path.is_file() else {}
+
+    @property
+    def runs(self) -> list[Path]:
+        """The folders of its runs, the oldest first: their names begin with the time."""
+        return sorted(path for path in self.root.glob("runs/*") if path.is_dir())
 
     def lock(self, wait: float = 0.0) -> FolderLock:
         """Return the lock of the workspace; wait : seconds for which another writer is waited for."""

@@ -5,7 +5,7 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
@@ -103,6 +103,29 @@ def read_json(path: Path) -> Any:
         raise IntegrityError(explain(
             f"{path} is not a JSON file", why=f"its bytes changed since it was written ({error})",
             fix="delete the artifact that holds it and run again")) from error
+
+
+def read_record(path: Path, fields: Mapping[str, type | tuple[type, ...]], *, fix: str) -> dict[str, Any]:
+    """Return the object of a JSON file; raise IntegrityError unless it has these fields, with values of these types."""
+    record = read_json(path)
+    is_object = isinstance(record, dict)
+    wrong = [name for name, kind in fields.items() if not (is_object and isinstance(record.get(name), kind))]
+    require(is_object and not wrong, f"{path} is damaged", error=IntegrityError, fix=fix,
+            why=f"it lacks a sound value of {', '.join(wrong)}" if is_object else "it holds no JSON object")
+    return record
+
+
+def require_name(name: Any, path: Path, *, nested: bool = False) -> str:
+    """Return a name that a file gives to another; raise IntegrityError if it could lead out of the folder.
+
+    nested : whether it may be several names with slashes between them, each of a folder in the one before.
+    """
+    steps = name.split("/") if nested and isinstance(name, str) else [name]
+    plain = all(isinstance(step, str) and step not in ("", ".", "..") and os.path.basename(step) == step
+                and "\0" not in step for step in steps)
+    require(plain, f"{path} names {name!r}", why="that is no name of a file, and may lie elsewhere",
+            fix="delete the artifact that holds it and run again", error=IntegrityError)
+    return name
 
 
 def local_path(url: str | Path) -> Path:

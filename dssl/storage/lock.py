@@ -18,6 +18,7 @@ from .files import read_json, write_json
 
 WAIT_STEP = 0.2  # seconds between looks at a lock that is waited for
 LEASE_SECONDS = 60.0  # a lock whose holder has not renewed it for so long is free
+BOOT, NAMESPACE = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid")  # of Linux alone
 
 
 class WaitsForLock(UserWarning):
@@ -28,14 +29,15 @@ class FolderLock:
     """One writer at a time in a folder: a file with its holder, renewed while it lives.
 
     wait : seconds for which another holder is waited for, after a warning; 0 raises LockedError at once. A lock is
-    taken over when its process is gone (on this host) or was not renewed for `LEASE_SECONDS` (on another), so nobody
-    has to remove one by hand. Both times are those of the folder's file system: no two clocks are compared.
+    taken over when its process is gone, if this process can see it (`here`), or else when it was not renewed for
+    `LEASE_SECONDS`, so nobody has to remove one by hand. Both times are those of the folder's file system: no two
+    clocks are compared.
     """
 
     def __init__(self, path: Path, *, why: str = "two runs would write the same parts",
                  fix: str = "wait for it (--wait), or choose another --workspace", wait: float = 0.0):
         self.path, self.why, self.fix, self.wait = path, why, fix, wait
-        self._mine = {"host": socket.gethostname(), "pid": os.getpid(), "token": os.urandom(8).hex(),
+        self._mine = {**here(), "pid": os.getpid(), "token": os.urandom(8).hex(),
                       "started": psutil.Process().create_time()}
         self._released = threading.Event()
         self._renewed = 0.0  # seconds of this process's clock
@@ -92,18 +94,28 @@ class FolderLock:
 
     def check(self) -> None:
         """Raise LockedError if another process holds the lock, or may take it since it could not be renewed."""
-        late = time.monotonic() - self._renewed > LEASE_SECONDS
+        age = time.monotonic() - self._renewed
+        late = age > LEASE_SECONDS
         try:
             holder = _holder(self.path)
         except OSError:
             holder = self._mine  # a lock that cannot be read now is ours as long as it was renewed
-        if holder is not None and holder.get("token") == self._mine["token"] and not late:
+        mine = holder is not None and holder.get("token") == self._mine["token"]
+        if mine and not late:
             return
-        whose = f"process {holder['pid']} on {holder['host']} has" if holder and not late else "another may have"
+        if holder and not mine:
+            what = f"process {holder['pid']} on {holder['host']} has taken {self.path} from this process"
+        elif mine:
+            what = f"another process may take {self.path}, which this process holds"
+        else:
+            what = f"{self.path} is no longer the lock of this process: another process may have taken it"
+        known = f"it was not renewed for {age:.0f} seconds" if late else (
+            f"this process renewed it {age:.0f} seconds ago, so that another process took it to be dead, or somebody "
+            f"changed the file")
         raise LockedError(explain(
-            f"{whose} taken {self.path} from this process",
-            why=f"it was not renewed for {LEASE_SECONDS:.0f} seconds; {self.why}",
-            fix="see what held this process up, then run again: finished parts are kept"))
+            what, why=f"{known}; {self.why}",
+            fix="see what held this process up, then run again: finished parts are kept" if late else
+                "see what else writes to the folder, then run again: finished parts are kept"))
 
     def __exit__(self, *exc: object) -> None:
         self._released.set()
@@ -122,11 +134,22 @@ def is_held_by(path: Path, host: str, pid: int) -> bool:
         return False
 
 
+def here() -> dict[str, str | None]:
+    """Return what has to agree before a process number can be looked up: host, boot and PID namespace.
+
+    Containers may have one host name, and number their processes each from 1; a host begins anew when it is started.
+    """
+    return {"host": socket.gethostname(),
+            "boot": BOOT.read_text(encoding="ascii").strip() if BOOT.exists() else None,
+            "namespace": os.readlink(NAMESPACE) if os.path.lexists(NAMESPACE) else None}
+
+
 def _is_free(path: Path, holder: dict[str, Any]) -> bool:
     """Return whether the holder of a lock is gone."""
-    if holder["host"] == socket.gethostname():
+    place = here()
+    if place == {name: holder.get(name) for name in place}:
         try:  # a process with the same number and another start is another process
-            return abs(psutil.Process(int(holder["pid"])).create_time() - float(holder.get("started", 0))) > 1
+            return abs(psutil.Process(int(holder["pid"])).create_time() - float(holder["started"])) > 1
         except psutil.NoSuchProcess:
             return True
     now = path.with_name(".lock")
@@ -142,4 +165,6 @@ def _holder(path: Path) -> dict[str, Any] | None:
         return None
     except IntegrityError:
         return {}
-    return holder if isinstance(holder, dict) and {"host", "pid", "token"} <= set(holder) else {}
+    kinds = {"host": str, "pid": int, "token": str, "started": float}
+    known = isinstance(holder, dict) and all(isinstance(holder.get(name), kind) for name, kind in kinds.items())
+    return holder if known else {}

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import IntegrityError, require
 from .array_files import (
     checksum,
     create_array,
@@ -23,7 +24,7 @@ from .array_files import (
 )
 from .blocks import Arrays, Parts, Receipt, Rows, take_by_chunk, take_by_group
 from .bucket_file import bucket_rows, check_buckets, read_bucket, write_buckets
-from .files import read_json, write_json
+from .files import read_json, read_record, require_name, write_json
 from .frames import lost
 from .kept import ARRAYS
 
@@ -158,11 +159,29 @@ class StoredParts(Parts):
 
     def receipts(self) -> dict[int, Receipt]:
         paths = sorted((self.folder / "receipts").glob("*.json"))
-        return {int(path.stem): _reported(read_json(path)) for path in paths}
+        return {int(path.stem): _reported(path) for path in paths}
+
+    def forget_unreadable(self) -> None:
+        """Delete the receipts, here and within, of parts whose descriptions cannot be read: they are not finished.
+
+        They are not waited for until they are on the disk, so a power cut may leave them empty. Nobody may write
+        meanwhile.
+        """
+        for path in (self.folder / "receipts").glob("*.json"):
+            try:
+                attempt = _attempt_of(path)
+                _reported(path)
+                if attempt is not None:
+                    for described in (self.part(int(path.stem)) / attempt).rglob("*.json"):
+                        read_json(described)
+            except IntegrityError:
+                path.unlink()
+        for folder in (self.folder / "within").glob("*"):
+            StoredParts(folder).forget_unreadable()
 
     def receipt(self, index: int) -> Receipt:
         try:
-            return _reported(read_json(self._receipt(index)))
+            return _reported(self._receipt(index))
         except FileNotFoundError:
             raise lost(f"{self._receipt(index)} is missing", self.folder, "the part is said to be finished") from None
 
@@ -209,7 +228,7 @@ class StoredParts(Parts):
 
     def read(self, index: int, names: Collection[str] | None = None) -> dict[str, np.ndarray]:
         place = self.place(index)
-        return {name: _read_whole(place / name) for name in (read_json(place / NAMES) if names is None else names)}
+        return {name: _read_whole(place / name) for name in (_names_in(place) if names is None else names)}
 
     def write_buckets(self, index: int, order: np.ndarray, starts: np.ndarray, arrays: Mapping[str, np.ndarray],
                       attempt: str | None = None) -> None:
@@ -254,17 +273,30 @@ class StoredParts(Parts):
             StoredParts(folder)._forget()
 
 
-def _reported(stored: Receipt) -> Receipt:
+def _reported(path: Path) -> Receipt:
     """Return a receipt as the task reported it, without the attempt."""
+    stored = read_record(path, {}, fix="delete the artifact that holds it and run again")
+    for name in stored.get("arrays", ()):
+        require_name(name, path, nested=True)
     return {name: value for name, value in stored.items() if name != "attempt"}
 
 
 def _attempt_of(path: Path) -> str | None:
     """Return the attempt that a receipt, or what stands for it, names; None where it names none or is not there."""
     try:
-        return read_json(path).get("attempt")
+        attempt = read_record(path, {}, fix="delete the artifact that holds it and run again").get("attempt")
     except FileNotFoundError:
         return None
+    return None if attempt is None else require_name(attempt, path)
+
+
+def _names_in(place: Path) -> list[str]:
+    """Return the names of the arrays of a part."""
+    path = place / NAMES
+    names = read_json(path)
+    require(isinstance(names, list), f"{path} is damaged", why="it holds no list of arrays", error=IntegrityError,
+            fix="delete the artifact that holds it and run again")
+    return [require_name(name, path, nested=True) for name in names]
 
 
 def _read_whole(path: Path) -> np.ndarray:
@@ -284,7 +316,7 @@ class StoredArrays(Arrays):
     @property
     def nbytes(self) -> int:
         place = self.parts.place(self.index)
-        return sum(open_array(place / name).nbytes for name in read_json(place / NAMES))
+        return sum(open_array(place / name).nbytes for name in _names_in(place))
 
     def load(self) -> dict[str, np.ndarray]:
         """Return the arrays; those of an attempt are read once a process, if they fit what that keeps."""

@@ -22,6 +22,7 @@ from dssl.pipeline.plan import plan
 from dssl.pipeline.run import run
 from dssl.storage.artifacts import Workspace
 from dssl.storage.blocks import MemoryParts
+from dssl.storage.lock import here, is_held_by
 
 from ..stored import stored
 
@@ -198,8 +199,7 @@ def test_a_lock_that_was_given_back_is_free(tmp_path, holder):
 
 def lock_file(folder, age=0.0, **fields):
     """Write the lock of another, renewed so many seconds ago."""
-    mine = {"host": socket.gethostname(), "pid": os.getpid(), "token": "other",
-            "started": psutil.Process().create_time()}
+    mine = {**here(), "pid": os.getpid(), "token": "other", "started": psutil.Process().create_time()}
     path = folder / "lock.json"
     path.write_text(json.dumps(mine | fields))
     os.utime(path, (time.time(), path.stat().st_mtime - age))
@@ -211,6 +211,8 @@ def lock_file(folder, age=0.0, **fields):
     ({"host": "elsewhere", "age": 50.0}, False), ({"host": "elsewhere", "age": 70.0}, True),
     ({"host": "elsewhere", "pid": 2**30}, False),  # no one here can tell whether it lives
     ({"pid": 2**22 + 1}, True), ({"pid": 1}, True),
+    ({"boot": "before", "pid": 2**22 + 1}, False), ({"boot": "before", "age": 70.0}, True),  # the host was restarted
+    ({"namespace": "pid:[1]", "pid": 1}, False), ({"namespace": "pid:[1]", "age": 70.0}, True),  # a container
 ])
 def test_whose_lock_is_free(tmp_path, fields, free):
     lock_file(tmp_path, **fields)
@@ -224,7 +226,8 @@ def test_whose_lock_is_free(tmp_path, fields, free):
         assert json.loads((tmp_path / "lock.json").read_text())["token"] == "other"
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"pid": 1}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", "null", '{"pid": 1}', "\0" * 200,
+                                  '{"host": "h", "pid": "x", "token": "t", "started": 1.0}'])
 def test_a_lock_that_cannot_be_read_belongs_to_nobody(tmp_path, text):
     (tmp_path / "lock.json").write_text(text)
     with Workspace.at(tmp_path).lock():
@@ -292,17 +295,54 @@ def test_a_clock_that_is_wrong_takes_no_lock(tmp_path, monkeypatch):
         monkeypatch.undo()
 
 
-@pytest.mark.parametrize("how", ["another took it", "it is gone", "it could not be renewed"])
-def test_who_lost_a_lock_is_told(tmp_path, monkeypatch, how):
+@pytest.fixture
+def contained():
+    """Return the start of a command that runs in a PID namespace of its own, as in a container."""
+    for command in (["unshare", "-pf", "--mount-proc"], ["unshare", "-rpf", "--mount-proc"]):
+        if shutil.which("unshare") and subprocess.run([*command, "true"], capture_output=True).returncode == 0:
+            return command
+    pytest.skip("this process may not make a PID namespace")
+
+
+def test_a_process_in_another_pid_namespace_keeps_its_lock(tmp_path, contained):
+    """Its number there, 1 or 2, is another process here, on a host of the same name."""
+    hold = ("import sys; from dssl.storage.artifacts import Workspace\n"
+            "with Workspace.at(sys.argv[1]).lock():\n    print('held', flush=True); sys.stdin.read()")
+    holder = subprocess.Popen([*contained, sys.executable, "-c", hold, str(tmp_path)], text=True,
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        lock = json.loads((tmp_path / "lock.json").read_text())
+        assert (lock["host"], lock["boot"]) == (here()["host"], here()["boot"])
+        assert lock["namespace"] != here()["namespace"]
+        assert lock["pid"] != holder.pid
+        with pytest.raises(LockedError), Workspace.at(tmp_path).lock():
+            pass
+        assert is_held_by(tmp_path / "lock.json", lock["host"], lock["pid"])
+    finally:
+        holder.communicate("")
+    assert holder.returncode == 0
+    with Workspace.at(tmp_path).lock():
+        pass
+
+
+@pytest.mark.parametrize(("how", "what", "why"), [
+    ("another took it", "process 7 on elsewhere has taken", "this process renewed it 0 seconds ago"),
+    ("it is gone", "another process may have taken it", "this process renewed it 0 seconds ago"),
+    ("it could not be renewed", "another process may take", "it was not renewed for 61 seconds"),
+    ("it was late, and another took it", "process 7 on elsewhere has taken", "it was not renewed for 61 seconds"),
+])
+def test_who_lost_a_lock_is_told(tmp_path, how, what, why):
     with Workspace.at(tmp_path).lock() as lock:
         lock.check()
-        if how == "another took it":
+        if "another took it" in how:
             lock_file(tmp_path, token="new", host="elsewhere", pid=7)
         elif how == "it is gone":
             (tmp_path / "lock.json").unlink()
-        else:
+        if "late" in how or "renewed" in how:
             lock._renewed -= 61
-        with pytest.raises(LockedError, match="process 7" if "took" in how else "another may") as error:
+        with pytest.raises(LockedError, match=f"(?s){what}.* why: {why}") as error:
             lock.check()
         assert error.value.exit_code == 5
 
