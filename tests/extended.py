@@ -121,3 +121,165 @@ EXTENDED = {
         "test_a_search_by_halving_that_is_killed_goes_on[lapsvm]",
         "test_a_search_by_halving_that_is_killed_goes_on[svm]"],
 }
+for _file, _names in {  # the slowest of the cases of one test, after a count of seconds
+    "tests/data/test_folders.py": [
+        "test_a_group_with_labels_and_a_split[2]",
+    ],
+    "tests/data/test_ingest.py": [
+        "test_every_format_gives_the_same_bytes_at_any_block_height[float64-csr.npz]",
+        "test_every_format_gives_the_same_bytes_at_any_block_height[float32-t.npy]",
+        "test_every_format_gives_the_same_bytes_at_any_block_height[float64-t.svm]",
+        "test_every_format_gives_the_same_bytes_at_any_block_height[float32-t.csv.gz]",
+        "test_every_format_gives_the_same_bytes_at_any_block_height[float32-dense.npz]",
+        "test_every_format_gives_the_same_bytes_at_any_block_height[float32-t.csv]",
+        "test_every_format_gives_the_same_bytes_at_any_block_height[float64-t.csv.gz]",
+        "test_every_format_gives_the_same_bytes_at_any_block_height[float32-csr.npz]",
+        "test_every_format_gives_the_same_bytes_at_any_block_height[float64-t.csv]",
+        "test_damaged_files_are_read_or_refused_but_never_crash[t.svm]",
+    ],
+    "tests/data/test_labels.py": [
+        "test_test_points_keep_the_shares_of_the_classes[many blocks]",
+        "test_things_are_dealt_in_proportion_and_a_larger_count_takes_no_fewer[many blocks]",
+        "test_chosen_labels_cover_every_class[many blocks]",
+    ],
+    "tests/data/test_parquet.py": [
+        "test_damaged_files_are_read_or_refused_but_never_crash[options1]",
+    ],
+    "tests/estimators/test_automatic.py": [
+        "test_quantities[friedman-0.75]",
+        "test_thousands_of_labels_take_one_system",
+    ],
+    "tests/estimators/test_budgets.py": [
+        "test_a_budget_that_is_too_small_is_refused_with_one_that_is_not[LapSVC]",
+    ],
+    "tests/estimators/test_class_frequencies.py": [
+        "test_the_predicted_class_is_the_most_probable_one[LaplaceLearning]",
+        "test_the_predicted_class_is_the_most_probable_one[LapRLSClassifier]",
+        "test_a_class_that_is_told_to_be_more_frequent_is_predicted_more_often[LaplaceLearning]",
+        "test_a_class_that_is_told_to_be_more_frequent_is_predicted_more_often[GraphKernelRidge]",
+        "test_a_class_that_is_told_to_be_more_frequent_is_predicted_more_often[LapRLSClassifier]",
+        "test_with_equally_many_labels_nothing_is_moved[GraphKernelRidge]",
+        "test_with_equally_many_labels_nothing_is_moved[LapRLSClassifier]",
+        "test_balanced_weights_make_classes_equal[TransductiveSVC]",
+    ],
+    "tests/estimators/test_cluster.py": [
+        "test_a_kernel_in_which_all_points_are_alike_is_told[given0]",
+    ],
+    "tests/estimators/test_graph_learners.py": [
+        "test_new_points_are_predicted_nearly_as_well[GraphKernelRidge]",
+    ],
+    "tests/estimators/test_grid_search.py": [
+        "test_rows_are_those_of_the_estimators_own_searches[LapRLSClassifier]",
+        "test_rows_are_those_of_the_estimators_own_searches[LapSVM]",
+        "test_rungs_share_the_gram_matrices_of_a_kernel[LapSVM]",
+    ],
+    "tests/estimators/test_laprls.py": [
+        "test_repetitions_are_searches_of_their_own_joined[auto-nystrom-pcg]",
+        "test_the_results_of_a_grid_are_those_of_fits_without_each_fold[LapRLSClassifier]",
+    ],
+    "tests/estimators/test_scoring.py": [
+        "test_decisions_are_best_for_the_metric_and_probabilities_are_the_same[shares0]",
+        "test_the_gain_is_told_in_the_metric[f1_macro]",
+        "test_the_gain_is_told_in_the_metric[f1]",
+    ],
+    "tests/estimators/test_transductive.py": [
+        "test_probabilities_are_calibrated_on_fits_without_the_label[None]",
+    ],
+    "tests/execution/test_ordered.py": [
+        "test_no_task_holds_more_than_the_budget[False]",
+    ],
+    "tests/graph/test_components.py": [
+        "test_no_task_holds_more_than_the_budget[mixed]",
+    ],
+    "tests/kernels/test_stochastic.py": [
+        "TestPointsOfOneKind::test_fewer_points_than_features[7]",
+    ],
+    "tests/learners/laprls/test_dense.py": [
+        "test_a_ratio_of_penalties_is_factored_once[HuberHinge(h=0.01)]",
+    ],
+    "tests/learners/laprls/test_smooth.py": [
+        "test_every_method_finds_the_minimum[45-HuberHinge(h=0.01)-nystrom-pcg-unnormalized]",
+        "test_every_method_finds_the_minimum[12-HuberHinge(h=0.01)-nystrom-pcg-unnormalized]",
+        "test_every_method_finds_the_minimum[12-HuberHinge(h=0.01)-nystrom-cg-unnormalized]",
+    ],
+    "tests/learners/on_graph/test_graph_ridge.py": [
+        "test_the_average_is_that_of_dense_kernels_with_refits[0.1-False]",
+    ],
+    "tests/learners/on_graph/test_harmonic_and_poisson.py": [
+        "test_the_order_of_points_and_of_classes_does_not_matter[fit_poisson]",
+    ],
+    "tests/learners/test_influence.py": [
+        "test_the_fast_path_is_the_dense_one_with_all_landmarks_and_tends_to_it[False-Logistic()]",
+        "test_the_fast_path_is_the_dense_one_with_all_landmarks_and_tends_to_it[False-HuberHinge(h=0.5)]",
+        "test_the_fast_path_is_the_dense_one_with_all_landmarks_and_tends_to_it[True-HuberHinge(h=0.5)]",
+        "test_refined_values_are_closer_to_refits[30-HuberHinge(h=0.01)]",
+    ],
+    "tests/pipeline/test_automatic.py": [
+        "test_the_choice_is_that_of_the_told_budget_and_not_of_the_machine",
+    ],
+    "tests/pipeline/test_class_weight.py": [
+        "test_pipeline_and_estimator_weigh_labels_alike[model6-MultiscaleKernelClassifier]",
+        "test_pipeline_and_estimator_weigh_labels_alike[model1-LaplaceLearning]",
+        "test_pipeline_and_estimator_weigh_labels_alike[model2-GraphKernelRidge]",
+        "test_pipeline_and_estimator_weigh_labels_alike[model4-LapRLSClassifier]",
+    ],
+    "tests/pipeline/test_clustering.py": [
+        "test_without_classes_and_in_every_space[deformed]",
+        "test_without_classes_and_in_every_space[cluster]",
+        "test_without_classes_and_in_every_space[eigengap]",
+    ],
+    "tests/pipeline/test_costs.py": [
+        "test_costs_of_laprls_are_whole_and_the_least_is_no_more_than_the_peak[scores]",
+        "test_costs_of_laprls_are_whole_and_the_least_is_no_more_than_the_peak[models]",
+    ],
+    "tests/pipeline/test_first_spec.py": [
+        "test_a_code_of_missing_cells_is_named_as_missing_with_columns_and_counts[csv]",
+    ],
+    "tests/pipeline/test_graph_learners.py": [
+        "test_quantities[ridge]",
+        "test_a_run_finds_what_the_estimator_finds[one kernel]",
+        "test_a_run_finds_what_the_estimator_finds[laplace, sizes]",
+    ],
+    "tests/pipeline/test_integrity.py": [
+        "test_a_run_that_lost_its_lock_ends[execution1]",
+    ],
+    "tests/pipeline/test_laprls.py": [
+        "test_every_method_solves_the_same_problem[nystrom-pcg-uniform]",
+        "test_penalties_and_bandwidth_are_chosen_by_default[8]",
+        "test_a_fit_from_what_a_selection_keeps_is_planned_as_one[selection1]",
+        "test_a_plan_counts_the_tasks_of_all_repetitions[lapsvm-nystrom-direct-3]",
+    ],
+    "tests/pipeline/test_lapsvm.py": [
+        "test_the_model_is_that_of_the_estimator[loss1]",
+    ],
+    "tests/pipeline/test_like_with_like.py": [
+        "test_baselines_are_told_the_class_sizes[model1]",
+        "test_the_majority_class_by_labels_is_told_the_class_sizes[model0]",
+    ],
+    "tests/pipeline/test_prediction.py": [
+        "test_a_pipeline_of_several_files_or_of_a_folder_is_that_of_the_whole[parts]",
+    ],
+    "tests/pipeline/test_predictions.py": [
+        "test_the_command_that_the_report_prints_works_as_printed[as_parquet]",
+    ],
+    "tests/pipeline/test_probabilities.py": [
+        "test_they_sum_to_one_and_the_most_probable_class_is_the_label[laprls]",
+        "test_they_sum_to_one_and_the_most_probable_class_is_the_label[graph]",
+        "test_what_is_not_calibrated_is_refused_before_a_point_is_read[model0-labels0]",
+        "test_they_are_those_of_the_estimator[model2-estimator2]",
+    ],
+    "tests/pipeline/test_regression.py": [
+        "test_a_ridge_classifier_has_an_rmse_from_the_codes[3]",
+    ],
+    "tests/pipeline/test_run.py": [
+        "test_an_interrupted_stage_repeats_the_missing_parts_only[left2]",
+        "test_an_interrupted_stage_repeats_the_missing_parts_only[left0]",
+    ],
+    "tests/pipeline/test_spec.py": [
+        "test_a_value_that_the_model_refuses_needs_only_what_knows_it[laprls-tolerance: -1-needed1]",
+    ],
+    "tests/solvers/test_solve.py": [
+        "test_memory_stays_within_the_stated_formula[amg]",
+    ],
+}.items():
+    EXTENDED.setdefault(_file, []).extend(_names)
