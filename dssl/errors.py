@@ -95,9 +95,30 @@ class Terminated(KeyboardInterrupt):
     """SIGTERM has come: a scheduler, a container or a person ends the process."""
 
 
+class Preempted(Terminated):
+    """SIGUSR1 has come: the time of a batch job is nearly over, and it will be started again."""
+
+
 def raise_terminated(number: int, frame: Any) -> None:
     """Raise Terminated; a handler of SIGTERM."""
     raise Terminated
+
+
+def raise_preempted(number: int, frame: Any) -> None:
+    """Raise Preempted; a handler of SIGUSR1."""
+    raise Preempted
+
+
+INTERRUPTED, TERMINATED = 130, 143  # exit codes: 128 and the number of the signal
+COME_BACK = 75  # EX_TEMPFAIL, of a start that was interrupted by an engine, and that another continues
+
+
+def exit_code_of(error: BaseException) -> int:
+    """Return the exit code of a command that ends with an error."""
+    if isinstance(error, KeyboardInterrupt):
+        return COME_BACK if isinstance(error, Preempted) else TERMINATED if isinstance(error, Terminated) else \
+            INTERRUPTED
+    return error.exit_code if isinstance(error, DsslError) else 1
 
 
 def require(condition: bool, what: str, *, why: str, fix: str, error: type[DsslError] = ParameterError) -> None:

@@ -4,7 +4,6 @@ import csv
 import json
 import re
 import shutil
-import socket
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +19,7 @@ from dssl import __version__
 from dssl.cli.main import main
 from dssl.data.ingest import open_dataset
 from dssl.pipeline.kinds.registry import KINDS
+from dssl.storage.lock import here
 
 NAMES = np.array(["oak, old", "birch", 'the "elm"'])
 
@@ -136,7 +136,7 @@ def test_suggest_writes_rows_to_label(made, workspace, tmp_path):
     assert [row["label"] for row in rows] == [""] * 4
     assert found["criterion"] == "model_change_v_optimality"
     shown = invoke("suggest", made / "spec.yaml", "--workspace", workspace, "--count", 4, "--out", tmp_path / "b.csv")
-    assert "4 rows by model_change_v_optimality in" in shown.stdout
+    assert "uncertain to the model, and near many other rows" in shown.stdout
     assert (tmp_path / "b.csv").read_bytes() == (tmp_path / "next.csv").read_bytes()
 
 
@@ -278,7 +278,7 @@ def test_ingest_of_several_files_and_append(made, tmp_path, monkeypatch):
         found = invoke("ingest", *arguments)
         assert (found.exit_code, told in found.stderr) == (code, True), found.stderr
     process = psutil.Process()
-    Path("one/lock.json").write_text(json.dumps({"host": socket.gethostname(), "pid": process.pid, "token": "another",
+    Path("one/lock.json").write_text(json.dumps({**here(), "pid": process.pid, "token": "another",
                                                  "started": process.create_time()}))
     held = invoke("ingest", "later.csv", "one", "--append")
     assert held.exit_code == 5
@@ -347,10 +347,10 @@ def test_workers_read_and_predict_what_threads_do(made, tmp_path, cluster_client
     threads, workers = tmp_path / "threads", tmp_path / "workers"
     for out in ("labels.csv", "labels.npy"):
         assert (workers / out).read_bytes() == (threads / out).read_bytes()
-    for here, there in zip(*([zarr.open_array(folder / "labels.zarr")[:], *(
+    for in_threads, on_workers in zip(*([zarr.open_array(folder / "labels.zarr")[:], *(
             rows.read_all() for rows in (data.X, data.y))] for folder in (threads, workers)
             for data in [open_dataset(folder / "data")]), strict=True):
-        np.testing.assert_array_equal(there, here)
+        np.testing.assert_array_equal(on_workers, in_threads)
 
 
 @pytest.mark.filterwarnings("always::dssl.storage.lock.WaitsForLock")

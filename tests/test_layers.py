@@ -49,6 +49,7 @@ DOORS = {
                  "pipeline.mistakes", "pipeline.kinds",
                  "runtime"},
     "matplotlib": {"report"},
+    "cronsim": {"runtime.schedules.times"},
     "rich": {"progress", "cli"},
     "distributed": {"execution", "runtime"},
     "dask": {"execution", "runtime", "data.inputs", "data.frames"},

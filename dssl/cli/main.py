@@ -1,9 +1,10 @@
 """The command line: `dssl init`, `run`, `plan`, `report`, `ingest`, `predict`, `suggest`, `verify`, `inspect`, `gc`,
-`doctor`, `schema`.
+`doctor`, `schema`; `submit`, `status`, `logs`, `wait`, `cancel`, `schedule`.
 
 One JSON document on standard output with --json, of what failed too; everything else on standard error. Exit codes:
 0 done, 1 failed (the data cannot be used, or not as the spec asks), 2 a spec or usage that is wrong whatever the data,
-3 integrity, 4 cluster unreachable, 5 locked by another run, 130 interrupted, 143 terminated.
+3 integrity, 4 cluster unreachable, 5 locked by another run, 75 interrupted by an engine that is to start it again,
+130 interrupted, 143 terminated.
 A command imports what it needs when it is called, so that `dssl --help` does not wait for everything.
 """
 
@@ -19,16 +20,26 @@ from typing import Any
 import click
 
 from .. import __version__
-from ..errors import DsslError, Terminated, explain, raise_terminated
+from ..errors import DsslError, Terminated, exit_code_of, explain, raise_terminated
 from .data import ingest_command, predict_command
 from .init import init_command
 from .options import console
 from .outcome import Outcome
 from .runs import plan_command, report_command, run_command
+from .schedule import due_command, fire_command, schedule_command
+from .submit import (
+    cancel_command,
+    launch_command,
+    logs_command,
+    rank_command,
+    settle_command,
+    status_command,
+    submit_command,
+    wait_command,
+)
 from .suggest import suggest_command
 from .workspace import doctor_command, gc_command, inspect_command, verify_command
 
-INTERRUPTED, TERMINATED = 130, 143  # 128 and the number of the signal
 REMEDIES = {errno.ENOSPC: "free space", errno.EDQUOT: "free space, or ask for more of it",
             errno.EACCES: "mend permissions", errno.EPERM: "mend permissions", errno.EROFS: "name a folder to write to",
             errno.ENOENT: "check that the file is there for every process that runs tasks (`dssl doctor --on`)"}
@@ -70,7 +81,7 @@ class Commands(click.Group):
             ctx.obj.failed(error, 1, message)
             ctx.exit(1)
         except KeyboardInterrupt as error:
-            what, code = ("terminated", TERMINATED) if isinstance(error, Terminated) else ("interrupted", INTERRUPTED)
+            what, code = "terminated" if isinstance(error, Terminated) else "interrupted", exit_code_of(error)
             message = explain(what, why="finished parts are kept", fix="run again to go on")
             click.echo(f"{what}: finished parts are kept, run again to go on", err=True)
             ctx.obj.failed(error, code, message)
@@ -118,5 +129,7 @@ def schema_command() -> None:
 
 
 for command in (init_command, run_command, plan_command, ingest_command, predict_command, suggest_command,
-                verify_command, inspect_command, gc_command, doctor_command, report_command):
+                verify_command, inspect_command, gc_command, doctor_command, report_command, submit_command,
+                status_command, logs_command, wait_command, cancel_command, rank_command, launch_command,
+                settle_command, schedule_command, due_command, fire_command):
     main.add_command(command)

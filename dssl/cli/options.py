@@ -90,12 +90,14 @@ SHAPE_OPTIONS = (
     click.option("--memory", "worker_memory", default=None, metavar="SIZE", callback=_bytes_of,
                  help="Memory limit of a worker; what it could not hold is refused."),
 )
-PLAN_OPTIONS = (
+SPEC_OPTIONS = (
     click.argument("spec", type=click.Path(path_type=Path)),
     click.option("--set", "overrides", multiple=True, metavar="KEY.KEY=VALUE",
                  help="Set one value of the spec; may be repeated."),
     workspace_option,
     memory_option,
+)
+ANEW_OPTIONS = (
     click.option("--fresh", is_flag=True, help="Make every artifact anew."),
     click.option("--from", "from_stage", default=None, metavar="STAGE",
                  help="Make this stage anew, and all that depend on it."),
@@ -105,10 +107,16 @@ PLAN_OPTIONS = (
 
 def planned(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command SPEC and the options that say what of it to make; it is called with the plan of that first."""
+    return _with_options(planned_whole(command), ANEW_OPTIONS)
+
+
+def planned_whole(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command SPEC and its settings; it is called with the plan of all its stages first."""
     @wraps(command)
-    def with_plan(spec: Path, overrides: tuple[str, ...], workspace: str, memory_budget: int | None, fresh: bool,
-                  from_stage: str | None, until: str | None, points: int | None = None, columns: int | None = None,
-                  dtype: str | None = None, workers: int = 1, worker_memory: int | None = None, **others: Any) -> None:
+    def with_plan(spec: Path, overrides: tuple[str, ...], workspace: str, memory_budget: int | None,
+                  fresh: bool = False, from_stage: str | None = None, until: str | None = None,
+                  points: int | None = None, columns: int | None = None, dtype: str | None = None, workers: int = 1,
+                  worker_memory: int | None = None, **others: Any) -> None:
         from ..pipeline.load import SHAPED, load_spec
 
         read = () if dtype is None else (f"data.read.dtype={dtype}",)
@@ -122,7 +130,7 @@ def planned(command: Callable[..., None]) -> Callable[..., None]:
                         until=until, points=points, columns=columns, workers=workers, worker_memory=worker_memory)
         command(made, **others)
 
-    return _with_options(with_plan, PLAN_OPTIONS)
+    return _with_options(with_plan, SPEC_OPTIONS)
 
 
 def shaped(command: Callable[..., None]) -> Callable[..., None]:

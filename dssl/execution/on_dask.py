@@ -13,11 +13,11 @@ from typing import Any
 import dask
 import numba
 from dask.utils import parse_timedelta
-from distributed import Client, KilledWorker, get_client, get_worker
+from distributed import Client, KilledWorker, get_client, get_worker, wait
 from distributed.comm import CommClosedError
 from threadpoolctl import threadpool_limits
 
-from ..errors import ClusterError, IntegrityError, TaskFailed, explain
+from ..errors import ClusterError, IntegrityError, Preempted, TaskFailed, explain
 from ..params import digest
 from ..storage.blocks import Parts, Receipt, Rows, write_dense
 from ..storage.files import is_there
@@ -32,6 +32,7 @@ from .window import Finished, run_in_window
 from .worker_memory import WorkerMemory
 
 LEAST_WINDOW = 24  # tasks under way, so that the 10 ms of a message's way there and back are not waited for
+LAST_PARTS = 60.0  # seconds for which tasks under way are waited for when a batch job's time is nearly over
 _LIMITED = False
 
 
@@ -187,6 +188,9 @@ class OnDask(Execution):
                     fix="start the cluster again and repeat the command: finished parts are kept")) from error
             if isinstance(error, ClusterError):  # who does not answer cannot cancel; tasks without a mark end
                 raise
+            if isinstance(error, Preempted):  # there is time for what is under way
+                with suppress(TimeoutError):
+                    wait(list(running), timeout=LAST_PARTS)
             self.client.cancel(list(running))
             if isinstance(error, FileNotFoundError) and error.filename and Path(error.filename).exists():
                 raise ClusterError(explain(

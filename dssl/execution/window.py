@@ -10,14 +10,14 @@ from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Any, Self
 
-from ..errors import raise_terminated
+from ..errors import raise_preempted, raise_terminated
 from ..storage.blocks import Receipt
 from .tasks import Task
 
 LOOK_EVERY = 1.0  # seconds between two looks at whether tasks may and can go on
-# What raises KeyboardInterrupt when a signal comes; `raise_terminated` where the command line has set it.
+# What raises KeyboardInterrupt when a signal comes; the latter two where the command line has set them.
 RAISED_BY: dict[int, Callable[[int, FrameType | None], Any]] = {
-    signal.SIGINT: signal.default_int_handler, signal.SIGTERM: raise_terminated}
+    signal.SIGINT: signal.default_int_handler, signal.SIGTERM: raise_terminated, signal.SIGUSR1: raise_preempted}
 
 
 class Looks:

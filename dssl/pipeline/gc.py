@@ -7,6 +7,7 @@ A run needs the artifacts of its stages, which `stages.json` in its folder lists
 written down first, so that a plan and a prediction can say why it is not there.
 """
 
+import re
 import shutil
 import time
 import warnings
@@ -20,7 +21,10 @@ from ..storage.artifacts import MANIFESTS, Workspace, remove_folder
 from ..storage.files import read_json, write_json
 from .inspection import disk_bytes
 from .kinds.registry import kind_of
+from .records import RESULT, SPEC, read_result, read_spec
+from .status import STATUS
 
+ARTIFACT = re.compile(r"\w+/[0-9a-f]{24}")  # its folder
 STAGES = "stages.json"  # in a run's folder: the folders of the artifacts that it makes or uses
 What = Literal["run", "artifact", "intermediate", "manifest", "unfinished", "scratch"]
 
@@ -71,8 +75,10 @@ def write_stages(run: Path, folders: Sequence[Path]) -> None:
 def stages_of(run: Path) -> set[str]:
     """Return the folders of the artifacts that a run makes or uses, which `write_stages` wrote.
 
-    Raises IntegrityError: the file is missing or damaged.
+    None of a run that was submitted and has not begun. Raises IntegrityError: the file is missing or damaged.
     """
+    if not (run / STAGES).exists() and not (run / STATUS).exists() and (run / "submission").is_dir():
+        return set()
     wanted = "nothing else says which artifacts are the run's, and all of them would be removed"
     fix = f"remove the run too, with --drop {run.name}; or put the file back"
     try:
@@ -81,7 +87,8 @@ def stages_of(run: Path) -> set[str]:
         raise IntegrityError(explain(f"{run} has no {STAGES}", why=wanted, fix=fix)) from error
     except IntegrityError as error:
         raise IntegrityError(explain(f"{run / STAGES} is cut short or damaged", why=wanted, fix=fix)) from error
-    require(isinstance(found, list) and all(isinstance(name, str) for name in found), error=IntegrityError,
+    sound = isinstance(found, list) and all(isinstance(name, str) and ARTIFACT.fullmatch(name) for name in found)
+    require(sound, error=IntegrityError,
             what=f"{run / STAGES} holds no list of artifacts", why=wanted, fix=fix)
     return set(found)
 
@@ -100,7 +107,7 @@ def find_garbage(workspace: Workspace, *, keep_runs: int | None = None, drop: Se
     DataError : there is no such run. IntegrityError : a run that is kept does not say what it needs.
     """
     artifacts, folder = workspace.root / "artifacts", workspace.root / "runs"
-    runs = sorted(path for path in folder.glob("*") if path.is_dir())  # their names begin with the time
+    runs = workspace.runs
     unknown = sorted(set(drop) - {path.name for path in runs})
     require(not unknown, f"{folder} has no run {', '.join(unknown)}", why="it was to be removed", error=DataError,
             fix="name some of " + (", ".join(path.name for path in runs[-5:]) or "none: there are no runs"))
@@ -150,7 +157,7 @@ def intermediate_of(runs: Sequence[Path]) -> set[str]:
         if not _is_done(run):
             needed |= stages_of(run)
             continue
-        stages = {stage.name for stage in kind_of(read_json(run / "spec.json")).stages if stage.intermediate}
+        stages = {stage.name for stage in kind_of(read_spec(run / SPEC)).stages if stage.intermediate}
         found |= {name for name in stages_of(run) if name.split("/")[0] in stages}
     return found - needed
 
@@ -171,7 +178,7 @@ def remove_intermediate(workspace: Workspace, run: Path) -> None:
 
 
 def _is_done(run: Path) -> bool:
-    return (run / "result.json").is_file() and read_json(run / "result.json")["status"] == "done"
+    return (run / RESULT).is_file() and read_result(run / RESULT)["status"] == "done"
 
 
 def _remove(workspace: Workspace, items: Sequence[Removable]) -> None:

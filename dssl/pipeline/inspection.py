@@ -4,10 +4,11 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DataError, require
-from ..storage.artifacts import Workspace, parts_in, read_manifest
-from ..storage.files import read_json
+from ..storage.artifacts import Workspace, parts_in, read_begun, read_manifest
+from ..storage.files import read_record
 from ..storage.store import describe_arrays
 from .kinds.registry import all_stage_names, kind_of
+from .records import read_result, read_spec
 from .stage import Kind
 from .status import STATUS, read_status
 
@@ -67,11 +68,12 @@ def describe_folder(folder: Path) -> dict[str, Any]:
         arrays = parts_in(folder).folder
         finished = len(list(arrays.glob("**/receipts/*.json")))
         found |= {"kind": "artifact", "status": f"unfinished, {finished} parts are finished",
-                  "stage": folder.resolve().parent.name, "params": read_json(folder / "begun.json")["conditions"]}
+                  "stage": folder.resolve().parent.name, "params": read_begun(folder / "begun.json")["conditions"]}
     else:
         require((folder / "dataset.json").is_file(), f"{folder} is no artifact, run or data set", error=DataError,
                 why="it has no manifest.json, result.json or dataset.json", fix="name a folder that dssl made")
-        found |= {"kind": "data set", "attributes": read_json(folder / "dataset.json")["attributes"]}
+        found |= {"kind": "data set", "attributes": read_record(
+            folder / "dataset.json", {"attributes": dict}, fix="ingest the source again")["attributes"]}
     return {**found, "arrays": describe_arrays(arrays), "bytes_on_disk": disk_bytes(folder)}
 
 
@@ -79,9 +81,9 @@ def describe_run(folder: Path) -> dict[str, Any]:
     """Return what a run's folder holds: its spec, and its result if it came to one, with what is on disk of it now."""
     spec, result, status = folder / "spec.json", folder / "result.json", folder / STATUS
     found: dict[str, Any] = {"path": str(folder.resolve()), "kind": "run", "status": "unfinished",
-                             "spec": read_json(spec) if spec.is_file() else None}
+                             "spec": read_spec(spec) if spec.is_file() else None}
     if result.is_file():
-        found |= with_disk_bytes(read_json(result), Workspace.at(folder.resolve().parents[1]), kind_of(found["spec"]))
+        found |= with_disk_bytes(read_result(result), Workspace.at(folder.resolve().parents[1]), kind_of(found["spec"]))
     elif status.is_file():
         found["progress"] = read_status(folder)
     return {**found, "bytes_on_disk": disk_bytes(folder)}
@@ -93,7 +95,7 @@ def runs_of(workspace: Workspace) -> list[dict[str, Any]]:
     Runs share artifacts, so the bytes of several do not add up; those of one that has not ended are not known.
     """
     found = []
-    for folder in sorted(path for path in workspace.root.glob("runs/*") if path.is_dir()):
+    for folder in workspace.runs:
         described = describe_run(folder)
         known = described.get("progress", described)
         stages = described.get("stages")

@@ -16,17 +16,14 @@ from ..report.error_measure import gain_over, label_score_rows, measure_of
 from ..report.markup import Html, table, tag
 from ..selection.suggest import Criterion
 from ..storage.artifacts import Workspace
-from ..storage.files import read_json
 from ..units import size_text, time_text
 from .dataset import dataset_of
 from .prediction import FittedPipeline, open_model
+from .records import PATHS, RESULT, SPEC, read_result, read_spec
 from .stage import Context
 from .status import STATUS, read_status
 from .suggested_rows import SuggestedRows
 from .suggestion import suggest_rows
-
-RESULT = "result.json"  # in a run's folder
-PATHS = {"model": "model_path", "report": "report", "predictions": "predictions"}  # by their keys in a document
 
 
 @dataclass(frozen=True)
@@ -116,7 +113,7 @@ class RunResult:
         state = "" if ended else f", its run is {read_status(folder)['state']}"
         require((folder / RESULT).is_file(), f"{path} holds no result{state}", error=DataError,
                 why="it is written at the end of a run", fix="name the folder of a finished run: WORKSPACE/runs/RUN")
-        return cls.of(read_json(folder / RESULT), folder.resolve())
+        return cls.of(read_result(folder / RESULT), folder.resolve())
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON document of `dssl run --json`."""
@@ -144,7 +141,7 @@ class RunResult:
     @property
     def spec(self) -> dict[str, Any]:
         """Return the spec as it was checked, with all defaults."""
-        return read_json(self.folder / "spec.json")
+        return read_spec(self.folder / SPEC)
 
     @property
     def dataset(self) -> Dataset:

@@ -16,10 +16,12 @@ from ..execution.tasks import Execution, TaskCount
 from ..measure import PeakMemory, process_peak, return_freed_memory
 from ..progress import in_notebook
 from ..report.page import page
+from ..report.sections.answer import never_note
 from ..report.sections.curve import curve_section
 from ..report.sections.ran import files_section, spec_section, stages_section
 from ..report.verdict import Verdict
 from ..selection.by_labels import without_choice
+from ..selection.held_out_scores import SCORED, with_intervals
 from ..storage.artifacts import libraries
 from ..storage.files import write_json
 from .facts import Facts
@@ -30,7 +32,8 @@ from .plan import DEFAULT_WORKSPACE, SELECTION, Plan, plan, tried_graphs
 from .predictions import write_predictions
 from .preflight import PlannedStage, Room, price, refuse_what_cannot_fit
 from .rates import Rates
-from .result import PATHS, RESULT, RunResult
+from .records import PATHS, RESULT
+from .result import RunResult
 from .stage import Context, Kind
 from .status import Status
 
@@ -41,7 +44,8 @@ Keep = Literal["all", "results"]
 def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
         workspace: str | Path = DEFAULT_WORKSPACE, execution: Execution | None = None,
         memory_budget: int | None = None, fresh: bool = False, from_stage: str | None = None, until: str | None = None,
-        events: Events | None = None, wait: float = 0.0, keep: Keep = "all") -> RunResult:
+        events: Events | None = None, wait: float = 0.0, keep: Keep = "all",
+        run_id: str | None = None) -> RunResult:
     """Run a pipeline and return its result: metrics, baselines, what each stage took, the model and the report.
 
     Parameters
@@ -55,6 +59,7 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
         result then has the status "stopped", and neither metrics nor a report.
     wait : seconds for which another run in the workspace is waited for; inf as long as it takes.
     keep : "results" removes the intermediate artifacts once the run is done, as `dssl gc --intermediate` does.
+    run_id : name of the run's folder; the time and a random number by default.
     events : called with {"event": "run" | "stage" | "progress" | "heartbeat", ...} as the run goes on; see
         `status.Status`. Unset, a notebook shows where the run is, and nothing does elsewhere.
 
@@ -99,7 +104,7 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
         scratch.mkdir(parents=True)
         execution.scratch_folder = str(scratch)
         made = made.again(execution.memory_budget)
-        identity = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:6]}"
+        identity = run_id or new_run_id()
         folder = place.root / "runs" / identity
         # Paths as well as addresses: a run's record is read by people. First what it needs, since gc asks every run.
         write_stages(folder, [item.artifact.folder for item in made.selected])
@@ -116,6 +121,11 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
                 _write_result(folder, with_disk_bytes(result, place, made.kind))
             status.end(result["status"])
         return RunResult.of(result, folder)
+
+
+def new_run_id() -> str:
+    """Return a name for a run's folder that none has: by time, and a random number."""
+    return f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:6]}"
 
 
 @contextmanager
@@ -169,6 +179,8 @@ def _run(made: Plan, identity: str, folder: Path, execution: Execution, estimate
     with_disk_bytes(result, made.workspace, made.kind)
     if result["status"] == "done":
         facts = _facts(made)
+        for text in never_note(facts):
+            tell({"event": "note", "stage": "predictions", "text": text})
         if "gain" in result:
             result["verdict"] = Verdict.of(result, made.kind.words).sentences
         if "unreached" in facts.get("health", {}):  # not of a kind without labels
@@ -178,12 +190,25 @@ def _run(made: Plan, identity: str, folder: Path, execution: Execution, estimate
                                       made.files["source"].source, data.ingest_params(),
                                       made.spec.predictions.ending):
             result["predictions"] = str(table)
-        facts |= {"spec": made.given.model_dump(), "libraries": libraries()}
+        facts |= {"spec": made.given.model_dump(), "libraries": libraries(), "document": {"path": str(folder / RESULT)}}
+        if facts.get(SELECTION, {}).get("choices") and "n_labeled" in facts.get("labels", {}):
+            facts[SELECTION] = _with_intervals(facts[SELECTION], facts["labels"]["n_labeled"])
         report = folder / "report.html"
         report.write_text(_page(made.kind, result, facts), encoding="utf-8")
         result["report"] = str(report)
     _write_result(folder, result)
     return result
+
+
+def _with_intervals(selection: dict[str, Any], n: int) -> dict[str, Any]:
+    """Return what a search of n labels found as the report shows it: scores with intervals, and what the rule asks."""
+    rows = {name: {model: with_intervals(row, n) for model, row in selection[name].items()}
+            for name in ("choices", "scores") if selection.get(name)}
+    graphs = {"graphs": [with_intervals(row, n) for row in selection["graphs"]]} if "graphs" in selection else {}
+    rule = dict(selection.get("rule") or {})
+    if rule.get("scoring"):
+        rule["score"] = SCORED[rule["scoring"]]
+    return {**selection, **rows, **graphs, "rule": rule}
 
 
 def _write_result(folder: Path, result: dict[str, Any]) -> None:
@@ -281,7 +306,7 @@ def _result(identity: str, made: Plan, records: list[dict[str, Any]]) -> dict[st
         return {**result, "status": "stopped", "until": made.until}
     facts, found = _facts(made), dict[str, Any](status="done")
     found["notes"] = [text for item in made.stages if item.stage.notes for text in item.stage.notes(
-        facts[item.stage.name])]
+        facts[item.stage.name])] + never_note(facts)
     if "scores" in facts:
         found |= {name: facts["scores"][name] for name in ("metrics", "baselines", "gain", "transductive")
                   if name in facts["scores"]}
@@ -301,7 +326,7 @@ def _page(kind: Kind, result: dict[str, Any], facts: dict[str, Any]) -> str:
     """Return the page of a run: results before how they came about.
 
     result : the document of a run. facts : the attributes of every stage by its name, `spec` (the checked pipeline
-    file) and `libraries` (versions by name).
+    file), `libraries` (versions by name) and `document` (the path of the run's result.json).
     """
     first = [stage.section for stage in reversed(kind.stages) if stage.section and stage.leads]
     rest = [stage.section for stage in kind.stages if stage.section and not stage.leads]

@@ -13,7 +13,7 @@ from typing import Any, Self
 from ..errors import described
 from ..progress import BEAT
 from ..storage.artifacts import Workspace
-from ..storage.files import draft_of, read_json
+from ..storage.files import draft_of, read_record
 from ..storage.lock import is_held_by
 from .time_left import SOON, TimeLeft
 
@@ -138,7 +138,8 @@ def read_status(folder: Path) -> dict[str, Any]:
 
     Raises FileNotFoundError: there is no status.
     """
-    status = read_json(folder / STATUS)
+    status = read_record(folder / STATUS, {"state": str, "host": str, "pid": int},
+                         fix="run again: a run writes another, and finished parts are kept")
     lock = Workspace.at(folder.resolve().parents[1]).lock_path
     if status["state"] == "running" and not is_held_by(lock, status["host"], status["pid"]):
         status |= {"state": "lost", "error": {

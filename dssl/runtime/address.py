@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from ..errors import ClusterError, SpecError, explain, require
 from ..execution.on_dask import OnDask
+from .batch.detached import Detached
 from .description import DaskRuntime
 
 
@@ -47,6 +48,9 @@ class AddressRuntime(DaskRuntime):
     def start(self, memory_budget: int) -> Iterator[tuple[OnDask, str]]:
         with self._connect() as client:
             yield OnDask(client, memory_budget, self.patience), f"the scheduler at {self.address}"
+
+    def engine(self) -> Detached:
+        return Detached()  # of one process, which is the driver
 
     def _connect(self) -> Client:
         address, tls = urlsplit(self.address), self.tls

@@ -1,18 +1,32 @@
-"""What a cluster description is: a few checked fields, and how an execution is started from them."""
+"""What a cluster description is: a few checked fields, how an execution is started from them, and a batch job."""
 
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from ..execution.size import size_of
 from ..execution.tasks import Execution
 from ..execution.watchdog import PATIENCE
+from .batch.engine import Engine
+
+# A worker that is stopped is given up after a minute (Dask: five), and its tasks run elsewhere. One that is full is not
+# paused, since it may wait for ever for memory that nobody gives back: it goes on, and is ended at 95 % of its limit. A
+# task that has ended four workers is named. No page is served over HTTP: anybody who reaches the port could read it.
+SETTINGS: dict[str, Any] = {
+    "distributed.scheduler.worker-ttl": "60s", "distributed.scheduler.allowed-failures": 3,
+    "distributed.worker.memory.target": False, "distributed.worker.memory.spill": False,
+    "distributed.worker.memory.pause": False, "distributed.worker.memory.terminate": 0.95,
+    "distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
 
 
 class Runtime(BaseModel, ABC):
     """A place to run; each kind has a field `kind` with a name of its own, and is listed in `start.Described`."""
 
     model_config = ConfigDict(extra="forbid")
+    max_restarts: int = Field(default=3, ge=0, description="how often a submitted job is started again after it was "
+                                                           "interrupted, as long as it made progress")
 
     @abstractmethod
     def start(self, memory_budget: int) -> AbstractContextManager[tuple[Execution, str]]:
@@ -23,9 +37,54 @@ class Runtime(BaseModel, ABC):
         ClusterError : it cannot be reached.
         """
 
+    @abstractmethod
+    def engine(self) -> Engine:
+        """Return what starts a submitted job there."""
+
+    @property
+    def ranks(self) -> int:
+        """The number of processes of a submitted job."""
+        return 1
+
 
 class DaskRuntime(Runtime):
     """A place whose tasks run on Dask workers."""
 
     patience: float = Field(default=PATIENCE, gt=0, allow_inf_nan=False, description="seconds without a running worker "
                                                                                    "after which a run ends")
+
+
+class RankedRuntime(DaskRuntime):
+    """A place where a submitted job is scheduler, driver and workers, each a process with a rank."""
+
+    workers: int = Field(ge=1)
+    threads_per_worker: int = Field(default=1, ge=1)
+    memory_limit: str = Field(description="of one worker")
+    join_timeout: float = Field(default=120.0, gt=0, allow_inf_nan=False,
+                                description="seconds in which the processes of a job must find each other")
+    interface: str | None = Field(default=None, description="network interface, such as ib0, by which they do")
+
+    @field_validator("memory_limit")
+    @classmethod
+    def _is_a_size(cls, text: str) -> str:
+        if text != "auto":
+            size_of(text)
+        return text
+
+    @property
+    def ranks(self) -> int:
+        """A scheduler, a driver, and the workers."""
+        return self.workers + 2
+
+    @property
+    def host(self) -> str | None:
+        """The address at which scheduler and workers listen; None for that of the machine."""
+        return None
+
+    def worker_memory(self) -> int | str:
+        """Return the memory limit of a worker (bytes), or "auto" for its share of this machine's."""
+        return self.memory_limit if self.memory_limit == "auto" else size_of(self.memory_limit)
+
+    def settings(self) -> dict[str, Any]:
+        """Return Dask's settings for scheduler and workers."""
+        return SETTINGS

@@ -10,41 +10,33 @@ from typing import Literal
 import dask
 from distributed import Client, LocalCluster
 from distributed.security import Security
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from ..execution.on_dask import OnDask
-from ..execution.size import size_of
 from ..execution.tasks import available_cores
-from .description import DaskRuntime
-
-# A worker that is stopped is given up after a minute (Dask: five), and its tasks run elsewhere. One that is full is not
-# paused, since it may wait for ever for memory that nobody gives back: it goes on, and is ended at 95 % of its limit. A
-# task that has ended four workers is named.
-SETTINGS = {
-    "distributed.scheduler.worker-ttl": "60s", "distributed.scheduler.allowed-failures": 3,
-    "distributed.worker.memory.target": False, "distributed.worker.memory.spill": False,
-    "distributed.worker.memory.pause": False, "distributed.worker.memory.terminate": 0.95}
+from .batch.detached import Detached
+from .description import RankedRuntime
 
 
-class LocalRuntime(DaskRuntime):
+class LocalRuntime(RankedRuntime):
     """Worker processes on this machine."""
 
     kind: Literal["local"] = "local"
     workers: int = Field(default_factory=available_cores, ge=1)
-    threads_per_worker: int = Field(default=1, ge=1)
     memory_limit: str = "auto"
 
-    @field_validator("memory_limit")
-    @classmethod
-    def _is_a_size(cls, text: str) -> str:
-        if text != "auto":
-            size_of(text)
-        return text
+    @property
+    def host(self) -> str:
+        """The address at which scheduler and workers of a submitted job listen: no other machine reaches it."""
+        return "127.0.0.1"
+
+    def engine(self) -> Detached:
+        return Detached()
 
     @contextmanager
     def start(self, memory_budget: int) -> Iterator[tuple[OnDask, str]]:
         with ExitStack() as stack:
-            stack.enter_context(dask.config.set(SETTINGS))  # which worker processes inherit, and doctor asks for
+            stack.enter_context(dask.config.set(self.settings()))  # which worker processes inherit, and doctor asks for
             with _interrupts_ignored():
                 cluster = stack.enter_context(LocalCluster(
                     n_workers=self.workers, threads_per_worker=self.threads_per_worker, processes=True,

@@ -22,8 +22,10 @@ from ..execution.size import MEMORY_BUDGET
 from ..execution.tasks import Execution
 from ..plain_yaml import read_yaml
 from .address import AddressRuntime
+from .batch.detached import Detached
 from .description import Runtime
 from .local import LocalRuntime
+from .slurm import SlurmRuntime
 
 
 class InProcessRuntime(Runtime):
@@ -37,8 +39,11 @@ class InProcessRuntime(Runtime):
         execution = InProcess(self.threads, memory_budget)
         yield execution, f"{execution.threads} threads of this process"
 
+    def engine(self) -> Detached:
+        return Detached()
 
-Described = Annotated[LocalRuntime | AddressRuntime | InProcessRuntime, Field(discriminator="kind")]
+
+Described = Annotated[LocalRuntime | AddressRuntime | SlurmRuntime | InProcessRuntime, Field(discriminator="kind")]
 DESCRIPTION: TypeAdapter[Runtime] = TypeAdapter(Described)
 
 

@@ -1,0 +1,199 @@
+"""`dssl schedule`: a run that comes again, fired by cron, systemd or Slurm."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..errors import DsslError, SpecError, require
+from .options import json_option, workspace_option
+from .submit import hand_over, waited
+
+if TYPE_CHECKING:
+    from ..pipeline.schedule import Schedule
+    from ..runtime.schedules.schedule import Scheduled
+
+ENVIRONMENT = ("DSSL_DATA", "SLURM_CONF", "PATH")  # variables that a firing has as they are now
+
+
+class Schedules(click.Group):
+    """Takes a first word that is none of its commands as the spec of `add`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        known = not args or args[0] in self.commands or args[0] in ctx.help_option_names
+        return super().parse_args(ctx, args if known else ["add", *args])
+
+
+@click.group("schedule", cls=Schedules)
+def schedule_command() -> None:
+    """Run a pipeline again and again: `dssl schedule SPEC --on WHERE --at TIMES --to cron`, `list`, `remove NAME`."""
+
+
+@schedule_command.command("add")
+@click.argument("spec", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option("--on", "where", required=True, metavar="WHERE",
+              help="Where each run is submitted, as `dssl submit` has it.")
+@click.option("--at", required=True, metavar="TIMES", help='When, as cron writes it: "0 2 * * *" is two at night.')
+@click.option("--to", "to", required=True, type=click.Choice(["cron", "systemd", "slurm"]),
+              help="What keeps the times.")
+@click.option("--set", "overrides", multiple=True, metavar="KEY.KEY=VALUE", help="Set one value of the spec.")
+@click.option("--retries", default=2, show_default=True, type=click.IntRange(min=0),
+              help="How often a run that failed is tried again; after 1, 2, 4, ... minutes.")
+@click.option("--on-failure", default=None, metavar="COMMAND",
+              help="A shell command that is run once when all attempts have failed, and not again until one succeeds.")
+@click.option("--install", is_flag=True, help="Have it started from now on; without it, only print what would be.")
+@workspace_option
+def add_command(spec: Path, where: str, at: str, to: str, overrides: tuple[str, ...], retries: int,
+                on_failure: str | None, install: bool, workspace: str) -> None:
+    """Run SPEC at certain times. Prints what cron, systemd or Slurm is given.
+
+    Where nothing has changed since the last run, a firing says so and ends; one that finds an earlier one at work is
+    skipped.
+    """
+    from ..pipeline.load import load_spec
+    from ..pipeline.schedule import Schedule
+    from ..runtime.schedules.schedule import SCHEDULERS
+    from ..runtime.schedules.times import Times
+    from ..runtime.start import load_runtime
+    from ..storage.artifacts import Workspace
+
+    times = Times.of(at)
+    load_spec(spec, overrides)
+    load_runtime(where)
+    place, path = Workspace.at(workspace), Path(where)
+    schedule = Schedule.keep(place, {
+        "spec": str(spec.resolve()), "set": list(overrides), "on": str(path.resolve()) if path.is_file() else where,
+        "at": times.text, "to": to, "retries": retries, "on_failure": on_failure, "cwd": os.getcwd(),
+        "python": sys.executable, "installed": False,
+        "environment": {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}})
+    scheduler, scheduled = SCHEDULERS[to], _scheduled(schedule)
+    files = scheduler.render(scheduled)
+    for name, text in files.items():
+        click.echo(text if len(files) == 1 else f"# {name}\n{text}", nl=len(files) > 1)
+    if not install:
+        shutil.rmtree(schedule.folder)
+        click.echo("nothing was installed; add --install", err=True)
+        return
+    for name, text in files.items():
+        (schedule.folder / name).write_text(text, encoding="utf-8")
+    try:
+        scheduler.install(scheduled, {name: schedule.folder / name for name in files})
+    except BaseException:
+        shutil.rmtree(schedule.folder)
+        raise
+    click.echo(f"installed as {schedule.folder.name}: {times.in_words()}, next at "
+               f"{times.after(datetime.now()):%Y-%m-%d %H:%M}; the log is {scheduled.log}", err=True)
+
+
+@schedule_command.command("list")
+@workspace_option
+@json_option
+def list_command(workspace: str, as_json: bool) -> None:
+    """Show the schedules of the workspace."""
+    from ..pipeline.schedule import Schedule
+    from ..runtime.schedules.times import Times
+    from ..storage.artifacts import Workspace
+
+    found = []
+    for schedule in Schedule.all(Workspace.at(workspace)):
+        fields, times = schedule.fields, Times.of(schedule.fields["at"])
+        found.append({"name": schedule.folder.name, "spec": fields["spec"], "at": fields["at"], "to": fields["to"],
+                      "next": times.after(datetime.now()).isoformat(timespec="minutes"),
+                      "failing": (schedule.folder / "failed.json").is_file()})
+    if as_json:
+        click.echo(json.dumps(found, indent=1))
+    for own in found if not as_json else ():
+        click.echo(f"{own['name']}  {own['at']} by {own['to']}, next {own['next']}"
+                   f"{'; its last run failed' if own['failing'] else ''}")
+
+
+@schedule_command.command("remove")
+@click.argument("name")
+@workspace_option
+def remove_command(name: str, workspace: str) -> None:
+    """Start NAME no more; its runs stay."""
+    from ..pipeline.schedule import Schedule
+    from ..runtime.schedules.schedule import SCHEDULERS
+    from ..storage.artifacts import Workspace
+
+    schedule = Schedule.find(Workspace.at(workspace), name)
+    SCHEDULERS[schedule.fields["to"]].remove(name)
+    shutil.rmtree(schedule.folder)
+    click.echo(f"{name} is removed; its runs stay")
+
+
+def _scheduled(schedule: Schedule) -> Scheduled:
+    from ..runtime.schedules.schedule import Scheduled
+    from ..runtime.schedules.times import Times
+
+    fields, folder = schedule.fields, str(schedule.folder)
+    command = (fields["python"], "-m", "dssl.cli")
+    return Scheduled(schedule.folder.name, Times.of(fields["at"]), schedule.folder, (*command, "fire", folder),
+                     (*command, "due", folder))
+
+
+# ---- what cron, systemd and Slurm start
+
+
+@click.command("due", hidden=True)
+@click.argument("folder", type=click.Path(path_type=Path))
+def due_command(folder: Path) -> None:
+    """Print when the schedule in FOLDER is due next."""
+    from ..pipeline.schedule import Schedule
+    from ..runtime.schedules.times import Times
+
+    times = Times.of(Schedule(folder).fields["at"])
+    click.echo(times.after(datetime.now()).isoformat(timespec="seconds"))
+
+
+@click.command("fire", hidden=True)
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.pass_context
+def fire_command(ctx: click.Context, folder: Path) -> None:
+    """Run what the schedule in FOLDER says, unless nothing has changed or an earlier firing is at work."""
+    from ..pipeline.schedule import Schedule
+
+    schedule = Schedule(folder)
+    require(folder.is_dir(), f"there is no schedule in {folder}", error=SpecError, why="it was removed",
+            fix="remove it from what fires it, too")
+    fields = schedule.fields
+    os.environ.update(fields["environment"])
+    os.chdir(fields["cwd"])
+    with schedule.alone() as is_alone:
+        if not is_alone:
+            _say("an earlier firing is at work: this one is skipped")
+            return
+        ctx.exit(schedule.fire(lambda: _attempt(folder.parents[1], fields), _say))
+
+
+def _attempt(workspace: Path, fields: dict[str, Any]) -> int:
+    """Submit the spec unless nothing has changed; return the exit code of its run."""
+    from ..pipeline.load import load_spec
+    from ..pipeline.plan import plan
+
+    try:
+        made = plan(load_spec(fields["spec"], fields["set"]), workspace=workspace)
+        if all(stage.status == "cached" for stage in made.selected):
+            _say("nothing has changed since the last run")
+            return 0
+        made.require_fits()
+        run, is_new = hand_over(made, fields["on"], "all")
+        _say(f"submitted as {run.name}" if is_new else f"{run.name} is under way already")
+        found, code = waited(run)
+        _say(f"{run.name}: {found['state']}")
+        return code
+    except DsslError as error:
+        _say(f"error: {error}")
+        return error.exit_code
+
+
+def _say(text: str) -> None:
+    click.echo(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}")

@@ -1,0 +1,265 @@
+"""A run that is handed to an engine: what is frozen of it, how often it was started, and how it ended.
+
+    runs/RUN/submission/submission.json   the job's name, versions, folder and options
+    runs/RUN/submission/spec.json         the checked spec
+    runs/RUN/submission/cluster.json      the checked cluster description
+    runs/RUN/submission/job.sh            what the engine was handed (of Kubernetes job.yaml)
+    runs/RUN/submission/engine.json       by what name the engine knows it; the first who writes it has submitted
+    runs/RUN/starts/N.json, N-end.json    how much was finished when start N began, and how it ended
+    runs/RUN/cancelled.json               somebody asked for the end
+    runs/RUN/exit.json                    the exit code, once nothing will be started any more
+    submissions/DIGEST/N.json             which run is that of a spec: the newest; an earlier one has ended
+
+These files are the truth. The engine is asked only whether it still knows the job.
+"""
+
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from .. import __version__
+from ..errors import COME_BACK, TERMINATED, ClusterError, DataError, require
+from ..params import digest
+from ..storage.artifacts import BEGUN, PUBLISHED, Workspace, libraries
+from ..storage.files import read_json, write_json
+from .gc import STAGES, stages_of
+from .run import new_run_id
+from .spec import Spec
+from .status import STATUS, read_status
+
+ENVIRONMENT = ("DSSL_DATA",)  # variables that a job is started with
+RESTARTABLE = (COME_BACK, TERMINATED, ClusterError.exit_code)  # exit codes of a start that another may continue
+HANDING_OVER = 300.0  # seconds after which a run that no engine has is lost
+State = Literal["submitted", "running", "restarting", "done", "failed", "cancelled", "stopped", "lost", "interrupted"]
+ENDED = ("done", "failed", "cancelled", "stopped", "lost", "interrupted")
+Knows = Callable[[Mapping[str, Any]], bool]  # whether the engine of a record knows the job
+
+
+@dataclass(frozen=True)
+class Submission:
+    """One submitted run, by its folder."""
+
+    folder: Path
+
+    @classmethod
+    def at(cls, folder: Path) -> Self:
+        """Return the submission of a run's folder; raise DataError if that run was not submitted."""
+        require((folder / "submission" / "submission.json").is_file(), f"run {folder.name} was not submitted",
+                error=DataError, why="it is the process of `dssl run` itself, which has no engine",
+                fix="see `dssl status`")
+        return cls(folder)
+
+    @classmethod
+    def freeze(cls, workspace: Workspace, spec: Spec, cluster: Mapping[str, Any], options: Mapping[str, Any]) -> Self:
+        """Write what a run is to do into a new folder; nobody is told of it yet."""
+        fields = spec.model_dump(mode="json")
+        folder = workspace.root / "runs" / new_run_id()
+        made = cls(folder)
+        (folder / "logs").mkdir(parents=True)
+        write_json(made._file("spec.json"), fields)
+        write_json(made._file("cluster.json"), dict(cluster))
+        write_json(made._file("submission.json"), {
+            "digest": digest({"spec": fields, "workspace": str(workspace.root)})[:16], "name": spec.name,
+            "version": __version__, "libraries": libraries(), "python": sys.executable, "cwd": os.getcwd(),
+            "host": socket.gethostname(), "options": dict(options), "submitted": time.time(),
+            "environment": {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}})
+        return made
+
+    def _file(self, name: str) -> Path:
+        return self.folder / "submission" / name
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """Return what was frozen besides spec and cluster."""
+        found: dict[str, Any] = read_json(self._file("submission.json"))
+        return found
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """Return the frozen spec."""
+        found: dict[str, Any] = read_json(self._file("spec.json"))
+        return found
+
+    @property
+    def cluster(self) -> dict[str, Any]:
+        """Return the frozen cluster description."""
+        found: dict[str, Any] = read_json(self._file("cluster.json"))
+        return found
+
+    @property
+    def job_name(self) -> str:
+        """Return the name of the engine's job: the same for the same spec in the same workspace."""
+        return f"dssl-{self.described['digest']}"
+
+    @property
+    def engine(self) -> dict[str, Any] | None:
+        """Return by what the engine knows the job; None until it has been handed over."""
+        path = self._file("engine.json")
+        return read_json(path) | {"folder": str(self.folder)} if path.is_file() else None
+
+    def claim(self, workspace: Workspace, knows: Knows) -> Path:
+        """Make this the run of its spec unless another is under way; return the folder of the one that is.
+
+        Two who submit at once agree, since a file is created by one of them.
+        """
+        place = workspace.root / "submissions" / self.described["digest"]
+        while True:
+            newest = max((int(path.stem) for path in place.glob("*.json")), default=-1)
+            if newest >= 0:
+                run = workspace.root / "runs" / read_json(place / f"{newest}.json")["run"]
+                if run.is_dir() and state_of(run, knows)["state"] not in ENDED:
+                    return run
+            if write_json(place / f"{newest + 1}.json", {"run": self.folder.name}, exclusive=True):
+                return self.folder
+
+    def render(self, name: str, text: str) -> Path:
+        """Write what the engine is handed; return the file."""
+        path = self._file(name)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def hand_over(self, engine: str, handle: Mapping[str, Any]) -> None:
+        """Note by what the engine knows the job."""
+        write_json(self._file("engine.json"), {"engine": engine, "host": socket.gethostname(), "time": time.time(),
+                                               "handle": dict(handle)}, exclusive=True)
+
+    def require_this_version(self) -> None:
+        """Raise ClusterError if this process runs another version of dssl than the one that submitted."""
+        wanted = self.described["version"]
+        require(wanted == __version__, f"dssl {__version__} on {socket.gethostname()}, the run was submitted by "
+                f"{wanted}", error=ClusterError, why="two versions may compute different results",
+                fix=f"install dssl {wanted} where the job runs, or submit again")
+
+    # ---- how it goes
+
+    @property
+    def starts(self) -> int:
+        """Return how often the driver has begun."""
+        return len([path for path in (self.folder / "starts").glob("*.json") if "-" not in path.stem])
+
+    def begin(self) -> int:
+        """Note that the driver begins; return the number of this start."""
+        number = self.starts
+        while not write_json(self.folder / "starts" / f"{number}.json",
+                             {"begun": time.time(), "finished": self.finished()}, exclusive=True):
+            number += 1
+        return number
+
+    def end(self, start: int, code: int, why: str) -> None:
+        """Note how a start ended: for good, unless another may continue."""
+        if code in RESTARTABLE and not self.is_cancelled:
+            write_json(self.folder / "starts" / f"{start}-end.json", {"code": code, "why": why, "time": time.time()})
+        else:
+            state: State = "cancelled" if self.is_cancelled and code else "failed" if code else "done"
+            self.finish(code, state, why)
+
+    def finish(self, code: int, state: State, why: str) -> None:
+        """Note that nothing is started any more; the first who says so is heard."""
+        write_json(self.folder / "exit.json", {"code": code, "state": state, "why": why, "time": time.time(),
+                                               "starts": self.starts}, exclusive=True)
+
+    @property
+    def exit(self) -> dict[str, Any] | None:
+        """Return how the run ended; None while it may go on."""
+        path = self.folder / "exit.json"
+        return read_json(path) if path.is_file() else None
+
+    def cancel(self) -> None:
+        """Note that somebody asks for the end."""
+        write_json(self.folder / "cancelled.json", {"time": time.time(), "host": socket.gethostname()}, exclusive=True)
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Return whether somebody has asked for the end."""
+        return (self.folder / "cancelled.json").is_file()
+
+    def finished(self) -> int:
+        """Return how many artifacts and parts of the run are finished: what a start adds to is its progress."""
+        if not (self.folder / STAGES).is_file():
+            return 0
+        root = self.folder.parents[1] / "artifacts"
+        found = 0
+        for name in stages_of(self.folder):
+            if (root / name / PUBLISHED).is_file():
+                found += 1
+            if (root / name / BEGUN).is_file():
+                found += sum(1 for _ in (root / name).glob("**/receipts/*.json"))
+        return found
+
+    def settle(self, max_restarts: int) -> int:
+        """Return the run's exit code, or `COME_BACK` where the engine is to start it again.
+
+        It is started again after an interruption, as long as the last start has finished something, and at most
+        `max_restarts` times.
+        """
+        if (ended := self.exit) is not None:
+            return int(ended["code"])
+        last = self.starts - 1
+        if self.is_cancelled:
+            self.finish(TERMINATED, "cancelled", "somebody cancelled it")
+        elif last < 0:
+            self.finish(1, "failed", "no driver has begun: see the logs of the job")
+        else:
+            path = self.folder / "starts" / f"{last}-end.json"
+            end: dict[str, Any] = read_json(path) if path.is_file() else {
+                "code": 1, "why": "the driver ended without a word"}
+            begun = read_json(self.folder / "starts" / f"{last}.json")["finished"]
+            code = 1 if end["code"] in (COME_BACK, TERMINATED) else end["code"]
+            if self.finished() <= begun:
+                self.finish(code, "failed", f"{end['why']}; start {last + 1} made no progress, so it is not started "
+                                            "again")
+            elif last >= max_restarts:
+                self.finish(code, "failed", f"{end['why']}; it was started again {last} times, and max_restarts is "
+                                            f"{max_restarts}")
+            else:
+                return COME_BACK
+        ended = self.exit
+        assert ended is not None
+        return int(ended["code"])
+
+
+def state_of(folder: Path, knows: Knows) -> dict[str, Any]:
+    """Return what is known of a run: its status.json, with `state`, and of a submitted one `exit` and `starts`.
+
+    Of a run that ended, the record of its end counts; of one that runs, its heartbeat; of others whether the engine
+    still knows the job.
+    """
+    status: dict[str, Any] = read_status(folder) if (folder / STATUS).is_file() else {
+        "run": folder.name, "name": None, "state": "lost", "error": None}
+    try:
+        submission = Submission.at(folder)
+    except DataError:
+        return status
+    described = submission.described
+    found = status | {"name": described["name"], "starts": submission.starts, "engine": submission.engine}
+    if (ended := submission.exit) is not None:
+        return found | {"state": ended["state"], "exit": ended}
+    if status["state"] == "running":
+        return found
+    if found["engine"] is None:
+        lost = time.time() - described["submitted"] > HANDING_OVER
+    else:
+        lost = not knows(found["engine"])
+    if lost:
+        return found | {"state": "lost", "error": {
+            "type": "Lost", "what": "the engine knows nothing of the job, and it has left no exit record",
+            "why": "its machine stopped, or it was killed", "fix": "submit again: finished parts are kept"}}
+    return found | {"state": "restarting" if submission.starts else "submitted"}
+
+
+def find_run(workspace: Workspace, name: str | None) -> Path:
+    """Return the folder of a run by its name or the beginning of it, of None the newest; raise DataError."""
+    matching = [path for path in workspace.runs if name is None or path.name.startswith(name)]
+    exact = [path for path in matching if path.name == name]
+    require(bool(matching), f"no run {name or '(any)'} in {workspace.root}", error=DataError,
+            why="a run is a folder in runs/", fix="see `dssl status`, or check --workspace")
+    require(name is None or len(exact or matching) == 1, f"{len(matching)} runs begin with {name!r}", error=DataError,
+            why="one run is meant", fix=f"write more of it: {', '.join(path.name for path in matching[:5])}")
+    return (exact or matching)[-1]
+
+

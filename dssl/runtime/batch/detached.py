@@ -1,0 +1,142 @@
+"""A job of detached processes on this machine, with a launcher that starts its ranks and outlives the terminal."""
+
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import psutil
+
+from ...errors import COME_BACK
+from ..rank import DRIVER, FIRST_WORKER, SCHEDULER, START
+from .engine import Engine, Job
+
+LOOK_EVERY = 0.2  # seconds between two looks at the processes
+GRACE = 20.0  # seconds that the others have to end once the driver has
+REPLACED = 10  # workers that are started again in one start of a job
+
+
+class Detached(Engine):
+    """Starts a launcher in a session of its own."""
+
+    name = "this machine"
+
+    def render(self, job: Job) -> str:
+        """Return a shell script that starts the launcher: what `submit` does, to be read and repeated."""
+        return (f"#!/bin/sh\n# dssl: {job.ranks} process{'es' if job.ranks > 1 else ''} on this machine, started again "
+                f"when interrupted\ncd {shlex.quote(str(job.cwd))} || exit 1\n"
+                f"exec {shlex.join(self._launcher(job))}\n")
+
+    def submit(self, job: Job, rendered: Path) -> dict[str, Any]:
+        log = os.open(job.logs / "job.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            process = subprocess.Popen(["/bin/sh", str(rendered)], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                       start_new_session=True, close_fds=True)
+        finally:
+            os.close(log)
+        return {"pid": process.pid, "started": psutil.Process(process.pid).create_time(),
+                "host": socket.gethostname()}
+
+    def knows(self, handle: Mapping[str, Any]) -> bool:
+        return handle["host"] != socket.gethostname() or _process(handle) is not None
+
+    def cancel(self, handle: Mapping[str, Any]) -> None:
+        if (process := _process(handle)) is not None:
+            process.send_signal(signal.SIGTERM)
+
+    def _launcher(self, job: Job) -> list[str]:
+        return [*job.command[:-2], "launch", job.command[-1]]
+
+
+def _process(handle: Mapping[str, Any]) -> psutil.Process | None:
+    """Return the launcher if it lives."""
+    with suppress(psutil.NoSuchProcess):
+        process = psutil.Process(handle["pid"])
+        if abs(process.create_time() - handle["started"]) < 1 and process.status() != psutil.STATUS_ZOMBIE:
+            return process
+    return None
+
+
+def launch(job: Job) -> int:
+    """Start the ranks of a job, and start them again as long as settling says so; return the last exit code.
+
+    SIGTERM and SIGUSR1 are passed on to the driver. A worker's process that ends is started again.
+    """
+    start = 0
+    while True:
+        _Start(job, start).run()
+        code = subprocess.run([*job.settle], cwd=job.cwd, check=False).returncode
+        if code != COME_BACK:
+            return code
+        start += 1
+
+
+class _Start:
+    """One start of all ranks of a job."""
+
+    def __init__(self, job: Job, number: int):
+        self.job, self.number = job, number
+        self.driver_rank = DRIVER if job.ranks > 1 else 0
+        self.processes: dict[int, subprocess.Popen[bytes]] = {}
+        self.replaced = 0
+
+    def run(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
+            signal.signal(number, self._pass_on)
+        for rank in range(self.job.ranks):
+            self.processes[rank] = self._started(rank)
+        driver = self.processes[self.driver_rank]
+        while driver.poll() is None:
+            time.sleep(LOOK_EVERY)
+            self._replace_workers()
+        self._end_others()
+
+    def _started(self, rank: int) -> subprocess.Popen[bytes]:
+        environment = os.environ | {"DSSL_RANK": str(rank), "DSSL_RANKS": str(self.job.ranks), START: str(self.number)}
+        descriptor = os.open(self.job.log(rank), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            return subprocess.Popen(self.job.command, cwd=self.job.cwd, env=environment, stdin=subprocess.DEVNULL,
+                                    stdout=descriptor, stderr=descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _replace_workers(self) -> None:
+        if self.processes[SCHEDULER].poll() is not None:
+            return  # the driver ends soon, too
+        for rank, process in self.processes.items():
+            if rank >= FIRST_WORKER and process.poll() is not None and self.replaced < REPLACED:
+                self.replaced += 1
+                print(f"rank {rank} ended with {process.returncode}, and is started again", file=sys.stderr)
+                self.processes[rank] = self._started(rank)
+
+    def _end_others(self) -> None:
+        until = time.monotonic() + GRACE
+        for rank, process in self.processes.items():
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(max(until - time.monotonic(), 0.0))
+            if process.poll() is None:
+                print(f"rank {rank} has not ended, and is killed", file=sys.stderr)
+                _kill_tree(process.pid)
+                process.wait()
+
+    def _pass_on(self, number: int, frame: FrameType | None) -> None:
+        driver = self.processes.get(self.driver_rank)
+        if driver is not None and driver.poll() is None:
+            driver.send_signal(number)
+
+
+def _kill_tree(pid: int) -> None:
+    """Kill a process and those that it started, such as a Nanny's worker."""
+    with suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        for one in (*process.children(recursive=True), process):
+            with suppress(psutil.NoSuchProcess):
+                one.kill()

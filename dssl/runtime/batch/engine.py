@@ -1,0 +1,86 @@
+"""A batch job, and what every engine can do with one."""
+
+import shlex
+import subprocess
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...errors import ClusterError, explain
+
+NOTICE = 120  # seconds before the end of its time at which a job is told
+
+
+@dataclass(frozen=True)
+class Job:
+    """What an engine starts.
+
+    name : of the engine's job, the same for the same spec. folder : of the run. command : starts one rank. settle :
+    says after each start whether another is due, by the exit code `COME_BACK`. cwd : where they are started. ranks :
+    processes side by side.
+    """
+
+    name: str
+    folder: Path
+    command: tuple[str, ...]
+    settle: tuple[str, ...]
+    cwd: Path
+    ranks: int
+
+    @property
+    def logs(self) -> Path:
+        return self.folder / "logs"
+
+    def log(self, rank: int) -> Path:
+        """Return the log of a rank."""
+        return self.logs / f"rank-{rank}.log"
+
+
+class Engine(ABC):
+    """Something that starts jobs: a queue, an orchestrator, or this machine."""
+
+    name: str  # as people know it
+    file = "job.sh"  # under which the rendered job lies in the run's folder
+
+    @abstractmethod
+    def render(self, job: Job) -> str:
+        """Return the script or the manifest of a job."""
+
+    @abstractmethod
+    def submit(self, job: Job, rendered: Path) -> Mapping[str, Any]:
+        """Hand over a rendered job; return what the engine knows it by (JSON).
+
+        Raises ClusterError: the engine cannot be reached, or refuses.
+        """
+
+    @abstractmethod
+    def knows(self, handle: Mapping[str, Any]) -> bool:
+        """Return whether the job waits or runs.
+
+        Raises ClusterError: the engine cannot be asked.
+        """
+
+    @abstractmethod
+    def cancel(self, handle: Mapping[str, Any]) -> None:
+        """End a job; its driver is told, so that finished parts stay."""
+
+
+def asked(command: Sequence[str], *, fix: str, text: str | None = None) -> str:
+    """Return what a command of an engine prints; raise ClusterError with what it says if it fails.
+
+    text : for its standard input.
+    """
+    try:
+        done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=60, check=False)
+    except FileNotFoundError as error:
+        raise ClusterError(explain(f"there is no command {command[0]}", why="the job is handed over by it",
+                                   fix=fix)) from error
+    except subprocess.TimeoutExpired as error:
+        raise ClusterError(explain(f"`{shlex.join(command)}` has not ended within a minute",
+                                   why="the engine does not answer", fix=fix)) from error
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).strip() or f"exit code {done.returncode}"
+        raise ClusterError(explain(f"`{shlex.join(command)}` failed: {said}", why="the engine refused", fix=fix))
+    return done.stdout

@@ -1,0 +1,150 @@
+"""A run as one command that many processes start: each reads its rank, and is scheduler, driver or worker.
+
+    rank 0     the scheduler: it writes its address and the certificates of this start into the run's folder
+    rank 1     the driver: it runs the pipeline on the others
+    rank 2...  a Nanny with its worker process, which is started again if it dies
+
+The pattern is that of `dask_jobqueue.runner.BaseRunner`, whose workers have no Nanny by default: no memory limit, no
+pinned threads, and none is started again.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dask
+from distributed import Client, Nanny, Scheduler
+from distributed.security import Security
+
+from ..errors import ClusterError, explain
+from ..execution.on_dask import OnDask
+from ..storage.files import draft_of
+from .description import RankedRuntime
+from .rank import SCHEDULER
+
+LOOK_EVERY = 0.5  # seconds between two looks at whether a file is there, or whether the driver lives
+LOST = 10.0  # seconds for which a driver seeks a scheduler that is gone
+DRIVER_GONE = 15.0  # seconds without a client after which a scheduler ends
+KEYS = ("tls_ca_file", "tls_client_cert", "tls_client_key", "tls_scheduler_cert", "tls_scheduler_key",
+        "tls_worker_cert", "tls_worker_key")
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """How the ranks of one start of a job find each other: a file that the scheduler writes, for its owner alone."""
+
+    folder: Path
+    start: str
+
+    @property
+    def path(self) -> Path:
+        return self.folder / f"address-{self.start}.json"
+
+    def announce(self, address: str, security: Security) -> None:
+        """Write where the scheduler is, and what opens it."""
+        with draft_of(self.path) as draft:
+            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with open(descriptor, "w", encoding="utf-8") as file:
+                json.dump({"address": address, **{key: getattr(security, key) for key in KEYS}}, file)
+
+    def wait(self, seconds: float) -> tuple[str, Security]:
+        """Return the address of the scheduler and what opens it; raise ClusterError if it does not come."""
+        until = time.monotonic() + seconds
+        while True:
+            with suppress(FileNotFoundError):
+                found: dict[str, Any] = json.loads(self.path.read_text(encoding="utf-8"))
+                return found.pop("address"), Security(require_encryption=True, **found)
+            if time.monotonic() >= until:
+                raise ClusterError(explain(
+                    f"no scheduler has come within {seconds:.0f} seconds", why=f"rank {SCHEDULER} writes {self.path}",
+                    fix="see the log of rank 0, and that all ranks see the same folder"))
+            time.sleep(LOOK_EVERY)
+
+    def forget(self) -> None:
+        """Remove the file: its certificates open nothing any more."""
+        self.path.unlink(missing_ok=True)
+
+
+def forget_meetings(folder: Path) -> None:
+    """Remove what schedulers that were killed have left in a run's folder."""
+    for path in folder.glob("address-*.json"):
+        path.unlink(missing_ok=True)
+
+
+def serve_scheduler(meeting: Meeting, runtime: RankedRuntime) -> None:
+    """Be the scheduler until the driver has ended it, or has been gone for `DRIVER_GONE` seconds."""
+    _leave_signals_to_the_driver()
+
+    async def serve() -> None:
+        security = Security.temporary()
+        async with Scheduler(host=runtime.host, port=0, interface=runtime.interface, security=security,
+                             protocol="tls://", dashboard=False, dashboard_address="127.0.0.1:0") as scheduler:
+            meeting.announce(scheduler.address, security)
+            last_seen = time.monotonic() + runtime.join_timeout  # the driver may come later
+            while scheduler.status.name == "running":
+                await asyncio.sleep(LOOK_EVERY)
+                now = time.monotonic()
+                if set(scheduler.clients) - {"fire-and-forget"}:
+                    last_seen = now
+                elif now - last_seen > DRIVER_GONE:
+                    break
+
+    try:
+        with dask.config.set(runtime.settings()):
+            asyncio.run(serve())
+    finally:
+        meeting.forget()
+
+
+def serve_worker(meeting: Meeting, runtime: RankedRuntime) -> None:
+    """Be a Nanny with its worker until the scheduler ends it or is gone."""
+    _leave_signals_to_the_driver()
+    address, security = meeting.wait(runtime.join_timeout)
+
+    async def serve() -> None:
+        async with Nanny(address, nthreads=runtime.threads_per_worker, memory_limit=runtime.worker_memory(),
+                         security=security, protocol="tls://", host=runtime.host, interface=runtime.interface,
+                         dashboard=False, death_timeout=runtime.join_timeout,
+                         env={"NUMBA_NUM_THREADS": str(runtime.threads_per_worker)}) as nanny:
+            await nanny.finished()
+
+    with dask.config.set(runtime.settings()):
+        asyncio.run(serve())
+
+
+@contextmanager
+def driven(meeting: Meeting, runtime: RankedRuntime, workers: int, memory_budget: int) -> Iterator[tuple[OnDask, str]]:
+    """Give the execution on the other ranks of a job, and one line that says what it is; end them afterwards.
+
+    workers : how many there are. One that does not come within `join_timeout` is not waited for; raises ClusterError
+    where none comes.
+    """
+    address, security = meeting.wait(runtime.join_timeout)
+    seconds = runtime.join_timeout
+    with dask.config.set(runtime.settings()), Client(address, security=security, timeout=LOST) as client:
+        try:
+            with suppress(TimeoutError):
+                client.wait_for_workers(workers, timeout=seconds)
+            come = len(client.scheduler_info(n_workers=-1)["workers"])
+            if come == 0:
+                raise ClusterError(explain(
+                    f"none of {workers} workers has come within {seconds:.0f} seconds",
+                    why="tasks have nowhere to run", fix="see the logs of ranks 2 and up"))
+            yield (OnDask(client, memory_budget, runtime.patience),
+                   f"{come} of {workers} workers, {runtime.threads_per_worker} thread(s) each")
+        finally:
+            if client.status == "running":
+                client.shutdown()
+
+
+def _leave_signals_to_the_driver() -> None:
+    """Ignore what an engine sends to all processes of a job: the driver ends the others."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_IGN)

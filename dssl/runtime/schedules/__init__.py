@@ -1,0 +1,1 @@
+"""Runs at certain times: what is written for cron, systemd and Slurm, which do the waiting."""

@@ -1,0 +1,151 @@
+"""What fires a command at certain times: cron, systemd's timers, or Slurm."""
+
+import os
+import shlex
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from ..batch.engine import asked
+from .times import Times
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """A command and its times. name : of the schedule. folder : where its files and its log lie."""
+
+    name: str
+    times: Times
+    folder: Path
+    command: tuple[str, ...]
+    next: tuple[str, ...]  # prints when it is due next
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "log"
+
+
+class Scheduler(ABC):
+    """Something that starts commands at certain times."""
+
+    @abstractmethod
+    def render(self, scheduled: Scheduled) -> Mapping[str, str]:
+        """Return text by the name of a file."""
+
+    @abstractmethod
+    def install(self, scheduled: Scheduled, files: Mapping[str, Path]) -> None:
+        """Have the command started; files : what was rendered, by name. Raises ClusterError."""
+
+    @abstractmethod
+    def remove(self, name: str) -> None:
+        """Have a schedule's command not started any more. Raises ClusterError."""
+
+
+class Cron(Scheduler):
+    """A line of the user's crontab, which ends in the name of the schedule."""
+
+    def render(self, scheduled: Scheduled) -> dict[str, str]:
+        command = shlex.join(scheduled.command).replace("%", r"\%")  # which cron takes for the end of a line
+        return {"crontab": f"{scheduled.times.text} {command} >> {shlex.quote(str(scheduled.log))} 2>&1 "
+                           f"{_mark(scheduled.name)}\n"}
+
+    def install(self, scheduled: Scheduled, files: Mapping[str, Path]) -> None:
+        line = files["crontab"].read_text(encoding="utf-8")
+        self._write([*self._others(scheduled.name), line.rstrip("\n")])
+
+    def remove(self, name: str) -> None:
+        self._write(self._others(name))
+
+    def _others(self, name: str) -> list[str]:
+        """Return the lines of the crontab but that of a schedule."""
+        listed = asked(["sh", "-c", "crontab -l 2>/dev/null || command -v crontab > /dev/null"],
+                       fix="install cron, or use --to systemd")
+        return [line for line in listed.splitlines() if not line.endswith(_mark(name))]
+
+    def _write(self, lines: list[str]) -> None:
+        asked(["crontab", "-"], fix="install cron, or use --to systemd", text="".join(f"{line}\n" for line in lines))
+
+
+def _mark(name: str) -> str:
+    return f"# dssl: {name}"
+
+
+class Systemd(Scheduler):
+    """A service and a timer of the user's systemd; one that was due while the machine was off is started later."""
+
+    def render(self, scheduled: Scheduled) -> dict[str, str]:
+        unit, calendar = _unit(scheduled.name), "".join(f"OnCalendar={line}\n" for line in scheduled.times.calendar())
+        command = " ".join(f'"{_escaped(word)}"' for word in scheduled.command)
+        return {
+            f"{unit}.service": f"[Unit]\nDescription=dssl: {scheduled.name}\n\n[Service]\nType=oneshot\n"
+                               f"ExecStart={command}\nStandardOutput=append:{scheduled.log}\n"
+                               f"StandardError=append:{scheduled.log}\n",
+            f"{unit}.timer": f"[Unit]\nDescription=dssl: {scheduled.name}, {scheduled.times.in_words()}\n\n[Timer]\n"
+                             f"{calendar}Persistent=true\n\n[Install]\nWantedBy=timers.target\n"}
+
+    def install(self, scheduled: Scheduled, files: Mapping[str, Path]) -> None:
+        folder = _units_folder()
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, path in files.items():
+            (folder / name).write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
+        self._control("daemon-reload")
+        self._control("enable", "--now", f"{_unit(scheduled.name)}.timer")
+
+    def remove(self, name: str) -> None:
+        self._control("disable", "--now", f"{_unit(name)}.timer")
+        for ending in ("service", "timer"):
+            (_units_folder() / f"{_unit(name)}.{ending}").unlink(missing_ok=True)
+        self._control("daemon-reload")
+
+    def _control(self, *words: str) -> None:
+        asked(["systemctl", "--user", *words], fix="log in with a session of systemd, or use --to cron")
+
+
+def _unit(name: str) -> str:
+    return f"dssl-{name}"
+
+
+def _units_folder() -> Path:
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "systemd" / "user"
+
+
+def _escaped(word: str) -> str:
+    """Return a word that systemd takes as it is within quotes."""
+    return word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+
+
+class SlurmTimes(Scheduler):
+    """A job that hands itself over again for the next time, and then starts the command: Slurm needs no scrontab.
+
+    The job waits for the command on one core, so that a run that failed is tried again and told of.
+    """
+
+    file = "schedule.sh"
+
+    def render(self, scheduled: Scheduled) -> dict[str, str]:
+        path = scheduled.folder / self.file
+        return {self.file: f"""\
+#!/bin/bash
+# dssl: {scheduled.name}, {scheduled.times.in_words()}
+# This job hands itself over for the next time; Slurm starts it again when that has come and this one has ended.
+#SBATCH --job-name={_unit(scheduled.name)}
+#SBATCH --dependency=singleton
+#SBATCH --ntasks=1
+#SBATCH --output={scheduled.log}
+#SBATCH --open-mode=append
+
+sbatch --begin="$({shlex.join(scheduled.next)})" {shlex.quote(str(path))}
+{shlex.join(scheduled.command)}
+"""}
+
+    def install(self, scheduled: Scheduled, files: Mapping[str, Path]) -> None:
+        begin = scheduled.times.after(datetime.now()).isoformat(timespec="seconds")
+        asked(["sbatch", f"--begin={begin}", str(files[self.file])], fix="run this where Slurm's commands are")
+
+    def remove(self, name: str) -> None:
+        asked(["scancel", f"--jobname={_unit(name)}"], fix="run this where Slurm's commands are")
+
+
+SCHEDULERS: dict[str, Scheduler] = {"cron": Cron(), "systemd": Systemd(), "slurm": SlurmTimes()}

@@ -1,0 +1,70 @@
+"""When a scheduled run is due, as cron writes it: minute, hour, day of the month, month, day of the week."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Self
+
+from cronsim import CronSim, CronSimError
+
+from ...errors import SpecError, explain, require
+
+DAYS = ("Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat")
+
+
+@dataclass(frozen=True)
+class Times:
+    """Five fields of cron, checked."""
+
+    text: str
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """Return the times that a text says; raise SpecError if cron would not understand it."""
+        try:
+            CronSim(text, datetime(2026, 1, 1))
+        except CronSimError as error:
+            raise SpecError(explain(f"--at {text!r} ({error})", why="it says when a run is due, as cron writes it",
+                                    fix='write minute, hour, day, month, weekday, such as "0 2 * * *" for two at '
+                                        "night")) from error
+        require(len(text.split()) == 5, f"--at {text!r} has {len(text.split())} fields", error=SpecError,
+                why="cron knows five", fix="leave seconds and years out")
+        return cls(" ".join(text.split()))
+
+    def after(self, moment: datetime) -> datetime:
+        """Return the first time after a moment."""
+        return next(CronSim(self.text, moment))
+
+    def in_words(self) -> str:
+        """Return the times in English."""
+        return str(CronSim(self.text, datetime(2026, 1, 1)).explain())
+
+    def calendar(self) -> list[str]:
+        """Return the lines of systemd's `OnCalendar` that mean the same.
+
+        Of two restricted days cron takes either, systemd both: these become two lines.
+        """
+        found = CronSim(self.text, datetime(2026, 1, 1))
+        minutes, hours, months = (_numbers(own, whole) for own, whole in (
+            (found.minutes, range(60)), (found.hours, range(24)), (found.months, range(1, 13))))
+        days = [day for day in found.days if isinstance(day, int) and day > 0]
+        require(len(days) == len(found.days), f"--at {self.text!r} counts days from the end of the month",
+                error=SpecError, why="systemd has another way to write that", fix="name a day from 1 on")
+        weekdays = sorted({day % 7 for day in found.weekdays if isinstance(day, int)})
+        require(all(isinstance(day, int) for day in found.weekdays), f"--at {self.text!r} counts weeks of the month",
+                error=SpecError, why="systemd has another way to write that", fix="name weekdays alone")
+        any_day, any_weekday = len(days) == 31, len(weekdays) == 7
+        of_week, of_month = ",".join(DAYS[day] for day in weekdays), _numbers(set(days), range(1, 32))
+        time = f"{hours}:{minutes}:00"
+        if any_day and any_weekday:
+            return [f"*-{months}-* {time}"]
+        if any_day:
+            return [f"{of_week} *-{months}-* {time}"]
+        by_day = f"*-{months}-{of_month} {time}"
+        return [by_day] if any_weekday else [by_day, f"{of_week} *-{months}-* {time}"]
+
+
+def _numbers(values: object, whole: range) -> str:
+    """Return numbers as systemd lists them, "*" for all."""
+    assert isinstance(values, (set, frozenset, list))
+    listed = sorted(values)
+    return "*" if listed == list(whole) else ",".join(f"{value:02d}" for value in listed)

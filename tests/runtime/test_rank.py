@@ -1,0 +1,49 @@
+"""Which process of a job this is."""
+
+import stat
+
+import pytest
+from distributed.security import Security
+
+from dssl.errors import ClusterError
+from dssl.runtime.rank import Rank
+from dssl.runtime.roles import Meeting
+
+
+@pytest.mark.parametrize(("environment", "rank", "role"), [
+    ({}, Rank(0, 1), "driver"),
+    ({"DSSL_RANK": "0", "DSSL_RANKS": "4"}, Rank(0, 4), "scheduler"),
+    ({"DSSL_RANK": "1", "DSSL_RANKS": "4", "DSSL_START": "2"}, Rank(1, 4, "2"), "driver"),
+    ({"SLURM_PROCID": "3", "SLURM_NTASKS": "4", "SLURM_RESTART_COUNT": "1"}, Rank(3, 4, "1"), "worker"),
+    ({"JOB_COMPLETION_INDEX": "2", "DSSL_RANKS": "3"}, Rank(2, 3), "worker"),
+    ({"PMI_RANK": "1", "PMI_SIZE": "3"}, Rank(1, 3), "driver"),
+    ({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "3"}, Rank(0, 3), "scheduler"),
+    ({"DSSL_RANK": "0", "DSSL_RANKS": "3", "SLURM_PROCID": "5", "SLURM_NTASKS": "9"}, Rank(0, 3), "scheduler"),
+])
+def test_an_engine_tells_the_rank(environment, rank, role):
+    assert Rank.of(environment) == rank
+    assert rank.role == role
+
+
+@pytest.mark.parametrize("environment", [{"DSSL_RANK": "3", "DSSL_RANKS": "3"}, {"DSSL_RANK": "x", "DSSL_RANKS": "3"},
+                                         {"SLURM_PROCID": "-1", "SLURM_NTASKS": "3"}])
+def test_a_rank_that_cannot_be_is_refused(environment):
+    with pytest.raises(ClusterError, match="ranks count from 0"):
+        Rank.of(environment)
+
+
+def test_only_its_owner_reads_how_the_scheduler_is_opened(tmp_path):
+    meeting, security = Meeting(tmp_path, "0"), Security.temporary()
+    meeting.announce("tls://127.0.0.1:1", security)
+    assert stat.S_IMODE(meeting.path.stat().st_mode) == 0o600
+    address, found = meeting.wait(0)
+    assert address == "tls://127.0.0.1:1"
+    assert (found.tls_client_key, found.require_encryption) == (security.tls_client_key, True)
+    meeting.forget()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ranks_of_another_start_do_not_meet(tmp_path):
+    Meeting(tmp_path, "0").announce("tls://127.0.0.1:1", Security.temporary())
+    with pytest.raises(ClusterError, match="no scheduler has come within 0 seconds"):
+        Meeting(tmp_path, "1").wait(0)

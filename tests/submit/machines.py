@@ -1,0 +1,69 @@
+"""Submitted runs on this machine, whose processes a test may kill."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+
+from dssl.runtime.rank import Rank
+
+from ..faults.machines import BUDGET, REPOSITORY, SPEC, wait_until
+
+SLOWLY = {"DASK_DISTRIBUTED__WORKER__PRELOAD": '["tests.faults.slowly"]', "PYTHONPATH": str(REPOSITORY)}
+
+
+class Submitted:
+    """A workspace with runs that `dssl submit` has handed over."""
+
+    def __init__(self, folder: Path, cluster: str = "{kind: local, workers: 2, memory_limit: 2GiB}"):
+        self.folder, self.workspace = folder, folder / "work"
+        self.spec, self.cluster = folder / "faults.yaml", folder / "cluster.yaml"
+        self.spec.write_text(SPEC)
+        self.cluster.write_text(cluster)
+        self.environment, self.inside = os.environ | SLOWLY, ()
+
+    def dssl(self, *command, code=0, seconds=600):
+        """Run a command in the workspace; return what it prints."""
+        done = subprocess.run([*self.inside, sys.executable, "-m", "dssl.cli", *map(str, command), "--workspace",
+                               str(self.workspace)], capture_output=True, text=True, timeout=seconds, check=False,
+                              env=self.environment)
+        assert done.returncode == code, done.stdout + done.stderr + self.logs()
+        assert "Traceback" not in done.stderr, done.stderr
+        return done.stdout
+
+    def submit(self, *options):
+        """Hand the spec over; return the folder of the run."""
+        said = self.dssl("submit", self.spec, "--on", self.cluster, "--memory-budget", BUDGET, "--json", *options)
+        return Path(json.loads(said)["folder"])
+
+    def rank(self, run, number, start=0):
+        """Return the process of a rank."""
+        for process in psutil.process_iter(["cmdline", "environ"]):
+            own = process.info
+            if own["cmdline"] and own["cmdline"][-2:] == ["rank", str(run)] and own["environ"]:
+                rank = Rank.of(own["environ"])
+                if (rank.count, rank.number, rank.start) == (4, number, str(start)):
+                    return process
+        return None
+
+    def reached(self, run, stage, parts=1):
+        """Wait until so many parts of a stage are finished."""
+        wait_until(lambda: len(list(self.workspace.glob(f"artifacts/{stage}/*/*/receipts/[0-9]*.json"))) >= parts
+                   or (run / "exit.json").exists(), f"{parts} parts of {stage}", 120)
+        assert not (run / "exit.json").exists(), self.logs()
+
+    def logs(self):
+        """Return all that the processes have said."""
+        paths = sorted(self.folder.glob("work/runs/*/logs/*"))
+        return "".join(f"--- {path.name}\n{path.read_text()}" for path in paths)
+
+    def end(self):
+        """Kill what is left."""
+        for process in psutil.process_iter(["cmdline"]):
+            own = process.info["cmdline"] or []
+            if any(str(self.workspace) in word for word in own):
+                for one in (*process.children(recursive=True), process):
+                    one.kill()

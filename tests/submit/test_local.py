@@ -1,0 +1,131 @@
+"""Runs that are handed over on this machine: what becomes of them when their processes die."""
+
+import json
+import os
+import signal
+import stat
+import time
+
+import psutil
+import pytest
+
+from dssl.execution.in_process import InProcess
+from dssl.execution.size import size_of
+from dssl.pipeline.run import run as run_here
+
+from ..faults.machines import BUDGET, wait_until
+from ..stored import contents
+from .machines import Submitted
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+@pytest.fixture
+def submitted(tmp_path):
+    made = Submitted(tmp_path)
+    yield made
+    made.end()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    made = Submitted(tmp_path_factory.mktemp("undisturbed"))
+    run_here(made.spec, workspace=made.workspace, execution=InProcess(1, size_of(BUDGET)))
+    return contents(made.workspace)
+
+
+def ended_alike(submitted, run, undisturbed, starts):
+    """The run has ended well after so many starts, and its artifacts are those of an undisturbed run."""
+    submitted.dssl("wait", run.name)
+    ending = json.loads((run / "exit.json").read_text())
+    assert (ending["code"], ending["state"], ending["starts"]) == (0, "done", starts), submitted.logs()
+    found = contents(submitted.workspace)
+    assert sorted(found) == sorted(undisturbed)
+    assert [name for name in undisturbed if found[name] != undisturbed[name]] == []
+
+
+def test_a_run_needs_nobody_who_waits_for_it(submitted, undisturbed):
+    submitted.environment = dict(os.environ)
+    run = submitted.submit()
+    again = submitted.submit()
+    assert again == run, "the same spec is submitted once while it is under way"
+    address = run / "address-0.json"
+    wait_until(address.exists, "the scheduler", 120)
+    assert stat.S_IMODE(address.stat().st_mode) == 0o600
+    wait_until(lambda: submitted.rank(run, 1) is not None, "the driver")
+    parents = [process.pid for process in submitted.rank(run, 1).parents()]
+    assert psutil.Process().pid not in parents
+    ended_alike(submitted, run, undisturbed, 1)
+    assert not address.exists(), "certificates that open nothing stay behind"
+    status = json.loads(submitted.dssl("status", run.name, "--json"))
+    assert (status["state"], status["exit"]["code"]) == ("done", 0)
+    assert "models" in submitted.dssl("logs", run.name)
+    assert (run / "result.json").is_file()
+    wait_until(lambda: not [number for number in range(4) if submitted.rank(run, number)], "the processes to end")
+    assert submitted.submit() != run, "a spec whose run has ended is run again"
+
+
+@pytest.mark.parametrize(("rank", "starts"), [
+    pytest.param(0, 2, id="scheduler", marks=pytest.mark.extended), pytest.param(1, 2, id="driver"),
+    pytest.param(2, 1, id="worker", marks=pytest.mark.extended)])
+def test_a_killed_process_costs_a_start_at_most(submitted, undisturbed, rank, starts):
+    run = submitted.submit()
+    submitted.reached(run, "points", 2)
+    process = submitted.rank(run, rank)
+    for one in (*process.children(recursive=True), process):
+        one.kill()
+    ended_alike(submitted, run, undisturbed, starts)
+
+
+def test_a_run_that_is_cancelled_ends_and_keeps_its_parts(submitted):
+    run = submitted.submit()
+    submitted.reached(run, "points", 1)
+    assert "finished parts stay" in submitted.dssl("cancel", run.name)
+    submitted.dssl("wait", run.name, code=143)
+    assert json.loads((run / "exit.json").read_text())["state"] == "cancelled"
+    assert "has ended: cancelled" in submitted.dssl("cancel", run.name)
+    assert list(submitted.workspace.glob("artifacts/dataset/*/manifest.json"))
+
+
+def test_the_end_of_the_time_stops_a_start_and_not_the_run(submitted, undisturbed):
+    run = submitted.submit()
+    submitted.reached(run, "points", 2)
+    launcher = psutil.Process(json.loads((run / "submission" / "engine.json").read_text())["handle"]["pid"])
+    launcher.send_signal(signal.SIGUSR1)
+    ended_alike(submitted, run, undisturbed, 2)
+    assert json.loads((run / "starts" / "0-end.json").read_text())["code"] == 75
+
+
+@pytest.mark.extended
+def test_a_run_that_makes_no_progress_is_not_started_for_ever(submitted):
+    run = submitted.submit()
+    for start in range(2):
+        wait_until(lambda start=start: submitted.rank(run, 1, start) is not None or (run / "exit.json").exists(),
+                   "the driver", 120)
+        if (run / "exit.json").exists():
+            break
+        wait_until((run / "starts" / f"{start}.json").exists, "the start", 120)
+        submitted.rank(run, 1, start).kill()
+        time.sleep(0.5)
+    submitted.dssl("wait", run.name, code=1)
+    assert "made no progress" in json.loads((run / "exit.json").read_text())["why"]
+
+
+@pytest.mark.extended
+def test_a_run_whose_launcher_is_gone_is_lost(submitted):
+    run = submitted.submit()
+    submitted.reached(run, "points", 1)
+    launcher = psutil.Process(json.loads((run / "submission" / "engine.json").read_text())["handle"]["pid"])
+    for process in (launcher, *launcher.children(recursive=True)):
+        process.kill()
+    wait_until(lambda: not launcher.is_running() or launcher.status() == psutil.STATUS_ZOMBIE, "the launcher to end")
+    assert json.loads(submitted.dssl("status", run.name, "--json"))["state"] == "lost"
+    submitted.dssl("wait", run.name, code=4)
+    assert submitted.submit() != run
+
+
+def test_what_would_be_handed_over_is_shown(submitted):
+    shown = submitted.dssl("submit", submitted.spec, "--on", submitted.cluster, "--dry-run")
+    assert shown.startswith("#!/bin/sh")
+    assert "4 processes on this machine" in shown
+    assert not list(submitted.workspace.glob("runs/*"))

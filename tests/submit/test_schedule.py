@@ -1,0 +1,137 @@
+"""Runs that come again: when, by whom they are started, and what happens then."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from datetime import datetime
+
+import pytest
+
+from dssl.errors import SpecError
+from dssl.pipeline.schedule import FIRST_PAUSE, Schedule
+from dssl.runtime.schedules.schedule import Cron, Scheduled, SlurmTimes, Systemd
+from dssl.runtime.schedules.times import Times
+from dssl.storage.artifacts import Workspace
+
+TIMES = ["0 2 * * *", "*/15 8-17 * * mon-fri", "30 4 1,15 * 5", "0 0 1 1 *", "5 4 * * sun", "59 23 31 12 *",
+         "* * * * *", "0 12 29 2 *", "7 */5 * 3-5 6,0"]
+needs_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+
+
+@pytest.fixture
+def scheduled(tmp_path):
+    return Scheduled("mine-1234abcd", Times.of("30 4 1,15 * 5"), tmp_path,
+                     (sys.executable, "-m", "dssl.cli", "fire", str(tmp_path / 'a b%c"')),
+                     ("echo", "2030-01-01T00:00:00"))
+
+
+@pytest.mark.parametrize("text", ["", "0 2 * *", "61 * * * *", "0 2 * * * *", "at night"])
+def test_times_that_cron_does_not_know_are_refused(text):
+    with pytest.raises(SpecError, match="--at"):
+        Times.of(text)
+
+
+@needs_systemd
+@pytest.mark.parametrize("text", TIMES)
+def test_systemd_starts_when_cron_would(text):
+    times = Times.of(text)
+    moment, own = datetime(2027, 3, 5, 7, 8), []
+    for line in times.calendar():
+        done = subprocess.run(["systemd-analyze", "calendar", "--base-time", f"{moment} UTC", line],
+                              capture_output=True, text=True, check=True, env={"TZ": "UTC", "LC_ALL": "C"})
+        own.append(datetime.fromisoformat(re.search(r"Next elapse: \w+ (\S+ \S+)", done.stdout)[1]))
+    assert min(own) == times.after(moment)
+
+
+@needs_systemd
+def test_systemd_takes_the_units(scheduled, tmp_path):
+    files = Systemd().render(scheduled)
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    done = subprocess.run(["systemd-analyze", "verify", "--man=no", *(str(tmp_path / name) for name in files)],
+                          capture_output=True, text=True, check=False)
+    complaints = [line for line in done.stderr.splitlines() if "dssl" in line]
+    assert complaints == [], done.stderr
+    assert "OnCalendar=*-*-01,15 04:30:00\nOnCalendar=Fri *-*-* 04:30:00" in files["dssl-mine-1234abcd.timer"]
+
+
+def test_cron_is_given_one_line(scheduled):
+    line = Cron().render(scheduled)["crontab"]
+    assert line.count("\n") == 1
+    assert line.startswith("30 4 1,15 * 5 ")
+    assert line.endswith("# dssl: mine-1234abcd\n")
+    assert "%" not in line.replace("\\%", "")
+
+
+def test_slurm_is_given_a_script_that_renews_itself(scheduled):
+    script = SlurmTimes().render(scheduled)["schedule.sh"]
+    assert subprocess.run(["bash", "-n"], input=script, text=True, check=True).returncode == 0
+    assert '--begin="$(echo 2030-01-01T00:00:00)"' in script
+    assert "--dependency=singleton" in script
+
+
+def schedule_in(folder, **fields):
+    return Schedule.keep(Workspace.at(folder), {"spec": "mine.yaml", "set": [], "on": "in-process", "at": "0 2 * * *",
+                                                "to": "cron", "retries": 3, "on_failure": None, **fields})
+
+
+def test_a_failure_is_tried_again_later_and_later(tmp_path):
+    schedule, pauses, said, codes = schedule_in(tmp_path), [], [], iter([1, 4, 0])
+    assert schedule.fire(lambda: next(codes), said.append, pauses.append) == 0
+    assert pauses == [FIRST_PAUSE, 2 * FIRST_PAUSE]
+    assert len(said) == 2
+
+
+def test_whoever_is_told_of_failures_is_told_once(tmp_path):
+    told = tmp_path / "told"
+    schedule = schedule_in(tmp_path, retries=0, on_failure=f"echo x >> {told}")
+    for code in (1, 3, 0, 2, 2):
+        assert schedule.fire(lambda code=code: code, lambda text: None) == code
+    assert told.read_text() == "x\nx\n", "once before it succeeded, and once after"
+
+
+def test_one_firing_is_at_work_at_a_time(tmp_path):
+    schedule = schedule_in(tmp_path)
+    with schedule.alone() as first, schedule.alone() as second:
+        assert (first, second) == (True, False)
+    with schedule.alone() as third:
+        assert third
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_the_second_firing_has_nothing_to_do(tmp_path):
+    def dssl(*words, code=0):
+        done = subprocess.run([sys.executable, "-m", "dssl.cli", *map(str, words)], capture_output=True, text=True,
+                              check=False, timeout=250)
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout
+
+    spec, work = tmp_path / "mine.yaml", tmp_path / "work"
+    spec.write_text("{name: mine, data: {source: digits, test: {count: 360}}, labels: {per_class: 2}}")
+    schedule = Schedule.keep(Workspace.at(work), {
+        "spec": str(spec), "set": [], "on": "in-process", "at": "0 2 * * *", "to": "cron", "retries": 0,
+        "on_failure": None, "cwd": str(tmp_path), "python": sys.executable, "environment": {}})
+    assert ": done" in dssl("fire", schedule.folder)
+    assert "nothing has changed since the last run" in dssl("fire", schedule.folder)
+    assert len(list(work.glob("runs/*"))) == 1
+    with schedule.alone():
+        assert "this one is skipped" in dssl("fire", schedule.folder)
+    assert json.loads(dssl("schedule", "list", "--workspace", work, "--json"))[0]["failing"] is False
+    assert datetime.fromisoformat(dssl("due", schedule.folder).strip()).hour == 2
+    spec.write_text(spec.read_text().replace("360", "0"))
+    dssl("fire", schedule.folder, code=2)
+    assert json.loads(dssl("schedule", "list", "--workspace", work, "--json"))[0]["failing"] is True
+
+
+def test_what_would_be_installed_is_shown(tmp_path):
+    spec = tmp_path / "mine.yaml"
+    spec.write_text("{name: mine, data: {source: digits}, labels: {per_class: 2}}")
+    done = subprocess.run([sys.executable, "-m", "dssl.cli", "schedule", str(spec), "--on", "in-process", "--at",
+                           "0 2 * * *", "--to", "cron", "--workspace", str(tmp_path / "work")], capture_output=True,
+                          text=True, check=True)
+    assert done.stdout.startswith("0 2 * * * ")
+    assert "nothing was installed" in done.stderr
+    assert not list((tmp_path / "work").glob("schedules/*"))

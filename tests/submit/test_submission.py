@@ -1,0 +1,154 @@
+"""The records of a submitted run, and what follows from them."""
+
+import json
+import time
+
+import pytest
+
+from dssl.errors import COME_BACK, TERMINATED, ClusterError, DataError
+from dssl.pipeline.gc import find_garbage, write_stages
+from dssl.pipeline.load import load_spec
+from dssl.pipeline.submission import HANDING_OVER, Submission, find_run, state_of
+from dssl.storage.artifacts import Workspace
+
+SPEC = {"name": "here", "data": {"source": "digits"}, "labels": {"per_class": 2}}
+
+
+@pytest.fixture
+def place(tmp_path):
+    return Workspace.at(tmp_path / "work")
+
+
+@pytest.fixture
+def submission(place):
+    return Submission.freeze(place, load_spec(SPEC), {"kind": "local"}, {"memory_budget": 1 << 30, "keep": "all"})
+
+
+def known(engine):
+    return True
+
+
+def forgotten(engine):
+    return False
+
+
+def finish_a_part(submission):
+    """Let one more artifact of the run be finished."""
+    root = submission.folder.parents[1] / "artifacts"
+    made = len(list(root.glob("points/*"))) if root.is_dir() else 0
+    folders = [root / "points" / f"{number:024d}" for number in range(made + 1)]
+    folders[-1].mkdir(parents=True)
+    (folders[-1] / "manifest.json").write_text("{}")
+    write_stages(submission.folder, folders)
+
+
+def test_what_is_frozen_is_what_runs(submission):
+    assert load_spec(submission.spec) == load_spec(SPEC)
+    assert submission.cluster == {"kind": "local"}
+    assert submission.job_name.startswith("dssl-")
+
+
+def test_one_of_two_who_submit_hands_over(place, submission):
+    other = Submission.freeze(place, load_spec(SPEC), {"kind": "local"}, {})
+    assert submission.claim(place, known) == submission.folder
+    assert other.claim(place, known) == submission.folder
+    another_spec = Submission.freeze(place, load_spec(SPEC | {"name": "there"}), {"kind": "local"}, {})
+    assert another_spec.claim(place, known) == another_spec.folder
+
+
+def test_a_spec_whose_run_has_ended_is_free(place, submission):
+    submission.claim(place, known)
+    submission.finish(0, "done", "")
+    other = Submission.freeze(place, load_spec(SPEC), {"kind": "local"}, {})
+    assert other.claim(place, known) == other.folder
+
+
+def test_the_state_follows_from_the_records(submission):
+    assert state_of(submission.folder, known)["state"] == "submitted"
+    submission.hand_over("Slurm", {"job": "7"})
+    assert state_of(submission.folder, known)["state"] == "submitted"
+    assert state_of(submission.folder, forgotten)["state"] == "lost"
+    submission.begin()
+    assert state_of(submission.folder, known)["state"] == "restarting"
+    submission.finish(3, "failed", "a byte")
+    assert state_of(submission.folder, forgotten)["state"] == "failed"
+
+
+def test_a_run_that_was_never_handed_over_is_lost_after_a_while(submission, monkeypatch):
+    later = time.time() + HANDING_OVER + 1
+    monkeypatch.setattr(time, "time", lambda: later)
+    assert state_of(submission.folder, known)["state"] == "lost"
+
+
+def test_an_interrupted_start_is_followed_by_another_if_it_made_progress(submission):
+    for code in (COME_BACK, TERMINATED, ClusterError.exit_code):
+        start = submission.begin()
+        finish_a_part(submission)
+        submission.end(start, code, "interrupted")
+        assert submission.settle(9) == COME_BACK
+    start = submission.begin()
+    submission.end(start, ClusterError.exit_code, "the scheduler was lost")
+    assert submission.settle(9) == ClusterError.exit_code
+    assert "start 4 made no progress" in submission.exit["why"]
+
+
+def test_a_driver_that_ended_without_a_word_is_started_again(submission):
+    submission.begin()
+    finish_a_part(submission)
+    assert submission.settle(1) == COME_BACK
+    submission.begin()
+    finish_a_part(submission)
+    assert submission.settle(1) == 1
+    assert "max_restarts is 1" in submission.exit["why"]
+
+
+@pytest.mark.parametrize("code", [1, 2, 3, 5])
+def test_what_another_start_would_not_mend_is_the_end(submission, code):
+    start = submission.begin()
+    finish_a_part(submission)
+    submission.end(start, code, "so it is")
+    assert submission.settle(9) == code
+    assert submission.exit["state"] == "failed"
+
+
+def test_a_cancelled_run_is_not_started_again(submission):
+    start = submission.begin()
+    finish_a_part(submission)
+    submission.cancel()
+    submission.end(start, TERMINATED, "terminated")
+    assert submission.settle(9) == TERMINATED
+    assert submission.exit["state"] == "cancelled"
+
+
+def test_a_job_without_a_driver_has_failed(submission):
+    assert submission.settle(9) == 1
+    assert "no driver has begun" in submission.exit["why"]
+
+
+def test_another_version_does_not_take_part(submission):
+    path = submission.folder / "submission" / "submission.json"
+    path.write_text(json.dumps(submission.described | {"version": "0.0.1"}))
+    with pytest.raises(ClusterError, match=r"submitted by 0\.0\.1"):
+        submission.require_this_version()
+
+
+def test_a_run_is_found_by_the_beginning_of_its_name(place, submission):
+    assert find_run(place, submission.folder.name[:12]) == submission.folder
+    assert find_run(place, None) == submission.folder
+    with pytest.raises(DataError, match="no run x"):
+        find_run(place, "x")
+    (place.root / "runs" / f"{submission.folder.name}-b").mkdir()
+    assert find_run(place, submission.folder.name) == submission.folder
+    with pytest.raises(DataError, match="2 runs begin with"):
+        find_run(place, submission.folder.name[:-1])
+
+
+def test_a_run_of_its_own_process_was_not_submitted(place):
+    folder = place.root / "runs" / "mine"
+    folder.mkdir(parents=True)
+    with pytest.raises(DataError, match="was not submitted"):
+        Submission.at(folder)
+
+
+def test_garbage_is_found_beside_a_run_that_has_not_begun(place, submission):
+    assert find_garbage(place).kept == [submission.folder.name]
