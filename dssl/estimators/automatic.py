@@ -17,6 +17,7 @@ from ..graph.index import require_index
 from ..graph.outliers import warn_far_rows
 from ..graph.scaling import Scaling
 from ..learners.class_prior import class_shares
+from ..learners.class_scoring import require_decisions
 from ..learners.on_graph.automatic import Automatic, Loss, fit_automatic, measure_of, memory_binds, most_labels
 from ..learners.on_graph.graph_ridge import GraphRidgeParams, members_bytes
 from ..learners.probabilities import Calibration
@@ -24,7 +25,7 @@ from ..learners.target import Classes
 from ..selection.calibration import calibration_folds, shift_of
 from ..selection.graph_gain import Gain, gain_of, held_out_loss
 from ..selection.odd_labels import odd_labels, warn_odd_labels
-from ..selection.scoring import require_decisions, with_scoring
+from ..selection.scoring import with_scoring
 from ..storage.blocks import Rows
 from .base import PointEstimator, PointRegressor
 from .calibrated import CLASS_FREQUENCIES, CalibratedClassifier

@@ -14,13 +14,9 @@ imbalance", ICML 2013; Koyejo, Natarajan, Ravikumar, Dhillon, "Consistent binary
 performance metrics", NeurIPS 2014 (F1 is maximized by a threshold on the probability).
 """
 
-from typing import Literal
-
 import numpy as np
 from scipy.special import softmax
 
-ClassScoring = Literal["accuracy", "balanced_accuracy", "f1", "f1_macro", "roc_auc", "neg_log_loss"]
-SEARCHED = ("f1", "f1_macro")  # whose decisions follow from held-out labels
 MOST_PASSES = 20  # over the classes, of which each raises F1 or is the last
 
 

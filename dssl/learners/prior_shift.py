@@ -25,8 +25,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from .class_prior import LABELS, ClassPrior
+from .class_scoring import SEARCHED
 from .coding import ClassCoding, Coding, margins_of
-from .decisions import SEARCHED, f1_offset
+from .decisions import f1_offset
 from .probabilities import Calibration, fit_log_odds
 from .target import Classes, Target
 

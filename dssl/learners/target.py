@@ -13,8 +13,8 @@ import numpy as np
 
 from ..errors import DataError, require
 from .class_prior import LABELS, ClassPrior
+from .class_scoring import ClassScoring
 from .coding import Coding, OneVsRest, Values, class_pairs, signs
-from .decisions import ClassScoring
 from .encoding import UNLABELED, find_class, require_within
 from .measures import ABSOLUTE, SQUARED, WRONG_CLASS, PointMeasure
 

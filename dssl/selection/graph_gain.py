@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 
+from ..learners.class_scoring import LOSSES
 from ..learners.coding import Coding
 from ..learners.measures import SQUARED, PointMeasure
 from ..learners.target import Classes, Target
 from .scores import HELPED, HURT, SAME, TOO_FEW, UNCLEAR, Verdict, compared_by, compared_classes, compared_squares
-from .scoring import LOSSES, Predicted, terms_of
+from .scoring import Predicted
 
 MEANINGS: dict[Verdict, str] = {
     HELPED: "the unlabeled points help", HURT: "the unlabeled points do not help", UNCLEAR: "no clear difference",
@@ -88,9 +89,8 @@ def gain_of(target: Target, coding: Coding, with_graph: np.ndarray, without: np.
         graph, alone = (Predicted.of_values(target, coding, values, weight) for values in (with_graph, without))
         pair = compared_by(target.scoring, graph, alone)
         if pair is not None:
-            terms, _ = terms_of(graph, alone, target.scoring)
-            return Gain(LOSSES[target.scoring], pair.other - pair.gain, pair.other, -pair.gain,
-                        float(np.sqrt((terms**2).sum())), pair.n, pair.p_value, pair.verdict)
+            return Gain(LOSSES[target.scoring], pair.other - pair.gain, pair.other, -pair.gain, pair.standard_error,
+                        pair.n, pair.p_value, pair.verdict, without_class_sizes)
     unit, target = target.unit, target.in_units()
     ours, other = (measure.of(coding, values / unit, target.coded) for values in (with_graph, without))
     w = np.full(len(ours), 1 / len(ours)) if weight is None else weight / weight.sum()

@@ -177,7 +177,8 @@ class Paired:
     smallest : the least difference that the test can call real on these points; found : the least that it finds in
     four of five such test sets; None where it is none. power : the share of such test sets in which it would see half
     the error of the other model (of quantities half its mean square), or 1 % where that is more. All of differences
-    that go with as many opposite ones as here.
+    that go with as many opposite ones as here. standard_error : of the gain, by
+    `compared_by` alone.
     """
 
     n: int
@@ -187,6 +188,7 @@ class Paired:
     smallest: float | None
     found: float | None
     power: float
+    standard_error: float = 0.0
 
     @property
     def enough(self) -> bool:
@@ -207,7 +209,8 @@ class Paired:
 
     def described(self) -> dict[str, Any]:
         """Return the figures; JSON."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "other"}
+        return {name: getattr(self, name) for name in self.__dataclass_fields__
+                if name not in ("other", "standard_error")}
 
 
 def compared(true: Target, found: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> Paired:
@@ -262,7 +265,7 @@ def compared_by(scoring: str, ours: Predicted, other: Predicted) -> Paired | Non
         return Paired(n, gain, losses[1], 1.0, None, None, power)
     error, own = float(np.sqrt(squares)), squares**2 / fourths
     return Paired(n, gain, losses[1], float(2 * t.sf(abs(gain) / error, own)), float(t.isf(LEVEL / 2, own)) * error,
-                  least_mean_difference(int(own) + 1, error, losses[1]), power)
+                  least_mean_difference(int(own) + 1, error, losses[1]), power, error)
 
 
 def compared_squares(squared: np.ndarray, other_squared: np.ndarray, size: float) -> Paired:

@@ -25,27 +25,10 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import require
 from ..learners.coding import Coding, margins_of
 from ..learners.target import Classes
 from .calibration import held_out_probabilities, shared_calibrations
 from .held_out_scores import LEAST_PROBABILITY, area, require_scoring
-
-# By its name in scikit-learn, what the loss of a metric of classes is called.
-LOSSES = {"accuracy": "error", "balanced_accuracy": "balanced error", "f1": "1 - F1", "f1_macro": "1 - macro F1",
-          "roc_auc": "1 - AUC", "neg_log_loss": "log loss"}
-
-
-DECIDED = ("balanced_accuracy", "f1", "f1_macro")  # where another class than the most probable one may be predicted
-
-
-def require_decisions(scoring: str | None, *, sized: bool) -> None:
-    """Raise ParameterError unless decisions can be best for a scoring; sized : whether class sizes are known."""
-    require(scoring is None or scoring in LOSSES, f"scoring={scoring!r}",
-            why="it says for which metric the predicted class is best", fix=f"use one of {', '.join(LOSSES)}")
-    require(not sized or scoring not in DECIDED, f"scoring={scoring!r} and class_sizes",
-            why="so many points of each class are predicted as the sizes say, which leaves nothing to decide",
-            fix="leave class_sizes out and say by class_prior how frequent the classes are, or leave scoring out")
 
 
 def with_scoring(target: Classes, scoring: Any) -> Classes:

@@ -7,8 +7,8 @@ from sklearn.metrics import balanced_accuracy_score
 
 from dssl import SemiSupervisedClassifier
 from dssl.errors import ParameterError
+from dssl.learners.class_scoring import LOSSES
 from dssl.learners.on_graph import automatic
-from dssl.selection.scoring import LOSSES
 
 
 def gaussians(shares=(0.88, 0.12), apart=2.0, n=300, n_labels=80, seed=0):
@@ -84,6 +84,13 @@ def test_of_many_labels_the_model_is_chosen_by_the_metric(monkeypatch):
     for model in (plain, balanced):
         assert (model.evidence_["chosen"] == "graph") == (model.gain_.with_graph <= model.gain_.without)
     assert (balanced.predict(X) == 1).sum() > (plain.predict(X) == 1).sum()
+
+
+def test_a_gain_without_class_sizes_says_so():
+    X, y, _ = gaussians(n=120, n_labels=30)
+    model = SemiSupervisedClassifier(class_sizes=[0.8, 0.2], scoring="roc_auc").fit(X, y)
+    assert model.gain_.without_class_sizes
+    assert "both without the class sizes" in model.evidence_["in_words"]
 
 
 @pytest.mark.parametrize(("given", "why"), [
