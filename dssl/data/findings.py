@@ -102,8 +102,8 @@ def examined(traits: Traits, levels: dict[int, dict[str, int]], names: Sequence[
 
 def _mostly_numbers(odd: Cells, n: int) -> str:
     """Return what is to be said of a column of text most cells of which are numbers, and how it becomes numbers."""
-    texts = ", ".join(text for _, text in odd.examples)
-    others = "these" if odd.texts == len(odd.examples) else "each of the others"
+    texts = ", ".join(text for _, text in odd.shown)
+    others = "these" if odd.texts == len(odd.shown) else "each of the others"
     return (f", of which {n - odd.texts:,} are numbers; if the others, such as {odd.examples[0][1]!r}, mark missing "
             f"cells, data.read.missing: [{texts}] makes it a column of numbers, once it names {others}")
 

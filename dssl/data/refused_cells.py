@@ -99,7 +99,7 @@ def refused_cells(reader: Reader, ranges: Sequence[tuple[int, int]], source: str
     if not refused:
         return None
     rows = sorted({row for cells in refused.values() for row in (
-        *(row for row, _ in cells.examples), *([cells.first_missing] if cells.missing else []))})
+        *(row for row, _ in cells.shown), *([cells.first_missing] if cells.missing else []))})
     places = dict(zip(rows, reader.places(rows), strict=True))
     return told_cells(refused, scan.n_rows, source, scan.feature_names, places, can_drop="drop" in reader.options,
                       is_new=is_new)
@@ -158,7 +158,7 @@ def _described(refused: dict[int, Cells], n_rows: int, source: str, names: Seque
         cells, parts = refused[j], []
         if cells.texts:
             shown = ", ".join(f"{text[:40]!r} in {places.get(row, f'row {row} (counted from 0)')}"
-                              for row, text in cells.examples)
+                              for row, text in cells.shown)
             parts.append(f"holds text: {shown} ({cells.texts:,} of {n_rows:,} cells)")
         if cells.missing:
             first = places.get(cells.first_missing, f"row {cells.first_missing} (counted from 0)")
@@ -176,7 +176,7 @@ def _described(refused: dict[int, Cells], n_rows: int, source: str, names: Seque
 def _odd(refused: dict[int, Cells], n_rows: int) -> list[str]:
     """Return texts that are so rare among numbers that they may mark missing cells."""
     return sorted({example for cells in refused.values() if 0 < cells.texts <= ODD * n_rows
-                   for _, example in cells.examples})[:EXAMPLES]
+                   for _, example in cells.shown})[:EXAMPLES]
 
 
 def _some(called: Sequence[str]) -> str:

@@ -1,7 +1,7 @@
 """A first look at a source that has no spec yet: its columns, its labels, and which column is the target."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from ..data.ingest import open_source
 from ..data.ingest_cost import block_height
 from ..data.ingest_params import IngestParams
 from ..data.readers.base import NO_TARGET, TARGET_NAMES, Reader, text_is_no_label
-from ..data.readers.cells import EXAMPLES, MOST_LEVELS
+from ..data.readers.cells import EXAMPLES, MOST_LEVELS, MOST_ODD, Cells
 from ..data.readers.csv import EncodingError
 from ..data.readers.formats import format_of
 from ..data.readers.joined import JoinedReader
@@ -31,7 +31,6 @@ NAMED = (*TARGET_NAMES, "labels", "classes")  # of targets, whatever they hold
 NAMED_OFTEN = ("outcome", "response", "category")  # of targets, unless another column has by far the most empty cells
 MANY_EMPTY, SOME_EMPTY = 0.3, 0.2  # shares of the cells of a column; the second also of what one has more
 MOST_TARGETS = 100  # different texts of a target that is not named
-MOST_ODD = 40  # different texts among numbers that are named as missing
 LEGACY_ENCODING = "cp1252"  # of text that is not UTF-8
 FEW = 30  # different labels up to which whole numbers are classes
 
@@ -109,34 +108,54 @@ class Look:
     def _name_odd_cells(self) -> None:
         """Name the texts among numbers as missing, or leave a column of numbers out that has too many of them.
 
-        Raise DataError if the target has too many.
+        Reads the source once more where there are any. Raise DataError if the target has too many.
         """
-        places: list[str] = []
-        for _ in range(MOST_ODD // EXAMPLES + 1):
-            scan = self.reader.scan()
-            odd = {j: cells for j, cells in scan.odd.items() if j not in scan.text}
-            of_target = [(f"the target {scan.target!r}", scan.odd_labels)] if scan.odd_labels.texts else []
-            named = [*of_target, *((column_label(scan.feature_names, j), cells) for j, cells in odd.items())]
-            if not named:
-                return
-            if len(places) >= MOST_ODD:
-                break
-            for label, cells in named:
-                rows = self.reader.places([row for row, _ in cells.examples])
-                places += [f"{label} has {text!r} in {place}" for (_, text), place in
-                           zip(cells.examples, rows, strict=True)]
-            texts = [text for _, cells in named for _, text in cells.examples]
-            self.options["missing"] = tuple(dict.fromkeys((*listed(self.options.get("missing")), *texts)))
-            shown = "; ".join(places[:EXAMPLES]) + (f"; and {len(places) - EXAMPLES} more" if places[EXAMPLES:] else "")
-            self.reasons["missing"] = f"cells of columns of numbers that are no numbers: {shown}"
-            self.reader = self._opened()
-        if of_target:
+        scan = self.reader.scan()
+        odd = {j: cells for j, cells in scan.odd.items() if j not in scan.text}
+        if not odd and not scan.odd_labels.texts:
+            return
+        room = MOST_ODD - len(scan.odd_labels.examples)
+        if room < 0:
             raise text_is_no_label(self.reader, scan.odd_labels)
-        names = scan.feature_names
-        wide = {names[j] if names else j: f"{cells.texts:,} of its cells are no numbers" for j, cells in odd.items()}
-        self.unusable = self.unusable | wide
-        self.options["drop"] = (*listed(self.options.get("drop")), *wide)
+        named = [(f"the target {scan.target!r}", scan.odd_labels)] if scan.odd_labels.texts else []
+        wide = {}
+        for j, cells in sorted(odd.items(), key=lambda item: len(item[1].examples)):
+            room -= len(cells.examples)
+            if room < 0:
+                wide[j] = cells
+            else:
+                named.append((column_label(scan.feature_names, j), cells))
+        if named:
+            self._mark_missing(named)
+        self._leave_out(wide)
         self.reader = self._opened()
+        scan = self.reader.scan()
+        if scan.odd_labels.texts:
+            raise text_is_no_label(self.reader, scan.odd_labels)
+        # A word that is missing now may leave a column of numbers where text was.
+        more = {j: cells for j, cells in scan.odd.items() if j not in scan.text}
+        if more:
+            self.reader = self.reader.without(list(map(str, self._leave_out(more))))
+
+    def _mark_missing(self, named: Sequence[tuple[str, Cells]]) -> None:
+        """Name the texts of some cells as missing, with the places of the first ones."""
+        texts = [text for _, cells in named for _, text in cells.examples]
+        self.options["missing"] = tuple(dict.fromkeys((*listed(self.options.get("missing")), *texts)))
+        cells_shown = [(label, row, text) for label, cells in named for row, text in cells.examples]
+        places = self.reader.places([row for _, row, _ in cells_shown[:EXAMPLES]])
+        shown = "; ".join(f"{label} has {text!r} in {place}"
+                          for (label, _, text), place in zip(cells_shown, places, strict=False))
+        more = f"; and {len(cells_shown) - EXAMPLES} more" if cells_shown[EXAMPLES:] else ""
+        self.reasons["missing"] = f"cells of columns of numbers that are no numbers: {shown}{more}"
+
+    def _leave_out(self, wide: Mapping[int, Cells]) -> list[str | int]:
+        """Name columns of the scan as left out, for their cells that are no numbers; return what they are named by."""
+        columns = {self.reader.source_column(j): f"{cells.texts:,} of its cells are no numbers"
+                   for j, cells in wide.items()}
+        if columns:
+            self.unusable = self.unusable | columns
+            self.options["drop"] = (*listed(self.options.get("drop")), *columns)
+        return [*columns]
 
     def _name_decimal(self) -> None:
         """Name the decimal mark where it is a comma."""

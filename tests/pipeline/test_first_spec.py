@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pandas as pd
@@ -15,8 +16,10 @@ from sklearn.datasets import dump_svmlight_file, make_blobs
 from dssl.cli.main import main
 from dssl.data.findings import ColumnRecord
 from dssl.data.ingest import ingest
+from dssl.data.readers.csv import CsvReader
+from dssl.data.sources import find_source
 from dssl.execution.in_process import InProcess
-from dssl.pipeline.first_look import Labels, joined_labels, labels_in, likely_target
+from dssl.pipeline.first_look import Labels, Look, joined_labels, labels_in, likely_target
 from dssl.pipeline.first_spec import first_spec
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.result import RunResult
@@ -123,6 +126,37 @@ def test_texts_in_a_target_of_numbers_and_spellings_of_classes_are_named(here):
     assert "data.classes: joined" in init("paid.csv").stdout
     spec = load_spec(here / "paid.yaml")
     assert spec.data.classes == {"Yes": ["Yes", "yes"], "No": ["No"], "maybe": ["maybe"]}
+
+
+def test_odd_cells_cost_one_more_pass_however_many_there_are(here, monkeypatch):
+    """A word may stand among the numbers of a column that becomes one once another word is missing."""
+    rng = np.random.default_rng(0)
+    n = 1000
+    frame = pd.DataFrame({name: rng.normal(size=n).round(3) for name in ("many", "late", "codes")}).astype(str)
+    frame.loc[::30, "many"] = [f"see note {i}" for i in range(34)]
+    frame.loc[range(1, 46), "codes"] = [f"ca. {i}" for i in range(45)]
+    frame.loc[::20, "late"] = "see note 3"
+    frame.loc[::301, "late"] = "odd"
+    frame.assign(label=np.array(["x", "z"])[np.arange(n) % 2]).to_csv("t.csv", index=False)
+    passes, count = [], CsvReader._count_cells
+    monkeypatch.setattr(CsvReader, "_count_cells", lambda self: passes.append(1) or count(self))
+    with TemporaryDirectory() as scratch:
+        look = Look(find_source("t.csv"), {"target": "label"}, Path(scratch), InProcess(1))
+    assert len(passes) == 2
+    assert look.options["missing"] == tuple(f"see note {i}" for i in range(34))
+    assert look.unusable == {"codes": "45 of its cells are no numbers", "late": "4 of its cells are no numbers"}
+    assert look.scan.feature_names == ("many",)
+    assert init("t.csv").exit_code == 0
+    data = ingest("t.csv", MemoryParts(), InProcess(1), load_spec("t.yaml").data.ingest_params())
+    assert data.feature_names == ["many"]
+
+
+def test_a_column_of_a_table_without_names_is_left_out_by_its_number_in_the_file(here):
+    cells = [f"ca. {i}" if i % 30 == 9 else f"{i}.5" for i in range(1500)]
+    pd.DataFrame({"y": np.arange(1500) % 2, "a": np.arange(1500) % 7, "b": cells}).to_csv("t.csv", index=False,
+                                                                                       header=False)
+    assert init("t.csv", "--target", "0").exit_code == 0
+    assert tuple(load_spec("t.yaml").data.read["drop"]) == (2,)
 
 
 def test_text_that_is_not_utf_8_is_read_as_windows_writes_it(here):

@@ -114,6 +114,11 @@ class Reader(ABC):
         """
         return []
 
+    def source_column(self, j: int) -> str | int:
+        """Return how `drop` names feature j of the scan: by its name, or by its number in the source."""
+        names = self.scan().feature_names
+        return names[j] if names else j
+
     def unusable(self) -> "dict[str | int, str]":
         """Return the columns that can be no features, to be named in `drop`, and why; reads no rows."""
         return {}
@@ -151,9 +156,9 @@ class CellError(DataError):
 def text_is_no_label(reader: Reader, cells: Cells) -> DataError:
     """Return the error for cells of text in a target that is numbers, with their places and what to set."""
     scan = reader.scan()
-    places = reader.places([row for row, _ in cells.examples])
-    shown = ", ".join(f"{text[:40]!r} in {place}" for (_, text), place in zip(cells.examples, places, strict=True))
-    texts = ", ".join(dict.fromkeys(text for _, text in cells.examples))
+    places = reader.places([row for row, _ in cells.shown])
+    shown = ", ".join(f"{text[:40]!r} in {place}" for (_, text), place in zip(cells.shown, places, strict=True))
+    texts = ", ".join(dict.fromkeys(text for _, text in cells.shown))
     return DataError(explain(
         f"{reader.name}: the target {scan.target!r} holds text: {shown} ({cells.texts:,} of {scan.n_rows:,} cells)",
         why="its other cells are numbers",

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from ...missing import MISSING
 
 EXAMPLES = 5  # cells that are shown of many
+MOST_ODD = 40  # different texts among numbers that `dssl init` names as missing; one more is kept, to know of more
 NUMERIC = 0.95  # share of the cells of a column of numbers that are numbers
 MOST_LEVELS = 1000  # of a category
 ROWS_PER_LEVEL, FEW_LEVELS, FEWEST_CELLS = 20, 10, 20  # of a category; few levels are one where each comes twice
@@ -124,7 +125,8 @@ def _bools(array: pa.Array) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Cells:
-    """Cells of a column that are no numbers: text with the first few (row, text), missing with the first row."""
+    """Cells of a column that are no numbers: text with (row, text) of the first `MOST_ODD` + 1 different ones, missing
+    with the first row."""
 
     texts: int = 0
     examples: tuple[tuple[int, str], ...] = ()
@@ -135,8 +137,13 @@ class Cells:
         """Return those of both; the rows of `other` come after these."""
         known = {text for _, text in self.examples}
         more = (example for example in other.examples if example[1] not in known)
-        return Cells(self.texts + other.texts, (*self.examples, *more)[:EXAMPLES],
+        return Cells(self.texts + other.texts, (*self.examples, *more)[:MOST_ODD + 1],
                      self.missing + other.missing, self.first_missing if self.missing else other.first_missing)
+
+    @property
+    def shown(self) -> tuple[tuple[int, str], ...]:
+        """The few examples that a message has room for."""
+        return self.examples[:EXAMPLES]
 
     def after(self, rows: int) -> "Cells":
         """Return those of rows that come after so many others."""
@@ -199,7 +206,7 @@ class CellCounts:
         is_whole = np.rint(there) == there
         whole = int(is_whole.sum())
         european = is_whole if grouped is None else is_whole | grouped[is_there]
-        rows = np.flatnonzero(is_there)[~european][:EXAMPLES].tolist()
+        rows = np.flatnonzero(is_there)[~european][:MOST_ODD + 1].tolist()
         odd = Cells(int((~european).sum()), tuple((first_row + row, repr(float(values[row]))) for row in rows))
         low, high = (float(there.min()), float(there.max())) if len(there) else (np.inf, -np.inf)
         counted = there[is_whole & (there >= 0) & np.isfinite(there)]
@@ -310,9 +317,10 @@ def _some_cells(unique: pa.Array, codes: np.ndarray, sizes: np.ndarray, chosen: 
     """Return the cells of the texts that are chosen, the first few different ones with their rows."""
     if not chosen.any():
         return Cells()
+    row_of = np.empty(len(unique) + 1, np.int64)
+    row_of[codes[::-1]] = np.arange(len(codes))[::-1]  # of equal codes the last one stays, which is the first row
     # Texts are in the order of their first rows.
-    first = [(first_row + int(np.argmax(codes == k)), unique[k].as_py())
-             for k in np.flatnonzero(chosen)[:EXAMPLES].tolist()]
+    first = [(first_row + int(row_of[k]), unique[k].as_py()) for k in np.flatnonzero(chosen)[:MOST_ODD + 1].tolist()]
     return Cells(int(sizes[chosen].sum()), tuple(first))
 
 

@@ -47,6 +47,10 @@ class JoinedReader(Reader):
         self.scan()
         return self.readers[0].number_format if isinstance(self.readers[0], TableReader) else None
 
+    def source_column(self, j: int) -> str | int:
+        self.scan()
+        return self.readers[0].source_column(j)
+
     def unusable(self) -> dict[str | int, str]:
         return self.readers[0].unusable()
 

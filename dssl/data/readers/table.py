@@ -118,6 +118,10 @@ class TableReader(Reader):
             return "target column"
         return self._names[field] if self._has_names else self._features.index(field)
 
+    def source_column(self, j: int) -> str | int:
+        self.scan()
+        return self._names[self._features[j]] if self._has_names else self._features[j]
+
     def settle(self, readers: Sequence[Reader]) -> Self:
         """Return a reader whose columns are what those of all files together show."""
         peers = [reader for reader in readers if isinstance(reader, TableReader)]
