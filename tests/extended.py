@@ -4,6 +4,12 @@ They run by hand, `pytest -m extended`, before a release.
 """
 
 EXTENDED = {
+    "tests/pipeline/test_damaged_records.py": [
+        f"test_no_damaged_file_ends_in_a_traceback_or_another_result[{state}-{share}]"
+        for state in ("finished", "killed") for share in range(1, 8)],
+    "tests/pipeline/test_stages.py": [
+        f"test_no_function_of_a_stage_can_reach_the_spec[{kind}]" for kind in (
+            "ridge", "lapsvm", "cluster", "multiscale", "kernel_clustering")],
     "tests/pipeline/test_real_tables.py": [
         f"test_columns_are_taken_for_what_they_are[{name}]" for name in (
             "money", "money after", "accounting", "percent", "identifiers", "mixed case", "yes and no", "dates",

@@ -66,13 +66,18 @@ def modules():
     return named
 
 
+@cache
+def tree_of(text):
+    return ast.parse(text)
+
+
 def imports(name, path):
     """Return (line, absolute module name) of every import of a module, wherever in the file it stands."""
     package = ["dssl", *name.split(".")] if name else ["dssl"]
     if path.name != "__init__.py":
         package = package[:-1]
     found = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree_of(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             found += [(node.lineno, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):

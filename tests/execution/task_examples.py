@@ -57,6 +57,7 @@ from dssl.pipeline.extents import extents_of
 from dssl.pipeline.first_look import Look
 from dssl.pipeline.prediction import open_model
 from dssl.pipeline.run import run
+from dssl.pipeline.sentinels import find_sentinels
 from dssl.solvers.lanczos import Functions
 from dssl.solvers.solver_params import SolverParams
 from dssl.storage.artifacts import parts_in
@@ -181,13 +182,16 @@ def cells_that_are_no_numbers(execution: Execution, folder: Path) -> Found:
 
 @example()
 def first_look_at_a_table(execution: Execution, folder: Path) -> Found:
-    """Labels that are numbers in one block and text in another, and the ranges of the columns."""
+    """Labels that are numbers in one block and text in another, the ranges of the columns, and a code in some cells."""
     frame = table()
+    frame.iloc[[3, 70, 100], 0] = -999
     frame["label"] = ["1", "2", "-1"] * 30 + ["a", "", "2"] * 10
     frame.to_csv(folder / "t.csv", index=False)
     look = Look(find_source(folder / "t.csv"), {"block_rows": 50}, folder, execution)
     extents = extents_of(look.reader, look.ranges, execution)
-    return {"labels": asdict(look.labels()), "columns": to_json(look.records), "extents": asdict(extents)}
+    sentinels = find_sentinels(look.reader, look.ranges, execution)
+    return {"labels": asdict(look.labels()), "columns": to_json(look.records), "extents": asdict(extents),
+            "sentinels": asdict(sentinels)}
 
 
 @example()

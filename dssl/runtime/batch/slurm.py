@@ -22,15 +22,16 @@ cd {cwd} || exit 1
 {prologue}
 # The driver (rank 1) stops at the next part when its time is nearly over (USR1) or when somebody cancels (TERM).
 ranks=
+ended=
 trap 'kill -USR1 $ranks 2>/dev/null' USR1
-trap 'kill -TERM $ranks 2>/dev/null' TERM
+trap 'ended=yes; kill -TERM $ranks 2>/dev/null' TERM
 srun --kill-on-bad-exit=0 --open-mode=append --output={logs}/rank-%t.log {command} &
 ranks=$!
 while kill -0 $ranks 2>/dev/null; do wait $ranks; done
 
 {settle}
 code=$?
-if [ $code -eq {come_back} ]; then
+if [ $code -eq {come_back} ] && [ -z "$ended" ]; then  # a job that Slurm ends, it alone puts back, if at all
     scontrol requeue "$SLURM_JOB_ID" && sleep 60  # Slurm ends this script when it puts the job back
 fi
 exit $code
