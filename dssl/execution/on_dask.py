@@ -17,6 +17,7 @@ from distributed import Client, KilledWorker, get_client, get_worker, wait
 from distributed.comm import CommClosedError
 from threadpoolctl import threadpool_limits
 
+from .. import __version__
 from ..errors import ClusterError, IntegrityError, Preempted, TaskFailed, explain
 from ..params import digest
 from ..storage.blocks import Parts, Receipt, Rows, write_dense
@@ -29,6 +30,7 @@ from .size import MEMORY_BUDGET
 from .tasks import SHARED_CHUNK, Execution, Task, run_part
 from .watchdog import PATIENCE, Watchdog
 from .window import Finished, run_in_window
+from .worker_kinds import processors, require_memory, require_version, this_kind
 from .worker_memory import WorkerMemory
 
 LEAST_WINDOW = 24  # tasks under way, so that the 10 ms of a message's way there and back are not waited for
@@ -36,12 +38,15 @@ LAST_PARTS = 60.0  # seconds for which tasks under way are waited for when a bat
 _LIMITED = False
 
 
-def run_on_worker(task: Task, parts: Parts, index: int, memory: WorkerMemory, mark: Path | None = None) -> Receipt:
+def run_on_worker(task: Task, parts: Parts, index: int, memory: WorkerMemory, version: str,
+                  mark: Path | None = None) -> Receipt:
     """Run one task in a worker that has one core for it, whatever started the worker.
 
+    version : of dssl at the driver; raise ClusterError if this worker, which may have come later, has another.
     mark : a file that the driver has made among the parts; raise ClusterError if it is not there.
     """
     global _LIMITED
+    require_version({"dssl": __version__}, version, get_worker().address)
     if mark is not None and not is_there(mark):
         raise ClusterError(explain(
             f"the worker {get_worker().address} cannot open {mark.parent}", why="it is there for the process that "
@@ -64,8 +69,14 @@ class OnDask(Execution):
 
     def __init__(self, client: Client, memory_budget: int | None = None, patience: float = PATIENCE):
         self.client, self.watchdog = client, Watchdog(client, patience)
-        workers = client.scheduler_info(n_workers=-1)["workers"].values()
-        limited = [(worker["memory_limit"], worker["nthreads"]) for worker in workers if worker["memory_limit"]]
+        workers = client.scheduler_info(n_workers=-1)["workers"]
+        kinds = client.run(this_kind, on_error="return") if workers else {}
+        for place, kind in kinds.items():
+            require_version(kind, __version__, place)
+        self.processors = processors(kinds)
+        limited = [(own["memory_limit"], own["nthreads"]) for own in workers.values() if own["memory_limit"]]
+        for place, own in workers.items():
+            require_memory(own["memory_limit"], place)
         self.memory_limit = min((worker_room(*own) for own in limited), default=None)
         self._pause = min((int(PAUSE_SHARE * limit) for limit, _ in limited), default=None)
         # Half of a task's share unless told otherwise, since NumPy cannot spill.
@@ -117,7 +128,7 @@ class OnDask(Execution):
 
     def map_delayed(self, blocks: Sequence[Any], task: Callable[[Any], Task], parts: Parts) -> list[Receipt]:
         receipts: dict[int, Receipt] = {}
-        run = partial(run_on_worker, memory=self._memory)
+        run = partial(run_on_worker, memory=self._memory, version=__version__)
         with self._waiting(parts, receipts.__setitem__) as collect:
             futures = self.client.compute(delayed_parts(run, blocks, task, parts))
             collect(list(enumerate(futures)), len(futures), lambda index, future: future)
@@ -133,7 +144,7 @@ class OnDask(Execution):
             place = {} if home is None or not homes else {
                 "workers": [homes[home % len(homes)]], "allow_other_workers": True}
             # No retries: an exception would come again. A task whose worker died is run again by the scheduler.
-            return self.client.submit(run_on_worker, task, parts, index, memory, mark, pure=False,
+            return self.client.submit(run_on_worker, task, parts, index, memory, __version__, mark, pure=False,
                                       key=f"{type(task).__name__}-{stage}-{index}", **place)
 
         marked = parts.marked() if isinstance(parts, StoredParts) else nullcontext()

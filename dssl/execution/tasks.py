@@ -121,6 +121,7 @@ class Execution(ABC):
     memory_budget: int  # bytes that one task may take
     scratch_folder: str | None = None  # where parts that are not kept go, if they have to be stored
     memory_limit: int | None = None  # bytes that the smallest worker has for a task; None where nobody says
+    processors: Sequence[str] = ()  # the kinds that workers have; none where tasks run in this process
     tasks_per_process: int = 1  # that run side by side
     tasks_at_once: int = 1  # that run side by side, in all processes
     largest_task_bytes: int | None = None  # measured, of all tasks since it was last set to None

@@ -4,7 +4,7 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -167,6 +167,8 @@ def _run(made: Plan, identity: str, folder: Path, execution: Execution, estimate
          tell: Events) -> dict[str, Any]:
     """Make what is missing, and write the record of the run into its folder; return it, a JSON document."""
     records: dict[str, dict[str, Any]] = {}
+    for text in _unlike(execution.processors):
+        tell({"event": "note", "stage": "workers", "text": text})
     for own in made.tried:
         _run_stages(own.again(execution.memory_budget, records), made, records, execution, estimated, tell)
     made = made.again(execution.memory_budget, records)
@@ -175,7 +177,7 @@ def _run(made: Plan, identity: str, folder: Path, execution: Execution, estimate
     for item in made.selected:
         estimated.note(item)
     _run_stages(made, made, records, execution, estimated, tell)
-    result = _result(identity, made, list(records.values()))
+    result = _result(identity, made, list(records.values()), _unlike(execution.processors))
     with_disk_bytes(result, made.workspace, made.kind)
     if result["status"] == "done":
         facts = _facts(made)
@@ -198,6 +200,14 @@ def _run(made: Plan, identity: str, folder: Path, execution: Execution, estimate
         result["report"] = str(report)
     _write_result(folder, result)
     return result
+
+
+def _unlike(processors: Sequence[str]) -> list[str]:
+    """Return what is to be said of workers that have several kinds of processors."""
+    if len(processors) < 2:
+        return []
+    return [f"workers have {len(processors)} kinds of processors ({', '.join(processors)}), which round differently: "
+            "results can differ in their last digits from those of another run"]
 
 
 def _with_intervals(selection: dict[str, Any], n: int) -> dict[str, Any]:
@@ -299,13 +309,13 @@ def _facts(made: Plan) -> dict[str, Any]:
     return facts
 
 
-def _result(identity: str, made: Plan, records: list[dict[str, Any]]) -> dict[str, Any]:
+def _result(identity: str, made: Plan, records: list[dict[str, Any]], notes: list[str]) -> dict[str, Any]:
     peak = max(process_peak(), *(record["peak_rss_bytes"] for record in records))
     result = {"run": identity, "name": made.spec.name, "stages": records, "peak_rss_bytes": peak}
     if made.until != made.kind.names[-1]:
         return {**result, "status": "stopped", "until": made.until}
     facts, found = _facts(made), dict[str, Any](status="done")
-    found["notes"] = [text for item in made.stages if item.stage.notes for text in item.stage.notes(
+    found["notes"] = notes + [text for item in made.stages if item.stage.notes for text in item.stage.notes(
         facts[item.stage.name])] + never_note(facts)
     if "scores" in facts:
         found |= {name: facts["scores"][name] for name in ("metrics", "baselines", "gain", "transductive")

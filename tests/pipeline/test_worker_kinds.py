@@ -1,0 +1,77 @@
+"""Workers that are not what their driver is: another version, another processor, next to no memory."""
+
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster
+
+from dssl.errors import ClusterError
+from dssl.execution.cost import WORKER_BYTES
+from dssl.execution.on_dask import OnDask
+from dssl.execution.worker_kinds import this_kind
+from dssl.pipeline.run import run
+from dssl.storage.blocks import ArrayRows
+from dssl.storage.store import StoredParts
+
+from ..execution.test_tasks import SquareTask
+from ..faults.machines import wait_until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def client():
+    with LocalCluster(n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None,
+                      memory_limit="2GiB") as cluster, Client(cluster, set_as_default=False) as client:
+        yield client
+
+
+@contextmanager
+def joined(client, *options, **environment):
+    """Have one more worker, started by hand, while the block runs; yield its address."""
+    before = set(client.nthreads())
+    process = subprocess.Popen(
+        [sys.executable, "-m", "distributed.cli.dask_worker", client.scheduler.address, "--nthreads", "1",
+         "--no-dashboard", "--no-nanny", *options], env=os.environ | environment, stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: set(client.nthreads()) - before, "the worker", 60)
+        yield (set(client.nthreads()) - before).pop()
+    finally:
+        process.terminate()
+        process.wait()
+        wait_until(lambda: set(client.nthreads()) == before, "the worker to leave", 60)
+
+
+def test_a_worker_with_another_version_is_refused_whenever_it_joins(client, tmp_path):
+    preload = tmp_path / "older.py"
+    preload.write_text("import dssl\ndssl.__version__ = '0.0.9'\n")
+    execution, rows = OnDask(client), ArrayRows(np.ones((50, 2)))
+    parts = StoredParts(tmp_path / "parts")
+    parts.allocate("squares", (50, 2), np.float64, 1)
+    with joined(client, "--preload", str(preload)) as place:
+        with pytest.raises(ClusterError, match=f"the worker {place} has dssl 0.0.9"):
+            OnDask(client)
+        with pytest.raises(ClusterError, match=f"the worker {place} has dssl 0.0.9"):
+            execution.map([SquareTask(rows, start, start + 1) for start in range(50)], parts)
+
+
+def test_unlike_processors_are_said_and_stored(client, small_spec, tmp_path):
+    own = this_kind()["processor"]
+    told = []
+    with joined(client, OPENBLAS_CORETYPE="Nehalem" if "Haswell" in own else "Haswell"):
+        execution = OnDask(client)
+        made = run(small_spec, workspace=tmp_path, execution=execution, events=told.append)
+    assert len(execution.processors) == 2
+    assert any("2 kinds of processors" in note for note in made.notes)
+    assert [event for event in told if event["event"] == "note" and "2 kinds of processors" in event["text"]]
+
+
+def test_a_worker_that_is_full_before_its_first_task_is_named(client):
+    with joined(client, "--memory-limit", str(WORKER_BYTES)) as place, \
+            pytest.raises(ClusterError, match=rf"the worker {place} has a memory limit of \d+ MB"):
+        OnDask(client)
