@@ -243,6 +243,10 @@ for _file, _names in {  # the slowest of the cases of one test, after a count of
         "test_pipeline_and_estimator_weigh_labels_alike[model2-GraphKernelRidge]",
         "test_pipeline_and_estimator_weigh_labels_alike[model4-LapRLSClassifier]",
     ],
+    "tests/pipeline/test_scoring.py": [
+        *(f"test_pipeline_and_estimator_decide_and_compare_alike[{name}]" for name in (
+            "accuracy", "f1", "f1_macro", "roc_auc")),
+        *(f"test_test_points_are_scored_and_compared_in_the_metric[{name}]" for name in ("f1", "f1_macro", "roc_auc"))],
     "tests/pipeline/test_clustering.py": [
         "test_without_classes_and_in_every_space[deformed]",
         "test_without_classes_and_in_every_space[cluster]",

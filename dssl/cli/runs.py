@@ -98,7 +98,7 @@ def plan_command(ctx: click.Context, made: Plan, as_json: bool) -> None:
     by the most that this may be. Times are estimates for this machine, whose speed is measured once, and of stages that
     earlier runs in the workspace have made from what they took.
 
-    Exit code 1 where a run would be refused because a stage cannot fit the memory budget, or --memory.
+    Exit code 1 where a run would be refused, as where a stage cannot fit the memory budget, or --memory.
     """
     click.echo(json.dumps(made.to_dict(), indent=1)) if as_json else _print_plan(made)
     if made.refused:

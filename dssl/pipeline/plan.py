@@ -228,7 +228,7 @@ class Plan:
         return [item for item in self.selected if item.refused]
 
     def require_fits(self) -> None:
-        """Raise BudgetError for the first stage that a run would refuse."""
+        """Raise the error of the first stage that a run would refuse."""
         for item in self.selected:
             if item.refused:
                 raise item.refused

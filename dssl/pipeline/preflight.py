@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from ..errors import BudgetError, explain, sentences
+from ..errors import BudgetError, DsslError, explain, sentences
 from ..execution.cost import Cost
 from ..execution.tasks import Execution
 from ..storage.artifacts import Artifact
@@ -51,7 +51,7 @@ class PlannedStage:
     estimated: tuple[str, ...] = ()
     bound: Bound = "most"
     graph: str = ""
-    refused: BudgetError | None = None
+    refused: DsslError | None = None
 
     def to_dict(self, workers: int = 1, rate: float = 1.0) -> dict[str, Any]:
         """Return the JSON form; of a cached stage nothing is run, so its figures are 0.
@@ -88,16 +88,21 @@ def price(item: PlannedStage, facts: Facts[Any], room: Room | None = None) -> Pl
     return replace(item, refused=refused)
 
 
-def refusal(item: PlannedStage, facts: Facts[Any], room: Room) -> BudgetError | None:
-    """Return the error for a stage to run that cannot fit, whatever is yet to be found; None where it can.
+def refusal(item: PlannedStage, facts: Facts[Any], room: Room) -> DsslError | None:
+    """Return the error for a stage to run that refuses what is known, or that cannot fit, whatever is yet to be found.
+
+    None where there is none.
 
     Numbers that are not known are taken from below, but for copies among the points: until they are counted there are
     none. It cannot fit where its smallest possible task exceeds the budget or the room of a worker; or where tasks that
     are as large as the budget lets them be exceed the room of a worker, which would end them each time.
     """
     name, cost = item.stage.name, item.stage.cost
-    if item.status == "cached" or cost is None:
+    if item.status == "cached":
         return None
+    error = None if item.stage.refuses is None else item.stage.refuses(facts)
+    if error is not None or cost is None:
+        return error
     own = replace(facts, budget=room.budget, bound="least", estimated=set())
     limit = min(room.budget, room.limit or room.budget)
     lower = limit < room.budget
@@ -111,8 +116,8 @@ def refusal(item: PlannedStage, facts: Facts[Any], room: Room) -> BudgetError | 
 
     try:
         found = cost(own)
-    except BudgetError as error:
-        what, why, remedy = sentences(str(error))
+    except BudgetError as too_small:
+        what, why, remedy = sentences(str(too_small))
         others = STEPS_BUDGET.sub("", remedy)  # the budget of the whole stage is told, not that of this step
         return BudgetError(explain(f"stage {name} cannot fit, {have}", why=f"{what}; {why}",
                                    fix=f"{others}; {fix()}" if others else fix()))
@@ -132,7 +137,7 @@ def refusal(item: PlannedStage, facts: Facts[Any], room: Room) -> BudgetError | 
 
 
 def refuse_what_cannot_fit(stages: Iterable[PlannedStage], facts: Facts[Any] | None, room: Room) -> None:
-    """Raise BudgetError for the first of some stages that is refused; see `refusal`."""
+    """Raise the error of the first of some stages that is refused; see `refusal`."""
     for item in stages:
         error = refusal(item, facts, room) if facts is not None else None
         if error is not None:

@@ -3,22 +3,23 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from ..execution.cost import SMALL, Cost
 from ..learners.class_prior import ClassPrior, ClassWeight
+from ..learners.class_scoring import ClassScoring
 from ..learners.model import predict_cost, stored_models
 from ..learners.target import Classes
 from ..report.sections.scores import scores_section
 from ..report.words import Baseline
 from ..selection.scores import (
-    constant_guess,
+    guess,
+    in_defined_scoring,
     points_to_draw,
     predict_test,
     scored_bytes,
     scores_of,
     unlabeled_verdict,
 )
+from ..selection.scoring import with_scoring
 from .facts import Facts
 from .kinds.class_spec import class_prior, class_weight
 from .points import label_weights, labeled_target
@@ -41,20 +42,30 @@ class ScoreParams:
 
 def make_scores(context: Context, params: ScoreParams) -> dict[str, Any]:
     """Predict the test points with every model, and compare; without any, pass on what the labels say held out."""
+    return make_scores_in(None, context, params)
+
+
+def make_scores_in(scoring: ClassScoring | None, context: Context, params: ScoreParams) -> dict[str, Any]:
+    """Return what `make_scores` does, in a metric.
+
+    scoring : the metric of classes that models are compared by, None for accuracy; which is also taken where another
+    is not defined of the model, as `undefined_scoring` says.
+    """
     true = split_target(context, "test")
+    if isinstance(true, Classes):
+        true = with_scoring(true, scoring)
     by_labels = context.attributes("models").get("by_labels")  # none of a kind that is registered without
     if not len(true.coded):
         return {"metrics": {}, "baselines": {}, "gain": {} if by_labels is None else {"by_labels": by_labels}}
     models = stored_models(context.inputs["models"].parts, context.attributes("models")["models"])
     found = predict_test(context.points("test"), models, true.coded, context.execution, context.parts)
+    true, undefined = in_defined_scoring(true, found["model"])
     scores = {name: {**scores_of(true, predicted), "unsupported": int(predicted["unsupported"].sum())}
               for name, predicted in found.items()}
     labels = labeled_target(context, params.prior)
-    name, constant = constant_guess(labels, true, label_weights(labels, params.weight))
-    predicted = {"codes" if isinstance(true, Classes) else "values": np.full(len(true.coded), constant)}
-    scores[name] = {**scores_of(true, predicted),
-                    "predicts": true.names[int(constant)].item() if isinstance(true, Classes) else constant}
-    gain = {**unlabeled_verdict(true, {**found, name: predicted}),
+    name, predicted, predicts = guess(labels, true, label_weights(labels, params.weight))
+    scores[name] = {**scores_of(true, predicted), "predicts": predicts}
+    gain = {**unlabeled_verdict(true, {**found, name: predicted}), **undefined,
             **({} if by_labels is None else {"by_labels": by_labels})}
     return {"metrics": scores.pop("model"), "baselines": scores, "gain": gain,
             "stored": {"array": "codes" if "codes" in found["model"] else "values",
@@ -69,12 +80,15 @@ def scores_cost(f: Facts[Any], m: int, n_columns: int, predicted: int) -> Cost:
     return with_scored(cost, f, len(f.spec.baselines) + 1)
 
 
-def with_scored(cost: Cost, f: Facts[Any], n_models: int) -> Cost:
-    """Return the cost of predictions of test points with what scores of classes take, which the caller holds whole."""
+def with_scored(cost: Cost, f: Facts[Any], n_models: int, *, asked: bool = False) -> Cost:
+    """Return the cost of predictions of test points with what scores of classes take, which the caller holds whole.
+
+    asked : as `scored_bytes`.
+    """
     if f.is_regression:
         return cost
-    own = f.n_scored * scored_bytes(f.n_outputs, n_models)
-    return replace(cost, written=cost.written + own, peak=max(cost.peak, SMALL + own))
+    written, held = (f.n_scored * scored_bytes(f.n_outputs, n_models, asked=more) for more in (False, asked))
+    return replace(cost, written=cost.written + written, peak=max(cost.peak, SMALL + held))
 
 
 BASE = Baseline(

@@ -75,6 +75,7 @@ class Stage:
         is done: predictions, suggestions and reports do not need them.
     section : what the report says of it, from the attributes of all stages by name and the result; None of it, or
         where there is nothing to say. leads : whether that stands before the sections of earlier stages.
+    refuses : why a run would refuse the stage by what is known so far, None where it would not.
     notes : what a user should know at once of what it found, from its attributes, a line each.
     """
 
@@ -90,6 +91,7 @@ class Stage:
     section: Callable[[dict[str, Any], dict[str, Any]], Section | None] | None = None
     leads: bool = False
     notes: Callable[[dict[str, Any]], list[str]] | None = None
+    refuses: Callable[[Facts[Any]], DsslError | None] | None = None
 
 
 PLAIN = Words(model="The model of this run.", changed="model that merely changed", cause="changed model", graph="model",

@@ -1,7 +1,7 @@
-"""How the errors of a run are told: shares of wrong classes, or root mean squared errors; asked here alone."""
+"""How the errors of a run are told: shares of wrong classes, root mean squared errors, or the metric of `scoring`."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .markup import at, counted, finite, number, p_value, percent, points
@@ -9,16 +9,19 @@ from .markup import at, counted, finite, number, p_value, percent, points
 
 @dataclass(frozen=True)
 class Measure:
-    """The words for an error, of a model on test points or of cross-validation.
+    """The words for an error, or for a metric that is best where it is highest, on test points or held-out labels.
 
-    key : in the scores. shown, difference : text of an error, and of the size of a difference of two. factor, axis,
-    held_out_axis : what an error is drawn times, and the words of that axis, on test points and on labels held out.
-    test : the paired test. guess : the name of the baseline that needs no model, and what it does. unlike : what points
-    that should not be neighbors differ in. net : text of a gain (a difference) as a number of test points (n_test), or
-    nothing. ties : by key of a second score, which parts equal errors.
+    key, interval_key : in the scores. noun : with its article. name : of the metric on test points. shown, difference :
+    text of an error, and of the size of a difference of two. factor, axis, held_out_axis : what an error is drawn
+    times, and the words of that axis, on test points and on labels held out. test : the paired test. guess : the name
+    of the baseline that needs no model, and what it does, {} being what it says; guess_meaning : the same at length,
+    where it is of this metric alone. unlike : what points that should not be neighbors differ in. net : text of a gain
+    (a difference) as a number of test points (n_test), or nothing. ties : by key of a second score, which parts equal
+    errors. lost : what is lower where a model is better. higher : whether the metric is 1 less that.
     """
 
     key: str
+    noun: str
     name: str
     shown: Callable[[Any], str]
     difference: Callable[[Any], str]
@@ -30,10 +33,38 @@ class Measure:
     unlike: str
     net: Callable[[float, Any], str]
     ties: dict[str, str]
+    lost: str = "error"
+    interval_key: str = "interval"
+    higher: bool = False
+    guess_meaning: str = ""
+
+    @property
+    def title(self) -> str:
+        """Return the name as a heading begins."""
+        return f"{self.name[:1].upper()}{self.name[1:]}"
+
+    @property
+    def bare_noun(self) -> str:
+        """Return the noun without its article."""
+        return self.noun.partition(" ")[2]
+
+    def loss(self, value: float) -> float:
+        """Return what is lower where a model is better."""
+        return 1 - value if self.higher else value
+
+    def change(self, gain: float) -> str:
+        """Return a gain in words: 14.0 points less, or more of a metric that is best where it is highest."""
+        return f"{self.difference(gain)} {'more' if (gain > 0) == self.higher else 'less'}"
+
+    def interval_among(self, scores: dict[str, Any]) -> tuple[float, float] | None:
+        """Return the 95 % interval among some scores; None where it is not known."""
+        ends = [finite(end) for end in scores.get(self.interval_key) or ()]
+        low, high = ends if len(ends) == 2 else (None, None)
+        return None if low is None or high is None else (low, high)
 
     def with_interval(self, scores: dict[str, Any]) -> str:
         """Return the error among some scores with its 95 % interval, such as 8.0 % (4.6 to 13.5 %)."""
-        error, ends = self.shown(scores.get(self.key)), interval_among(scores)
+        error, ends = self.shown(scores.get(self.key)), self.interval_among(scores)
         return error if ends is None else f"{error} ({self.shown(ends[0]).removesuffix(' %')} to {self.shown(ends[1])})"
 
 
@@ -47,23 +78,49 @@ def _size(gain: Any) -> str:
     return number(None if found is None else abs(found))
 
 
-SHARE = Measure("error", "test error", percent, points, 100, "test error, %", "error on labels held out, %",
+SHARE = Measure("error", "an error", "test error", percent, points, 100, "test error, %", "error on labels held out, %",
                 "McNemar's test",
-                ("majority", "naming class"), "different classes", _more_right,
+                ("majority", "naming class {}"), "different classes", _more_right,
                 {"rmse": "rmse from the codes ±1", "loss": "hinge loss"})
-ROOT = Measure("rmse", "test rmse", number, _size, 1, "test rmse", "rmse on labels held out", "paired t-test",
-               ("mean", "predicting the mean of the labels,"), "unlike targets", lambda gain, n_test: "",
-               {"mae": "mean absolute error"})
+ROOT = Measure("rmse", "an rmse", "test rmse", number, _size, 1, "test rmse", "rmse on labels held out",
+               "paired t-test", ("mean", "predicting the mean of the labels, {}"), "unlike targets",
+               lambda gain, n_test: "", {"mae": "mean absolute error"})
 
 
-def interval_among(scores: dict[str, Any]) -> tuple[float, float] | None:
-    """Return the 95 % interval of the error among some scores; None where it is not known."""
-    ends = [finite(end) for end in scores.get("interval") or ()]
-    low, high = ends if len(ends) == 2 else (None, None)
-    return None if low is None or high is None else (low, high)
+def _metric(key: str, noun: str, lost: str, says: str = "naming class {}", *, share: bool = True,
+            guess_meaning: str = "") -> Measure:
+    """Return how a metric of classes is told that is not the error."""
+    bare = noun.partition(" ")[2]
+    unit = ", %" if share else ""
+    return replace(SHARE, key=key, noun=noun, name=f"test {bare}", shown=percent if share else number,
+                   difference=points if share else _size, factor=100 if share else 1, axis=f"test {bare}{unit}",
+                   held_out_axis=f"{bare} on labels held out{unit}", test="paired test", guess=("majority", says),
+                   net=lambda gain, n_test: "", lost=lost, interval_key=f"{key}_interval", higher=lost != "log loss",
+                   guess_meaning=guess_meaning)
+
+
+# By its name in scikit-learn, how the metric is told that the spec asks for.
+BY_SCORING = {
+    "balanced_accuracy": _metric("balanced_accuracy", "a balanced accuracy", "balanced error",
+                                 guess_meaning="One class everywhere; whichever it is, the balanced accuracy is 1 over "
+                                               "the number of classes. A model with a lower one is of no use."),
+    "f1": _metric("f1", "an F1", "1 - F1", guess_meaning="The second class everywhere, whose F1 is asked for. A model "
+                                                         "with a lower one is of no use."),
+    "f1_macro": _metric("f1_macro", "a macro F1", "1 - macro F1"),
+    "roc_auc": _metric("roc_auc", "an AUC", "1 - AUC", "giving all points the same score", share=False,
+                       guess_meaning="The same score everywhere, which has an AUC of 0.5. A model with a lower one is "
+                                     "of no use."),
+    "neg_log_loss": _metric("log_loss", "a log loss", "log loss", "predicting the frequencies of the classes",
+                            share=False, guess_meaning="The frequencies of the classes as probabilities everywhere. A "
+                                                       "model with a higher log loss is of no use.")}
 
 
 def measure_of(scores: dict[str, Any]) -> Measure:
+    """Return how the model is judged by some scores: in the metric of `model.scoring`, or in its errors."""
+    return BY_SCORING.get(scores.get("scoring", ""), errors_among(scores))
+
+
+def errors_among(scores: dict[str, Any]) -> Measure:
     """Return how the errors among some scores are told: as shares, or of a regression as root mean squared errors."""
     return ROOT if "error" not in scores and "rmse" in scores else SHARE
 
@@ -78,7 +135,7 @@ def label_score_rows(by_labels: dict[str, Any]) -> tuple[tuple[str, ...], list[t
     scores, n = by_labels["scores"], by_labels["n"]
     by = measure_of(scores["model"])
     how = "leave-one-out" if by_labels["folds"] == n else f"{by_labels['folds']} parts"
-    head = ("", f"{by.key} held out on {counted(n, 'label')}, {how} (95 % interval)", "gain over it", by.test)
+    head = ("", f"{by.bare_noun} held out on {counted(n, 'label')}, {how} (95 % interval)", "gain over it", by.test)
     compared = {"metrics": scores["model"], "gain": by_labels}
     names = ["model", *(name for name in scores if name not in ("model", by.guess[0])), by.guess[0]]
     return head, [(name, by.with_interval(scores[name]), *gain_over(name, compared))
@@ -86,7 +143,12 @@ def label_score_rows(by_labels: dict[str, Any]) -> tuple[tuple[str, ...], list[t
 
 
 def gain_over(name: str, result: dict[str, Any]) -> tuple[str, str]:
-    """Return the model's gain over a baseline with its sign, and the p-value; nothing over a model without one."""
+    """Return the model's gain over a baseline with its sign, and the p-value; nothing over a model without one.
+
+    "not defined" is the gain over a model that does not have the metric, such as probabilities for a log loss.
+    """
+    if name in (at(result, "gain", "undefined_over") or ()):
+        return "not defined", ""
     gain = at(result, "gain", f"over_{name}")
     if not gain:
         return "", ""

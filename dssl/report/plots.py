@@ -32,9 +32,9 @@ STYLE: Any = {
 
 
 def error_plot(scores: Sequence[tuple[str, float, tuple[float, float]]], by: Measure) -> Html:
-    """Return the test errors with their 95 % intervals, the first row the model.
+    """Return the test errors, or what else models are judged by, with their 95 % intervals, the first row the model.
 
-    scores : (name, error, ends of the interval).
+    scores : (name, value, ends of the interval).
     """
     def draw(axes: Any) -> None:
         far = max(by.factor * high for _, _, (_, high) in scores) * 1.02 or 1.0
@@ -50,8 +50,9 @@ def error_plot(scores: Sequence[tuple[str, float, tuple[float, float]]], by: Mea
         axes.set(xlim=(0, far * 1.3), ylim=(len(scores) - 0.5, -0.6), xlabel=by.axis)
         _horizontal(axes)
 
-    best = min(scores, key=lambda row: row[1])[0]
-    return _svg("errors", f"Test errors of {len(scores)} models; the lowest is that of {best}",
+    best = min(scores, key=lambda row: by.loss(row[1]))[0]
+    title = f"{by.title} of {len(scores)} models; the {'highest' if by.higher else 'lowest'} is that of"
+    return _svg("errors", f"{title} {best}",
                 (WIDE, 0.8 + 0.48 * len(scores)), draw)
 
 

@@ -12,7 +12,7 @@ from .markup import at, counted, finite, number, p_value, percent, plain_label
 from .page import Level
 from .words import Words
 
-SIGNIFICANT, NEGLIGIBLE = 0.05, 1e-3  # p-value; share of the error of the base model
+SIGNIFICANT, NEGLIGIBLE = 0.05, 1e-3  # p-value; share of the error of the base model, or of what else is to lose
 ROUNDING = 1e-9  # of that error
 HELPED, HURT, TOO_FEW, NO_CLAIM = "helped", "hurt", "too few points to tell", "no claim"
 OPPOSITE = {HELPED: HURT, HURT: HELPED}
@@ -20,7 +20,7 @@ OPPOSITE = {HELPED: HURT, HURT: HELPED}
 
 @dataclass(frozen=True)
 class Comparison:
-    """The error of another model on the same points, what the model gains over it, and the test's p-value."""
+    """The error of another model on the same points, or its metric, the model's gain over it, and the p-value."""
 
     error: float
     gain: float
@@ -41,9 +41,14 @@ class Comparison:
         """Return whether the test calls the difference real."""
         return self.p < SIGNIFICANT
 
+    def is_within(self, share: float, by: Measure) -> bool:
+        """Return whether the gain is at most a share of what there is to lose."""
+        return abs(self.gain) <= share * by.loss(self.error)
+
     def figures(self, by: Measure) -> str:
         """Return the difference and its test: 14.0 points less (McNemar's test, p = 3.2e-05)."""
-        return f"{_difference(by, self.gain, self.error)} ({by.test}, {p_value(self.p)})"
+        change = "no difference" if self.is_within(ROUNDING, by) else by.change(self.gain)
+        return f"{change} ({by.test}, {p_value(self.p)})"
 
 
 @dataclass(frozen=True)
@@ -87,8 +92,8 @@ class Verdict:
 
     @property
     def reversed_by_balance(self) -> tuple[float, float] | None:
-        """Return the balanced accuracies of model and base where they turn the difference around."""
-        if self.base is None:
+        """Return the balanced accuracies of model and base where they turn the difference of errors around."""
+        if self.base is None or self.by.key != "error":
             return None
         ours, other = (finite(scores.get("balanced_accuracy")) for scores in (self.scores, self.base.scores))
         return None if ours is None or other is None or (ours - other) * self.base.gain >= 0 else (ours, other)
@@ -175,13 +180,13 @@ class Verdict:
         value = self.guess.scores.get("predicts")
         shown = f"“{plain_label(value, 40)}”" if isinstance(value, str) else number(value) if isinstance(
             value, float) else str(value)
-        return f"always {self.by.guess[1]} {shown}"
+        return f"always {self.by.guess[1].format(shown)}"
 
     def _useless_claim(self) -> str:
         """Return that the model is no better than the guess, with the guess's error."""
         assert self.guess is not None
         clear = self.guess.clear and self.guess.gain < 0
-        name = f"an {self.by.key}" if self.error is None else f"a {self.by.name}"
+        name = self.by.noun if self.error is None else f"a {self.by.name}"
         return (f"The model is {'worse' if clear else 'no better'} than {self._guess()}, which has {name} of "
                 f"{self.by.shown(self.guess.error)} ({self.by.test}, {p_value(self.guess.p)}).")
 
@@ -198,9 +203,9 @@ class Verdict:
         by, words, gain, p = self.by, self.words, base.gain, base.p
         by_chance = "less than 0.1 %" if p < 0.001 else f"about {percent(p, 0 if p >= 0.01 else 1)}"
         rare = f"if the two were equally good, a difference this large would appear in {by_chance} of such test sets"
-        if gain and base.clear and abs(gain) <= NEGLIGIBLE * base.error:
-            return ("The difference is not by chance, but too small to matter: less than a thousandth of the error. "
-                    "The simpler base model will do.")
+        if gain and base.clear and base.is_within(NEGLIGIBLE, by):
+            return (f"The difference is not by chance, but too small to matter: less than a thousandth of the {by.lost}"
+                    ". The simpler base model will do.")
         if self.answer == TOO_FEW:
             return f"{seen_by_test(by, base.pair)} So the test speaks for neither model."
         if self.answer == HELPED:
@@ -219,7 +224,7 @@ class Verdict:
             return ("The model beats the plain kernel, but the shuffled graph, which says nothing about the points, "
                     f"does at least as well as the model. So the gain is owed to the {words.cause} and not to the "
                     f"unlabeled data: tune kernel.bandwidth and {words.norm} before crediting the graph.")
-        if abs(gain) <= ROUNDING * base.error:
+        if base.is_within(ROUNDING, by):
             return f"With and without the unlabeled data the {by.name} is the same, so the simpler base model will do."
         return (f"The difference is within chance: {rare}. Do not count on the unlabeled data here; the simpler base "
                 f"model will do. {seen_by_test(by, base.pair)}")
@@ -233,19 +238,12 @@ class Verdict:
                              f"{percent(balanced[0])} with and {percent(balanced[1])} without the unlabeled data.")
         ours = finite(self.scores.get("balanced_accuracy"))
         constant = None if self.guess is None else finite(self.guess.scores.get("balanced_accuracy"))
-        if self.useless and ours is not None and constant is not None and ours > constant:
+        if self.useless and self.by.key == "error" and ours is not None and constant is not None and ours > constant:
             sentences.append(f"Where rare classes count as much as frequent ones, look at balanced accuracy instead: "
                              f"the model has {percent(ours)}, and one class everywhere {percent(constant)}.")
         sentences.append("The test judges these labels and this split. Other draws (labels.seed, data.seed) give other "
                          "figures; repeat a few before relying on a small gain.")
         return sentences
-
-
-def _difference(by: Measure, gain: float, other: float) -> str:
-    """Return a gain over another error in words."""
-    if abs(gain) <= ROUNDING * other:
-        return "no difference"
-    return f"{by.difference(gain)} {'less' if gain > 0 else 'more'}"
 
 
 def seen_by_test(by: Measure, pair: dict[str, Any]) -> str:
@@ -270,7 +268,7 @@ def label_sentences(by_labels: dict[str, Any]) -> list[str]:
     scores = at(by_labels, "scores", "model")
     by, n = measure_of(scores), counted(by_labels["n"], "label")
     of = "one by one" if by_labels["folds"] == by_labels["n"] else f"in {by_labels['folds']} parts"
-    known = f"Held out {of}, {n} are predicted with an {by.key} of {by.with_interval(scores)}"
+    known = f"Held out {of}, {n} are predicted with {by.noun} of {by.with_interval(scores)}"
     base = at(by_labels, "scores", "base") or {}
     gain, p = (finite(at(by_labels, "over_base", key)) for key in ("gain", "p_value"))
     if gain is None:

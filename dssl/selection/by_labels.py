@@ -20,9 +20,9 @@ from ..learners.target import Classes, Target
 from ..storage.blocks import block_rng
 from .calibration import FOLDS, ONE_BY_ONE
 from .folds import labeled_folds
-from .held_out_scores import HeldOut
+from .held_out_scores import LEAST_PROBABILITY, HeldOut
 from .interval import interval_of_rmse, interval_of_share
-from .scores import HELPED, constant_guess, scores_of, unlabeled_verdict, withheld
+from .scores import HELPED, asked_score, guess, in_defined_scoring, scores_of, unlabeled_verdict, withheld
 
 SHARES = (1 / 8, 1 / 4, 1 / 2)  # of the labels of each class, that a point of the curve is learned from
 STARTS = (0.0, 0.5, 0.25, 0.75)  # where draws begin in a class, of each share: the small ones lie within the larger
@@ -89,7 +89,8 @@ def by_labels(target: Target, folds: LabelFolds, found: Mapping[str, Sequence[He
 
     The guess that needs no model, the most frequent class or the mean of all labels, is among the scores.
     found : of each model its values, in the order of `LabelFolds.repetitions`. Every label counts once, whatever it
-    weighs in the fits, as every test point does.
+    weighs in the fits, as every test point does. The scoring of the target is beside the error, and the gains are in it
+    (`undefined_scoring`: in the error, since that one is not defined); the curve is of the error.
     """
     if not folds.compared:
         return {"n": 0, "why": "of no class are there two, so that none can be held out"}
@@ -100,7 +101,9 @@ def by_labels(target: Target, folds: LabelFolds, found: Mapping[str, Sequence[He
     found = {name: [replace(held, weight=None) for held in own] for name, own in found.items()}
     first = {name: own[0] for name, own in found.items()}
     points = next(iter(first.values())).points
-    scores = {name: _scored(held, measure) for name, held in first.items()}
+    predicted = {name: _predicted(own, target) for name, own in first.items()}
+    true, undefined = in_defined_scoring(target.take(points), predicted["model"])
+    scores = {name: {**_scored(held, measure), **asked_score(true, predicted[name])} for name, held in first.items()}
     curve: dict[int, dict[str, list[float]]] = {}
     for name, own in found.items():
         for (count, _), held in zip(folds.curve, own[1:], strict=False):
@@ -109,14 +112,12 @@ def by_labels(target: Target, folds: LabelFolds, found: Mapping[str, Sequence[He
     rows = [{"labels": count, **{name: float(np.mean(values)) for name, values in own.items()}}
             for count, own in sorted(curve.items()) if count < learned]
     rows.append({"labels": learned, **{name: own[key] for name, own in scores.items()}})
-    true = target.take(points)
-    predicted = {name: _predicted(own) for name, own in first.items()}
-    guess, constant = constant_guess(target, true, weight)
-    predicted[guess] = {"codes" if isinstance(true, Classes) else "values": np.full(len(points), constant)}
-    guessed = scores_of(true, predicted[guess])
-    scores[guess] = {name: guessed[name] for name in (key, "standard_error", "interval")}
-    scores[guess]["predicts"] = true.names[int(constant)].item() if isinstance(true, Classes) else constant
-    return {"n": len(points), "folds": len(folds.compared), "scores": scores, **unlabeled_verdict(true, predicted),
+    name, predicted_alike, predicts = guess(target, true, weight)
+    guessed = scores_of(true, predicted_alike)
+    scores[name] = {**{own: guessed[own] for own in (key, "standard_error", "interval")},
+                    **asked_score(true, predicted_alike), "predicts": predicts}
+    return {"n": len(points), "folds": len(folds.compared), "scores": scores,
+            **unlabeled_verdict(true, {**predicted, name: predicted_alike}), **undefined,
             **({} if len(rows) > 1 else {"no_curve": folds.no_curve}), "curve": rows}
 
 
@@ -181,6 +182,12 @@ def shift_by(target: Target, found: Sequence[HeldOut], coding: Coding, n_columns
     return prior_shift(target, values, coding, found[0].weight if found else None, assumed, held, n_columns)
 
 
-def _predicted(held: HeldOut) -> dict[str, np.ndarray]:
+def _predicted(held: HeldOut, target: Target) -> dict[str, np.ndarray]:
+    """Return predictions of the labels held out, with the scores and the log losses that the target is judged by."""
     found = held.coding.predictions(held.values[held.points], held.true)
+    if isinstance(target, Classes) and target.scoring == "roc_auc":
+        found["margins"] = held.margins[held.points]
+    if isinstance(target, Classes) and target.scoring == "neg_log_loss":
+        P = held.probabilities[np.arange(len(held.true)), held.true]
+        found["log_losses"] = -np.log(np.maximum(P, LEAST_PROBABILITY))
     return withheld(found, held.lost[held.points]) if held.lost is not None else found

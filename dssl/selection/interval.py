@@ -1,6 +1,7 @@
 """95 % intervals of an error on new points from some that were drawn like them.
 
     classes     Wilson's: the shares p for which the observed share lies within z standard errors sqrt(p (1 - p) / n)
+    mean recall Wilson's of each class, whose distances from the recalls add in squares
     quantities  of the logarithm of the mean squared error m, whose standard error is s / (m sqrt(n)): quantiles of its
                 studentized bootstrap, and beyond `MOST_RESAMPLED` points those of t
 
@@ -10,9 +11,12 @@ to 98 % of 20 to 50 points (`tests/benchmarks/coverage.py`).
 References
 ----------
 Wilson, "Probable inference, the law of succession, and statistical inference", JASA 1927; Brown, Cai, DasGupta,
-"Interval estimation for a binomial proportion", Statistical Science 2001; Efron, Tibshirani, "An introduction to the
-bootstrap", 1993, section 12.5.
+"Interval estimation for a binomial proportion", Statistical Science 2001; Zou, Donner, "Construction of confidence
+limits about effect measures: a general approach", Statistics in Medicine 2008; Efron, Tibshirani, "An introduction to
+the bootstrap", 1993, section 12.5.
 """
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -32,7 +36,19 @@ def interval_of_share(share: float, n: float) -> list[float]:
     return [low, 1.0 if share >= 1 else min(1.0, float(center + half))]
 
 
-def interval_of_score(value: float, standard_error: float | None, n: int | None, *, share: bool) -> list[float] | None:
+def interval_of_mean_share(shares: Sequence[float], counts: Sequence[float]) -> list[float]:
+    """Return the interval of the mean of shares (k,), each observed at points of its own, (k,) of them.
+
+    Each end is as far from the mean as the root of the sum of the squared distances of the ends of Wilson's intervals
+    from their shares, over k. A share of 1 at three points leaves room for mistakes, where its standard error is 0.
+    """
+    ends, p = np.array([interval_of_share(*own) for own in zip(shares, counts, strict=True)]), np.asarray(shares)
+    low, high = np.sqrt(((ends - p[:, None]) ** 2).sum(axis=0)) / len(p)
+    return [max(0.0, float(p.mean() - low)), min(1.0, float(p.mean() + high))]
+
+
+def interval_of_score(value: float, standard_error: float | None, n: float | None, *,
+                      share: bool) -> list[float] | None:
     """Return the interval of a score of which the standard error over points is known; None where it does not follow.
 
     share : of a score between 0 and 1 Wilson's interval, of as many points as its standard error is of, and of n where

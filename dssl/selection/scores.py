@@ -1,7 +1,7 @@
 """How good predictions are: scores of classes and of quantities, and whether one model is better than another."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -65,9 +65,12 @@ def margin_columns(n_classes: int) -> int:
     return 1 if n_classes == 2 else n_classes
 
 
-def scored_bytes(n_classes: int, n_models: int) -> int:
-    """Return the bytes a point that scores of classes take beside its codes: what is kept, and the ranks of an AUC."""
-    return 4 * n_models * (1 + margin_columns(n_classes)) + 80
+def scored_bytes(n_classes: int, n_models: int, *, asked: bool = False) -> int:
+    """Return the bytes a point that scores of classes take beside its codes: what is kept, and the ranks of an AUC.
+
+    asked : whether models are compared by another scoring than accuracy, at most macro F1, of terms of every class.
+    """
+    return 4 * n_models * (1 + margin_columns(n_classes)) + 80 + (60 + 40 * n_classes if asked else 0)
 
 
 def evidence_for_classes(model: Model, values: np.ndarray, true: np.ndarray) -> dict[str, np.ndarray]:
@@ -108,7 +111,8 @@ def _class_scores(true: Classes, found: Mapping[str, np.ndarray]) -> dict[str, A
 
     interval : of the error on new points, see `interval.py`. roc_auc : area under the ROC curve of the margins, of
     several classes the mean of each against the rest; None without margins, or where all points are of one class.
-    log_loss : of probabilities, None without these.
+    log_loss : of probabilities, None without these. Of another scoring than accuracy also `scoring`, its score, and
+    `<score>_interval`, where it is defined.
     """
     from sklearn.metrics import confusion_matrix, f1_score, recall_score  # two seconds, only for scores
 
@@ -122,7 +126,26 @@ def _class_scores(true: Classes, found: Mapping[str, np.ndarray]) -> dict[str, A
             "f1_macro": float(f1_score(true.coded, predicted, average="macro", labels=present, zero_division=0)),
             "roc_auc": area_of(true, found.get("margins")), "log_loss": _log_loss(found.get("log_losses")),
             "rmse": None if errors is None else float(np.sqrt(errors.mean())), "n_test": len(true.coded),
-            "confusion": confusion_matrix(true.coded, predicted, labels=np.arange(len(true.names))).tolist()}
+            "confusion": confusion_matrix(true.coded, predicted, labels=np.arange(len(true.names))).tolist(),
+            **asked_score(true, found)}
+
+
+def asked_score(true: Target, found: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Return the score that a target asks for beside the error, see `Predicted.score`; JSON."""
+    if not isinstance(true, Classes) or true.scoring == "accuracy":
+        return {}
+    return Predicted.of_found(true, found).score(true.scoring)
+
+
+def in_defined_scoring(true: Target, found: Mapping[str, np.ndarray]) -> tuple[Target, dict[str, Any]]:
+    """Return a target with a scoring that predictions can be judged by, and `undefined_scoring` where that is not its.
+
+    It is accuracy where another is not defined: the area under the curve of points of one class, and the log loss of a
+    model without probabilities.
+    """
+    if not isinstance(true, Classes) or true.scoring == "accuracy" or asked_score(true, found):
+        return true, {}
+    return replace(true, scoring="accuracy"), {"undefined_scoring": true.scoring}
 
 
 def area_of(true: Classes, margins: np.ndarray | None) -> float | None:
@@ -159,14 +182,35 @@ def constant_guess(labels: Target, true: Target, weight: np.ndarray | None = Non
     weight (l,) : of the labels, 1 by default.
 
     majority : the most frequent class by the prior of the labels; of classes that are equally frequent there, as where
-    labels were drawn by class, the one most frequent among the points of `true`. mean : of quantities, the mean of the
-    labels.
+    labels were drawn by class, the one most frequent among the points of `true`. By F1, which is of the second of two
+    classes, it is that one. mean : of quantities, the mean of the labels.
     """
     if not (isinstance(true, Classes) and isinstance(labels, Classes)):
         return "mean", float(labels.coded.mean())
+    if true.scoring == "f1":
+        return "majority", 1
     among_points = np.bincount(true.coded, minlength=len(true.names))
     frequencies = labels.prior.shares(labels.coded, labels.names, weight)
     return "majority", int(np.lexsort((-among_points, -frequencies))[0])
+
+
+def guess(labels: Target, true: Target,
+          weight: np.ndarray | None = None) -> tuple[str, dict[str, np.ndarray], int | float | str | bool]:
+    """Return what needs no model: its name, its predictions (n,) by name as `scores_of` takes them, what it says; JSON.
+
+    See `constant_guess`. Its scores are equal everywhere, which is an area of one half under the ROC curve, and its
+    probabilities are the frequencies of the classes.
+    """
+    name, constant = constant_guess(labels, true, weight)
+    n = len(true.coded)
+    if not (isinstance(true, Classes) and isinstance(labels, Classes)):
+        return name, {"values": np.full(n, constant)}, constant
+    found = {"codes": np.full(n, constant)}
+    if true.scoring == "roc_auc":
+        found["margins"] = np.zeros((n, margin_columns(len(true.names))))
+    if true.scoring == "neg_log_loss":
+        found["log_losses"] = -np.log(labels.prior.shares(labels.coded, labels.names, weight))[true.coded]
+    return name, found, true.names[int(constant)].item()
 
 
 @dataclass(frozen=True)
@@ -213,18 +257,15 @@ class Paired:
                 if name not in ("other", "standard_error")}
 
 
-def compared(true: Target, found: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> Paired:
-    """Return the comparison of predictions with others of the same points.
+def compared(true: Target, found: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> Paired | None:
+    """Return the comparison of predictions with others of the same points; None where it is not defined.
 
-    Of classes by McNemar's exact test on the points that one of the two gets right, or by `compared_by` in the scoring
-    of the target, where that is defined; of quantities by the paired t-test of squared errors, without those of
-    rounding.
+    Of classes by McNemar's exact test on the points that one of the two gets right, or in another scoring of the target
+    by `compared_by`; of quantities by the paired t-test of squared errors, without those of rounding.
     """
     if isinstance(true, Classes):
         if true.scoring != "accuracy":
-            pair = compared_by(true.scoring, Predicted.of_found(true, found), Predicted.of_found(true, other))
-            if pair is not None:
-                return pair
+            return compared_by(true.scoring, Predicted.of_found(true, found), Predicted.of_found(true, other))
         return compared_classes(found["codes"] == true.coded, other["codes"] == true.coded)
     squared, other_squared = ((predicted["values"] - true.coded) ** 2 for predicted in (found, other))
     return compared_squares(squared, other_squared, float(np.abs(true.coded).max(initial=0.0)))
@@ -318,10 +359,13 @@ def unlabeled_verdict(true: Target, found: Mapping[str, Mapping[str, np.ndarray]
     """Return whether the unlabeled data helped, on the same points: what `model` gains over each other.
 
     It is `Paired.verdict` over the base kernel; "helped" also asks for a lower error than a shuffled graph, where there
-    is one.
+    is one. undefined_over : the others of which the scoring of the target is not defined, where there are any.
     """
-    pairs = {name: compared(true, found["model"], other) for name, other in found.items() if name != "model"}
+    tested = {name: compared(true, found["model"], other) for name, other in found.items() if name != "model"}
+    pairs = {name: pair for name, pair in tested.items() if pair is not None}
     verdict: dict[str, Any] = {f"over_{name}": pair.described() for name, pair in pairs.items()}
+    if len(pairs) < len(tested):
+        verdict["undefined_over"] = [name for name in tested if name not in pairs]
     if "base" not in pairs:  # without it there is no answer
         return verdict
     answer, control = pairs["base"].verdict, pairs.get("shuffled")

@@ -28,7 +28,12 @@ import numpy as np
 from ..learners.coding import Coding, margins_of
 from ..learners.target import Classes
 from .calibration import held_out_probabilities, shared_calibrations
-from .held_out_scores import LEAST_PROBABILITY, area, require_scoring
+from .held_out_scores import LEAST_PROBABILITY, area, mean_area, require_scoring
+from .interval import interval_of_mean_share, interval_of_score
+
+# By its name in scikit-learn, the key of a metric among the scores of a run.
+KEYS = {"balanced_accuracy": "balanced_accuracy", "f1": "f1", "f1_macro": "f1_macro", "roc_auc": "roc_auc",
+        "neg_log_loss": "log_loss"}
 
 
 def with_scoring(target: Classes, scoring: Any) -> Classes:
@@ -93,6 +98,41 @@ class Predicted:
             return None if self.log_losses is None else float(self.shares @ self.log_losses)
         return 1 - float(np.mean([hits / max(whole, np.finfo(float).tiny) for hits, whole in (
             (self.shares @ own[0], self.shares @ own[1]) for own in self.positives(scoring))]))
+
+    def score(self, scoring: str) -> dict[str, Any]:
+        """Return a metric but the accuracy by its key, with its 95 % interval; JSON, empty where it is not defined."""
+        loss, key = self.loss(scoring), KEYS[scoring]
+        if loss is None:
+            return {}
+        return {"scoring": scoring, key: loss if scoring == "neg_log_loss" else 1 - loss,
+                f"{key}_interval": self._interval(scoring)}
+
+    def _interval(self, scoring: str) -> list[float] | None:
+        """Return the 95 % interval of a metric that is defined, not of its loss; None where it is not known."""
+        if scoring == "balanced_accuracy":
+            classes = [self.true == code for code in np.unique(self.true)]
+            return interval_of_mean_share(
+                [float(self.of_class[own] @ (self.codes == self.true)[own]) for own in classes],
+                [1 / float((self.of_class[own] ** 2).sum()) for own in classes])
+        if scoring == "neg_log_loss":
+            assert self.log_losses is not None
+            value = float(self.shares @ self.log_losses)
+            error = float(np.linalg.norm(self.shares * (self.log_losses - value)))
+            return interval_of_score(value, error, len(self.true), share=False)
+        if scoring == "roc_auc":
+            assert self.margins is not None
+            found = mean_area(self.margins, self.true, self.shares)
+            assert found is not None
+            value, influence = found
+            counts = self.of_class / len(np.unique(self.true))
+        else:
+            parts = [(self.shares * hits, self.shares * either, max(float(self.shares @ either), np.finfo(float).tiny))
+                     for hits, either in self.positives(scoring)]
+            value = float(np.mean([hits.sum() / whole for hits, _, whole in parts]))
+            influence = np.mean([(hits - hits.sum() / whole * either) / whole for hits, either, whole in parts], axis=0)
+            counts = np.mean([either / whole for _, either, whole in parts], axis=0)
+        # Without a mistake the standard error is 0: then it is a share of as many points as count.
+        return interval_of_score(value, float(np.linalg.norm(influence)), 1 / float(counts @ counts), share=True)
 
     def positives(self, scoring: str) -> list[tuple[np.ndarray, np.ndarray]]:
         """Return (hits, either), (n,) each, of every class whose F1 counts: 2 of a true positive; true plus called."""

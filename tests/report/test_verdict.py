@@ -2,6 +2,9 @@
 
 from itertools import product
 
+import pytest
+
+from dssl.report.error_measure import gain_over
 from dssl.report.verdict import Verdict
 
 from .examples import WORDS, example_run
@@ -86,3 +89,38 @@ def test_without_test_points_a_model_no_better_than_the_majority_is_called_that(
     assert verdict.sentences[0].startswith(
         "The model is no better than always naming class “oak”, which has an error of 30.0 % (McNemar's test, "
         "p = 0.5). There are no test points: the figures are leave-one-out on 30 labels.")
+
+
+@pytest.mark.parametrize(("scoring", "key", "ours", "base", "told"), [
+    ("balanced_accuracy", "balanced_accuracy", 0.92, 0.8, "the test balanced accuracy is 92.0 % with them and 80.0 % "
+     "without them, 12.0 points more (paired test, p = 3.2e-05)"),
+    ("roc_auc", "roc_auc", 0.95, 0.9, "the test AUC is 0.95 with them and 0.9 without them, 0.05 more (paired test"),
+    ("neg_log_loss", "log_loss", 0.25, 0.5, "the test log loss is 0.25 with them and 0.5 without them, 0.25 less")])
+def test_a_run_is_told_in_the_metric_that_its_spec_asks_for(scoring, key, ours, base, told):
+    result, _ = example_run(3)
+    for scores, value in ((result["metrics"], ours), (result["baselines"]["base"], base)):
+        scores |= {"scoring": scoring, key: value, f"{key}_interval": [value - 0.01, value + 0.01]}
+    result["gain"]["over_base"]["gain"] = abs(ours - base)
+    del result["baselines"]["shuffled"]
+    text = " ".join(Verdict.of(result, WORDS).sentences)
+    assert told in text
+    assert "McNemar's test, p = 3.2e-05" not in text
+    assert "other way round" not in text
+
+
+def test_a_gain_is_negligible_against_the_loss_of_its_metric():
+    """0.05 points of a balanced accuracy of 99.9 % are half of all that there is to lose."""
+    result, _ = example_run(3)
+    del result["baselines"]["shuffled"]
+    for scores, value in ((result["metrics"], 0.9995), (result["baselines"]["base"], 0.999)):
+        scores |= {"scoring": "balanced_accuracy", "balanced_accuracy": value}
+    result["gain"]["over_base"]["gain"] = 0.0005
+    assert "too small to matter" not in " ".join(Verdict.of(result, WORDS).sentences)
+    result["gain"]["over_base"]["gain"] = 5e-7
+    assert "less than a thousandth of the balanced error" in " ".join(Verdict.of(result, WORDS).sentences)
+
+
+def test_a_gain_over_a_model_without_the_metric_is_not_defined():
+    result, _ = example_run(3)
+    result["gain"] |= {"undefined_over": ["shuffled"]}
+    assert gain_over("shuffled", result) == ("not defined", "")

@@ -7,7 +7,7 @@ from scipy.stats import binomtest
 
 from dssl.learners.target import Classes, Quantities
 from dssl.selection.held_out_scores import with_intervals
-from dssl.selection.interval import interval_of_rmse, interval_of_score, interval_of_share
+from dssl.selection.interval import interval_of_mean_share, interval_of_rmse, interval_of_score, interval_of_share
 from dssl.selection.scores import scores_of
 
 
@@ -30,6 +30,17 @@ def test_an_interval_of_a_score_is_that_of_its_kind_and_never_reaches_below_zero
     of_rmse = squared.std(ddof=1) / np.sqrt(len(squared)) / (2 * rmse)
     assert_allclose(interval_of_score(rmse, of_rmse, 4000, share=False), interval_of_rmse(squared), rtol=1e-9)
     assert interval_of_score(0.5, None, 10, share=True) is None
+
+
+def test_an_interval_of_mean_recall_is_wilsons_of_one_class_and_knows_that_few_points_prove_little():
+    assert_allclose(interval_of_mean_share([0.3], [40]), interval_of_share(0.3, 40))
+    low, high = interval_of_mean_share([0.9, 1.0], [500, 3])
+    assert low < 0.7  # three of three may be half of all
+    assert 0.95 < high <= 1.0
+    rng, recalls, counts = np.random.default_rng(0), np.array([0.9, 0.6, 0.75]), np.array([200, 12, 30])
+    ends = np.array([interval_of_mean_share(rng.binomial(counts, recalls) / counts, counts) for _ in range(400)])
+    covered = (ends[:, 0] < recalls.mean()) & (recalls.mean() < ends[:, 1])
+    assert 0.92 < covered.mean() < 0.98
 
 
 def test_rows_of_a_search_have_wilsons_interval_of_their_error():

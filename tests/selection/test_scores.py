@@ -1,5 +1,6 @@
 """Scores of predictions, and whether one model is better than another."""
 
+import tracemalloc
 import warnings
 from types import SimpleNamespace
 
@@ -12,7 +13,14 @@ from sklearn import metrics
 from dssl.learners.coding import OneVsOne, OneVsRest
 from dssl.learners.probabilities import Calibration, calibration_attributes
 from dssl.learners.target import Classes, Quantities
-from dssl.selection.scores import evidence_for_classes, paired_t, scores_of, unlabeled_verdict
+from dssl.selection.scores import (
+    evidence_for_classes,
+    margin_columns,
+    paired_t,
+    scored_bytes,
+    scores_of,
+    unlabeled_verdict,
+)
 
 
 def test_one_column_of_two_classes_is_that_of_the_second():
@@ -92,3 +100,26 @@ def test_models_that_differ_by_rounding_are_equal():
                                      "base": {"values": ours + 1e-10 * rng.normal(size=200)}})
     assert found["over_base"]["gain"] == 0
     assert found["over_base"]["p_value"] == 1
+
+
+@pytest.mark.parametrize("scoring", ["f1_macro", "roc_auc"])
+@pytest.mark.parametrize("n_classes", [2, 10])
+def test_scores_and_comparisons_in_a_metric_hold_what_their_cost_says(scoring, n_classes):
+    n, rng = 4_000, np.random.default_rng(0)
+    true = Classes(np.arange(n), rng.integers(0, n_classes, n), np.arange(n_classes), scoring=scoring)
+    margins = (n, margin_columns(n_classes))
+    found = {name: {"codes": rng.integers(0, n_classes, n), "margins": rng.normal(size=margins).astype(np.float32),
+                    "log_losses": rng.random(n).astype(np.float32)} for name in ("model", "base", "nearest")}
+
+    def compare():
+        for own in found.values():
+            scores_of(true, own)
+        unlabeled_verdict(true, found)
+
+    compare()  # what it imports is no cost of points
+    tracemalloc.start()
+    compare()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    held = sum(own[name].nbytes for own in found.values() for name in ("margins", "log_losses"))
+    assert peak + held < n * scored_bytes(n_classes, len(found), asked=True)

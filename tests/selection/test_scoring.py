@@ -8,7 +8,7 @@ from sklearn.metrics import balanced_accuracy_score, f1_score, log_loss, roc_auc
 
 from dssl.learners.decisions import f1_offset
 from dssl.selection.scores import TOO_FEW, compared_by, compared_classes
-from dssl.selection.scoring import Predicted, terms_of
+from dssl.selection.scoring import KEYS, Predicted, terms_of
 
 
 def predicted(n, n_classes, seed, weight=None):
@@ -41,7 +41,30 @@ def test_losses_are_those_of_scikit_learn(n_classes):
         assert_allclose(own.loss(scoring), value, rtol=1e-12, err_msg=scoring)
 
 
-@pytest.mark.parametrize("scoring", ["balanced_accuracy", "f1", "f1_macro", "roc_auc", "neg_log_loss"])
+@pytest.mark.parametrize("scoring", list(KEYS))
+def test_a_metric_has_an_interval_that_holds_that_of_all_points(scoring):
+    own, _ = predicted(3000, 2, 1)
+
+    def part(rows):
+        return Predicted(own.true[rows], own.codes[rows], np.full(len(rows), 1 / len(rows)), own.margins[rows],
+                         own.log_losses[rows])
+
+    whole = part(np.arange(3000)).score(scoring)[KEYS[scoring]]
+    found = [part(np.random.default_rng(seed).integers(0, 3000, 100)).score(scoring) for seed in range(100)]
+    ends = np.array([own[f"{KEYS[scoring]}_interval"] for own in found])
+    assert 0.9 <= ((ends[:, 0] < whole) & (whole < ends[:, 1])).mean() <= 0.99
+
+
+def test_without_a_mistake_the_interval_is_that_of_the_few_points_of_the_rare_class():
+    true = np.r_[np.zeros(97, int), 1, 1, 1]
+    right = Predicted(true, true, np.full(100, 0.01), np.column_stack([-true, true]).astype(float))
+    for scoring in ("balanced_accuracy", "f1", "roc_auc"):
+        low, high = right.score(scoring)[f"{KEYS[scoring]}_interval"]
+        assert 0.3 < low < 0.8
+        assert high == 1
+
+
+@pytest.mark.parametrize("scoring", list(KEYS))
 def test_terms_of_points_sum_to_the_difference(scoring):
     (ours, _), (other, _) = (predicted(80, 2, seed) for seed in (1, 2))
     terms, _ = terms_of(ours, other, scoring)

@@ -46,7 +46,8 @@ class Automatic:
     values (n, c) : at the points of the fit. held (h,) : the labels, by their places, that were predicted without
     themselves; held_out, held_out_alone (h, c) : by the graph, and by the labels alone. left_out : folds -> the same
     two of all labels, by fits without their folds, NaN of others; None with many labels, and with class sizes told.
-    calibration : of the margins of `held_out`; None of quantities, and with class sizes told.
+    calibration, calibration_alone : of the margins of `held_out` and `held_out_alone`; None of quantities, and with
+    class sizes told.
     """
 
     model: Model
@@ -58,6 +59,7 @@ class Automatic:
     attributes: dict[str, Any] = field(default_factory=dict)
     left_out: Callable[[Sequence[np.ndarray]], tuple[np.ndarray, np.ndarray]] | None = None
     calibration: Calibration | None = None
+    calibration_alone: Calibration | None = None
 
     def times(self, unit: float) -> "Automatic":
         """Return the same with all values multiplied by a unit."""
@@ -151,7 +153,7 @@ def fit_automatic(graph: Graph, rows: Rows, target: Target, weight: np.ndarray |
         many = fit_from_many(graph, rows, target, weight, judged_by, knn,
                              SolverParams(tolerance=TOLERANCE, seed=params.seed), params.seed, execution)
         return Automatic(many.model, many.alone, many.values, many.held, many.held_out, many.held_out_alone,
-                         many.attributes, calibration=many.calibration)
+                         many.attributes, calibration=many.calibration, calibration_alone=many.calibration_alone)
     found = fit_blend(graph, rows, target, weight, params, knn, execution)
     alone = prior_shift(target, found.held_out_alone, found.model.coding, weight, EQUAL)
     whole = prior_shift(target, found.held_out, found.model.coding, weight, EQUAL)
@@ -163,7 +165,8 @@ def fit_automatic(graph: Graph, rows: Rows, target: Target, weight: np.ndarray |
         held_out, held_out_alone = (moved_by_others(target, own, found.model.coding, weight, EQUAL, groups)
                                     for own in (found.held_out, found.held_out_alone))
         return Automatic(model, model.alone, values, np.arange(m), held_out, held_out_alone, found.attributes,
-                         partial(found.left_out, graph, rows, target, weight, params), whole.calibration)
+                         partial(found.left_out, graph, rows, target, weight, params), whole.calibration,
+                         alone.calibration)
     assert isinstance(target, Classes)
     model = found.model.moved(np.zeros_like(alone.columns), alone.columns)
     at = found.values(graph, rows, execution)[graph.vertices.first]

@@ -34,7 +34,8 @@ class ManyLabels:
     """What predicts, values at all points (n, c), and the held-out values by which it was chosen.
 
     alone : the nearest labels. held (h,) : positions among the labels. held_out, held_out_alone (h, c) : by the graph,
-    and by the nearest labels. calibration : of the margins of `held_out`.
+    and by the nearest labels. calibration, calibration_alone : of the margins of the chosen one of these, and of
+    `held_out_alone`.
     """
 
     model: GraphModel
@@ -44,6 +45,7 @@ class ManyLabels:
     held_out: np.ndarray
     held_out_alone: np.ndarray
     calibration: Calibration | None
+    calibration_alone: Calibration | None
     attributes: dict[str, Any] = field(default_factory=dict)
 
 
@@ -76,7 +78,7 @@ def fit_from_many(graph: Graph, rows: Rows, target: Target, weight: np.ndarray |
     whole = fit_nearest(rows, target, knn.metric, execution, k=NEAREST).moved(of_nearest.columns)
     if attributes["chosen"] == "nearest_labels":
         return ManyLabels(whole, whole, whole.values(rows, execution), held, by_graph, alone, of_nearest.calibration,
-                          attributes)
+                          of_nearest.calibration, attributes)
     found = fit_harmonic(graph, target, weight, solver, execution)
     model = graph_model(graph, rows, found, target, knn, execution).moved(of_graph.columns)
     lost = np.flatnonzero(~found.reached)
@@ -85,4 +87,4 @@ def fit_from_many(graph: Graph, rows: Rows, target: Target, weight: np.ndarray |
         model.reached[lost] = True
     attributes |= {**found.attributes, "unreached": int(graph.vertices.multiplicity[lost].sum())}
     return ManyLabels(model, whole, model.values_at[graph.vertices.vertex], held, by_graph, alone,
-                      of_graph.calibration, attributes)
+                      of_graph.calibration, of_nearest.calibration, attributes)

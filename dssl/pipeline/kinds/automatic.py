@@ -13,12 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from ...errors import ParameterError
 from ...estimators.feature_scales import choose_scale, choosing_bytes
 from ...execution.cost import Cost
 from ...graph.graph import KNNGraph
 from ...graph.scaling import scaling_cost
 from ...graph.scaling_params import ScalingParams
 from ...learners.class_prior import ClassPrior, ClassWeight
+from ...learners.class_scoring import ClassScoring
 from ...learners.kernel_family import KernelSum
 from ...learners.nearest import fit_nearest
 from ...learners.on_graph.automatic import Automatic, Loss, fit_automatic, measure_of
@@ -31,8 +33,9 @@ from ...report.sections.choice import choice_section
 from ...report.words import Baseline, Words
 from ...selection.by_labels import LabelFolds, by_labels
 from ...selection.graph_gain import gain_of, held_out_loss
-from ...selection.held_out_scores import HeldOut
+from ...selection.held_out_scores import HeldOut, require_scoring
 from ...selection.odd_labels import odd_labels, warn_odd_labels
+from ...selection.scoring import with_scoring
 from ...solvers.direct import LARGEST
 from ...storage.blocks import PartWriter
 from ...storage.views import SelectedRows
@@ -42,7 +45,8 @@ from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, graph_of
 from ..points import LABELS, POINTS, label_weights, labeled_target, make_points, scale_points
 from ..predictions import predictions_with
 from ..sample import SAMPLE_OF_GRAPH
-from ..scoring import SCORES, ScoreParams, make_scores, with_scored
+from ..scoring import SCORES, ScoreParams, make_scores_in, with_scored
+from ..spec import Spec
 from ..split import SPLIT
 from ..stage import Context, Kind, Stage
 from .automatic_spec import AutomaticPipeline
@@ -79,7 +83,10 @@ def make_scaled_points(context: Context, params: ScaleParams) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class FitParams:
-    """How new points reach the graph, the family of its kernels, up to how many labels, and known sizes of classes."""
+    """How new points reach the graph, the family of its kernels, up to how many labels, and known sizes of classes.
+
+    scoring : what the predicted class is best for, None for accuracy.
+    """
 
     graph: KNNGraph
     family: GraphRidgeParams
@@ -88,17 +95,32 @@ class FitParams:
     loss: Loss
     prior: ClassPrior
     weight: ClassWeight
+    scoring: ClassScoring | None
 
     @classmethod
     def of(cls, spec: AutomaticPipeline) -> "FitParams":
         return cls(spec.graph.builder(), spec.family(), spec.most_labels, spec.model.sizes(), spec.model.loss,
-                   class_prior(spec), class_weight(spec))
+                   class_prior(spec), class_weight(spec), spec.model.scoring)
+
+
+@dataclass(frozen=True)
+class AutomaticScoreParams(ScoreParams):
+    """The same, and the metric that models are compared by; None for accuracy."""
+
+    scoring: ClassScoring | None
+
+    @classmethod
+    def of(cls, spec: Spec) -> "AutomaticScoreParams":
+        assert isinstance(spec, AutomaticPipeline)
+        return cls(class_prior(spec), class_weight(spec), spec.model.scoring)
 
 
 def make_models(context: Context, params: FitParams) -> dict[str, Any]:
     """Fit the model, and what the labels alone and the nearest of them say; write the model's values at the points."""
     target, points, graph = labeled_target(context, params.prior), context.points("train"), graph_of(context)
     target.require_labels()
+    if isinstance(target, Classes):
+        target = with_scoring(target, params.scoring)
     execution, weight = context.execution, label_weights(target, params.weight)
     found = fit_automatic(graph, points, target, weight, params.class_sizes.sizes, params.family, params.most,
                           params.graph, held_out_loss, execution, params.loss)
@@ -118,6 +140,7 @@ def make_models(context: Context, params: FitParams) -> dict[str, Any]:
                            **target.missed(values, model.coding)}
     held = target.take(found.held)
     described["model"] |= calibration_attributes(found.calibration)
+    described["base"] |= calibration_attributes(found.calibration_alone)
     PartWriter(context.parts, 0).write(**arrays)
     PartWriter(context.parts, VALUES).write(values=found.values)
     of_held = None if weight is None else weight[found.held]
@@ -156,11 +179,33 @@ def _values_of_training(context: Context) -> tuple[np.ndarray, np.ndarray]:
     return values, np.zeros(len(values), bool)
 
 
-def make_automatic_scores(context: Context, params: ScoreParams) -> dict[str, Any]:
+def make_automatic_scores(context: Context, params: AutomaticScoreParams) -> dict[str, Any]:
     """Predict the test points with every model and compare; score the training points whose labels were not shown."""
     values, beyond = _values_of_training(context)
-    return {**make_scores(context, params), **transductive_scores(
+    return {**make_scores_in(params.scoring, context, params), **transductive_scores(
         context, lambda target, places: values[places], beyond)}
+
+
+def _refused(f: Facts[AutomaticPipeline]) -> ParameterError | None:
+    """Return why the metric is none of the classes of the points, as soon as a stage has found these."""
+    found = next((classes for stage in ("labels", "split") if (classes := f.attributes.get(stage, {}).get("classes"))),
+                 None)
+    try:
+        require_scoring(f.spec.model.scoring, classes=not f.is_regression, n_classes=2 if found is None else len(found))
+    except ParameterError as error:
+        return error
+    return None
+
+
+NOT_DEFINED = {"roc_auc": "they are of one class", "neg_log_loss": "the model has no probabilities"}
+
+
+def scoring_notes(found: dict[str, Any]) -> list[str]:
+    """Return a note where models are compared by accuracy since the metric that is asked for is not defined."""
+    gains = {"test points": found["gain"], "labels held out": found["gain"].get("by_labels") or {}}
+    return [f"model.scoring is {name}, which is not defined at the {points}, since {NOT_DEFINED[name]}: there the "
+            "models are compared by accuracy"
+            for points, gain in gains.items() if (name := gain.get("undefined_scoring"))]
 
 
 def _points_cost(f: Facts[AutomaticPipeline]) -> Cost:
@@ -188,7 +233,7 @@ def _scores_cost(f: Facts[AutomaticPipeline]) -> Cost:
     few = f.n_labeled <= f.spec.most_labels
     cost = predicted_cost(f.distinct, f.row_bytes, f.n, f.n_test, f.n_labeled, f.graph.n_neighbors, f.graph.metric,
                           f.n_outputs, few, f.budget)
-    return with_scored(cost, f, 1 + len(BASELINES))
+    return with_scored(cost, f, 1 + len(BASELINES), asked=f.spec.model.scoring is not None)
 
 
 _FEWER = ("lower data.points and predict the others with the model, label fewer points, or use model.kind laprls, "
@@ -209,9 +254,9 @@ AUTOMATIC = Kind.of(SPECS["automatic"], (
     replace(POINTS, version=6, needs=("dataset", "split", "labels"), params=ScaleParams.of, make=make_scaled_points,
             cost=_points_cost),
     VERTICES, NEIGHBORS, GRAPH, HEALTH,
-    Stage("models", 15, ("split", "points", "labels", "vertices", "neighbors", "graph"), FitParams.of, make_models,
-          _models_cost, _FEWER, section=choice_section),
+    Stage("models", 16, ("split", "points", "labels", "vertices", "neighbors", "graph"), FitParams.of, make_models,
+          _models_cost, _FEWER, section=choice_section, refuses=_refused),
     SAMPLE_OF_GRAPH, predictions_with(_scores_cost, _values_of_training),
-    replace(SCORES, version=4, needs=("split", "points", "labels", "vertices", "models"), make=make_automatic_scores,
-            cost=_scores_cost, remedy=_FEWER),
+    replace(SCORES, version=5, params=AutomaticScoreParams.of, notes=scoring_notes, make=make_automatic_scores,
+            needs=("split", "points", "labels", "vertices", "models"), cost=_scores_cost, remedy=_FEWER),
 ), words=WORDS, baselines=BASELINES)

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from ...errors import require
 from ...graph.scaling_params import ScalingKind, ScalingParams
+from ...learners.class_scoring import ClassScoring, require_decisions
 from ..spec import DataSpec, GraphPipeline, LabelSpec
 from .graph_spec import SizedModelSpec, require_sizes_of_classes
 
@@ -37,6 +38,9 @@ class AutomaticModelSpec(SizedModelSpec):
     kind: Literal["automatic"] = "automatic"
     loss: Literal["squared", "huber"] = Field(
         default="squared", description="of a regression; in huber a target far from what the others say counts less")
+    scoring: ClassScoring | None = Field(
+        default=None, description="of classes, the metric that predicted classes are best for, and that model and "
+                                  "baselines are compared by; null is accuracy")
 
 
 class AutomaticPipeline(GraphPipeline):
@@ -51,6 +55,9 @@ class AutomaticPipeline(GraphPipeline):
         require_sizes_of_classes(self.data.task, self.model)
         require(self.model.loss == "squared" or self.data.task == "regression", f"loss {self.model.loss}",
                 why="it is of residuals, and data.task is " + self.data.task, fix="leave model.loss out")
+        require(self.model.scoring is None or self.data.task == "classification",
+                "model.scoring, and data.task is regression", why="it is a metric of classes", fix="leave it out")
+        require_decisions(self.model.scoring, sized=self.model.class_sizes is not None)
         return self
 
     def family(self) -> GraphRidgeParams:

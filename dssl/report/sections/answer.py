@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ..error_measure import interval_among, measure_of
+from ..error_measure import ROOT, measure_of
 from ..markup import Html, at, figure, finite, joined, listed, number, plain_label, table, tag
 from ..page import Finding, Section, warning_box
 from ..plots import error_plot
@@ -21,10 +21,12 @@ def answer_section(facts: dict[str, Any], result: dict[str, Any], words: Words,
               class_=f"box {verdict.level}")
     warnings = warning_box([*never_findings(facts), *setting_findings(facts, words), *choice_findings(facts, words)])
     names = ["model", *(result.get("baselines") or {})]
-    are_classes = verdict.by.key == "error"
+    are_classes = verdict.by != ROOT
     meaning_of = {"model": words.model} | {
         baseline.name: f"{baseline.meaning} {baseline.of_classes if are_classes else ''}".rstrip()
         for baseline in (*baselines, *GUESSES)}
+    if verdict.by.guess_meaning:
+        meaning_of[verdict.by.guess[0]] = verdict.by.guess_meaning
     meanings = table((), [(tag("b", name), meaning_of.get(name, "Another baseline.")) for name in names])
     return Section("answer", "Did the unlabeled data help?", joined((box, warnings, _errors(result), meanings)))
 
@@ -34,12 +36,12 @@ def _errors(result: dict[str, Any]) -> Html:
     metrics = result.get("metrics") or {}
     by = measure_of(metrics)
     scores = {"model": metrics, **(result.get("baselines") or {})}
-    known = [(name, error, interval_among(own) or (error, error)) for name, own in scores.items()
+    known = [(name, error, by.interval_among(own) or (error, error)) for name, own in scores.items()
              if (error := finite(own.get(by.key))) is not None]
     if not known:
         return Html("")
     return figure(error_plot(known, by),
-                  f"{by.name.capitalize()} and its 95 % interval. The models are compared on the same "
+                  f"{by.title} and its 95 % interval. The models are compared on the same "
                   "test points, so the paired test above tells more than whether the intervals overlap.")
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..error_measure import measure_of
+from ..error_measure import errors_among, measure_of
 from ..markup import at, counted, described, joined, number, percent, table, tag
 from ..page import Section
 from .vertex_values import computed, kernels_table
@@ -15,7 +15,9 @@ def choice_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | N
     found = at(facts, "models", "choice")
     if not found:
         return None
-    by, hidden = measure_of(result.get("metrics") or {}), at(facts, "scores", "transductive") or {}
+    metrics, hidden = result.get("metrics") or {}, at(facts, "scores", "transductive") or {}
+    by, errors = measure_of(metrics), errors_among(hidden)
+    of_hidden = errors.with_interval(hidden) if by == errors else f"{errors.noun} of {errors.with_interval(hidden)}"
     scale, share, lost = at(facts, "points", "scale") or {}, found.get("graph_share"), found.get("unreached")
     judged, sizes = scale.get("label_losses") or {}, found.get("class_shares")
     rows: list[tuple[str, Any]] = [
@@ -34,8 +36,8 @@ def choice_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | N
         ("training points that no label reaches", None if lost is None else number(lost) + (
             ": the labels alone predict them" if lost else "")),
         ("unlabeled training points whose labels are known",
-         f"{by.with_interval(hidden)}, {counted(hidden.get('n_test'), 'point')}" if hidden else None),
-        ("new points, the test", by.with_interval(result.get("metrics") or {})),
+         f"{of_hidden}, {counted(hidden.get('n_test'), 'point')}" if hidden else None),
+        ("new points, the test", by.with_interval(metrics)),
     ]
     alone = [own for own in found.get("kernels_of_labels") or [] if own["share"] >= 0.0005]
     shown = [(number(own["bandwidth"]), number(own["penalty"]), percent(own["share"]))

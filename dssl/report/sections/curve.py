@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..error_measure import measure_of
+from ..error_measure import errors_among, measure_of
 from ..markup import at, counted, figure, finite, joined, tag
 from ..page import Section
 from ..plots import curve_plot
@@ -14,7 +14,8 @@ def curve_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | No
     rows = own.get("curve") or []
     if not own:
         return None
-    by = measure_of(at(own, "scores", "model") or {})
+    scores = at(own, "scores", "model") or {}
+    by, asked = errors_among(scores), measure_of(scores)
     if len(rows) < 2:
         why = own.get("why") or own.get("no_curve") or "the labels are too few to learn from some of them"
         return Section("curve", "Error by number of labels", tag("p", f"There is no learning curve: {why}."))
@@ -28,6 +29,7 @@ def curve_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | No
     known = at(facts, "labels", "n_labeled") or own["n"]
     caption = (f"The {counted(known, 'label')} at hand: parts of them are learned from, the others predicted, with "
                "the parameters that were chosen on all, and the unlabeled points as they are. The mean of up to four "
-               "draws; each smaller one lies within a larger.")
+               "draws; each smaller one lies within a larger." + (
+                   "" if asked == by else f" The curve is of the {by.key}, whatever the {asked.bare_noun} is."))
     return Section("curve", "Error by number of labels", joined((figure(curve_plot(rows, names, by), caption),
                                                                  tag("p", trend))))

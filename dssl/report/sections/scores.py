@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from typing import Any
 
-from ..error_measure import gain_over, label_score_rows, measure_of
+from ..error_measure import errors_among, gain_over, label_score_rows, measure_of
 from ..markup import Html, at, counted, figure, finite, joined, number, percent, table, tag
 from ..page import Section
 from ..plots import MOST_CLASSES, confusion_plot, values_plot
 
 # Scores beside the error that a run may have, as they are told.
 BESIDE: dict[str, tuple[str, Callable[[Any], str]]] = {
-    "balanced_accuracy": ("balanced accuracy", percent), "f1_macro": ("macro F1", percent),
+    "error": ("error", percent), "balanced_accuracy": ("balanced accuracy", percent), "f1_macro": ("macro F1", percent),
     "roc_auc": ("AUC", number), "log_loss": ("log loss", number),
     "rmse": ("rmse from the codes ±1", number), "mae": ("mean absolute error", number), "r2": ("R²", number),
 }
@@ -19,7 +19,7 @@ BESIDE: dict[str, tuple[str, Callable[[Any], str]]] = {
 def scores_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
     """Return the scores as a table, a row a model, and a drawing of the model's mistakes."""
     metrics = result.get("metrics") or {}
-    by = measure_of(metrics)
+    by, errors = measure_of(metrics), errors_among(metrics)
     if not metrics:
         head, rows = label_score_rows(at(result, "gain", "by_labels") or {})
         text = ("There are no test points. Each label is predicted by models that have not seen it; the last row needs "
@@ -31,9 +31,9 @@ def scores_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | N
     beside = {key: told for key, told in BESIDE.items() if key != by.key and finite(metrics.get(key)) is not None}
     rows = [(tag("b", name), by.with_interval(own),
              *(shown(own.get(key)) for key, (_, shown) in beside.items()),
-             by.shown(at(facts, "models", "models", name, f"training_{by.key}")), *gain_over(name, result))
+             errors.shown(at(facts, "models", "models", name, f"training_{errors.key}")), *gain_over(name, result))
             for name, own in {"model": metrics, **(result.get("baselines") or {})}.items()]
-    head = ("", f"{by.name} (95 % interval)", *(title for title, _ in beside.values()), f"{by.key} on the labels",
+    head = ("", f"{by.name} (95 % interval)", *(title for title, _ in beside.values()), f"{errors.key} on the labels",
             "model's gain over it", by.test)
     return Section("scores", "Scores", joined((
         table(head, rows, range(1, len(head))), _confused(facts, metrics), _predicted(facts, metrics))))
