@@ -31,6 +31,7 @@ from .submit import (
     cancel_command,
     launch_command,
     logs_command,
+    pod_command,
     rank_command,
     settle_command,
     status_command,
@@ -130,6 +131,6 @@ def schema_command() -> None:
 
 for command in (init_command, run_command, plan_command, ingest_command, predict_command, suggest_command,
                 verify_command, inspect_command, gc_command, doctor_command, report_command, submit_command,
-                status_command, logs_command, wait_command, cancel_command, rank_command, launch_command,
+                status_command, logs_command, wait_command, cancel_command, rank_command, launch_command, pod_command,
                 settle_command, schedule_command, due_command, fire_command):
     main.add_command(command)

@@ -1,4 +1,4 @@
-"""`dssl schedule`: a run that comes again, fired by cron, systemd or Slurm."""
+"""`dssl schedule`: a run that comes again, fired by cron, systemd, Slurm or Kubernetes."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from .submit import hand_over, waited
 
 if TYPE_CHECKING:
     from ..pipeline.schedule import Schedule
+    from ..runtime.batch.engine import Engine
     from ..runtime.schedules.schedule import Scheduled
 
 ENVIRONMENT = ("DSSL_DATA", "SLURM_CONF", "PATH")  # variables that a firing has as they are now
@@ -42,7 +43,7 @@ def schedule_command() -> None:
 @click.option("--on", "where", required=True, metavar="WHERE",
               help="Where each run is submitted, as `dssl submit` has it.")
 @click.option("--at", required=True, metavar="TIMES", help='When, as cron writes it: "0 2 * * *" is two at night.')
-@click.option("--to", "to", required=True, type=click.Choice(["cron", "systemd", "slurm"]),
+@click.option("--to", "to", required=True, type=click.Choice(["cron", "systemd", "slurm", "kubernetes"]),
               help="What keeps the times.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY.KEY=VALUE", help="Set one value of the spec.")
 @click.option("--retries", default=2, show_default=True, type=click.IntRange(min=0),
@@ -53,29 +54,34 @@ def schedule_command() -> None:
 @workspace_option
 def add_command(spec: Path, where: str, at: str, to: str, overrides: tuple[str, ...], retries: int,
                 on_failure: str | None, install: bool, workspace: str) -> None:
-    """Run SPEC at certain times. Prints what cron, systemd or Slurm is given.
+    """Run SPEC at certain times, for Kubernetes in UTC. Prints what cron, systemd, Slurm or Kubernetes is given.
 
     Where nothing has changed since the last run, a firing says so and ends; one that finds an earlier one at work is
     skipped.
     """
     from ..pipeline.load import load_spec
     from ..pipeline.schedule import Schedule
-    from ..runtime.schedules.schedule import SCHEDULERS
+    from ..runtime.schedules.kinds import SCHEDULERS
     from ..runtime.schedules.times import Times
     from ..runtime.start import load_runtime
     from ..storage.artifacts import Workspace
 
     times = Times.of(at)
     load_spec(spec, overrides)
-    load_runtime(where)
+    engine = load_runtime(where).engine()
     place, path = Workspace.at(workspace), Path(where)
     schedule = Schedule.keep(place, {
         "spec": str(spec.resolve()), "set": list(overrides), "on": str(path.resolve()) if path.is_file() else where,
         "at": times.text, "to": to, "retries": retries, "on_failure": on_failure, "cwd": os.getcwd(),
         "python": sys.executable, "installed": False,
-        "environment": {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}})
-    scheduler, scheduled = SCHEDULERS[to], _scheduled(schedule)
-    files = scheduler.render(scheduled)
+        # A pod has variables of its own.
+        "environment": {name: os.environ[name] for name in ENVIRONMENT if name in os.environ and to != "kubernetes"}})
+    scheduler, scheduled = SCHEDULERS[to], _scheduled(schedule, engine)
+    try:
+        files = scheduler.render(scheduled)
+    except BaseException:
+        shutil.rmtree(schedule.folder)
+        raise
     for name, text in files.items():
         click.echo(text if len(files) == 1 else f"# {name}\n{text}", nl=len(files) > 1)
     if not install:
@@ -90,7 +96,8 @@ def add_command(spec: Path, where: str, at: str, to: str, overrides: tuple[str, 
         shutil.rmtree(schedule.folder)
         raise
     click.echo(f"installed as {schedule.folder.name}: {times.in_words()}, next at "
-               f"{times.after(datetime.now()):%Y-%m-%d %H:%M}; the log is {scheduled.log}", err=True)
+               f"{times.after(datetime.now(scheduler.zone)):%Y-%m-%d %H:%M}"
+               f"{' UTC' if scheduler.zone else ''}; the log is {scheduled.log}", err=True)
 
 
 @schedule_command.command("list")
@@ -99,6 +106,7 @@ def add_command(spec: Path, where: str, at: str, to: str, overrides: tuple[str, 
 def list_command(workspace: str, as_json: bool) -> None:
     """Show the schedules of the workspace."""
     from ..pipeline.schedule import Schedule
+    from ..runtime.schedules.kinds import SCHEDULERS
     from ..runtime.schedules.times import Times
     from ..storage.artifacts import Workspace
 
@@ -106,7 +114,7 @@ def list_command(workspace: str, as_json: bool) -> None:
     for schedule in Schedule.all(Workspace.at(workspace)):
         fields, times = schedule.fields, Times.of(schedule.fields["at"])
         found.append({"name": schedule.folder.name, "spec": fields["spec"], "at": fields["at"], "to": fields["to"],
-                      "next": times.after(datetime.now()).isoformat(timespec="minutes"),
+                      "next": times.after(datetime.now(SCHEDULERS[fields["to"]].zone)).isoformat(timespec="minutes"),
                       "failing": (schedule.folder / "failed.json").is_file()})
     if as_json:
         click.echo(json.dumps(found, indent=1))
@@ -121,23 +129,24 @@ def list_command(workspace: str, as_json: bool) -> None:
 def remove_command(name: str, workspace: str) -> None:
     """Start NAME no more; its runs stay."""
     from ..pipeline.schedule import Schedule
-    from ..runtime.schedules.schedule import SCHEDULERS
+    from ..runtime.schedules.kinds import SCHEDULERS
     from ..storage.artifacts import Workspace
 
     schedule = Schedule.find(Workspace.at(workspace), name)
-    SCHEDULERS[schedule.fields["to"]].remove(name)
+    SCHEDULERS[schedule.fields["to"]].remove(name, schedule.folder)
     shutil.rmtree(schedule.folder)
     click.echo(f"{name} is removed; its runs stay")
 
 
-def _scheduled(schedule: Schedule) -> Scheduled:
+def _scheduled(schedule: Schedule, engine: Engine) -> Scheduled:
     from ..runtime.schedules.schedule import Scheduled
     from ..runtime.schedules.times import Times
 
     fields, folder = schedule.fields, str(schedule.folder)
     command = (fields["python"], "-m", "dssl.cli")
     return Scheduled(schedule.folder.name, Times.of(fields["at"]), schedule.folder, (*command, "fire", folder),
-                     (*command, "due", folder))
+                     (*command, "due", folder), engine, Path(fields["cwd"]),
+                     tuple(Path(fields[key]) for key in ("spec", "on")))
 
 
 # ---- what cron, systemd and Slurm start

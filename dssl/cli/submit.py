@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ..errors import (
+    COME_BACK,
     TERMINATED,
     ClusterError,
     DataError,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 LOOK_EVERY = 1.0  # seconds between two looks at a run's folder
 ASK_EVERY = 15.0  # seconds between two questions to an engine
+HEARD = 10.0  # seconds in which it is known whether a start was the last one
 run_argument = click.argument("name", metavar="[RUN]", required=False)
 
 
@@ -331,6 +333,37 @@ def launch_command(ctx: click.Context, folder: Path) -> None:
 
     submission = Submission.at(folder.resolve())
     ctx.exit(launch(_job(submission, _runtime(submission))))
+
+
+@click.command("pod", hidden=True)
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.pass_context
+def pod_command(ctx: click.Context, folder: Path) -> None:
+    """Be a pod of the submitted run in FOLDER: start its rank, and end with 75 where the pod is to be replaced."""
+    from ..pipeline.submission import Submission
+    from ..runtime.batch.pod import attend
+    from ..runtime.rank import Rank
+
+    submission, rank = Submission.at(folder.resolve()), Rank.of(os.environ)
+    job, restarts = _job(submission, _runtime(submission)), _runtime(submission).max_restarts
+    command = (sys.executable, *job.command[1:])
+    if rank.role != "driver":
+        if submission.exit is None:
+            attend(command, job.log(rank.number))
+        ctx.exit(0 if _ends_within(submission, HEARD) else COME_BACK)
+    before = submission.starts
+    if before and (code := submission.settle(restarts)) != COME_BACK:  # the pod before this one may have been killed
+        ctx.exit(code)
+    code = attend(command, job.log(rank.number))
+    ctx.exit(COME_BACK if code < 0 and submission.starts == before else submission.settle(restarts))
+
+
+def _ends_within(submission: Submission, seconds: float) -> bool:
+    """Return whether a run ends for good, of which the driver ends the other ranks before it says so."""
+    until = time.monotonic() + seconds
+    while submission.exit is None and time.monotonic() < until:
+        time.sleep(LOOK_EVERY)
+    return submission.exit is not None
 
 
 @click.command("settle", hidden=True)

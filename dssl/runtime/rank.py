@@ -7,15 +7,20 @@ from typing import Self
 from ..errors import ClusterError, explain
 
 SCHEDULER, DRIVER, FIRST_WORKER = 0, 1, 2
+RANKS = "DSSL_RANKS"  # the variable that counts them
 # By what a process learns its rank, and of how many: the first pair of which both are set.
-VARIABLES = (("DSSL_RANK", "DSSL_RANKS"), ("SLURM_PROCID", "SLURM_NTASKS"), ("JOB_COMPLETION_INDEX", "DSSL_RANKS"),
+VARIABLES = (("DSSL_RANK", RANKS), ("SLURM_PROCID", "SLURM_NTASKS"), ("JOB_COMPLETION_INDEX", RANKS),
              ("PMI_RANK", "PMI_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"))
 START = "DSSL_START"  # the variable that numbers the starts of a job
 
 
 @dataclass(frozen=True)
 class Rank:
-    """Which of the processes of a job this is: `number` of `count`; `start`, how often the job was started before."""
+    """Which of the processes of a job this is: `number` of `count`; `start`, how often the job was started before.
+
+    An engine that replaces each process alone, as Kubernetes does, numbers no starts: there it is "0", and a scheduler
+    writes its address over that of the one before it.
+    """
 
     number: int
     count: int

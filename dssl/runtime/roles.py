@@ -21,6 +21,7 @@ from typing import Any
 
 import dask
 from distributed import Client, Nanny, Scheduler
+from distributed.comm import connect
 from distributed.security import Security
 
 from ..errors import ClusterError, explain
@@ -31,6 +32,7 @@ from .rank import SCHEDULER
 
 LOOK_EVERY = 0.5  # seconds between two looks at whether a file is there, or whether the driver lives
 LOST = 10.0  # seconds for which a driver seeks a scheduler that is gone
+ANSWERS = 3.0  # seconds in which a scheduler that is there answers
 DRIVER_GONE = 15.0  # seconds without a client after which a scheduler ends
 KEYS = ("tls_ca_file", "tls_client_cert", "tls_client_key", "tls_scheduler_cert", "tls_scheduler_key",
         "tls_worker_cert", "tls_worker_key")
@@ -38,7 +40,11 @@ KEYS = ("tls_ca_file", "tls_client_cert", "tls_client_key", "tls_scheduler_cert"
 
 @dataclass(frozen=True)
 class Meeting:
-    """How the ranks of one start of a job find each other: a file that the scheduler writes, for its owner alone."""
+    """How the ranks of one start of a job find each other: a file that the scheduler writes, for its owner alone.
+
+    Where an engine replaces each rank alone, the file is that of the newest scheduler. That one may have been killed,
+    so the others wait until a scheduler answers.
+    """
 
     folder: Path
     start: str
@@ -55,21 +61,35 @@ class Meeting:
                 json.dump({"address": address, **{key: getattr(security, key) for key in KEYS}}, file)
 
     def wait(self, seconds: float) -> tuple[str, Security]:
-        """Return the address of the scheduler and what opens it; raise ClusterError if it does not come."""
+        """Return the address of a scheduler that answers and what opens it; raise ClusterError if none comes."""
         until = time.monotonic() + seconds
         while True:
             with suppress(FileNotFoundError):
                 found: dict[str, Any] = json.loads(self.path.read_text(encoding="utf-8"))
-                return found.pop("address"), Security(require_encryption=True, **found)
+                address, security = found.pop("address"), Security(require_encryption=True, **found)
+                if asyncio.run(_answers(address, security)):
+                    return address, security
             if time.monotonic() >= until:
                 raise ClusterError(explain(
                     f"no scheduler has come within {seconds:.0f} seconds", why=f"rank {SCHEDULER} writes {self.path}",
                     fix="see the log of rank 0, and that all ranks see the same folder"))
             time.sleep(LOOK_EVERY)
 
-    def forget(self) -> None:
-        """Remove the file: its certificates open nothing any more."""
-        self.path.unlink(missing_ok=True)
+    def forget(self, address: str) -> None:
+        """Remove the file of a scheduler, whose certificates open nothing any more; that of a later one stays."""
+        with suppress(FileNotFoundError):
+            if json.loads(self.path.read_text(encoding="utf-8"))["address"] == address:
+                self.path.unlink()
+
+
+async def _answers(address: str, security: Security) -> bool:
+    """Return whether a scheduler is there, and takes the certificates."""
+    try:
+        comm = await connect(address, timeout=ANSWERS, **security.get_connection_args("client"))
+    except OSError:
+        return False
+    await comm.close()
+    return True
 
 
 def forget_meetings(folder: Path) -> None:
@@ -88,19 +108,19 @@ def serve_scheduler(meeting: Meeting, runtime: RankedRuntime) -> None:
                              protocol="tls://", dashboard=False, dashboard_address="127.0.0.1:0") as scheduler:
             meeting.announce(scheduler.address, security)
             last_seen = time.monotonic() + runtime.join_timeout  # the driver may come later
-            while scheduler.status.name == "running":
-                await asyncio.sleep(LOOK_EVERY)
-                now = time.monotonic()
-                if set(scheduler.clients) - {"fire-and-forget"}:
-                    last_seen = now
-                elif now - last_seen > DRIVER_GONE:
-                    break
+            try:
+                while scheduler.status.name == "running":
+                    await asyncio.sleep(LOOK_EVERY)
+                    now = time.monotonic()
+                    if set(scheduler.clients) - {"fire-and-forget"}:
+                        last_seen = now
+                    elif now - last_seen > DRIVER_GONE:
+                        break
+            finally:
+                meeting.forget(scheduler.address)  # before it ends: who reads the file finds it, or waits for the next
 
-    try:
-        with dask.config.set(runtime.settings()):
-            asyncio.run(serve())
-    finally:
-        meeting.forget()
+    with dask.config.set(runtime.settings()):
+        asyncio.run(serve())
 
 
 def serve_worker(meeting: Meeting, runtime: RankedRuntime) -> None:
@@ -126,9 +146,8 @@ def driven(meeting: Meeting, runtime: RankedRuntime, workers: int, memory_budget
     workers : how many there are. One that does not come within `join_timeout` is not waited for; raises ClusterError
     where none comes.
     """
-    address, security = meeting.wait(runtime.join_timeout)
     seconds = runtime.join_timeout
-    with dask.config.set(runtime.settings()), Client(address, security=security, timeout=LOST) as client:
+    with dask.config.set(runtime.settings()), _connected(meeting, seconds) as client:
         try:
             with suppress(TimeoutError):
                 client.wait_for_workers(workers, timeout=seconds)
@@ -142,6 +161,15 @@ def driven(meeting: Meeting, runtime: RankedRuntime, workers: int, memory_budget
         finally:
             if client.status == "running":
                 client.shutdown()
+
+
+def _connected(meeting: Meeting, seconds: float) -> Client:
+    """Return a client of the scheduler; one that ends just then, since the driver before was gone, has a successor."""
+    until = time.monotonic() + seconds
+    while True:
+        address, security = meeting.wait(until - time.monotonic())
+        with suppress(OSError):
+            return Client(address, security=security, timeout=LOST)
 
 
 def _leave_signals_to_the_driver() -> None:

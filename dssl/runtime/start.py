@@ -2,6 +2,8 @@
 
     kind: local        workers, threads_per_worker, memory_limit, patience
     kind: address      address (tcp:// on this machine, tls:// anywhere), tls: {ca_file, cert, key}, patience
+    kind: slurm        workers, memory_limit, time, ...: one job, for `dssl submit` alone (cluster/slurm.yaml)
+    kind: kubernetes   workers, memory_limit, image, claim, ...: likewise (cluster/kubernetes.yaml)
     kind: in-process   threads
 
 A new kind is a class, and its place in `Described`.
@@ -24,6 +26,7 @@ from ..plain_yaml import read_yaml
 from .address import AddressRuntime
 from .batch.detached import Detached
 from .description import Runtime
+from .kubernetes import KubernetesRuntime
 from .local import LocalRuntime
 from .slurm import SlurmRuntime
 
@@ -43,7 +46,8 @@ class InProcessRuntime(Runtime):
         return Detached()
 
 
-Described = Annotated[LocalRuntime | AddressRuntime | SlurmRuntime | InProcessRuntime, Field(discriminator="kind")]
+Described = Annotated[LocalRuntime | AddressRuntime | SlurmRuntime | KubernetesRuntime | InProcessRuntime,
+                      Field(discriminator="kind")]
 DESCRIPTION: TypeAdapter[Runtime] = TypeAdapter(Described)
 
 

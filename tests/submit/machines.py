@@ -29,7 +29,7 @@ class Submitted:
         """Run a command in the workspace; return what it prints."""
         done = subprocess.run([*self.inside, sys.executable, "-m", "dssl.cli", *map(str, command), "--workspace",
                                str(self.workspace)], capture_output=True, text=True, timeout=seconds, check=False,
-                              env=self.environment)
+                              env=self.environment, cwd=self.folder)
         assert done.returncode == code, done.stdout + done.stderr + self.logs()
         assert "Traceback" not in done.stderr, done.stderr
         return done.stdout

@@ -11,6 +11,7 @@ import pytest
 
 from dssl.errors import SpecError
 from dssl.pipeline.schedule import FIRST_PAUSE, Schedule
+from dssl.runtime.batch.detached import Detached
 from dssl.runtime.schedules.schedule import Cron, Scheduled, SlurmTimes, Systemd
 from dssl.runtime.schedules.times import Times
 from dssl.storage.artifacts import Workspace
@@ -24,7 +25,7 @@ needs_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reas
 def scheduled(tmp_path):
     return Scheduled("mine-1234abcd", Times.of("30 4 1,15 * 5"), tmp_path,
                      (sys.executable, "-m", "dssl.cli", "fire", str(tmp_path / 'a b%c"')),
-                     ("echo", "2030-01-01T00:00:00"))
+                     ("echo", "2030-01-01T00:00:00"), Detached(), tmp_path, ())
 
 
 @pytest.mark.parametrize("text", ["", "0 2 * *", "61 * * * *", "0 2 * * * *", "at night"])

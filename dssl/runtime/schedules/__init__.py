@@ -1,1 +1,1 @@
-"""Runs at certain times: what is written for cron, systemd and Slurm, which do the waiting."""
+"""Runs at certain times: what is written for cron, systemd, Slurm and Kubernetes, which do the waiting."""

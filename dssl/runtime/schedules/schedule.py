@@ -1,26 +1,33 @@
-"""What fires a command at certain times: cron, systemd's timers, or Slurm."""
+"""What fires a command at certain times: cron, systemd's timers, or Slurm; Kubernetes has a file of its own."""
 
 import os
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, tzinfo
 from pathlib import Path
 
-from ..batch.engine import asked
+from ..batch.engine import Engine, asked
 from .times import Times
 
 
 @dataclass(frozen=True)
 class Scheduled:
-    """A command and its times. name : of the schedule. folder : where its files and its log lie."""
+    """A command and its times.
+
+    name : of the schedule. folder : where its records and its log lie. command : is started then. next : prints when it
+    is due next. engine : to which each run is handed over. cwd : where the command is started. files : that it reads.
+    """
 
     name: str
     times: Times
     folder: Path
     command: tuple[str, ...]
-    next: tuple[str, ...]  # prints when it is due next
+    next: tuple[str, ...]
+    engine: Engine
+    cwd: Path
+    files: tuple[Path, ...]
 
     @property
     def log(self) -> Path:
@@ -29,6 +36,8 @@ class Scheduled:
 
 class Scheduler(ABC):
     """Something that starts commands at certain times."""
+
+    zone: tzinfo | None = None  # in which the times are meant; None: that of this machine
 
     @abstractmethod
     def render(self, scheduled: Scheduled) -> Mapping[str, str]:
@@ -39,8 +48,8 @@ class Scheduler(ABC):
         """Have the command started; files : what was rendered, by name. Raises ClusterError."""
 
     @abstractmethod
-    def remove(self, name: str) -> None:
-        """Have a schedule's command not started any more. Raises ClusterError."""
+    def remove(self, name: str, folder: Path) -> None:
+        """Have the command of the schedule in a folder not started any more. Raises ClusterError."""
 
 
 class Cron(Scheduler):
@@ -55,7 +64,7 @@ class Cron(Scheduler):
         line = files["crontab"].read_text(encoding="utf-8")
         self._write([*self._others(scheduled.name), line.rstrip("\n")])
 
-    def remove(self, name: str) -> None:
+    def remove(self, name: str, folder: Path) -> None:
         self._write(self._others(name))
 
     def _others(self, name: str) -> list[str]:
@@ -93,7 +102,7 @@ class Systemd(Scheduler):
         self._control("daemon-reload")
         self._control("enable", "--now", f"{_unit(scheduled.name)}.timer")
 
-    def remove(self, name: str) -> None:
+    def remove(self, name: str, folder: Path) -> None:
         self._control("disable", "--now", f"{_unit(name)}.timer")
         for ending in ("service", "timer"):
             (_units_folder() / f"{_unit(name)}.{ending}").unlink(missing_ok=True)
@@ -144,8 +153,5 @@ sbatch --begin="$({shlex.join(scheduled.next)})" {shlex.quote(str(path))}
         begin = scheduled.times.after(datetime.now()).isoformat(timespec="seconds")
         asked(["sbatch", f"--begin={begin}", str(files[self.file])], fix="run this where Slurm's commands are")
 
-    def remove(self, name: str) -> None:
+    def remove(self, name: str, folder: Path) -> None:
         asked(["scancel", f"--jobname={_unit(name)}"], fix="run this where Slurm's commands are")
-
-
-SCHEDULERS: dict[str, Scheduler] = {"cron": Cron(), "systemd": Systemd(), "slurm": SlurmTimes()}

@@ -1,0 +1,175 @@
+"""A job of Kubernetes: one Indexed Job of `batch/v1`, whose pods are the ranks.
+
+The index of a pod is its rank. A pod that ends with the exit code `COME_BACK` is replaced, alone: the ranks meet at the
+file of the newest scheduler on the shared volume. With any other exit code the run has ended for good, and so has the
+job; it has succeeded once the driver has.
+"""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ...errors import COME_BACK, ClusterError, SpecError, require
+from ..rank import DRIVER, RANKS
+from .engine import NOTICE, Engine, Job, asked
+
+FIX = "install kubectl, check `kubectl auth can-i create jobs`, and see the message above"
+HOST = "DSSL_HOST"  # the variable with a pod's address
+FAILURES = 10  # of one pod, beside one for each start of the job
+KEPT = 7 * 24 * 3600  # seconds for which Kubernetes shows a job that has ended
+FINAL = (1, 2, 3, 4, 5)  # exit codes of a run that has ended for good; one that was cancelled has no job any more
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+CACHES = {"NUMBA_CACHE_DIR": "/tmp/numba", "MPLCONFIGDIR": "/tmp/matplotlib", "HOME": "/tmp"}
+HEAD = """\
+# dssl: {ranks} pods, one of which is the scheduler and one the driver. A pod that ends with {come_back} is replaced.
+# {hand_over}
+"""
+
+
+@dataclass(frozen=True)
+class Kubernetes(Engine):
+    """Hands jobs to `kubectl`.
+
+    claim : the PersistentVolumeClaim with the workspace, which all pods mount at `mount`. user : by whose number the
+    processes run. memory : of each pod, bytes. cores : of each pod. secrets : names of those whose keys become
+    variables. pull_secrets : names of those that open the registry of the image.
+    """
+
+    image: str
+    namespace: str
+    claim: str
+    mount: Path
+    user: int
+    memory: int
+    cores: int
+    max_restarts: int
+    labels: Mapping[str, str] = field(default_factory=dict)
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    secrets: Sequence[str] = ()
+    pull_secrets: Sequence[str] = ()
+    priority_class: str | None = None
+
+    name = "Kubernetes"
+    file = "job.yaml"
+
+    # ---- what is handed over
+
+    def render(self, job: Job) -> str:
+        self.require_on_volume("the workspace", job.folder)
+        labels = self.labelled(job.name) | {"dssl/run": job.folder.name}
+        made = {
+            "apiVersion": "batch/v1", "kind": "Job", "metadata": self.metadata(job.name, labels),
+            "spec": {
+                "completionMode": "Indexed", "completions": job.ranks, "parallelism": job.ranks,
+                "backoffLimitPerIndex": self.max_restarts + FAILURES, "podReplacementPolicy": "Failed",
+                "podFailurePolicy": {"rules": [
+                    {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+                    {"action": "FailJob", "onExitCodes": {"containerName": "dssl", "operator": "In",
+                                                          "values": list(FINAL)}}]},
+                "successPolicy": {"rules": [{"succeededIndexes": str(DRIVER)}]}, "ttlSecondsAfterFinished": KEPT,
+                "template": {"metadata": {"labels": labels}, "spec": self.pod(
+                    ["dssl", "pod", str(job.folder)], job.cwd, {RANKS: str(job.ranks)})}}}
+        return HEAD.format(ranks=job.ranks, come_back=COME_BACK, hand_over="kubectl create -f job.yaml") + \
+            yaml_text(made)
+
+    def metadata(self, name: str, labels: Mapping[str, str]) -> dict[str, Any]:
+        """Return the metadata of an object."""
+        return {"name": name, "namespace": self.namespace, "labels": dict(labels)}
+
+    def labelled(self, name: str) -> dict[str, str]:
+        """Return the labels of the objects of one job or schedule."""
+        return {"app.kubernetes.io/name": "dssl", "app.kubernetes.io/instance": name,
+                "app.kubernetes.io/managed-by": "dssl", **self.labels}
+
+    def pod(self, command: Sequence[str], cwd: Path, variables: Mapping[str, str],
+            memory: int | None = None) -> dict[str, Any]:
+        """Return the spec of a pod that is started once, not as root, and that writes to its volumes alone.
+
+        memory : of the pod, bytes; by default that of a rank.
+        """
+        self.require_on_volume("the folder in which you are", cwd)
+        amount = {"cpu": str(self.cores), "memory": f"{(memory or self.memory) >> 20}Mi"}
+        set_here = dict(variables) | {name: str(self.cores) for name in THREADS} | CACHES
+        container = {
+            "name": "dssl", "image": self.image, "command": list(command), "workingDir": str(cwd),
+            "env": [{"name": HOST, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+                    *({"name": name, "value": value} for name, value in set_here.items())],
+            **({"envFrom": [{"secretRef": {"name": name}} for name in self.secrets]} if self.secrets else {}),
+            "resources": {"requests": amount, "limits": dict(amount)},
+            "securityContext": {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True,
+                                "capabilities": {"drop": ["ALL"]}},
+            "volumeMounts": [{"name": "workspace", "mountPath": str(self.mount)},
+                             {"name": "scratch", "mountPath": "/tmp"}]}
+        return {
+            "restartPolicy": "Never", "terminationGracePeriodSeconds": NOTICE,
+            "automountServiceAccountToken": False, "enableServiceLinks": False,
+            "securityContext": {"runAsNonRoot": True, "runAsUser": self.user, "runAsGroup": self.user,
+                                "fsGroup": self.user, "fsGroupChangePolicy": "OnRootMismatch",
+                                "seccompProfile": {"type": "RuntimeDefault"}},
+            **({"nodeSelector": dict(self.node_selector)} if self.node_selector else {}),
+            **({"priorityClassName": self.priority_class} if self.priority_class else {}),
+            **({"imagePullSecrets": [{"name": name} for name in self.pull_secrets]} if self.pull_secrets else {}),
+            "containers": [container],
+            "volumes": [{"name": "workspace", "persistentVolumeClaim": {"claimName": self.claim}},
+                        {"name": "scratch", "emptyDir": {}}]}
+
+    def require_on_volume(self, what: str, path: Path) -> None:
+        """Raise SpecError unless a path lies on the volume that the pods mount."""
+        require(Path(os.path.abspath(path)).is_relative_to(self.mount), error=SpecError,
+                what=f"{what}, {path}, does not lie below {self.mount}",
+                why=f"pods see the volume {self.claim} there, and no other files of this machine",
+                fix=f"mount the volume at {self.mount} here as well, or submit from a pod that does, such as that of "
+                    "cluster/desk.yaml")
+
+    # ---- kubectl
+
+    def submit(self, job: Job, rendered: Path) -> dict[str, Any]:
+        there = self._object(job.name)
+        require(there is None or _has_ended(there), f"the job {job.name} is under way already, for run {_run(there)}",
+                error=ClusterError, why="a spec is never run twice at once",
+                fix=f"wait for it (`dssl wait {_run(there)}`), or end it: kubectl --namespace {self.namespace} delete "
+                    f"job {job.name}")
+        if there is not None:
+            self.kubectl("delete", "job", job.name, "--ignore-not-found", "--cascade=foreground")
+        made = json.loads(self.kubectl("create", "--filename", str(rendered), "--output", "json"))
+        return {"job": job.name, "uid": made["metadata"]["uid"]}
+
+    def knows(self, handle: Mapping[str, Any]) -> bool:
+        found = self._object(handle["job"])
+        return found is not None and found["metadata"]["uid"] == handle["uid"] and not _has_ended(found)
+
+    def cancel(self, handle: Mapping[str, Any]) -> None:
+        if self.knows(handle):
+            self.kubectl("delete", "job", handle["job"], "--ignore-not-found", "--wait=false")
+
+    def _object(self, name: str) -> dict[str, Any] | None:
+        """Return a job as Kubernetes has it; None where there is none."""
+        text = self.kubectl("get", "job", name, "--ignore-not-found", "--output", "json")
+        found: dict[str, Any] | None = json.loads(text) if text.strip() else None
+        return found
+
+    def kubectl(self, *words: str) -> str:
+        """Return what kubectl prints; raise ClusterError if it fails."""
+        return asked(["kubectl", "--namespace", self.namespace, *words], fix=FIX)
+
+
+def _has_ended(job: Mapping[str, Any]) -> bool:
+    return any(own["type"] in ("Complete", "Failed") and own["status"] == "True"
+               for own in job.get("status", {}).get("conditions", ()))
+
+
+def _run(job: Mapping[str, Any] | None) -> str:
+    """Return the run of a job."""
+    return str(job["metadata"].get("labels", {}).get("dssl/run", "(unknown)")) if job else ""
+
+
+def yaml_text(made: Mapping[str, Any]) -> str:
+    """Return an object as YAML, its keys in their order."""
+    return str(yaml.safe_dump(dict(made), sort_keys=False, width=1000))
+
+

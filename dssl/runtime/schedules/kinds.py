@@ -1,0 +1,7 @@
+"""The kinds of schedules, by the words of `--to`."""
+
+from .kubernetes import CronJobs
+from .schedule import Cron, Scheduler, SlurmTimes, Systemd
+
+SCHEDULERS: dict[str, Scheduler] = {"cron": Cron(), "systemd": Systemd(), "slurm": SlurmTimes(),
+                                    "kubernetes": CronJobs()}
