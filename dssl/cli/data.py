@@ -8,7 +8,16 @@ from typing import Any
 import click
 
 from ..errors import DataError, SpecError, require
-from .options import console, json_option, memory_option, place_option, quiet_option, read_option, working
+from .options import (
+    console,
+    json_option,
+    memory_option,
+    place_option,
+    quiet_option,
+    read_option,
+    safe_csv_option,
+    working,
+)
 
 
 @click.command("ingest")
@@ -71,12 +80,14 @@ def _print_dataset(dataset: Any, folder: Path, as_json: bool) -> None:
                                               "cell and `abstained` in tables, -1 in arrays, NaN among values.")
 @click.option("--probabilities", is_flag=True, help="Write the probability of each class: columns of a table, in npy "
                                                     "and zarr an array (n, n_classes) in place of the labels.")
+@safe_csv_option
 @place_option
 @memory_option
 @quiet_option
 @json_option
 def predict_command(model: Path, source: tuple[str, ...], out: Path, options: dict[str, Any], name: str, abstain: bool,
-                    probabilities: bool, runtime: str, memory_budget: int | None, quiet: bool, as_json: bool) -> None:
+                    probabilities: bool, safe_csv: bool, runtime: str, memory_budget: int | None, quiet: bool,
+                    as_json: bool) -> None:
     """Predict the points of SOURCE with the MODEL of a run (its "model" or result.json); write OUT.
 
     OUT ends in .csv, .parquet or .npz, a table: the identifier of the source that was left out of the training data, or
@@ -120,7 +131,7 @@ def predict_command(model: Path, source: tuple[str, ...], out: Path, options: di
             for text in compared.notes(names):
                 console.print(f"warning: {text}", markup=False, highlight=False, soft_wrap=True)
             written = fitted.write(dataset.X, target, execution, abstain=abstain, probabilities=probabilities,
-                                   is_far=compared.is_far, names=fitted.names_of(dataset))
+                                   is_far=compared.is_far, names=fitted.names_of(dataset), safe_csv=safe_csv)
     finally:
         points.remove()
         scratch.remove()

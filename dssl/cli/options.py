@@ -70,6 +70,8 @@ place_option = click.option("--on", "runtime", default="in-process", metavar="WH
                                  "blocks of rows. Default: threads of this process.")
 quiet_option = click.option("--quiet", is_flag=True, help="Tell nothing of the progress.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output.")
+safe_csv_option = click.option("--safe-csv", is_flag=True, help="In CSV, put an apostrophe before text that a "
+                               "spreadsheet would take for a formula: it begins with =, +, - or @.")
 read_option = click.option("--read", "options", multiple=True, metavar="KEY=VALUE", callback=_fields_of,
                            help="A reader's option, such as target=y, or target=none for points without labels.")
 

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ..errors import require
-from .options import json_option, memory_option, quiet_option, working, workspace_option
+from .options import json_option, memory_option, quiet_option, safe_csv_option, working, workspace_option
 
 if TYPE_CHECKING:
     from ..pipeline.suggested_rows import SuggestedRows
@@ -35,13 +35,13 @@ WIDTH, LONGEST_CELL = 80, 16  # of the table where nobody looks, and of a cell, 
               help="A value of SPEC that its run was given by --set; may be repeated.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="A CSV file that is not there yet.")
 @click.option("--seed", default=0, show_default=True, help="Of the draws of coverage.")
+@safe_csv_option
 @workspace_option
 @memory_option
 @quiet_option
 @json_option
 def suggest_command(run: str, count: int, criterion: Any, overrides: tuple[str, ...], out: Path, seed: int,
-                    workspace: str,
-                    memory_budget: int | None, quiet: bool, as_json: bool) -> None:
+                    safe_csv: bool, workspace: str, memory_budget: int | None, quiet: bool, as_json: bool) -> None:
     """Write to OUT which rows to label next, the best first, with what the model of a run says of them.
 
     RUN is the folder, the result.json or the identity of a run; SPEC a pipeline file (.yaml) that has been run.
@@ -60,7 +60,7 @@ def suggest_command(run: str, count: int, criterion: Any, overrides: tuple[str, 
     with working("suggest", "in-process", memory_budget, quiet) as execution:
         found = suggest_rows(run, execution, count=count, criterion=criterion, seed=seed, workspace=workspace,
                              overrides=overrides)
-    found.write(out)
+    found.write(out, safe_csv)
     if as_json:
         click.echo(json.dumps({"out": str(out), **found.attributes, "rows": found.records()}))
         return

@@ -14,7 +14,6 @@ array, of the labels or values, or of the probabilities of all classes, (n, n_cl
 source.
 """
 
-import csv
 import uuid
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -28,6 +27,7 @@ from ..errors import DataError, require
 from ..execution.tasks import Execution
 from ..storage.blocks import Rows, row_ranges
 from ..storage.csr import as_rows
+from ..storage.csv_lines import CsvLines
 from ..storage.files import draft_of
 from ..storage.store import StoredParts
 from .coding import ClassCoding, Coding, margins_of
@@ -124,7 +124,7 @@ class PredictionTable:
     """The table of predictions that `Answers` wrote to parts, a block of rows at a time; see the head of this file.
 
     abstains : whether it has the column `abstained`. calibrated : whether the model has probabilities. of_all : whether
-    those of all classes are in it. names : of the rows; None where their numbers are.
+    those of all classes are in it. names : of the rows; None where their numbers are. safe_csv : see `CsvLines`.
     """
 
     parts: StoredParts
@@ -133,6 +133,7 @@ class PredictionTable:
     calibrated: bool
     of_all: bool
     names: RowNames | None = None
+    safe_csv: bool = False
 
     def __len__(self) -> int:
         return len(self.parts.rows("found"))
@@ -190,7 +191,7 @@ TableWriter = Callable[[Path, PredictionTable], None]
 def predict_to_file(model: Model, X: Any, out: Path, execution: Execution, *, abstain: bool = False,
                     calibration: Calibration | None = None, of_all: bool = False, far: Rows | None = None,
                     writers: Mapping[str, TableWriter] | None = None,
-                    names: RowNames | None = None) -> dict[str, Any]:
+                    names: RowNames | None = None, safe_csv: bool = False) -> dict[str, Any]:
     """Write the predictions of X (n, d) to a file, all or none; return what `predict_to_zarr` does.
 
     out : a path that ends in .csv, .npy, .npz, or another of `writers`. In an array NaN among floats, -1 among integers
@@ -214,7 +215,7 @@ def predict_to_file(model: Model, X: Any, out: Path, execution: Execution, *, ab
                 what=f"{abstained} points get no label, with {out} and classes such as {coding.classes[:3].tolist()}",
                 why="an array has room for no label only as -1 among other integers", fix="write a .csv file")
         write = {".csv": write_csv, ".npy": write_array, ".npz": write_arrays, **(writers or {})}[out.suffix]
-        write(out, PredictionTable(draft, coding, abstain, calibration is not None, of_all, names))
+        write(out, PredictionTable(draft, coding, abstain, calibration is not None, of_all, names, safe_csv))
     finally:
         draft.remove()
     return {"n": len(rows), "abstained": abstained,
@@ -225,13 +226,13 @@ def predict_to_file(model: Model, X: Any, out: Path, execution: Execution, *, ab
 def write_csv(out: Path, table: PredictionTable) -> None:
     """Write a table as delimited text; empty where there is nothing."""
     with draft_of(out) as draft, open(draft, "w", encoding="utf-8", newline="") as file:
-        lines = csv.writer(file, lineterminator="\n")
-        lines.writerow(table.block(0, 0))
+        lines = CsvLines(file, table.safe_csv)
+        lines.write([*table.block(0, 0)])
         rounded = table.rounded
         for block in table.blocks():
             if "abstained" in block:
                 block["abstained"] = np.where(block["abstained"], "true", "false")
-            lines.writerows(zip(*(csv_cells(column, name in rounded) for name, column in block.items()), strict=True))
+            lines.write_all(zip(*(csv_cells(column, name in rounded) for name, column in block.items()), strict=True))
 
 
 def csv_cells(column: np.ndarray, rounded: bool) -> list[Any]:

@@ -8,7 +8,6 @@ A graph that a spec names as a file is over all rows of the source: read, checke
 Each is read whole by one task: weights take 40 bytes an edge in each direction, neighbors 60 bytes an entry.
 """
 
-import csv
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -44,6 +43,7 @@ from ..graph.weights import weigh, weights_cost
 from ..report.sections.graph import graph_section
 from ..storage.artifacts import Artifact
 from ..storage.blocks import PartWriter, Receipt, Rows, row_ranges
+from ..storage.csv_lines import CsvLines
 from .facts import Facts
 from .spec import GraphPipeline
 from .stage import Context, NoParams, Stage
@@ -219,10 +219,10 @@ def write_unreached(folder: Path, health: Artifact, handled: str) -> dict[str, A
     file = folder / "unreached.csv" if unreached["count"] else None
     if file:
         with open(file, "w", encoding="utf-8", newline="") as text:
-            writer = csv.writer(text, lineterminator="\n")
-            writer.writerow(["row", "component_size"])
+            lines = CsvLines(text)
+            lines.write(["row", "component_size"])
             for rows, sizes in lost_points(health.parts):
-                writer.writerows(zip(rows.tolist(), sizes.tolist(), strict=True))
+                lines.write_all(zip(rows.tolist(), sizes.tolist(), strict=True))
     return {"count": unreached["count"], "ids": unreached["ids"][:SHOWN], "handled": handled,
             "file": str(file) if file else None}
 

@@ -106,7 +106,7 @@ class FittedPipeline:
         return calibration.probabilities(margins_of(values, self.model.coding))
 
     def write(self, X: Rows, out: Path, execution: Execution, *, abstain: bool = False, probabilities: bool = False,
-              is_far: Rows | None = None, names: RowNames | None = None) -> dict[str, Any]:
+              is_far: Rows | None = None, names: RowNames | None = None, safe_csv: bool = False) -> dict[str, Any]:
         """Write the predictions of raw points X (n, d) to a path of one of `WRITTEN`; return what they are (JSON).
 
         They are made by tasks in blocks, and written block by block; see `predict_to_file`, and `predict_to_zarr`,
@@ -117,7 +117,8 @@ class FittedPipeline:
         probabilities : whether a table has a column a class too, and an array holds them in place of the labels,
         (n, n_classes), in the order of the classes; NaN, or an empty cell, where there is no label.
 
-        names : of the rows, the first column of a table in place of their numbers.
+        names : of the rows, the first column of a table in place of their numbers. safe_csv : whether text in a CSV
+        file that a spreadsheet would take for a formula is escaped; see `CsvLines`.
 
         Raises DataError: an array has no room for no label, and some point gets none; see `predict_to_zarr`; there are
         no probabilities.
@@ -130,7 +131,8 @@ class FittedPipeline:
             return predict_to_zarr(self.model, rows, out, execution, abstain=abstain, far=far,
                                    calibration=calibration if probabilities else None)
         return predict_to_file(self.model, rows, out, execution, abstain=abstain, calibration=calibration, far=far,
-                               of_all=probabilities, writers={".parquet": write_parquet}, names=names)
+                               of_all=probabilities, writers={".parquet": write_parquet}, names=names,
+                               safe_csv=safe_csv)
 
     def has_room(self, out: Path, *, probabilities: bool) -> bool:
         """Return whether a file of this name can say that a point has no label."""

@@ -11,7 +11,6 @@ The table has a row for each row of the source that is in use, in their order:
     role         labeled (learned from), test, unlabeled, or unused (not drawn by `data.points`)
 """
 
-import csv
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from itertools import islice
@@ -32,6 +31,7 @@ from ..learners.predict_to_file import Answers, csv_cells
 from ..learners.probabilities import CALIBRATION, Calibration
 from ..storage.artifacts import Artifact
 from ..storage.blocks import Parts, Rows, counts_below, row_ranges
+from ..storage.csv_lines import CsvLines
 from ..storage.files import draft_of
 from ..storage.views import SelectedRows
 from .dataset import dataset_of, identifier_of, rows_in_files
@@ -169,10 +169,10 @@ def predictions_with(cost: Callable[[Facts[Any]], Cost], of_training: ValuesOfTr
 
 
 def write_predictions(folder: Path, artifacts: dict[str, Artifact], source: Any, read: IngestParams,
-                      format: str) -> Path | None:
+                      format: str, safe_csv: bool = False) -> Path | None:
     """Write the table of all rows into a run's folder, block by block; return it, None where nothing was predicted.
 
-    source : the `Source` that was read, with these parameters. format : csv or parquet.
+    source : the `Source` that was read, with these parameters. format : csv or parquet. safe_csv : see `CsvLines`.
     """
     found = artifacts.get("predictions")
     if found is None or not found.attributes["made"]:
@@ -192,11 +192,11 @@ def write_predictions(folder: Path, artifacts: dict[str, Artifact], source: Any,
                     write(block)
         else:
             with draft_of(out) as draft, open(draft, "w", encoding="utf-8", newline="") as file:
-                writer = csv.writer(file, lineterminator="\n")
-                writer.writerow(first)
+                lines = CsvLines(file, safe_csv)
+                lines.write([*first])
                 for block in (first, *blocks):
-                    writer.writerows(zip(*(csv_cells(column, name in ("probability", "score"))
-                                           for name, column in block.items()), strict=True))
+                    lines.write_all(zip(*(csv_cells(column, name in ("probability", "score"))
+                                          for name, column in block.items()), strict=True))
     return out
 
 

@@ -190,7 +190,7 @@ def _run(made: Plan, identity: str, folder: Path, execution: Execution, estimate
         data = made.spec.data
         if table := write_predictions(folder, {item.stage.name: item.artifact for item in made.stages},
                                       made.files["source"].source, data.ingest_params(),
-                                      made.spec.predictions.ending):
+                                      made.spec.predictions.ending, made.spec.predictions.safe_csv):
             result["predictions"] = str(table)
         facts |= {"spec": made.given.model_dump(), "libraries": libraries(), "document": {"path": str(folder / RESULT)}}
         if facts.get(SELECTION, {}).get("choices") and "n_labeled" in facts.get("labels", {}):

@@ -53,6 +53,8 @@ class PredictionsSpec(SpecSection):
         default="auto", description=f"of predictions_all; auto writes CSV of up to {MOST_PREDICTIONS:,} rows, and "
                                     "says so where there are more and none are predicted; csv and parquet predict any "
                                     "number of rows, none leaves it out")
+    safe_csv: bool = Field(default=False, description="whether text in it that a spreadsheet would take for a formula "
+                                                      "(it begins with =, +, - or @) gets an apostrophe before it")
 
     @property
     def most(self) -> int | None:

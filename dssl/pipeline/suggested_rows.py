@@ -1,6 +1,5 @@
 """Rows to label next, as the report and `dssl suggest` show them: both by `choose_rows` and `with_places`."""
 
-import csv
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +20,7 @@ from ..learners.on_graph.model import GraphModel
 from ..learners.probabilities import CALIBRATION, Calibration
 from ..plain_yaml import yaml_of
 from ..selection.suggest import OF_MODEL, SuggestParams, suggest
+from ..storage.csv_lines import CsvLines
 from ..storage.views import SelectedRows
 from .dataset import identifier_of, rows_in_files
 from .graphs import graph_of, vertices_of
@@ -69,18 +69,18 @@ class SuggestedRows:
         """Return what `labels.file` of the next run is, once the labels in `out` are filled in; for a shell."""
         return shlex.quote(f"labels.file=[{', '.join(yaml_of(name) for name in (*self.label_files, str(out)))}]")
 
-    def write(self, out: Path) -> None:
+    def write(self, out: Path, safe_csv: bool = False) -> None:
         """Write a CSV file with an empty column `label`, to be filled in and named by `labels.file` of the next run.
 
-        Raises DataError: there is such a file, whose labels would be lost.
+        safe_csv : see `CsvLines`. Raises DataError: there is such a file, whose labels would be lost.
         """
         require_new(out)
         with open(out, "x", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
+            lines = CsvLines(file, safe_csv)
             beside = [[place.file, "" if place.line is None else place.line] for place in self.places]
-            writer.writerow(["row", *(["file", "line"] if beside else []), *HEADER,
-                             *map(column_beside, self.columns)])
-            writer.writerows([row, *(beside[i] if beside else []), repr(score), "" if predicted is None else predicted,
+            lines.write(["row", *(["file", "line"] if beside else []), *HEADER,
+                         *map(column_beside, self.columns)])
+            lines.write_all([row, *(beside[i] if beside else []), repr(score), "" if predicted is None else predicted,
                               "" if probability != probability else repr(probability), "",
                               *(self.places[i].cells if beside else [])]
                              for i, (row, score, predicted, probability) in enumerate(zip(
