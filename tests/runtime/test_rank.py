@@ -1,11 +1,14 @@
 """Which process of a job this is."""
 
+import asyncio
 import stat
 
 import pytest
+from distributed import Scheduler
 from distributed.security import Security
 
 from dssl.errors import ClusterError
+from dssl.runtime import roles
 from dssl.runtime.rank import Rank
 from dssl.runtime.roles import Meeting
 
@@ -33,14 +36,33 @@ def test_a_rank_that_cannot_be_is_refused(environment):
 
 
 def test_only_its_owner_reads_how_the_scheduler_is_opened(tmp_path):
-    meeting, security = Meeting(tmp_path, "0"), Security.temporary()
-    meeting.announce("tls://127.0.0.1:1", security)
+    meeting = Meeting(tmp_path, "0")
+    meeting.announce("tls://127.0.0.1:1", Security.temporary())
     assert stat.S_IMODE(meeting.path.stat().st_mode) == 0o600
-    address, found = meeting.wait(0)
-    assert address == "tls://127.0.0.1:1"
-    assert (found.tls_client_key, found.require_encryption) == (security.tls_client_key, True)
-    meeting.forget()
+    meeting.forget("tls://127.0.0.1:2")
+    assert list(tmp_path.iterdir()) == [meeting.path], "that of a later scheduler"
+    meeting.forget("tls://127.0.0.1:1")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.cluster
+def test_a_scheduler_that_was_killed_is_not_met(tmp_path, monkeypatch):
+    """Its file stays, and is that of the next one as soon as there is one."""
+    monkeypatch.setattr(roles, "ANSWERS", 0.5)
+    meeting, security = Meeting(tmp_path, "0"), Security.temporary()
+
+    async def met():
+        async with Scheduler(host="127.0.0.1", port=0, security=security, protocol="tls://", dashboard=False,
+                             dashboard_address="127.0.0.1:0") as scheduler:
+            waiting = asyncio.create_task(asyncio.to_thread(meeting.wait, 60.0))
+            await asyncio.sleep(0.1)
+            meeting.announce(scheduler.address, security)
+            return scheduler.address, await waiting
+
+    meeting.announce("tls://127.0.0.1:1", Security.temporary())
+    address, (found, opened) = asyncio.run(met())
+    assert found == address
+    assert (opened.tls_client_key, opened.require_encryption) == (security.tls_client_key, True)
 
 
 def test_ranks_of_another_start_do_not_meet(tmp_path):
