@@ -14,6 +14,7 @@ from scipy import sparse
 
 from ..errors import DataError, column_label, explain, require
 from .readers.base import CellError
+from .readers.cells import Reading
 
 EXAMPLES = 5  # texts shown of many
 
@@ -40,6 +41,7 @@ class Columns:
     levels : by number of the column, the texts that have a column of X, ascending; None, the last one, stands for
         missing cells. Columns that are not in it hold numbers.
     imputed : ndarray, shape (n_columns,), int64, cells that were missing in the training file.
+    readings : by number of the column, how cells of yes and no, or numbers with a unit, are read.
     """
 
     names: tuple[str, ...] | None
@@ -47,6 +49,12 @@ class Columns:
     fill: np.ndarray | None
     levels: dict[int, tuple[str | None, ...]]
     imputed: np.ndarray
+    readings: dict[int, Reading] = field(default_factory=dict)
+
+    @classmethod
+    def of_numbers(cls, names: Sequence[str] | None, n_columns: int, readings: dict[int, Reading]) -> "Columns":
+        """Return columns that are taken as they are read, all numbers."""
+        return cls(tuple(names) if names else None, n_columns, None, {}, np.zeros(n_columns, np.int64), readings)
 
     @property
     def width(self) -> int:
@@ -62,10 +70,11 @@ class Columns:
             [f"{name}={'(missing)' if level is None else level}" for level in self.levels[j]]
             if j in self.levels else [name])]
 
-    def are_text(self) -> dict[str | int, bool]:
-        """Return whether each input column is text, by its name, or its number where it has none."""
+    def read_as(self) -> dict[str | int, Reading]:
+        """Return how each input column is read, by its name, or its number where it has none."""
         names: Sequence[str | int] = self.names or range(self.n_columns)
-        return {name: j in self.levels for j, name in enumerate(names)}
+        return {name: Reading("text") if j in self.levels else self.readings.get(j, Reading())
+                for j, name in enumerate(names)}
 
     def of_text(self) -> np.ndarray:
         """Return which columns of X text became, (width,) bool."""
@@ -80,7 +89,9 @@ class Columns:
             if j in self.levels:
                 column |= {"kind": "category", "levels": list(self.levels[j])}
             else:
-                column |= {"kind": "number", "fill": None if self.fill is None else float(self.fill[j])}
+                reading = self.readings.get(j, Reading())
+                column |= {"kind": reading.kind, "fill": None if self.fill is None else float(self.fill[j])}
+                column |= {"unit": reading.unit} if reading.unit else {}
             columns.append(column | {"imputed": int(self.imputed[j])})
         return {"when_missing": "error" if self.fill is None else "impute", "columns": columns}
 
@@ -95,8 +106,10 @@ class Columns:
         if attributes["when_missing"] == "impute":
             fill = np.array([column.get("fill", np.nan) for column in columns], np.float64)
         levels = {j: tuple(column["levels"]) for j, column in enumerate(columns) if column["kind"] == "category"}
+        readings = {j: Reading(column["kind"], column.get("unit", "")) for j, column in enumerate(columns)
+                    if column["kind"] == "truth" or column.get("unit")}
         return cls(None if None in names else names, len(columns), fill, levels,
-                   np.array([column["imputed"] for column in columns], np.int64))
+                   np.array([column["imputed"] for column in columns], np.int64), readings)
 
     def equals(self, other: "Columns") -> bool:
         """Return whether both make the same columns of X of any file."""

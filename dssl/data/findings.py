@@ -19,12 +19,12 @@ from scipy.special import gammaln
 from ..errors import column_label, explain
 from .columns import spellings
 from .pairs import UNLABELED, Pairs
-from .readers.base import FEWEST_ROWS
+from .readers.base import FEWEST_ROWS, Scan
 from .readers.cells import MOST_LEVELS, Cells, is_category
 from .traits import Traits
 
 Kind = Literal["number", "integer", "category", "text", "time"]
-FindingKind = Literal["identifier", "free text", "time stamp", "constant", "duplicate", "target"]
+FindingKind = Literal["identifier", "free text", "several units", "time stamp", "constant", "duplicate", "target"]
 
 CHANCE = 1e-9  # of what looks like an identifier, or the target, and is neither
 FEWEST_APART = 10  # rows in which a column is neither at one end of its range: fewer agree by chance
@@ -61,14 +61,14 @@ class ColumnRecord:
 
 
 def examined(traits: Traits, levels: dict[int, dict[str, int]], names: Sequence[str] | None,
-             measures: Collection[int] = (), odd: Mapping[int, Cells] | None = None) -> list[ColumnRecord]:
+             scan: Scan | None = None) -> list[ColumnRecord]:
     """Return the record of every column, all of them used.
 
     traits, levels : of all rows; `levels` by number of the columns of text, at most `MOST_LEVELS` + 1 of each.
-    measures : columns that are written as measurements are, with fractions, a currency or a percent sign.
-    odd : by column, cells that are no numbers where at least half are.
+    scan : of the table, which tells how its cells are written; None of other rows.
     """
     of = traits.figures
+    measures, odd, several = (scan.measures, scan.odd, scan.several_units) if scan is not None else ((), {}, {})
     copies = _copies(traits)
     records = []
     for j in range(traits.d):
@@ -79,14 +79,19 @@ def examined(traits: Traits, levels: dict[int, dict[str, int]], names: Sequence[
         key = None if j in measures else _key(traits, j, names, levels.get(j))
         kind: Kind = "integer" if whole else "number"
         texts = spellings(levels[j]) if is_text else []
-        few = is_text and len(levels[j]) <= MOST_LEVELS and is_category(len(texts), n) and key is None
+        few = is_text and len(levels[j]) <= MOST_LEVELS and is_category(len(texts), n)
+        units = "" if few else several.get(j, "")
+        key = None if units else key
+        few = few and key is None
         if is_text:
             kind = "time" if j in traits.dates else "category" if few else "text"
         found: tuple[FindingKind, str] | None = _constant(traits, j, levels) or _target(traits, j, is_text=is_text)
         found = found or _time(traits, j, kind) or (("identifier", key) if key else None)
+        if kind == "text" and units:
+            found = "several units", f"its numbers are in several units, {units}; write all of them in one"
         if kind == "text" and found is None:
             count = f"more than {MOST_LEVELS:,}" if len(levels[j]) > MOST_LEVELS else f"{len(texts):,}"
-            mixed = _mostly_numbers(odd[j], n) if odd and j in odd else ""
+            mixed = _mostly_numbers(odd[j], n) if j in odd else ""
             found = "free text", f"{count} different texts in {n:,} cells{mixed}"
         found = found or (_ordered(traits, j) if kind == "number" else None)
         if found is None and j in copies:
@@ -131,7 +136,7 @@ def left_out(records: Sequence[ColumnRecord], keep: bool | Collection[str]) -> s
     None is where nothing else would be left.
     """
     found = {j for j, record in enumerate(records)
-             if (record.finding in ("identifier", "free text") or record.kind == "time")
+             if (record.finding in ("identifier", "free text", "several units") or record.kind == "time")
              and keep is not True and (keep is False or record.name not in keep)}
     return found if len(found) < len(records) else set()
 
@@ -195,6 +200,8 @@ def notes(records: Sequence[dict[str, Any]], *, named: bool = True, can_drop: bo
     if found := columns("free text", used=False):
         lines.append(f"left out, as free text: {told(found)}. To learn from it, add embeddings of it (such as those of "
                      "sentence-transformers) as columns of numbers, or as a list column of Parquet")
+    if found := columns("several units", used=False):
+        lines.append(f"left out, as numbers in several units: {told(found)}")
     if found := columns("time stamp", used=False):
         lines.append(f"left out, as dates: {told(found)}. To learn from them, write them as numbers, such as days")
     if found := columns("identifier"):

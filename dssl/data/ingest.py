@@ -35,12 +35,13 @@ from .ingest_cost import block_height, makes_sparse
 from .ingest_leftovers import clear_other_parts, scratch_folder
 from .ingest_params import IngestParams
 from .readers.base import Block, CellError, Reader, Scan, text_is_no_label
+from .readers.cells import Reading
 from .readers.column_choice import find_columns, text_is_no_feature
 from .readers.formats import FORMATS, format_of, open_reader
 from .readers.joined import JoinedReader, require_same_arrays
 from .readers.stored import StoredReader
 from .readers.svmlight import SvmlightReader
-from .readers.table import TableReader
+from .readers.table import TARGET, TableReader
 from .refused_cells import refused_cells
 from .sources import Source, find_source, fingerprint
 from .survey import choose_columns, survey_file
@@ -95,6 +96,9 @@ def ingest(source: str | Path | Sequence[str | Path] | Source, parts: Parts, exe
         if columns is None and like is None and (params.encodes or (examine and reader.scan().keys)):
             reader, columns, records = _surveyed(reader, params, source.name, execution,
                                                  parts.within("surveys").within(key[:16]), examine=examine)
+        scan = reader.scan()
+        if columns is None and like is None and scan.readings:
+            columns = Columns.of_numbers(scan.feature_names, scan.n_columns, scan.readings)
         _refuse_text(reader, params, source.name)
         dataset = _written(reader, params, columns, source.name, key, parts, execution,
                            as_text=like is not None and like.attributes.get("label_names") is not None,
@@ -150,7 +154,7 @@ def _surveyed(reader: Reader, params: IngestParams, name: str, execution: Execut
     names = scan.feature_names
     height = block_height(scan, params, execution.memory_budget, is_sparse=scan.nnz is not None)
     found, traits = survey_file(reader, row_ranges(scan.n_rows, height), execution, parts)
-    records = examined(traits, found.levels, names, scan.measures, scan.odd) if examine and traits is not None else []
+    records = examined(traits, found.levels, names, scan) if examine and traits is not None else []
     # Names of columns that cannot be told apart by them leave none out.
     unnamed = names is None or len(set(names)) < len(names)
     out = set() if unnamed or "drop" not in reader.options else left_out(records, params.keep_ids)
@@ -160,7 +164,7 @@ def _surveyed(reader: Reader, params: IngestParams, name: str, execution: Execut
     columns = None
     if params.encodes:
         columns = choose_columns(found.chosen(kept), reader.scan().feature_names, name,
-                                 impute=params.when_missing == "impute")
+                                 impute=params.when_missing == "impute", readings=reader.scan().readings)
     return reader, columns, records if examine else None
 
 
@@ -224,9 +228,11 @@ def _written(reader: Reader, params: IngestParams, columns: Columns | None, name
         shares = [receipt["traits"] for receipt in receipts]
         traits = reduce(Traits.merge, (Traits.from_arrays(parts.read(index, own["arrays"]), own)
                                        for index, own in enumerate(shares)))
-        attributes["survey"] = to_json(examined(traits, {}, scan.feature_names, scan.measures))
+        attributes["survey"] = to_json(examined(traits, {}, scan.feature_names, scan))
     if isinstance(reader, (TableReader, JoinedReader)) and reader.number_format is not None:
         attributes["decimal"] = reader.number_format.decimal
+    if scan.target_unit:
+        attributes["target_unit"] = scan.target_unit
     if isinstance(reader, SvmlightReader):
         attributes["zero_based"] = reader.zero_based
     if columns is not None:
@@ -338,10 +344,12 @@ def open_source(source: Source, params: IngestParams | None = None, *, scratch: 
                for file in source.files]
     readers = [reader.without(leave_out) if "drop" in reader.options else reader for reader in readers]
     if columns is not None or like is not None:
-        is_text: dict[str | int, bool] = columns.are_text() if columns is not None else {}
+        readings: dict[str | int, Reading] = columns.read_as() if columns is not None else {}
         if columns is None and like is not None:
-            is_text = dict.fromkeys(like.feature_names or [*range(like.X.shape[1])], False)
-        readers = [reader.fixed(is_text) if isinstance(reader, TableReader) else reader for reader in readers]
+            readings = dict.fromkeys(like.feature_names or [*range(like.X.shape[1])], Reading())
+        if like is not None and like.attributes.get("target_unit"):
+            readings[TARGET] = Reading("number", like.attributes["target_unit"])
+        readers = [reader.fixed(readings) if isinstance(reader, TableReader) else reader for reader in readers]
     if like is not None:
         names = columns.names if columns else like.feature_names
         return JoinedReader(readers, names, str(like.attributes.get("source") or "the data set"))

@@ -101,21 +101,25 @@ def refused_cells(reader: Reader, ranges: Sequence[tuple[int, int]], source: str
     rows = sorted({row for cells in refused.values() for row in (
         *(row for row, _ in cells.shown), *([cells.first_missing] if cells.missing else []))})
     places = dict(zip(rows, reader.places(rows), strict=True))
+    expected = {j: "yes or no" if reading.kind == "truth" else f"numbers in {reading.unit!r}"
+                for j, reading in scan.readings.items()}
     return told_cells(refused, scan.n_rows, source, scan.feature_names, places, can_drop="drop" in reader.options,
-                      is_new=is_new)
+                      is_new=is_new, expected=expected)
 
 
 def told_cells(refused: dict[int, Cells], n_rows: int, source: str, names: Sequence[str] | None,
-               places: Mapping[int, str], *, can_drop: bool, is_new: bool) -> CellError:
+               places: Mapping[int, str], *, can_drop: bool, is_new: bool,
+               expected: Mapping[int, str] | None = None) -> CellError:
     """Return the error for cells of a source that are no numbers, by column.
 
-    places : how rows are named. is_new : of rows whose columns others decided.
+    places : how rows are named. is_new : of rows whose columns others decided. expected : by column, what its cells
+    should be where that is not any numbers.
     """
-    what = _described(refused, n_rows, source, names, places)
+    what = _described(refused, n_rows, source, names, places, expected or {})
     if is_new:
-        return CellError(explain(what, why="the columns were numbers without missing cells when the training data were "
-                         "read", fix="correct these cells or leave the rows out; or read the training data with "
-                                     "`when_missing: impute`, which gives missing cells a value"))
+        return CellError(explain(what, why="the training data had other cells in these columns, and a model can read "
+                         "no others", fix="correct these cells or leave the rows out; to accept missing ones, read the "
+                                          "training data with `when_missing: impute`, which gives them a value"))
     ways = []
     text = [j for j in sorted(refused) if refused[j].texts]
     if any(cells.missing for cells in refused.values()):
@@ -147,11 +151,11 @@ def refuse_frame(frame: pd.DataFrame, way: str, *, fills: bool = False, takes_te
     if odd := _odd(refused, len(frame)):
         ways.append(f"if {', '.join(map(repr, odd))} marks a missing cell, X.replace({odd}, float('nan'))")
     ways.append(f"to leave columns out, X.drop(columns=[{_some([repr(frame.columns[j]) for j in sorted(refused)])}])")
-    raise DataError(explain(_described(refused, len(frame), "X", names, {}), why=NO_DISTANCE, fix="; ".join(ways)))
+    raise DataError(explain(_described(refused, len(frame), "X", names, {}, {}), why=NO_DISTANCE, fix="; ".join(ways)))
 
 
 def _described(refused: dict[int, Cells], n_rows: int, source: str, names: Sequence[str] | None,
-               places: Mapping[int, str]) -> str:
+               places: Mapping[int, str], expected: Mapping[int, str]) -> str:
     """Return what cells are no numbers: one sentence, or a line a column."""
     lines = []
     for j in sorted(refused)[:MOST_LISTED]:
@@ -159,7 +163,8 @@ def _described(refused: dict[int, Cells], n_rows: int, source: str, names: Seque
         if cells.texts:
             shown = ", ".join(f"{text[:40]!r} in {places.get(row, f'row {row} (counted from 0)')}"
                               for row, text in cells.shown)
-            parts.append(f"holds text: {shown} ({cells.texts:,} of {n_rows:,} cells)")
+            parts.append(f"holds text: {shown} ({cells.texts:,} of {n_rows:,} cells)"
+                         + (f", expected {expected[j]}" if j in expected else ""))
         if cells.missing:
             first = places.get(cells.first_missing, f"row {cells.first_missing} (counted from 0)")
             parts.append(f"has {cells.missing:,} missing cells; the first is in {first}"

@@ -21,7 +21,7 @@ from ..execution.tasks import Execution
 from ..storage.blocks import Parts, PartWriter, Receipt
 from .columns import EXAMPLES, Columns, cells_of, missing_text, spellings
 from .readers.base import FEWEST_ROWS, Reader
-from .readers.cells import MOST_LEVELS
+from .readers.cells import MOST_LEVELS, Reading
 from .traits import Traits
 
 
@@ -122,8 +122,9 @@ def _add_rows(X, present, high, low):
         _add_entries(columns, X[i], present, high, low)
 
 
-def choose_columns(found: Survey, names: Sequence[str] | None, source: str, *, impute: bool) -> Columns:
-    """Return what becomes of the columns of a whole file.
+def choose_columns(found: Survey, names: Sequence[str] | None, source: str, *, impute: bool,
+                   readings: Mapping[int, Reading] | None = None) -> Columns:
+    """Return what becomes of the columns of a whole file; readings : of those of yes and no, or with a unit.
 
     Raises DataError: a column has no cell at all to take the mean of, its mean is no float64, it has more than
     `MOST_LEVELS` levels or as many as cells, or it is text with missing cells and these are an error.
@@ -160,7 +161,8 @@ def choose_columns(found: Survey, names: Sequence[str] | None, source: str, *, i
                 why="their mean, which missing cells take, is unknown", fix="rescale the column, or leave it out",
                 error=DataError)
     imputed = found.n_rows - found.present if impute else np.zeros(d, np.int64)
-    return Columns(tuple(names) if names else None, d, fill, levels, np.asarray(imputed, np.int64))
+    return Columns(tuple(names) if names else None, d, fill, levels, np.asarray(imputed, np.int64),
+                   dict(readings or {}))
 
 
 @dataclass(frozen=True)

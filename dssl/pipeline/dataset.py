@@ -65,6 +65,6 @@ def _dataset_cost(f: Facts[Any]) -> Cost:
     return ingest_cost(f.scan, f.read, f.row_bytes, f.budget)
 
 
-DATASET = Stage("dataset", 7, (), lambda spec: spec.data.ingest_params(), make_dataset, _dataset_cost,
+DATASET = Stage("dataset", 8, (), lambda spec: spec.data.ingest_params(), make_dataset, _dataset_cost,
                 "read fewer columns (data.read.drop)", files=("source",), intermediate=True, section=columns_section,
                 notes=lambda found: dataset_notes(found["dataset"]))

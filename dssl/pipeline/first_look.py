@@ -80,8 +80,7 @@ class Look:
         height = block_height(scan, params, self.execution.memory_budget, is_sparse=scan.nnz is not None)
         self.ranges = row_ranges(scan.n_rows, height)
         found, traits = survey_file(self.reader, self.ranges, self.execution, self.execution.scratch())
-        self.records = None if traits is None else examined(
-            traits, found.levels, scan.feature_names, scan.measures, scan.odd)
+        self.records = None if traits is None else examined(traits, found.levels, scan.feature_names, scan)
         self.scan = scan
 
     @property

@@ -7,7 +7,7 @@ import os
 import re
 import tempfile
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -277,6 +277,8 @@ def _read(out: _Lines, look: Look, labels: Labels | None, why: str, records: Seq
         written = {records[j].name: text for j, text in look.scan.written.items() if j < len(records)}
         if shown := _some([f"{name} ({text})" for name, text in written.items() if name not in left_out]):
             out.add("# numbers as they are written", shown, told=f"read as numbers: {shown}")
+        if bounds := _bounds(look, left_out):
+            out.add("# numbers with a bound", f"read as the bound: {bounds}", told=f"read as its bound: {bounds}")
         if texts:
             shown = _some([f"{record.name} ({record.levels} different)" for record in texts])
             out.add("when_text: one_hot", f"text: {shown}; a column of 0 and 1 for each",
@@ -285,6 +287,18 @@ def _read(out: _Lines, look: Look, labels: Labels | None, why: str, records: Seq
             shown = _some([record.name for record in narrow])
             out.add("dtype: float64", f"float32 would lose digits of {shown}",
                     told=f"data.read.dtype: float64: float32 would lose digits of {shown}")
+
+
+def _bounds(look: Look, left_out: Collection[str]) -> str:
+    """Return which cells of the features have a bound, such as <5, a few with their places."""
+    names, texts = look.scan.feature_names, []
+    for j, cells in look.scan.bounds.items():
+        label = names[j] if names else str(j)
+        if label not in left_out:
+            places = look.reader.places([row for row, _ in cells.shown])
+            shown = ", ".join(f"{text!r} in {place}" for (_, text), place in zip(cells.shown, places, strict=True))
+            texts.append(f"{label} ({cells.texts:,}: {shown})")
+    return _some(texts)
 
 
 def _some(texts: Sequence[str]) -> str:

@@ -162,6 +162,8 @@ class FittedPipeline:
         found = find_source(source, format=options.get("format") or None)
         kind = format_of(found.path, options.get("format") or None)
         known, same, columns = FORMATS[kind].options, kind == self.dataset["format"], Columns.of(self.dataset)
+        if columns is None and same and "drop" in known:  # numbers, however the new file writes them
+            columns = Columns.of_numbers(self.dataset.get("feature_names"), self.model.n_features, {})
         levels = columns is not None and bool(columns.levels)
         target = "none" if "target" in known else None
         params = replace(self.read, target=target, labels=None, split=None) if same else IngestParams(

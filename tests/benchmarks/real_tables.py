@@ -104,6 +104,10 @@ def table(name: str, frame: pd.DataFrame, rng: np.random.Generator) -> Table:
         frame["balance"] = [f"({value:,.2f})" if rng.random() < 0.5 else f"{value:,.2f}" for value in frame.income]
     elif name == "percent":
         frame["rate"] = (100 * frame.rate).map("{:.1f}%".format)
+    elif name == "units":
+        frame["age"], frame["rate"] = frame.age.map("{} years".format), frame.rate.map("{:.3f}ha".format)
+    elif name == "bounds":
+        frame["rate"] = frame.rate.map("{:.3f}".format).mask(frame.rate < 0.1, "<0.1")
     elif name == "european":
         frame, write = frame.assign(**european), csv(sep=";")
     elif name == "gaps":
@@ -148,9 +152,9 @@ def table(name: str, frame: pd.DataFrame, rng: np.random.Generator) -> Table:
     return Table(frame, target, write)
 
 
-NAMES = ["money", "money after", "accounting", "percent", "european", "gaps", "odd cells", "identifiers", "zip",
-         "free text", "mixed case", "yes and no", "dates", "time stamps", "two headers", "labels missing", "UTF-16",
-         "mark and index", "lists", "fixed lists", "text in Parquet", "parts", "quantity"]
+NAMES = ["money", "money after", "accounting", "percent", "units", "bounds", "european", "gaps", "odd cells",
+         "identifiers", "zip", "free text", "mixed case", "yes and no", "dates", "time stamps", "two headers",
+         "labels missing", "UTF-16", "mark and index", "lists", "fixed lists", "text in Parquet", "parts", "quantity"]
 
 
 def made(name: str, n: int) -> tuple[Table, Table, pd.DataFrame]:

@@ -60,10 +60,22 @@ def column(path, name, **options):
      [0.125, 0.05, -1200, -5, -4, 1200, 1200.5, 1e5, 1, 0]),
     (",", ["1.200,50", "1 200,50", "3,5", "1200", "12,5%", "-0,25", "1.234.567"],
      [1200.5, 1200.5, 3.5, 1200, 0.125, -0.25, 1234567]),
+    (".", ["<5", "> 100", "\u2264 1,200.5", ">=-3", "<5%"], [5, 100, 1200.5, -3, 0.05]),
     (".", ["12,34", "1,2000.5", "12:30", "2020-01-05", "5-6", "x", "", "--", "1.2.3", "EUR"], [np.nan] * 10),
 ])
 def test_numbers_however_they_are_written(mark, cells, expected):
     assert_array_equal(numbers(trimmed(pa.array(cells)), EVERY[mark]), expected)
+
+
+@pytest.mark.parametrize(("mark", "unit", "cells", "expected"), [
+    (".", "cm", ["162 cm", "70cm", "1,162.5\u00a0cm", "<5 cm", "171", "1.62 m", "162 CM", "0162 cm"],
+     [162, 70, 1162.5, 5, 171, np.nan, np.nan, np.nan]),
+    (",", "kg/m2", ["27,5 kg/m2", "1.027,5 kg/m2", "27,5 kg/m3"], [27.5, 1027.5, np.nan]),
+    (".", "\u00b5g", ["5 \u00b5g", "5 \u03bcg"], [5, 5]), (".", "\u00b0C", ["-3 \u00b0C"], [-3]),
+    (".", "sq ft", ["1,200 sq ft"], [1200]), (".", "x4", ["2x4"], [np.nan]),
+])
+def test_numbers_with_the_unit_of_their_column(mark, unit, cells, expected):
+    assert_array_equal(numbers(trimmed(pa.array(cells)), EVERY[mark], unit), expected)
 
 
 def test_options_say_what_numbers_may_hold():
@@ -79,6 +91,10 @@ def test_options_say_what_numbers_may_hold():
     (["yes", "No", "", "YES"], "truth"), (["y", "n", "maybe"], "text"), (["yes", "no", "unknown"], "text"),
     (["00501", "90210", "10001"], "text"), (["1"] * 99 + ["02"], "number"), ([None, ""], "number"),
     (["true", "false", "0.5"], "number"), (["1,5", "2,5"], "number"),
+    (["162 cm", "70cm"], "number"), (["162 cm"] * 95 + ["1.62 m"] * 5, "number"), (["1 cm"] * 94 + ["1 m"] * 6, "text"),
+    (["1 cm"] * 94 + ["1"] * 6, "text"), (["1 cm"] * 95 + ["1"] * 5, "number"), (["1"] * 95 + ["1 cm"] * 5, "number"),
+    (["1.5", "<1"], "number"), (["<18", "30", ">65"], "text"), (["012 cm"] * 9, "text"), (["5 am", "7 pm"] * 9, "text"),
+    ([f"{i} {'abcdefghijklm'[i]}" for i in range(13)], "text"),
 ])
 def test_kinds_of_columns(cells, kind):
     counts = counts_of(cells)
@@ -88,19 +104,29 @@ def test_kinds_of_columns(cells, kind):
 @pytest.mark.parametrize(("cells", "kind"), [
     (["yes", "no"], "text"), (["1", "2"] * 50 + ["none"], "text"), (["01", "02"], "text"), (["1", "2", ""], "number"),
     ([f"{i}.5" for i in range(60)] + ["n.a."], "number"), (["true", "false"], "text"),
+    (["1 star", "2 star"], "text"), (["0", "1", ">1"], "text"), (["0.5 kg", "1 kg"], "number"),
+    ([f"{i}.5" for i in range(60)] + ["<2"], "number"),
 ])
 def test_a_target_stays_text_where_a_class_is(cells, kind):
     assert counts_of(cells).kind(".", is_target=True) == kind
 
 
 @settings(max_examples=40, deadline=None)
-@given(cells=st.lists(st.sampled_from(["1", "07", "1,200", "3,5", "$2", "x", "y", "", "NA", "-", "yes", "5%"]),
+@given(cells=st.lists(st.sampled_from(["1", "07", "1,200", "3,5", "$2", "x", "y", "", "NA", "-", "yes", "5%", "5 cm",
+                                    "0.5m", "<5", ">7 m", "<x"]),
                       min_size=2, max_size=30), cut=st.integers(1, 29))
 def test_counts_of_pieces_are_those_of_the_whole(cells, cut):
     cut = min(cut, len(cells) - 1)
     first = counts_of(cells[:cut])
     second = CellCounts.of_text(trimmed(pa.array(cells[cut:])), (), EVERY, cut)
     assert first.merge(second) == counts_of(cells)
+
+
+def test_counts_of_pieces_are_those_of_the_whole_with_more_units_than_are_counted():
+    cells = [f"{i} {'abcdefghijklm'[i % 13]}{'xyz'[i % 3]}" for i in range(60)] + ["<5", "7"]
+    for cut in (3, 8, 11, 40):
+        second = CellCounts.of_text(trimmed(pa.array(cells[cut:])), (), EVERY, cut)
+        assert counts_of(cells[:cut]).merge(second) == counts_of(cells)
 
 
 def test_the_decimal_mark_is_that_of_the_file():
@@ -110,6 +136,7 @@ def test_the_decimal_mark_is_that_of_the_file():
     assert decimal_of([either], EVERY, prefer=",") == ","
     assert decimal_of([either, plain], EVERY, prefer=",") == "."
     assert decimal_of([plain, european], EVERY) == ","
+    assert decimal_of([counts_of(["1,5 kg", "<2,5 kg"])], EVERY) == ","
 
 
 # ---- from a file
@@ -261,3 +288,82 @@ def test_new_rows_are_read_as_the_first_file_was(tmp_path):
     new = ingest(tmp_path / "new.csv", MemoryParts(), InProcess(1), target="none", decimal=data.attributes["decimal"],
                  columns=Columns.of(data.attributes), **BOTH)
     assert_array_equal(new.X.read_all(), [[1, 1200, 0, 1, 0], [2, 3.5, 1, 0, 0]])
+
+
+# ---- units, bounds, yes and no
+
+
+def heights(tmp_path, **more):
+    rng = np.random.default_rng(1)
+    cm = rng.integers(140, 200, N)
+    return cm, read(tmp_path, height=[f"{value} cm" for value in cm], **more)[0]
+
+
+def new_rows(tmp_path, data, text, **options):
+    """Return X of a file of new rows, read as those of `data` were."""
+    (tmp_path / "new.csv").write_text(text)
+    return ingest(tmp_path / "new.csv", MemoryParts(), InProcess(1), target="none", columns=Columns.of(data.attributes),
+                  **options).X.read_all()
+
+
+@pytest.mark.parametrize("options", [{}, BOTH])
+def test_the_unit_of_a_column_is_kept_for_new_rows(tmp_path, options):
+    cm, path = heights(tmp_path)
+    for rows in (None, 37):
+        data = ingest(path, MemoryParts(), InProcess(1), block_rows=rows, **options)
+        assert_array_equal(data.X.read_all()[:, 1], cm)
+        assert data.attributes["columns"][1] | {"fill": None} == {
+            "name": "height", "kind": "number", "fill": None, "unit": "cm", "imputed": 0}
+    assert_array_equal(new_rows(tmp_path, data, "x,height\n1,150 cm\n2,151\n", **options)[:, 1], [150, 151])
+    told = r"column 'height' holds text: '1.5 m' in row 0 \(counted from 0\), line 2, '1.7 m' in row 1 " \
+           r"\(counted from 0\), line 3 \(2 of 2 cells\), expected numbers in 'cm'"
+    with pytest.raises(DataError, match=told):
+        new_rows(tmp_path, data, "x,height\n1,1.5 m\n2,1.7 m\n", **options)
+
+
+def test_a_unit_in_new_rows_only_is_refused(tmp_path):
+    path, _ = read(tmp_path, height=np.random.default_rng(1).integers(140, 200, N))
+    data = ingest(path, MemoryParts(), InProcess(1), **BOTH)
+    with pytest.raises(DataError, match=r"'height' holds text: '1\.5 m'"):
+        new_rows(tmp_path, data, "x,height\n1,1.5 m\n2,1.7 m\n", **BOTH)
+
+
+def test_a_few_cells_of_another_unit_are_named(tmp_path):
+    cells = [f"{140 + i % 50} cm" for i in range(N)]
+    cells[3] = "1.62 m"
+    path, _ = read(tmp_path, height=cells)
+    with pytest.raises(DataError, match=r"'height' holds text: '1.62 m' in row 3[^\n]*, line 5"):
+        ingest(path, MemoryParts(), InProcess(1), **BOTH)
+    assert column(path, "height", missing="1.62 m")[1]["missing"] == 1
+
+
+def test_a_column_of_several_units_is_left_out_with_what_to_do(tmp_path):
+    values = np.random.default_rng(1).integers(1400, 2000, N) / 10
+    path, _ = read(tmp_path, height=[f"{v} cm" if i % 3 else f"{v / 100:.3f} m" for i, v in enumerate(values)])
+    X, record = column(path, "height")
+    assert X is None
+    assert (record["finding"], record["used"]) == ("several units", False)
+    assert record["why"] == "its numbers are in several units, 'cm' in 133 cells, 'm' in 67 cells; " \
+                            "write all of them in one"
+
+
+@pytest.mark.parametrize("rows", [None, 37])
+def test_a_bound_is_read_as_the_number_behind_it(tmp_path, rows):
+    values = np.random.default_rng(1).gamma(2, 3, N).round(2)
+    X, record = column(read(tmp_path, crp=[f"{v}" if v > 2 else "<2" for v in values])[0], "crp", block_rows=rows)
+    assert_array_equal(X, np.maximum(values, 2))
+    assert (record["kind"], record["used"]) == ("number", True)
+
+
+def test_a_yes_and_no_column_of_new_rows_takes_its_words_and_numbers_alone(tmp_path):
+    answers = np.random.default_rng(1).choice(["Yes", "no"], N)
+    path, _ = read(tmp_path, active=answers, count=np.arange(N) % 5)
+    data = ingest(path, MemoryParts(), InProcess(1), **BOTH)
+    assert data.attributes["columns"][1]["kind"] == "truth"
+    new = new_rows(tmp_path, data, "x,active,count\n1,Y,1\n2,false,1\n3,no,1\n4,1,1\n", **BOTH)
+    assert_array_equal(new[:, 1], [1, 0, 0, 1])
+    told = r"'active' holds text: 'maybe' in row 1 \(counted from 0\), line 3 \(1 of 3 cells\), expected yes or no"
+    with pytest.raises(DataError, match=told):
+        new_rows(tmp_path, data, "x,active,count\n1,yes,1\n2,maybe,1\n3,no,1\n", **BOTH)
+    with pytest.raises(DataError, match="'count' holds text: 'yes'"):
+        new_rows(tmp_path, data, "x,active,count\n1,yes,yes\n2,no,no\n", **BOTH)

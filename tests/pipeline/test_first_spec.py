@@ -14,7 +14,7 @@ from scipy import sparse
 from sklearn.datasets import dump_svmlight_file, make_blobs
 
 from dssl.cli.main import main
-from dssl.data.findings import ColumnRecord
+from dssl.data.findings import ColumnRecord, dataset_notes
 from dssl.data.ingest import ingest
 from dssl.data.readers.csv import CsvReader
 from dssl.data.sources import find_source
@@ -149,6 +149,25 @@ def test_odd_cells_cost_one_more_pass_however_many_there_are(here, monkeypatch):
     assert init("t.csv").exit_code == 0
     data = ingest("t.csv", MemoryParts(), InProcess(1), load_spec("t.yaml").data.ingest_params())
     assert data.feature_names == ["many"]
+
+
+def test_units_and_bounds_are_told_with_rows_and_a_run_reads_them_as_init_did(here):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"height": [f"{value} cm" for value in rng.integers(140, 200, N)],
+                          "crp": np.where(np.arange(N) % 30 == 4, "<0.5", rng.gamma(2, 3, N).round(2).astype(str)),
+                          "mass": [f"{value / 10} kg" if i % 3 else f"{value * 100} g" for i, value in
+                                   enumerate(rng.integers(400, 990, N))], "label": np.arange(N) % 2})
+    frame.loc[5, "height"] = "171"
+    frame.to_csv("t.csv", index=False)
+    said = " ".join(init("t.csv").stdout.split())
+    for told in ("read as numbers: height (", " cm, and 1 without a unit, which are read as cm)",
+                 "read as its bound: crp (3: '<0.5' in row 4 (counted from 0), line 6)",
+                 "left out: mass: its numbers are in several units, 'kg' in 60 cells, 'g' in 30 cells"):
+        assert told in said
+    data = ingest("t.csv", MemoryParts(), InProcess(1), load_spec("t.yaml").data.ingest_params())
+    assert data.feature_names == ["height", "crp"]
+    assert "left out, as numbers in several units: 'mass'" in " ".join(dataset_notes({
+        **data.attributes, "format": "csv"}))
 
 
 def test_a_column_of_a_table_without_names_is_left_out_by_its_number_in_the_file(here):

@@ -65,6 +65,18 @@ def test_a_missing_column_is_named(trained):
         predict(trained, trained[2][["a", "b", "d"]], "narrow.csv")
 
 
+def test_columns_of_plain_numbers_are_numbers_in_a_new_file_too(trained):
+    """However few words or units would do there to make them another kind of column."""
+    table = trained[2][NAMES].head(40)
+    bounded = table.astype({"b": str}).assign(b=[f"<{value}" for value in table["b"]])
+    np.testing.assert_array_equal(predict(trained, bounded, "bounded.csv"), predict(trained, table, "plain.csv"))
+    for cells, told in ((["yes", "no"] * 20, "'b' holds text: 'yes' in row 0"),
+                        (["5 cm"] * 40, "'b' holds text: '5 cm' in row 0"),
+                        ([*["5"] * 39, "maybe"], "'b' holds text: 'maybe' in row 39")):
+        with pytest.raises(DataError, match=told):
+            predict(trained, table.assign(b=cells), "odd.csv")
+
+
 def test_points_without_names_are_counted(trained, tmp_path):
     _, model, table = trained
     np.savez(tmp_path / "good.npz", X=table[NAMES].to_numpy())

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from ...errors import DataError, explain, require
-from .cells import Cells
+from .cells import Cells, Reading
 
 TARGET_NAMES = ("y", "label", "target", "class")
 PROBE_ROWS = 1000  # that are looked at before all rows are read
@@ -40,16 +40,21 @@ class Scan:
     # Cells of text in features that are numbers, and in those that are text where most cells are numbers
     odd: dict[int, Cells] = field(default_factory=dict)
     odd_labels: Cells = field(default_factory=Cells)  # cells of text in a target that is numbers
-    written: dict[int, str] = field(default_factory=dict)  # such numbers, by feature
+    target_unit: str = ""  # of its numbers
+    readings: dict[int, Reading] = field(default_factory=dict)  # of features of yes and no, and of numbers with a unit
+    bounds: dict[int, Cells] = field(default_factory=dict)  # cells such as <5 among numbers
+    several_units: dict[int, str] = field(default_factory=dict)  # of text that is numbers: how many cells have which
+    written: dict[int, str] = field(default_factory=dict)  # an example of numbers as Python does not write them
 
     def of_columns(self, columns: Sequence[int]) -> "Scan":
         """Return the scan with some of its features only."""
         place, names = {j: k for k, j in enumerate(columns)}, self.feature_names
         keys, text, measures = (tuple(place[j] for j in known if j in place)
                                 for known in (self.keys, self.text, self.measures))
-        return replace(self, n_columns=len(columns), keys=keys, text=text, measures=measures,
-                       odd={place[j]: cells for j, cells in self.odd.items() if j in place},
-                       written={place[j]: text for j, text in self.written.items() if j in place},
+        by_column: dict[str, Any] = {
+            known: {place[j]: value for j, value in getattr(self, known).items() if j in place}
+            for known in ("odd", "readings", "bounds", "several_units", "written")}
+        return replace(self, n_columns=len(columns), keys=keys, text=text, measures=measures, **by_column,
                        feature_names=None if names is None else tuple(names[j] for j in columns))
 
 

@@ -1,13 +1,16 @@
 """What the text of a cell stands for: a number, however it is written, yes or no, a missing cell, or text.
 
+A number may have a unit (162 cm), which is one for the column, or a bound before it (<5), and then is the bound.
+
 A column is looked at as a whole (`CellCounts`, merged over pieces of the file in their order), and so is the file: it
 has one decimal mark. `decide` says what each column is; it depends on the cells alone, not on the pieces.
 """
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, reduce
 from typing import Any, Literal
 
 import numpy as np
@@ -28,8 +31,21 @@ NUMBER_GAPS = ("-", "--", "---", "—", "–", ".", "..", "...", "na", "n/a", "n
 TRUTH = (("false", "true"), ("no", "yes"), ("n", "y"), ("f", "t"))  # 0 and 1, in any case
 CURRENCY = "(?:[$€£¥₹]|USD|EUR|GBP|JPY|CHF|CAD|AUD|INR)"
 GROUPS = {".": ",' ", ",": ".' "}  # marks between thousands, by decimal mark
+BOUND = r"^(?:[<>]=?|[≤≥])\s*"
+UNIT_WORD = r"[\pL°µ]+(?:\^?-?[23]|[²³])?"
+UNIT = rf"""(?:{UNIT_WORD}(?:(?:/\d*|[ ·*.])\s?{UNIT_WORD}){{0,2}}\.?|["'″′])"""
+MOST_UNITS = 10  # in a column; words of text follow its numbers where there are more
 SPACES = "[\u00a0\u2007\u2009\u202f]"
 Kind = Literal["number", "truth", "text"]
+Form = tuple[str, bool]  # the unit of a number, "" of none, and whether a bound stands before it
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the cells of a column are read: as numbers, of which all may have one unit, as yes and no, or as text."""
+
+    kind: Kind = "number"
+    unit: str = ""
 
 
 @dataclass(frozen=True)
@@ -45,12 +61,23 @@ class NumberFormat:
         """The regular expression (RE2) of a number."""
         return _pattern(self.decimal, self.thousands, self.percent)
 
+    @property
+    def unit_pattern(self) -> str:
+        """The regular expression (RE2) of a number and its unit."""
+        return rf"^(?P<number>[+-]?{_digits(self.decimal, self.thousands)})\s?(?P<unit>{UNIT})$"
+
+
+@cache
+def _digits(decimal: str, thousands: str) -> str:
+    """Return the regular expression of a number without a sign."""
+    mark = f"\\{decimal}"
+    groups = "".join(rf"|\d{{1,3}}(?:\{between}\d{{3}})+" for between in thousands)
+    return rf"(?:(?:\d+{groups})(?:{mark}\d*)?|{mark}\d+)(?:[eE][+-]?\d+)?"
+
 
 @cache
 def _pattern(decimal: str, thousands: str, percent: bool) -> str:
-    mark = f"\\{decimal}"
-    groups = "".join(rf"|\d{{1,3}}(?:\{between}\d{{3}})+" for between in thousands)
-    number = rf"(?:(?:\d+{groups})(?:{mark}\d*)?|{mark}\d+)(?:[eE][+-]?\d+)?"
+    number = _digits(decimal, thousands)
     after = rf"(?:\s?(?:{CURRENCY}{'|%' if percent else ''}))?"
     money = rf"{CURRENCY}\s?"
     return (rf"^(?:[+-]?(?:{money})?{number}{after}|{money}[+-]{number}|\((?:{money})?{number}{after}\)"
@@ -66,8 +93,9 @@ def trimmed(column: Any) -> pa.Array:
 
 
 def _plain(cells: pa.Array) -> pa.Array:
-    """Return cells with the blanks and minus signs of typography as those of a keyboard."""
-    return pc.replace_substring(pc.replace_substring_regex(cells, SPACES, " "), "\u2212", "-")
+    """Return cells with the blanks and minus signs of typography as those of a keyboard, and one sign for micro."""
+    cells = pc.replace_substring(pc.replace_substring_regex(cells, SPACES, " "), "\u2212", "-")
+    return pc.replace_substring(cells, "\u03bc", "\u00b5")
 
 
 def are_missing(cells: pa.Array, missing: Sequence[str]) -> np.ndarray:
@@ -92,10 +120,40 @@ def are_numbers(cells: pa.Array, format: NumberFormat) -> np.ndarray:
     return _bools(pc.or_(pc.match_substring_regex(_plain(cells), format.pattern), is_truth))
 
 
-def numbers(cells: pa.Array, format: NumberFormat) -> np.ndarray:
-    """Return trimmed cells as float64, NaN where one is no number."""
-    is_number = are_numbers(cells, format)
-    text = _plain(pc.if_else(pa.array(is_number), cells, "nan"))
+@dataclass(frozen=True)
+class _Parsed:
+    """What trimmed cells are under a number format.
+
+    is_bound : whether a bound stands before what is left. is_number : whether that is a number without a unit.
+    unit : objects (n,), "" where that is no number with a unit. part : without bound and unit.
+    """
+
+    is_bound: np.ndarray
+    is_number: np.ndarray
+    unit: np.ndarray
+    part: pa.Array
+
+
+def _parse(cells: pa.Array, format: NumberFormat) -> _Parsed:
+    plain = _plain(cells)
+    rest = pc.replace_substring_regex(plain, BOUND, "")
+    is_number = are_numbers(rest, format)
+    found = pc.extract_regex(pc.if_else(pa.array(is_number), None, rest), format.unit_pattern)
+    number, unit = (pc.struct_field(found, name) for name in ("number", "unit"))
+    is_code = pc.fill_null(pc.match_substring_regex(number, r"^[+-]?0\d"), True)
+    unit = pc.if_else(is_code, "", unit)
+    return _Parsed(_bools(pc.not_equal(rest, plain)), is_number, unit.to_numpy(zero_copy_only=False),
+                   pc.if_else(is_code, rest, number))
+
+
+def numbers(cells: pa.Array, format: NumberFormat, unit: str = "") -> np.ndarray:
+    """Return trimmed cells as float64, NaN where one is no number; of a number with a bound (<5) the bound.
+
+    unit : that numbers may have.
+    """
+    parsed = _parse(cells, format)
+    is_number = parsed.is_number | (parsed.unit == unit) if unit else parsed.is_number
+    text = pc.if_else(pa.array(is_number), parsed.part, "nan")
     lower = pc.utf8_lower(text)
     text = pc.if_else(pc.equal(lower, "true"), "1", pc.if_else(pc.equal(lower, "false"), "0", text))
     marks = "".join(f"\\{mark}" for mark in format.thousands.replace(" ", ""))
@@ -111,9 +169,9 @@ def is_number(cell: str) -> bool:
     return any(re.match(NumberFormat(mark, GROUPS[mark]).pattern, cell.strip()) for mark in GROUPS)
 
 
-def truths(cells: pa.Array) -> np.ndarray:
-    """Return trimmed cells that say yes or no as 1 and 0, NaN where one says neither."""
-    lower, values = pc.utf8_lower(cells), np.full(len(cells), np.nan)
+def truths(cells: pa.Array, format: NumberFormat) -> np.ndarray:
+    """Return trimmed cells that say yes or no as 1 and 0, numbers as they are, and NaN where one is neither."""
+    lower, values = pc.utf8_lower(cells), numbers(cells, format)
     for value in (0, 1):
         values[_bools(pc.is_in(lower, value_set=pa.array([pair[value] for pair in TRUTH], pa.string())))] = value
     return values
@@ -134,11 +192,13 @@ class Cells:
     first_missing: int = -1
 
     def merge(self, other: "Cells") -> "Cells":
-        """Return those of both; the rows of `other` come after these."""
-        known = {text for _, text in self.examples}
-        more = (example for example in other.examples if example[1] not in known)
-        return Cells(self.texts + other.texts, (*self.examples, *more)[:MOST_ODD + 1],
-                     self.missing + other.missing, self.first_missing if self.missing else other.first_missing)
+        """Return those of both."""
+        first: dict[str, int] = {}
+        for row, text in sorted((*self.examples, *other.examples)):
+            first.setdefault(text, row)
+        examples = tuple((row, text) for text, row in first.items())[:MOST_ODD + 1]
+        missing = [cells.first_missing for cells in (self, other) if cells.missing]
+        return Cells(self.texts + other.texts, examples, self.missing + other.missing, min(missing, default=-1))
 
     @property
     def shown(self) -> tuple[tuple[int, str], ...]:
@@ -157,22 +217,74 @@ class Cells:
 
 
 @dataclass(frozen=True)
+class OtherCells:
+    """Cells of a column that are neither missing nor numbers by themselves, under one decimal mark.
+
+    forms : numbers with a unit, a bound before them, or both. text : no numbers. has_many_units : whether there are
+    more than `MOST_UNITS`; then what has a unit is text.
+    """
+
+    text: Cells = field(default_factory=Cells)
+    forms: dict[Form, Cells] = field(default_factory=dict)
+    has_many_units: bool = False
+
+    @classmethod
+    def of(cls, text: Cells, forms: dict[Form, Cells], has_many_units: bool = False) -> "OtherCells":
+        """Return cells of text and of forms, of which those with a unit may be too many different ones."""
+        if not has_many_units and len({unit for unit, _ in forms} - {""}) <= MOST_UNITS:
+            return cls(text, forms)
+        kept = {form: cells for form, cells in forms.items() if not form[0]}
+        return cls(_merged([text, *(cells for form, cells in forms.items() if form not in kept)]), kept, True)
+
+    def merge(self, other: "OtherCells") -> "OtherCells":
+        """Return those of both."""
+        forms = {form: _merged([own.forms[form] for own in (self, other) if form in own.forms])
+                 for form in {**self.forms, **other.forms}}
+        return OtherCells.of(self.text.merge(other.text), forms, self.has_many_units or other.has_many_units)
+
+    @property
+    def units(self) -> dict[str, int]:
+        """The cells of each unit, the most frequent one first."""
+        counts = Counter[str]()
+        for (unit, _), cells in self.forms.items():
+            if unit:
+                counts[unit] += cells.texts
+        return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+    def numbers(self, unit: str) -> int:
+        """Return how many cells are numbers of a column of some unit, or of none."""
+        return sum(cells.texts for (own, _), cells in self.forms.items() if own in ("", unit))
+
+    def bounds(self, unit: str) -> Cells:
+        """Return the numbers among these that have a bound."""
+        return _merged([cells for (own, is_bound), cells in self.forms.items() if is_bound and own in ("", unit)])
+
+    def odd(self, unit: str) -> Cells:
+        """Return the cells that are no numbers of a column of some unit, or of none."""
+        return _merged([self.text, *(cells for (own, _), cells in self.forms.items() if own not in ("", unit))])
+
+
+def _merged(cells: Sequence[Cells]) -> Cells:
+    return reduce(Cells.merge, cells, Cells())
+
+
+@dataclass(frozen=True)
 class CellCounts:
     """What the cells of some rows of a column are.
 
     rows : of them. missing : cells that are, whatever the column holds; gaps : further ones if it holds numbers.
-    numbers : by decimal mark. odd : by decimal mark, what is neither a number nor missing. truths : by pair of `TRUTH`.
-    plain : whether every number is written as Python writes it. measured : numbers with a fraction, a currency, a % or
-    marks between thousands. commas : numbers with a comma. coded : whole numbers that begin with a zero. digits : the
-    fewest and the most digits of a whole number. marked : the first number with other marks. low, high : of the
-    numbers without.
+    numbers, others : by decimal mark, numbers without unit and bound, and what is neither such nor missing. truths : by
+    pair of `TRUTH`. plain : whether every number is written as Python writes it. measured : numbers with a fraction, a
+    currency, a % or marks between thousands. commas : numbers with a comma. coded : whole numbers that begin with a
+    zero. digits : the fewest and the most digits of a whole number. marked : the first number with other marks. low,
+    high : of the numbers without.
     """
 
     rows: int = 0
     missing: int = 0
     gaps: int = 0
     numbers: dict[str, int] = field(default_factory=lambda: dict.fromkeys(GROUPS, 0))
-    odd: dict[str, Cells] = field(default_factory=lambda: dict.fromkeys(GROUPS, Cells()))
+    others: dict[str, OtherCells] = field(default_factory=lambda: dict.fromkeys(GROUPS, OtherCells()))
     truths: tuple[int, ...] = (0,) * len(TRUTH)
     plain: bool = True
     measured: int = 0
@@ -188,7 +300,7 @@ class CellCounts:
         return CellCounts(
             self.rows + other.rows, self.missing + other.missing, self.gaps + other.gaps,
             {mark: self.numbers[mark] + other.numbers[mark] for mark in GROUPS},
-            {mark: self.odd[mark].merge(other.odd[mark]) for mark in GROUPS},
+            {mark: self.others[mark].merge(other.others[mark]) for mark in GROUPS},
             tuple(mine + theirs for mine, theirs in zip(self.truths, other.truths, strict=True)),
             self.plain and other.plain, self.measured + other.measured, self.commas + other.commas,
             self.coded + other.coded,
@@ -212,7 +324,7 @@ class CellCounts:
         counted = there[is_whole & (there >= 0) & np.isfinite(there)]
         digits = (len(f"{counted.min():.0f}"), len(f"{counted.max():.0f}")) if len(counted) else (99, 0)
         return cls(len(values), len(values) - len(there), 0, {".": len(there), ",": int(european.sum())},
-                   {".": Cells(), ",": odd}, measured=len(there) - whole, digits=digits,
+                   {".": OtherCells(), ",": OtherCells(odd)}, measured=len(there) - whole, digits=digits,
                    low=low, high=high)
 
     @classmethod
@@ -229,27 +341,37 @@ class CellCounts:
         gone = are_missing(unique, missing)
         gap = are_gaps(unique) & ~gone
         lower = pc.utf8_lower(unique)
-        of = {mark: are_numbers(unique, format) & ~gone & ~gap for mark, format in formats.items()}
-        odd = {}
+        is_truth = _bools(pc.is_in(lower, value_set=pa.array(TRUTH[0], pa.string())))
+        parsed = {mark: _parse(unique, format) for mark, format in formats.items()}
+        none, part = np.zeros(len(unique), bool), unique
+        of, formed, others = dict.fromkeys(GROUPS, none), none, {}
+        count = _Counter(unique, codes, sizes, first_row)
         for mark in GROUPS:
-            is_odd = ~(of[mark] | gone | gap) if mark in of else ~(gone | gap)
-            odd[mark] = _some_cells(unique, codes, sizes, is_odd, first_row)
-        number = np.logical_or.reduce([*of.values()]) if of else np.zeros(len(unique), bool)
-        python = _bools(pc.match_substring_regex(unique, r"^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$"))
+            own = parsed.get(mark)
+            if own is None:
+                others[mark] = OtherCells(count.cells(~(gone | gap)))
+                continue
+            of[mark] = own.is_number & ~own.is_bound & ~gone & ~gap
+            with_form = ((own.is_number & own.is_bound & ~is_truth) | (own.unit != "")) & ~gone & ~gap
+            others[mark] = count.others(~(of[mark] | gone | gap), with_form, own)
+            part = pc.if_else(pa.array(with_form & ~formed), own.part, part)
+            formed = formed | with_form
+        number = of["."] | of[","]
+        python = _bools(pc.match_substring_regex(part, r"^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$"))
         digits = _bools(pc.match_substring_regex(unique, r"^\d+$"))
         zero = _bools(pc.match_substring_regex(unique, r"^0\d+$"))
         lengths = pc.utf8_length(unique).to_numpy(zero_copy_only=False)[digits]
-        values = pc.if_else(pa.array(python), unique, "nan").cast(pa.float64()).to_numpy(zero_copy_only=False)
+        values = pc.if_else(pa.array(python), part, "nan").cast(pa.float64()).to_numpy(zero_copy_only=False)
         known = values[python]
-        is_truth = _bools(pc.is_in(lower, value_set=pa.array(TRUTH[0], pa.string())))
         fractions = python & (values != np.rint(np.nan_to_num(values)))
         marked = number & ~python & ~is_truth
         comma = _bools(pc.match_substring(unique, ","))
         return cls(
             len(cells), int(sizes[gone].sum()) + cells.null_count, int(sizes[gap].sum()),
-            {mark: int(sizes[of[mark]].sum()) if mark in of else 0 for mark in GROUPS}, odd,
+            {mark: int(sizes[of[mark]].sum()) for mark in GROUPS}, others,
             tuple(int(sizes[_bools(pc.is_in(lower, value_set=pa.array(pair, pa.string())))].sum()) for pair in TRUTH),
-            not (number & ~python).any(), int(sizes[fractions | marked].sum()), int(sizes[number & comma].sum()),
+            not ((number & ~python) | formed).any(), int(sizes[fractions | marked | (formed & ~python)].sum()),
+            int(sizes[(number | formed) & comma].sum()),
             int(sizes[zero].sum()),
             (int(lengths.min()), int(lengths.max())) if len(lengths) else (99, 0),
             unique[int(np.argmax(marked))].as_py() if marked.any() else "",
@@ -258,11 +380,57 @@ class CellCounts:
     @property
     def is_plain(self) -> bool:
         """Whether all cells are missing or numbers as Python writes them, none of which begins with a zero."""
-        return self.plain and not self.coded and not self.odd["."].texts and not self.truths[0]
+        return self.plain and not self.coded and not self.others["."].text.texts and not self.truths[0]
 
     def is_mostly_numbers(self, decimal: str) -> bool:
         """Return whether at least half of the cells are numbers under a decimal mark, and no codes."""
-        return not self.coded and self.numbers[decimal] >= max(1, self.odd[decimal].texts)
+        return not self.coded and self.numbers[decimal] >= max(1, self.odd(decimal).texts)
+
+    def unit(self, decimal: str) -> str:
+        """Return the unit that `NUMERIC` of the numbers have, those of other units aside; "" of none."""
+        units, others = self.others[decimal].units, self.others[decimal]
+        unit = next(iter(units), "")
+        return unit if units and units[unit] >= NUMERIC * (self.numbers[decimal] + others.numbers(unit)) else ""
+
+    def odd(self, decimal: str) -> Cells:
+        """Return the cells that are neither missing nor numbers in the unit of the column."""
+        return self.others[decimal].odd(self.unit(decimal))
+
+    def odd_as(self, reading: Reading, decimal: str) -> Cells:
+        """Return the cells that are not what a column of numbers, or of yes and no, holds."""
+        odd = self.others[decimal].odd(reading.unit)
+        if reading.kind != "truth":
+            return odd
+        words = {word for pair in TRUTH for word in pair}
+        return Cells(odd.texts - sum(self.truths[1:]), tuple(
+            (row, text) for row, text in odd.examples if text.lower() not in words))
+
+    def reading(self, decimal: str, *, is_target: bool = False) -> Reading:
+        """Return how the column is read, under a decimal mark."""
+        kind = self.kind(decimal, is_target=is_target)
+        return Reading(kind, self.unit(decimal) if kind == "number" else "")
+
+    def written_as(self, reading: Reading, decimal: str) -> str:
+        """Return an example of numbers that Python writes in another way, "" where there are none."""
+        if reading.kind == "truth":
+            return "/".join(self.pair)
+        examples = [cells.examples[0] for (unit, _), cells in self.others[decimal].forms.items()
+                    if unit and unit == reading.unit]
+        if not examples:
+            return self.marked
+        bare = self.numbers[decimal] + self.others[decimal].numbers("")
+        return min(examples)[1] + (f", and {bare:,} without a unit, which are read as {reading.unit}" if bare else "")
+
+    def several_units(self, decimal: str) -> str:
+        """Return in words how many cells have which unit, where there are several and most cells are numbers."""
+        units = self.others[decimal].units
+        counts = [(repr(unit), count) for unit, count in units.items()]
+        if bare := self.numbers[decimal] + self.others[decimal].numbers(""):
+            counts.append(("no unit", bare))
+        known = sum(count for _, count in counts)
+        if self.coded or not units or len(counts) < 2 or 2 * known < self.rows - self.missing:
+            return ""
+        return ", ".join(f"{unit} in {count:,} cells" for unit, count in counts)
 
     @property
     def pair(self) -> tuple[str, str]:
@@ -272,10 +440,13 @@ class CellCounts:
     def kind(self, decimal: str, *, is_target: bool = False) -> Kind:
         """Return what the column is, under a decimal mark.
 
-        It holds numbers if `NUMERIC` of its cells are, and they are no codes, which begin with zeros; yes and no if
-        these are its only cells. A target stays text where the name of a class is no number, or is yes or no.
+        It holds numbers if `NUMERIC` of its cells are, of one unit, and they are no codes, which begin with zeros, nor
+        more bounds than numbers; yes and no if these are its only cells. A target stays text where the name of a class
+        is no number, or is yes or no.
         """
-        known, odd = self.numbers[decimal], self.odd[decimal].texts
+        others, unit = self.others[decimal], self.unit(decimal)
+        known, odd = self.numbers[decimal] + others.numbers(unit), others.odd(unit).texts
+        bounds = others.bounds(unit).texts
         there = self.rows - self.missing
         if there == 0:
             return "number"
@@ -284,9 +455,9 @@ class CellCounts:
             return "text"
         if not is_target and any(count == there for count in self.truths):
             return "truth"
-        if is_code or known == 0 or odd > (1 - NUMERIC) * (known + odd):
+        if is_code or known == 0 or odd > (1 - NUMERIC) * (known + odd) or 2 * bounds > known:
             return "text"
-        if is_target and (odd or self.gaps) and not self.measured and self.high - self.low < WIDE:
+        if is_target and (odd or self.gaps or bounds or unit) and not self.measured and self.high - self.low < WIDE:
             return "text"
         return "number"
 
@@ -313,15 +484,32 @@ def _plain_numbers(cells: pa.Array, missing: Sequence[str]) -> tuple[np.ndarray,
     return values.to_numpy(zero_copy_only=False), _bools(grouped)
 
 
-def _some_cells(unique: pa.Array, codes: np.ndarray, sizes: np.ndarray, chosen: np.ndarray, first_row: int) -> Cells:
-    """Return the cells of the texts that are chosen, the first few different ones with their rows."""
-    if not chosen.any():
-        return Cells()
-    row_of = np.empty(len(unique) + 1, np.int64)
-    row_of[codes[::-1]] = np.arange(len(codes))[::-1]  # of equal codes the last one stays, which is the first row
-    # Texts are in the order of their first rows.
-    first = [(first_row + int(row_of[k]), unique[k].as_py()) for k in np.flatnonzero(chosen)[:MOST_ODD + 1].tolist()]
-    return Cells(int(sizes[chosen].sum()), tuple(first))
+class _Counter:
+    """Counts cells by their texts, of which the first few are kept with their rows.
+
+    unique : the texts, in the order of their first rows. codes : which of them each cell is. sizes : cells of each.
+    """
+
+    def __init__(self, unique: pa.Array, codes: np.ndarray, sizes: np.ndarray, first_row: int) -> None:
+        self.unique, self.sizes = unique, sizes
+        self.row_of = np.empty(len(unique) + 1, np.int64)
+        # Of equal codes the last one is kept, which is the first row.
+        self.row_of[codes[::-1]] = first_row + np.arange(len(codes))[::-1]
+
+    def cells(self, chosen: np.ndarray) -> Cells:
+        """Return the cells of the texts that are chosen."""
+        first = np.flatnonzero(chosen)[:MOST_ODD + 1].tolist()
+        return Cells(int(self.sizes[chosen].sum()), tuple((int(self.row_of[k]), self.unique[k].as_py()) for k in first))
+
+    def others(self, chosen: np.ndarray, with_form: np.ndarray, parsed: _Parsed) -> OtherCells:
+        """Return the cells of the texts that are chosen, of which some are numbers with a unit or a bound."""
+        has_many_units = len({*parsed.unit[with_form]} - {""}) > MOST_UNITS
+        if has_many_units:
+            with_form = with_form & (parsed.unit == "")
+        found = {*zip(parsed.unit[with_form].tolist(), parsed.is_bound[with_form].tolist(), strict=True)}
+        forms = {(unit, is_bound): self.cells(with_form & (parsed.unit == unit) & (parsed.is_bound == is_bound))
+                 for unit, is_bound in found}
+        return OtherCells.of(self.cells(chosen & ~with_form), forms, has_many_units)
 
 
 def possible_formats(decimal: str | None, thousands: str | None, percent: bool | None) -> dict[str, NumberFormat]:
@@ -338,8 +526,12 @@ def decimal_of(columns: Sequence[CellCounts], formats: dict[str, NumberFormat], 
     """
     if len(formats) == 1:
         return next(iter(formats))
-    votes = [counts.numbers[","] - counts.numbers["."] for counts in columns
+    votes = [_numbers_of(counts, ",") - _numbers_of(counts, ".") for counts in columns
              if any(counts.kind(mark) == "number" for mark in formats)]
     if sum(votes):
         return "," if sum(votes) > 0 else "."
     return prefer if any(counts.commas for counts in columns) else "."
+
+
+def _numbers_of(counts: CellCounts, mark: str) -> int:
+    return counts.numbers[mark] + counts.others[mark].numbers(counts.unit(mark))

@@ -253,8 +253,8 @@ class CsvReader(TableReader, lines.LineReader):
 
     def _arrays(self, start: int, stop: int, as_text: frozenset[int] = frozenset()) -> dict[int, pa.Array]:
         first, begin, raw = self._stretch(start, stop)
-        plain = self._plain.difference(field for field, kind in self._kinds.items() if kind != "number")
-        arrays = self._parsed(raw, begin, plain - as_text if self._kinds else frozenset())
+        plain = self._plain.difference(field for field, reading in self._readings.items() if reading.kind != "number")
+        arrays = self._parsed(raw, begin, plain - as_text if self._readings else frozenset())
         found = len(next(iter(arrays.values())))
         require(found >= stop - first, f"{self.name}: {found} rows in {len(raw):,} bytes from {begin:,} on, "
                 f"expected at least {stop - first}", why="its rows do not end where its newlines are", error=DataError,

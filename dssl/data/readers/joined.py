@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -74,23 +74,25 @@ class JoinedReader(Reader):
         keys, text, measures = (tuple(sorted({
             j if order is None else order.index(j) for scan, order in zip(scans, self._orders, strict=True)
             for j in getattr(scan, known)})) for known in ("keys", "text", "measures"))
-        odd: dict[int, Cells] = {}
+        cells_by: dict[str, dict[int, Cells]] = {"odd": {}, "bounds": {}}
+        told_by: dict[str, Any] = {"readings": {}, "several_units": {}, "written": {}}
         odd_labels = Cells()
-        written: dict[int, str] = {}
         for scan, order, start in zip(scans, self._orders, self._starts.tolist(), strict=False):
             odd_labels = odd_labels.merge(scan.odd_labels.after(start))
-            for k, cells in scan.odd.items():
-                j = k if order is None else order.index(k)
-                odd[j] = odd.get(j, Cells()).merge(cells.after(start))
-            for k, example in scan.written.items():
-                written.setdefault(k if order is None else order.index(k), example)
+            for what, cells_of in cells_by.items():
+                for k, cells in getattr(scan, what).items():
+                    j = k if order is None else order.index(k)
+                    cells_of[j] = cells_of.get(j, Cells()).merge(cells.after(start))
+            for what, told in told_by.items():
+                for k, value in getattr(scan, what).items():
+                    told.setdefault(k if order is None else order.index(k), value)
         entries = [scan.nnz for scan in scans if scan.nnz is not None]
         return replace(
             first, n_rows=int(self._starts[-1]), dtype=str(np.result_type(*(scan.dtype for scan in scans))),
             row_bytes=max(scan.row_bytes for scan in scans), unit_bytes=max(scan.unit_bytes for scan in scans),
             feature_names=tuple(self.expected) if self.expected and first.feature_names else first.feature_names,
             label_names=first.label_names if len(labels) == 1 else None, keys=keys, text=text,
-            measures=measures, odd=odd, odd_labels=odd_labels, written=written,
+            measures=measures, odd_labels=odd_labels, **(told_by | cells_by),
             nnz=sum(entries) if len(entries) == len(scans) else None)
 
     def _order(self, name: str, scan: Scan, first: Scan) -> list[int] | None:

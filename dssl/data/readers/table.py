@@ -15,8 +15,8 @@ from .cells import (
     EXAMPLES,
     CellCounts,
     Cells,
-    Kind,
     NumberFormat,
+    Reading,
     are_gaps,
     are_missing,
     decimal_of,
@@ -28,6 +28,8 @@ from .cells import (
     truths,
 )
 from .column_choice import Column, text_is_no_feature
+
+TARGET = "target column"  # what the targets of all files have in common, whatever they are called
 
 
 class TableReader(Reader):
@@ -54,11 +56,11 @@ class TableReader(Reader):
     _features: tuple[int, ...] = ()  # numbers of the columns that are features
     _target: int | None = None
     _counts: Mapping[int, CellCounts] = {}  # of the columns of text in use, by number
-    _kinds: Mapping[int, Kind] = {}  # of the same columns
+    _readings: Mapping[int, Reading] = {}  # of the same columns
     _number_format = NumberFormat()
     _is_typed: ClassVar[bool] = False  # whether the file says of columns that they are text
     _left_out: frozenset[str] = frozenset()  # names of features that are not read
-    _fixed: Mapping[str | int, bool] = {}  # whether a feature is text, as another file decided
+    _fixed: Mapping[str | int, Reading] = {}  # how columns are read, as another file decided
 
     def __init__(self, *, target: Column | None, drop: Column | tuple[Column, ...],
                  missing: str | tuple[str, ...], decimal: str | None, thousands: str | None,
@@ -73,13 +75,13 @@ class TableReader(Reader):
         self.scan()
         return self._number_format
 
-    def fixed(self, is_text: Mapping[str | int, bool]) -> Self:
-        """Return a reader whose features are text, or numbers, as another file decided.
+    def fixed(self, readings: Mapping[str | int, Reading]) -> Self:
+        """Return a reader whose columns are read as another file decided.
 
-        is_text : by name, or by number among the features where these have no names.
+        readings : by name, or by number among the features where these have no names; of the target by `TARGET`.
         """
         reader = copy(self)
-        reader._fixed = is_text
+        reader._fixed = readings
         return reader
 
     @property
@@ -115,7 +117,7 @@ class TableReader(Reader):
     def _key(self, field: int) -> str | int:
         """Return what a column has in common with those of other files."""
         if field == self._target:
-            return "target column"
+            return TARGET
         return self._names[field] if self._has_names else self._features.index(field)
 
     def source_column(self, j: int) -> str | int:
@@ -151,40 +153,45 @@ class TableReader(Reader):
         formats = possible_formats(self.decimal, self.thousands, self.percent)
         mark = decimal_of(counts_of_file or [*counts.values()], formats, prefer=self._prefers())
         self._number_format = formats[mark]
-        fixed = {field: self._fixed[key] for field in counts if (key := self._key(field)) in self._fixed}
-        kinds: dict[int, Kind] = {
+        readings = {
             # Whoever stored plain numbers as text meant codes.
-            field: "text" if self._is_typed and own.is_plain and not own.gaps and own.rows > own.missing else
-            own.kind(mark, is_target=field == self._target) for field, own in counts.items()}
-        for field, is_text in fixed.items():
-            if is_text or kinds[field] == "text":
-                kinds[field] = "text" if is_text else "number"
-        self._kinds = kinds
+            field: Reading("text") if self._is_typed and own.is_plain and not own.gaps and own.rows > own.missing else
+            own.reading(mark, is_target=field == self._target) for field, own in counts.items()}
+        readings |= {field: self._fixed[key] for field in counts if (key := self._key(field)) in self._fixed}
+        self._readings = readings
         first = self._columns(0, min(sizes.n_rows, PROBE_ROWS))
         columns = {j: first[field][0] for j, field in enumerate(self._features)}
-        text = tuple(j for j, field in enumerate(self._features) if kinds.get(field) == "text")
+        read_as = {j: readings[field] for j, field in enumerate(self._features) if field in readings}
+        text = tuple(j for j, reading in read_as.items() if reading.kind == "text")
         free = {j for j in text if not is_category(len({cell.casefold() for cell in columns[j] if cell is not None}),
                                                    sum(cell is not None for cell in columns[j]))}
         keys = tuple(sorted({*possible_keys(columns), *free})) if self._has_names else ()
-        odd = {j: self._counts[field].odd[mark] for j, field in enumerate(self._features)
-               if field in self._counts and self._counts[field].odd[mark].texts
-               and (kinds.get(field) == "number" or counts[field].is_mostly_numbers(mark))}
-        labels = Cells()
-        if self._target is not None and self._target in self._counts and kinds[self._target] == "number":
-            labels = self._counts[self._target].odd[mark]
-        measures = tuple(j for j, field in enumerate(self._features)
-                         if kinds.get(field) == "number" and counts[field].measured)
-        written = {j: "/".join(counts[field].pair) if kinds[field] == "truth" else counts[field].marked
-                   for j, field in enumerate(self._features) if field in kinds and kinds[field] != "text"}
+        own = {j: self._counts[field] for j, field in enumerate(self._features) if field in self._counts}
+        whole = {j: counts[field] for j, field in enumerate(self._features) if field in readings}
+        odd = {j: cells for j, reading in read_as.items() if j in own
+               and (reading.kind != "text" or whole[j].is_mostly_numbers(mark))
+               and (cells := own[j].odd_as(reading, mark)).texts}
+        bounds = {j: cells for j, reading in read_as.items() if j in own and reading.kind == "number"
+                  and (cells := own[j].others[mark].bounds(reading.unit)).texts}
+        labels, target_unit = Cells(), ""
+        if self._target is not None and self._target in self._counts and readings[self._target].kind == "number":
+            target_unit = readings[self._target].unit
+            labels = self._counts[self._target].odd_as(readings[self._target], mark)
+        measures = tuple(j for j, reading in read_as.items() if reading.kind == "number"
+                         and (whole[j].measured or reading.unit))
+        written = {j: whole[j].written_as(reading, mark) for j, reading in read_as.items() if reading.kind != "text"}
+        several = {j: whole[j].several_units(mark) for j in text}
         if self.when_text == "error":
             for j in text:
                 if j not in keys:
-                    raise self._text_is_no_feature(j, counts[self._features[j]].odd[mark])
+                    raise self._text_is_no_feature(j, whole[j].odd(mark))
         return Scan(
             n_rows=sizes.n_rows, n_columns=len(self._features), dtype=sizes.dtype, row_bytes=sizes.row_bytes,
             unit_bytes=sizes.unit_bytes, target=sizes.target, keys=keys, text=text, measures=measures, odd=odd,
-            odd_labels=labels,
+            odd_labels=labels, bounds=bounds, target_unit=target_unit,
+            readings={j: reading for j, reading in read_as.items() if reading.kind == "truth" or reading.unit},
             written={j: text for j, text in written.items() if text},
+            several_units={j: text for j, text in several.items() if text},
             feature_names=tuple(self._names[field] for field in self._features) if self._has_names else None)
 
     def _prefers(self) -> str:
@@ -220,7 +227,8 @@ class TableReader(Reader):
 
     def _values(self, field: int, array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
         none = np.empty(0, np.int64)
-        kind = self._kinds.get(field, "number")
+        reading = self._readings.get(field, Reading())
+        kind = reading.kind
         if not is_text(array.type):
             values = array.to_numpy(zero_copy_only=False)
             return (text_of(values) if kind == "text" else self._without_missing(values)), none
@@ -232,7 +240,8 @@ class TableReader(Reader):
             texts = np.array([*unique.to_pylist(), None], object)
             texts[:-1][gone] = None
             return texts[codes], none
-        values = truths(unique) if kind == "truth" else numbers(unique, self._number_format)
+        values = truths(unique, self._number_format) if kind == "truth" else numbers(
+            unique, self._number_format, reading.unit)
         values[gone] = np.nan
         odd = np.isnan(values) & ~gone & ~are_gaps(unique)
         values = self._without_missing(values) if kind == "number" else values

@@ -10,8 +10,8 @@ from ..page import Level, Section, state
 MOST_ROWS = 40  # of the table; of more columns only those are shown that something is to be said of
 KINDS = {"integer": "whole number", "number": "number", "category": "category", "text": "text",
          "time": "date or time", None: "not read"}
-LEVELS: dict[str, Level] = {"target": "warning", "identifier": "warning", "time stamp": "note", "constant": "note",
-                            "duplicate": "note"}
+LEVELS: dict[str, Level] = {"target": "warning", "identifier": "warning", "several units": "warning",
+                            "free text": "note", "time stamp": "note", "constant": "note", "duplicate": "note"}
 WARNING = "warning: "  # what notes begin with that ask for attention
 
 
