@@ -187,16 +187,24 @@ def regions_plot(corners: Sequence[Sequence[float]], grid: Sequence[Sequence[flo
 
 
 def curve_plot(rows: Sequence[dict[str, Any]], names: Sequence[str], by: Measure) -> Html:
-    """Return the errors of models over the number of labels that they learned from; rows : `labels`, and each error."""
+    """Return the errors of models over the number of labels that they learned from, with bands of their intervals.
+
+    rows : `labels`, and of each name the error and `<name>_interval`, its ends or None.
+    """
     def draw(axes: Any) -> None:
         labels, ends = [row["labels"] for row in rows], [by.factor * rows[-1][name] for name in names]
-        text_height = 0.07 * by.factor * max(row[name] for row in rows for name in names)
+        bands = {name: by.factor * np.array([row[f"{name}_interval"] for row in rows]).T for name in names
+                 if all(row.get(f"{name}_interval") for row in rows)}
+        highest = max(by.factor * row[name] for row in rows for name in names)
+        text_height = 0.07 * max([highest, *(high.max() for _, high in bands.values())])
         offsets = label_offsets(ends, text_height)
         for place, name in enumerate(names):
             color = BASELINE if place else MODEL
             errors = [by.factor * row[name] for row in rows]
             axes.plot(labels, errors, "s--" if place else "o-", color=color, markersize=5.5, linewidth=1.6,
                       clip_on=False)
+            if name in bands:
+                axes.fill_between(labels, *bands[name], color=color, alpha=0.12, linewidth=0)
             axes.annotate(name, (labels[-1], errors[-1]), xytext=(9, offsets[place]), textcoords="offset points",
                           va="center", color=color, fontweight="normal" if place else "bold")
         axes.set_xscale("log", base=2)

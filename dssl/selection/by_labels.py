@@ -20,8 +20,8 @@ from ..learners.target import Classes, Target
 from ..storage.blocks import block_rng
 from .calibration import FOLDS, ONE_BY_ONE
 from .folds import labeled_folds
-from .held_out_scores import LEAST_PROBABILITY, HeldOut
-from .interval import interval_of_rmse, interval_of_share
+from .held_out_scores import LEAST_PROBABILITY, HeldOut, Score
+from .interval import interval_of_rmse, interval_of_score, interval_of_share
 from .scores import HELPED, asked_score, guess, in_defined_scoring, scores_of, unlabeled_verdict, withheld
 
 SHARES = (1 / 8, 1 / 4, 1 / 2)  # of the labels of each class, that a point of the curve is learned from
@@ -104,14 +104,14 @@ def by_labels(target: Target, folds: LabelFolds, found: Mapping[str, Sequence[He
     predicted = {name: _predicted(own, target) for name, own in first.items()}
     true, undefined = in_defined_scoring(target.take(points), predicted["model"])
     scores = {name: {**_scored(held, measure), **asked_score(true, predicted[name])} for name, held in first.items()}
-    curve: dict[int, dict[str, list[float]]] = {}
+    curve: dict[int, dict[str, list[HeldOut]]] = {}
     for name, own in found.items():
         for (count, _), held in zip(folds.curve, own[1:], strict=False):
-            curve.setdefault(count, {}).setdefault(name, []).append(held.of(measure).value)
+            curve.setdefault(count, {}).setdefault(name, []).append(held)
     learned = round(len(target.coded) - len(points) / len(folds.compared))
-    rows = [{"labels": count, **{name: float(np.mean(values)) for name, values in own.items()}}
-            for count, own in sorted(curve.items()) if count < learned]
-    rows.append({"labels": learned, **{name: own[key] for name, own in scores.items()}})
+    rows = [_curve_point(count, drawn, measure) for count, drawn in sorted(curve.items()) if count < learned]
+    rows.append({"labels": learned, **{name: own[key] for name, own in scores.items()},
+                 **{f"{name}_interval": own["interval"] for name, own in scores.items()}})
     name, predicted_alike, predicts = guess(target, true, weight)
     guessed = scores_of(true, predicted_alike)
     scores[name] = {**{own: guessed[own] for own in (key, "standard_error", "interval")},
@@ -119,6 +119,22 @@ def by_labels(target: Target, folds: LabelFolds, found: Mapping[str, Sequence[He
     return {"n": len(points), "folds": len(folds.compared), "scores": scores,
             **unlabeled_verdict(true, {**predicted, name: predicted_alike}), **undefined,
             **({} if len(rows) > 1 else {"no_curve": folds.no_curve}), "curve": rows}
+
+
+def _curve_point(count: int, drawn: Mapping[str, Sequence[HeldOut]], measure: PointMeasure) -> dict[str, Any]:
+    """Return the mean errors of draws of so many labels, by model, with their 95 % intervals; JSON.
+
+    The intervals are over the labels that are predicted. One that several draws predict counts once in them, by the
+    mean of what it is missed by.
+    """
+    row: dict[str, Any] = {"labels": count}
+    for name, own in drawn.items():
+        score = Score.mean([held.of(measure) for held in own])
+        n = len(np.unique(np.concatenate([held.points for held in own])))
+        row[name] = score.value
+        row[f"{name}_interval"] = interval_of_score(score.value, score.standard_error, n,
+                                                    share=measure == WRONG_CLASS)
+    return row
 
 
 def without_choice(by_labels: Mapping[str, Any], grid: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:

@@ -51,7 +51,9 @@ def example_confusion(n_classes: int, wrong: int, per_class: int = 50) -> np.nda
 def example_labels(n: int) -> dict[str, Any]:
     """Return what so many labels say when they are held out."""
     errors = {"model": {"error": 0.08, "interval": [0.02, 0.2]}, "base": {"error": 0.2, "interval": [0.1, 0.4]}}
-    curve = [{"labels": max(2, round(n * share)), "model": 0.08 / share**0.4, "base": 0.2 / share**0.3}
+    curve = [{"labels": max(2, round(n * share)), "model": 0.08 / share**0.4, "base": 0.2 / share**0.3,
+              "model_interval": [0.05 / share**0.4, 0.12 / share**0.4],
+              "base_interval": [0.15 / share**0.3, 0.26 / share**0.3]}
              for share in (0.25, 0.5, 0.95)]
     return {"n": n, "folds": 5, "scores": errors, "unlabeled_data": "no clear difference", "curve": curve,
             "over_base": {"n": n, "gain": 0.12, "p_value": 0.07, "smallest": 6 / n, "found": 0.35, "power": 0.2}}

@@ -13,6 +13,7 @@ from dssl.report.markup import Html
 from dssl.report.page import Section, page
 from dssl.report.plots import label_offsets
 from dssl.report.sections.answer import never_note, never_predicted
+from dssl.report.sections.curve import curve_section
 
 from ..figures import unrendered
 from .examples import example_page, example_run
@@ -381,3 +382,11 @@ def test_a_class_that_no_row_is_predicted_as_is_told():
         assert never_predicted(facts) == ["bee"]
         assert never_note(facts)[0].startswith("no row is predicted as bee")
     assert never_note({"predictions": {"made": True, "classes": ["ant"], "counts": [7]}}) == []
+
+
+def test_the_learning_curve_has_bands_and_does_without_where_an_interval_is_not_known():
+    result, facts = example_run(3)
+    banded = str(curve_section(facts, result).html)
+    assert "The bands are 95 % intervals over the labels that are predicted" in banded
+    result["gain"]["by_labels"]["curve"][0]["model_interval"] = None
+    assert (banded.count("fill-opacity"), str(curve_section(facts, result).html).count("fill-opacity")) == (2, 1)

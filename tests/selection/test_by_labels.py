@@ -1,5 +1,7 @@
 """What labels that are held out say of a model and its base."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -7,6 +9,7 @@ from numpy.testing import assert_allclose
 from dssl.learners.target import Classes, Quantities
 from dssl.selection.by_labels import LabelFolds, by_labels, error_by_other_folds, without_choice
 from dssl.selection.held_out_scores import HeldOut
+from dssl.selection.interval import interval_of_share
 
 
 def classes(*sizes):
@@ -66,9 +69,27 @@ def test_the_curve_and_the_comparison_are_of_the_labels_that_were_held_out():
     assert [row["labels"] for row in found["curve"]] == [10, 20, 40, 78]
     assert [row["model"] > 0 for row in found["curve"]] == [True, True, False, False]
     assert_allclose(found["curve"][-1]["base"], 0.1)
+    assert_allclose(found["curve"][2]["model_interval"], interval_of_share(0.0, 80))  # a draw of either half
+    assert all(row["base_interval"][0] < row["base"] < row["base_interval"][1] for row in found["curve"])
+    assert found["curve"][-1]["base_interval"] == found["scores"]["base"]["interval"]
     assert found["scores"]["majority"]["error"] == 0.5
     assert found["scores"]["majority"]["predicts"] == 0
     assert found["over_majority"]["gain"] == 0.5
+
+
+def test_a_label_that_several_draws_predict_counts_once_in_an_interval():
+    target = classes(20, 20)
+    folds = LabelFolds.of(target)
+    values = np.where(np.arange(40) % 5, 1.0, -1.0)[:, None] * np.where(target.coded == 1, 1, -1)[:, None]
+
+    def interval(times):
+        own = np.arange(30)
+        many = replace(folds, curve=[(10, [own])] * times)
+        return by_labels(target, many, {"model": [HeldOut(target, target.coding, values, held)
+                                                  for held in many.repetitions]})["curve"][0]["model_interval"]
+
+    assert_allclose(interval(1), interval_of_share(0.2, 30), atol=1e-12)
+    assert_allclose(interval(3), interval(1), atol=1e-12)
 
 
 def test_the_best_of_many_candidates_is_judged_by_folds_that_did_not_choose_it():

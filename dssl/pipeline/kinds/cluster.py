@@ -261,7 +261,7 @@ CLUSTER = Kind.of(SPECS["cluster"], (
           section=cluster_section),
     Stage("selection", 3, ("points", "labels", "basis"), FitParams.of, make_selection, _selection_cost, _FEWER,
           section=partial(selection_section, words=WORDS), leads=True),
-    Stage("models", 5, ("points", "labels", "basis", "selection"), FitParams.of, make_models, _models_cost, _FEWER),
+    Stage("models", 6, ("points", "labels", "basis", "selection"), FitParams.of, make_models, _models_cost, _FEWER),
     SAMPLE, predictions_with(_scores_cost),
     Stage("scores", SCORES.version, SCORES.needs, SCORES.params, SCORES.make,
           _scores_cost, _FEWER, section=SCORES.section, leads=True),

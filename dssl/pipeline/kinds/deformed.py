@@ -273,7 +273,7 @@ STAGES = (
     Stage("selection", VERSIONS["selection"], ("points", "labels", "subsample", "covariance"), SearchParams.of,
           make_selection, search_cost, "lower subsample.size", section=partial(selection_section, words=WORDS),
           leads=True),
-    Stage("models", 9, ("split", "points", "labels", "subsample", "covariance", "selection"), LearningParams.of,
+    Stage("models", 10, ("split", "points", "labels", "subsample", "covariance", "selection"), LearningParams.of,
           make_models, fit_cost, "lower subsample.size"),
     SAMPLE_OF_GRAPH, predictions_with(_scores_cost),
     replace(SCORES, cost=_scores_cost, remedy="lower subsample.size or labels"),

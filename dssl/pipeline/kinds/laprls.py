@@ -312,7 +312,7 @@ LAPRLS = Kind.of(SPECS["laprls"], (
     Stage("selection", VERSIONS["selection"],
           ("split", "points", "labels", "vertices", "neighbors", "graph", "landmarks"), FitParams.of, make_selection,
           _selection_cost, _FEWER, intermediate=True, section=partial(selection_section, words=WORDS), leads=True),
-    Stage("models", 9, ("split", "points", "labels", "vertices", "neighbors", "graph", "landmarks", "selection"),
+    Stage("models", 10, ("split", "points", "labels", "vertices", "neighbors", "graph", "landmarks", "selection"),
           FitParams.of, make_models, _models_cost, _FEWER, section=laprls_section),
     SAMPLE_OF_GRAPH, predictions_with(_scores_cost),
     replace(SCORES, cost=_scores_cost, remedy=_FEWER),

@@ -254,7 +254,7 @@ MULTISCALE = Kind.of(SPECS["multiscale"], (
           intermediate=True, section=multiscale_section),
     Stage("selection", 2, ("points", "labels", "basis"), FitParams.of, make_selection, _selection_cost, _FEWER,
           section=partial(selection_section, words=WORDS), leads=True),
-    Stage("models", 4, ("points", "labels", "basis", "selection"), FitParams.of, make_models, _models_cost, _FEWER,
+    Stage("models", 5, ("points", "labels", "basis", "selection"), FitParams.of, make_models, _models_cost, _FEWER,
           section=regions_section, leads=True),
     SAMPLE, predictions_with(_scores_cost),
     Stage("scores", SCORES.version, SCORES.needs, SCORES.params, SCORES.make, _scores_cost, _FEWER,

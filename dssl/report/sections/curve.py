@@ -29,7 +29,8 @@ def curve_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | No
     known = at(facts, "labels", "n_labeled") or own["n"]
     caption = (f"The {counted(known, 'label')} at hand: parts of them are learned from, the others predicted, with "
                "the parameters that were chosen on all, and the unlabeled points as they are. The mean of up to four "
-               "draws; each smaller one lies within a larger." + (
+               "draws; each smaller one lies within a larger. The bands are 95 % intervals over the labels that are "
+               "predicted." + (
                    "" if asked == by else f" The curve is of the {by.key}, whatever the {asked.bare_noun} is."))
     return Section("curve", "Error by number of labels", joined((figure(curve_plot(rows, names, by), caption),
                                                                  tag("p", trend))))
