@@ -35,6 +35,12 @@ EPOCHS = (946684800, 2208988800)  # 2000 to 2040, in seconds since 1970
 UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
 LONGEST_CODE, MOST_WORDS = 40, 3  # characters and words of a text that names a row
 CAN_DROP = ("csv", "parquet")  # formats whose columns can be left out
+LEFT_OUT: dict[str, tuple[str, str]] = {  # findings of columns that are left out: as what, and how to learn from them
+    "identifier": ("identifiers", "data.read.keep_ids: {} keeps them"),
+    "free text": ("free text", "To learn from it, add embeddings of it (such as those of sentence-transformers) as "
+                               "columns of numbers, or as a list column of Parquet"),
+    "several units": ("numbers in several units", "To learn from them, write all of a column in one unit"),
+    "time stamp": ("dates", "To learn from them, write them as numbers, such as days")}
 ID_WORDS = {"id", "ids", "uuid", "guid", "key", "pk", "index", "idx", "row", "rowid", "nr", "serial", "unnamed"}
 
 
@@ -182,7 +188,7 @@ def notes(records: Sequence[dict[str, Any]], *, named: bool = True, can_drop: bo
     def dropped(found: Sequence[dict[str, Any]]) -> str:
         return f"with data.read.drop: {listed(found)}" if can_drop else "where the file is made"
 
-    def columns(finding: FindingKind, *, used: bool = True) -> list[dict[str, Any]]:
+    def columns(finding: str, *, used: bool = True) -> list[dict[str, Any]]:
         return [record for record in records if record["finding"] == finding and record["used"] == used]
 
     def told(found: Sequence[dict[str, Any]]) -> str:
@@ -190,20 +196,14 @@ def notes(records: Sequence[dict[str, Any]], *, named: bool = True, can_drop: bo
         return f"{shown}; and {len(found) - 5} more" if len(found) > 5 else shown
 
     def listed(found: Sequence[dict[str, Any]]) -> str:
-        return f"[{', '.join(record['name'] for record in found)}]"
+        return _listed(found)
 
     if found := columns("target"):
         lines.append(f"warning: the target in disguise? {told(found)}. If it is not known of new points, the errors "
                      f"told are not those of new points: leave it out {dropped(found)}")
-    if found := columns("identifier", used=False):
-        lines.append(f"left out, as identifiers: {told(found)}. data.read.keep_ids: {listed(found)} keeps them")
-    if found := columns("free text", used=False):
-        lines.append(f"left out, as free text: {told(found)}. To learn from it, add embeddings of it (such as those of "
-                     "sentence-transformers) as columns of numbers, or as a list column of Parquet")
-    if found := columns("several units", used=False):
-        lines.append(f"left out, as numbers in several units: {told(found)}")
-    if found := columns("time stamp", used=False):
-        lines.append(f"left out, as dates: {told(found)}. To learn from them, write them as numbers, such as days")
+    for finding, (what, way) in LEFT_OUT.items():
+        if found := columns(finding, used=False):
+            lines.append(f"left out, as {what}: {told(found)}. {way.format(listed(found))}")
     if found := columns("identifier"):
         lines.append(f"warning: identifiers among the features: {told(found)}. New points have others, far from all "
                      f"that is known: leave them out {dropped(found)}")
@@ -216,6 +216,24 @@ def notes(records: Sequence[dict[str, Any]], *, named: bool = True, can_drop: bo
         if (found := columns(finding)) and named:
             lines.append(f"{what}: {told(found)}. They can be left out {dropped(found)}")
     return lines
+
+
+def _listed(records: Sequence[dict[str, Any]]) -> str:
+    return f"[{', '.join(record['name'] for record in records)}]"
+
+
+def unread_columns(records: Sequence[dict[str, Any]]) -> str:
+    """Return which columns a model lacks since they were left out, and how it could learn from them; "" of none.
+
+    records : JSON.
+    """
+    parts = []
+    for finding, (what, way) in LEFT_OUT.items():
+        if found := [record for record in records if record["finding"] == finding and not record["used"]]:
+            shown = ", ".join(repr(record["name"]) for record in found[:5])
+            more = f" and {len(found) - 5} more" if found[5:] else ""
+            parts.append(f"{shown}{more}, as {what}. {way.format(_listed(found))}")
+    return f"The table has columns that the model did not see. Left out: {'. Left out: '.join(parts)}." if parts else ""
 
 
 # ---- one kind of finding each

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from ..data.findings import unread_columns
 from ..errors import ParameterError, require
 from ..execution.current import current_execution
 from ..execution.tasks import Execution, TaskCount
@@ -184,7 +185,8 @@ def _run(made: Plan, identity: str, folder: Path, execution: Execution, estimate
         for text in never_note(facts):
             tell({"event": "note", "stage": "predictions", "text": text})
         if "gain" in result:
-            result["verdict"] = Verdict.of(result, made.kind.words).sentences
+            facts["unread"] = unread_columns(facts["dataset"]["dataset"].get("survey", ()))
+            result["verdict"] = Verdict.of(result, made.kind.words, facts["unread"]).sentences
         if "unreached" in facts.get("health", {}):  # not of a kind without labels
             result["unreached"] = write_unreached(folder, made.artifact("health"), made.kind.words.unreached)
         data = made.spec.data

@@ -58,7 +58,7 @@ class Verdict:
     error : of the model on the test points, None without any. base : the model without the unlabeled points; shuffled :
     the control. guess : what needs no model, on the labels held out where there are no test points. answer : of the
     test against the base ("helped", "hurt", ...). by_labels : what the labels say that were held out, as the result has
-    it.
+    it. unread : a sentence on columns of the source that the model lacks.
     """
 
     by: Measure
@@ -70,15 +70,17 @@ class Verdict:
     guess: Comparison | None
     answer: str | None
     by_labels: dict[str, Any]
+    unread: str = ""
 
     @classmethod
-    def of(cls, result: dict[str, Any], words: Words) -> "Verdict":
+    def of(cls, result: dict[str, Any], words: Words, unread: str = "") -> "Verdict":
         scores, by_labels = result.get("metrics") or {}, at(result, "gain", "by_labels") or {}
         by = measure_of(scores or at(by_labels, "scores", "model") or {})
         base, shuffled = (Comparison.of(result, name, by) for name in ("base", "shuffled"))
         judged = result if scores else {"baselines": by_labels.get("scores"), "gain": by_labels}
         return cls(by, words, scores, finite(scores.get(by.key)), base, shuffled,
-                   Comparison.of(judged, by.guess[0], by), at(result, "gain", "unlabeled_data"), by_labels)
+                   Comparison.of(judged, by.guess[0], by), at(result, "gain", "unlabeled_data"), by_labels,
+                   unread)
 
     @property
     def useless(self) -> bool:
@@ -121,7 +123,11 @@ class Verdict:
 
     @property
     def sentences(self) -> list[str]:
-        """Return the answer: first the headline, which has the figures."""
+        """Return the answer: first the headline, which has the figures; then what may mend a useless model."""
+        headline, *others = self._answer()
+        return [headline, *([self.unread] if self.useless and self.unread else []), *others]
+
+    def _answer(self) -> list[str]:
         if self.error is None:
             return self._without_test_points()
         beside = self._comparison_with_guess()

@@ -1,6 +1,7 @@
 """What a model is told its baselines are told, so that a verdict is of the graph alone."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from dssl.execution.in_process import InProcess
@@ -54,3 +55,17 @@ def test_the_majority_class_follows_the_prior_of_the_model():
     assert constant_guess(labels, points) == ("majority", 0)
     assert constant_guess(labels.with_prior(ClassPrior.of([0.3, 0.7])), points) == ("majority", 1)
     assert constant_guess(labels.with_prior(EQUAL), points) == ("majority", 0)
+
+
+def test_a_useless_model_is_told_which_columns_were_left_out(tmp_path):
+    rng = np.random.default_rng(0)
+    n = 200
+    words = ["good", "bad", "late", "fine", "again", "never", "price"]
+    pd.DataFrame({"x": rng.normal(size=n), "comment": [" ".join(rng.choice(words, 5)) for _ in range(n)],
+                  "label": np.where(rng.random(n) < 0.1, "yes", "no")}).to_csv(tmp_path / "t.csv", index=False)
+    result = run({"name": "t", "data": {"source": str(tmp_path / "t.csv"), "read": {"target": "label"},
+                                        "test": {"count": 100}}, "labels": {"given": True}, "model": {"kind": "svm"}},
+                 workspace=tmp_path / "work", execution=InProcess(1))
+    assert result.verdict[0].startswith("The model is no better than")
+    assert "Left out: 'comment', as free text. To learn from it, add embeddings" in result.verdict[1]
+    assert "add embeddings of it" in result.report.read_text()

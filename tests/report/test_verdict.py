@@ -4,6 +4,7 @@ from itertools import product
 
 import pytest
 
+from dssl.data.findings import unread_columns
 from dssl.report.error_measure import gain_over
 from dssl.report.verdict import Verdict
 
@@ -124,3 +125,23 @@ def test_a_gain_over_a_model_without_the_metric_is_not_defined():
     result, _ = example_run(3)
     result["gain"] |= {"undefined_over": ["shuffled"]}
     assert gain_over("shuffled", result) == ("not defined", "")
+
+
+def test_a_useless_model_is_told_which_columns_it_lacks_and_what_to_do():
+    unread = unread_columns([record | {"used": record["name"] == "x"} for record in (
+        {"name": "x", "finding": None}, {"name": "comment", "finding": "free text"},
+        {"name": "code", "finding": "identifier"}, {"name": "same", "finding": "constant"})])
+    scores = {"error": 0.5, "error_low": 0.4, "error_high": 0.6, "n_test": 100}
+    pair = {"gain": 0.0, "p_value": 1.0, "n": 100, "smallest": 0.06, "found": 0.1}
+    result = {"metrics": scores, "gain": {"over_majority": pair},
+              "baselines": {"majority": scores | {"predicts": "a"}}}
+    sentences = Verdict.of(result, WORDS, unread).sentences
+    assert sentences[0].startswith("The model is no better than always")
+    assert sentences[1] == (
+        "The table has columns that the model did not see. Left out: 'code', as identifiers. data.read.keep_ids: "
+        "[code] keeps them. Left out: 'comment', as free text. To learn from it, add embeddings of it (such as those "
+        "of sentence-transformers) as columns of numbers, or as a list column of Parquet.")
+    assert unread_columns([{"name": "x", "finding": "identifier", "used": True}]) == ""
+    assert Verdict.of(result, WORDS).sentences == [sentences[0], *sentences[2:]]
+    better = result | {"gain": {"over_majority": pair | {"gain": 0.2, "p_value": 1e-6}}}
+    assert "columns" not in " ".join(Verdict.of(better, WORDS, unread).sentences)

@@ -14,8 +14,11 @@ from .selection import choice_findings
 
 def answer_section(facts: dict[str, Any], result: dict[str, Any], words: Words,
                    baselines: Sequence[Baseline] = ()) -> Section:
-    """Return the section that every page begins with; a run without scores or base model is told that it has none."""
-    verdict = Verdict.of(result, words)
+    """Return the section that every page begins with; a run without scores or base model is told that it has none.
+
+    facts : the attributes of every stage by name, and `unread`, a sentence on columns that the model lacks.
+    """
+    verdict = Verdict.of(result, words, facts.get("unread", ""))
     headline, *sentences = verdict.sentences
     box = tag("div", tag("p", headline, class_="answer"), *(tag("p", text) for text in sentences),
               class_=f"box {verdict.level}")
