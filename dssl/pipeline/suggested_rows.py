@@ -110,7 +110,7 @@ def choose_rows(context: Context, model: Model, params: SuggestParams) -> Sugges
     vertices = vertices_of(context) if "vertices" in context.inputs else find_vertices(points, execution)
     labeled, coding = labeled_target(context).labeled, model.coding
     name = params.chosen(graph=graph is not None, rows=True, model=isinstance(coding, ClassCoding))
-    margins = _margins(model, context, vertices) if name in OF_MODEL else None
+    margins = _margins(model, context, vertices, len(labeled)) if name in OF_MODEL else None
     train = context.rows("split", "train")
     far = (context.attributes("points")["scaling"].get("outliers") or {"rows": []})["rows"]
     skipped = np.flatnonzero(np.isin(train.read(0, len(train)), far)) if far else None
@@ -145,9 +145,10 @@ def with_places(suggested: SuggestedRows, source: Source, read: IngestParams,
                        identifier=identifier if identifier in rows.names else None)
 
 
-def _margins(model: Model, context: Context, vertices: Vertices) -> np.ndarray:
+def _margins(model: Model, context: Context, vertices: Vertices, n_labeled: int) -> np.ndarray:
     """Return the margins (v, n_classes) of the model at distinct training points, NaN where it says nothing."""
-    if isinstance(model, GraphModel):
+    # A function on the graph has them at its vertices; the nearest labels have values at the labeled points alone.
+    if isinstance(model, GraphModel) and len(model.values_at) != n_labeled:
         values, beyond = model.values_at, ~model.reached
     else:
         rows = distinct_rows(context.points("train"), vertices, context.execution)

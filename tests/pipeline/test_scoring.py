@@ -1,5 +1,6 @@
 """`model.scoring` of the automatic kind: decisions, baselines, verdict and report are in the metric it names."""
 
+import json
 import re
 
 import numpy as np
@@ -12,10 +13,13 @@ from dssl import SemiSupervisedClassifier
 from dssl.errors import DsslError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.learners.class_scoring import LOSSES
+from dssl.learners.on_graph import automatic
 from dssl.pipeline.kinds.automatic_spec import AutomaticPipeline
+from dssl.pipeline.load import schema
 from dssl.pipeline.plan import plan
 from dssl.pipeline.run import run
 from dssl.selection.scoring import KEYS
+from dssl.storage.artifacts import read_manifest
 
 from .split_arrays import split_arrays
 
@@ -130,6 +134,23 @@ def test_what_is_not_defined_of_the_model_leaves_the_accuracy_and_says_so(points
 def test_what_cannot_be_decided_is_refused_by_the_spec(task, model, why):
     with pytest.raises((ParameterError, ValidationError), match=why):
         AutomaticPipeline(name="a", data={"source": "a.csv", "task": task}, labels={"count": 9}, model=model)
+
+
+def test_of_many_labels_model_and_base_have_probabilities_to_compare(points, tmp_path, monkeypatch):
+    path, *_ = points
+    monkeypatch.setattr(automatic, "MOST_LABELS", 20)
+    result = run_of(path, tmp_path, scoring="neg_log_loss")
+    models = read_manifest(next((tmp_path / "artifacts" / "models").iterdir()) / "manifest.json")
+    assert models["attributes"]["choice"]["chosen"] == "nearest_labels"  # by which rows are suggested as by any model
+    assert len(result.suggest(3).rows) == 3
+    assert result.gain["unlabeled_data"]
+    assert result.gain["undefined_over"] == ["nearest"]
+    assert result.gain["by_labels"]["scores"]["base"]["log_loss"] > 0
+
+
+def test_the_schema_lists_the_metrics():
+    text = json.dumps(schema()["$defs"]["AutomaticModelSpec"]["properties"]["scoring"])
+    assert all(f'"{name}"' in text for name in LOSSES)
 
 
 def test_f1_of_three_classes_is_refused_before_the_graph_is_made(tmp_path):

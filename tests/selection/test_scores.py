@@ -15,6 +15,8 @@ from dssl.learners.probabilities import Calibration, calibration_attributes
 from dssl.learners.target import Classes, Quantities
 from dssl.selection.scores import (
     evidence_for_classes,
+    guess,
+    in_defined_scoring,
     margin_columns,
     paired_t,
     scored_bytes,
@@ -123,3 +125,34 @@ def test_scores_and_comparisons_in_a_metric_hold_what_their_cost_says(scoring, n
     tracemalloc.stop()
     held = sum(own[name].nbytes for own in found.values() for name in ("margins", "log_losses"))
     assert peak + held < n * scored_bytes(n_classes, len(found), asked=True)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_the_guess_is_the_best_that_needs_no_model(n_classes):
+    codes = np.repeat(np.arange(n_classes), [6, 3, 1][:n_classes])
+
+    def score(scoring):
+        true = Classes(np.arange(len(codes)), codes, np.arange(n_classes), scoring=scoring)
+        name, predicted, says = guess(true, true)
+        assert name == "majority"
+        assert (predicted["codes"] == says).all()
+        return scores_of(true, predicted), says
+
+    assert score("balanced_accuracy")[0]["balanced_accuracy"] == pytest.approx(1 / n_classes)
+    assert score("roc_auc")[0]["roc_auc"] == 0.5
+    shares = (np.bincount(codes) + 0.5) / (len(codes) + n_classes / 2)
+    assert score("neg_log_loss")[0]["log_loss"] == pytest.approx(-np.log(shares[codes]).mean())
+    if n_classes == 2:
+        found, says = score("f1")
+        assert says == 1
+        assert found["f1"] == pytest.approx(2 * 3 / (9 + 3))
+
+
+def test_of_points_of_one_class_the_area_is_not_defined_and_the_accuracy_is_taken():
+    points = Classes(np.arange(4), np.zeros(4, int), np.arange(2), scoring="roc_auc")
+    found = {"codes": np.array([0, 0, 1, 0]), "margins": np.ones((4, 1), np.float32)}
+    judged, said = in_defined_scoring(points, found)
+    assert (judged.scoring, said) == ("accuracy", {"undefined_scoring": "roc_auc"})
+    assert "scoring" not in scores_of(judged, found)
+    both = Classes(np.arange(4), np.array([0, 1, 1, 0]), np.arange(2), scoring="roc_auc")
+    assert in_defined_scoring(both, found) == (both, {})
