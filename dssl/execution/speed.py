@@ -29,7 +29,8 @@ def _probes() -> dict[str, Callable[[], object]]:
     """Return what stages do most: a matrix product, values of a kernel, and a block that is stored and read."""
     X = np.random.default_rng(0).normal(size=(SIZE, SIZE))
     block = X.astype(np.float32)
-    return {"product": lambda: X @ X, "kernel": lambda: np.exp(-(X * X)), "storage": lambda: unpack(*pack(block))}
+    return {"product": lambda: X @ X, "kernel": lambda: np.exp(-(X * X)),
+            "storage": lambda: unpack(*pack(block), block.nbytes)}
 
 
 def measure_slowness(seconds: float = PROBE_SECONDS) -> float:

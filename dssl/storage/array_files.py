@@ -11,6 +11,7 @@ and `crc32c`, one after the other in the thread of the task: Zarr passes each th
 
 import hashlib
 import itertools
+import math
 import os
 from collections.abc import Iterator
 from functools import lru_cache
@@ -129,7 +130,7 @@ def _decoded(array: zarr.Array, path: Path, file: Path) -> np.ndarray:
         raise lost(f"{file} is missing", path,
                    "its values cannot be guessed, and Zarr would read them as zeros") from None
     try:
-        values = unpack(packed, behind)
+        values = unpack(packed, behind, _stored_dtype(array).itemsize * math.prod(array.chunks))
     except ValueError as error:
         raise damaged(file, path, str(error)) from error
     try:

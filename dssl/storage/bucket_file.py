@@ -10,6 +10,7 @@ so that a reader takes three reads of a few bytes, and the frame, from a file of
 """
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -115,8 +116,9 @@ def read_bucket(file: Path, part: int, bucket: int) -> dict[str, np.ndarray]:
         stored.seek(int(entry["start"]))
         packed = stored.read(int(entry["bytes"]))
     rows = int(entry["rows"])
+    size = rows * sum(np.dtype(dtype).itemsize * math.prod(width) for dtype, width in described["arrays"].values())
     try:
-        values = unpack(packed, int(entry["frame"]).to_bytes(CRC_BYTES, "little")) if rows else b""
+        values = unpack(packed, int(entry["frame"]).to_bytes(CRC_BYTES, "little"), size) if rows else b""
     except ValueError as error:
         raise damaged(file, file, f"bucket {bucket}: {error}") from error
     arrays, at = {}, 0

@@ -23,14 +23,33 @@ def pack(values: Any) -> tuple[bytes, bytes]:
     return packed, crc(packed)
 
 
-def unpack(packed: bytes, checksum: bytes) -> bytes:
-    """Return the bytes that `pack` was given; raise ValueError, saying why, if they are not as it returned them."""
+def unpack(packed: bytes, checksum: bytes, size: int) -> bytes:
+    """Return the `size` bytes that `pack` was given; raise ValueError, saying why, if they are not as it returned them.
+
+    How much a frame unpacks to is read from its head: one of 64 KB can hold gigabytes of zeros.
+    """
     if crc(packed) != checksum:
         raise ValueError("its bytes do not match their checksum")
+    if (unpacked := content_size(packed)) != size:
+        raise ValueError(f"it unpacks to {'an unknown number of' if unpacked is None else f'{unpacked:,}'} bytes, "
+                         f"{size:,} are due")
     try:
         return Zstd(level=ZSTD_LEVEL).decode(packed)
     except RuntimeError as error:
         raise ValueError(f"it does not decompress ({error})") from error
+
+
+def content_size(packed: bytes) -> int | None:
+    """Return the bytes that a zstd frame unpacks to, as its head says (RFC 8878, 3.1.1.1); None where it does not."""
+    if len(packed) < 5:
+        return None
+    flags = packed[4]
+    is_single = bool(flags & 0x20)
+    width = (int(is_single), 2, 4, 8)[flags >> 6]
+    begin = 5 + (not is_single) + (0, 1, 2, 4)[flags & 3]
+    if not width or len(packed) < begin + width:
+        return None
+    return int.from_bytes(packed[begin:begin + width], "little") + (256 if width == 2 else 0)
 
 
 def damaged(file: Path, path: Path, why: str) -> IntegrityError:

@@ -97,8 +97,10 @@ class CsvReader(TableReader, lines.LineReader):
 
     def _first_records(self) -> RecordFormat:
         with open(self.path, "rb") as file:
-            head = file.read(HEAD_BYTES) + file.readline()
+            head = file.read(HEAD_BYTES) + (rest := file.readline(lines.LONGEST))
         self._require_plain_text(head)
+        if len(rest) == lines.LONGEST:
+            raise self._too_long(head.rfind(b"\n", 0, HEAD_BYTES) + 1, f"more than {lines.LONGEST:,}")
         bom = 3 if head.startswith(b"\xef\xbb\xbf") else 0
         try:
             wrong = self._not_encoded(head[bom:], bom)
@@ -151,6 +153,7 @@ class CsvReader(TableReader, lines.LineReader):
         if state[lines.MODE] == lines.QUOTED:
             raise self._at(int(state[lines.START]), "opens a quote that never closes",
                            "every row after it would be one cell", "close or remove the quote")
+        self._require_rows(index)
         if alone >= 0:
             raise self._at(alone, "holds a carriage return within a row", "it could end the row or belong to a cell",
                            "convert the line ends: tr '\\r' '\\n'")

@@ -14,11 +14,12 @@ from typing import Any, Self
 import numpy as np
 from numba import njit
 
-from ...errors import DataError, require
+from ...errors import DataError, explain, require
 from .base import Reader, cut_short
 
 STRIDE = 1 << 16  # bytes between two noted rows: what a block reads too much at either end
 PIECE = 1 << 24  # bytes read at once
+LONGEST = 1 << 24  # bytes of a row: rows are parsed whole
 
 # Slots of the state that a pass carries from one piece of the file to the next
 MODE, FIELDS, BLANK, START, ROWS, MARK, WANTED, BAD_START, BAD_FIELDS, RETURN, LONE_RETURN = range(11)
@@ -75,6 +76,21 @@ class LineReader(Reader):
                 newlines += piece.count(b"\n")
                 left -= len(piece)
         return f"{self.name} line {newlines + 1} (byte {offset:,})"
+
+    def _require_rows(self, index: LineIndex) -> LineIndex:
+        """Return the index; raise DataError if a row is longer than any row is."""
+        wide = np.flatnonzero(np.diff(index.offsets) > LONGEST + STRIDE)
+        if len(wide):
+            with open(self.path, "rb") as file:
+                file.seek(first := int(index.offsets[wide[0]]))
+                begin = first + file.read(2 * STRIDE).rfind(b"\n") + 1
+            raise self._too_long(begin, f"{int(index.offsets[wide[0] + 1]) - begin:,}")
+        return index
+
+    def _too_long(self, begin: int, size: str) -> DataError:
+        return DataError(explain(f"{self._line_at(begin)} has {size} bytes",
+                                 why=f"a row is read whole, and none has more than {LONGEST:,}",
+                                 fix="check the line: most often an end of line is missing, or the file is no table"))
 
     def _require_plain_text(self, first: bytes) -> None:
         """Raise DataError if the first bytes of the file show that it is not text of one byte a character."""

@@ -31,7 +31,8 @@ class SvmlightReader(LineReader):
     def _look(self) -> Scan:
         with open(self.path, "rb") as file:
             self._require_plain_text(file.read(1 << 12))
-        self._index, state = index_lines(self.path, 0, {SMALLEST: MOST_COLUMNS, LARGEST: -1}, index_svmlight)
+        index, state = index_lines(self.path, 0, {SMALLEST: MOST_COLUMNS, LARGEST: -1}, index_svmlight)
+        self._index = self._require_rows(index)
         n_rows, smallest, largest = int(state[ROWS]), int(state[SMALLEST]), int(state[LARGEST])
         if n_rows == 0:
             raise no_rows(self.name)
