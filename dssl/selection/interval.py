@@ -22,6 +22,7 @@ import numpy as np
 
 CONFIDENCE = 0.95
 MOST_RESAMPLED, RESAMPLES = 2000, 1000  # points, and draws of as many of them
+ROUNDING = 1e-12  # a standard error of a share that is 0
 FEWEST_RESAMPLED = 10  # points below which draws too often have no spread
 
 
@@ -59,7 +60,9 @@ def interval_of_score(value: float, standard_error: float | None, n: float | Non
     if not n or n < 2 or standard_error is None or not np.isfinite([value, standard_error]).all():
         return None
     if share:
-        return interval_of_share(value, value * (1 - value) / standard_error**2 if standard_error > 0 else n)
+        bounded = min(max(value, 0.0), 1.0)
+        is_spread = standard_error > ROUNDING and 0 < bounded < 1
+        return interval_of_share(bounded, bounded * (1 - bounded) / standard_error**2 if is_spread else n)
     if value <= 0:
         return [0.0, 0.0] if value == standard_error == 0 else None
     reach = float(np.exp(t.ppf((1 + CONFIDENCE) / 2, n - 1) * standard_error / value))

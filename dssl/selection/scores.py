@@ -140,8 +140,8 @@ def asked_score(true: Target, found: Mapping[str, np.ndarray]) -> dict[str, Any]
 def in_defined_scoring(true: Target, found: Mapping[str, np.ndarray]) -> tuple[Target, dict[str, Any]]:
     """Return a target with a scoring that predictions can be judged by, and `undefined_scoring` where that is not its.
 
-    It is accuracy where another is not defined: the area under the curve of points of one class, and the log loss of a
-    model without probabilities.
+    It is accuracy where another is not defined: the area under the curve of points of one class, F1 of points of which
+    none is of the second class, and the log loss of a model without probabilities.
     """
     if not isinstance(true, Classes) or true.scoring == "accuracy" or asked_score(true, found):
         return true, {}

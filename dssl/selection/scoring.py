@@ -86,7 +86,10 @@ class Predicted:
         return self.shares / np.bincount(self.true, self.shares)[self.true]
 
     def loss(self, scoring: str) -> float | None:
-        """Return the loss; None where the metric is not defined: without scores or probabilities, or of one class."""
+        """Return the loss; None where the metric is not defined.
+
+        That is without scores or probabilities, of points of one class, and F1 where none is of the second class.
+        """
         if scoring == "accuracy":
             return float(self.shares @ (self.codes != self.true))
         if scoring == "balanced_accuracy":
@@ -96,6 +99,8 @@ class Predicted:
             return 1 - float(np.mean(areas)) if areas else None
         if scoring == "neg_log_loss":
             return None if self.log_losses is None else float(self.shares @ self.log_losses)
+        if scoring == "f1" and not (self.true == 1).any():
+            return None
         return 1 - float(np.mean([hits / max(whole, np.finfo(float).tiny) for hits, whole in (
             (self.shares @ own[0], self.shares @ own[1]) for own in self.positives(scoring))]))
 

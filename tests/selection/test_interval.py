@@ -22,6 +22,8 @@ def test_an_interval_of_a_score_is_that_of_its_kind_and_never_reaches_below_zero
     error = np.sqrt(share * (1 - share) / 40)
     assert_allclose(interval_of_score(share, error, 40, share=True), interval_of_share(share, 40))
     assert_allclose(interval_of_score(0.0, 0.0, 16, share=True), interval_of_share(0.0, 16))
+    assert_allclose(interval_of_score(1.0, 1e-17, 16, share=True), interval_of_share(1.0, 16))  # of rounding
+    assert_allclose(interval_of_score(1 + 1e-15, 1e-16, 16, share=True), interval_of_share(1.0, 16))
     low, high = interval_of_score(0.2, 0.3, 8, share=False)
     assert 0 < low < 0.2 < high
     assert low * high == pytest.approx(0.2**2)

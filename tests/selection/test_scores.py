@@ -148,11 +148,14 @@ def test_the_guess_is_the_best_that_needs_no_model(n_classes):
         assert found["f1"] == pytest.approx(2 * 3 / (9 + 3))
 
 
-def test_of_points_of_one_class_the_area_is_not_defined_and_the_accuracy_is_taken():
-    points = Classes(np.arange(4), np.zeros(4, int), np.arange(2), scoring="roc_auc")
-    found = {"codes": np.array([0, 0, 1, 0]), "margins": np.ones((4, 1), np.float32)}
+@pytest.mark.parametrize("scoring", ["roc_auc", "f1"])
+@pytest.mark.parametrize("codes", [[0, 0, 1, 0], [0, 0, 0, 0]])
+def test_of_points_of_one_class_a_metric_is_not_defined_and_the_accuracy_is_taken(scoring, codes):
+    points = Classes(np.arange(4), np.zeros(4, int), np.arange(2), scoring=scoring)
+    found = {"codes": np.array(codes), "margins": np.ones((4, 1), np.float32)}
     judged, said = in_defined_scoring(points, found)
-    assert (judged.scoring, said) == ("accuracy", {"undefined_scoring": "roc_auc"})
+    assert (judged.scoring, said) == ("accuracy", {"undefined_scoring": scoring})
     assert "scoring" not in scores_of(judged, found)
-    both = Classes(np.arange(4), np.array([0, 1, 1, 0]), np.arange(2), scoring="roc_auc")
+    assert unlabeled_verdict(points, {"model": found, "base": found}) == {"undefined_over": ["base"]}
+    both = Classes(np.arange(4), np.array([0, 1, 1, 0]), np.arange(2), scoring=scoring)
     assert in_defined_scoring(both, found) == (both, {})

@@ -197,7 +197,8 @@ def _refused(f: Facts[AutomaticPipeline]) -> ParameterError | None:
     return None
 
 
-NOT_DEFINED = {"roc_auc": "they are of one class", "neg_log_loss": "the model has no probabilities"}
+NOT_DEFINED = {"roc_auc": "they are of one class", "f1": "none is of the second class",
+               "neg_log_loss": "the model has no probabilities"}
 
 
 def scoring_notes(found: dict[str, Any]) -> list[str]:
