@@ -22,7 +22,7 @@ from ..learners.on_graph.automatic import Automatic, Loss, fit_automatic, measur
 from ..learners.on_graph.graph_ridge import GraphRidgeParams, members_bytes
 from ..learners.probabilities import Calibration
 from ..learners.target import Classes
-from ..selection.calibration import calibration_folds, shift_of
+from ..selection.calibration import calibration_folds, calibration_of
 from ..selection.graph_gain import Gain, gain_of, held_out_loss
 from ..selection.odd_labels import odd_labels, warn_odd_labels
 from ..selection.scoring import with_scoring
@@ -135,9 +135,8 @@ class AutomaticEstimator(PointEstimator):
                           "odd_labels": odd_labels(held, found.held_out, held.labeled)}
         warn_odd_labels(self.evidence_["odd_labels"])
         if isinstance(target, Classes):
-            self.calibration_ = found.calibration if self.class_sizes is None else shift_of(
-                target, lambda: self._left_out(fit, target, weight), coding, found.values.shape[1], weight,
-                target.prior).calibration
+            self.calibration_ = found.calibration if self.class_sizes is None else calibration_of(
+                target, lambda: self._left_out(fit, target, weight), coding, weight)
         if self.gain_.hurts:
             warnings.warn(explain("the unlabeled points do not help", why=self.gain_.in_words(),
                                   fix="look at the features, at graph.n_neighbors and the metric, or learn from the "

@@ -8,9 +8,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from ..learners.class_prior import LABELS
 from ..learners.probabilities import Calibration
-from ..selection.calibration import shift_of
+from ..selection.calibration import calibration_of, shift_of
 from .base import PointClassifier
 from .targets import require_per_class
 
@@ -31,12 +30,11 @@ class CalibratedClassifier(PointClassifier):
     def _calibrate(self, target: Any, held_out: Callable[[], np.ndarray], weight: np.ndarray | None) -> None:
         """Calibrate the values (l, c) of labeled points without their own labels, where a class has two.
 
-        The values of the model follow the frequencies of the labels; where others are wanted, it is moved to these.
+        The model's values are moved by intercepts that these say, to the wanted frequencies of the classes.
         """
         shift = shift_of(target, held_out, self.model_.coding, self.model_.n_columns, weight)
         self.calibration_ = shift.calibration
-        if target.prior != LABELS:
-            self._move(shift.columns)
+        self._move(shift.columns)
 
     def _move(self, offset: np.ndarray) -> None:
         """Have the model's values grow by an offset (c,)."""
@@ -79,8 +77,8 @@ class ClassifierCalibratedOnRequest(PointClassifier):
 
     def _calibrate_if_asked(self, target: Any, held_out: Callable[[], np.ndarray], weight: np.ndarray | None) -> None:
         """Calibrate the values (l, c) of labeled points without their own labels, which have the wanted frequencies."""
-        self.calibration_ = shift_of(target, held_out, self.model_.coding, self.model_.n_columns, weight,
-                                     target.prior).calibration if self.probability else None
+        self.calibration_ = calibration_of(
+            target, held_out, self.model_.coding, weight) if self.probability else None
 
     def _calibrates(self) -> bool:
         if not self.probability:

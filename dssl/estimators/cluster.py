@@ -89,7 +89,7 @@ class ClusterKernelSVC(CalibratedClassifier, KernelEstimator):
 
     regressor = "SemiSupervisedRegressor"
     joint = ("transfer__transfer", "transfer__leading", "transfer__exponent", "C")
-    versions: ClassVar[dict[str, int]] = {"cluster": 3}
+    versions: ClassVar[dict[str, int]] = {"cluster": 4}
     groups: ClassVar[dict[str, type]] = {"transfer": TransferParams, "landmarks": LandmarkParams}
     defaults: ClassVar[dict[str, dict[str, Any]]] = {}
     basis_: ClusterBasis

@@ -30,7 +30,7 @@ from ..learners.on_graph.model import GraphModel, graph_model, scored, signed
 from ..learners.on_graph.poisson import fit_poisson
 from ..learners.on_graph.vertex_labels import VertexValues
 from ..learners.target import Classes, Target
-from ..selection.calibration import calibration_folds, shift_of
+from ..selection.calibration import calibration_folds, calibration_of, shift_of
 from ..selection.on_graph import VERSIONS, row_on_graph
 from ..solvers.solver_params import SolverParams
 from ..storage.blocks import Rows
@@ -133,12 +133,16 @@ class CalibratedGraphClassifier(CalibratedClassifier, GraphClassifier):
 
     def _with_prior(self, graph: Graph, found: VertexValues, target: Any, weight: np.ndarray | None, params: Any,
                     execution: Execution) -> VertexValues:
-        assumed = self.assumed if self.class_sizes is None else target.prior
-        shift = shift_of(
-            target, lambda: signed(self._left_out(graph, found, target, weight, params, execution), target),
-            scored(target), signed(found.values[:0], target).shape[1], weight, assumed)
+        def held_out() -> np.ndarray:
+            return signed(self._left_out(graph, found, target, weight, params, execution), target)
+
+        if self.class_sizes is not None:
+            self.calibration_ = calibration_of(target, held_out, scored(target), weight)
+            return found
+        shift = shift_of(target, held_out, scored(target), signed(found.values[:0], target).shape[1], weight,
+                         self.assumed)
         self.calibration_ = shift.calibration
-        return found.moved(shift.columns) if self.class_sizes is None else found
+        return found.moved(shift.columns)
 
     def _left_out(self, graph: Graph, found: VertexValues, target: Any, weight: np.ndarray | None, params: Any,
                   execution: Execution) -> np.ndarray:

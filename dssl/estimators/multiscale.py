@@ -44,7 +44,7 @@ class MultiscaleKernelEstimator(SearchedEstimator):
     """
 
     joint = ("C",)
-    versions: ClassVar[dict[str, int]] = {"multiscale": 2}
+    versions: ClassVar[dict[str, int]] = {"multiscale": 3}
     groups: ClassVar[dict[str, type]] = {}
     defaults: ClassVar[dict[str, dict[str, Any]]] = {}
     C: float

@@ -26,8 +26,7 @@ def f1_offset(log_odds: np.ndarray, weight: np.ndarray, scored: np.ndarray) -> n
     The offset of one class after the other is set to the best of all values between which a point changes its class,
     until none raises the score; of equally good values the one nearest to 0, and the first class keeps 0. F1 is
     `2 tp / (2 tp + fp + fn)` of shares of points, each of which is of a class by its probability. These are calibrated
-    on the labels. By the labels themselves the few of a rare class would choose: with 150 labels of 13 unequal sets,
-    four draws each, the mean F1 of new points was 0.569, and is 0.591, higher on 10 of the sets.
+    on all labels; the labels themselves would leave the choice to the few of a rare class.
 
     Parameters
     ----------

@@ -1,11 +1,12 @@
 """Scores that know how frequent the classes are.
 
-    P(class | scores) = softmax(slope scores + log(wanted / assumed))
+    P(class | scores) = softmax(slope scores + intercept + log(wanted / labels))
 
-Functions that are centered over all points treat classes alike: they assume equal frequencies. Losses over labels, with
-an intercept or the mean label, assume those of the labels. The slope is that of highest probability of the labels,
-whose frequencies then stand in the place of the wanted ones (`fit_log_odds`). The term beside it, divided by the slope,
-is added to the scores of the model itself, so that the predicted class is the most probable one, whoever predicts.
+Functions that are centered over all points treat classes alike: they assume equal frequencies. Losses over labels,
+with an intercept or the mean label, assume those of the labels, but follow what is noise in these. Slope and intercept
+are those of highest probability of labels held out (`fit_log_odds`), whose frequencies then make way for the wanted
+ones. The terms beside the slope, divided by it, are added to the scores of the model itself, so that the predicted
+class is the most probable one, whoever predicts.
 
 Where no class is more frequent than another, nothing is added. Frequencies of labels are those of their counts plus
 1/2, or with weights of their sums, in units of the mean weight.
@@ -67,13 +68,15 @@ class Frequencies:
 
         Without any of them nothing is calibrated, and the slope is 1.
         """
-        moved = np.log(self.wanted) - np.log(self.assumed)
         if not len(margins):
+            moved = np.log(self.wanted) - np.log(self.assumed)
             moved += self.decision(np.zeros((0, len(moved))), codes, weight)
             return None, moved - moved.mean()
-        log_odds = np.log(self.labels) - np.log(self.assumed)
-        calibration, intercept = fit_log_odds(margins, codes, weight, log_odds, self.present)
-        moved += np.where(self.present, intercept - log_odds + log_odds[self.present].mean(), 0.0)
+        log_odds = np.log(self.labels)
+        calibration, intercept = fit_log_odds(margins, codes, weight, log_odds, np.log(self.assumed), self.present)
+        # Nothing is known of a class without labels but its smoothed frequency.
+        intercept = np.where(self.present, intercept + log_odds[self.present].mean(), log_odds)
+        moved = np.log(self.wanted) - log_odds + intercept
         decision = self.decision(calibration.slope * margins + moved, codes, weight)
         if np.ptp(decision) > 0:
             calibration = replace(calibration, decision=decision - decision.mean())
@@ -99,7 +102,8 @@ def prior_shift(target: Target, held_out: np.ndarray, coding: Coding, weight: np
                 assumed: ClassPrior, held: np.ndarray | None = None, n_columns: int | None = None) -> PriorShift:
     """Return the shift of the values of a fit to a target, by values (h, c) of labels without themselves.
 
-    assumed : what the values assume. held (h,) : the labels that these are, by their places; all by default.
+    assumed : what the values assume, `LABELS` or `EQUAL`. held (h,) : the labels that these are, by their places; all
+    by default.
     n_columns : of the values that are moved, where a model of two classes has both columns and its held-out values have
     one. Slope and intercepts follow from labels whose classes have two or more: left out, the only label of its class
     says nothing of the others.
@@ -108,13 +112,21 @@ def prior_shift(target: Target, held_out: np.ndarray, coding: Coding, weight: np
     if not isinstance(target, Classes):
         return PriorShift(np.zeros(n_columns))
     assert isinstance(coding, ClassCoding)
-    places = np.arange(len(target.coded)) if held is None else held
-    several = np.bincount(target.coded, minlength=len(target.names))[target.coded[places]] > 1
-    judged = np.flatnonzero(several & np.isfinite(held_out).all(axis=1))
-    own = places[judged]
+    judged = judged_labels(target, held_out, held)
+    own = judged if held is None else held[judged]
     calibration, offset = Frequencies.of(target, weight, assumed).fit(
         margins_of(held_out[judged], coding), target.coded[own], None if weight is None else weight[own])
     return PriorShift(coding.moved_by(offset, n_columns), calibration)
+
+
+def judged_labels(target: Classes, held_out: np.ndarray, held: np.ndarray | None = None) -> np.ndarray:
+    """Return the places among values (h, c) of labels that are held out and whose class has another label.
+
+    held (h,) : the labels that these are, by their places; all by default.
+    """
+    codes = target.coded if held is None else target.coded[held]
+    several = np.bincount(target.coded, minlength=len(target.names))[codes] > 1
+    return np.flatnonzero(several & np.isfinite(held_out).all(axis=1))
 
 
 def moved_by_others(target: Target, held_out: np.ndarray, coding: Coding, weight: np.ndarray | None,

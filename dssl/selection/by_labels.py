@@ -183,7 +183,7 @@ def with_prior(model: Any, target: Target, found: Sequence[HeldOut],
     classes are as frequent as `assumed`.
     """
     shift = shift_by(target, found, model.coding, model.n_columns, assumed)
-    moved = model if not isinstance(target, Classes) or target.prior == assumed else model.moved(shift.columns)
+    moved = model.moved(shift.columns) if isinstance(target, Classes) else model
     return moved, shift.calibration, [own.with_prior(assumed) for own in found]
 
 

@@ -10,9 +10,9 @@ from typing import TypeGuard
 import numpy as np
 
 from ..learners.class_prior import LABELS, ClassPrior
-from ..learners.coding import Coding
-from ..learners.prior_shift import PriorShift, prior_shift
-from ..learners.probabilities import fit_calibration
+from ..learners.coding import ClassCoding, Coding, margins_of
+from ..learners.prior_shift import PriorShift, judged_labels, prior_shift
+from ..learners.probabilities import Calibration, fit_calibration
 from ..learners.ridge_and_svm import LearnerParams
 from ..learners.target import Classes, Target
 from .folds import held_out, labeled_folds
@@ -63,6 +63,22 @@ def shift_of(target: Target, values: Callable[[], np.ndarray], coding: Coding, n
     if can_calibrate(target):
         return prior_shift(target, values(), coding, weight, assumed, n_columns=n_columns)
     return prior_shift(target, np.empty((0, n_columns)), coding, weight, assumed, np.arange(0))
+
+
+def calibration_of(target: Target, values: Callable[[], np.ndarray], coding: Coding,
+                   weight: np.ndarray | None = None) -> Calibration | None:
+    """Return the calibration of a model whose values have the wanted frequencies already, as of known class sizes.
+
+    values : as `shift_of` takes them. Labels count such that their classes have the wanted frequencies.
+    """
+    if not can_calibrate(target):
+        return None
+    assert isinstance(coding, ClassCoding)
+    held_out = values()
+    wanted, labels = (prior.shares(target.coded, target.names, weight) for prior in (target.prior, LABELS))
+    own = (wanted / labels)[target.coded] * (1.0 if weight is None else weight)
+    judged = judged_labels(target, held_out)
+    return fit_calibration(margins_of(held_out[judged], coding), target.coded[judged], own[judged])
 
 
 def shared_calibrations(folds: Sequence[np.ndarray]) -> list[np.ndarray]:

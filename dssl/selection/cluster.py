@@ -26,8 +26,9 @@ def rows_of_samples(F: np.ndarray, target: Target, learners: Sequence[SampleLear
     """
     found = []
     for learner in learners:
-        held = [own.with_prior(LABELS) for own in left_out_samples(F, target, learner, repetitions, weight)]
-        row = {"C": learner.C, **held_out_scores(held, HINGE, scoring)}
+        fitted = left_out_samples(F, target, learner, repetitions, weight)
+        held = [own.with_prior(LABELS) for own in fitted]
+        row = {"C": learner.C, **held_out_scores(held, HINGE, scoring, fitted)}
         found.append({**row, "scores": all_scores(held)} if complete else row)
     return found
 

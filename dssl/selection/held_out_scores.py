@@ -25,7 +25,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..errors import require
-from ..learners.class_prior import LABELS, ClassPrior
+from ..learners.class_prior import ClassPrior
 from ..learners.coding import ClassCoding, Coding
 from ..learners.measures import ABSOLUTE, SQUARED, WRONG_CLASS, PointMeasure
 from ..learners.prior_shift import moved_by_others
@@ -75,15 +75,12 @@ class HeldOut:
     def with_prior(self, assumed: ClassPrior) -> "HeldOut":
         """Return values that know how frequent classes are, where they assume that these are as `assumed`.
 
-        The values of a fold are moved as the other folds say (`learners/prior_shift.py`), where there are others; of
-        more than `CALIBRATIONS` folds several share one shift.
+        Given shares, of known class sizes, are those that the values have, and nothing moves them. The values of a fold
+        are moved as the other folds say (`learners/prior_shift.py`), where there are others; of more than
+        `CALIBRATIONS` folds several share one shift.
         """
-        if not isinstance(self.target, Classes) or assumed == self.target.prior:
+        if not isinstance(self.target, Classes) or assumed.source == "given":
             return self
-        wanted, own = (prior.shares(self.target.coded, self.target.names, self.weight)
-                       for prior in (self.target.prior, assumed))
-        if assumed == LABELS and np.allclose(wanted, own, rtol=1e-12, atol=0):
-            return self  # nothing moves values that assume the frequencies of the labels, where these are wanted
         values = moved_by_others(self.target, self.values, self.coding, self.weight, assumed,
                                  shared_calibrations(self.folds))
         return replace(self, values=values)
@@ -262,7 +259,8 @@ def scores_by_name(target: Target) -> dict[str, Callable[[HeldOut], Score | None
     return CLASS_SCORES if isinstance(target, Classes) else VALUE_SCORES
 
 
-def held_out_scores(repetitions: Sequence[HeldOut], tie: PointMeasure, scoring: str | None = None) -> dict[str, Any]:
+def held_out_scores(repetitions: Sequence[HeldOut], tie: PointMeasure, scoring: str | None = None,
+                    fitted: Sequence[HeldOut] | None = None) -> dict[str, Any]:
     """Return what a search knows of a row: how its values do, in each repetition of the folds.
 
     Of classes these are `error`, the share of wrong ones, and the measure `tie`; of quantities `rmse` and `mae`; and
@@ -271,10 +269,13 @@ def held_out_scores(repetitions: Sequence[HeldOut], tie: PointMeasure, scoring: 
     and `<name>_se_repetitions` its standard deviation over them. None is a score that is not defined.
     `fold_errors` are the first measure's in each fold; where each point is a fold, `fold_deviation` stands for them,
     their standard deviation.
+
+    fitted : the values before class frequencies moved them, of which `tie` is the loss; by default the same.
     """
     target = repetitions[0].target
     measures = target.measures(tie)
-    found = {own.name: [held.of(own) for held in repetitions] for own in measures}
+    found = {own.name: [held.of(own) for held in (fitted or repetitions if own == tie else repetitions)]
+             for own in measures}
     row = {key: value for name, scores in found.items() for key, value in joined(name, scores).items()}
     if scoring is not None:
         require_scoring(scoring, classes=isinstance(target, Classes), n_classes=target.n_strata)

@@ -17,7 +17,7 @@ from ..learners.smooth_losses import SQUARES
 from .choice import LOWEST, ChoiceRule
 from .held_out_scores import HeldOut, all_scores, held_out_scores
 
-VERSIONS = {"landmarks": 4, "selection": 13}  # of the code of each step; to be raised when its output changes
+VERSIONS = {"landmarks": 4, "selection": 14}  # of the code of each step; to be raised when its output changes
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def search_penalties(prepared: PreparedLapRLS, execution: Execution, rule: Choic
                     for repetition, (_, own) in zip(repetitions, values, strict=True)]
             moved = [own.with_prior(LABELS) for own in held]
             rows.append({"gamma_A": system.gamma_A, "gamma_I": system.gamma_I,
-                         **held_out_scores(moved, tie, rule.scoring), **rule.told(held)})
+                         **held_out_scores(moved, tie, rule.scoring, held), **rule.told(held)})
             kept[place] = moved
             for name in names[place]:
                 rivals = [*leading.get(name, []), place]

@@ -16,7 +16,7 @@ from ..learners.on_graph.model import scored, signed
 from ..learners.target import Target
 from .held_out_scores import HeldOut, held_out_scores
 
-VERSIONS = {"held_out_on_graph": 5}  # of the code of each step; to be raised when its output changes
+VERSIONS = {"held_out_on_graph": 6}  # of the code of each step; to be raised when its output changes
 
 
 def row_on_graph(target: Target, repetitions: Sequence[Sequence[np.ndarray]], found: Sequence[HeldOutValues],

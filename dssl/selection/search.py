@@ -39,7 +39,7 @@ from .folds import held_out
 from .held_out_scores import HeldOut, all_scores, held_out_scores
 
 # Of the code of each step, here and below; to be raised when its output changes.
-VERSIONS = {"subsample": 3, "system": 6, "columns": 4, "covariance": 5, "selection": 12}
+VERSIONS = {"subsample": 3, "system": 6, "columns": 4, "covariance": 5, "selection": 13}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,9 +120,10 @@ class Held:
 
     def row(self, values: Sequence[np.ndarray], coding: Coding, **given: Any) -> dict[str, Any]:
         """Return the row of values (l, c) in each repetition, at the parameters `given`."""
-        held = [HeldOut(self.target, coding, own, folds, self.weight).with_prior(LABELS)
-                for own, folds in zip(values, self.repetitions, strict=True)]
-        row = {**given, **held_out_scores(held, HINGE, self.scoring)}
+        fitted = [HeldOut(self.target, coding, own, folds, self.weight)
+                  for own, folds in zip(values, self.repetitions, strict=True)]
+        held = [own.with_prior(LABELS) for own in fitted]
+        row = {**given, **held_out_scores(held, HINGE, self.scoring, fitted)}
         return {**row, "scores": all_scores(held)} if self.complete else row
 
 

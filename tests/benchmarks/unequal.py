@@ -41,10 +41,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from dssl import (
+    ClusterKernelSVC,
     GraphKernelRidge,
     LaplaceLearning,
     LapRLSClassifier,
     LapSVC,
+    LapSVM,
+    MultiscaleKernelClassifier,
     PoissonLearning,
     SemiSupervisedClassifier,
 )
@@ -222,14 +225,15 @@ def with_f1(X: np.ndarray, labels: np.ndarray, n_fit: int) -> dict[str, Any]:
 LEARNERS: dict[str, Callable[..., dict[str, Any]]] = {
     "automatic": ours(SemiSupervisedClassifier), "graph_ridge": ours(GraphKernelRidge),
     "poisson": ours(PoissonLearning), "laplace": ours(LaplaceLearning), "lap_svc": ours(LapSVC),
-    "lap_rls": ours(LapRLSClassifier), "logistic": peer(logistic), "svc": peer(calibrated_svc),
+    "lap_rls": ours(LapRLSClassifier), "lap_svm": ours(LapSVM), "cluster": ours(ClusterKernelSVC),
+    "multiscale": ours(MultiscaleKernelClassifier), "logistic": peer(logistic), "svc": peer(calibrated_svc),
     "boosting": peer(lambda labels: HistGradientBoostingClassifier(random_state=0)),
     "majority": peer(lambda labels: DummyClassifier()), "nearest": peer(lambda labels: KNeighborsClassifier(5)),
     "automatic_balanced": ours(lambda: SemiSupervisedClassifier(scoring="balanced_accuracy")), "automatic_f1": with_f1,
     "logistic_balanced": peer(lambda labels: logistic(labels, "balanced", "balanced_accuracy")),
     "logistic_f1": peer(tuned_threshold)}
 REFERENCES = ("logistic", "majority")  # that none of ours may be clearly worse than
-OURS = ("automatic", "graph_ridge", "poisson", "laplace", "lap_svc", "lap_rls")
+OURS = ("automatic", "graph_ridge", "poisson", "laplace", "lap_svc", "lap_rls", "lap_svm", "cluster", "multiscale")
 
 
 def mean_and_error(values: list[float]) -> tuple[float, float]:

@@ -390,7 +390,7 @@ def test_weights_of_one_are_no_weights_and_those_of_unlabeled_points_are_not_rea
 
 
 @pytest.mark.parametrize(("kind", "atol"), [(LapSVC, 1e-3), (LapKernelRidge, 1e-9)])
-def test_a_point_of_weight_two_is_two_points_in_the_base_kernel(kind, atol):
+def test_a_point_of_weight_two_is_two_points_in_the_base_kernel(kind, atol, unmoved):
     """Without the graph nothing else tells one point of weight 2 from two equal ones."""
     X, y, new = blobs()
     y = np.where(y < 0, np.nan, y)

@@ -58,7 +58,7 @@ def test_rows_are_those_of_the_estimators_own_searches(estimator):
 
 @pytest.mark.parametrize("estimator", [LapSVC(n_subsample=60), LapKernelRidge(n_subsample=60)],
                          ids=lambda kind: type(kind).__name__)
-def test_without_the_graph_a_row_is_that_of_fits_without_each_fold(estimator):
+def test_without_the_graph_a_row_is_that_of_fits_without_each_fold(estimator, unmoved):
     X, y, _ = problem()
     if isinstance(estimator, LapKernelRidge):
         y = np.where(y >= 0, X[:, 0] + y, np.nan)

@@ -13,6 +13,7 @@ from dssl import (
     LaplaceLearning,
     LapRLSClassifier,
     LapSVC,
+    LapSVM,
     MultiscaleKernelClassifier,
     SemiSupervisedClassifier,
 )
@@ -49,7 +50,7 @@ def spec_of(path, **model):
 @pytest.mark.parametrize(("model", "estimator"), [
     ({"kind": "automatic"}, SemiSupervisedClassifier), ({"kind": "graph", "learner": "laplace"}, LaplaceLearning),
     ({"kind": "graph", "learner": "ridge"}, GraphKernelRidge), ({"kind": "ridge"}, LapSVC),
-    ({"kind": "laprls"}, LapRLSClassifier), ({"kind": "cluster"}, ClusterKernelSVC),
+    ({"kind": "laprls"}, LapRLSClassifier), ({"kind": "lapsvm"}, LapSVM), ({"kind": "cluster"}, ClusterKernelSVC),
     ({"kind": "multiscale"}, MultiscaleKernelClassifier)])
 def test_pipeline_and_estimator_weigh_labels_alike(points, tmp_path, model, estimator):
     path, X, y = points

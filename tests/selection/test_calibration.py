@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 from sklearn.datasets import load_digits, make_blobs
 from sklearn.exceptions import NotFittedError
@@ -18,7 +19,7 @@ from dssl import (
 )
 from dssl.kernels.base import RBF
 from dssl.learners.coding import class_pairs, margins_of
-from dssl.learners.probabilities import Calibration, fit_calibration, fit_log_odds
+from dssl.learners.probabilities import Calibration, fit_calibration, fit_log_odds, most_probable
 from dssl.learners.ridge_and_svm import LearnerParams
 from dssl.learners.target import Classes
 from dssl.selection.calibration import calibration_folds, out_of_fold_values
@@ -178,18 +179,52 @@ def test_calibrated_probabilities_beat_the_uncalibrated_scores_and_the_shares(pa
     assert calibrated < log_loss(y[1200:], np.tile(shares, (len(y) - 1200, 1))) / 2
 
 
+@pytest.mark.parametrize("assumed", [0, 1])
 @pytest.mark.parametrize("seed", range(5))
-def test_scores_without_signal_leave_the_frequencies_of_the_labels(seed):
+def test_scores_without_signal_leave_the_frequencies_of_the_labels(seed, assumed):
+    """Whether these are equal frequencies that the scores assume, or those of the labels."""
     codes, noise = (np.arange(150) < 30).astype(int), np.random.default_rng(seed).normal(size=150)
     scores, shares = np.column_stack([-noise, noise]), np.array([0.8, 0.2])
-    calibration, intercept = fit_log_odds(scores, codes, None, np.log(shares), np.ones(2, bool))
+    log_odds = np.log(shares)
+    calibration, intercept = fit_log_odds(scores, codes, None, log_odds, assumed * log_odds, np.ones(2, bool))
     P = softmax(calibration.slope * scores + intercept, axis=1)
     assert_allclose(P, np.tile(shares, (150, 1)), atol=0.06)
 
 
-def test_scores_that_separate_the_classes_know_half_of_their_frequencies():
+@pytest.mark.parametrize("assumed", [0, 1])
+def test_scores_that_separate_the_classes_know_half_of_what_they_do_not_assume(assumed):
     codes, noise = (np.arange(150) < 30).astype(int), np.random.default_rng(0).normal(size=150)
     right = np.where(codes == 1, 1, -1) + 0.2 * noise
     log_odds = np.log([0.8, 0.2])
-    _, intercept = fit_log_odds(np.column_stack([-right, right]), codes, None, log_odds, np.ones(2, bool))
-    assert_allclose(np.diff(intercept), np.diff(log_odds) / 2, rtol=0.1)
+    scores = np.column_stack([-right, right])
+    _, intercept = fit_log_odds(scores, codes, None, log_odds, assumed * log_odds, np.ones(2, bool))
+    expected = (1 - assumed) * np.diff(log_odds) / 2
+    assert_allclose(np.diff(intercept), expected, atol=0.2)
+
+
+def test_slope_and_intercepts_are_the_most_probable_ones():
+    """As a minimizer that knows no derivative finds them, of scores that assume equal frequencies."""
+    rng = np.random.default_rng(0)
+    codes = rng.choice(3, 90, p=[0.7, 0.2, 0.1])
+    scores = rng.normal(size=(90, 3)) + np.eye(3)[codes]
+    weight, center, deviation = rng.uniform(0.5, 2, 90), np.log([0.7, 0.2, 0.1]) / 2, 0.8
+
+    def missed(params):
+        logs = log_softmax(np.exp(params[0]) * scores + center + deviation * params[1:], axis=1)
+        return params @ params / 2 - weight @ logs[np.arange(90), codes]
+
+    found = np.append(*most_probable(scores, codes, weight, center, deviation))
+    nearest = minimize(missed, found + 0.1, method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-12})
+    assert_allclose(found, nearest.x, atol=1e-5)
+
+
+@pytest.mark.parametrize("assumed", [0, 1])
+def test_a_class_whose_only_label_cannot_be_held_out_keeps_the_center(assumed):
+    """No score is of it, so the labels of the others do not say that it is rarer still."""
+    rng = np.random.default_rng(0)
+    codes = rng.choice(2, 150, p=[0.8, 0.2])
+    scores = 4.0 * np.eye(3)[codes] + 0.5 * rng.normal(size=(150, 3))
+    log_odds = np.log([120.5, 30.5, 1.5])
+    _, intercept = fit_log_odds(scores, codes, None, log_odds, assumed * log_odds, np.ones(3, bool))
+    center = (1 - assumed) * (log_odds - log_odds.mean()) / 2
+    assert_allclose(intercept[2], center[2], atol=0.1)

@@ -161,7 +161,8 @@ def test_rows_are_judged_at_the_prior_that_the_fit_is_moved_to():
     row, unmoved = (Held(target, [folds], "ridge", scoring="balanced_accuracy").row([values], coding)
                     for target in (equal, labels))
     assert row["balanced_error"] < unmoved["balanced_error"]
-    moved = HeldOut(equal, coding, values, folds).with_prior(LABELS)
-    assert row == held_out_scores([moved], HINGE, "balanced_accuracy")
-    as_counted = labels.with_prior(ClassPrior.of([48.5, 12.5]))
-    assert HeldOut(as_counted, coding, values, folds).with_prior(LABELS).values is values
+    fitted = HeldOut(equal, coding, values, folds)
+    assert row == held_out_scores([fitted.with_prior(LABELS)], HINGE, "balanced_accuracy", [fitted])
+    assert row[HINGE.name] == held_out_scores([fitted], HINGE)[HINGE.name]
+    sized = labels.with_prior(ClassPrior.of([48, 12]))
+    assert HeldOut(sized, coding, values, folds).with_prior(sized.prior).values is values

@@ -259,7 +259,7 @@ CLUSTER = Kind.of(SPECS["cluster"], (
     DATASET, SPLIT, LABELS, POINTS,
     Stage("basis", 1, ("points", "labels"), BasisParams.of, make_basis, _basis_cost, _FEWER, intermediate=True,
           section=cluster_section),
-    Stage("selection", 3, ("points", "labels", "basis"), FitParams.of, make_selection, _selection_cost, _FEWER,
+    Stage("selection", 4, ("points", "labels", "basis"), FitParams.of, make_selection, _selection_cost, _FEWER,
           section=partial(selection_section, words=WORDS), leads=True),
     Stage("models", 6, ("points", "labels", "basis", "selection"), FitParams.of, make_models, _models_cost, _FEWER),
     SAMPLE, predictions_with(_scores_cost),

@@ -299,9 +299,9 @@ BASELINES = (
              of_classes="With class sizes they also shift the scores to these."))
 GRAPH_LEARNER = Kind.of(SPECS["graph"], (
     DATASET, SPLIT, LABELS, POINTS, VERTICES, NEIGHBORS, GRAPH, HEALTH,
-    Stage("selection", 6, ("labels", "vertices", "neighbors", "graph"), Learners.of, make_selection, _selection_cost,
+    Stage("selection", 7, ("labels", "vertices", "neighbors", "graph"), Learners.of, make_selection, _selection_cost,
           f"{_FEWER}, or use learner laplace", section=partial(selection_section, words=WORDS), leads=True),
-    Stage("vertex_values", 9, ("labels", "vertices", "neighbors", "graph", "selection"), Learners.of, make_values,
+    Stage("vertex_values", 10, ("labels", "vertices", "neighbors", "graph", "selection"), Learners.of, make_values,
           _values_cost, f"{_FEWER}, or use model.learner laplace", section=values_section),
     Stage("models", 7, ("split", "points", "labels", "vertices", "neighbors", "graph", "vertex_values"), ModelParams.of,
           make_models, _models_cost, f"{_FEWER}, or leave base out of baselines"),

@@ -102,7 +102,8 @@ def make_models(context: Context, params: FitParams) -> dict[str, Any]:
     arrays: dict[str, np.ndarray] = {}
     models: dict[str, Any] = {}
     evidence: list[dict[str, Any]] = []
-    folds, left_out, weight = None, dict[str, list[HeldOut]](), label_weights(target, params.weight)
+    folds, weight = None, label_weights(target, params.weight)
+    left_out, of_model = dict[str, list[HeldOut]](), list[HeldOut]()
     for number, own in systems.items():
         prepared = _prepared(context, params.of_number(problem, number), kernels[params.kernel(number)], number, params)
         found = prepared.fitted(own)
@@ -110,10 +111,13 @@ def make_models(context: Context, params: FitParams) -> dict[str, Any]:
         evidence.append({**params.named(number), **found.evidence, "models": list(own)})
         for name in own:
             judged = name in ("model", "base")
-            held = _left_out(prepared, own[name], folds, weight) if judged or params.prior != LABEL_FREQUENCIES else []
-            model, calibration, held = with_prior(found.models[name], target, held)
+            # A control is moved as the model is.
+            held = _left_out(prepared, own[name], folds, weight) if judged else of_model
+            model, calibration, moved = with_prior(found.models[name], target, held)
             if judged:
-                left_out[name] = held
+                left_out[name] = moved
+            if name == "model":
+                of_model = held
             probable = calibration_attributes(calibration) if name == "model" else {}
             described, models[name] = _described(context, target, replace(found, models={name: model}), name,
                                                  params.named(number), probable)

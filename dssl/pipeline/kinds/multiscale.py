@@ -252,7 +252,7 @@ MULTISCALE = Kind.of(SPECS["multiscale"], (
     DATASET, SPLIT, LABELS, POINTS,
     Stage("basis", 1, ("points", "labels"), BasisParams.of, make_basis, _basis_cost, _FEWER,
           intermediate=True, section=multiscale_section),
-    Stage("selection", 2, ("points", "labels", "basis"), FitParams.of, make_selection, _selection_cost, _FEWER,
+    Stage("selection", 3, ("points", "labels", "basis"), FitParams.of, make_selection, _selection_cost, _FEWER,
           section=partial(selection_section, words=WORDS), leads=True),
     Stage("models", 5, ("points", "labels", "basis", "selection"), FitParams.of, make_models, _models_cost, _FEWER,
           section=regions_section, leads=True),
