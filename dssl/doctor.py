@@ -23,7 +23,9 @@ from .execution.size import MEMORY_BUDGET
 from .execution.tasks import available_cores
 from .execution.watchdog import PATIENCE
 from .runtime.start import open_runtime
-from .storage.files import local_path
+from .storage.files import place_of
+from .storage.objects import ObjectPath
+from .storage.probe import require_exclusive
 
 Level = Literal["ok", "warning", "problem"]
 THREAD_SETTINGS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -135,7 +137,11 @@ def check_data() -> Check:
 def check_workspace(workspace: str | Path) -> Iterator[Check]:
     """See whether the workspace can be written, locked, and has space."""
     try:
-        folder = local_path(workspace)
+        folder = place_of(workspace)
+        if isinstance(folder, ObjectPath):
+            require_exclusive(folder)
+            yield Check("workspace", "ok", f"{folder} can be written, and lets one of two writers win")
+            return
     except DsslError as refused:
         yield Check("workspace", "problem", str(refused).splitlines()[0], "name a folder")
         return
@@ -190,7 +196,7 @@ def check_cluster(where: str | Path, workspace: str | Path, source: str | None =
         with open_runtime(where) as (execution, described):
             yield Check("cluster", "ok", described)
             if isinstance(execution, OnDask):
-                yield from check_workers(execution, local_path(workspace))
+                yield from check_workers(execution, place_of(workspace))
                 yield from check_settings(execution)
                 if source is not None:
                     yield check_source_on_workers(execution, source)

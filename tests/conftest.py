@@ -2,6 +2,7 @@
 
 import gc
 import os
+import uuid
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,25 @@ def dssl_data() -> Path:
     if not folder or not Path(folder).is_dir():
         pytest.skip("DSSL_DATA names no folder")
     return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def s3_server():
+    """The environment of clients of an S3 server on loopback, with a bucket named "bucket"; set for this session."""
+    pytest.importorskip("obstore", reason="the extra `cloud` is not installed")
+    pytest.importorskip("moto", reason="moto[server] is not installed")
+    from tests.objects import moto
+
+    with moto() as environment, pytest.MonkeyPatch.context() as patch:
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        yield environment
+
+
+@pytest.fixture
+def s3(s3_server):
+    """The URL of a folder in that bucket where nothing is."""
+    return f"s3://bucket/{uuid.uuid4().hex[:8]}"
 
 
 @pytest.fixture(scope="session")

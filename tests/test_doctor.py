@@ -55,7 +55,7 @@ def test_a_data_folder(monkeypatch, tmp_path):
 def test_a_workspace_that_is_in_the_way_or_elsewhere(tmp_path):
     (tmp_path / "file").write_text("in the way")
     assert one(list(doctor.check_workspace(tmp_path / "file" / "work")), "workspace").level == "problem"
-    assert one(list(doctor.check_workspace("s3://bucket/work")), "workspace").level == "problem"
+    assert one(list(doctor.check_workspace("ftp://host/work")), "workspace").level == "problem"
 
 
 def test_memory_that_is_short(monkeypatch):

@@ -42,6 +42,7 @@ DOORS = {
     "zarr": {"storage.array_files", "storage.foreign_zarr"},
     "numcodecs": {"storage.frames"},
     "google_crc32c": {"storage.frames"},
+    "obstore": {"storage.objects"},
     "pyarrow": {"data.readers", "data.frames"},
     "narwhals": {"data.frames"},
     "pyamg": {"solvers.amg"},

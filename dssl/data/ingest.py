@@ -6,7 +6,6 @@ that type. Where missing cells or text are to become numbers, or the first rows 
 before it finds out (`survey`).
 """
 
-import shutil
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -24,6 +23,7 @@ from ..execution.tasks import Execution
 from ..params import digest, plain
 from ..storage.blocks import MemoryParts, Parts, PartWriter, Receipt, row_ranges
 from ..storage.csr import as_csr, csr_arrays
+from ..storage.files import remove_tree
 from ..storage.foreign_zarr import is_zarr
 from ..storage.pieces import BlockedCsrRows
 from ..storage.store import MANIFEST, StoredParts
@@ -109,7 +109,7 @@ def ingest(source: str | Path | Sequence[str | Path] | Source, parts: Parts, exe
             dataset.attributes["survey"] = with_dropped(dataset.attributes["survey"], own.column_names(),
                                                         reader.scan().target)
     if isinstance(parts, StoredParts):  # the attributes say what came of the surveys
-        shutil.rmtree(parts.folder / "within", ignore_errors=True)
+        remove_tree(parts.folder / "within")
         parts.clear_unfinished()
     known = {"source": source.name, "fingerprint": bytes_digest, "format": format_of(source.path, params.format),
              "params": plain(params)}

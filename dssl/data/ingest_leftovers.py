@@ -8,6 +8,8 @@ from pathlib import Path
 
 from ..errors import DataError, IntegrityError, ParameterError, require
 from ..storage.blocks import Parts
+from ..storage.files import remove_tree
+from ..storage.objects import ObjectPath
 from ..storage.store import MANIFEST, StoredParts
 
 OWN_FOLDERS = ("receipts", "parts", "shared", "within")  # of StoredParts, in the order of their removal
@@ -33,7 +35,7 @@ def _remove(parts: Parts) -> None:
     """Delete what an ingest wrote, and the folder if nothing else is in it."""
     assert isinstance(parts, StoredParts)
     for name in OWN_FOLDERS:
-        shutil.rmtree(parts.folder / name, ignore_errors=True)
+        remove_tree(parts.folder / name)
     _remove_if_empty(parts.folder)
 
 
@@ -50,7 +52,7 @@ def scratch_folder(folder: str | Path | None, parts: Parts) -> Iterator[Path]:
     """
     stored = parts.folder if isinstance(parts, StoredParts) else None
     was_empty = stored is not None and not any((stored / name).exists() for name in OWN_FOLDERS)
-    own = stored / "unpacked" if folder is None and stored else None
+    own = stored / "unpacked" if folder is None and stored and not isinstance(stored, ObjectPath) else None
     if own:
         shutil.rmtree(own, ignore_errors=True)  # a killed ingest leaves it
         folder = own

@@ -1,7 +1,7 @@
 """Tasks on the workers of a Dask client."""
 
-import shutil
 import time
+import uuid
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -21,7 +21,8 @@ from .. import __version__
 from ..errors import ClusterError, IntegrityError, Preempted, TaskFailed, explain
 from ..params import digest
 from ..storage.blocks import Parts, Receipt, Rows, write_dense
-from ..storage.files import is_there
+from ..storage.files import is_there, path_at, place_of, remove_tree
+from ..storage.objects import is_object_url
 from ..storage.pieces import write_sparse
 from ..storage.store import StoredParts
 from .cost import PAUSE_SHARE, worker_room
@@ -110,8 +111,9 @@ class OnDask(Execution):
         """
         if self._folder is None:
             place = self.scratch_folder or dask.config.get("temporary-directory", None)
-            self._folder = mkdtemp(prefix="dssl-", dir=place)
-            weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+            self._folder = f"{place}/dssl-{uuid.uuid4().hex}" if place and is_object_url(place) else \
+                mkdtemp(prefix="dssl-", dir=place)
+            weakref.finalize(self, remove_tree, place_of(self._folder))
         self._scratches += 1
         return StoredParts(f"{self._folder}/{self._scratches}")
 
@@ -203,7 +205,7 @@ class OnDask(Execution):
                 with suppress(TimeoutError):
                     wait(list(running), timeout=LAST_PARTS)
             self.client.cancel(list(running))
-            if isinstance(error, FileNotFoundError) and error.filename and Path(error.filename).exists():
+            if isinstance(error, FileNotFoundError) and error.filename and path_at(error.filename).exists():
                 raise ClusterError(explain(
                     f"a worker cannot open {error.filename}, which is there for the process that started the run",
                     why="a task reads it where it runs",

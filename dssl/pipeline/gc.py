@@ -8,7 +8,6 @@ written down first, so that a plan and a prediction can say why it is not there.
 """
 
 import re
-import shutil
 import time
 import warnings
 from collections.abc import Sequence
@@ -18,8 +17,7 @@ from typing import Any, Literal
 
 from ..errors import DataError, IntegrityError, explain, require
 from ..storage.artifacts import MANIFESTS, Workspace, remove_folder
-from ..storage.files import read_json, write_json
-from .inspection import disk_bytes
+from ..storage.files import disk_bytes, read_json, remove_tree, write_json
 from .kinds.registry import kind_of
 from .records import RESULT, SPEC, read_result, read_spec
 from .status import STATUS
@@ -188,8 +186,8 @@ def _remove(workspace: Workspace, items: Sequence[Removable]) -> None:
         workspace.note_removed(complete, time.strftime("%Y-%m-%d", time.gmtime()))
     for item in items:  # runs first: an artifact without a run is found again
         if item.what in ("run", "scratch"):
-            shutil.rmtree(item.path)
+            remove_tree(item.path)
         elif item.what == "manifest":
             item.path.unlink()
         else:
-            remove_folder(workspace.root, item.path)
+            remove_folder(item.path)

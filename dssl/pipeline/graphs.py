@@ -44,6 +44,7 @@ from ..report.sections.graph import graph_section
 from ..storage.artifacts import Artifact
 from ..storage.blocks import PartWriter, Receipt, Rows, row_ranges
 from ..storage.csv_lines import CsvLines
+from ..storage.files import draft_of
 from .facts import Facts
 from .spec import GraphPipeline
 from .stage import Context, NoParams, Stage
@@ -218,7 +219,7 @@ def write_unreached(folder: Path, health: Artifact, handled: str) -> dict[str, A
     unreached = health.attributes["unreached"]
     file = folder / "unreached.csv" if unreached["count"] else None
     if file:
-        with open(file, "w", encoding="utf-8", newline="") as text:
+        with draft_of(file) as draft, open(draft, "w", encoding="utf-8", newline="") as text:
             lines = CsvLines(text)
             lines.write(["row", "component_size"])
             for rows, sizes in lost_points(health.parts):

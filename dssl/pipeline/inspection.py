@@ -5,7 +5,7 @@ from typing import Any
 
 from ..errors import DataError, require
 from ..storage.artifacts import Workspace, parts_in, read_begun, read_manifest
-from ..storage.files import read_record
+from ..storage.files import disk_bytes, path_at, read_record
 from ..storage.store import describe_arrays
 from .kinds.registry import all_stage_names, kind_of
 from .records import read_result, read_spec
@@ -27,7 +27,7 @@ def inspect(name: str, workspace: Workspace) -> dict[str, Any]:
     ------
     DataError : it names nothing, or more than one artifact.
     """
-    path = Path(name)
+    path = path_at(name)
     for folder in (path.parent if path.name == "result.json" else path, workspace.root / "runs" / name):
         if name and folder.is_dir():
             return describe_folder(folder)
@@ -112,8 +112,3 @@ def with_disk_bytes(result: dict[str, Any], workspace: Workspace, kind: Kind) ->
         record["disk_bytes"] = disk_bytes(workspace.folder_of(record["name"], record["address"]))
     result["intermediate_bytes"] = sum(own["disk_bytes"] for own in result["stages"] if own["name"] in passing)
     return result
-
-
-def disk_bytes(folder: Path) -> int:
-    """Return the bytes of all files of a folder."""
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

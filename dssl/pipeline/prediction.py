@@ -33,7 +33,7 @@ from ..learners.probabilities import CALIBRATION, Calibration
 from ..storage.artifacts import Workspace, manifest_of, parts_in, read_manifest
 from ..storage.blocks import Parts, Rows
 from ..storage.csr import as_rows
-from ..storage.files import draft_of
+from ..storage.files import draft_of, named_in, path_at
 from ..storage.views import ChosenColumns
 from .kinds import registry  # noqa: F401  (a kind registers the types of its models)
 from .records import read_result
@@ -315,7 +315,7 @@ def _model_of(result: Path) -> Path:
     if named is None:
         raise DataError(explain(f"the run of {result} has no model", why="it was stopped before the stage that fits it",
                                 fix="run the pipeline without --until"))
-    return (result.parent / named).resolve()
+    return named_in(result.parent, named).resolve()
 
 
 def model_folder(path: str | Path) -> Path:
@@ -323,7 +323,7 @@ def model_folder(path: str | Path) -> Path:
 
     Raises DataError: there is no model.
     """
-    path = Path(path)
+    path = path_at(path)
     result = path if path.name == "result.json" else path / "result.json"
     folder = _model_of(result) if result.is_file() else path
     if not (folder / "manifest.json").is_file():

@@ -1,11 +1,10 @@
 """What a run leaves of itself in its folder, checked where it is read: its spec and its result."""
 
-import os
 from pathlib import Path
 from typing import Any
 
 from ..errors import IntegrityError, require
-from ..storage.files import read_record
+from ..storage.files import named_in, read_record
 
 RESULT, SPEC = "result.json", "spec.json"
 PATHS = {"model": "model_path", "report": "report", "predictions": "predictions"}  # by their keys in a document
@@ -24,8 +23,8 @@ def read_result(path: Path) -> dict[str, Any]:
         require(sound, f"{path} is damaged", why="a stage in it lacks name or address", fix=FIX, error=IntegrityError)
     for key in PATHS:
         named = result.get(key)
-        inside = named is None or (isinstance(named, str) and "\0" not in named and Path(
-            os.path.normpath(path.resolve().parent / named)).is_relative_to(root))
+        inside = named is None or (isinstance(named, str) and "\0" not in named
+                                   and named_in(path.resolve().parent, named).is_relative_to(root))
         require(inside, f"{path} names {named!r} as {key}", fix=FIX, error=IntegrityError,
                 why=f"what a run has made lies in its workspace, {root}")
     return result

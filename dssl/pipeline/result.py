@@ -1,6 +1,5 @@
 """The result of a run: its figures as attributes, its model, its report; and as a notebook shows it."""
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -16,6 +15,7 @@ from ..report.error_measure import gain_over, label_score_rows, measure_of
 from ..report.markup import Html, table, tag
 from ..selection.suggest import Criterion
 from ..storage.artifacts import Workspace
+from ..storage.files import named_in, path_at
 from ..units import size_text, time_text
 from .dataset import dataset_of
 from .prediction import FittedPipeline, open_model
@@ -97,7 +97,7 @@ class RunResult:
         found = {name: value for name, value in document.items() if name in known - set(PATHS)}
         for key, name in PATHS.items():
             if document.get(key):
-                found[name] = Path(os.path.normpath(folder / document[key]))
+                found[name] = named_in(folder, document[key])
         stages = tuple(StageRun(**stage) for stage in document["stages"])
         lines = {name: tuple(document.get(name, ())) for name in ("verdict", "notes")}
         return cls(**found | {"folder": folder, "stages": stages, **lines})
@@ -108,7 +108,8 @@ class RunResult:
 
         Raises DataError: there is none.
         """
-        folder = Path(path).parent if Path(path).name == RESULT else Path(path)
+        place = path_at(path)
+        folder = place.parent if place.name == RESULT else place
         ended = not (folder / STATUS).is_file() or (folder / RESULT).is_file()
         state = "" if ended else f", its run is {read_status(folder)['state']}"
         require((folder / RESULT).is_file(), f"{path} holds no result{state}", error=DataError,

@@ -1,7 +1,6 @@
 """Run: walk the table of stages, make what is missing, report what was measured beside what was predicted."""
 
 import os
-import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,7 +23,7 @@ from ..report.verdict import Verdict
 from ..selection.by_labels import without_choice
 from ..selection.held_out_scores import SCORED, with_intervals
 from ..storage.artifacts import libraries
-from ..storage.files import write_json
+from ..storage.files import remove_tree, write_file, write_json
 from .facts import Facts
 from .gc import remove_intermediate, write_stages
 from .graphs import write_unreached
@@ -101,8 +100,8 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
     shown = in_notebook() if events is None else nullcontext(events)
     with place.lock(wait) as lock, _held(execution, lock.check), shown as told:
         scratch = place.root / "scratch"  # the lock is ours: what is there was left by a run that was killed
-        shutil.rmtree(scratch, ignore_errors=True)
-        scratch.mkdir(parents=True)
+        remove_tree(scratch)
+        scratch.mkdir(parents=True, exist_ok=True)
         execution.scratch_folder = str(scratch)
         made = made.again(execution.memory_budget)
         identity = run_id or new_run_id()
@@ -198,7 +197,7 @@ def _run(made: Plan, identity: str, folder: Path, execution: Execution, estimate
         if facts.get(SELECTION, {}).get("choices") and "n_labeled" in facts.get("labels", {}):
             facts[SELECTION] = _with_intervals(facts[SELECTION], facts["labels"]["n_labeled"])
         report = folder / "report.html"
-        report.write_text(_page(made.kind, result, facts), encoding="utf-8")
+        write_file(report, _page(made.kind, result, facts).encode())
         result["report"] = str(report)
     _write_result(folder, result)
     return result
@@ -225,7 +224,7 @@ def _with_intervals(selection: dict[str, Any], n: int) -> dict[str, Any]:
 
 def _write_result(folder: Path, result: dict[str, Any]) -> None:
     """Write the document of a run; in the file, paths are relative to it, so that a workspace can be moved."""
-    paths = {name: os.path.relpath(result[name], folder) for name in PATHS if name in result}
+    paths = {name: os.path.relpath(result[name], str(folder)) for name in PATHS if name in result}
     write_json(folder / RESULT, result | paths)
 
 

@@ -13,8 +13,8 @@ from typing import Any, Self
 from ..errors import described
 from ..progress import BEAT
 from ..storage.artifacts import Workspace
-from ..storage.files import draft_of, read_record
-from ..storage.lock import is_held_by
+from ..storage.files import read_record, write_file
+from ..storage.lease import is_held_by
 from .time_left import SOON, TimeLeft
 
 STATUS = "status.json"
@@ -127,8 +127,8 @@ class Status:
     def _write(self) -> None:
         self._changed = False
         # Not worth a run, and not a wait for the disk: another is written soon.
-        with suppress(OSError), draft_of(self.path) as draft:
-            draft.write_text(json.dumps(self._known | {"updated": _now()}, indent=1), encoding="utf-8")
+        with suppress(OSError):
+            write_file(self.path, json.dumps(self._known | {"updated": _now()}, indent=1).encode())
 
 
 def read_status(folder: Path) -> dict[str, Any]:

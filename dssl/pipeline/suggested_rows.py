@@ -21,6 +21,7 @@ from ..learners.probabilities import CALIBRATION, Calibration
 from ..plain_yaml import yaml_of
 from ..selection.suggest import OF_MODEL, SuggestParams, suggest
 from ..storage.csv_lines import CsvLines
+from ..storage.files import draft_of, publish_once
 from ..storage.views import SelectedRows
 from .dataset import identifier_of, rows_in_files
 from .graphs import graph_of, vertices_of
@@ -75,7 +76,7 @@ class SuggestedRows:
         safe_csv : see `CsvLines`. Raises DataError: there is such a file, whose labels would be lost.
         """
         require_new(out)
-        with open(out, "x", encoding="utf-8", newline="") as file:
+        with draft_of(out, publish_once) as draft, open(draft, "w", encoding="utf-8", newline="") as file:
             lines = CsvLines(file, safe_csv)
             beside = [[place.file, "" if place.line is None else place.line] for place in self.places]
             lines.write(["row", *(["file", "line"] if beside else []), *HEADER,

@@ -11,6 +11,7 @@ from ..errors import DataError, explain, require
 from ..execution.tasks import Execution
 from ..selection.suggest import Criterion, SuggestParams
 from ..storage.artifacts import Artifact, Workspace, manifest_of, read_manifest
+from ..storage.files import named_in, path_at
 from .load import load_spec
 from .plan import DEFAULT_WORKSPACE, plan
 from .prediction import model_folder, open_model
@@ -29,7 +30,7 @@ def finished_models(name: str | Path, workspace: str | Path, overrides: Sequence
 
     Raises DataError: there is none, or a run that is named has overrides.
     """
-    path, run = Path(name), Workspace.at(workspace).root / "runs" / str(name)
+    path, run = path_at(name), Workspace.at(workspace).root / "runs" / str(name)
     if path.suffix not in YAML:
         require(not overrides, f"{name} is a run, and --set sets values of a spec", error=DataError,
                 why="a finished run has a spec of its own", fix="leave --set out, or name the pipeline file")
@@ -91,7 +92,7 @@ def _spec_of(folder: Path) -> dict[str, Any]:
     """Return the spec of the newest run whose models lie in a folder; an empty one where none is there any more."""
     for result in sorted(folder.parents[2].glob("runs/*/result.json"), reverse=True):
         named = read_result(result).get("model")
-        if named and (result.parent / named).resolve() == folder.resolve() and (result.parent / SPEC).is_file():
+        if named and named_in(result.parent, named).resolve() == folder.resolve() and (result.parent / SPEC).is_file():
             return read_spec(result.parent / SPEC)
     return {}
 

@@ -9,6 +9,7 @@ and `crc32c`, one after the other in the thread of the task: Zarr passes each th
 1 to 2 ms of a core, which is most of what a small array takes.
 """
 
+import errno
 import hashlib
 import itertools
 import math
@@ -20,16 +21,24 @@ from typing import Any
 
 import numpy as np
 import zarr
+from zarr.abc.buffer import Buffer
 from zarr.codecs import Crc32cCodec, ZstdCodec
+from zarr.core.buffer import cpu
+from zarr.storage import MemoryStore
 
 from ..errors import DataError, IntegrityError, explain, require
-from .files import draft_of, outlasting
+from .files import files_in, outlasting, read_file, remove_tree, write_file
 from .frames import CRC_BYTES, ZSTD_LEVEL, damaged, lost, pack, unpack
+from .objects import ObjectPath
+
+DESCRIPTION = "zarr.json"
 
 
 def create_array(path: Path, shape: tuple[int, ...], dtype: Any, chunk_rows: int, chunk_columns: int | None = None,
-                 attributes: dict[str, Any] | None = None) -> zarr.Array:
-    """Create a Zarr 3 array of numbers or booleans, chunked by rows (and columns), each chunk checksummed.
+                 attributes: dict[str, Any] | None = None, *, exclusive: bool = False) -> zarr.Array:
+    """Describe a Zarr 3 array of numbers or booleans, chunked by rows (and columns), each chunk checksummed.
+
+    With `exclusive`, raise FileExistsError if an array is described there.
 
     Raise DataError if the dtype is not numeric; strings and objects have no form that is safe to read back.
     """
@@ -40,35 +49,42 @@ def create_array(path: Path, shape: tuple[int, ...], dtype: Any, chunk_rows: int
     trailing = tuple(max(size, 1) for size in shape[1:])
     if chunk_columns:
         trailing = (chunk_columns, *trailing[1:])
-    return zarr.create_array(str(path), shape=shape, dtype=dtype, chunks=(max(chunk_rows, 1), *trailing),
-                             compressors=[ZstdCodec(level=ZSTD_LEVEL), Crc32cCodec()], attributes=attributes or {},
-                             fill_value=0, overwrite=True)
+    described: dict[str, Buffer] = {}
+    array = zarr.create_array(MemoryStore(described), shape=shape, dtype=dtype, chunks=(max(chunk_rows, 1), *trailing),
+                              compressors=[ZstdCodec(level=ZSTD_LEVEL), Crc32cCodec()], attributes=attributes or {},
+                              fill_value=0)
+    if not write_file(path / DESCRIPTION, described[DESCRIPTION].to_bytes(), exclusive=exclusive):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+    return array
 
 
 @outlasting
 def open_array(path: Path) -> zarr.Array:
     """Open an array to be read; raise IntegrityError if there is none."""
     try:
-        stamp = (path / "zarr.json").stat()
+        if isinstance(path, ObjectPath):  # where nothing takes the place of a description, see `StoredParts`
+            return _opened(path)
+        stamp = (path / DESCRIPTION).stat()
+        return _opened(path, stamp.st_mtime_ns, stamp.st_ino)
     except FileNotFoundError:
         raise IntegrityError(explain(
             f"{path} is not a Zarr array", why="the array was deleted, or its stage never finished",
             fix="run again: the stage that makes it will see that it is missing")) from None
-    return _opened(str(path), stamp.st_mtime_ns, stamp.st_ino)
 
 
 @lru_cache(maxsize=1024)
-def _opened(path: str, *stamp: int) -> zarr.Array:
+def _opened(path: Path, *stamp: int) -> zarr.Array:
     """Open an array; its description is read once as long as that file has the same stamp."""
+    described = bytes(read_file(path / DESCRIPTION))
     try:
-        array = zarr.open_array(path, mode="r", zarr_format=3)
+        array = zarr.open_array(MemoryStore({DESCRIPTION: cpu.Buffer.from_bytes(described)}), mode="r", zarr_format=3)
         chunks = array.chunks
         sound = array.dtype.kind in "biuf" and len(chunks) == len(array.shape) and min(chunks, default=1) > 0
         reason = f"it describes chunks of {chunks}, values {array.dtype}"
     except (ValueError, TypeError, KeyError, AttributeError, LookupError, ArithmeticError, RuntimeError) as error:
         sound, reason = False, f"Zarr cannot read it ({type(error).__name__}: {error})"
     if not sound:
-        raise damaged(Path(path) / "zarr.json", Path(path), reason)
+        raise damaged(path / DESCRIPTION, path, reason)
     return array
 
 
@@ -112,37 +128,25 @@ def fill_chunks(array: zarr.Array, path: Path, axis: int, start: int, block: np.
         chunk = np.ascontiguousarray(block[tuple(box)], dtype)
         if chunk.shape != array.chunks:  # at the end of an axis a chunk is filled up
             chunk = np.pad(chunk, [(0, full - size) for size, full in zip(chunk.shape, array.chunks, strict=True)])
-        _write_chunk(file, *pack(chunk))
-
-
-@outlasting
-def _write_chunk(file: Path, packed: bytes, checksum_bytes: bytes) -> None:
-    with draft_of(file) as draft, open(draft, "wb") as out:
-        out.write(packed)
-        out.write(checksum_bytes)
+        write_file(file, *pack(chunk))
 
 
 def _decoded(array: zarr.Array, path: Path, file: Path) -> np.ndarray:
     """Return one chunk, whole; raise IntegrityError if it is missing, cut short, or was changed."""
     try:
-        packed, behind = _read_chunk(file)
+        stored = read_file(file)
     except FileNotFoundError:
         raise lost(f"{file} is missing", path,
                    "its values cannot be guessed, and Zarr would read them as zeros") from None
     try:
-        values = unpack(packed, behind, _stored_dtype(array).itemsize * math.prod(array.chunks))
+        values = unpack(stored[:-CRC_BYTES], stored[-CRC_BYTES:],
+                        _stored_dtype(array).itemsize * math.prod(array.chunks))
     except ValueError as error:
         raise damaged(file, path, str(error)) from error
     try:
         return np.frombuffer(values, _stored_dtype(array)).reshape(array.chunks)
     except ValueError as error:
         raise damaged(file, path, f"it is no chunk of {array.chunks} {array.dtype} ({error})") from error
-
-
-@outlasting
-def _read_chunk(file: Path) -> tuple[bytes, bytes]:
-    with open(file, "rb") as stored:
-        return stored.read(max(os.fstat(stored.fileno()).st_size - CRC_BYTES, 0)), stored.read()
 
 
 def read_rows(path: Path, start: int, stop: int) -> np.ndarray:
@@ -183,8 +187,17 @@ def checksum(array: np.ndarray) -> str:
 
 def is_like(path: Path, shape: tuple[int, ...], dtype: Any, block_rows: int, block_columns: int | None) -> bool:
     """Return whether an array of this shape, dtype and chunks is there."""
-    if not (path / "zarr.json").exists():
+    if not (path / DESCRIPTION).is_file():
         return False
     array = open_array(path)
     chunks = (max(block_rows, 1), *((block_columns,) if block_columns else array.chunks[1:]))
     return array.shape == tuple(shape) and array.dtype == np.dtype(dtype) and array.chunks[:len(chunks)] == chunks
+
+
+def remove_array(path: Path) -> None:
+    """Delete an array, its description last: what has none may hold no chunk of another shape."""
+    for file, _ in list(files_in(path)):
+        if file.name != DESCRIPTION:
+            file.unlink(missing_ok=True)
+    remove_tree(path)
+    _opened.cache_clear()

@@ -13,7 +13,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -24,8 +23,10 @@ from typing import Any
 
 from ..errors import IntegrityError, ParameterError, explain, require
 from ..params import digest, plain
-from .files import local_path, read_json, read_record, require_name, write_json
-from .lock import FolderLock
+from .files import files_in, place_of, read_file, read_json, read_record, remove_tree, require_name, write_json
+from .lease import lock_at
+from .lock import Lock
+from .objects import ObjectPath
 from .store import WRITTEN, StoredParts
 from .verify import verify_finished, verify_parts
 
@@ -105,19 +106,20 @@ class Artifact:
         if begun is not None and begun["conditions"] == wanted:
             self.parts.forget_unreadable()
         else:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            remove_tree(self.folder)
             write_json(self.folder / BEGUN, {"conditions": wanted, "layout": os.urandom(6).hex()})
 
     def publish(self, attributes: dict[str, Any], allowed: Callable[[], None] = lambda: None) -> None:
         """Write the manifest, last; if another run was first, its manifest stays.
 
-        allowed : called just before, and raises if this run may not.
+        allowed : called before anything changes and just before, and raises if this run may not.
         """
+        allowed()
         parts = self.parts
         parts.clear_unfinished()
         for other in self.folder.iterdir():
-            if other.is_dir() and other != parts.folder:  # what an orphan has written where no run looks
-                shutil.rmtree(other, ignore_errors=True)
+            if other not in (parts.folder, self.folder / BEGUN, self.folder / PUBLISHED):
+                remove_tree(other)  # what an orphan has written where no run looks
         manifest = {
             "stage": self.stage, "version": self.version, "address": self.address, "params": plain(self.params),
             "inputs": self.inputs, "attributes": plain(attributes), "layout": parts.folder.name,
@@ -127,10 +129,9 @@ class Artifact:
 
     def _files(self) -> dict[str, str]:
         """Return the SHA-256 of the description of every array and of every part, by path in the folder."""
-        described = [Path(folder, name) for folder, _, names in os.walk(self.parts.folder) for name in names
-                     if name in ("zarr.json", WRITTEN)
-                     or (name.endswith(".json") and os.path.basename(folder) == "receipts")]
-        return {str(path.relative_to(self.folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        described = [path for path, _ in files_in(self.parts.folder) if path.name in ("zarr.json", WRITTEN)
+                     or (path.suffix == ".json" and path.parent.name == "receipts")]
+        return {str(path.relative_to(self.folder)): hashlib.sha256(read_file(path)).hexdigest()
                 for path in sorted(described)}
 
     def verify(self) -> None:
@@ -147,20 +148,17 @@ class Artifact:
 
     def remove(self) -> None:
         """Delete the artifact; see `remove_folder`."""
-        remove_folder(self.root, self.folder)
+        remove_folder(self.folder)
 
 
-def remove_folder(root: Path, folder: Path) -> None:
-    """Delete an artifact's folder in a workspace: its manifest first, then all of it at once.
+def remove_folder(folder: Path) -> None:
+    """Delete an artifact's folder: its manifest first, then what says where its parts lie, then all of it.
 
-    Half of an artifact would look like one to go on with; what is moved to scratch is swept away by the next run.
+    Half of an artifact would look like one to go on with; a folder without both files is made anew.
     """
     (folder / PUBLISHED).unlink(missing_ok=True)
-    gone = root / "scratch" / f"removed-{folder.name}-{os.urandom(4).hex()}"
-    gone.parent.mkdir(parents=True, exist_ok=True)
-    with suppress(FileNotFoundError):
-        folder.replace(gone)
-    shutil.rmtree(gone, ignore_errors=True)
+    (folder / BEGUN).unlink(missing_ok=True)
+    remove_tree(folder)
 
 
 def manifest_of(folder: Path) -> Path:
@@ -225,14 +223,15 @@ class Workspace:
 
     @classmethod
     def at(cls, url: str | Path) -> "Workspace":
-        """Return the workspace at a folder; it is made when something is written.
+        """Return the workspace at a folder, or at a URL of an object store; it is made when something is written.
 
-        Raises ParameterError: it names a file, or an object store.
+        Raises ParameterError: it names a file, or another kind of place; see `object_path`.
         """
         require(isinstance(url, (str, os.PathLike)) and str(url) != "", f"workspace={url!r}", error=ParameterError,
                 why="artifacts and runs are kept in a folder", fix="name a folder, such as dssl-work")
-        root = local_path(url)
-        require(root.is_dir() or not root.exists(), f"the workspace {root} is a file", error=ParameterError,
+        root = place_of(url) if isinstance(url, ObjectPath) else place_of(os.fspath(url))
+        is_file = not isinstance(root, ObjectPath) and root.exists() and not root.is_dir()
+        require(not is_file, f"the workspace {root} is a file", error=ParameterError,
                 why="artifacts and runs are kept in a folder", fix="name a folder, or a path where there is none")
         return cls(root)
 
@@ -292,9 +291,9 @@ class Workspace:
         """The folders of its runs, the oldest first: their names begin with the time."""
         return sorted(path for path in self.root.glob("runs/*") if path.is_dir())
 
-    def lock(self, wait: float = 0.0) -> FolderLock:
+    def lock(self, wait: float = 0.0) -> Lock:
         """Return the lock of the workspace; wait : seconds for which another writer is waited for."""
-        return FolderLock(self.lock_path, wait=wait)
+        return lock_at(self.lock_path, wait=wait)
 
     @property
     def lock_path(self) -> Path:

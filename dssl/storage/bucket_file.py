@@ -83,7 +83,7 @@ def _described(stored: BinaryIO, file: Path, part: int) -> Description:
 
 def _open(file: Path) -> BinaryIO:
     try:
-        return open(file, "rb")
+        return file.open("rb")
     except FileNotFoundError:
         raise lost(f"{file} is missing", file, "the buckets of a finished task are in it") from None
 

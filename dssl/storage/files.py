@@ -1,8 +1,10 @@
-"""Files that are there whole or not at all, errors that pass, and the folder that a URL names."""
+"""Files that are there whole or not at all, errors that pass, and the place that a URL names."""
 
 import errno
 import json
 import os
+import shutil
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -12,6 +14,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from ..errors import IntegrityError, explain, require
+from .objects import SCHEMES, ObjectPath, is_object_url, object_path
 
 # What a file server says that is busy or starts again; a full disk and a missing permission do not pass.
 PASSING = frozenset({errno.EIO, errno.ESTALE, errno.EAGAIN, errno.ETIMEDOUT, errno.EINTR, errno.EBUSY, errno.ECONNRESET,
@@ -50,7 +53,16 @@ def is_there(path: Path) -> bool:
 
 @contextmanager
 def draft_of(path: Path, publish: Callable[[Path, Path], None] = os.replace) -> Iterator[Path]:
-    """Yield the name of a file to write beside `path`, which it becomes at once at the end; an error leaves none."""
+    """Yield the name of a file to write beside `path`, which it becomes at once at the end; an error leaves none.
+
+    What becomes an object is written in the folder of temporary files, and then sent.
+    """
+    if isinstance(path, ObjectPath):
+        with tempfile.TemporaryDirectory(prefix="dssl-") as folder:
+            draft = Path(folder, path.name)
+            yield draft
+            path.upload(draft, exclusive=publish is publish_once)
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
@@ -74,18 +86,20 @@ def publish_once(draft: Path, path: Path) -> None:
 
 
 @outlasting
-def write_json(path: Path, value: Any, *, exclusive: bool = False, durable: bool = True) -> bool:
-    """Write one JSON file so that a reader sees all of it or nothing.
+def write_file(path: Path, *pieces: bytes, exclusive: bool = False, durable: bool = False) -> bool:
+    """Write one file of these bytes so that a reader sees all of it or nothing.
 
     With `exclusive`, return False and change nothing if the file already exists; the first writer wins. Unless
-    `durable`, it is not waited for until it is on the disk, 2 ms: a power cut may leave it empty, as it may the chunks.
+    `durable`, it is not waited for until it is on the disk, 2 ms: a power cut may leave it empty.
     """
+    if isinstance(path, ObjectPath):
+        value = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return (path.create(value) if exclusive else path.put(value)) is not None
     try:
-        publish = publish_once if exclusive else os.replace
-        with draft_of(path, publish) as draft, open(draft, "w", encoding="utf-8") as file:
-            json.dump(value, file, indent=1, sort_keys=True, allow_nan=False)
-            file.flush()
+        with draft_of(path, publish_once if exclusive else os.replace) as draft, open(draft, "wb") as file:
+            file.writelines(pieces)
             if durable:
+                file.flush()
                 os.fsync(file.fileno())
     except FileExistsError:
         if not exclusive:
@@ -95,10 +109,50 @@ def write_json(path: Path, value: Any, *, exclusive: bool = False, durable: bool
 
 
 @outlasting
+def read_file(path: Path) -> memoryview:
+    """Return the bytes of a file."""
+    if isinstance(path, ObjectPath):
+        return path.get()[0]
+    with open(path, "rb") as file:
+        return memoryview(file.read())
+
+
+def remove_tree(folder: Path) -> None:
+    """Delete a folder and all that is in it, if it is there."""
+    if isinstance(folder, ObjectPath):
+        folder.remove_below()
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def files_in(folder: Path) -> Iterator[tuple[Path, int]]:
+    """Yield the files of a folder, at any depth, and their bytes."""
+    if isinstance(folder, ObjectPath):
+        yield from ((path, found.st_size) for path, found in folder.below())
+        return
+    for path in folder.rglob("*"):
+        if path.is_file():
+            yield path, path.stat().st_size
+
+
+def disk_bytes(folder: Path) -> int:
+    """Return the bytes of all files of a folder."""
+    return sum(size for _, size in files_in(folder))
+
+
+def write_json(path: Path, value: Any, *, exclusive: bool = False, durable: bool = True) -> bool:
+    """Write one JSON file so that a reader sees all of it or nothing.
+
+    exclusive, durable : see `write_file`.
+    """
+    text = json.dumps(value, indent=1, sort_keys=True, allow_nan=False)
+    return write_file(path, text.encode(), exclusive=exclusive, durable=durable)
+
+
 def read_json(path: Path) -> Any:
     """Return the value of one JSON file; raise IntegrityError if it is not JSON."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(str(read_file(path), "utf-8"))
     except ValueError as error:
         raise IntegrityError(explain(
             f"{path} is not a JSON file", why=f"its bytes changed since it was written ({error})",
@@ -128,10 +182,32 @@ def require_name(name: Any, path: Path, *, nested: bool = False) -> str:
     return name
 
 
-def local_path(url: str | Path) -> Path:
-    """Return the local folder that a workspace URL names; raise ParameterError if it names an object store."""
+def place_of(url: str | Path) -> Path:
+    """Return the folder of this machine, or the path in an object store, that a path or URL names.
+
+    Raises ParameterError: it names another kind of place, or a store with credentials in its URL.
+    """
+    if isinstance(url, ObjectPath):
+        return url
     text = str(url)
-    require("://" not in text or text.startswith("file://"), f"a workspace at {text} is not supported",
-            why="artifacts are published by a file system's exclusive link",
-            fix="use a folder that every worker can open, on a local disk or a shared file system")
+    if is_object_url(text):
+        return object_path(text)
+    known = ", ".join(f"{scheme}://" for scheme in ("file", *SCHEMES))
+    require("://" not in text or text.startswith("file://"), f"{text} is not supported",
+            why="a workspace lies in a folder or in an object store",
+            fix=f"name a folder that every worker can open, or a URL that begins with one of {known}")
     return Path(text.removeprefix("file://")).expanduser().resolve()
+
+
+def path_at(text: str | Path) -> Path:
+    """Return the path that a text names, as it is written."""
+    return object_path(text) if isinstance(text, str) and is_object_url(text) else \
+        text if isinstance(text, ObjectPath) else Path(text)
+
+
+def named_in(folder: Path, name: str) -> Path:
+    """Return what a file of a folder names, by a path that is relative to it or by a whole one, without any `..`."""
+    if is_object_url(name):
+        return object_path(name)
+    path = folder / name
+    return path.resolve() if isinstance(path, ObjectPath) else Path(os.path.normpath(path))

@@ -10,11 +10,15 @@ from ..errors import IntegrityError, explain
 
 ZSTD_LEVEL = 1
 CRC_BYTES = 4
+CRC_AT_ONCE = 1 << 20
 
 
-def crc(stored: bytes) -> bytes:
-    """Return the CRC-32C of bytes, little-endian."""
-    return google_crc32c.value(stored).to_bytes(CRC_BYTES, "little")
+def crc(stored: bytes | memoryview) -> bytes:
+    """Return the CRC-32C of bytes, little-endian; copies a few at a time of what is no `bytes`."""
+    found = 0
+    for start in range(0, len(stored), CRC_AT_ONCE):
+        found = google_crc32c.extend(found, bytes(stored[start:start + CRC_AT_ONCE]))
+    return found.to_bytes(CRC_BYTES, "little")
 
 
 def pack(values: Any) -> tuple[bytes, bytes]:
@@ -23,7 +27,7 @@ def pack(values: Any) -> tuple[bytes, bytes]:
     return packed, crc(packed)
 
 
-def unpack(packed: bytes, checksum: bytes, size: int) -> bytes:
+def unpack(packed: bytes | memoryview, checksum: bytes | memoryview, size: int) -> bytes:
     """Return the `size` bytes that `pack` was given; raise ValueError, saying why, if they are not as it returned them.
 
     How much a frame unpacks to is read from its head: one of 64 KB can hold gigabytes of zeros.
@@ -39,7 +43,7 @@ def unpack(packed: bytes, checksum: bytes, size: int) -> bytes:
         raise ValueError(f"it does not decompress ({error})") from error
 
 
-def content_size(packed: bytes) -> int | None:
+def content_size(packed: bytes | memoryview) -> int | None:
     """Return the bytes that a zstd frame unpacks to, as its head says (RFC 8878, 3.1.1.1); None where it does not."""
     if len(packed) < 5:
         return None

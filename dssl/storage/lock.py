@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -25,13 +26,12 @@ class WaitsForLock(UserWarning):
     """Another process writes to the folder, and is waited for."""
 
 
-class FolderLock:
-    """One writer at a time in a folder: a file with its holder, renewed while it lives.
+class Lock(ABC):
+    """One writer at a time in a folder.
 
-    wait : seconds for which another holder is waited for, after a warning; 0 raises LockedError at once. A lock is
-    taken over when its process is gone, if this process can see it (`here`), or else when it was not renewed for
-    `LEASE_SECONDS`, so nobody has to remove one by hand. Both times are those of the folder's file system: no two
-    clocks are compared.
+    wait : seconds for which another holder is waited for, after a warning; 0 raises LockedError at once. It is taken
+    over when its process is gone, if this process can see it (`here`), or else when it was not renewed for
+    `LEASE_SECONDS`, so nobody has to remove one by hand. No two clocks are compared.
     """
 
     def __init__(self, path: Path, *, why: str = "two runs would write the same parts",
@@ -48,28 +48,60 @@ class FolderLock:
             try:
                 return self._take()
             except LockedError as error:
-                if time.monotonic() >= given_up:
+                if time.monotonic() >= given_up and not self._may_be_dead():
                     raise
                 if not told:
                     warnings.warn(f"{error.args[0].splitlines()[0]}: waiting for it", WaitsForLock, stacklevel=3)
                     told = True
                 time.sleep(WAIT_STEP)
 
+    @abstractmethod
     def _take(self) -> Self:
         """Take the lock; raise LockedError if there is another holder."""
+
+    def _may_be_dead(self) -> bool:
+        """Return whether a longer look would tell if the holder lives."""
+        return False
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raise LockedError if another process holds the lock, or may take it since it could not be renewed."""
+
+    @abstractmethod
+    def __exit__(self, *exc: object) -> None:
+        """Give the lock back."""
+
+    def _held_by(self, holder: dict[str, Any]) -> LockedError:
+        """Return the error of a lock that another process has."""
+        return LockedError(explain(f"process {holder['pid']} on {holder['host']} is running in {self.path.parent}",
+                                   why=self.why, fix=self.fix))
+
+    def _start_renewing(self) -> None:
+        self._renewer = threading.Thread(target=self._renew, daemon=True)
+        self._renewer.start()
+
+    @abstractmethod
+    def _renew(self) -> None:
+        """Renew the lock until it is given back; run by a thread."""
+
+
+class FolderLock(Lock):
+    """One writer at a time in a folder: a file with its holder, renewed while it lives.
+
+    The times of its renewal are those of the folder's file system.
+    """
+
+    def _take(self) -> Self:
         with self._guard():
             holder = _holder(self.path)
             if holder and not _is_free(self.path, holder):
-                raise LockedError(explain(
-                    f"process {holder['pid']} on {holder['host']} is running in {self.path.parent}",
-                    why=self.why, fix=self.fix))
+                raise self._held_by(holder)
             self.path.unlink(missing_ok=True)
             if not write_json(self.path, self._mine, exclusive=True):
                 raise LockedError(explain(f"{self.path} was taken by another process", why="several began at once",
                                           fix="try again"))
         self._renewed = time.monotonic()
-        self._renewer = threading.Thread(target=self._renew, daemon=True)
-        self._renewer.start()
+        self._start_renewing()
         return self
 
     @contextmanager
@@ -93,7 +125,6 @@ class FolderLock:
                     self._renewed = time.monotonic()
 
     def check(self) -> None:
-        """Raise LockedError if another process holds the lock, or may take it since it could not be renewed."""
         age = time.monotonic() - self._renewed
         late = age > LEASE_SECONDS
         try:
@@ -125,15 +156,6 @@ class FolderLock:
                 self.path.unlink(missing_ok=True)
 
 
-def is_held_by(path: Path, host: str, pid: int) -> bool:
-    """Return whether a process holds a lock and is still there."""
-    try:
-        holder = _holder(path)
-        return not (not holder or (holder["host"], holder["pid"]) != (host, pid) or _is_free(path, holder))
-    except FileNotFoundError:  # given back meanwhile
-        return False
-
-
 def here() -> dict[str, str | None]:
     """Return what has to agree before a process number can be looked up: host, boot and PID namespace.
 
@@ -144,14 +166,31 @@ def here() -> dict[str, str | None]:
             "namespace": os.readlink(NAMESPACE) if os.path.lexists(NAMESPACE) else None}
 
 
+def is_gone(holder: dict[str, Any]) -> bool | None:
+    """Return whether the process that holds a lock is gone; None where this process cannot see it."""
+    place = here()
+    if place != {name: holder.get(name) for name in place}:
+        return None
+    try:  # a process with the same number and another start is another process
+        return abs(psutil.Process(int(holder["pid"])).create_time() - float(holder["started"])) > 1
+    except psutil.NoSuchProcess:
+        return True
+
+
+def folder_is_held_by(path: Path, host: str, pid: int) -> bool:
+    """Return whether a process holds the lock of a folder and is still there."""
+    try:
+        holder = _holder(path)
+        return not (not holder or (holder["host"], holder["pid"]) != (host, pid) or _is_free(path, holder))
+    except FileNotFoundError:  # given back meanwhile
+        return False
+
+
 def _is_free(path: Path, holder: dict[str, Any]) -> bool:
     """Return whether the holder of a lock is gone."""
-    place = here()
-    if place == {name: holder.get(name) for name in place}:
-        try:  # a process with the same number and another start is another process
-            return abs(psutil.Process(int(holder["pid"])).create_time() - float(holder["started"])) > 1
-        except psutil.NoSuchProcess:
-            return True
+    gone = is_gone(holder)
+    if gone is not None:
+        return gone
     now = path.with_name(".lock")
     os.utime(now)
     return now.stat().st_mtime - path.stat().st_mtime > LEASE_SECONDS
@@ -165,6 +204,10 @@ def _holder(path: Path) -> dict[str, Any] | None:
         return None
     except IntegrityError:
         return {}
+    return holder if is_holder(holder) else {}
+
+
+def is_holder(record: Any) -> bool:
+    """Return whether a record says who holds a lock."""
     kinds = {"host": str, "pid": int, "token": str, "started": float}
-    known = isinstance(holder, dict) and all(isinstance(holder.get(name), kind) for name, kind in kinds.items())
-    return holder if known else {}
+    return isinstance(record, dict) and all(isinstance(record.get(name), kind) for name, kind in kinds.items())

@@ -1,7 +1,5 @@
 """Rows and parts in folders of checksummed arrays (`array_files`): read by rows, written by parts."""
 
-import errno
-import shutil
 import uuid
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,14 +17,16 @@ from .array_files import (
     open_array,
     read_chunk,
     read_rows,
+    remove_array,
     rows_of,
     write_chunks,
 )
 from .blocks import Arrays, Parts, Receipt, Rows, take_by_chunk, take_by_group
 from .bucket_file import bucket_rows, check_buckets, read_bucket, write_buckets
-from .files import read_json, read_record, require_name, write_json
+from .files import disk_bytes, place_of, read_json, read_record, remove_tree, require_name, write_file, write_json
 from .frames import lost
 from .kept import ARRAYS
+from .objects import ObjectPath
 
 NAMES = "arrays.json"  # the names of a part's arrays, so that one that was deleted is missed
 BUCKETS = "buckets"  # what a part holds for others
@@ -54,7 +54,7 @@ class StoredRows(Rows):
     """Rows of a Zarr array; pickles as its path, opens where it is read."""
 
     def __init__(self, path: str | Path):
-        self.path = Path(path)
+        self.path = place_of(path) if isinstance(path, str) else path
         array = open_array(self.path)
         self.shape, self.dtype = array.shape, array.dtype
         self.chunk_rows: int = array.chunks[0]
@@ -83,7 +83,7 @@ class StoredParts(Parts):
     """
 
     def __init__(self, folder: str | Path):
-        self.folder = Path(folder)
+        self.folder = place_of(folder) if isinstance(folder, str) else folder
         self._places: dict[int, Path] = {}  # of parts with a receipt, which stay
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -99,20 +99,12 @@ class StoredParts(Parts):
     def allocate(self, name: str, shape: tuple[int, ...], dtype: Any, block_rows: int,
                  block_columns: int | None = None) -> None:
         path = self.folder / "shared" / name
-        draft = path.with_name(f".{name}.{uuid.uuid4().hex}")
-        try:
-            while not is_like(path, shape, dtype, block_rows, block_columns):
-                if draft.exists():  # and so another one is in its place
-                    shutil.rmtree(path, ignore_errors=True)
-                else:
-                    create_array(draft, shape, dtype, block_rows, block_columns)
-                try:
-                    draft.rename(path)
-                except OSError as error:
-                    if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                        raise
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)
+        while not is_like(path, shape, dtype, block_rows, block_columns):
+            try:
+                create_array(path, shape, dtype, block_rows, block_columns, exclusive=True)
+            except FileExistsError:
+                if not is_like(path, shape, dtype, block_rows, block_columns):
+                    remove_array(path)
 
     def write(self, index: int, arrays: Mapping[str, np.ndarray], attempt: str | None = None) -> None:
         with self._written(index, attempt) as folder:
@@ -143,7 +135,7 @@ class StoredParts(Parts):
 
     def finish(self, index: int, receipt: Receipt, attempt: str | None = None) -> Receipt:
         attempt = attempt or _attempt_of(self.part(index) / WRITTEN)
-        wrote = attempt is not None and (self.part(index) / attempt).is_dir()
+        wrote = attempt is not None and self._wrote(index, attempt)
         stored = {**receipt, "attempt": attempt} if wrote else receipt
         if write_json(self._receipt(index), stored, exclusive=True, durable=False):
             return receipt
@@ -151,8 +143,12 @@ class StoredParts(Parts):
             self.discard(index, attempt)
         return self.receipt(index)
 
+    def _wrote(self, index: int, attempt: str) -> bool:
+        """Return whether an attempt wrote a part of its own: arrays, or buckets."""
+        return any((self.part(index) / attempt / name).is_file() for name in (NAMES, BUCKETS))
+
     def discard(self, index: int, attempt: str) -> None:
-        shutil.rmtree(self.part(index) / attempt, ignore_errors=True)
+        remove_tree(self.part(index) / attempt)
 
     def _receipt(self, index: int) -> Path:
         return self.folder / "receipts" / f"{index:06d}.json"
@@ -188,13 +184,14 @@ class StoredParts(Parts):
     def place(self, index: int) -> Path:
         """Return the folder of the arrays of one part: of the attempt that it is of."""
         folder = self._places.get(index)
-        if folder is None or not folder.is_dir():
-            attempt = self._attempt(index)
-            if attempt is None or not (self.part(index) / attempt).is_dir():
+        if folder is None or not _may_be_there(folder):
+            written = _attempt_of(self.part(index) / WRITTEN)
+            attempt = written or _attempt_of(self._receipt(index))
+            if attempt is None or not _may_be_there(self.part(index) / attempt):
                 raise lost(f"{self.part(index)} is missing", self.part(index),
                            "the part is recorded as written, but its arrays are gone")
             folder = self.part(index) / attempt
-            if not (self.part(index) / WRITTEN).exists():
+            if written is None:
                 self._places[index] = folder
         return folder
 
@@ -206,7 +203,7 @@ class StoredParts(Parts):
         """Yield a file here, of a name that was never used, by which another process can tell whether it sees it."""
         self.folder.mkdir(parents=True, exist_ok=True)
         mark = self.folder / f"{MARK}{uuid.uuid4().hex}.json"
-        mark.touch()
+        write_file(mark, b"")
         try:
             yield mark
         finally:
@@ -223,8 +220,8 @@ class StoredParts(Parts):
 
     def _remove_attempts(self, index: int, kept: str | None) -> None:
         for folder in self.part(index).iterdir():
-            if folder.name != kept and folder.is_dir():
-                shutil.rmtree(folder, ignore_errors=True)
+            if folder.name not in (kept, WRITTEN):
+                remove_tree(folder)
 
     def read(self, index: int, names: Collection[str] | None = None) -> dict[str, np.ndarray]:
         place = self.place(index)
@@ -263,14 +260,19 @@ class StoredParts(Parts):
 
     def remove(self) -> None:
         self._forget()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remove_tree(self.folder)
 
     def _forget(self) -> None:
         """Delete the receipts, here and within: if this process is killed now, no part is said to be there that is not.
         """
-        shutil.rmtree(self.folder / "receipts", ignore_errors=True)
+        remove_tree(self.folder / "receipts")
         for folder in (self.folder / "within").glob("*"):
             StoredParts(folder)._forget()
+
+
+def _may_be_there(folder: Path) -> bool:
+    """Return whether a folder is there; of objects a request is saved, and who reads one is told what is missing."""
+    return isinstance(folder, ObjectPath) or folder.is_dir()
 
 
 def _reported(path: Path) -> Receipt:
@@ -293,7 +295,10 @@ def _attempt_of(path: Path) -> str | None:
 def _names_in(place: Path) -> list[str]:
     """Return the names of the arrays of a part."""
     path = place / NAMES
-    names = read_json(path)
+    try:
+        names = read_json(path)
+    except FileNotFoundError:
+        raise lost(f"{path} is missing", place, "the part is recorded as written, but its arrays are gone") from None
     require(isinstance(names, list), f"{path} is damaged", why="it holds no list of arrays", error=IntegrityError,
             fix="delete the artifact that holds it and run again")
     return [require_name(name, path, nested=True) for name in names]
@@ -337,5 +342,5 @@ def describe_arrays(folder: Path) -> list[dict[str, Any]]:
     paths = [description.parent for description in sorted(folder.rglob("zarr.json"))]
     return [{"name": _name_in(folder, path), "shape": list(array.shape), "dtype": str(array.dtype),
              "chunks": list(array.chunks), "bytes": int(array.nbytes),
-             "bytes_on_disk": sum(file.stat().st_size for file in path.rglob("*") if file.is_file())}
+             "bytes_on_disk": disk_bytes(path)}
             for path, array in ((path, open_array(path)) for path in paths)]

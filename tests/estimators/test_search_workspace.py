@@ -326,5 +326,5 @@ def test_what_has_no_name_is_refused(params, says, tmp_path):
     assert not list(tmp_path.iterdir())
     GridSearch(LapSVM(loss=SquaredHinge(), solver=SystemParams()), {}, workspace=f"file://{tmp_path}").fit(X, y)
     assert len(manifests(tmp_path)) == 1
-    with pytest.raises(ParameterError, match=re.escape("s3://bucket")):
-        GridSearch(LapSVM(), {}, workspace="s3://bucket/search").fit(X, y)
+    with pytest.raises(ParameterError, match=re.escape("ftp://host")):
+        GridSearch(LapSVM(), {}, workspace="ftp://host/search").fit(X, y)

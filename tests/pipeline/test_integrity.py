@@ -22,7 +22,8 @@ from dssl.pipeline.plan import plan
 from dssl.pipeline.run import run
 from dssl.storage.artifacts import Workspace
 from dssl.storage.blocks import MemoryParts
-from dssl.storage.lock import here, is_held_by
+from dssl.storage.lease import is_held_by
+from dssl.storage.lock import here
 
 from ..stored import stored
 

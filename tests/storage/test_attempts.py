@@ -84,16 +84,16 @@ def test_parts_whose_removal_was_cut_short_are_made_again(tmp_path, monkeypatch)
     places = [parts, parts.within("inner")]
     for place in places:
         InProcess(1).map(tasks_of(50, place), place)
-    remove = store.shutil.rmtree
+    remove = store.remove_tree
 
-    def killed(folder, **options):
+    def killed(folder):
         if Path(folder) == parts.folder:
             for place in places:
                 remove(place.part(0))
             raise KeyboardInterrupt
-        remove(folder, **options)
+        remove(folder)
 
-    monkeypatch.setattr(store.shutil, "rmtree", killed)
+    monkeypatch.setattr(store, "remove_tree", killed)
     with pytest.raises(KeyboardInterrupt):
         parts.remove()
     monkeypatch.undo()
@@ -245,14 +245,11 @@ def hiccup(monkeypatch):
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.ETIMEDOUT])
 def test_an_error_that_passes_costs_nothing_but_time(tmp_path, hiccup, number):
-    from dssl.storage import array_files
-
     parts = StoredParts(tmp_path)
-    hiccup(files, 2, number)
-    left = hiccup(array_files, 3, number)
+    left = hiccup(files, 3, number)
     run_part(tasks_of(50, parts)[0], parts, 0)
     assert left == [0]
-    hiccup(array_files, 3, number)
+    hiccup(files, 3, number)
     assert_array_equal(parts.read(0)["second"], X[:50].T @ X[:50])
 
 

@@ -1,0 +1,133 @@
+"""One writer at a time in a folder of an object store: a lease with an epoch, changed by compare-and-swap alone.
+
+    lease = {epoch, beat, and who holds it: host, boot, namespace, pid, started, token}
+
+Whoever takes it adds one to the epoch, whoever holds it adds one to the beat. No clock of a store or of another host is
+looked at: a lease is taken over when this process has seen one beat for `LEASE_SECONDS` of its own clock. Its holder
+has ended by then, since it stops when it could not renew it for `SAFE_SECONDS` of its own.
+"""
+
+import json
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Self
+
+from ..errors import LockedError, explain
+from .lock import LEASE_SECONDS, FolderLock, Lock, folder_is_held_by, is_gone, is_holder
+from .objects import ObjectPath, Version
+from .probe import require_exclusive
+
+SAFE_SECONDS = 0.75 * LEASE_SECONDS  # without a renewal, after which a holder stops
+STALE_SECONDS = 10 * LEASE_SECONDS  # after which `dssl status` calls a holder lost
+
+
+def lock_at(path: Path, **options: Any) -> Lock:
+    """Return the lock whose file or object is at a path; options : see `Lock`."""
+    return ObjectLease(path, **options) if isinstance(path, ObjectPath) else FolderLock(path, **options)
+
+
+class ObjectLease(Lock):
+    """One writer at a time in a folder of an object store."""
+
+    path: ObjectPath
+    _seen: tuple[Any, float] | None = None  # the beat that was seen last, and since when
+    _lives = True  # whether its holder was seen to renew it
+    _taker: dict[str, Any] | None = None  # who has it now, where it was lost
+
+    def _take(self) -> Self:
+        require_exclusive(self.path.parent)
+        begun = time.monotonic()
+        found, version = _read(self.path)
+        if found is None:
+            self._record = {**self._mine, "epoch": 1, "beat": 0}
+            taken = self.path.create(_bytes(self._record))
+        else:
+            if is_holder(found) and not self._is_free(found):
+                raise self._held_by(found)
+            epoch = found["epoch"] if isinstance(found.get("epoch"), int) else 0
+            self._record = {**self._mine, "epoch": epoch + 1, "beat": 0}
+            taken = self.path.swap(_bytes(self._record), version)
+        if taken is None:
+            raise LockedError(explain(f"{self.path} was taken by another process", why="several began at once",
+                                      fix="try again"))
+        self._version, self._renewed = taken, begun
+        self._start_renewing()
+        return self
+
+    def _is_free(self, holder: dict[str, Any]) -> bool:
+        """Return whether the holder is gone, or has not renewed the lease for as long as this process looks at it."""
+        beat = (holder["token"], holder.get("epoch"), holder.get("beat"))
+        if self._seen is None or self._seen[0] != beat:
+            self._lives = self._seen is not None and self._seen[0][0] == beat[0]
+            self._seen = beat, time.monotonic()
+        gone = is_gone(holder)
+        if gone is not None:
+            self._lives = not gone
+            return gone
+        return time.monotonic() - self._seen[1] > LEASE_SECONDS
+
+    def _may_be_dead(self) -> bool:
+        return self._seen is not None and not self._lives
+
+    def _renew(self) -> None:
+        while not self._released.wait(LEASE_SECONDS / 6):
+            begun = time.monotonic()
+            record = {**self._record, "beat": self._record["beat"] + 1}
+            with suppress(OSError):  # of a store that is away there is time for another attempt
+                version = self.path.swap(_bytes(record), self._version)
+                if version is None:
+                    self._taker = _read(self.path)[0] or {}
+                    return
+                self._record, self._version, self._renewed = record, version, begun
+
+    def check(self) -> None:
+        age = time.monotonic() - self._renewed
+        if self._taker is not None:
+            who = f"process {self._taker['pid']} on {self._taker['host']}" if is_holder(self._taker) else "somebody"
+            raise LockedError(explain(
+                f"{who} has taken {self.path} from this process", why=f"this process renewed it {age:.0f} seconds ago; "
+                f"{self.why}", fix="see what held this process up, then run again: finished parts are kept"))
+        if age > SAFE_SECONDS:
+            raise LockedError(explain(
+                f"another process may take {self.path}, which this process holds",
+                why=f"it was not renewed for {age:.0f} seconds; {self.why}",
+                fix="see whether the store can be reached, then run again: finished parts are kept"))
+
+    def __exit__(self, *exc: object) -> None:
+        self._released.set()
+        self._renewer.join()
+        if self._taker is None:
+            with suppress(OSError):  # who comes next sees that this process is gone, or waits
+                self.path.swap(_bytes({"epoch": self._record["epoch"]}), self._version)
+
+
+def is_held_by(path: Path, host: str, pid: int) -> bool:
+    """Return whether a process holds the lock at a path and, as far as can be told, is still there.
+
+    For whoever looks at a run: of a holder on another host, what the store and this machine say of the time counts.
+    """
+    if not isinstance(path, ObjectPath):
+        return folder_is_held_by(path, host, pid)
+    holder, _ = _read(path)
+    if not is_holder(holder) or holder is None or (holder["host"], holder["pid"]) != (host, pid):
+        return False
+    gone = is_gone(holder)
+    return not gone if gone is not None else time.time() - path.stat().st_mtime < STALE_SECONDS
+
+
+def _read(path: ObjectPath) -> tuple[dict[str, Any] | None, Version]:
+    """Return what a lease says, {} if it cannot be read and so belongs to nobody, and None where there is none."""
+    try:
+        stored, version = path.get()
+    except FileNotFoundError:
+        return None, {}
+    try:
+        found = json.loads(bytes(stored))
+    except ValueError:
+        found = {}
+    return found if isinstance(found, dict) else {}, version
+
+
+def _bytes(record: dict[str, Any]) -> bytes:
+    return json.dumps(record, sort_keys=True).encode()

@@ -1,0 +1,391 @@
+"""The door to object stores: paths on `s3://`, `gs://` and `az://` whose files are objects, by way of obstore.
+
+An `ObjectPath` is a `Path`: what reads or writes a workspace does not ask where it lies. Credentials, region and
+endpoint come from the environment or the machine's role, as each store's own tools take them; a URL that holds any is
+refused, so that none is ever written down.
+"""
+
+import errno
+import hashlib
+import io
+import json
+import os
+import posixpath
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from pathlib import Path, PosixPath
+from typing import Any, Self
+
+from ..errors import ParameterError, explain, require
+
+SCHEMES = ("s3", "gs", "az")
+LARGEST_PUT = 64 << 20  # bytes that go in one request; what is larger goes in pieces
+RETRIES, RETRY_FOR = 8, timedelta(seconds=60)  # of requests that a store answers by 429 or 5xx, or not at all
+PIECE = 8 << 20  # bytes of an object that are held while it is downloaded
+CREATE_ATTEMPTS = 5  # of a conditional create that meets another one (409)
+
+Version = dict[str, str]  # of an object, by which a store compares before it swaps
+
+
+def is_object_url(text: str) -> bool:
+    """Return whether a text is the URL of something in an object store."""
+    return text.partition("://")[0] in SCHEMES and "://" in text
+
+
+@dataclass(frozen=True)
+class ObjectStat:
+    """What is known of an object: its bytes, when it was written, and a number that changes with its content."""
+
+    st_size: int
+    st_mtime_ns: int
+    st_ino: int
+
+    @property
+    def st_mtime(self) -> float:
+        return self.st_mtime_ns / 1e9
+
+
+class ObjectPath(PosixPath):
+    """A path in an object store, with the methods of `Path` that make sense there.
+
+    There are no folders: one is there while something is in it. Nothing is renamed. A file is seen whole or not at all.
+    """
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        scheme, colon, rest = text.partition(":/")
+        return f"{scheme}://{rest}" if colon and scheme in SCHEMES else text
+
+    def __fspath__(self) -> str:
+        raise TypeError(f"{self} lies in an object store and is no file of this machine")
+
+    @property
+    def parents(self) -> Any:
+        """The folders around this path, the bucket last."""
+        return tuple(super().parents)[:-2]
+
+    @property
+    def store(self) -> Any:
+        """The bucket or container as an obstore store."""
+        return _store(self.parts[0].removesuffix(":"), self.parts[1])
+
+    @property
+    def key(self) -> str:
+        """The name of the object in its bucket."""
+        return "/".join(self.parts[2:])
+
+    def resolve(self, strict: bool = False) -> Self:
+        """Return the path without `..`."""
+        return type(self)(*self.parts[:2], *posixpath.normpath("/" + self.key).split("/")[1:])
+
+    def absolute(self) -> Self:
+        return self
+
+    def expanduser(self) -> Self:
+        return self
+
+    def is_absolute(self) -> bool:
+        return True
+
+    # ---- whole objects
+
+    def get(self) -> tuple[memoryview, Version]:
+        """Return the bytes of the object, and its version; raise FileNotFoundError."""
+        with _told(self):
+            found = _obstore().get(self.store, self.key)
+            return memoryview(found.bytes()), _version(found.meta)
+
+    def put(self, value: Any) -> Version:
+        """Write the object; of two at once the later stays."""
+        with _told(self):
+            return _version(_obstore().put(self.store, self.key, value, use_multipart=len(value) > LARGEST_PUT))
+
+    def create(self, value: bytes) -> Version | None:
+        """Write the object unless there is one; return its version, or None if another one is there.
+
+        An answer that was lost is asked for again by the client, so that an object of the same bytes counts as this
+        one: values of several writers must differ. 409 says only that another request is under way.
+        """
+        for _ in range(CREATE_ATTEMPTS):
+            try:
+                return self._put_if("create", value)
+            except FileExistsError:
+                try:
+                    there, version = self.get()
+                except FileNotFoundError:
+                    continue
+                return version if there == value else None
+        raise OSError(errno.ECOMM, "the store neither creates the object nor has one", str(self))
+
+    def swap(self, value: bytes, version: Version) -> Version | None:
+        """Write the object if it is still of a version; return the new version, or None if it has changed."""
+        try:
+            return self._put_if(dict(version), value)
+        except (FileExistsError, FileNotFoundError):
+            try:
+                there, found = self.get()
+            except FileNotFoundError:
+                return None
+            return found if there == value else None
+
+    def _put_if(self, mode: Any, value: bytes) -> Version:
+        """Write the object under a condition; raise FileExistsError if it does not hold."""
+        with _told(self):
+            return _version(_obstore().put(self.store, self.key, value, mode=mode, use_multipart=False))
+
+    def is_refused(self, mode: Any, value: bytes) -> bool:
+        """Return whether the store does not write the object under a condition, asked once."""
+        try:
+            self._put_if(mode, value)
+        except FileExistsError:
+            return True
+        return False
+
+    def upload(self, file: Path, *, exclusive: bool = False) -> None:
+        """Write the object from a file of this machine; raise FileExistsError if it must be new and is not."""
+        if exclusive:
+            if self.create(file.read_bytes()) is None:
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(self))
+            return
+        with _told(self):
+            _obstore().put(self.store, self.key, file, use_multipart=file.stat().st_size > LARGEST_PUT)
+
+    def download(self, file: Path) -> None:
+        """Write the object to a file of this machine, piece by piece."""
+        with _told(self), open(file, "wb") as out:
+            for piece in _obstore().get(self.store, self.key).stream(min_chunk_size=PIECE):
+                out.write(piece)
+
+    def version(self) -> str:
+        """Return a name of the object's content that changes with it."""
+        with _told(self):
+            found = _version(_obstore().head(self.store, self.key))
+        return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:16]
+
+    def read_bytes(self) -> bytes:
+        return bytes(self.get()[0])
+
+    def read_text(self, encoding: str | None = None, errors: str | None = None,
+                  newline: str | None = None) -> str:
+        return self.read_bytes().decode(encoding or "utf-8", errors or "strict")
+
+    def write_bytes(self, data: Any) -> int:
+        self.put(bytes(data))
+        return len(data)
+
+    def write_text(self, data: str, encoding: str | None = None, errors: str | None = None,
+                   newline: str | None = None) -> int:
+        return self.write_bytes(data.encode(encoding or "utf-8", errors or "strict"))
+
+    def open(self, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
+        """Open the object to be read, whole if as text; bytes are fetched where they are read."""
+        if mode == "rb":
+            return ObjectReader(self)
+        require(mode == "r", f"{self} opened as {mode!r}", why="objects are written whole", fix="use `draft_of`")
+        return io.StringIO(self.read_text())
+
+    def touch(self, mode: int = 0o666, exist_ok: bool = True) -> None:
+        self.put(b"")
+
+    def unlink(self, missing_ok: bool = False) -> None:
+        """Delete the object; stores do not say whether there was one."""
+        with _told(self):
+            try:
+                _obstore().delete(self.store, self.key)
+            except FileNotFoundError:
+                if not missing_ok:
+                    raise
+
+    # ---- what is there
+
+    def stat(self, *, follow_symlinks: bool = True) -> Any:
+        with _told(self):
+            return _stat(_obstore().head(self.store, self.key))
+
+    def is_file(self) -> bool:
+        try:
+            self.stat()
+        except FileNotFoundError:
+            return False
+        return True
+
+    def is_dir(self) -> bool:
+        """Return whether something is below this path."""
+        return next(self.below(), None) is not None
+
+    def exists(self) -> bool:
+        return self.is_file() or self.is_dir()
+
+    def samefile(self, other_path: Any) -> bool:
+        return self.resolve() == other_path
+
+    def mkdir(self, mode: int = 0o777, parents: bool = False, exist_ok: bool = False) -> None:
+        """Do nothing: folders need not be made."""
+
+    def rmdir(self) -> None:
+        """Do nothing: a folder is gone when nothing is in it."""
+
+    def rename(self, target: Any) -> Any:
+        raise OSError(errno.ENOTSUP, "object stores rename nothing", str(self))
+
+    replace = rename
+
+    def below(self) -> Iterator[tuple[Self, ObjectStat]]:
+        """Yield what lies below this path, at any depth."""
+        with _told(self):
+            for page in _obstore().list(self.store, self.key or None):
+                for meta in page:
+                    yield self._at(meta["path"]), _stat(meta)
+
+    def iterdir(self) -> Iterator[Self]:  # type: ignore[override]
+        with _told(self):
+            found = _obstore().list_with_delimiter(self.store, self.key or None)
+        names = [*found["common_prefixes"], *(meta["path"] for meta in found["objects"])]
+        yield from (self._at(name) for name in names)
+
+    def glob(self, pattern: str, **kwargs: Any) -> Iterator[Self]:  # type: ignore[override]
+        """Yield the objects and folders that match; after `**`, which stands first, objects alone."""
+        first, *rest = pattern.split("/")
+        if first == "**":
+            for path, _ in self.below():
+                tail = path.parts[len(self.parts):][-len(rest):]
+                if len(tail) == len(rest) and all(map(fnmatchcase, tail, rest)):
+                    yield path
+            return
+        if re.search(r"[*?\[]", first):
+            children = [child for child in self.iterdir() if fnmatchcase(child.name, first)]
+        else:
+            child = self / first
+            children = [child] if rest or child.exists() else []
+        for child in children:
+            if rest:
+                yield from child.glob("/".join(rest))
+            else:
+                yield child
+
+    def rglob(self, pattern: str, **kwargs: Any) -> Iterator[Self]:  # type: ignore[override]
+        return self.glob(f"**/{pattern}")
+
+    def _at(self, key: str) -> Self:
+        return type(self)(*self.parts[:2], key)
+
+    def remove_below(self) -> None:
+        """Delete everything below this path."""
+        keys = [path.key for path, _ in self.below()]
+        if keys:
+            with _told(self):
+                _obstore().delete(self.store, keys)
+
+
+class ObjectReader:
+    """Reads an object from where it is sought, `READ_AHEAD` bytes at a time or what is asked for; see `open`.
+
+    Raises FileNotFoundError: there is no such object.
+    """
+
+    def __init__(self, path: ObjectPath):
+        self.path, self.at, self._start, self._size = path, 0, 0, -1
+        self._kept = self._fetch(0, READ_AHEAD)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """Do nothing: no connection is held."""
+
+    def read(self, count: int) -> bytes:
+        start = self.at - self._start
+        if start < 0 or start + count > len(self._kept):
+            self._start, self._kept = self.at, self._fetch(self.at, max(count, READ_AHEAD))
+            start = 0
+        found = bytes(self._kept[start:start + count])
+        self.at += len(found)
+        return found
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self.at = offset + (self.at if whence == os.SEEK_CUR else 0)
+        return self.at
+
+    def tell(self) -> int:
+        return self.at
+
+    def _fetch(self, start: int, count: int) -> memoryview:
+        """Return as many bytes from there on as there are."""
+        if 0 <= self._size <= start:
+            return memoryview(b"")
+        with _told(self.path):
+            found = _obstore().get(self.path.store, self.path.key, options={"range": (start, start + count)})
+            self._size = found.meta["size"]
+            return memoryview(found.bytes())
+
+
+READ_AHEAD = 64 << 10  # bytes that are fetched at least where a part of an object is read
+
+
+def object_path(url: str) -> ObjectPath:
+    """Return the path that a URL names.
+
+    Raises ParameterError: the URL holds credentials or a query, or names no bucket; obstore is not installed.
+    """
+    scheme, _, rest = url.partition("://")
+    bucket, _, key = rest.partition("/")
+    # What stands before the bucket is not repeated: it may be a secret.
+    require(not set("@?#:") & set(bucket) and not set("?#") & set(key), f"a {scheme}:// URL with more than a bucket "
+            "and a path", why="credentials never belong in a URL, which is written into records and logs",
+            fix="set them in the environment, such as AWS_ACCESS_KEY_ID, or use the machine's role")
+    require(bool(bucket), f"{scheme}:// without a bucket", why="objects lie in one",
+            fix=f"write {scheme}://BUCKET/FOLDER")
+    _obstore()
+    return ObjectPath(f"{scheme}:", bucket, *(step for step in key.split("/") if step))
+
+
+def _obstore() -> Any:
+    try:
+        import obstore
+    except ImportError as error:
+        raise ParameterError(explain("object stores need the package obstore", why="it is an optional dependency",
+                                     fix="pip install 'dssl[cloud]'")) from error
+    return obstore
+
+
+@lru_cache(maxsize=64)
+def _store(scheme: str, bucket: str) -> Any:
+    _obstore()
+    from obstore.store import from_url
+
+    return from_url(f"{scheme}://{bucket}", retry_config={"max_retries": RETRIES, "retry_timeout": RETRY_FOR})
+
+
+def _version(meta: Any) -> Version:
+    """Return what a store compares: of S3 and Azure the ETag, of Google the generation."""
+    return {name: meta[name] for name in ("e_tag", "version") if meta[name] is not None}
+
+
+def _stat(meta: Any) -> ObjectStat:
+    return ObjectStat(meta["size"], int(meta["last_modified"].timestamp() * 1e9), hash(meta["e_tag"]))
+
+
+@contextmanager
+def _told(path: ObjectPath) -> Iterator[None]:
+    """Turn the errors of obstore into those of files; of its text, which may hold a signed URL, one line without it."""
+    from obstore import exceptions as refused
+
+    try:
+        yield
+    except FileNotFoundError as error:
+        bucket = "NoSuchBucket" in str(error)
+        what = f"there is no bucket {path.parts[1]}" if bucket else os.strerror(errno.ENOENT)
+        raise FileNotFoundError(errno.ENOENT, what, str(path)) from None
+    except (refused.AlreadyExistsError, refused.PreconditionError):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
+    except (refused.PermissionDeniedError, refused.UnauthenticatedError):
+        raise PermissionError(errno.EACCES, "the object store refuses access with the credentials of this process",
+                              str(path)) from None
+    except (refused.BaseError, PermissionError) as error:
+        first = re.sub(r"https?://\S+", "the store", str(error).partition("\n")[0])
+        raise OSError(errno.ECOMM, f"the object store does not answer as it should: {first}", str(path)) from None

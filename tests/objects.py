@@ -1,0 +1,85 @@
+"""A real S3 server for tests: moto's, on loopback, spoken to over HTTP; and a store that must be refused, by rclone."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+SECRET = "canary-secret-9f27c1"  # in no file that a run writes, and in nothing that it says
+KEY = "canary-key-51d0a8"
+
+
+def free_port() -> int:
+    """Return a port of loopback that nobody listens to."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def environment(port: int) -> dict[str, str]:
+    """Return the variables by which processes reach the server."""
+    return {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}", "AWS_ALLOW_HTTP": "true", "AWS_REGION": "us-east-1",
+            "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET}
+
+
+@contextmanager
+def started(command: list[str], port: int) -> Iterator[None]:
+    """Run a server until the end of the block; it answers when the block begins."""
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            for _ in range(600):
+                with socket.socket() as trial:
+                    if trial.connect_ex(("127.0.0.1", port)) == 0:
+                        break
+                assert process.poll() is None, f"{command[0]} has ended"
+                time.sleep(0.1)
+            yield
+        finally:
+            process.terminate()
+
+
+@contextmanager
+def moto(bucket: str = "bucket") -> Iterator[Mapping[str, str]]:
+    """Run moto's S3 server with a bucket; yield the environment of its clients."""
+    port = free_port()
+    command = [sys.executable, "-c", "from moto.server import main; main()", "-H", "127.0.0.1", "-p", str(port)]
+    with started(command, port):
+        make_bucket(port, bucket)
+        yield environment(port)
+
+
+def make_bucket(port: int, bucket: str) -> None:
+    """Make a bucket by the plain request, which moto does not ask to be signed."""
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/{bucket}", method="PUT", data=b"")
+    request.add_header("Host", f"127.0.0.1:{port}")
+    request.add_header("Authorization", f"AWS4-HMAC-SHA256 Credential={KEY}/20260101/us-east-1/s3/aws4_request, "
+                                        "SignedHeaders=host, Signature=0")
+    with urllib.request.urlopen(request, timeout=30):
+        pass
+
+
+@contextmanager
+def rclone(folder: Path, bucket: str = "bucket") -> Iterator[Mapping[str, str]]:
+    """Run rclone's S3 server, which ignores conditions; yield the environment of its clients."""
+    (folder / bucket).mkdir(parents=True)
+    port = free_port()
+    with started([str(rclone_program()), "serve", "s3", str(folder), "--addr", f"127.0.0.1:{port}", "--auth-key",
+                  f"{KEY},{SECRET}"], port):
+        yield environment(port)
+
+
+def rclone_program() -> str | None:
+    """Return the program, None where there is none that serves S3."""
+    beside = Path(sys.executable).with_name("rclone")
+    program = str(beside) if beside.is_file() else shutil.which("rclone")
+    if program is None:
+        return None
+    known = subprocess.run([program, "serve", "s3", "--help"], capture_output=True, text=True, env=dict(os.environ),
+                           check=False)
+    return program if "--auth-key" in known.stdout + known.stderr else None
