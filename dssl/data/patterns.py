@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 from ..errors import DataError, explain, require
+from ..storage.objects import is_object_url, object_path
 
 MARKS = "*?["
 
@@ -25,10 +26,12 @@ def path_of(text: str) -> Path:
 def matching_paths(text: str) -> list[str]:
     """Return the paths that a pattern matches, in natural order; anything else, and a path that is there, as it is.
 
-    Raise DataError if the pattern matches nothing, or is a URL.
+    Raise DataError if the pattern matches nothing, or is a URL of a server that cannot be asked for a list.
     """
+    if is_object_url(text) and any(mark in text for mark in "*["):
+        return _matching_objects(text)
     if is_url(text):
-        require("*" not in text, f"{text} is a pattern", why="what a server or an object store holds is not listed",
+        require("*" not in text, f"{text} is a pattern", why="what a server holds is not listed",
                 fix="list the URLs, or copy the files to a folder", error=DataError)
         return [text]  # a ? begins the query of a URL
     path = path_of(text)
@@ -42,6 +45,14 @@ def matching_paths(text: str) -> list[str]:
             f"no file matches {text}", why=f"{folder.absolute()} " + (f"holds {', '.join(beside)}" if beside else
                                                                     "is empty" if folder.is_dir() else "is no folder"),
             fix="check the pattern; on a command line, put it in quotes"))
+    return found
+
+
+def _matching_objects(text: str) -> list[str]:
+    path = object_path(text)
+    found = sorted(map(str, path.parents[-1].glob(path.key)), key=natural_order)
+    require(len(found) > 0, f"no object matches {text}", why=f"the bucket {path.parts[1]} holds none of such a name",
+            fix="check the pattern; on a command line, put it in quotes", error=DataError)
     return found
 
 

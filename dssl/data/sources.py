@@ -19,11 +19,11 @@ from typing import Any
 from urllib.error import URLError
 from urllib.parse import urlsplit, urlunsplit
 
-import fsspec
 import numpy as np
 import pandas as pd
 
 from ..errors import DataError, explain, require
+from ..storage import objects
 from ..storage.files import draft_of
 from .patterns import is_url, matching_paths, path_of
 from .readers.compressed import OPENERS
@@ -39,7 +39,7 @@ BUNDLED = ("breast_cancer", "diabetes", "digits", "iris", TWO_MOONS, "wine")  # 
 OPENML_NAMES = {"mnist": "mnist_784", "fashion_mnist": "Fashion-MNIST", "usps": "USPS", "covtype": "covertype"}
 OPENML_TRAIN_ROWS = {"mnist_784": 60_000, "Fashion-MNIST": 60_000}  # the official test rows follow them
 OPENML_HOST = "www.openml.org"
-SCHEMES = ("http", "https", "s3", "gs", "gcs", "az", "abfs", "memory")
+SCHEMES = ("http", "https", *objects.SCHEMES)
 TIMEOUT = 30  # seconds without a byte from a server
 
 
@@ -292,6 +292,8 @@ def _download(url: str, download: bool) -> Path:
                 error=DataError)
         return path
     name = PurePosixPath(parts.path).name
+    if parts.scheme in objects.SCHEMES and name:
+        return _fetched(objects.object_path(url), download)
     require(parts.scheme in SCHEMES and bool(name), f"cannot read {url}", error=DataError,
             why=f"data are read from files at {', '.join(SCHEMES)} and file URLs", fix="give the URL of one file")
     folder = hashlib.sha256(f"{parts.scheme}://{parts.netloc}{PurePosixPath(parts.path).parent}?{parts.query}".encode())
@@ -300,20 +302,34 @@ def _download(url: str, download: bool) -> Path:
         return path
     require(download, f"{url} is not in the cache {path.parent}", why="downloads are off",
             fix="allow them, or download the file and give its path", error=DataError)
-    is_http = parts.scheme in ("http", "https")
     try:
-        with draft_of(path) as draft, open(draft, "wb") as file, (
-                urllib.request.urlopen(url, timeout=TIMEOUT) if is_http else fsspec.open(url)) as source:
+        with draft_of(path) as draft, open(draft, "wb") as file, urllib.request.urlopen(url, timeout=TIMEOUT) as source:
             shutil.copyfileobj(source, file, 1 << 20)
             expected = getattr(source, "headers", {}).get("Content-Length")
             if expected is not None and int(expected) != file.tell():
                 raise OSError(f"{file.tell():,} of {int(expected):,} bytes arrived")
-    except ImportError as error:
-        raise DataError(explain(f"cannot read {url}", why=str(error),
-                                fix="install the package that is named above: pip install s3fs for s3 URLs")) from error
     except (OSError, ValueError) as error:
         if path.parent.is_dir() and not any(path.parent.iterdir()):
             path.parent.rmdir()
         raise DataError(explain(f"cannot download {url}", why=f"{type(error).__name__}: {error}",
                                 fix="check the URL and the network, or download the file and give its path")) from error
+    return path
+
+
+def _fetched(place: objects.ObjectPath, download: bool) -> Path:
+    """Return the cached copy of an object as it is now; without `download`, the copy that was made last."""
+    folder = cache_folder() / "urls" / hashlib.sha256(str(place).encode()).hexdigest()[:16]
+    if not download:
+        copies = sorted(folder.glob(f"*/{place.name}"), key=lambda path: path.stat().st_mtime_ns)
+        require(len(copies) > 0, f"{place} is not in the cache {folder}", why="downloads are off",
+                fix="allow them, or download the file and give its path", error=DataError)
+        return copies[-1]
+    try:
+        path = folder / place.version() / place.name
+        if not path.is_file():
+            with draft_of(path) as draft:
+                place.download(draft)
+    except OSError as error:
+        raise DataError(explain(f"cannot download {place}", why=error.strerror or str(error),
+                                fix="check the URL, and credentials and endpoint in the environment")) from error
     return path

@@ -6,7 +6,6 @@ import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
-import fsspec
 import numpy as np
 import pandas as pd
 import pytest
@@ -17,6 +16,7 @@ from dssl.data import sources
 from dssl.data.ingest import open_dataset
 from dssl.data.sources import BUNDLED, TWO_MOONS, find_source, fingerprint, save_npz, table_of_frame
 from dssl.errors import DataError
+from dssl.storage.files import place_of
 
 
 class QuietHandler(SimpleHTTPRequestHandler):
@@ -150,10 +150,23 @@ def test_downloads_that_fail_leave_nothing(server, own_cache):
     assert [path for path in own_cache.rglob("*") if path.is_file()] == []
 
 
-def test_object_stores_go_through_fsspec(own_cache):
-    with fsspec.open("memory://bucket/points.csv", "wb") as file:
-        file.write(b"a,y\n1,0\n2,1\n")
-    assert_array_equal(open_dataset("memory://bucket/points.csv").X.read_all(), [[1], [2]])
+def test_objects_are_read_as_they_are_now(own_cache, s3):
+    place = place_of(s3)
+    for number, text in ((2, "a,y\n3,0\n"), (10, "a,y\n4,1\n"), (1, "a,y\n1,0\n2,1\n")):
+        (place / f"part-{number}.csv").write_text(text)
+    assert_array_equal(open_dataset(f"{s3}/part-1.csv").X.read_all(), [[1], [2]])
+    assert_array_equal(open_dataset(f"{s3}/part-*.csv").X.read_all(), [[1], [2], [3], [4]])
+    (place / "part-1.csv").write_text("a,y\n7,0\n8,1\n")
+    assert_array_equal(open_dataset(f"{s3}/part-1.csv").X.read_all(), [[7], [8]])
+    (place / "part-1.csv").unlink()
+    assert find_source(f"{s3}/part-1.csv", download=False).path.read_text() == "a,y\n7,0\n8,1\n"
+    with pytest.raises(DataError, match=r"cannot download[\s\S]*No such file"):
+        find_source(f"{s3}/part-1.csv")
+    with pytest.raises(DataError, match="no object matches"):
+        find_source(f"{s3}/none-*.csv")
+
+
+def test_other_schemes_are_refused(own_cache):
     with pytest.raises(DataError, match="cannot read ftp://"):
         find_source("ftp://host/points.csv")
 
