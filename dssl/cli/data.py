@@ -9,7 +9,9 @@ import click
 
 from ..errors import DataError, SpecError, require
 from .options import (
+    PlaceType,
     console,
+    has_folder,
     json_option,
     memory_option,
     place_option,
@@ -22,7 +24,7 @@ from .options import (
 
 @click.command("ingest")
 @click.argument("source", nargs=-1, required=True)
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("folder", type=PlaceType(objects=False))
 @read_option
 @click.option("--append", "adds", is_flag=True, help="Add the rows of SOURCE to the data set in FOLDER. The same "
                                                      "source may be added again; its rows are then there twice.")
@@ -71,9 +73,9 @@ def _print_dataset(dataset: Any, folder: Path, as_json: bool) -> None:
 
 
 @click.command("predict")
-@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("model", type=PlaceType(objects=True))
 @click.argument("source", nargs=-1, required=True)
-@click.argument("out", type=click.Path(path_type=Path))
+@click.argument("out", type=PlaceType(objects=True))
 @read_option
 @click.option("--of", "name", default="model", show_default=True, help="Which of the run's models: model, base, ...")
 @click.option("--abstain", is_flag=True, help="Give no label to points that are near no point of the model: an empty "
@@ -101,14 +103,19 @@ def predict_command(model: Path, source: tuple[str, ...], out: Path, options: di
     workers, which must be able to open all three.
     """
     from ..pipeline.prediction import WRITTEN, open_model
+    from ..storage.files import path_at
+    from ..storage.objects import ObjectPath
     from ..storage.store import StoredParts
 
     require(out.suffix in WRITTEN, f"{out} ends in {out.suffix or 'nothing'}",
             why="predictions are written as a table or as an array",
             fix=f"name a path that ends in {', '.join(WRITTEN)}")
-    require(out.parent.is_dir(), f"there is no folder {out.parent}", why="the predictions are written into it",
+    require(has_folder(out), f"there is no folder {out.parent}", why="the predictions are written into it",
             fix="make it, or name another file")
-    require(not out.exists() or not any(Path(one).exists() and out.samefile(one) for one in source),
+    require(not isinstance(out, ObjectPath) or out.suffix != ".zarr", f"{out} is an array in an object store",
+            why="it is renamed once it is whole, which object stores do not have", error=SpecError,
+            fix="name a .csv, .parquet, .npy or .npz file there, or a folder of this machine")
+    require(not out.exists() or not any(path_at(one).exists() and out.samefile(one) for one in source),
             f"{out} is the source itself",
             why="the predictions would take the place of the points", fix="name another file for the predictions")
     fitted = open_model(model, name)

@@ -60,8 +60,45 @@ def _fields_of(ctx: click.Context, parameter: click.Parameter, given: tuple[str,
     return fields
 
 
+class PlaceType(click.ParamType):
+    """A path on this machine, or a URL of an object store where `objects` says that one will do."""
+
+    name = "path"
+
+    def __init__(self, *, objects: bool):
+        self.objects = objects
+
+    def convert(self, value: Any, parameter: click.Parameter | None, ctx: click.Context | None) -> Path:
+        from ..storage.files import path_at
+        from ..storage.objects import ObjectPath
+
+        path = path_at(value)
+        require(self.objects or not isinstance(path, ObjectPath), f"{value} is no folder of this machine",
+                why="this command writes files in place, which object stores do not have", error=SpecError,
+                fix="name a folder, then copy it there")
+        return path
+
+
+def require_folder(workspace: Any, what: str) -> None:
+    """Raise SpecError if a workspace lies in an object store, where a command does not work."""
+    from ..storage.objects import ObjectPath
+
+    require(not isinstance(workspace.root, ObjectPath), f"{what} with the workspace {workspace.root}", error=SpecError,
+            why="the processes of a submitted job find each other by files of the run's folder",
+            fix=f"name a folder that they share, or have the job's own command be `dssl run SPEC --workspace "
+                f"{workspace.root}`, which goes on where an earlier one stopped")
+
+
+def has_folder(path: Path) -> bool:
+    """Return whether a file can be written at a path: its folder is there, or it is that of an object."""
+    from ..storage.objects import ObjectPath
+
+    return isinstance(path, ObjectPath) or path.parent.is_dir()
+
+
 workspace_option = click.option("--workspace", default="dssl-work", show_default=True, envvar="DSSL_WORKSPACE",
-                                help="Folder of artifacts and runs; every worker must be able to open it.")
+                                help="Folder of artifacts and runs, which every worker must be able to open, or a "
+                                     "URL such as s3://BUCKET/FOLDER.")
 on_option = click.option("--on", "runtime", default=None, metavar="WHERE", callback=_place_of,
                          help="A cluster description (YAML), a scheduler's address, or in-process. "
                               "Default: one process a core on this machine.")

@@ -24,7 +24,9 @@ class Outcome:
     def tell(self, event: dict[str, Any]) -> None:
         """Take note of an event of a run."""
         if event["event"] == "run":
-            self._folder = Path(event["folder"])
+            from ..storage.files import path_at
+
+            self._folder = path_at(event["folder"])
 
     def failed(self, error: BaseException, exit_code: int, message: str | None = None) -> None:
         """Print the document; message : of `explain`, where the error says something else."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import DsslError, SpecError, require
-from .options import json_option, workspace_option
+from .options import json_option, require_folder, workspace_option
 from .submit import hand_over, waited
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ def add_command(spec: Path, where: str, at: str, to: str, overrides: tuple[str, 
     load_spec(spec, overrides)
     engine = load_runtime(where).engine()
     place, path = Workspace.at(workspace), Path(where)
+    require_folder(place, "dssl schedule")
     schedule = Schedule.keep(place, {
         "spec": str(spec.resolve()), "set": list(overrides), "on": str(path.resolve()) if path.is_file() else where,
         "at": times.text, "to": to, "retries": retries, "on_failure": on_failure, "cwd": os.getcwd(),

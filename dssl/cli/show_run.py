@@ -1,7 +1,6 @@
 """What a run is, as text: where it is or how it ended, scores, stages, spec, paths; and which runs there are."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import click
@@ -16,8 +15,9 @@ def show_run(found: dict[str, Any]) -> None:
     """Print what `inspect` found of a run."""
     from ..pipeline.load import changed_settings
     from ..pipeline.result import RunResult
+    from ..storage.files import path_at
 
-    folder, known = Path(found["path"]), found.get("progress") or {}
+    folder, known = path_at(found["path"]), found.get("progress") or {}
     result = RunResult.of(found, folder) if "stages" in found else None
     name = result.name if result else known.get("name", "?")
     click.echo(f"run {folder.name} of {name}: {_state(result, known)}")

@@ -29,7 +29,7 @@ from ..errors import (
     require,
 )
 from ..units import time_text
-from .options import console, json_option, planned_whole, quiet_option, workspace_option
+from .options import console, json_option, planned_whole, quiet_option, require_folder, workspace_option
 
 if TYPE_CHECKING:
     from ..pipeline.plan import Plan
@@ -87,6 +87,7 @@ def submit_command(made: Plan, where: str, dry_run: bool, keep: str, as_json: bo
     from ..pipeline.submission import Submission
     from ..runtime.start import load_runtime
 
+    require_folder(made.workspace, "dssl submit")
     made.require_fits()
     if dry_run:
         runtime = load_runtime(where)

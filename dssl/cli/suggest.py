@@ -15,7 +15,16 @@ from rich.console import Console
 from rich.table import Table
 
 from ..errors import require
-from .options import json_option, memory_option, quiet_option, safe_csv_option, working, workspace_option
+from .options import (
+    PlaceType,
+    has_folder,
+    json_option,
+    memory_option,
+    quiet_option,
+    safe_csv_option,
+    working,
+    workspace_option,
+)
 
 if TYPE_CHECKING:
     from ..pipeline.suggested_rows import SuggestedRows
@@ -33,7 +42,7 @@ WIDTH, LONGEST_CELL = 80, 16  # of the table where nobody looks, and of a cell, 
                    "apart and has a graph.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY.KEY=VALUE",
               help="A value of SPEC that its run was given by --set; may be repeated.")
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="A CSV file that is not there yet.")
+@click.option("--out", required=True, type=PlaceType(objects=True), help="A CSV file that is not there yet.")
 @click.option("--seed", default=0, show_default=True, help="Of the draws of coverage.")
 @safe_csv_option
 @workspace_option
@@ -54,7 +63,7 @@ def suggest_command(run: str, count: int, criterion: Any, overrides: tuple[str, 
 
     require(out.suffix == ".csv", f"{out} ends in {out.suffix or 'nothing'}", why="rows to label are a table",
             fix="name a .csv file")
-    require(out.parent.is_dir(), f"there is no folder {out.parent}", why="the rows are written into it",
+    require(has_folder(out), f"there is no folder {out.parent}", why="the rows are written into it",
             fix="make it, or name another file")
     require_new(out)  # before work begins
     with working("suggest", "in-process", memory_budget, quiet) as execution:
