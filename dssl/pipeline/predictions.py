@@ -30,7 +30,7 @@ from ..learners.model import predict_blocks, stored_models
 from ..learners.predict_to_file import Answers, csv_cells
 from ..learners.probabilities import CALIBRATION, Calibration
 from ..storage.artifacts import Artifact
-from ..storage.blocks import Parts, Rows, counts_below, row_ranges
+from ..storage.blocks import Parts, Receipt, Rows, counts_below, row_ranges
 from ..storage.csv_lines import CsvLines
 from ..storage.files import draft_of
 from ..storage.views import SelectedRows
@@ -76,20 +76,19 @@ def make_predictions(context: Context, params: PredictionParams,
     model = shared.open()["model"]
     calibration = None if CALIBRATION not in described else Calibration.from_described(described[CALIBRATION])
     answers = Answers(model.abstains, calibration)
-    counts = np.zeros(len(model.coding.classes) if isinstance(model.coding, ClassCoding) else 0, np.int64)
+    receipts: list[Receipt] = []
     for name in PARTS:
         parts = context.parts.within(name)
         if name == "train" and of_training is not None:
             values, beyond = of_training(context)
-            _write_answers(answers, model.coding, values, beyond, parts)
+            receipts += _write_answers(answers, model.coding, values, beyond, parts)
         elif sizes[name]:
-            predict_blocks(context.execution.share_rows(_points(context, name)), shared, answers, context.execution,
-                           parts)
-        if sizes[name] and isinstance(model.coding, ClassCoding):
-            for start, stop in row_ranges(sizes[name], LINES):
-                codes, empty = (parts.rows(key).read(start, stop) for key in ("found", "empty"))
-                counts += np.bincount(codes[~empty], minlength=len(counts))
-    return {"n": n, "made": True, "counts": counts.tolist(), "calibrated": calibration is not None,
+            receipts += predict_blocks(context.execution.share_rows(_points(context, name)), shared, answers,
+                                       context.execution, parts)
+    counts = []
+    if isinstance(model.coding, ClassCoding):
+        counts = np.sum([receipt["summary"]["counts"] for receipt in receipts], axis=0).tolist()
+    return {"n": n, "made": True, "counts": counts, "calibrated": calibration is not None,
             "coding": model.coding.name, "classes": model.coding.classes.tolist()}
 
 
@@ -103,15 +102,18 @@ def _points(context: Context, name: str) -> Rows:
     return ScaledRows(chosen, scaling, context.execution)
 
 
-def _write_answers(answers: Answers, coding: Coding, values: np.ndarray, beyond: np.ndarray, parts: Parts) -> None:
-    """Write what the values (n, c) of a model say of its training points."""
-    ranges = row_ranges(len(values), LINES)
-    for start, stop in ranges:
-        arrays, _ = answers.of_values(coding, values[start:stop], beyond[start:stop], start)
+def _write_answers(answers: Answers, coding: Coding, values: np.ndarray, beyond: np.ndarray,
+                   parts: Parts) -> list[Receipt]:
+    """Write the predictions that follow from the values (n, c) of training points; return a receipt for each block."""
+    receipts = []
+    for start, stop in row_ranges(len(values), LINES):
+        arrays, receipt = answers.of_values(coding, values[start:stop], beyond[start:stop], start)
         for name, array in arrays.items():
             if start == 0:
                 parts.allocate(name, (len(values), *array.shape[1:]), array.dtype, min(LINES, len(values)))
         parts.write_range(start, arrays)
+        receipts.append(receipt)
+    return receipts
 
 
 class FactsOfAllRows(Facts[Any]):
