@@ -116,8 +116,8 @@ class Machines:
         assert "Traceback" not in text, text
         return text
 
-    def resume(self, budget: str = BUDGET, until: str = UNTIL) -> None:
-        """Run to the end in this process."""
+    def resume(self, budget: str = BUDGET, until: str | None = UNTIL) -> None:
+        """Run to the end of a stage in this process; None: of the pipeline."""
         assert run(self.spec, workspace=self.workspace, execution=InProcess(1, size_of(budget)), until=until)
 
     def contents(self) -> dict[str, bytes]:

@@ -23,9 +23,8 @@ from dssl.runtime.start import load_runtime
 from ..faults.machines import REPOSITORY, wait_until
 from .kubernetes import Kubernetes, validated
 from .machines import SLOWLY, Submitted
-from .test_local import ended_alike, undisturbed
+from .test_local import ended_alike
 
-__all__ = ["undisturbed"]  # a fixture
 CLUSTER = REPOSITORY / "cluster" / "kubernetes.yaml"
 needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 

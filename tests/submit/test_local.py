@@ -9,11 +9,7 @@ import time
 import psutil
 import pytest
 
-from dssl.execution.in_process import InProcess
-from dssl.execution.size import size_of
-from dssl.pipeline.run import run as run_here
-
-from ..faults.machines import BUDGET, wait_until
+from ..faults.machines import wait_until
 from ..stored import contents
 from .machines import Submitted
 
@@ -25,13 +21,6 @@ def submitted(tmp_path):
     made = Submitted(tmp_path)
     yield made
     made.end()
-
-
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory):
-    made = Submitted(tmp_path_factory.mktemp("undisturbed"))
-    run_here(made.spec, workspace=made.workspace, execution=InProcess(1, size_of(BUDGET)))
-    return contents(made.workspace)
 
 
 def ended_alike(submitted, run, undisturbed, starts):

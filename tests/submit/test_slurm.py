@@ -8,10 +8,9 @@ import pytest
 from ..faults.machines import wait_until
 from .machines import Submitted
 from .slurm import Slurm
-from .test_local import ended_alike, undisturbed
+from .test_local import ended_alike
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
-__all__ = ["undisturbed"]  # a fixture
 CLUSTER = "{kind: slurm, workers: 2, memory_limit: 2GiB, time: '00:30:00', max_restarts: 2}"
 
 
