@@ -36,6 +36,7 @@ UNIT_WORD = r"[\pL°µ]+(?:\^?-?[23]|[²³])?"
 UNIT = rf"""(?:{UNIT_WORD}(?:(?:/\d*|[ ·*.])\s?{UNIT_WORD}){{0,2}}\.?|["'″′])"""
 MOST_UNITS = 10  # in a column; words of text follow its numbers where there are more
 SPACES = "[\u00a0\u2007\u2009\u202f]"
+TYPOGRAPHY = f"{SPACES}|[\u2212\u03bc]"
 Kind = Literal["number", "truth", "text"]
 Form = tuple[str, bool]  # the unit of a number, "" of none, and whether a bound stands before it
 
@@ -94,6 +95,8 @@ def trimmed(column: Any) -> pa.Array:
 
 def _plain(cells: pa.Array) -> pa.Array:
     """Return cells with the blanks and minus signs of typography as those of a keyboard, and one sign for micro."""
+    if not pc.any(pc.match_substring_regex(cells, TYPOGRAPHY)).as_py():
+        return cells
     cells = pc.replace_substring(pc.replace_substring_regex(cells, SPACES, " "), "\u2212", "-")
     return pc.replace_substring(cells, "\u03bc", "\u00b5")
 
@@ -114,10 +117,10 @@ def are_gaps(cells: pa.Array) -> np.ndarray:
     return _bools(pc.is_in(pc.utf8_lower(cells), value_set=pa.array(NUMBER_GAPS, pa.string())))
 
 
-def are_numbers(cells: pa.Array, format: NumberFormat) -> np.ndarray:
-    """Return which trimmed cells are numbers, or true and false."""
+def _are_numbers(cells: pa.Array, format: NumberFormat) -> np.ndarray:
+    """Return which trimmed cells, as `_plain` has them, are numbers, or true and false."""
     is_truth = pc.is_in(pc.utf8_lower(cells), value_set=pa.array(TRUTH[0], pa.string()))
-    return _bools(pc.or_(pc.match_substring_regex(_plain(cells), format.pattern), is_truth))
+    return _bools(pc.or_(pc.match_substring_regex(cells, format.pattern), is_truth))
 
 
 @dataclass(frozen=True)
@@ -136,13 +139,14 @@ class _Parsed:
 
 def _parse(cells: pa.Array, format: NumberFormat) -> _Parsed:
     plain = _plain(cells)
-    rest = pc.replace_substring_regex(plain, BOUND, "")
-    is_number = are_numbers(rest, format)
+    is_bound = _bools(pc.match_substring_regex(plain, BOUND))
+    rest = pc.replace_substring_regex(plain, BOUND, "") if is_bound.any() else plain
+    is_number = _are_numbers(rest, format)
     found = pc.extract_regex(pc.if_else(pa.array(is_number), None, rest), format.unit_pattern)
     number, unit = (pc.struct_field(found, name) for name in ("number", "unit"))
     is_code = pc.fill_null(pc.match_substring_regex(number, r"^[+-]?0\d"), True)
     unit = pc.if_else(is_code, "", unit)
-    return _Parsed(_bools(pc.not_equal(rest, plain)), is_number, unit.to_numpy(zero_copy_only=False),
+    return _Parsed(is_bound, is_number, unit.to_numpy(zero_copy_only=False),
                    pc.if_else(is_code, rest, number))
 
 

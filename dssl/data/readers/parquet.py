@@ -1,7 +1,8 @@
 """Parquet files, read by row groups, so that a task reads only the groups its rows lie in.
 
-With `ParquetFile` and not `pyarrow.dataset`, whose scanner selects rows by their values and not by ranges, and reads
-ahead: what a task holds could not be stated.
+With `ParquetFile` and not `pyarrow.dataset`, whose scanner selects rows by their values, so that the batches of a row
+group would still be counted and cut here. It decodes a row group before it gives out the first batch, and so takes
+about twice the memory ("Reading a large file", tests/benchmarks/RESULTS.md).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
