@@ -29,7 +29,7 @@ from .csv_head import WHITESPACE, find_delimiter, first_records, looks_like_head
 from .table import TableReader
 
 HEAD_BYTES = 1 << 20  # the first records are looked at within these bytes and the rest of their last line
-PIECE_BYTES = 1 << 22  # of text that is counted at once; counting holds up to 13 times as much, whatever the budget
+PIECE_BYTES = 1 << 22  # of text that is counted at once; counting holds up to 17 times as much, whatever the budget
 GAPS = [*MISSING, *sorted({form for gap in NUMBER_GAPS for form in (gap, gap.upper(), gap.capitalize())})]
 UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
@@ -213,7 +213,7 @@ class CsvReader(TableReader, lines.LineReader):
     def _count_cells(self) -> dict[int, CellCounts]:
         """Return the counts of each column in use; what is numbers in the first piece is parsed as such in others.
 
-        Memory: a piece at a time, its text, Arrow's columns and the different texts of these: 9 to 13 `PIECE_BYTES`.
+        Memory: a piece at a time, its text, Arrow's columns and the different texts of these: 9 to 17 `PIECE_BYTES`.
         """
         formats = possible_formats(self.decimal, self.thousands, self.percent)
         counts = {field: CellCounts() for field in self._used}
