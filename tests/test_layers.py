@@ -50,6 +50,7 @@ DOORS = {
                  "pipeline.mistakes", "pipeline.kinds",
                  "runtime"},
     "matplotlib": {"report"},
+    "dask_jobqueue": {"runtime.jobqueue"},
     "cronsim": {"runtime.schedules.times"},
     "rich": {"progress", "cli"},
     "distributed": {"execution", "runtime"},

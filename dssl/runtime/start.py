@@ -26,6 +26,7 @@ from ..plain_yaml import read_yaml
 from .address import AddressRuntime
 from .batch.detached import Detached
 from .description import Runtime
+from .jobqueue import JobqueueRuntime
 from .kubernetes import KubernetesRuntime
 from .local import LocalRuntime
 from .slurm import SlurmRuntime
@@ -46,7 +47,8 @@ class InProcessRuntime(Runtime):
         return Detached()
 
 
-Described = Annotated[LocalRuntime | AddressRuntime | SlurmRuntime | KubernetesRuntime | InProcessRuntime,
+Described = Annotated[LocalRuntime | AddressRuntime | SlurmRuntime | JobqueueRuntime | KubernetesRuntime |
+                      InProcessRuntime,
                       Field(discriminator="kind")]
 DESCRIPTION: TypeAdapter[Runtime] = TypeAdapter(Described)
 

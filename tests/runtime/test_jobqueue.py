@@ -1,0 +1,64 @@
+"""Pools of workers that a batch system starts: what each system is asked for, and what is refused."""
+
+import os
+from contextlib import ExitStack
+
+import pytest
+
+from dssl.errors import ClusterError, SpecError
+from dssl.runtime.jobqueue import CLUSTERS, JobqueueRuntime
+from dssl.runtime.start import load_runtime
+
+ASKED = {  # of two gibibytes, ninety minutes, a queue and an account
+    "slurm": ("#SBATCH -p short", "#SBATCH -A acme", "#SBATCH --mem=2G", "#SBATCH -t 01:30:00"),
+    "pbs": ("#PBS -q short", "#PBS -A acme", "mem=2048MB", "#PBS -l walltime=01:30:00"),
+    "lsf": ("#BSUB -q short", '#BSUB -P "acme"', "#BSUB -M 2147484", "#BSUB -W 01:30"),
+    "sge": ("#$ -q short", "#$ -P acme", "#$ -l h_rt=01:30:00"),
+    "htcondor": ("MY.DaskWorkerMemory = 2147483648",),
+    "oar": ("#OAR -q short", "#OAR --project acme", "walltime=01:30:00")}
+
+
+@pytest.mark.filterwarnings("ignore:OAR Job memory reserved")
+@pytest.mark.parametrize("system", CLUSTERS)
+def test_a_system_is_asked_for_jobs_of_one_worker(system, tmp_path, monkeypatch):
+    """Its command need only be there: no job is handed over."""
+    for name in ("sbatch", "qsub", "bsub", "condor_submit", "oarsub"):
+        (tmp_path / name).write_text("#!/bin/sh\nexit 1\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    named = {} if system == "htcondor" else {"queue": "short", "account": "acme"}
+    runtime = JobqueueRuntime(system=system, workers=4, memory_limit="2GiB", walltime="90m",
+                              shared_folder=str(tmp_path), prologue=["module load python"], **named)
+    with ExitStack() as stack:
+        cluster = runtime._cluster(stack)
+        script = cluster.job_script()
+        assert cluster.scheduler_address.startswith("tls://")
+        keys = list(tmp_path.glob(".dask-jobqueue.worker.*"))
+        assert len(keys) == 3
+        assert {path.stat().st_mode & 0o777 for path in keys} == {0o600}
+        text = "".join(path.read_text() for path in keys)
+        assert "PRIVATE KEY" in text
+    for line in (*ASKED[system], "module load python", "export NUMBA_NUM_THREADS=1", "--nthreads 1", "--nanny",
+                 "--memory-limit 2.00GiB", "--lifetime 4860s", "--lifetime-stagger 270s", "--no-dashboard",
+                 "--protocol tls://"):
+        assert line in script
+    assert "PRIVATE KEY" not in script
+
+
+@pytest.mark.parametrize(("fields", "said"), [
+    ("walltime: 90s", "four minutes or more"), ("walltime: soon", "a number and a unit"), ("workers: 0", "workers"),
+    ("memory_limit: lots", "lots"), ("system: cron", "system"), ("system: htcondor\nqueue: short", "it has neither")])
+def test_what_no_pool_can_be_is_refused(tmp_path, fields, said):
+    known = {"system": "slurm", "workers": "2", "memory_limit": "2GiB"}
+    given = dict(line.split(": ") for line in fields.splitlines())
+    path = tmp_path / "pool.yaml"
+    path.write_text("kind: jobqueue\n" + "".join(f"{key}: {value}\n" for key, value in (known | given).items()))
+    with pytest.raises(SpecError, match=said):
+        load_runtime(path)
+
+
+def test_a_machine_without_the_commands_of_the_system_is_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    runtime = JobqueueRuntime(system="pbs", workers=1, memory_limit="2GiB", shared_folder=str(tmp_path))
+    with pytest.raises(ClusterError, match="this machine has no command qsub"), runtime.start(1 << 28):
+        pass
