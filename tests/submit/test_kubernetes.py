@@ -128,7 +128,7 @@ def test_what_the_documentation_shows_is_what_is_handed_over():
 
 
 def test_the_desk_is_one_that_kubernetes_takes():
-    objects = list(yaml.safe_load_all((REPOSITORY / "cluster" / "desk.yaml").read_text()))
+    objects = list(yaml.safe_load_all((REPOSITORY / "cluster" / "manifests" / "desk.yaml").read_text()))
     assert [validated(made)["kind"] for made in objects] == [
         "PersistentVolumeClaim", "ServiceAccount", "Role", "RoleBinding", "Pod"]
     runtime, pod = load_runtime(CLUSTER), objects[-1]["spec"]
