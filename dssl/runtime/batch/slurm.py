@@ -31,8 +31,8 @@ while kill -0 $ranks 2>/dev/null; do wait $ranks; done
 
 {settle}
 code=$?
-if [ $code -eq {come_back} ] && [ -z "$ended" ]; then  # a job that Slurm ends, it alone puts back, if at all
-    scontrol requeue "$SLURM_JOB_ID" && sleep 60  # Slurm ends this script when it puts the job back
+if [ $code -eq {come_back} ] && [ -z "$ended" ]; then  # after a TERM, Slurm decides whether it requeues the job
+    scontrol requeue "$SLURM_JOB_ID" && sleep 60  # Slurm ends this script when it requeues the job
 fi
 exit $code
 """
