@@ -16,7 +16,8 @@ from ..errors import DataError, column_label, explain
 from ..execution.tasks import Execution
 from ..storage.blocks import Parts, PartWriter, Receipt
 from .readers.base import CellError, Reader
-from .readers.cells import EXAMPLES, TRUTH, Cells, is_number
+from .readers.cell_text import TRUTH, is_number
+from .readers.cells import EXAMPLES, Cells
 
 MOST_LISTED = 20  # columns
 NO_DISTANCE = "features are numbers; text and missing cells have no distance"

@@ -10,16 +10,8 @@ from numpy.testing import assert_array_equal
 
 from dssl.data.columns import Columns, spellings
 from dssl.data.ingest import ingest
-from dssl.data.readers.cells import (
-    NUMBER_GAPS,
-    CellCounts,
-    NumberFormat,
-    decimal_of,
-    is_category,
-    numbers,
-    possible_formats,
-    trimmed,
-)
+from dssl.data.readers.cell_text import NUMBER_GAPS, NumberFormat, numbers, possible_formats, trimmed
+from dssl.data.readers.cells import CellCounts, decimal_of, is_category
 from dssl.data.survey import Survey, choose_columns
 from dssl.errors import DataError
 from dssl.execution.in_process import InProcess

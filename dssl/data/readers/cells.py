@@ -1,23 +1,21 @@
-"""What the text of a cell stands for: a number, however it is written, yes or no, a missing cell, or text.
-
-A number may have a unit (162 cm), which is one for the column, or a bound before it (<5), and then is the bound.
+"""What the cells of a column stand for: numbers, of which all may have one unit, yes and no, or text.
 
 A column is looked at as a whole (`CellCounts`, merged over pieces of the file in their order), and so is the file: it
 has one decimal mark. `decide` says what each column is; it depends on the cells alone, not on the pieces.
 """
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache, reduce
-from typing import Any, Literal
+from functools import reduce
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...missing import MISSING
+from .cell_text import GROUPS, TRUTH, NumberFormat, ParsedCells, are_gaps, are_missing, as_bools, parsed_cells
 
 EXAMPLES = 5  # cells that are shown of many
 MOST_ODD = 40  # different texts among numbers that `dssl init` names as missing; one more is kept, to know of more
@@ -25,18 +23,7 @@ NUMERIC = 0.95  # share of the cells of a column of numbers that are numbers
 MOST_LEVELS = 1000  # of a category
 ROWS_PER_LEVEL, FEW_LEVELS, FEWEST_CELLS = 20, 10, 20  # of a category; few levels are one where each comes twice
 WIDE = 30  # between the smallest and the largest of whole numbers that are no codes of classes
-# Missing in columns of numbers, in any case, beside MISSING; in text they may be a category.
-NUMBER_GAPS = ("-", "--", "---", "—", "–", ".", "..", "...", "na", "n/a", "n.a.", "n.a", "#n/a", "<na>", "nan", "null",
-               "none", "nil", "missing", "unknown", "not available", "no data")
-TRUTH = (("false", "true"), ("no", "yes"), ("n", "y"), ("f", "t"))  # 0 and 1, in any case
-CURRENCY = "(?:[$€£¥₹]|USD|EUR|GBP|JPY|CHF|CAD|AUD|INR)"
-GROUPS = {".": ",' ", ",": ".' "}  # marks between thousands, by decimal mark
-BOUND = r"^(?:[<>]=?|[≤≥])\s*"
-UNIT_WORD = r"[\pL°µ]+(?:\^?-?[23]|[²³])?"
-UNIT = rf"""(?:{UNIT_WORD}(?:(?:/\d*|[ ·*.])\s?{UNIT_WORD}){{0,2}}\.?|["'″′])"""
 MOST_UNITS = 10  # in a column; words of text follow its numbers where there are more
-SPACES = "[\u00a0\u2007\u2009\u202f]"
-TYPOGRAPHY = f"{SPACES}|[\u2212\u03bc]"
 Kind = Literal["number", "truth", "text"]
 Form = tuple[str, bool]  # the unit of a number, "" of none, and whether a bound stands before it
 
@@ -47,142 +34,6 @@ class Reading:
 
     kind: Kind = "number"
     unit: str = ""
-
-
-@dataclass(frozen=True)
-class NumberFormat:
-    """How numbers are written: the decimal mark, marks between thousands ("" for none), whether % divides by 100."""
-
-    decimal: str = "."
-    thousands: str = GROUPS["."]
-    percent: bool = True
-
-    @property
-    def pattern(self) -> str:
-        """The regular expression (RE2) of a number."""
-        return _pattern(self.decimal, self.thousands, self.percent)
-
-    @property
-    def unit_pattern(self) -> str:
-        """The regular expression (RE2) of a number and its unit."""
-        return rf"^(?P<number>[+-]?{_digits(self.decimal, self.thousands)})\s?(?P<unit>{UNIT})$"
-
-
-@cache
-def _digits(decimal: str, thousands: str) -> str:
-    """Return the regular expression of a number without a sign."""
-    mark = f"\\{decimal}"
-    groups = "".join(rf"|\d{{1,3}}(?:\{between}\d{{3}})+" for between in thousands)
-    return rf"(?:(?:\d+{groups})(?:{mark}\d*)?|{mark}\d+)(?:[eE][+-]?\d+)?"
-
-
-@cache
-def _pattern(decimal: str, thousands: str, percent: bool) -> str:
-    number = _digits(decimal, thousands)
-    after = rf"(?:\s?(?:{CURRENCY}{'|%' if percent else ''}))?"
-    money = rf"{CURRENCY}\s?"
-    return (rf"^(?:[+-]?(?:{money})?{number}{after}|{money}[+-]{number}|\((?:{money})?{number}{after}\)"
-            r"|(?i:[+-]?inf(?:inity)?))$")
-
-
-def trimmed(column: Any) -> pa.Array:
-    """Return a column of text without blanks around its cells."""
-    cells = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if pa.types.is_dictionary(cells.type):
-        cells = cells.cast(cells.type.value_type)
-    return pc.utf8_trim_whitespace(cells.cast(pa.string()))
-
-
-def _plain(cells: pa.Array) -> pa.Array:
-    """Return cells with the blanks and minus signs of typography as those of a keyboard, and one sign for micro."""
-    if not pc.any(pc.match_substring_regex(cells, TYPOGRAPHY)).as_py():
-        return cells
-    cells = pc.replace_substring(pc.replace_substring_regex(cells, SPACES, " "), "\u2212", "-")
-    return pc.replace_substring(cells, "\u03bc", "\u00b5")
-
-
-def are_missing(cells: pa.Array, missing: Sequence[str]) -> np.ndarray:
-    """Return which trimmed cells are missing, whatever the column holds; missing : texts beside `MISSING`."""
-    known = pc.is_in(cells, value_set=pa.array([*MISSING, *missing], pa.string()))
-    return _bools(pc.or_(pc.is_null(cells), known))
-
-
-def numbers_among(missing: Sequence[str]) -> list[float]:
-    """Return the texts beside `MISSING` that are numbers as Python writes them."""
-    return [float(text) for text in missing if re.fullmatch(r"[+-]?(?:\d+\.?\d*|\.\d+)", text)]
-
-
-def are_gaps(cells: pa.Array) -> np.ndarray:
-    """Return which trimmed cells are missing if the column holds numbers."""
-    return _bools(pc.is_in(pc.utf8_lower(cells), value_set=pa.array(NUMBER_GAPS, pa.string())))
-
-
-def _are_numbers(cells: pa.Array, format: NumberFormat) -> np.ndarray:
-    """Return which trimmed cells, as `_plain` has them, are numbers, or true and false."""
-    is_truth = pc.is_in(pc.utf8_lower(cells), value_set=pa.array(TRUTH[0], pa.string()))
-    return _bools(pc.or_(pc.match_substring_regex(cells, format.pattern), is_truth))
-
-
-@dataclass(frozen=True)
-class _Parsed:
-    """What trimmed cells are under a number format.
-
-    is_bound : whether a bound stands before what is left. is_number : whether that is a number without a unit.
-    unit : objects (n,), "" where that is no number with a unit. part : without bound and unit.
-    """
-
-    is_bound: np.ndarray
-    is_number: np.ndarray
-    unit: np.ndarray
-    part: pa.Array
-
-
-def _parse(cells: pa.Array, format: NumberFormat) -> _Parsed:
-    plain = _plain(cells)
-    is_bound = _bools(pc.match_substring_regex(plain, BOUND))
-    rest = pc.replace_substring_regex(plain, BOUND, "") if is_bound.any() else plain
-    is_number = _are_numbers(rest, format)
-    found = pc.extract_regex(pc.if_else(pa.array(is_number), None, rest), format.unit_pattern)
-    number, unit = (pc.struct_field(found, name) for name in ("number", "unit"))
-    is_code = pc.fill_null(pc.match_substring_regex(number, r"^[+-]?0\d"), True)
-    unit = pc.if_else(is_code, "", unit)
-    return _Parsed(is_bound, is_number, unit.to_numpy(zero_copy_only=False),
-                   pc.if_else(is_code, rest, number))
-
-
-def numbers(cells: pa.Array, format: NumberFormat, unit: str = "") -> np.ndarray:
-    """Return trimmed cells as float64, NaN where one is no number; of a number with a bound (<5) the bound.
-
-    unit : that numbers may have.
-    """
-    parsed = _parse(cells, format)
-    is_number = parsed.is_number | (parsed.unit == unit) if unit else parsed.is_number
-    text = pc.if_else(pa.array(is_number), parsed.part, "nan")
-    lower = pc.utf8_lower(text)
-    text = pc.if_else(pc.equal(lower, "true"), "1", pc.if_else(pc.equal(lower, "false"), "0", text))
-    marks = "".join(f"\\{mark}" for mark in format.thousands.replace(" ", ""))
-    bare = pc.replace_substring_regex(text, rf"{CURRENCY}|[%()\s{marks}]", "")
-    values = pc.replace_substring(bare, format.decimal, ".").cast(pa.float64()).to_numpy(zero_copy_only=False)
-    percent, negative = (_bools(pc.match_substring(text, mark)) for mark in ("%", "("))
-    values = np.where(percent, values / 100, values)
-    return np.where(negative, -values, values)
-
-
-def is_number(cell: str) -> bool:
-    """Return whether a text is a number under either decimal mark."""
-    return any(re.match(NumberFormat(mark, GROUPS[mark]).pattern, cell.strip()) for mark in GROUPS)
-
-
-def truths(cells: pa.Array, format: NumberFormat) -> np.ndarray:
-    """Return trimmed cells that say yes or no as 1 and 0, numbers as they are, and NaN where one is neither."""
-    lower, values = pc.utf8_lower(cells), numbers(cells, format)
-    for value in (0, 1):
-        values[_bools(pc.is_in(lower, value_set=pa.array([pair[value] for pair in TRUTH], pa.string())))] = value
-    return values
-
-
-def _bools(array: pa.Array) -> np.ndarray:
-    return np.asarray(pc.fill_null(array, False).to_numpy(zero_copy_only=False), bool)
 
 
 @dataclass(frozen=True)
@@ -345,8 +196,8 @@ class CellCounts:
         gone = are_missing(unique, missing)
         gap = are_gaps(unique) & ~gone
         lower = pc.utf8_lower(unique)
-        is_truth = _bools(pc.is_in(lower, value_set=pa.array(TRUTH[0], pa.string())))
-        parsed = {mark: _parse(unique, format) for mark, format in formats.items()}
+        is_truth = as_bools(pc.is_in(lower, value_set=pa.array(TRUTH[0], pa.string())))
+        parsed = {mark: parsed_cells(unique, format) for mark, format in formats.items()}
         none, part = np.zeros(len(unique), bool), unique
         of, formed, others = dict.fromkeys(GROUPS, none), none, {}
         count = _Counter(unique, codes, sizes, first_row)
@@ -361,19 +212,19 @@ class CellCounts:
             part = pc.if_else(pa.array(with_form & ~formed), own.part, part)
             formed = formed | with_form
         number = of["."] | of[","]
-        python = _bools(pc.match_substring_regex(part, r"^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$"))
-        digits = _bools(pc.match_substring_regex(unique, r"^\d+$"))
-        zero = _bools(pc.match_substring_regex(unique, r"^0\d+$"))
+        python = as_bools(pc.match_substring_regex(part, r"^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$"))
+        digits = as_bools(pc.match_substring_regex(unique, r"^\d+$"))
+        zero = as_bools(pc.match_substring_regex(unique, r"^0\d+$"))
         lengths = pc.utf8_length(unique).to_numpy(zero_copy_only=False)[digits]
         values = pc.if_else(pa.array(python), part, "nan").cast(pa.float64()).to_numpy(zero_copy_only=False)
         known = values[python]
         fractions = python & (values != np.rint(np.nan_to_num(values)))
         marked = number & ~python & ~is_truth
-        comma = _bools(pc.match_substring(unique, ","))
+        comma = as_bools(pc.match_substring(unique, ","))
         return cls(
             len(cells), int(sizes[gone].sum()) + cells.null_count, int(sizes[gap].sum()),
             {mark: int(sizes[of[mark]].sum()) for mark in GROUPS}, others,
-            tuple(int(sizes[_bools(pc.is_in(lower, value_set=pa.array(pair, pa.string())))].sum()) for pair in TRUTH),
+            tuple(int(sizes[as_bools(pc.is_in(lower, value_set=pa.array(pair, pa.string())))].sum()) for pair in TRUTH),
             not ((number & ~python) | formed).any(), int(sizes[fractions | marked | (formed & ~python)].sum()),
             int(sizes[(number | formed) & comma].sum()),
             int(sizes[zero].sum()),
@@ -485,7 +336,7 @@ def _plain_numbers(cells: pa.Array, missing: Sequence[str]) -> tuple[np.ndarray,
     if pc.any(pc.match_substring_regex(cells, r"^0\d+$")).as_py():
         return None
     grouped = pc.match_substring_regex(cells, r"^[+-]?\d{1,3}(?:\.\d{3})+$")
-    return values.to_numpy(zero_copy_only=False), _bools(grouped)
+    return values.to_numpy(zero_copy_only=False), as_bools(grouped)
 
 
 class _Counter:
@@ -505,7 +356,7 @@ class _Counter:
         first = np.flatnonzero(chosen)[:MOST_ODD + 1].tolist()
         return Cells(int(self.sizes[chosen].sum()), tuple((int(self.row_of[k]), self.unique[k].as_py()) for k in first))
 
-    def others(self, chosen: np.ndarray, with_form: np.ndarray, parsed: _Parsed) -> OtherCells:
+    def others(self, chosen: np.ndarray, with_form: np.ndarray, parsed: ParsedCells) -> OtherCells:
         """Return the cells of the texts that are chosen, of which some are numbers with a unit or a bound."""
         has_many_units = len({*parsed.unit[with_form]} - {""}) > MOST_UNITS
         if has_many_units:
@@ -514,13 +365,6 @@ class _Counter:
         forms = {(unit, is_bound): self.cells(with_form & (parsed.unit == unit) & (parsed.is_bound == is_bound))
                  for unit, is_bound in found}
         return OtherCells.of(self.cells(chosen & ~with_form), forms, has_many_units)
-
-
-def possible_formats(decimal: str | None, thousands: str | None, percent: bool | None) -> dict[str, NumberFormat]:
-    """Return the number formats that the options leave open, by decimal mark."""
-    return {mark: NumberFormat(
-        mark, GROUPS[mark] if thousands is None else "" if thousands == "none" else thousands, percent is not False)
-        for mark in GROUPS if decimal in (None, mark) and thousands != mark}
 
 
 def decimal_of(columns: Sequence[CellCounts], formats: dict[str, NumberFormat], *, prefer: str = ".") -> str:

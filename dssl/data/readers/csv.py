@@ -22,7 +22,8 @@ from ...errors import DataError, ParameterError, explain, require
 from ...missing import MISSING
 from . import lines
 from .base import Scan, no_rows
-from .cells import NUMBER_GAPS, CellCounts, possible_formats, trimmed
+from .cell_text import NUMBER_GAPS, possible_formats, trimmed
+from .cells import CellCounts
 from .column_choice import Column, features_and_target
 from .compressed import scratch_file, write_stream
 from .csv_head import WHITESPACE, find_delimiter, first_records, looks_like_header

@@ -4,7 +4,7 @@ import csv
 import io
 
 from .base import TARGET_NAMES
-from .cells import is_number
+from .cell_text import is_number
 
 DELIMITERS = "\t;|,"  # of two that occur equally often, the earlier
 WHITESPACE = "whitespace"

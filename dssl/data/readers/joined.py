@@ -13,7 +13,8 @@ from ...storage.csr import stack_points
 from ...storage.pieces import pieces_of
 from ..targets import named_labels, text_of
 from .base import Block, Reader, Scan
-from .cells import Cells, NumberFormat
+from .cell_text import NumberFormat
+from .cells import Cells
 from .table import TableReader
 
 

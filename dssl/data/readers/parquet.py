@@ -18,7 +18,8 @@ import pyarrow.parquet as pq
 
 from ...errors import DataError, explain, require
 from .base import PROBE_ROWS, Scan, no_rows
-from .cells import EXAMPLES, CellCounts, possible_formats, trimmed
+from .cell_text import possible_formats, trimmed
+from .cells import EXAMPLES, CellCounts
 from .column_choice import Column, features_and_target, refuse_same_names
 from .table import TableReader, is_text
 

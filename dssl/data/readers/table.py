@@ -11,22 +11,8 @@ import pyarrow as pa
 
 from ..targets import target_values, text_of, whole_numbers
 from .base import PROBE_ROWS, Block, CellError, Reader, Scan, possible_keys, text_is_no_label
-from .cells import (
-    EXAMPLES,
-    CellCounts,
-    Cells,
-    NumberFormat,
-    Reading,
-    are_gaps,
-    are_missing,
-    decimal_of,
-    is_category,
-    numbers,
-    numbers_among,
-    possible_formats,
-    trimmed,
-    truths,
-)
+from .cell_text import NumberFormat, are_gaps, are_missing, numbers, numbers_among, possible_formats, trimmed, truths
+from .cells import EXAMPLES, CellCounts, Cells, Reading, decimal_of, is_category
 from .column_choice import Column, text_is_no_feature
 
 TARGET = "target column"  # what the targets of all files have in common, whatever they are called
