@@ -124,8 +124,8 @@ def planned_stages(kind: Kind, spec: Spec, workspace: Workspace, files: Mapping[
         if item.status == "cached":
             continue
         read = any(name in later.stage.needs for later in running.values())
-        if artifact.is_known and name not in remake and not read:
-            day = removed.get(f"{name}/{artifact.folder.name}")
+        day = removed.get(f"{name}/{artifact.folder.name}")
+        if day and artifact.is_known and name not in remake and not read:
             planned[name] = replace(item, status="cached", why=f"removed by dssl gc on {day}; no stage to run reads it")
         else:
             running[name] = item

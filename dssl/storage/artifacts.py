@@ -87,8 +87,14 @@ class Artifact:
     @property
     def manifest(self) -> dict[str, Any]:
         """Return the manifest of a known artifact; raise IntegrityError if it is damaged or of another artifact."""
-        path = manifest_of(self.folder)
-        manifest = read_manifest(path)
+        path = self.folder / PUBLISHED
+        try:
+            manifest = read_manifest(path)
+        except FileNotFoundError:
+            path = _kept(self.folder)
+            if not path.is_file():
+                raise
+            manifest = read_manifest(path)
         if manifest["address"] != self.address:
             raise IntegrityError(explain(
                 f"{path} is of artifact {manifest['address'][:24]}",
@@ -123,20 +129,21 @@ class Artifact:
         manifest = {
             "stage": self.stage, "version": self.version, "address": self.address, "params": plain(self.params),
             "inputs": self.inputs, "attributes": plain(attributes), "layout": parts.folder.name,
-            "files": self._files(), "libraries": libraries()}
+            "files": self._files(parts), "libraries": libraries()}
         allowed()
         write_json(self.folder / PUBLISHED, {**manifest, "seal": _seal(manifest)}, exclusive=True)
 
-    def _files(self) -> dict[str, str]:
+    def _files(self, parts: StoredParts) -> dict[str, str]:
         """Return the SHA-256 of the description of every array and of every part, by path in the folder."""
-        described = [path for path, _ in files_in(self.parts.folder) if path.name in ("zarr.json", WRITTEN)
+        described = [path for path, _ in files_in(parts.folder) if path.name in ("zarr.json", WRITTEN)
                      or (path.suffix == ".json" and path.parent.name == "receipts")]
         return {str(path.relative_to(self.folder)): hashlib.sha256(read_file(path)).hexdigest()
                 for path in sorted(described)}
 
     def verify(self) -> None:
         """Read every byte; raise IntegrityError on the first that is missing or damaged."""
-        found = self._files()
+        parts = self.parts
+        found = self._files(parts)
         for name, checksum in self.manifest["files"].items():
             if found.get(name) != checksum:
                 array = name.removesuffix("/zarr.json")
@@ -144,7 +151,7 @@ class Artifact:
                 raise IntegrityError(explain(
                     what, why="the manifest lists it with its SHA-256",
                     fix=f"delete {self.folder} and run again: only that artifact is made anew"))
-        verify_parts(self.parts)
+        verify_parts(parts)
 
     def remove(self) -> None:
         """Delete the artifact; see `remove_folder`."""
@@ -163,9 +170,13 @@ def remove_folder(folder: Path) -> None:
 
 def manifest_of(folder: Path) -> Path:
     """Return where the manifest of an artifact's folder is: in it, or where `dssl gc` keeps that of a removed one."""
-    own = folder / PUBLISHED
-    kept = folder.parents[2] / MANIFESTS / folder.parent.name / f"{folder.name}.json"
+    own, kept = folder / PUBLISHED, _kept(folder)
     return own if own.is_file() or not kept.is_file() else kept
+
+
+def _kept(folder: Path) -> Path:
+    """Return where the manifest of an artifact's folder is kept once `dssl gc` has removed the artifact."""
+    return folder.parents[2] / MANIFESTS / folder.parent.name / f"{folder.name}.json"
 
 
 @cache
