@@ -6,6 +6,7 @@ import shutil
 import sys
 import tempfile
 import tomllib
+import uuid
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, metadata, requires, version
@@ -23,7 +24,7 @@ from .execution.size import MEMORY_BUDGET
 from .execution.tasks import available_cores
 from .execution.watchdog import PATIENCE
 from .runtime.start import open_runtime
-from .storage.files import place_of
+from .storage.files import place_of, remove_tree
 from .storage.objects import ObjectPath
 from .storage.probe import require_exclusive
 
@@ -143,7 +144,8 @@ def check_workspace(workspace: str | Path) -> Iterator[Check]:
             yield Check("workspace", "ok", f"{folder} can be written, and lets one of two writers win")
             return
     except DsslError as refused:
-        yield Check("workspace", "problem", str(refused).splitlines()[0], "name a folder")
+        what, _, fix = sentences(str(refused))
+        yield Check("workspace", "problem", what, fix)
         return
     place = _existing(folder)
     error = _write_error(place)
@@ -225,10 +227,14 @@ def check_workers(execution: OnDask, folder: Path) -> Iterator[Check]:
     else:
         yield Check.unless(limit >= budget, "problem", "memory of workers", f"{_size(limit)} a task, the budget is "
                            f"{_size(budget)}", "lower --memory-budget, or raise the workers' memory limit")
-    with tempfile.TemporaryDirectory(prefix=".dssl-doctor-", dir=_existing(folder)) as made:
+    made = (folder if isinstance(folder, ObjectPath) else _existing(folder)) / f".dssl-doctor-{uuid.uuid4().hex}"
+    made.mkdir()
+    try:
         seen = execution.ask_workers(_leave_a_file, made)
         blind = [f"{address}: {error}" for address, error in seen.items() if error]
-        lost = len(seen) - len(blind) - len(list(Path(made).iterdir()))
+        lost = len(seen) - len(blind) - len(list(made.iterdir()))
+    finally:
+        remove_tree(made)
     found = f"{lost} workers wrote elsewhere" if lost > 0 else f"{len(seen)} workers can open {folder}"
     yield Check.unless(not blind and lost <= 0, "problem", "workspace on workers", "; ".join(blind[:4]) or found,
                        "name a workspace on a file system that every machine mounts at the same path")
@@ -285,10 +291,10 @@ def _versions() -> dict[str, str]:
     return {"dssl": __version__, **{name: found for name in names if (found := _version(name))}}
 
 
-def _leave_a_file(folder: str) -> str | None:
+def _leave_a_file(folder: Path) -> str | None:
     """Write a file of this worker's own; return why it cannot."""
     try:
-        os.close(tempfile.mkstemp(dir=folder)[0])
+        (folder / uuid.uuid4().hex).touch()
     except OSError as error:
         return str(error)
     return None

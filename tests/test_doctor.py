@@ -7,6 +7,7 @@ import pytest
 from dssl import doctor
 from dssl.doctor import check_cluster, check_settings, check_source_on_workers, check_workers, examine, worst
 from dssl.execution.on_dask import OnDask
+from dssl.storage.files import place_of
 
 
 def levels(checks):
@@ -21,7 +22,7 @@ def test_this_machine_and_a_new_workspace(tmp_path, monkeypatch):
     monkeypatch.delenv("DSSL_DATA", raising=False)
     checks = list(examine(tmp_path / "work"))
     assert {"Python", "libraries", "machine", "threads", "compiled code", "DSSL_DATA", "workspace", "disk",
-            "file system", "extra s3"} <= set(levels(checks))
+            "file system", "extra cloud"} <= set(levels(checks))
     assert worst(checks) != "problem"
     assert "numpy" in one(checks, "libraries").found
     assert all(check.fix for check in checks if check.level != "ok")
@@ -117,3 +118,12 @@ def test_a_worker_of_another_version(cluster_client, tmp_path, monkeypatch):
     assert found.level == "problem"
     assert "9.9.9" in found.found
     assert os.listdir(tmp_path) == []
+
+
+def test_a_workspace_in_an_object_store(s3, cluster_client):
+    assert one(list(doctor.check_workspace(s3)), "workspace").level == "ok"
+    assert one(list(doctor.check_workspace("s3://nobody-made-it/work")), "workspace").level == "problem"
+    cluster_client.run(os.environ.update, {name: os.environ[name] for name in os.environ if name.startswith("AWS_")})
+    found = one(list(doctor.check_workers(OnDask(cluster_client), place_of(s3))), "workspace on workers")
+    assert (found.level, found.found) == ("ok", f"2 workers can open {s3}")
+    assert not place_of(s3).is_dir()

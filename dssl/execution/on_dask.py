@@ -22,7 +22,7 @@ from ..errors import ClusterError, IntegrityError, Preempted, TaskFailed, explai
 from ..params import digest
 from ..storage.blocks import Parts, Receipt, Rows, write_dense
 from ..storage.files import is_there, path_at, place_of, remove_tree
-from ..storage.objects import is_object_url
+from ..storage.objects import ObjectPath, is_object_url
 from ..storage.pieces import write_sparse
 from ..storage.store import StoredParts
 from .cost import PAUSE_SHARE, worker_room
@@ -52,7 +52,9 @@ def run_on_worker(task: Task, parts: Parts, index: int, memory: WorkerMemory, ve
         raise ClusterError(explain(
             f"the worker {get_worker().address} cannot open {mark.parent}", why="it is there for the process that "
             "started the run; what the worker writes would come to another place",
-            fix="name a workspace on a file system that every machine mounts at the same path, and have workers run as "
+            fix="start workers with the endpoint and the credentials of the store in their environment"
+                if isinstance(mark, ObjectPath) else
+                "name a workspace on a file system that every machine mounts at the same path, and have workers run as "
                 "a user who may write there"))
     if not _LIMITED:  # Dask's nanny limits BLAS and OpenMP but neither Numba nor workers started without a nanny
         threadpool_limits(1)
