@@ -103,8 +103,7 @@ def predict_command(model: Path, source: tuple[str, ...], out: Path, options: di
     workers, which must be able to open all three.
     """
     from ..pipeline.prediction import WRITTEN, open_model
-    from ..storage.files import path_at
-    from ..storage.objects import ObjectPath
+    from ..storage.files import local_path, path_at
     from ..storage.store import StoredParts
 
     require(out.suffix in WRITTEN, f"{out} ends in {out.suffix or 'nothing'}",
@@ -112,9 +111,8 @@ def predict_command(model: Path, source: tuple[str, ...], out: Path, options: di
             fix=f"name a path that ends in {', '.join(WRITTEN)}")
     require(has_folder(out), f"there is no folder {out.parent}", why="the predictions are written into it",
             fix="make it, or name another file")
-    require(not isinstance(out, ObjectPath) or out.suffix != ".zarr", f"{out} is an array in an object store",
-            why="it is renamed once it is whole, which object stores do not have", error=SpecError,
-            fix="name a .csv, .parquet, .npy or .npz file there, or a folder of this machine")
+    if out.suffix == ".zarr":
+        local_path(out)  # raises of an object store, before a point is read
     require(not out.exists() or not any(path_at(one).exists() and out.samefile(one) for one in source),
             f"{out} is the source itself",
             why="the predictions would take the place of the points", fix="name another file for the predictions")

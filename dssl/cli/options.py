@@ -69,14 +69,9 @@ class PlaceType(click.ParamType):
         self.objects = objects
 
     def convert(self, value: Any, parameter: click.Parameter | None, ctx: click.Context | None) -> Path:
-        from ..storage.files import path_at
-        from ..storage.objects import ObjectPath
+        from ..storage.files import local_path, path_at
 
-        path = path_at(value)
-        require(self.objects or not isinstance(path, ObjectPath), f"{value} is no folder of this machine",
-                why="this command writes files in place, which object stores do not have", error=SpecError,
-                fix="name a folder, then copy it there")
-        return path
+        return path_at(value) if self.objects else local_path(value)
 
 
 def require_folder(workspace: Any, what: str) -> None:

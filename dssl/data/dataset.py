@@ -12,7 +12,7 @@ from scipy.sparse import issparse
 from ..errors import DataError, IntegrityError, column_label, explain, require
 from ..storage.blocks import ArrayRows, Rows, row_ranges, write_dense
 from ..storage.csr import CsrRows, as_csr
-from ..storage.files import read_json, write_json
+from ..storage.files import local_path, read_json, write_json
 from ..storage.pieces import BlockedCsrRows, JoinedRows, write_sparse
 from ..storage.store import MANIFEST, StoredParts, StoredRows
 from .columns import Columns
@@ -156,9 +156,9 @@ class Dataset:
 
         Raises
         ------
-        DataError : the folder already holds something else.
+        DataError : the folder already holds something else. ParameterError : it is a URL.
         """
-        folder = Path(path)
+        folder = local_path(path)
         mine = _folder_of(self.X) == folder.resolve()
         require(mine or not folder.exists() or not any(folder.iterdir()), f"{folder} is not empty", error=DataError,
                 why="a data set is written once; rows can be appended", fix="name another folder, or delete this one")

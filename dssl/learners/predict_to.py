@@ -13,6 +13,7 @@ from ..execution.current import current_execution
 from ..execution.tasks import Execution
 from ..storage.blocks import Rows
 from ..storage.csr import as_rows
+from ..storage.files import local_path
 from ..storage.foreign_zarr import publish_array
 from ..storage.store import StoredParts
 from .coding import margins_of
@@ -87,7 +88,7 @@ def predict_to_zarr(model: Model, X: Any, out: str | Path, execution: Execution 
 
     Raises DataError: the path exists, its folder does not, or abstaining asks for -1 where it is a class, or unsigned.
     """
-    execution, target, coding = execution or current_execution(), Path(out), model.coding
+    execution, target, coding = execution or current_execution(), local_path(out), model.coding
     rows = execution.share_rows(as_rows(X))
     require(not target.exists(), f"{target} exists", why="predictions are written to a place of their own",
             fix="remove it, or name another path", error=DataError)

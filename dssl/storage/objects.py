@@ -208,6 +208,8 @@ class ObjectPath(PosixPath):
             return _stat(_obstore().head(self.store, self.key))
 
     def is_file(self) -> bool:
+        if not self.key:  # the bucket
+            return False
         try:
             self.stat()
         except FileNotFoundError:
@@ -372,7 +374,8 @@ def _stat(meta: Any) -> ObjectStat:
 
 @contextmanager
 def _told(path: ObjectPath) -> Iterator[None]:
-    """Turn the errors of obstore into those of files; of its text, which may hold a signed URL, one line without it."""
+    """Turn the errors of obstore into those of files; of its text one line, of its URLs, which may be signed, the host.
+    """
     from obstore import exceptions as refused
 
     try:
@@ -387,5 +390,5 @@ def _told(path: ObjectPath) -> Iterator[None]:
         raise PermissionError(errno.EACCES, "the object store refuses access with the credentials of this process",
                               str(path)) from None
     except (refused.BaseError, PermissionError) as error:
-        first = re.sub(r"https?://\S+", "the store", str(error).partition("\n")[0])
+        first = re.sub(r"(https?://)(?:[^/@\s]*@)?([^/\s]+)\S*", r"\1\2", str(error).partition("\n")[0])
         raise OSError(errno.ECOMM, f"the object store does not answer as it should: {first}", str(path)) from None

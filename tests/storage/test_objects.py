@@ -316,7 +316,7 @@ def test_other_places_are_refused(url):
 # Paths
 
 
-FILES = ("a/b/receipts/1.json", "a/b/receipts/2.json", "a/manifest.json", "a/c/manifest.json", "d.txt")
+FILES = ("a/b/receipts/1.json", "a/b/receipts/2.json", "a/manifest.json", "a/c/manifest.json", "ab/c.json", "d.txt")
 
 
 def test_paths_find_what_paths_of_folders_find(s3, tmp_path):
@@ -332,7 +332,8 @@ def test_paths_find_what_paths_of_folders_find(s3, tmp_path):
         for ask in ("is_file", "is_dir", "exists"):
             assert getattr(root / name, ask)() == getattr(tmp_path / name, ask)(), (name, ask)
     remove_tree(root / "a")
-    assert {path.name for path in root.iterdir()} == {"d.txt"}
+    assert {path.name for path in root.iterdir()} == {"ab", "d.txt"}
+    assert not root.parent.is_file()
 
 
 def test_paths_keep_what_they_are():
