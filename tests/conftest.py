@@ -15,6 +15,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
+NOT_TESTS = pytest.StashKey[set[str]]()
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Run the whole suite in two processes, and chosen files in this one."""
@@ -23,14 +26,13 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the extended cases; of a whole suite, raise UsageError where one of them is no test."""
+    """Mark the extended cases, and keep the names of those that the whole suite does not have."""
     named = {f"{file}::{name}" for file, names in EXTENDED.items() for name in names}
     for item in items:
         if item.nodeid in named:
             item.add_marker(pytest.mark.extended)
-    unknown = named - {item.nodeid for item in items}
-    if unknown and config.args == config.getini("testpaths"):
-        raise pytest.UsageError(f"tests/extended.py names what is no test: {', '.join(sorted(unknown))}")
+    if config.args == config.getini("testpaths"):
+        config.stash[NOT_TESTS] = named - {item.nodeid for item in items}
 
 
 @pytest.hookimpl(trylast=True)

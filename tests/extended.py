@@ -219,7 +219,7 @@ EXTENDED = {
         "test_the_fast_path_is_the_dense_one_with_all_landmarks_and_tends_to_it[True-HuberHinge(h=0.5)]",
         "test_refined_values_are_closer_to_refits[30-HuberHinge(h=0.01)]"],
     "tests/pipeline/test_class_weight.py": [
-        "test_pipeline_and_estimator_weigh_labels_alike[model6-MultiscaleKernelClassifier]",
+        "test_pipeline_and_estimator_weigh_labels_alike[model7-MultiscaleKernelClassifier]",
         "test_pipeline_and_estimator_weigh_labels_alike[model1-LaplaceLearning]",
         "test_pipeline_and_estimator_weigh_labels_alike[model2-GraphKernelRidge]",
         "test_pipeline_and_estimator_weigh_labels_alike[model4-LapRLSClassifier]"],
