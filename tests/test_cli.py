@@ -163,7 +163,7 @@ def test_what_cannot_be_suggested(made, monkeypatch, arguments, code, told):
 
 @pytest.mark.parametrize(("arguments", "code", "told"), [
     (["MODEL", "new.csv", "out.txt"], 2, "ends in .txt"),
-        (["MODEL", "new.csv", "out.csv", "--read", "target=c"], 1, "has 2 features"),
+        (["MODEL", "new.csv", "out.csv", "--read", "target=c"], 1, "has 2 columns of features"),
     (["MODEL", "iris", "out.csv"], 1, "has 4 features"), (["work", "new.csv", "out.csv"], 1, "holds no model"),
     (["MODEL", "none.csv", "out.csv"], 1, "none.csv"),
     (["MODEL", "new.csv", "out.csv", "--of", "bass"], 1, "no model named 'bass'"),
