@@ -1,6 +1,8 @@
 """What doctor finds: a sound machine, and one fault after the other."""
 
 import os
+import re
+from pathlib import Path
 
 import pytest
 
@@ -127,3 +129,13 @@ def test_a_workspace_in_an_object_store(s3, cluster_client):
     found = one(list(doctor.check_workers(OnDask(cluster_client), place_of(s3))), "workspace on workers")
     assert (found.level, found.found) == ("ok", f"2 workers can open {s3}")
     assert not place_of(s3).is_dir()
+
+
+def test_every_install_line_works_without_dssl_in_a_package_index():
+    """An index that has no dssl refuses "dssl[cloud]"; the extras are installed from a clone, or a library by its name.
+    """
+    root = Path(__file__).parent.parent
+    texts = [*root.glob("*.md"), *root.glob("docs/*.md"), *root.rglob("cluster/**/*.yaml"), *root.rglob("dssl/**/*.py")]
+    lines = [line for text in texts for line in text.read_text().splitlines() if re.search("pip install", line)]
+    assert any('-e ".[cloud]"' in line for line in lines)
+    assert [line for line in lines if re.search(r"""pip install[^`]*[\s"']dssl""", line)] == []

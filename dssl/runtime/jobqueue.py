@@ -102,7 +102,7 @@ class JobqueueRuntime(DaskRuntime):
             made = getattr(import_module("dask_jobqueue"), CLUSTERS[self.system])
         except ImportError as error:
             raise SpecError(explain("kind: jobqueue needs dask-jobqueue", why=str(error),
-                                    fix='install it: pip install "dssl[jobqueue]"')) from error
+                                    fix="install it: pip install dask-jobqueue")) from error
         command = made.job_cls.submit_command.split()[0]
         require(shutil.which(command) is not None, f"this machine has no command {command}", error=ClusterError,
                 why=f"dask-jobqueue asks {self.system} for workers by it",

@@ -351,7 +351,7 @@ def _obstore() -> Any:
         import obstore
     except ImportError as error:
         raise ParameterError(explain("object stores need the package obstore", why="it is an optional dependency",
-                                     fix="pip install 'dssl[cloud]'")) from error
+                                     fix="pip install obstore")) from error
     return obstore
 
 
