@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,6 @@ from .options import json_option, require_folder, workspace_option
 from .submit import hand_over, waited
 
 if TYPE_CHECKING:
-    from ..pipeline.schedule import Schedule
     from ..runtime.batch.engine import Engine
     from ..runtime.schedules.schedule import Scheduled
 
@@ -71,31 +71,22 @@ def add_command(spec: Path, where: str, at: str, to: str, overrides: tuple[str, 
     engine = load_runtime(where).engine()
     place, path = Workspace.at(workspace), Path(where)
     require_folder(place, "dssl schedule")
-    schedule = Schedule.keep(place, {
+    fields = {
         "spec": str(spec.resolve()), "set": list(overrides), "on": str(path.resolve()) if path.is_file() else where,
         "at": times.text, "to": to, "retries": retries, "on_failure": on_failure, "cwd": os.getcwd(),
-        "python": sys.executable, "installed": False,
+        "python": sys.executable,
         # A pod has variables of its own.
-        "environment": {name: os.environ[name] for name in ENVIRONMENT if name in os.environ and to != "kubernetes"}})
-    scheduler, scheduled = SCHEDULERS[to], _scheduled(schedule, engine)
-    try:
-        files = scheduler.render(scheduled)
-    except BaseException:
-        shutil.rmtree(schedule.folder)
-        raise
+        "environment": {name: os.environ[name] for name in ENVIRONMENT if name in os.environ and to != "kubernetes"}}
+    schedule = Schedule.of(place, fields)
+    scheduler, scheduled = SCHEDULERS[to], _scheduled(schedule.folder, fields, engine)
+    files = scheduler.render(scheduled)
     for name, text in files.items():
         click.echo(text if len(files) == 1 else f"# {name}\n{text}", nl=len(files) > 1)
     if not install:
-        shutil.rmtree(schedule.folder)
         click.echo("nothing was installed; add --install", err=True)
         return
-    for name, text in files.items():
-        (schedule.folder / name).write_text(text, encoding="utf-8")
-    try:
-        scheduler.install(scheduled, {name: schedule.folder / name for name in files})
-    except BaseException:
-        shutil.rmtree(schedule.folder)
-        raise
+    with schedule.kept(fields, files) as paths:
+        scheduler.install(scheduled, paths)
     click.echo(f"installed as {schedule.folder.name}: {times.in_words()}, next at "
                f"{times.after(datetime.now(scheduler.zone)):%Y-%m-%d %H:%M}"
                f"{' UTC' if scheduler.zone else ''}; the log is {scheduled.log}", err=True)
@@ -139,14 +130,13 @@ def remove_command(name: str, workspace: str) -> None:
     click.echo(f"{name} is removed; its runs stay")
 
 
-def _scheduled(schedule: Schedule, engine: Engine) -> Scheduled:
+def _scheduled(folder: Path, fields: Mapping[str, Any], engine: Engine) -> Scheduled:
     from ..runtime.schedules.schedule import Scheduled
     from ..runtime.schedules.times import Times
 
-    fields, folder = schedule.fields, str(schedule.folder)
     command = (fields["python"], "-m", "dssl.cli")
-    return Scheduled(schedule.folder.name, Times.of(fields["at"]), schedule.folder, (*command, "fire", folder),
-                     (*command, "due", folder), engine, Path(fields["cwd"]),
+    return Scheduled(folder.name, Times.of(fields["at"]), folder, (*command, "fire", str(folder)),
+                     (*command, "due", str(folder)), engine, Path(fields["cwd"]),
                      tuple(Path(fields[key]) for key in ("spec", "on")))
 
 

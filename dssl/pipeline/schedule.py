@@ -6,6 +6,8 @@
 """
 
 import fcntl
+import json
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +19,7 @@ from typing import Any, Self
 from ..errors import DataError, require
 from ..params import digest
 from ..storage.artifacts import Workspace
-from ..storage.files import read_json, write_json
+from ..storage.files import read_json, write_file, write_json
 
 FIRST_PAUSE = 60.0  # seconds before a run that failed is tried again; twice as many before each further attempt
 SCHEDULE = "schedule.json"
@@ -30,14 +32,36 @@ class Schedule:
     folder: Path
 
     @classmethod
-    def keep(cls, workspace: Workspace, fields: Mapping[str, Any]) -> Self:
-        """Write down a schedule; one of the same spec, place and times has the same name."""
+    def of(cls, workspace: Workspace, fields: Mapping[str, Any]) -> Self:
+        """Return the schedule of some fields, of which nothing is written; the same spec, place and times: the same."""
         stem = Path(fields["spec"]).stem
         same = {key: fields[key] for key in ("spec", "set", "on", "at", "to")} | {"workspace": str(workspace.root)}
-        made = cls(workspace.root / "schedules" / f"{stem}-{digest(same)[:8]}")
-        made.folder.mkdir(parents=True, exist_ok=True)
-        write_json(made.folder / SCHEDULE, dict(fields))
-        return made
+        return cls(workspace.root / "schedules" / f"{stem}-{digest(same)[:8]}")
+
+    @contextmanager
+    def kept(self, fields: Mapping[str, Any], files: Mapping[str, str]) -> Iterator[dict[str, Path]]:
+        """Write down a schedule and what was rendered of it, by file name; give the paths of these.
+
+        If the body raises, all is as before: a new schedule leaves nothing, and an earlier one of the same name its
+        own files.
+        """
+        texts = {**files, SCHEDULE: json.dumps(dict(fields), indent=1)}
+        paths = {name: self.folder / name for name in texts}
+        is_new = not paths[SCHEDULE].is_file()
+        before = {path: path.read_bytes() for path in paths.values() if path.is_file()}
+        try:
+            for name, path in paths.items():
+                write_file(path, texts[name].encode(), durable=True)
+            yield {name: paths[name] for name in files}
+        except BaseException:
+            if is_new:
+                shutil.rmtree(self.folder, ignore_errors=True)
+            for path in () if is_new else paths.values():
+                if path in before:
+                    write_file(path, before[path])
+                else:
+                    path.unlink(missing_ok=True)
+            raise
 
     @classmethod
     def find(cls, workspace: Workspace, name: str) -> Self:

@@ -8,7 +8,9 @@ import sys
 from datetime import datetime
 
 import pytest
+from click.testing import CliRunner
 
+from dssl.cli.main import main
 from dssl.errors import SpecError
 from dssl.pipeline.schedule import FIRST_PAUSE, Schedule
 from dssl.runtime.batch.detached import Detached
@@ -74,8 +76,11 @@ def test_slurm_is_given_a_script_that_renews_itself(scheduled):
 
 
 def schedule_in(folder, **fields):
-    return Schedule.keep(Workspace.at(folder), {"spec": "mine.yaml", "set": [], "on": "in-process", "at": "0 2 * * *",
-                                                "to": "cron", "retries": 3, "on_failure": None, **fields})
+    fields = {"spec": "mine.yaml", "set": [], "on": "in-process", "at": "0 2 * * *", "to": "cron", "retries": 3,
+              "on_failure": None, "cwd": str(folder), "python": sys.executable, "environment": {}, **fields}
+    schedule = Schedule.of(Workspace.at(folder), fields)
+    with schedule.kept(fields, {"crontab": "0 2 * * * as it was\n"}):
+        return schedule
 
 
 def test_a_failure_is_tried_again_later_and_later(tmp_path):
@@ -112,9 +117,7 @@ def test_the_second_firing_has_nothing_to_do(tmp_path):
 
     spec, work = tmp_path / "mine.yaml", tmp_path / "work"
     spec.write_text("{name: mine, data: {source: digits, test: {count: 360}}, labels: {per_class: 2}}")
-    schedule = Schedule.keep(Workspace.at(work), {
-        "spec": str(spec), "set": [], "on": "in-process", "at": "0 2 * * *", "to": "cron", "retries": 0,
-        "on_failure": None, "cwd": str(tmp_path), "python": sys.executable, "environment": {}})
+    schedule = schedule_in(work, spec=str(spec), retries=0, cwd=str(tmp_path))
     assert ": done" in dssl("fire", schedule.folder)
     assert "nothing has changed since the last run" in dssl("fire", schedule.folder)
     assert len(list(work.glob("runs/*"))) == 1
@@ -127,12 +130,61 @@ def test_the_second_firing_has_nothing_to_do(tmp_path):
     assert json.loads(dssl("schedule", "list", "--workspace", work, "--json"))[0]["failing"] is True
 
 
-def test_what_would_be_installed_is_shown(tmp_path):
-    spec = tmp_path / "mine.yaml"
+def files_in(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def added(tmp_path, monkeypatch):
+    """Return a function that calls `dssl schedule` for a spec, where nothing can be installed; and the workspace."""
+    spec, empty = tmp_path / "mine.yaml", tmp_path / "empty"
     spec.write_text("{name: mine, data: {source: digits}, labels: {per_class: 2}}")
-    done = subprocess.run([sys.executable, "-m", "dssl.cli", "schedule", str(spec), "--on", "in-process", "--at",
-                           "0 2 * * *", "--to", "cron", "--workspace", str(tmp_path / "work")], capture_output=True,
-                          text=True, check=True)
+    empty.mkdir()
+    monkeypatch.setenv("PATH", str(empty))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+    def call(*options, to="cron"):
+        return CliRunner().invoke(main, ["schedule", str(spec), "--on", "in-process", "--at", "0 2 * * *", "--to", to,
+                                         "--workspace", str(tmp_path / "work"), *options])
+
+    return call
+
+
+def test_what_would_be_installed_is_shown(added, tmp_path):
+    done = added()
+    assert done.exit_code == 0, done.output
     assert done.stdout.startswith("0 2 * * * ")
     assert "nothing was installed" in done.stderr
     assert not list((tmp_path / "work").glob("schedules/*"))
+
+
+@pytest.mark.parametrize("options", [(), ("--install",)], ids=["preview", "install"])
+def test_an_installed_schedule_survives_a_preview_and_an_installation_that_fails(added, tmp_path, options):
+    work = tmp_path / "work"
+    schedule = schedule_in(work, spec=str(tmp_path / "mine.yaml"))
+    (schedule.folder / "log").write_text("a night ago\n")
+    before = files_in(work)
+    done = added(*options)
+    assert done.exit_code == (4 if options else 0), done.output
+    assert ("there is no command crontab" in done.output) == bool(options)
+    assert files_in(work) == before
+
+
+@pytest.mark.parametrize(("to", "command"), [("cron", "crontab"), ("systemd", "systemctl"), ("slurm", "sbatch")])
+def test_an_installation_that_fails_leaves_nothing(added, tmp_path, to, command):
+    done = added("--install", to=to)
+    assert done.exit_code == 4, done.output
+    assert f"there is no command {command}" in done.output
+    assert files_in(tmp_path / "work") == {}
+    assert not list((tmp_path / "config").rglob("dssl-*"))
+
+
+def test_a_crontab_that_cannot_be_read_is_not_overwritten(added, tmp_path):
+    crontab = tmp_path / "empty" / "crontab"
+    crontab.write_text('#!/bin/sh\n[ "$1" = -l ] && { echo "cannot read it now" >&2; exit 1; }\necho "$@" >> '
+                       f'{tmp_path}/written\n')
+    crontab.chmod(0o755)
+    done = added("--install")
+    assert done.exit_code == 4, done.output
+    assert "cannot read it now" in done.output
+    assert not (tmp_path / "written").exists()

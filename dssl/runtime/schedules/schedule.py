@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from pathlib import Path
 
+from ...errors import ClusterError
 from ..batch.engine import Engine, asked
 from .times import Times
 
@@ -55,6 +56,8 @@ class Scheduler(ABC):
 class Cron(Scheduler):
     """A line of the user's crontab, which ends in the name of the schedule."""
 
+    fix = "install cron, or use --to systemd"
+
     def render(self, scheduled: Scheduled) -> dict[str, str]:
         command = shlex.join(scheduled.command).replace("%", r"\%")  # which cron takes for the end of a line
         return {"crontab": f"{scheduled.times.text} {command} >> {shlex.quote(str(scheduled.log))} 2>&1 "
@@ -68,13 +71,17 @@ class Cron(Scheduler):
         self._write(self._others(name))
 
     def _others(self, name: str) -> list[str]:
-        """Return the lines of the crontab but that of a schedule."""
-        listed = asked(["sh", "-c", "crontab -l 2>/dev/null || command -v crontab > /dev/null"],
-                       fix="install cron, or use --to systemd")
+        """Return the lines of the crontab but that of a schedule; raise ClusterError if it cannot be read."""
+        try:
+            listed = asked(["crontab", "-l"], fix=self.fix)
+        except ClusterError as error:
+            if "no crontab for" not in str(error):
+                raise
+            listed = ""
         return [line for line in listed.splitlines() if not line.endswith(_mark(name))]
 
     def _write(self, lines: list[str]) -> None:
-        asked(["crontab", "-"], fix="install cron, or use --to systemd", text="".join(f"{line}\n" for line in lines))
+        asked(["crontab", "-"], fix=self.fix, text="".join(f"{line}\n" for line in lines))
 
 
 def _mark(name: str) -> str:
@@ -97,10 +104,16 @@ class Systemd(Scheduler):
     def install(self, scheduled: Scheduled, files: Mapping[str, Path]) -> None:
         folder = _units_folder()
         folder.mkdir(parents=True, exist_ok=True)
-        for name, path in files.items():
-            (folder / name).write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
-        self._control("daemon-reload")
-        self._control("enable", "--now", f"{_unit(scheduled.name)}.timer")
+        new = [folder / name for name in files if not (folder / name).exists()]
+        try:
+            for name, path in files.items():
+                (folder / name).write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
+            self._control("daemon-reload")
+            self._control("enable", "--now", f"{_unit(scheduled.name)}.timer")
+        except BaseException:
+            for path in new:
+                path.unlink(missing_ok=True)
+            raise
 
     def remove(self, name: str, folder: Path) -> None:
         self._control("disable", "--now", f"{_unit(name)}.timer")
