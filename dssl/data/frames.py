@@ -2,7 +2,7 @@
 
 polars, PyArrow, Modin, cuDF, DuckDB and the others that Narwhals knows; and every object that hands its columns over as
 Arrow (`__arrow_c_stream__`) or by the interchange protocol (`__dataframe__`). pandas tables pass as they are, and so do
-dask collections, whose partitions stay where they are.
+dask collections, whose partitions stay where they are. A column of lists of numbers becomes a column an element.
 """
 
 from typing import Any
@@ -11,12 +11,21 @@ import dask
 import narwhals as nw
 import pandas as pd
 
+from .lists import with_elements
+
 
 def as_pandas(table: Any) -> Any:
     """Return a DataFrame or Series of any library as one of pandas; what is neither is returned as it is.
 
-    Lazy tables are computed, and lie in this process whole.
+    Lazy tables are computed, and lie in this process whole. Elements of lists are columns `name[0]`, `name[1]`, ...
+
+    Raises DataError: lists of one column differ in length.
     """
+    found = _as_pandas(table)
+    return with_elements(found) if isinstance(found, pd.DataFrame) else found
+
+
+def _as_pandas(table: Any) -> Any:
     if dask.is_dask_collection(table) or isinstance(table, (pd.DataFrame, pd.Series)):
         return table
     frame = nw.from_native(table, pass_through=True, allow_series=True)

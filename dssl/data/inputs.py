@@ -151,7 +151,8 @@ def frame_dtype(dtypes: pd.Series) -> np.dtype:
     require(not wrong, f"{len(wrong)} of {len(dtypes)} columns hold no numbers: {', '.join(wrong[:5])}"
             f"{', ...' if len(wrong) > 5 else ''}", why="a distance is a number, and these have none", error=DataError,
             fix="drop the column; or make numbers of it: one column a category (pandas.get_dummies, or OneHotEncoder "
-                "in a Pipeline), days since a date, X[name].astype(float) for numbers kept as objects or text")
+                "in a Pipeline), one column an element of a list, days since a date, X[name].astype(float) for numbers "
+                "kept as objects or text")
     plain = [dtype if isinstance(dtype, np.dtype) else getattr(dtype, "numpy_dtype", np.dtype(np.float64))
              for dtype in dtypes]
     return float_dtype(np.result_type(*plain)) if plain else np.dtype(np.float32)

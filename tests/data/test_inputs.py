@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from scipy import sparse
 
-from dssl import Dataset
+from dssl import Dataset, SemiSupervisedClassifier
 from dssl.data.floats import not_finite
 from dssl.data.frames import as_pandas
 from dssl.data.inputs import PieceRows, SlicedRows, header_of, labels_of, rows_of
@@ -125,6 +125,44 @@ def test_frames_of_every_library_have_names_and_values(kind):
     assert_array_equal(rows_of(X, HERE).read_all(), TABLE)
     assert list(header_of(as_pandas(X)).columns) == ["a", "b", "c"]
     assert Dataset.from_arrays(X).feature_names == ["a", "b", "c"]
+
+
+LISTS = {
+    "arrow fixed-size list": lambda: pa.table({"a": TABLE[:, 0], "e": pa.FixedSizeListArray.from_arrays(
+        pa.array(TABLE[:, 1:].ravel()), 2)}),
+    "polars list": lambda: pl.DataFrame({"a": TABLE[:, 0], "e": TABLE[:, 1:].tolist()}),
+    "polars array": lambda: pl.DataFrame({"a": TABLE[:, 0], "e": TABLE[:, 1:]}),
+    "pandas lists": lambda: pd.DataFrame({"a": TABLE[:, 0], "e": TABLE[:, 1:].tolist()}),
+    "pandas arrays": lambda: pd.DataFrame({"a": TABLE[:, 0], "e": list(TABLE[:, 1:])}),
+    "pandas by arrow": lambda: pd.DataFrame({"a": TABLE[:, 0], "e": pd.Series(
+        TABLE[:, 1:].tolist(), dtype=pd.ArrowDtype(pa.list_(pa.float64())))}),
+}
+
+
+@pytest.mark.parametrize("kind", LISTS)
+def test_an_element_of_a_list_is_a_feature(kind):
+    X = LISTS[kind]()
+    assert_array_equal(rows_of(X, HERE).read_all(), TABLE)
+    assert Dataset.from_arrays(X).feature_names == ["a", "e[0]", "e[1]"]
+
+
+def test_a_classifier_learns_from_lists():
+    y = np.repeat([0, 1], 20)
+    embeddings = np.random.default_rng(0).normal(size=(40, 3)) + 4 * y[:, None]
+    X = pa.table({"e": embeddings.tolist()})
+    model = SemiSupervisedClassifier().fit(X, np.where(np.arange(40) % 4, -1, y))
+    assert list(model.feature_names_in_) == ["e[0]", "e[1]", "e[2]"]
+    assert_array_equal(model.predict(X), y)
+
+
+def test_lists_that_are_no_features():
+    with pytest.raises(DataError, match=r"lists of column 'e' have 2 elements, but 1 in row 1, counted from 0"):
+        rows_of(pd.DataFrame({"e": [[1, 2], [3], [4, 5]]}), HERE)
+    with pytest.raises(DataError, match=r"'e\[0\]' has a missing cell in row 1[\s\S]*'e\[1\]' has 2 missing cells"):
+        rows_of(pd.DataFrame({"e": [[1, 2], None, [4, None]]}), HERE)
+    for strange in ([["a", "b"]] * 3, [[[1, 2], [3, 4]]] * 3, [[1, 2], "a", [3, 4]]):
+        with pytest.raises(DataError, match=r"hold no numbers: 'e' \(object\)|'e' holds text"):
+            rows_of(pd.DataFrame({"e": strange}), HERE)
 
 
 @pytest.mark.parametrize("matrix", [sparse.csr_array, sparse.csr_matrix, sparse.coo_array, sparse.csc_matrix])

@@ -17,9 +17,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ...errors import DataError, explain, require
+from ..lists import element_name, place_of, refuse_ragged
 from .base import PROBE_ROWS, Scan, no_rows
 from .cell_text import possible_formats, trimmed
-from .cells import EXAMPLES, CellCounts
+from .cells import CellCounts
 from .column_choice import Column, features_and_target, refuse_same_names
 from .table import TableReader, is_text
 
@@ -182,12 +183,7 @@ class ParquetReader(TableReader):
         """
         width = sum(place[0] == name for place in self._places)
         lengths = pc.list_value_length(column).fill_null(width).to_numpy(zero_copy_only=False)
-        ragged = np.flatnonzero(lengths != width)
-        require(len(ragged) == 0, f"{self.name}: the lists of column {name!r} have {width} elements, but "
-                + ", ".join(f"{lengths[row]} in row {start + row}" for row in ragged[:EXAMPLES].tolist())
-                + (f" and in {len(ragged) - EXAMPLES} more rows" if len(ragged) > EXAMPLES else "")
-                + ", counted from 0", why="an element of a list is a feature, which every row has", error=DataError,
-                fix=f"write lists of equal length, null where there is none, or leave the column out: `drop: [{name}]`")
+        refuse_ragged(self.name, name, lengths, width, start, f"`drop: [{name}]`")
         there = np.asarray(column.is_valid().to_numpy(zero_copy_only=False), bool)
         values = _decoded(column.drop_null().flatten()).to_numpy(zero_copy_only=False).reshape(-1, width)
         if there.all():
@@ -276,7 +272,7 @@ def _is_list(type_: pa.DataType) -> bool:
 
 
 def _element_name(name: str, element: int) -> str:
-    return name if element < 0 else f"{name}[{element}]"
+    return name if element < 0 else element_name(name, element)
 
 
 def _width(type_: pa.DataType) -> int:
@@ -292,12 +288,6 @@ def _stored_bytes(group: Any, used: set[str]) -> int:
     columns = (group.column(i) for i in range(group.num_columns))
     return sum(max(column.total_uncompressed_size, column.total_compressed_size) for column in columns
                if any(f"{column.path_in_schema}.".startswith(f"{name}.") for name in used))
-
-
-def _place_of(element: str) -> tuple[str, int]:
-    """Return the column and the number that `_element_name` made a name of."""
-    name, _, number = element.removesuffix("]").rpartition("[")
-    return name, int(number)
 
 
 def _decoded(column: pa.Array) -> pa.Array:
@@ -327,7 +317,7 @@ def parquet_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, ...]
             yield from repeat((), file.metadata.num_rows)
             return
         known = set(file.schema_arrow.names)
-        places = [(name, -1) if name in known else _place_of(name) for name in columns]
+        places = [(name, -1) if name in known else place_of(name) for name in columns]
         for batch in file.iter_batches(MOST_BATCH_ROWS >> 4, columns=list(dict.fromkeys(name for name, _ in places))):
             whole = {name: batch.column(name).to_pylist() for name in batch.schema.names}
             cells = [["" if cell is None else str(cell) for cell in whole[name]] if element < 0 else
