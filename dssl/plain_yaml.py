@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from .errors import SpecError, explain
+from .urls import is_url, require_no_secret
 
 LARGEST_SPEC = 1 << 20  # bytes
 MOST_OPEN = 200  # brackets that are open at a place; the YAML scanner takes time quadratic in them
@@ -193,7 +194,7 @@ def _open_brackets(text: str) -> int:
 
 
 def require_plain(value: Any, origin: str) -> None:
-    """Raise SpecError if nested values are many, deep or endless, or one cannot be written down.
+    """Raise SpecError if nested values are many, deep or endless, or one cannot be written down or is a secret.
 
     A few lines of YAML whose aliases name each other stand for billions of values, or hold themselves.
     """
@@ -216,6 +217,8 @@ def require_plain(value: Any, origin: str) -> None:
             raise SpecError(explain(f"{origin} holds the text {item[:40]!r}",
                                     why="no file can hold or be named by the character 0 or half a surrogate pair",
                                     fix="correct the escape in quotes"))
+        elif isinstance(item, str) and is_url(item):
+            require_no_secret(item, SpecError)
 
 
 def yaml_of(value: Any) -> str:

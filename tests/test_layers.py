@@ -18,7 +18,8 @@ import dssl
 PACKAGE = Path(dssl.__file__).parent
 LONGEST_FILE = 400  # lines
 
-BASE = ("errors", "missing", "params", "measure", "progress", "plain_yaml", "plugins", "units")  # know nothing else
+BASE = ("errors", "missing", "params", "measure", "progress", "plain_yaml", "plugins", "units",
+        "urls")  # know nothing else
 MATHEMATICS = {"base", "storage", "execution", "solvers", "graph", "kernels", "learners", "selection"}
 BELOW = {
     "base": set(),

@@ -5,7 +5,8 @@ import re
 from pathlib import Path
 
 from ..errors import DataError, explain, require
-from ..storage.objects import is_object_url, object_path
+from ..storage.objects import object_path
+from ..urls import is_object_url, is_url
 
 MARKS = "*?["
 
@@ -28,7 +29,7 @@ def matching_paths(text: str) -> list[str]:
 
     Raise DataError if the pattern matches nothing, or is a URL of a server that cannot be asked for a list.
     """
-    if is_object_url(text) and any(mark in text for mark in "*["):
+    if is_object_url(text) and any(mark in text for mark in MARKS):
         return _matching_objects(text)
     if is_url(text):
         require("*" not in text, f"{text} is a pattern", why="what a server holds is not listed",
@@ -49,7 +50,7 @@ def matching_paths(text: str) -> list[str]:
 
 
 def _matching_objects(text: str) -> list[str]:
-    path = object_path(text)
+    path = object_path(text, pattern=True)
     found = sorted(map(str, path.parents[-1].glob(path.key)), key=natural_order)
     require(len(found) > 0, f"no object matches {text}", why=f"the bucket {path.parts[1]} holds none of such a name",
             fix="check the pattern; on a command line, put it in quotes", error=DataError)
@@ -60,8 +61,3 @@ def natural_order(text: str) -> tuple[list[str | int], str]:
     """Return the key that sorts numbers in names by their values: part-2 before part-10."""
     pieces = re.split(r"([0-9]+)", text)
     return [int(piece) if i % 2 else piece for i, piece in enumerate(pieces)], text
-
-
-def is_url(text: str) -> bool:
-    """Return whether a text is a URL and not a path."""
-    return "://" in text

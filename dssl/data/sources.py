@@ -25,7 +25,8 @@ import pandas as pd
 from ..errors import DataError, explain, require
 from ..storage import objects
 from ..storage.files import draft_of
-from .patterns import is_url, matching_paths, path_of
+from ..urls import STORES, hosts_alone, is_url, require_no_secret
+from .patterns import matching_paths, path_of
 from .readers.compressed import OPENERS
 from .readers.formats import ENDINGS, files_of, folder_format, format_of_ending
 from .readers.idx import IdxReader, labels_beside, labels_name
@@ -39,7 +40,7 @@ BUNDLED = ("breast_cancer", "diabetes", "digits", "iris", TWO_MOONS, "wine")  # 
 OPENML_NAMES = {"mnist": "mnist_784", "fashion_mnist": "Fashion-MNIST", "usps": "USPS", "covtype": "covertype"}
 OPENML_TRAIN_ROWS = {"mnist_784": 60_000, "Fashion-MNIST": 60_000}  # the official test rows follow them
 OPENML_HOST = "www.openml.org"
-SCHEMES = ("http", "https", *objects.SCHEMES)
+SCHEMES = ("http", "https", *STORES)
 TIMEOUT = 30  # seconds without a byte from a server
 
 
@@ -72,6 +73,9 @@ def find_source(name: str | Path | Sequence[str | Path], *, labels: str | Path |
     names = [str(name)] if isinstance(name, (str, Path)) else [str(one) for one in name]
     require(len(names) > 0, "the source is an empty list", why="there are no rows to read", error=DataError,
             fix="name a file, a URL or a data set")
+    for one in (*names, *([] if labels is None else [str(labels)])):
+        if is_url(one):
+            require_no_secret(one, DataError)
     expanded = [found for one in names for found in matching_paths(one)]
     if len(expanded) == 1:
         return _find_one(expanded[0], labels, format, download)
@@ -292,7 +296,7 @@ def _download(url: str, download: bool) -> Path:
                 error=DataError)
         return path
     name = PurePosixPath(parts.path).name
-    if parts.scheme in objects.SCHEMES and name:
+    if parts.scheme in STORES and name:
         return _fetched(objects.object_path(url), download)
     require(parts.scheme in SCHEMES and bool(name), f"cannot read {url}", error=DataError,
             why=f"data are read from files at {', '.join(SCHEMES)} and file URLs", fix="give the URL of one file")
@@ -311,7 +315,7 @@ def _download(url: str, download: bool) -> Path:
     except (OSError, ValueError) as error:
         if path.parent.is_dir() and not any(path.parent.iterdir()):
             path.parent.rmdir()
-        raise DataError(explain(f"cannot download {url}", why=f"{type(error).__name__}: {error}",
+        raise DataError(explain(f"cannot download {url}", why=f"{type(error).__name__}: {hosts_alone(str(error))}",
                                 fix="check the URL and the network, or download the file and give its path")) from error
     return path
 

@@ -22,9 +22,10 @@ from ..errors import ClusterError, IntegrityError, Preempted, TaskFailed, explai
 from ..params import digest
 from ..storage.blocks import Parts, Receipt, Rows, write_dense
 from ..storage.files import is_there, path_at, place_of, remove_tree
-from ..storage.objects import ObjectPath, is_object_url
+from ..storage.objects import ObjectPath
 from ..storage.pieces import write_sparse
 from ..storage.store import StoredParts
+from ..urls import is_object_url
 from .cost import PAUSE_SHARE, worker_room
 from .in_process import InProcess, delayed_parts
 from .size import MEMORY_BUDGET

@@ -16,7 +16,7 @@ from zipfile import BadZipFile, is_zipfile
 import numpy as np
 import scipy.sparse as sp
 
-from ..data.sources import Source, find_source, is_url
+from ..data.sources import Source, find_source
 from ..errors import DataError, explain, require
 from ..execution.cost import Cost
 from ..graph.descent import descent_cost
@@ -45,6 +45,7 @@ from ..storage.artifacts import Artifact
 from ..storage.blocks import PartWriter, Receipt, Rows, row_ranges
 from ..storage.csv_lines import CsvLines
 from ..storage.files import draft_of
+from ..urls import is_url
 from .facts import Facts
 from .spec import GraphPipeline
 from .stage import Context, NoParams, Stage

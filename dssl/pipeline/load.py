@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 from ..errors import DsslError, SpecError, explain, require
 from ..plain_yaml import lines_of, parse_yaml, read_text, require_plain
 from ..plugins import load_plugins
+from ..urls import is_url, require_no_secret
 from .kinds.specs import DEFAULT, SPECS
 from .mistakes import (
     Mistake,
@@ -150,6 +151,8 @@ def _overridden(fields: dict[str, Any], overrides: tuple[str, ...] | list[str],
     for override in overrides:
         require(isinstance(override, str), f"an override {override!r}", why="it is a text key.key=value",
                 fix="for example model.eta=100", error=SpecError)
+        if is_url(override):  # before a message repeats it
+            require_no_secret(override, SpecError)
         path, equals, text = override.partition("=")
         keys = path.split(".")
         if not equals or not all(keys):

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from ..errors import IntegrityError, explain, require
-from .objects import SCHEMES, ObjectPath, is_object_url, object_path
+from ..urls import STORES, is_object_url
+from .objects import ObjectPath, object_path
 
 # What a file server says that is busy or starts again; a full disk and a missing permission do not pass.
 PASSING = frozenset({errno.EIO, errno.ESTALE, errno.EAGAIN, errno.ETIMEDOUT, errno.EINTR, errno.EBUSY, errno.ECONNRESET,
@@ -192,7 +193,7 @@ def place_of(url: str | Path) -> Path:
     text = str(url)
     if is_object_url(text):
         return object_path(text)
-    known = ", ".join(f"{scheme}://" for scheme in ("file", *SCHEMES))
+    known = ", ".join(f"{scheme}://" for scheme in ("file", *STORES))
     require("://" not in text or text.startswith("file://"), f"{text} is not supported",
             why="a workspace lies in a folder or in an object store",
             fix=f"name a folder that every worker can open, or a URL that begins with one of {known}")

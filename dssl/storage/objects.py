@@ -12,29 +12,26 @@ import json
 import os
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from itertools import takewhile
 from pathlib import Path, PosixPath
 from typing import Any, Self
 
 from ..errors import ParameterError, explain, require
+from ..urls import STORES, hosts_alone, require_no_secret
 
-SCHEMES = ("s3", "gs", "az")
 LARGEST_PUT = 64 << 20  # bytes that go in one request; what is larger goes in pieces
 RETRIES, RETRY_FOR = 8, timedelta(seconds=60)  # of requests that a store answers by 429 or 5xx, or not at all
 PIECE = 8 << 20  # bytes of an object that are held while it is downloaded
+MAGIC = re.compile(r"[*?\[]")  # what makes a name a pattern
 CREATE_ATTEMPTS = 5  # of a conditional create that meets another one (409)
 
 Version = dict[str, str]  # of an object, by which a store compares before it swaps
-
-
-def is_object_url(text: str) -> bool:
-    """Return whether a text is the URL of something in an object store."""
-    return text.partition("://")[0] in SCHEMES and "://" in text
 
 
 @dataclass(frozen=True)
@@ -59,7 +56,7 @@ class ObjectPath(PosixPath):
     def __str__(self) -> str:
         text = super().__str__()
         scheme, colon, rest = text.partition(":/")
-        return f"{scheme}://{rest}" if colon and scheme in SCHEMES else text
+        return f"{scheme}://{rest}" if colon and scheme in STORES else text
 
     def __fspath__(self) -> str:
         raise TypeError(f"{self} lies in an object store and is no file of this machine")
@@ -251,24 +248,18 @@ class ObjectPath(PosixPath):
         yield from (self._at(name) for name in names)
 
     def glob(self, pattern: str, **kwargs: Any) -> Iterator[Self]:  # type: ignore[override]
-        """Yield the objects and folders that match; after `**`, which stands first, objects alone."""
-        first, *rest = pattern.split("/")
-        if first == "**":
-            for path, _ in self.below():
-                tail = path.parts[len(self.parts):][-len(rest):]
-                if len(tail) == len(rest) and all(map(fnmatchcase, tail, rest)):
-                    yield path
-            return
-        if re.search(r"[*?\[]", first):
-            children = [child for child in self.iterdir() if fnmatchcase(child.name, first)]
-        else:
-            child = self / first
-            children = [child] if rest or child.exists() else []
-        for child in children:
-            if rest:
-                yield from child.glob("/".join(rest))
-            else:
-                yield child
+        """Yield the objects and folders that match; of patterns with `**`, for folders at any depth, objects alone."""
+        steps = pattern.split("/")
+        plain = list(takewhile(lambda step: not MAGIC.search(step), steps))
+        start, rest = self.joinpath(*plain), steps[len(plain):]
+        if "**" in rest:
+            yield from (path for path, _ in start.below() if _matches(path.parts[len(start.parts):], rest))
+        elif rest:
+            for child in start.iterdir():
+                if fnmatchcase(child.name, rest[0]):
+                    yield from child.glob("/".join(rest[1:])) if rest[1:] else (child,)
+        elif start.exists():
+            yield start
 
     def rglob(self, pattern: str, **kwargs: Any) -> Iterator[Self]:  # type: ignore[override]
         return self.glob(f"**/{pattern}")
@@ -282,6 +273,15 @@ class ObjectPath(PosixPath):
         if keys:
             with _told(self):
                 _obstore().delete(self.store, keys)
+
+
+def _matches(names: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Return whether names, of which each lies in the one before, match a pattern step by step."""
+    if not pattern:
+        return not names
+    if pattern[0] == "**":
+        return any(_matches(names[start:], pattern[1:]) for start in range(len(names) + 1))
+    return bool(names) and fnmatchcase(names[0], pattern[0]) and _matches(names[1:], pattern[1:])
 
 
 class ObjectReader:
@@ -329,21 +329,24 @@ class ObjectReader:
 READ_AHEAD = 64 << 10  # bytes that are fetched at least where a part of an object is read
 
 
-def object_path(url: str) -> ObjectPath:
-    """Return the path that a URL names.
+def object_path(url: str, *, pattern: bool = False) -> ObjectPath:
+    """Return the path that a URL names; with `pattern`, it may be one of many, and hold `?`.
 
-    Raises ParameterError: the URL holds credentials or a query, or names no bucket; obstore is not installed.
+    Raises ParameterError: the URL holds credentials or a query, names no bucket, or leads out of it; obstore is not
+    installed.
     """
+    require_no_secret(url)
     scheme, _, rest = url.partition("://")
     bucket, _, key = rest.partition("/")
-    # What stands before the bucket is not repeated: it may be a secret.
-    require(not set("@?#:") & set(bucket) and not set("?#") & set(key), f"a {scheme}:// URL with more than a bucket "
-            "and a path", why="credentials never belong in a URL, which is written into records and logs",
-            fix="set them in the environment, such as AWS_ACCESS_KEY_ID, or use the machine's role")
+    require(pattern or "?" not in key, f"{url} with a question mark", why="it stands for any character in the names of "
+            "sources, and object stores have no queries", fix="name one place")
     require(bool(bucket), f"{scheme}:// without a bucket", why="objects lie in one",
             fix=f"write {scheme}://BUCKET/FOLDER")
+    steps = [step for step in key.split("/") if step]
+    require(".." not in steps, f"{url} with `..`", why="object stores have no folders, and take it for a name",
+            fix="name the place itself")
     _obstore()
-    return ObjectPath(f"{scheme}:", bucket, *(step for step in key.split("/") if step))
+    return ObjectPath(f"{scheme}:", bucket, *steps)
 
 
 def _obstore() -> Any:
@@ -390,5 +393,5 @@ def _told(path: ObjectPath) -> Iterator[None]:
         raise PermissionError(errno.EACCES, "the object store refuses access with the credentials of this process",
                               str(path)) from None
     except (refused.BaseError, PermissionError) as error:
-        first = re.sub(r"(https?://)(?:[^/@\s]*@)?([^/\s]+)\S*", r"\1\2", str(error).partition("\n")[0])
+        first = hosts_alone(str(error).partition("\n")[0])
         raise OSError(errno.ECOMM, f"the object store does not answer as it should: {first}", str(path)) from None

@@ -164,6 +164,15 @@ def test_objects_are_read_as_they_are_now(own_cache, s3):
         find_source(f"{s3}/part-1.csv")
     with pytest.raises(DataError, match="no object matches"):
         find_source(f"{s3}/none-*.csv")
+    assert_array_equal(open_dataset(f"{s3}/part-??.csv").X.read_all(), [[4]])
+
+
+def test_urls_with_secrets_are_refused(tmp_path):
+    for url in ("https://user:hush@host/p.csv", "https://host/p.csv?X-Amz-Signature=hush", "s3://K:hush@bucket/p.csv"):
+        for source, options in ((url, {}), ([str(tmp_path / "a.npy"), url], {}), ("iris", {"labels": url})):
+            with pytest.raises(DataError, match="credentials never belong in a URL") as told:
+                find_source(source, **options)
+            assert "hush" not in str(told.value)
 
 
 def test_other_schemes_are_refused(own_cache):

@@ -89,6 +89,25 @@ def test_commands_work_there_and_no_secret_is_written_or_said(dssl, spec, s3, tm
     assert KEY.encode() not in written
 
 
+@pytest.mark.parametrize("url", ["https://user:hush@127.0.0.1:9/p.csv", "https://127.0.0.1:9/p.csv?X-Amz-Signature=hush",
+                                 "s3://KEY:hush@bucket/p.csv"])
+def test_a_secret_in_a_url_is_neither_written_nor_said(dssl, spec, tmp_path, monkeypatch, url):
+    monkeypatch.chdir(tmp_path)
+    spec.write_text(SPEC.replace("SOURCE", f"'{url}'"))
+    commands = [("run", spec, "--workspace", "work"), ("plan", spec), ("submit", spec, "--on", LOCAL),
+                ("doctor", spec), ("ingest", url, "data"), ("init", url, "--out", "new.yaml"),
+                ("run", "quickstart", "--set", f"data.source={url}"), ("plan", "quickstart", "--set", url),
+                ("predict", "work/runs/none", url, "p.csv"), ("ingest", "iris", "data", "--read", f"labels={url}")]
+    said = ""
+    for command in commands:
+        done = dssl(*command)
+        assert done.code != 0, command
+        said += done.out + done.err
+    assert "hush" not in said
+    spec.unlink()
+    assert [path for path in tmp_path.rglob("*") if path.is_file() and b"hush" in path.read_bytes()] == []
+
+
 @pytest.mark.cluster
 @pytest.mark.slow
 def test_workers_write_what_one_process_writes(spec, s3, cluster_client):

@@ -307,6 +307,12 @@ def test_a_url_with_credentials_is_refused_and_not_repeated(url):
     assert "hush" not in str(told.value)
 
 
+@pytest.mark.parametrize("url", ["s3://bucket/../other/work", "s3://bucket/work/..", "s3://bucket/work-?"])
+def test_a_url_that_leads_elsewhere_is_refused(url):
+    with pytest.raises(ParameterError, match=r"s3://bucket/.* with"):
+        Workspace.at(url)
+
+
 @pytest.mark.parametrize("url", ["ftp://host/work", "http://host/work"])
 def test_other_places_are_refused(url):
     with pytest.raises(ParameterError, match="s3://, gs://, az://"):
@@ -324,10 +330,13 @@ def test_paths_find_what_paths_of_folders_find(s3, tmp_path):
     for name in FILES:
         write_json(root / name, 1)
         write_json(tmp_path / name, 1)
-    for pattern in ("*", "*/*", "*/manifest.json", "*/*/manifest.json", "a/*", "**/receipts/*.json", "d.txt", "e*"):
+    for pattern in ("*", "*/*", "*/manifest.json", "*/*/manifest.json", "a/*", "**/receipts/*.json", "d.txt", "e*",
+                    "a?/c.json", "[ab]/*.json", "**/b/**/*.json"):
         assert ({path.relative_to(root).parts for path in root.glob(pattern)}
                 == {path.relative_to(tmp_path).parts for path in tmp_path.glob(pattern)}), pattern
     assert {path.name for path in root.rglob("*.json")} == {path.name for path in tmp_path.rglob("*.json")}
+    assert {path.relative_to(root).as_posix() for path in root.glob("a/**")} == {
+        name for name in FILES if name.startswith("a/")}
     for name in ("a", "a/b", "d.txt", "nothing"):
         for ask in ("is_file", "is_dir", "exists"):
             assert getattr(root / name, ask)() == getattr(tmp_path / name, ask)(), (name, ask)
