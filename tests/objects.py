@@ -1,6 +1,8 @@
 """A real S3 server for tests: moto's, on loopback, spoken to over HTTP; and a store that must be refused, by rclone."""
 
+import hashlib
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -9,7 +11,9 @@ import time
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Event, Thread
 
 SECRET = "canary-secret-9f27c1"  # in no file that a run writes, and in nothing that it says
 KEY = "canary-key-51d0a8"
@@ -62,6 +66,78 @@ def make_bucket(port: int, bucket: str) -> None:
                                         "SignedHeaders=host, Signature=0")
     with urllib.request.urlopen(request, timeout=30):
         pass
+
+
+class Moods(ThreadingHTTPServer):
+    """A small S3 server of one bucket with conditional requests, which answers some of them as it is told to.
+
+    answers : status codes of the next requests that write under a condition, before any is judged by its condition.
+    open : what requests that write wait for. asked : how many have come.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), MoodsHandler)
+        self.objects: dict[str, bytes] = {}
+        self.answers: list[int] = []
+        self.open, self.asked = Event(), 0
+        self.open.set()
+
+    def __enter__(self) -> "Moods":
+        Thread(target=self.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.shutdown()
+        self.server_close()
+
+
+class MoodsHandler(BaseHTTPRequestHandler):
+    """Answers one request."""
+
+    protocol_version = "HTTP/1.1"
+    server: Moods
+
+    def log_message(self, *args: object) -> None:
+        """Keep the log out of the test's output."""
+
+    def answer(self, status: int, body: bytes = b"", tag: str | None = None) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT")
+        if tag:
+            self.send_header("ETag", tag)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def tag(self) -> str | None:
+        stored = self.server.objects.get(self.path)
+        return None if stored is None else f'"{hashlib.md5(stored).hexdigest()}"'
+
+    def do_GET(self) -> None:
+        stored = self.server.objects.get(self.path)
+        self.answer(404) if stored is None else self.answer(200, stored, self.tag())
+
+    def do_POST(self) -> None:
+        """Delete the objects of a list."""
+        asked = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        keys = re.findall("<Key>(.*?)</Key>", asked)
+        for key in keys:
+            self.server.objects.pop(f"{self.path.partition('?')[0]}/{key}", None)
+        deleted = "".join(f"<Deleted><Key>{key}</Key></Deleted>" for key in keys)
+        self.answer(200, f"<DeleteResult>{deleted}</DeleteResult>".encode())
+
+    def do_PUT(self) -> None:
+        value = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.asked += 1
+        self.server.open.wait(30)
+        match, is_new = self.headers.get("If-Match"), self.headers.get("If-None-Match") == "*"
+        if (match or is_new) and self.server.answers:
+            self.answer(self.server.answers.pop(0))
+        elif (match and match != self.tag()) or (is_new and self.path in self.server.objects):
+            self.answer(412)
+        else:
+            self.server.objects[self.path] = value
+            self.answer(200, tag=self.tag())
 
 
 @contextmanager

@@ -43,7 +43,7 @@ DOORS = {
     "zarr": {"storage.array_files", "storage.foreign_zarr"},
     "numcodecs": {"storage.frames"},
     "google_crc32c": {"storage.frames"},
-    "obstore": {"storage.objects"},
+    "obstore": {"storage.object_client"},
     "pyarrow": {"data.readers", "data.frames"},
     "narwhals": {"data.frames"},
     "pyamg": {"solvers.amg"},

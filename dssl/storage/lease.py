@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Any, Self
 
 from ..errors import LockedError, explain
-from .lock import LEASE_SECONDS, FolderLock, Lock, folder_is_held_by, is_gone, is_holder
-from .objects import ObjectPath, Version
+from .lock import LEASE_SECONDS, FolderLock, Lock, clock, folder_is_held_by, is_gone, is_holder
+from .object_client import Version
+from .objects import ObjectPath
 from .probe import require_exclusive
 
 SAFE_SECONDS = 0.75 * LEASE_SECONDS  # without a renewal, after which a holder stops
+GIVE_BACK_SECONDS = 10.0  # for which a process that ends waits until the lease is given back
 STALE_SECONDS = 10 * LEASE_SECONDS  # after which `dssl status` calls a holder lost
 
 
@@ -37,7 +39,7 @@ class ObjectLease(Lock):
 
     def _take(self) -> Self:
         require_exclusive(self.path.parent)
-        begun = time.monotonic()
+        begun = clock()
         found, version = _read(self.path)
         if found is None:
             self._record = {**self._mine, "epoch": 1, "beat": 0}
@@ -60,19 +62,19 @@ class ObjectLease(Lock):
         beat = (holder["token"], holder.get("epoch"), holder.get("beat"))
         if self._seen is None or self._seen[0] != beat:
             self._lives = self._seen is not None and self._seen[0][0] == beat[0]
-            self._seen = beat, time.monotonic()
+            self._seen = beat, clock()
         gone = is_gone(holder)
         if gone is not None:
             self._lives = not gone
             return gone
-        return time.monotonic() - self._seen[1] > LEASE_SECONDS
+        return clock() - self._seen[1] > LEASE_SECONDS
 
     def _may_be_dead(self) -> bool:
         return self._seen is not None and not self._lives
 
     def _renew(self) -> None:
         while not self._released.wait(LEASE_SECONDS / 6):
-            begun = time.monotonic()
+            begun = clock()
             record = {**self._record, "beat": self._record["beat"] + 1}
             with suppress(OSError):  # of a store that is away there is time for another attempt
                 version = self.path.swap(_bytes(record), self._version)
@@ -80,9 +82,11 @@ class ObjectLease(Lock):
                     self._taker = _read(self.path)[0] or {}
                     return
                 self._record, self._version, self._renewed = record, version, begun
+        with suppress(OSError):  # who comes next sees that this process is gone, or waits
+            self.path.swap(_bytes({"epoch": self._record["epoch"]}), self._version)
 
     def check(self) -> None:
-        age = time.monotonic() - self._renewed
+        age = clock() - self._renewed
         if self._taker is not None:
             who = f"process {self._taker['pid']} on {self._taker['host']}" if is_holder(self._taker) else "somebody"
             raise LockedError(explain(
@@ -95,11 +99,9 @@ class ObjectLease(Lock):
                 fix="see whether the store can be reached, then run again: finished parts are kept"))
 
     def __exit__(self, *exc: object) -> None:
+        """Have the thread that renews the lease give it back; it goes on after a while if the store does not answer."""
         self._released.set()
-        self._renewer.join()
-        if self._taker is None:
-            with suppress(OSError):  # who comes next sees that this process is gone, or waits
-                self.path.swap(_bytes({"epoch": self._record["epoch"]}), self._version)
+        self._renewer.join(GIVE_BACK_SECONDS)
 
 
 def is_held_by(path: Path, host: str, pid: int) -> bool:

@@ -22,6 +22,11 @@ LEASE_SECONDS = 60.0  # a lock whose holder has not renewed it for so long is fr
 BOOT, NAMESPACE = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid")  # of Linux alone
 
 
+def clock() -> float:
+    """Return the seconds of this machine's clock, which goes on where it can while the machine is suspended."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
 class WaitsForLock(UserWarning):
     """Another process writes to the folder, and is waited for."""
 
@@ -40,7 +45,7 @@ class Lock(ABC):
         self._mine = {**here(), "pid": os.getpid(), "token": os.urandom(8).hex(),
                       "started": psutil.Process().create_time()}
         self._released = threading.Event()
-        self._renewed = 0.0  # seconds of this process's clock
+        self._renewed = 0.0  # see `clock`
 
     def __enter__(self) -> Self:
         given_up, told = time.monotonic() + self.wait, False
@@ -100,7 +105,7 @@ class FolderLock(Lock):
             if not write_json(self.path, self._mine, exclusive=True):
                 raise LockedError(explain(f"{self.path} was taken by another process", why="several began at once",
                                           fix="try again"))
-        self._renewed = time.monotonic()
+        self._renewed = clock()
         self._start_renewing()
         return self
 
@@ -122,10 +127,10 @@ class FolderLock(Lock):
             with suppress(OSError), self._guard():  # of a file server that is away there is time for another attempt
                 if self._held:
                     os.utime(self.path)
-                    self._renewed = time.monotonic()
+                    self._renewed = clock()
 
     def check(self) -> None:
-        age = time.monotonic() - self._renewed
+        age = clock() - self._renewed
         late = age > LEASE_SECONDS
         try:
             holder = _holder(self.path)

@@ -1,8 +1,7 @@
-"""The door to object stores: paths on `s3://`, `gs://` and `az://` whose files are objects, by way of obstore.
+"""Paths on `s3://`, `gs://` and `az://`, whose files are objects.
 
-An `ObjectPath` is a `Path`: what reads or writes a workspace does not ask where it lies. Credentials, region and
-endpoint come from the environment or the machine's role, as each store's own tools take them; a URL that holds any is
-refused, so that none is ever written down.
+An `ObjectPath` is a `Path`: what reads or writes a workspace does not ask where it lies. A URL that holds credentials
+is refused, so that none is ever written down.
 """
 
 import errno
@@ -12,39 +11,21 @@ import json
 import os
 import posixpath
 import re
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import timedelta
 from fnmatch import fnmatchcase
-from functools import lru_cache
 from itertools import takewhile
 from pathlib import Path, PosixPath
 from typing import Any, Self
 
-from ..errors import ParameterError, explain, require
-from ..urls import STORES, hosts_alone, require_no_secret
+from ..errors import require
+from ..urls import STORES, require_no_secret
+from .object_client import ObjectStat, Version, obstore, stat_of, store_of, told, version_of
 
 LARGEST_PUT = 64 << 20  # bytes that go in one request; what is larger goes in pieces
-RETRIES, RETRY_FOR = 8, timedelta(seconds=60)  # of requests that a store answers by 429 or 5xx, or not at all
 PIECE = 8 << 20  # bytes of an object that are held while it is downloaded
 MAGIC = re.compile(r"[*?\[]")  # what makes a name a pattern
-CREATE_ATTEMPTS = 5  # of a conditional create that meets another one (409)
-
-Version = dict[str, str]  # of an object, by which a store compares before it swaps
-
-
-@dataclass(frozen=True)
-class ObjectStat:
-    """What is known of an object: its bytes, when it was written, and a number that changes with its content."""
-
-    st_size: int
-    st_mtime_ns: int
-    st_ino: int
-
-    @property
-    def st_mtime(self) -> float:
-        return self.st_mtime_ns / 1e9
+CONFLICT_PAUSES = (0, 0.05, 0.2, 0.8)  # seconds before each attempt of a conditional write that meets another (409)
 
 
 class ObjectPath(PosixPath):
@@ -69,7 +50,7 @@ class ObjectPath(PosixPath):
     @property
     def store(self) -> Any:
         """The bucket or container as an obstore store."""
-        return _store(self.parts[0].removesuffix(":"), self.parts[1])
+        return store_of(self.parts[0].removesuffix(":"), self.parts[1])
 
     @property
     def key(self) -> str:
@@ -93,47 +74,51 @@ class ObjectPath(PosixPath):
 
     def get(self) -> tuple[memoryview, Version]:
         """Return the bytes of the object, and its version; raise FileNotFoundError."""
-        with _told(self):
-            found = _obstore().get(self.store, self.key)
-            return memoryview(found.bytes()), _version(found.meta)
+        with told(self):
+            found = obstore().get(self.store, self.key)
+            return memoryview(found.bytes()), version_of(found.meta)
 
     def put(self, value: Any) -> Version:
         """Write the object; of two at once the later stays."""
-        with _told(self):
-            return _version(_obstore().put(self.store, self.key, value, use_multipart=len(value) > LARGEST_PUT))
+        with told(self):
+            return version_of(obstore().put(self.store, self.key, value, use_multipart=len(value) > LARGEST_PUT))
 
     def create(self, value: bytes) -> Version | None:
-        """Write the object unless there is one; return its version, or None if another one is there.
-
-        An answer that was lost is asked for again by the client, so that an object of the same bytes counts as this
-        one: values of several writers must differ. 409 says only that another request is under way.
-        """
-        for _ in range(CREATE_ATTEMPTS):
-            try:
-                return self._put_if("create", value)
-            except FileExistsError:
-                try:
-                    there, version = self.get()
-                except FileNotFoundError:
-                    continue
-                return version if there == value else None
-        raise OSError(errno.ECOMM, "the store neither creates the object nor has one", str(self))
+        """Write the object unless there is one; return its version, or None if another one is there."""
+        return self._written_if("create", value, {})
 
     def swap(self, value: bytes, version: Version) -> Version | None:
         """Write the object if it is still of a version; return the new version, or None if it has changed."""
-        try:
-            return self._put_if(dict(version), value)
-        except (FileExistsError, FileNotFoundError):
+        return self._written_if(dict(version), value, version)
+
+    def _written_if(self, mode: Any, value: bytes, before: Version) -> Version | None:
+        """Write the object under a condition; return its version, or None if it is not as it was before.
+
+        An answer that was lost is asked for again by the client, so that an object of the same bytes counts as this
+        one: values of several writers must differ. 409 says only that another request is under way.
+
+        Raises OSError: the store refuses again and again, though nothing has changed.
+        """
+        for pause in CONFLICT_PAUSES:
+            time.sleep(pause)
             try:
-                there, found = self.get()
-            except FileNotFoundError:
-                return None
-            return found if there == value else None
+                return self._put_if(mode, value)
+            except (FileExistsError, FileNotFoundError):
+                try:
+                    there, found = self.get()
+                except FileNotFoundError:
+                    there, found = memoryview(b""), {}
+                if found and there == value:
+                    return found
+                # Some stores tell the generation or version of an object in one answer and not in another.
+                if bool(found) != bool(before) or any(found[name] != before[name] for name in found.keys() & before):
+                    return None
+        raise OSError(errno.ECOMM, "the store refuses to write the object, though nobody has changed it", str(self))
 
     def _put_if(self, mode: Any, value: bytes) -> Version:
         """Write the object under a condition; raise FileExistsError if it does not hold."""
-        with _told(self):
-            return _version(_obstore().put(self.store, self.key, value, mode=mode, use_multipart=False))
+        with told(self):
+            return version_of(obstore().put(self.store, self.key, value, mode=mode, use_multipart=False))
 
     def is_refused(self, mode: Any, value: bytes) -> bool:
         """Return whether the store does not write the object under a condition, asked once."""
@@ -149,19 +134,19 @@ class ObjectPath(PosixPath):
             if self.create(file.read_bytes()) is None:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(self))
             return
-        with _told(self):
-            _obstore().put(self.store, self.key, file, use_multipart=file.stat().st_size > LARGEST_PUT)
+        with told(self):
+            obstore().put(self.store, self.key, file, use_multipart=file.stat().st_size > LARGEST_PUT)
 
     def download(self, file: Path) -> None:
         """Write the object to a file of this machine, piece by piece."""
-        with _told(self), open(file, "wb") as out:
-            for piece in _obstore().get(self.store, self.key).stream(min_chunk_size=PIECE):
+        with told(self), open(file, "wb") as out:
+            for piece in obstore().get(self.store, self.key).stream(min_chunk_size=PIECE):
                 out.write(piece)
 
     def version(self) -> str:
         """Return a name of the object's content that changes with it."""
-        with _told(self):
-            found = _version(_obstore().head(self.store, self.key))
+        with told(self):
+            found = version_of(obstore().head(self.store, self.key))
         return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:16]
 
     def read_bytes(self) -> bytes:
@@ -191,9 +176,9 @@ class ObjectPath(PosixPath):
 
     def unlink(self, missing_ok: bool = False) -> None:
         """Delete the object; stores do not say whether there was one."""
-        with _told(self):
+        with told(self):
             try:
-                _obstore().delete(self.store, self.key)
+                obstore().delete(self.store, self.key)
             except FileNotFoundError:
                 if not missing_ok:
                     raise
@@ -201,8 +186,8 @@ class ObjectPath(PosixPath):
     # ---- what is there
 
     def stat(self, *, follow_symlinks: bool = True) -> Any:
-        with _told(self):
-            return _stat(_obstore().head(self.store, self.key))
+        with told(self):
+            return stat_of(obstore().head(self.store, self.key))
 
     def is_file(self) -> bool:
         if not self.key:  # the bucket
@@ -236,14 +221,14 @@ class ObjectPath(PosixPath):
 
     def below(self) -> Iterator[tuple[Self, ObjectStat]]:
         """Yield what lies below this path, at any depth."""
-        with _told(self):
-            for page in _obstore().list(self.store, self.key or None):
+        with told(self):
+            for page in obstore().list(self.store, self.key or None):
                 for meta in page:
-                    yield self._at(meta["path"]), _stat(meta)
+                    yield self._at(meta["path"]), stat_of(meta)
 
     def iterdir(self) -> Iterator[Self]:  # type: ignore[override]
-        with _told(self):
-            found = _obstore().list_with_delimiter(self.store, self.key or None)
+        with told(self):
+            found = obstore().list_with_delimiter(self.store, self.key or None)
         names = [*found["common_prefixes"], *(meta["path"] for meta in found["objects"])]
         yield from (self._at(name) for name in names)
 
@@ -271,8 +256,8 @@ class ObjectPath(PosixPath):
         """Delete everything below this path."""
         keys = [path.key for path, _ in self.below()]
         if keys:
-            with _told(self):
-                _obstore().delete(self.store, keys)
+            with told(self):
+                obstore().delete(self.store, keys)
 
 
 def _matches(names: Sequence[str], pattern: Sequence[str]) -> bool:
@@ -320,8 +305,8 @@ class ObjectReader:
         """Return as many bytes from there on as there are."""
         if 0 <= self._size <= start:
             return memoryview(b"")
-        with _told(self.path):
-            found = _obstore().get(self.path.store, self.path.key, options={"range": (start, start + count)})
+        with told(self.path):
+            found = obstore().get(self.path.store, self.path.key, options={"range": (start, start + count)})
             self._size = found.meta["size"]
             return memoryview(found.bytes())
 
@@ -345,53 +330,5 @@ def object_path(url: str, *, pattern: bool = False) -> ObjectPath:
     steps = [step for step in key.split("/") if step]
     require(".." not in steps, f"{url} with `..`", why="object stores have no folders, and take it for a name",
             fix="name the place itself")
-    _obstore()
+    obstore()
     return ObjectPath(f"{scheme}:", bucket, *steps)
-
-
-def _obstore() -> Any:
-    try:
-        import obstore
-    except ImportError as error:
-        raise ParameterError(explain("object stores need the package obstore", why="it is an optional dependency",
-                                     fix="pip install obstore")) from error
-    return obstore
-
-
-@lru_cache(maxsize=64)
-def _store(scheme: str, bucket: str) -> Any:
-    _obstore()
-    from obstore.store import from_url
-
-    return from_url(f"{scheme}://{bucket}", retry_config={"max_retries": RETRIES, "retry_timeout": RETRY_FOR})
-
-
-def _version(meta: Any) -> Version:
-    """Return what a store compares: of S3 and Azure the ETag, of Google the generation."""
-    return {name: meta[name] for name in ("e_tag", "version") if meta[name] is not None}
-
-
-def _stat(meta: Any) -> ObjectStat:
-    return ObjectStat(meta["size"], int(meta["last_modified"].timestamp() * 1e9), hash(meta["e_tag"]))
-
-
-@contextmanager
-def _told(path: ObjectPath) -> Iterator[None]:
-    """Turn the errors of obstore into those of files; of its text one line, of its URLs, which may be signed, the host.
-    """
-    from obstore import exceptions as refused
-
-    try:
-        yield
-    except FileNotFoundError as error:
-        bucket = "NoSuchBucket" in str(error)
-        what = f"there is no bucket {path.parts[1]}" if bucket else os.strerror(errno.ENOENT)
-        raise FileNotFoundError(errno.ENOENT, what, str(path)) from None
-    except (refused.AlreadyExistsError, refused.PreconditionError):
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
-    except (refused.PermissionDeniedError, refused.UnauthenticatedError):
-        raise PermissionError(errno.EACCES, "the object store refuses access with the credentials of this process",
-                              str(path)) from None
-    except (refused.BaseError, PermissionError) as error:
-        first = hosts_alone(str(error).partition("\n")[0])
-        raise OSError(errno.ECOMM, f"the object store does not answer as it should: {first}", str(path)) from None

@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 import threading
@@ -16,7 +17,7 @@ from numpy.testing import assert_array_equal
 
 from dssl.errors import ClusterError, IntegrityError, LockedError, ParameterError
 from dssl.execution.in_process import InProcess
-from dssl.storage import lease, objects
+from dssl.storage import lease, object_client
 from dssl.storage.artifacts import Workspace
 from dssl.storage.files import draft_of, place_of, read_json, remove_tree, write_json
 from dssl.storage.lease import is_held_by, lock_at
@@ -204,6 +205,76 @@ def test_the_lease_of_a_process_that_was_killed_is_taken_at_once(s3):
         assert lock._record["epoch"] == 2
 
 
+@pytest.fixture
+def moods(monkeypatch):
+    """A small server whose answers a test chooses, and which is asked once."""
+    pytest.importorskip("obstore", reason="the extra `cloud` is not installed")
+    with servers.Moods() as server:
+        for name, value in servers.environment(server.server_address[1]).items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr(object_client, "RETRIES", 0)
+        object_client.store_of.cache_clear()
+        yield server
+        server.open.set()
+    object_client.store_of.cache_clear()
+
+
+def test_a_conflict_is_tried_again_and_a_change_is_not(moods):
+    path = object_path("s3://bucket/conflicts/lock.json")
+    moods.answers = [409, 409]
+    version = path.create(b"1")
+    assert (moods.asked, path.read_bytes()) == (3, b"1")
+    moods.answers = [409, 409]
+    version = path.swap(b"2", version)
+    assert (moods.asked, path.read_bytes()) == (6, b"2")
+    moods.objects["/bucket/conflicts/lock.json"] = b"of another"
+    assert path.swap(b"3", version) is None
+    assert path.create(b"3") is None
+    assert moods.asked == 8
+    version = path.get()[1]
+    moods.answers = [409] * 20
+    with pytest.raises(OSError, match="nobody has changed it"):
+        path.swap(b"3", version)
+    path.unlink()
+    assert path.swap(b"3", version) is None
+
+
+def test_a_lease_outlasts_conflicts_of_its_renewals(moods, monkeypatch):
+    monkeypatch.setattr(lease, "LEASE_SECONDS", 0.6)
+    path = object_path("s3://bucket/renewals/lock.json")
+    with lock_at(path) as lock:
+        moods.answers = [409] * 5
+        while read_json(path)["beat"] < 2:
+            time.sleep(0.05)
+        lock.check()
+    assert read_json(path) == {"epoch": 1}
+
+
+def test_who_gives_the_lease_back_does_not_wait_for_a_store_that_does_not_answer(moods, monkeypatch):
+    monkeypatch.setattr(lease, "LEASE_SECONDS", 0.6)
+    monkeypatch.setattr(lease, "GIVE_BACK_SECONDS", 0.1)
+    path = object_path("s3://bucket/silent/lock.json")
+    with lock_at(path) as lock:
+        asked = moods.asked
+        moods.open.clear()
+        while moods.asked == asked:
+            time.sleep(0.05)
+    assert lock._renewer.is_alive()
+    moods.open.set()
+    lock._renewer.join(20)
+    assert read_json(path) == {"epoch": 1}
+
+
+def test_the_clock_of_leases_goes_on_while_the_machine_sleeps():
+    """In a time namespace the clock that counts sleep is ahead of the one that does not, as after a day of sleep."""
+    command = ["unshare", "-rT", "--boottime", "86400"]
+    if not shutil.which("unshare") or subprocess.run([*command, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no time namespace can be made here")
+    code = "import time\nfrom dssl.storage.lock import clock\nprint(clock() - time.monotonic())"
+    done = subprocess.run([*command, sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert float(done.stdout) > 80000
+
+
 def other_host(path, epoch=1):
     """Write the lease of a process that nobody here can see; return how it renews it."""
     record = {**here(), "host": "elsewhere", "pid": 1, "token": "abc", "started": 1.0, "epoch": epoch, "beat": 0}
@@ -277,12 +348,12 @@ def test_a_store_that_lets_two_owners_in_is_refused(tmp_path, monkeypatch):
     with servers.rclone(tmp_path) as environment:
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
-        objects._store.cache_clear()
+        object_client.store_of.cache_clear()
         try:
             with pytest.raises(ClusterError, match="s3://bucket/refused creates an object that is there") as told:
                 Workspace.at("s3://bucket/refused").lock().__enter__()
         finally:
-            objects._store.cache_clear()
+            object_client.store_of.cache_clear()
     assert told.value.exit_code == 4
     assert servers.SECRET not in str(told.value)
 
@@ -291,13 +362,13 @@ def test_a_bucket_that_is_not_there_and_a_server_that_is_not_there(s3, monkeypat
     with pytest.raises(ClusterError, match="there is no bucket nobody-made-it"):
         Workspace.at("s3://nobody-made-it/work").lock().__enter__()
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{servers.free_port()}")
-    monkeypatch.setattr(objects, "RETRIES", 0)
-    objects._store.cache_clear()
+    monkeypatch.setattr(object_client, "RETRIES", 0)
+    object_client.store_of.cache_clear()
     try:
         with pytest.raises(ClusterError, match="AWS_ENDPOINT_URL"):
             Workspace.at("s3://bucket/nowhere").lock().__enter__()
     finally:
-        objects._store.cache_clear()
+        object_client.store_of.cache_clear()
 
 
 @pytest.mark.parametrize("url", ["s3://KEY:hush@bucket/work", "s3://bucket/work?token=hush", "s3://bucket#hush"])

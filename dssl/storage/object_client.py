@@ -1,0 +1,85 @@
+"""The door to obstore: stores by their buckets, what is known of an object, and errors in the words of files.
+
+Credentials, region and endpoint come from the environment or the machine's role, as each store's own tools take them.
+"""
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from ..errors import ParameterError, explain
+from ..urls import hosts_alone
+
+RETRIES, RETRY_FOR = 8, timedelta(seconds=60)  # of requests that a store answers by 429 or 5xx, or not at all
+
+Version = dict[str, str]  # of an object, by which a store compares before it swaps
+
+
+@dataclass(frozen=True)
+class ObjectStat:
+    """What is known of an object: its bytes, when it was written, and a number that changes with its content."""
+
+    st_size: int
+    st_mtime_ns: int
+    st_ino: int
+
+    @property
+    def st_mtime(self) -> float:
+        return self.st_mtime_ns / 1e9
+
+
+def obstore() -> Any:
+    """Return the library; raise ParameterError if it is not installed."""
+    try:
+        import obstore
+    except ImportError as error:
+        raise ParameterError(explain("object stores need the package obstore", why="it is an optional dependency",
+                                     fix="pip install obstore")) from error
+    return obstore
+
+
+@lru_cache(maxsize=64)
+def store_of(scheme: str, bucket: str) -> Any:
+    """Return the bucket or container as a store."""
+    obstore()
+    from obstore.store import from_url
+
+    return from_url(f"{scheme}://{bucket}", retry_config={"max_retries": RETRIES, "retry_timeout": RETRY_FOR})
+
+
+def version_of(meta: Any) -> Version:
+    """Return what a store compares: of S3 and Azure the ETag, of Google the generation."""
+    return {name: meta[name] for name in ("e_tag", "version") if meta[name] is not None}
+
+
+def stat_of(meta: Any) -> ObjectStat:
+    """Return what a store says of an object."""
+    return ObjectStat(meta["size"], int(meta["last_modified"].timestamp() * 1e9), hash(meta["e_tag"]))
+
+
+@contextmanager
+def told(path: Path) -> Iterator[None]:
+    """Turn the errors of obstore into those of files; of its text one line, of its URLs, which may be signed, the host.
+    """
+    from obstore import exceptions as refused
+
+    try:
+        yield
+    except FileNotFoundError as error:
+        bucket = "NoSuchBucket" in str(error)
+        what = f"there is no bucket {path.parts[1]}" if bucket else os.strerror(errno.ENOENT)
+        raise FileNotFoundError(errno.ENOENT, what, str(path)) from None
+    except (refused.AlreadyExistsError, refused.PreconditionError):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
+    except (refused.PermissionDeniedError, refused.UnauthenticatedError):
+        raise PermissionError(errno.EACCES, "the object store refuses access with the credentials of this process",
+                              str(path)) from None
+    except (refused.BaseError, PermissionError) as error:
+        first = hosts_alone(str(error).partition("\n")[0])
+        raise OSError(errno.ECOMM, f"the object store does not answer as it should: {first}", str(path)) from None
