@@ -370,7 +370,7 @@ def test_schema_help_and_version():
         assert {"name", "data", "labels", "model", "memory_budget"} <= set(kind["properties"])
     shown = invoke("--help")
     for command in ("run", "plan", "ingest", "predict", "suggest", "verify", "inspect", "gc", "report", "doctor",
-                    "schema"):
+                    "schema", "cluster"):
         assert command in shown.stdout
         assert invoke(command, "--help").exit_code == 0
     assert invoke("--version").stdout == f"dssl, version {__version__}\n"

@@ -52,6 +52,7 @@ DOORS = {
                  "runtime"},
     "matplotlib": {"report"},
     "dask_jobqueue": {"runtime.jobqueue"},
+    "cryptography": {"runtime.certificates", "runtime.tls"},
     "cronsim": {"runtime.schedules.times"},
     "rich": {"progress", "cli"},
     "distributed": {"execution", "runtime"},

@@ -1,5 +1,5 @@
 """The command line: `dssl init`, `run`, `plan`, `report`, `ingest`, `predict`, `suggest`, `verify`, `inspect`, `gc`,
-`doctor`, `schema`; `submit`, `status`, `logs`, `wait`, `cancel`, `schedule`.
+`doctor`, `schema`; `submit`, `status`, `logs`, `wait`, `cancel`, `schedule`, `cluster`.
 
 One JSON document on standard output with --json, of what failed too; everything else on standard error. Exit codes:
 0 done, 1 failed (the data cannot be used, or not as the spec asks), 2 a spec or usage that is wrong whatever the data,
@@ -21,6 +21,7 @@ import click
 
 from .. import __version__
 from ..errors import DsslError, Terminated, exit_code_of, explain, raise_terminated
+from .cluster import cluster_command
 from .data import ingest_command, predict_command
 from .init import init_command
 from .options import console
@@ -132,5 +133,5 @@ def schema_command() -> None:
 for command in (init_command, run_command, plan_command, ingest_command, predict_command, suggest_command,
                 verify_command, inspect_command, gc_command, doctor_command, report_command, submit_command,
                 status_command, logs_command, wait_command, cancel_command, rank_command, launch_command, pod_command,
-                settle_command, schedule_command, due_command, fire_command):
+                settle_command, schedule_command, due_command, fire_command, cluster_command):
     main.add_command(command)

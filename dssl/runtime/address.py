@@ -3,26 +3,17 @@
 import ipaddress
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal
+from typing import Literal, Self
 from urllib.parse import urlsplit
 
 from distributed import Client
-from distributed.security import Security
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from ..errors import ClusterError, SpecError, explain, require
 from ..execution.on_dask import OnDask
 from .batch.detached import Detached
 from .description import DaskRuntime
-
-
-class TlsFiles(BaseModel):
-    """Certificates, as Dask names them."""
-
-    model_config = ConfigDict(extra="forbid")
-    ca_file: str
-    cert: str
-    key: str
+from .tls import MAKE_THEM, TlsFiles, knock
 
 
 class AddressRuntime(DaskRuntime):
@@ -31,18 +22,30 @@ class AddressRuntime(DaskRuntime):
     kind: Literal["address"] = "address"
     address: str
     tls: TlsFiles | None = None
+    insecure: bool = Field(default=False, description="whether a scheduler on another machine need not be encrypted: "
+                                                      "whoever can reach it can run code on every worker")
     timeout: float = Field(default=10.0, gt=0, allow_inf_nan=False, description="seconds")
 
     @field_validator("address")
     @classmethod
     def _is_an_address(cls, address: str) -> str:
         try:
-            sound = urlsplit(address).port != 0
+            place = urlsplit(address)
+            sound = bool(place.scheme and place.hostname) and place.port != 0
         except ValueError:
             sound = False
         require(sound, f"{address!r} is not an address", why="a scheduler is reached there", error=SpecError,
                 fix="write tcp://HOST:PORT or tls://HOST:PORT")
         return address
+
+    @model_validator(mode="after")
+    def _is_one_or_the_other(self) -> Self:
+        encrypted = self.address.startswith("tls://")
+        require(encrypted or self.tls is None, f"tls with the address {self.address}", error=SpecError,
+                why="the connection would not be encrypted", fix="write tls:// in the address, or leave tls out")
+        require(not (encrypted and self.insecure), f"insecure: true with the address {self.address}", error=SpecError,
+                why="the connection is encrypted", fix="leave insecure out")
+        return self
 
     @contextmanager
     def start(self, memory_budget: int) -> Iterator[tuple[OnDask, str]]:
@@ -53,19 +56,19 @@ class AddressRuntime(DaskRuntime):
         return Detached()  # of one process, which is the driver
 
     def _connect(self) -> Client:
-        address, tls = urlsplit(self.address), self.tls
-        if address.scheme == "tls" and tls is None:
+        scheme, host = urlsplit(self.address).scheme, urlsplit(self.address).hostname or ""
+        if scheme == "tls" and self.tls is None:
             raise ClusterError(explain(
                 f"{self.address} is encrypted, and no certificates are given", why="the scheduler would refuse us",
                 fix="describe it in a file: kind: address, address, and tls: {ca_file, cert, key}"))
-        if address.scheme != "tls" and not _is_loopback(address.hostname or ""):
+        if scheme != "tls" and not self.insecure and not _is_loopback(host):
             raise ClusterError(explain(
                 f"{self.address} is neither encrypted nor on this machine",
                 why="whoever can reach an open scheduler can run code on every worker",
-                fix="use a tls:// address with tls: {ca_file, cert, key}"))
-        security = Security(tls_ca_file=tls.ca_file, tls_client_cert=tls.cert, tls_client_key=tls.key,
-                            require_encryption=True) if tls else None
+                fix=f"{MAKE_THEM}; or, in a network that you trust, describe the scheduler in a file: kind: address, "
+                    "address, and insecure: true"))
         try:
+            security = knock(self.address, self.tls, self.timeout)
             return Client(self.address, security=security, timeout=self.timeout)
         except (OSError, ValueError, TypeError) as error:
             raise ClusterError(explain(f"no scheduler answers at {self.address} ({error})",

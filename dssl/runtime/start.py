@@ -1,7 +1,7 @@
 """Where tasks run, from a cluster description: a YAML file that says where, and never what.
 
     kind: local        workers, threads_per_worker, memory_limit, patience
-    kind: address      address (tcp:// on this machine, tls:// anywhere), tls: {ca_file, cert, key}, patience
+    kind: address      address (tcp:// on this machine, tls:// anywhere), tls: {ca_file, cert, key}, insecure, patience
     kind: slurm        workers, memory_limit, time, ...: one job, for `dssl submit` alone (cluster/slurm.yaml)
     kind: kubernetes   workers, memory_limit, image, claim, ...: likewise (cluster/kubernetes.yaml)
     kind: in-process   threads

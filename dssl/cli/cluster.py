@@ -1,0 +1,60 @@
+"""`dssl cluster certs`: what a Dask cluster of several machines needs beside dssl."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import socket
+from pathlib import Path
+
+import click
+
+from .options import json_option
+
+PORT = 8786  # of Dask's schedulers
+
+
+@click.group("cluster")
+def cluster_command() -> None:
+    """Prepare a Dask cluster that you start yourself: `dssl cluster certs FOLDER`."""
+
+
+@cluster_command.command("certs")
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--host", "hosts", multiple=True, metavar="NAME",
+              help="Where the scheduler runs, a name or an address, and further names of scheduler and workers; may be "
+                   "repeated. Default: this machine.")
+@click.option("--days", default=365, show_default=True, type=click.IntRange(min=1),
+              help="For how long the certificates are valid. Their authority is valid for ten years.")
+@json_option
+def certs_command(folder: Path, hosts: tuple[str, ...], days: int, as_json: bool) -> None:
+    """Write the TLS certificates of a Dask cluster into FOLDER, and print the description for `--on`.
+
+    FOLDER then holds an authority (ca.pem), and a certificate and key each for scheduler, workers and clients; called
+    again, the same authority signs new ones. Keys are readable by you alone. Give each machine ca.pem and the two files
+    of its part; ca-key.pem is needed nowhere else.
+    """
+    import yaml
+
+    from ..runtime.certificates import make_certificates
+
+    names = hosts or (socket.gethostname(),)
+    made = make_certificates(folder, names, days)
+    place = folder.resolve()
+    host = f"[{names[0]}]" if ":" in names[0] else names[0]
+    address = f"tls://{host}:{PORT}"
+    description = {"kind": "address", "address": address, "tls": {
+        "ca_file": str(place / "ca.pem"), "cert": str(place / "client.pem"), "key": str(place / "client-key.pem")}}
+    scheduler = ["dask", "scheduler", "--protocol", "tls://", "--port", str(PORT), *_files(place, "scheduler")]
+    worker = ["dask", "worker", address, "--nthreads", "1", *_files(place, "worker")]
+    if as_json:
+        click.echo(json.dumps({"folder": str(place), "new_authority": made, "description": description,
+                               "scheduler": scheduler, "worker": worker}, indent=1))
+        return
+    click.echo(f"# {shlex.join(scheduler)}\n# {shlex.join(worker)}\n"
+               + yaml.safe_dump(description, sort_keys=False, width=1000), nl=False)
+
+
+def _files(place: Path, role: str) -> list[str]:
+    return ["--tls-ca-file", str(place / "ca.pem"), "--tls-cert", str(place / f"{role}.pem"),
+            "--tls-key", str(place / f"{role}-key.pem")]

@@ -1,0 +1,201 @@
+"""Encrypted connections to a scheduler that somebody has started: what stands in their way is found before the first.
+
+Dask folds all of it into a connection that is closed, or that times out.
+"""
+
+import socket
+import ssl
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from distributed.security import Security
+from pydantic import BaseModel, ConfigDict
+
+from ..errors import ClusterError, explain
+
+SILENCE = 2.0  # seconds without a word after which an unencrypted scheduler is tried for an encrypted one
+EXPIRED, NOT_YET = 10, 9  # of OpenSSL's reasons not to trust a certificate
+MAKE_THEM = "make certificates with `dssl cluster certs FOLDER`, and start scheduler and workers with them"
+
+
+class TlsFiles(BaseModel):
+    """Certificates, as Dask names them."""
+
+    model_config = ConfigDict(extra="forbid")
+    ca_file: str
+    cert: str
+    key: str
+
+    def security(self) -> Security:
+        """Return what Dask's client is given.
+
+        Raises
+        ------
+        ClusterError : a file is missing or holds something else, the key is that of another certificate, the CA has not
+            signed the certificate, or one of both has expired.
+        """
+        certificates = {path: _certificate(path) for path in (self.cert, self.ca_file)}
+        _require_key(self, certificates[self.cert])
+        _require_trust(self, certificates)
+        return Security(tls_ca_file=self.ca_file, tls_client_cert=self.cert, tls_client_key=self.key,
+                        require_encryption=True)
+
+
+def knock(address: str, tls: TlsFiles | None, timeout: float) -> Security | None:
+    """Return what Dask's client is given, unless a first connection shows that it would be refused.
+
+    Raises
+    ------
+    OSError : nobody is there.
+    ClusterError : the certificates are not sound, one of both sides encrypts and the other does not, or one does not
+        trust the other's certificate.
+    """
+    if tls is None:
+        if not _speaks_first(address, timeout) and _encrypts(address, timeout):
+            raise ClusterError(explain(
+                f"the scheduler at {address} speaks TLS alone", why="it refuses connections that are not encrypted",
+                fix=f"write {address.replace('tcp://', 'tls://')}, in a file with kind: address and tls: "
+                    "{ca_file, cert, key}"))
+        return None
+    security = tls.security()
+    context = security.get_connection_args("client")["ssl_context"]
+    try:
+        with _connected(address, timeout) as plain, context.wrap_socket(plain) as encrypted, suppress(TimeoutError):
+            encrypted.recv(1)  # with TLS 1.3 a refusal of our certificate comes after the handshake
+    except ssl.SSLCertVerificationError as error:
+        raise _distrust(address, tls, error) from error
+    except ssl.SSLError as error:
+        raise _refusal(address, tls, error) from error
+    return security
+
+
+def _connected(address: str, timeout: float) -> socket.socket:
+    place = urlsplit(address)
+    return socket.create_connection((place.hostname or "", place.port or 0), timeout)
+
+
+def _speaks_first(address: str, timeout: float) -> bool:
+    """Return whether a server says something before it has heard anything, as an unencrypted scheduler does."""
+    with _connected(address, timeout) as plain:
+        plain.settimeout(min(timeout, SILENCE))
+        with suppress(TimeoutError):
+            return bool(plain.recv(1))
+    return False
+
+
+def _encrypts(address: str, timeout: float) -> bool:
+    """Return whether a server answers in TLS, whatever it is and whoever we are."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with _connected(address, timeout) as plain, context.wrap_socket(plain):
+            return True
+    except ssl.SSLError as error:
+        return "ALERT" in (error.reason or "")
+    except OSError:
+        return False
+
+
+def _distrust(address: str, tls: TlsFiles, error: ssl.SSLCertVerificationError) -> ClusterError:
+    """Return the error of a scheduler whose certificate we do not trust."""
+    if error.verify_code == EXPIRED:
+        return ClusterError(explain(
+            f"the certificate of the scheduler at {address} has expired",
+            why="who holds an old key could pose as the scheduler",
+            fix="renew it with `dssl cluster certs FOLDER` of the folder with its CA, and start the scheduler again"))
+    return ClusterError(explain(
+        f"the certificate of the scheduler at {address} is not signed by {tls.ca_file} ({error.verify_message})",
+        why="another server than the one that is meant may answer there",
+        fix="check the address, and take ca_file, cert and key from the folder with the scheduler's own certificates"))
+
+
+def _refusal(address: str, tls: TlsFiles, error: ssl.SSLError) -> ClusterError:
+    """Return the error of a scheduler that does not go on with us."""
+    reason = error.reason or str(error)
+    if reason == "WRONG_VERSION_NUMBER":
+        return ClusterError(explain(
+            f"the scheduler at {address} does not speak TLS", why="whoever can reach it can run code on every worker",
+            fix=f"{MAKE_THEM}; or, in a network that you trust, write {address.replace('tls://', 'tcp://')} and "
+                "insecure: true in place of tls"))
+    if reason.endswith("ALERT_UNKNOWN_CA"):
+        return ClusterError(explain(
+            f"the scheduler at {address} refuses {tls.cert}: it trusts another CA than {tls.ca_file}",
+            why="a scheduler takes tasks from those alone whose certificate its own CA has signed",
+            fix="take ca_file, cert and key from the folder with the scheduler's own certificates"))
+    return ClusterError(explain(
+        f"the scheduler at {address} refuses {tls.cert} ({reason.replace('_', ' ').lower()})",
+        why="each side must trust the other's certificate, by its own clock",
+        fix="see the scheduler's log, and compare the clocks of both machines"))
+
+
+def _read(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ClusterError(explain(f"there is no certificate {path} ({error.strerror})",
+                                   why="without certificate and key the scheduler refuses us",
+                                   fix=f"check tls; or {MAKE_THEM}")) from error
+
+
+def _certificate(path: str) -> x509.Certificate:
+    """Return the first certificate of a file."""
+    text = _read(path)
+    try:
+        return x509.load_pem_x509_certificate(text)
+    except ValueError as error:
+        raise ClusterError(explain(f"{path} is not a certificate", why=str(error),
+                                   fix="name a file that begins with -----BEGIN CERTIFICATE-----")) from error
+
+
+def _require_key(tls: TlsFiles, certificate: x509.Certificate) -> None:
+    """Raise ClusterError unless the key is that of the certificate."""
+    text = _read(tls.key)
+    try:
+        key = load_pem_private_key(text, None)
+    except (ValueError, TypeError) as error:  # TypeError: it has a password
+        raise ClusterError(explain(f"{tls.key} is not a key without a password", why=str(error),
+                                   fix="name a file that begins with -----BEGIN PRIVATE KEY-----")) from error
+    if key.public_key() != certificate.public_key():
+        raise ClusterError(explain(f"{tls.key} is not the key of {tls.cert}",
+                                   why="only who holds its key can show a certificate",
+                                   fix="name files that were made together"))
+
+
+def _require_trust(tls: TlsFiles, certificates: dict[str, x509.Certificate]) -> None:
+    """Raise ClusterError unless a scheduler with our CA would trust our certificate; OpenSSL is asked.
+
+    certificates : ours and the CA's, by file.
+    """
+    try:
+        _shake_hands(tls)
+    except ssl.SSLCertVerificationError as error:
+        now = datetime.now(UTC)
+        for path, certificate in certificates.items():
+            first, last = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+            if error.verify_code in (EXPIRED, NOT_YET) and not first <= now <= last:
+                when = f"has expired on {last:%Y-%m-%d %H:%M} UTC" if now > last else \
+                    f"is valid from {first:%Y-%m-%d %H:%M} UTC on"
+                raise ClusterError(explain(
+                    f"{path} {when}", why="the scheduler would refuse us", fix="renew the certificates with `dssl "
+                    "cluster certs FOLDER`, or set this machine's clock right")) from error
+        raise ClusterError(explain(
+            f"{tls.cert} is not signed by {tls.ca_file} ({error.verify_message})", why="the scheduler would refuse us",
+            fix="name files that were made together")) from error
+
+
+def _shake_hands(tls: TlsFiles) -> None:
+    """Have a client with our certificate meet a server in this process that trusts our CA."""
+    listening = Security(tls_ca_file=tls.ca_file, tls_scheduler_cert=tls.cert, tls_scheduler_key=tls.key)
+    connecting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    connecting.check_hostname, connecting.verify_mode = False, ssl.CERT_NONE
+    connecting.load_cert_chain(tls.cert, tls.key)
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    sides = (connecting.wrap_bio(back, there),
+             listening.get_listen_args("scheduler")["ssl_context"].wrap_bio(there, back, server_side=True))
+    for side in sides * 2:
+        with suppress(ssl.SSLWantReadError):
+            side.do_handshake()
