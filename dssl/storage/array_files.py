@@ -15,8 +15,8 @@ import itertools
 import math
 import os
 from collections.abc import Iterator
-from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,8 @@ def create_array(path: Path, shape: tuple[int, ...], dtype: Any, chunk_rows: int
                               fill_value=0)
     if not write_file(path / DESCRIPTION, described[DESCRIPTION].to_bytes(), exclusive=exclusive):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+    if isinstance(path, ObjectPath):
+        _OPENED.keep(path, (), array)
     return array
 
 
@@ -62,19 +64,60 @@ def create_array(path: Path, shape: tuple[int, ...], dtype: Any, chunk_rows: int
 def open_array(path: Path) -> zarr.Array:
     """Open an array to be read; raise IntegrityError if there is none."""
     try:
-        if isinstance(path, ObjectPath):  # where nothing takes the place of a description, see `StoredParts`
-            return _opened(path)
-        stamp = (path / DESCRIPTION).stat()
-        return _opened(path, stamp.st_mtime_ns, stamp.st_ino)
+        stamp: tuple[int, ...] = ()
+        if not isinstance(path, ObjectPath):  # of which a request would be asked each time, see `forget_arrays`
+            found = (path / DESCRIPTION).stat()
+            stamp = found.st_mtime_ns, found.st_ino
+        array = _OPENED.get(path, stamp)
+        return array if array is not None else _OPENED.keep(path, stamp, _read_description(path))
     except FileNotFoundError:
         raise IntegrityError(explain(
             f"{path} is not a Zarr array", why="the array was deleted, or its stage never finished",
             fix="run again: the stage that makes it will see that it is missing")) from None
 
 
-@lru_cache(maxsize=1024)
-def _opened(path: Path, *stamp: int) -> zarr.Array:
-    """Open an array; its description is read once as long as that file has the same stamp."""
+class OpenArrays:
+    """Arrays that this process has opened, whose descriptions are read once as long as their files have one stamp."""
+
+    def __init__(self, most: int):
+        self._most, self._held, self._lock = most, dict[Path, tuple[tuple[int, ...], zarr.Array]](), Lock()
+
+    def get(self, path: Path, stamp: tuple[int, ...]) -> zarr.Array | None:
+        """Return an array if it was opened when its description had this stamp."""
+        held = self._held.get(path)
+        return held[1] if held is not None and held[0] == stamp else None
+
+    def keep(self, path: Path, stamp: tuple[int, ...], array: zarr.Array) -> zarr.Array:
+        """Keep an array, in place of the one that was opened first if there are too many; return it."""
+        with self._lock:
+            self._held.pop(path, None)
+            if len(self._held) >= self._most:
+                del self._held[next(iter(self._held))]
+            self._held[path] = stamp, array
+        return array
+
+    def forget(self, folder: Path) -> None:
+        """Forget the arrays in a folder."""
+        steps = folder.parts
+        with self._lock:
+            for path in [path for path in self._held if path.parts[:len(steps)] == steps]:
+                del self._held[path]
+
+
+_OPENED = OpenArrays(1024)
+
+
+def forget_arrays(folder: Path) -> None:
+    """Have this process read the descriptions below a folder anew, in whose place there may be others.
+
+    Other processes have none of them: a folder of parts has a name of its own (`artifacts`, `scratch`), or is written
+    once (`Dataset.save`).
+    """
+    _OPENED.forget(folder)
+
+
+def _read_description(path: Path) -> zarr.Array:
+    """Open an array; raise FileNotFoundError if there is none, IntegrityError if its description is damaged."""
     described = bytes(read_file(path / DESCRIPTION))
     try:
         array = zarr.open_array(MemoryStore({DESCRIPTION: cpu.Buffer.from_bytes(described)}), mode="r", zarr_format=3)
@@ -200,4 +243,4 @@ def remove_array(path: Path) -> None:
         if file.name != DESCRIPTION:
             file.unlink(missing_ok=True)
     remove_tree(path)
-    _opened.cache_clear()
+    forget_arrays(path)

@@ -13,6 +13,7 @@ from .array_files import (
     checksum,
     create_array,
     fill_chunks,
+    forget_arrays,
     is_like,
     open_array,
     read_chunk,
@@ -261,6 +262,7 @@ class StoredParts(Parts):
     def remove(self) -> None:
         self._forget()
         remove_tree(self.folder)
+        forget_arrays(self.folder)
 
     def _forget(self) -> None:
         """Delete the receipts, here and within: if this process is killed now, no part is said to be there that is not.

@@ -137,6 +137,19 @@ def test_rows_go_through_buckets(s3):
         parts.check(1, {"buckets": 3})
 
 
+def test_arrays_that_were_removed_and_made_anew_are_not_taken_for_the_first(s3):
+    parts = StoredParts(s3)
+    for n, columns in ((60, 4), (40, 2)):
+        parts.allocate("rows", (n, columns), X.dtype, 20)
+        parts.write_range(0, {"rows": X[:n, :columns]})
+        parts.write(0, {"own": X[:n, :columns]})
+        assert_array_equal(StoredParts(s3).rows("rows").read_all(), X[:n, :columns])
+        assert_array_equal(StoredParts(s3).read(0)["own"], X[:n, :columns])
+        parts.remove()
+    with pytest.raises(IntegrityError, match="is not a Zarr array"):
+        parts.rows("rows")
+
+
 # One writer
 
 
