@@ -263,7 +263,11 @@ def test_ingest_of_several_files_and_append(made, tmp_path, monkeypatch):
     added = invoke("ingest", "later.csv", "one", "--append", "--json")
     assert added.exit_code == 0, added.stderr
     facts = json.loads(added.stdout)
-    assert (facts["n"], [source["rows"] for source in facts["attributes"]["sources"]]) == (200, [119, 81])
+    assert (facts["n"], [file["rows"] for file in facts["attributes"]["files"]]) == (200, [49, 70, 81])
+    again = invoke("ingest", "*r*.csv", "one", "--append")
+    assert again.exit_code == 0
+    assert "nothing new: one has the rows of all files of the source" in again.stderr
+    assert "200 points" in again.stdout
     whole = open_dataset(made / "points.csv", target="kind")
     assert np.array_equal(open_dataset("one").X.read_all(), whole.X.read_all())
     assert np.array_equal(open_dataset("one").targets(), whole.targets())
@@ -274,6 +278,7 @@ def test_ingest_of_several_files_and_append(made, tmp_path, monkeypatch):
     for arguments, code, told in ((["later.csv", "none", "--append"], 1, "has no dataset.json"),
                                   (["none-*.csv", "three"], 1, "no file matches none-*.csv"),
                                   (["later.csv", "one", "--append", "--read", "targt=y"], 2, "targt"),
+                                  (["later.csv", "four", "--again"], 2, "--again without --append"),
                                   (["later.csv", "one"], 1, "--append"), (["later.csv"], 2, "Missing argument")):
         found = invoke("ingest", *arguments)
         assert (found.exit_code, told in found.stderr) == (code, True), found.stderr
@@ -336,7 +341,8 @@ def test_workers_read_and_predict_what_threads_do(made, tmp_path, cluster_client
         common = ("--on", place, "--memory-budget", "100kB")
         done = invoke("ingest", "points.csv", tmp_path / name / "data", "--read", "target=kind", *common)
         assert done.exit_code == 0, done.stderr
-        added = invoke("ingest", made / "points.csv", tmp_path / name / "data", "--append", *common, "--json")
+        added = invoke("ingest", made / "points.csv", tmp_path / name / "data", "--append", "--again", *common,
+                       "--json")
         assert json.loads(added.stdout)["n"] == 400
         for out in ("labels.csv", "labels.npy", "labels.zarr"):
             done = invoke("predict", "result.json", "new.csv", tmp_path / name / out, *common, "--json")

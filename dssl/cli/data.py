@@ -26,14 +26,16 @@ from .options import (
 @click.argument("source", nargs=-1, required=True)
 @click.argument("folder", type=PlaceType(objects=False))
 @read_option
-@click.option("--append", "adds", is_flag=True, help="Add the rows of SOURCE to the data set in FOLDER. The same "
-                                                     "source may be added again; its rows are then there twice.")
+@click.option("--append", "adds", is_flag=True, help="Add the rows of SOURCE to the data set in FOLDER. Files whose "
+                                                     "bytes were read before are left out.")
+@click.option("--again", is_flag=True, help="With --append: add files that were read before too; their rows are then "
+                                            "there twice.")
 @place_option
 @memory_option
 @quiet_option
 @json_option
-def ingest_command(source: tuple[str, ...], folder: Path, options: dict[str, Any], adds: bool, runtime: str,
-                   memory_budget: int | None, quiet: bool, as_json: bool) -> None:
+def ingest_command(source: tuple[str, ...], folder: Path, options: dict[str, Any], adds: bool, again: bool,
+                   runtime: str, memory_budget: int | None, quiet: bool, as_json: bool) -> None:
     """Read SOURCE (names, paths, URLs, or patterns such as 'part-*.csv') into FOLDER as checksummed Zarr.
 
     Several files are read as one, in the order given; those that match a pattern in natural order: part-2 before
@@ -43,13 +45,20 @@ def ingest_command(source: tuple[str, ...], folder: Path, options: dict[str, Any
     be cut into blocks; text is counted once before, and what is compressed unpacked, by this process.
     """
     from ..data.append import append
+    from ..data.dataset import open_stored
     from ..data.ingest import ingest
     from ..pipeline.spec import ingest_params
-    from ..storage.store import StoredParts
+    from ..storage.store import MANIFEST, StoredParts
 
+    require(adds or not again, "--again without --append", error=SpecError,
+            why="it adds files to a data set that has their rows", fix="give --append too")
     if adds:
+        before = len(open_stored(folder)) if (folder / MANIFEST).is_file() else None
         with working("ingest", runtime, memory_budget, quiet) as execution:
-            added = append(source, folder.resolve(), execution, **options)
+            added = append(source, folder.resolve(), execution, again=again, **options)
+        if len(added) == before:
+            console.print(f"nothing new: {folder} has the rows of all files of the source; --again adds them once more",
+                          markup=False, highlight=False, soft_wrap=True)
         _print_dataset(added, folder, as_json)
         return
     require(not folder.exists() or not any(folder.iterdir()), f"{folder} is not empty", error=DataError,

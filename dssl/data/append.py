@@ -31,32 +31,45 @@ from .ingest import ingest
 from .ingest_params import IngestParams
 from .readers.formats import folder_format, format_of_ending
 from .readers.stored import segments_of
-from .sources import Source, find_source
+from .source_files import FileChanges, FileRecord, Source, digested, in_words, joined
+from .sources import find_source
 from .targets import recoded
 
 
-def append(source: str | Path | Sequence[str | Path] | Source, folder: str | Path,
-           execution: Execution | None = None, **options: Any) -> Dataset:
+def append(source: str | Path | Sequence[str | Path], folder: str | Path, execution: Execution | None = None, *,
+           again: bool = False, **options: Any) -> Dataset:
     """Add the rows of a source to the data set in a folder, and return it with them.
 
-    Columns are matched by name where both have names, else by number. A source of the same format is read with the
-    options of the first one; `options` change them. The same source may be added again: its rows are then there twice.
+    Only files whose bytes were not read before are read; where there are none, the data set stays as it is. Columns are
+    matched by name where both have names, else by number. A source of the same format is read with the options of the
+    first one; `options` change them.
 
-    Raises DataError: the folder holds no data set; or the source has other columns, labels or a split where the folder
-    has none, or the other way round; or its labels are text where those of the folder are numbers. LockedError: another
-    process adds rows to the folder.
+    again : whether files that were read before are added too: their rows are then there twice.
+
+    Raises DataError: a file that was read before has changed, or a pattern does not find it any more; the folder holds
+    no data set; or the source has other columns, labels or a split where the folder has none, or the other way round;
+    or its labels are text where those of the folder are numbers. LockedError: another process adds rows to the folder.
     """
     folder = Path(folder)
     require((folder / MANIFEST).is_file(), f"{folder} has no {MANIFEST}", error=DataError,
             why="rows are added to a data set that is there",
             fix="ingest the first source without --append, or check the folder")
-    if not isinstance(source, Source):
-        source = find_source(source, labels=options.get("labels"), format=options.get("format"))
     with FolderLock(folder / "lock.json", why="two appends would write the same segment",
                     fix="wait for it, then try again"):
         current, manifest = open_stored(folder), read_json(folder / MANIFEST)
         require(not current.X.is_sparse, f"{folder} is sparse", why="rows are appended to dense data sets only",
                 fix="ingest all files at once: name them as a list or a pattern", error=DataError)
+        records = [FileRecord(**own) for own in current.attributes.get("files", [])]
+        found = digested(find_source(source, labels=options.get("labels"), format=options.get("format"),
+                                     known=() if again else records))
+        params = _params(current, found, options)
+        if not again:
+            named = [str(source)] if isinstance(source, (str, Path)) else [str(own) for own in source]
+            changes = FileChanges.of(records, found.files)
+            _refuse_changed(changes, found.files, named)
+            if not changes.new:
+                return current
+            found = joined([found.files[place] for place in changes.new], found.name)
         done = segments_of(folder)
         for left in (folder / "segments").glob("*"):
             if left.name not in done:  # by an append that was killed
@@ -64,20 +77,40 @@ def append(source: str | Path | Sequence[str | Path] | Source, folder: str | Pat
         name = f"{len(done) + 1:04d}"
         segment = StoredParts(folder / "segments" / name)
         try:
-            added = ingest(source, segment, execution or InProcess(), _params(current, source, options),
+            added = ingest(found, segment, execution or InProcess(), params,
                            like=replace(current, attributes={**current.attributes, "source": str(folder)}))
             arrays, label_names = _joined(folder, manifest, current, added, segment)
         except BaseException:
             shutil.rmtree(segment.folder, ignore_errors=True)
             raise
-        sources = [*current.attributes.get("sources", [_source(current)]), _source(added)]
-        joined = " ".join(str(source["fingerprint"]) for source in sources)
+        both = f"{current.attributes.get('fingerprint')} {added.attributes['fingerprint']}"
         write_json(folder / MANIFEST, {
             "dssl_dataset": SEGMENTED, "arrays": arrays, "segments": [*done, name],
-            "attributes": {**current.attributes, "label_names": label_names, "sources": sources,
+            "attributes": {**current.attributes, "label_names": label_names,
+                           "files": [*(own.to_dict() for own in records), *added.attributes["files"]],
                            "survey": widened(current.attributes.get("survey", []), added.attributes.get("survey", [])),
-                           "fingerprint": hashlib.sha256(joined.encode()).hexdigest()}})
+                           "fingerprint": hashlib.sha256(both.encode()).hexdigest()}})
         return open_stored(folder)
+
+
+def _refuse_changed(changes: FileChanges, files: Sequence[Source], named: Sequence[str]) -> None:
+    """Raise DataError if files that were read before have changed, or a pattern does not find them any more.
+
+    named : what the source was named by.
+    """
+    changed, vanished = [record for record, _ in changes.changed], changes.vanished_from(named)
+    places = {place for _, place in changes.changed}
+    new = [files[place] for place in changes.new if place not in places]
+    alone = f"name the new files alone ({in_words(new)})" if new else "name new files alone"
+    require(not changed, f"{in_words(changed)} has changed" if len(changed) == 1 else
+            f"{len(changed)} files have changed: {in_words(changed)}", error=DataError,
+            why=f"the data set has {sum(record.rows for record in changed):,} rows as they were there before",
+            fix=f"ingest all files into another folder; or {alone}; or add what the files hold now as further rows, "
+                "with --again")
+    require(not vanished, f"{in_words(vanished)} is not there any more" if len(vanished) == 1 else
+            f"{len(vanished)} files are not there any more: {in_words(vanished)}", error=DataError,
+            why=f"the data set has {sum(record.rows for record in vanished):,} rows that stood there",
+            fix=f"put back what is missing; or {alone}; or ingest the files that are left into another folder")
 
 
 def _params(current: Dataset, source: Source, options: dict[str, Any]) -> IngestParams:
@@ -146,8 +179,3 @@ def _joined_labels(current: Dataset, added: Dataset, before: Rows,
         return y, False, names
     known = np.full(len(before), -1) if old is None else recoded(before.read_all(), old, names)
     return np.concatenate([known, y]), True, names
-
-
-def _source(dataset: Dataset) -> dict[str, Any]:
-    return {"source": dataset.attributes.get("source"), "fingerprint": dataset.attributes.get("fingerprint"),
-            "rows": len(dataset)}

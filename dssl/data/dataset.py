@@ -56,8 +56,9 @@ class Dataset:
     y : Rows, shape (n,), or None. int64 (-1: unlabeled, unless it is a class), or float64 (NaN: unlabeled). Text
         labels are the codes of `label_names`, -1 where there is none.
     split : Rows, shape (n,), uint8, 0 for training and 1 for test rows, or None.
-    attributes : JSON: `source`, `fingerprint` (SHA-256 of the source's bytes), `feature_names`, `label_names`; where
-        missing cells or text became numbers, `when_missing` and `columns`, see `Columns.describe`.
+    attributes : JSON: `source`, `fingerprint` (SHA-256 of the source's bytes), `files` (see `FileRecord`),
+        `feature_names`, `label_names`; where missing cells or text became numbers, `when_missing` and `columns`, see
+        `Columns.describe`.
     """
 
     X: Rows

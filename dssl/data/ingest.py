@@ -43,7 +43,8 @@ from .readers.stored import StoredReader
 from .readers.svmlight import SvmlightReader
 from .readers.table import TARGET, TableReader
 from .refused_cells import refused_cells
-from .sources import Source, find_source, fingerprint
+from .source_files import FileRecord, Source, digested, fingerprint
+from .sources import fetch, find_source
 from .survey import choose_columns, survey_file
 from .targets import code_text, write_target
 from .traits import Traits
@@ -73,12 +74,13 @@ def ingest(source: str | Path | Sequence[str | Path] | Source, parts: Parts, exe
     params = replace(params, **options) if params else IngestParams(**options)
     if not isinstance(source, Source):
         source = find_source(source, labels=params.labels, format=params.format)
+    source = digested(source)
     if like is not None:
         columns = columns or Columns.of(like.attributes)
         params = replace(params, sparse=False)
         leave_out = [record["name"] for record in like.attributes.get("survey", ()) if not record["used"]]
     described = columns.describe() if columns else None
-    key = digest({"params": params, "bytes": (bytes_digest := fingerprint(source)), "budget": execution.memory_budget,
+    key = digest({"params": params, "bytes": fingerprint(source), "budget": execution.memory_budget,
                   **({"columns": described} if described else {}),
                   **({"leave_out": list(leave_out)} if leave_out else {})})
     with scratch_folder(scratch, parts) as folder, _telling_of_all_cells(source, params, execution, parts, folder, like,
@@ -111,8 +113,10 @@ def ingest(source: str | Path | Sequence[str | Path] | Source, parts: Parts, exe
     if isinstance(parts, StoredParts):  # the attributes say what came of the surveys
         remove_tree(parts.folder / "within")
         parts.clear_unfinished()
-    known = {"source": source.name, "fingerprint": bytes_digest, "format": format_of(source.path, params.format),
-             "params": plain(params)}
+    files = [FileRecord(file.full_name, str(file.digest), rows, file.version).to_dict()
+             for file, rows in zip(source.files, reader.rows_by_file(), strict=True)]
+    known = {"source": source.name, "fingerprint": fingerprint(source), "files": files,
+             "format": format_of(source.path, params.format), "params": plain(params)}
     return replace(dataset, attributes=known | dataset.attributes)
 
 
@@ -337,6 +341,7 @@ def open_source(source: Source, params: IngestParams | None = None, *, scratch: 
         require(found == formats[0], f"{file.name} is {found}, {source.files[0].path} is {formats[0]}",
                 why="several files are read as one where they have one format", error=DataError,
                 fix="name files of one format; add the others with `dssl ingest --append`")
+        fetch(file)
     takes_decimal = "decimal" in FORMATS[formats[0]].options
     if like is not None and like.attributes.get("decimal") and params.decimal is None and takes_decimal:
         params = replace(params, decimal=like.attributes["decimal"])

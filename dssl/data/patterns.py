@@ -1,11 +1,13 @@
 """Patterns of file names: the files that match, with the numbers in their names in order."""
 
 import glob
+import os
 import re
-from pathlib import Path
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
 
 from ..errors import DataError, explain, require
-from ..storage.objects import object_path
+from ..storage.objects import ObjectPath, matches, object_path
 from ..urls import is_object_url, is_url
 
 MARKS = "*?["
@@ -24,10 +26,12 @@ def path_of(text: str) -> Path:
     return path
 
 
-def matching_paths(text: str) -> list[str]:
+def matching_paths(text: str) -> Sequence[str | ObjectPath]:
     """Return the paths that a pattern matches, in natural order; anything else, and a path that is there, as it is.
 
-    Raise DataError if the pattern matches nothing, or is a URL of a server that cannot be asked for a list.
+    Objects know the version that the store listed.
+
+    Raise DataError if a pattern matches nothing, or is a URL of a server that cannot be asked for a list.
     """
     if is_object_url(text) and any(mark in text for mark in MARKS):
         return _matching_objects(text)
@@ -49,12 +53,20 @@ def matching_paths(text: str) -> list[str]:
     return found
 
 
-def _matching_objects(text: str) -> list[str]:
+def _matching_objects(text: str) -> list[ObjectPath]:
     path = object_path(text, pattern=True)
-    found = sorted(map(str, path.parents[-1].glob(path.key)), key=natural_order)
+    found = sorted(path.parents[-1].glob(path.key), key=lambda place: natural_order(str(place)))
     require(len(found) > 0, f"no object matches {text}", why=f"the bucket {path.parts[1]} holds none of such a name",
             fix="check the pattern; on a command line, put it in quotes", error=DataError)
     return found
+
+
+def fits_pattern(name: str, pattern: str) -> bool:
+    """Return whether a pattern would match a file of this name, an absolute path or a URL; see `matching_paths`."""
+    if not any(mark in pattern for mark in MARKS):
+        return False
+    pattern = pattern if is_url(pattern) else os.path.abspath(os.path.expanduser(pattern))
+    return matches(PurePosixPath(name).parts, PurePosixPath(pattern).parts)
 
 
 def natural_order(text: str) -> tuple[list[str | int], str]:

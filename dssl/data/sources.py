@@ -12,8 +12,7 @@ import re
 import shutil
 import socket
 import urllib.request
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.error import URLError
@@ -25,12 +24,13 @@ import pandas as pd
 from ..errors import DataError, explain, require
 from ..storage import objects
 from ..storage.files import draft_of
-from ..urls import STORES, hosts_alone, is_url, require_no_secret
+from ..urls import STORES, hosts_alone, is_object_url, is_url, require_no_secret
 from .patterns import matching_paths, path_of
 from .readers.compressed import OPENERS
-from .readers.formats import ENDINGS, files_of, folder_format, format_of_ending
+from .readers.formats import ENDINGS, folder_format, format_of_ending
 from .readers.idx import IdxReader, labels_beside, labels_name
 from .readers.manifolds import write_manifolds
+from .source_files import FileRecord, Source, joined
 from .synthetic import ManifoldParams
 from .targets import target_of, whole_numbers
 
@@ -44,29 +44,16 @@ SCHEMES = ("http", "https", *STORES)
 TIMEOUT = 30  # seconds without a byte from a server
 
 
-@dataclass(frozen=True)
-class Source:
-    """A local file to read, or several, and what they were asked for as."""
-
-    name: str  # as given: the path, the URL, or the name
-    path: Path  # of a format that is a folder, the folder
-    labels: Path | None = None  # a second file, for formats that keep the labels apart
-    more: tuple["Source", ...] = ()  # the files whose rows follow
-
-    @property
-    def files(self) -> tuple["Source", ...]:
-        """All files in the order of their rows, each as a source of its own."""
-        return (replace(self, more=()), *self.more)
-
-
 def find_source(name: str | Path | Sequence[str | Path], *, labels: str | Path | None = None, format: str | None = None,
-                download: bool = True) -> Source:
+                download: bool = True, known: Sequence[FileRecord] = ()) -> Source:
     """Return the file or files that a path, URL or name stands for; downloads go to the cache, once.
 
     name : or several of them; a path with `*`, `?` or `[` stands for the files that match it, in natural order
         (part-2 before part-10), `**` for folders at any depth.
     labels : path or URL of the labels; unset, those of an IDX file are looked for beside it under their
         conventional name. format : of the file, where its ending does not tell. download : whether to use the network.
+    known : files that were read before. An object without labels that its store says is one of them is not downloaded
+        before `fetch` asks for it.
 
     Raise DataError saying where it was looked for, and which names are near, if nothing is found.
     """
@@ -77,13 +64,15 @@ def find_source(name: str | Path | Sequence[str | Path], *, labels: str | Path |
         if is_url(one):
             require_no_secret(one, DataError)
     expanded = [found for one in names for found in matching_paths(one)]
+    records = {record.name: record for record in known}
     if len(expanded) == 1:
-        return _find_one(expanded[0], labels, format, download)
+        return _find_one(expanded[0], labels, format, download, records)
     label_files = [None] * len(expanded) if labels is None else matching_paths(str(labels))
     require(len(label_files) == len(expanded), f"{len(expanded)} files and {len(label_files)} files of labels",
             why="each file has its own labels, in the same order", error=DataError,
             fix="give `labels` as a pattern that matches one file for each")
-    found = [_find_one(one, beside, format, download) for one, beside in zip(expanded, label_files, strict=True)]
+    found = [_find_one(one, beside, format, download, records)
+             for one, beside in zip(expanded, label_files, strict=True)]
     places: dict[Path, str] = {}
     for source in found:
         place = source.path.resolve()
@@ -91,15 +80,20 @@ def find_source(name: str | Path | Sequence[str | Path], *, labels: str | Path |
                 why="its rows would be there twice", fix="name each file once")
         places[place] = source.name
     shown = ", ".join(names)
-    return replace(found[0], name=shown if len(shown) <= 200 else f"{names[0]} and {len(names) - 1} more",
-                   more=tuple(found[1:]))
+    return joined(found, shown if len(shown) <= 200 else f"{names[0]} and {len(names) - 1} more")
 
 
-def _find_one(text: str, labels: str | Path | None, format: str | None, download: bool) -> Source:
-    path = _download(text, download) if is_url(text) else _local(text, download)
+def _find_one(place: str | objects.ObjectPath, labels: str | objects.ObjectPath | Path | None, format: str | None,
+              download: bool, known: Mapping[str, FileRecord]) -> Source:
+    text = str(place)
+    if is_object_url(text) and labels is None and text in known:
+        copy = _copy_of(objects.object_path(text) if isinstance(place, str) else place)
+        if copy.parent.name == known[text].version:
+            return Source(text, copy, version=known[text].version, digest=known[text].digest)
+    path = _download(place, download) if is_url(text) else _local(text, download)
     beside = None
     if labels is not None:
-        beside = _download(str(labels), download) if is_url(str(labels)) else path_of(str(labels))
+        beside = _download(labels, download) if is_url(str(labels)) else path_of(str(labels))
         require(beside.is_file(), f"labels {labels} is not a file", why="the labels are read from it",
                 fix="check the path", error=DataError)
     elif (format or format_of_ending(path)) == IdxReader.format:
@@ -109,31 +103,15 @@ def _find_one(text: str, labels: str | Path | None, format: str | None, download
                            download) if parts and named else labels_beside(path)
         require(beside != path, f"{path} holds labels", why="points are read from the file of images",
                 fix="name the file of images", error=DataError)
-    return Source(text, path, beside)
+    return Source(text, path, beside, version=path.parent.name if is_object_url(text) and beside is None else "")
 
 
-def fingerprint(source: Source | str | Path) -> str:
-    """Return the hex SHA-256 of a source's bytes; of two files, the one of their two digests in a row.
-
-    Of several sources it is that of their fingerprints, of a folder that of the paths and bytes of its files.
-    """
-    if isinstance(source, Source) and source.more:
-        joined = "".join(fingerprint(file) for file in source.files)
-        return hashlib.sha256(f"{len(source.files)} sources {joined}".encode()).hexdigest()
-    files = [source.path, source.labels] if isinstance(source, Source) else [Path(source)]
-    digests = [_digest_of(path) for path in files if path is not None]
-    return digests[0].hex() if len(digests) == 1 else hashlib.sha256(b"".join(digests)).hexdigest()
-
-
-def _digest_of(path: Path) -> bytes:
-    """Return the SHA-256 of a file, or of the relative path and the digest of every file of a data set's folder."""
-    if not path.is_dir():
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").digest()
-    whole = hashlib.sha256()
-    for name, place in sorted(files_of(path).items()):
-        whole.update(hashlib.sha256(name.encode()).digest() + _digest_of(path / place))
-    return whole.digest()
+def fetch(file: Source) -> None:
+    """Download a file unless it is there."""
+    if is_object_url(file.name) and not file.path.is_file():
+        path = _fetched(objects.object_path(file.name), True)
+        require(path == file.path, f"{file.name} has changed", error=DataError, fix="run again",
+                why="it is not the object any more that was found when the run was planned")
 
 
 def cache_folder() -> Path:
@@ -283,8 +261,11 @@ def save_npz(path: Path, X: np.ndarray, y: np.ndarray | None, columns: list[str]
 # ---- URLs
 
 
-def _download(url: str, download: bool) -> Path:
+def _download(place: str | Path, download: bool) -> Path:
     """Return the cached copy of a URL, downloaded if there is none yet; file:// is the file itself."""
+    if isinstance(place, objects.ObjectPath):
+        return _fetched(place, download)
+    url = str(place)
     try:
         parts = urlsplit(url)
     except ValueError as error:
@@ -320,20 +301,37 @@ def _download(url: str, download: bool) -> Path:
     return path
 
 
+def _copies_of(place: objects.ObjectPath) -> Path:
+    """Return the folder of the cached copies of an object, whatever its version."""
+    return cache_folder() / "urls" / hashlib.sha256(str(place).encode()).hexdigest()[:16]
+
+
+def _copy_of(place: objects.ObjectPath) -> Path:
+    """Return where the cached copy of an object as it is now lies, or would; its folder is named by the version."""
+    try:
+        return _copies_of(place) / place.version() / place.name
+    except OSError as error:
+        raise _cannot_download(place, error) from error
+
+
+def _cannot_download(place: objects.ObjectPath, error: OSError) -> DataError:
+    return DataError(explain(f"cannot download {place}", why=error.strerror or str(error),
+                             fix="check the URL, and credentials and endpoint in the environment"))
+
+
 def _fetched(place: objects.ObjectPath, download: bool) -> Path:
     """Return the cached copy of an object as it is now; without `download`, the copy that was made last."""
-    folder = cache_folder() / "urls" / hashlib.sha256(str(place).encode()).hexdigest()[:16]
     if not download:
+        folder = _copies_of(place)
         copies = sorted(folder.glob(f"*/{place.name}"), key=lambda path: path.stat().st_mtime_ns)
         require(len(copies) > 0, f"{place} is not in the cache {folder}", why="downloads are off",
                 fix="allow them, or download the file and give its path", error=DataError)
         return copies[-1]
+    path = _copy_of(place)
     try:
-        path = folder / place.version() / place.name
         if not path.is_file():
             with draft_of(path) as draft:
                 place.download(draft)
     except OSError as error:
-        raise DataError(explain(f"cannot download {place}", why=error.strerror or str(error),
-                                fix="check the URL, and credentials and endpoint in the environment")) from error
+        raise _cannot_download(place, error) from error
     return path

@@ -12,7 +12,7 @@ from ..data.ingest import ingest, open_source
 from ..data.ingest_cost import ingest_cost
 from ..data.ingest_params import IngestParams
 from ..data.readers.file_rows import FileRows
-from ..data.sources import Source
+from ..data.source_files import Source
 from ..execution.cost import Cost
 from ..report.sections.columns import columns_section
 from ..storage.blocks import Rows
@@ -26,6 +26,8 @@ def make_dataset(context: Context, params: IngestParams) -> dict[str, Any]:
     dataset = ingest(context.files["source"].source, context.parts, context.execution, params)
     names = [name for name in ("X", "y", "split") if getattr(dataset, name) is not None]
     attributes = {name: value for name, value in dataset.attributes.items() if name != "source"}
+    # Where the files lie is not what the address follows from.
+    attributes["files"] = [{name: own[name] for name in ("digest", "rows")} for own in attributes["files"]]
     described = dataset.X.describe() if isinstance(dataset.X, BlockedCsrRows) else None
     return {"arrays": names, "n": len(dataset), "d": dataset.X.shape[1], "X": described, "dataset": attributes}
 
@@ -65,6 +67,6 @@ def _dataset_cost(f: Facts[Any]) -> Cost:
     return ingest_cost(f.scan, f.read, f.row_bytes, f.budget)
 
 
-DATASET = Stage("dataset", 8, (), lambda spec: spec.data.ingest_params(), make_dataset, _dataset_cost,
+DATASET = Stage("dataset", 9, (), lambda spec: spec.data.ingest_params(), make_dataset, _dataset_cost,
                 "read fewer columns (data.read.drop)", files=("source",), intermediate=True, section=columns_section,
                 notes=lambda found: dataset_notes(found["dataset"]))

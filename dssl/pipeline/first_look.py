@@ -18,7 +18,7 @@ from ..data.readers.csv import EncodingError
 from ..data.readers.formats import format_of
 from ..data.readers.joined import JoinedReader
 from ..data.readers.table import TableReader
-from ..data.sources import Source
+from ..data.source_files import Source
 from ..data.survey import survey_file
 from ..data.targets import number_text, whole_numbers
 from ..errors import DataError, column_label, explain

@@ -16,7 +16,8 @@ from zipfile import BadZipFile, is_zipfile
 import numpy as np
 import scipy.sparse as sp
 
-from ..data.sources import Source, find_source
+from ..data.source_files import Source
+from ..data.sources import find_source
 from ..errors import DataError, explain, require
 from ..execution.cost import Cost
 from ..graph.descent import descent_cost

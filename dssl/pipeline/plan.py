@@ -11,7 +11,8 @@ import numpy as np
 from ..data.ingest import of_all_cells, open_source
 from ..data.readers.base import CellError, Scan
 from ..data.readers.formats import format_of
-from ..data.sources import Source, find_source, fingerprint
+from ..data.source_files import Source, fingerprint
+from ..data.sources import find_source
 from ..errors import ParameterError, SpecError, explain, require
 from ..execution.cost import worker_room
 from ..execution.in_process import InProcess

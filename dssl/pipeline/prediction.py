@@ -17,7 +17,8 @@ from ..data.ingest_params import IngestParams
 from ..data.readers.formats import FORMATS, format_of, open_reader
 from ..data.readers.parquet import parquet_writer
 from ..data.readers.stored import StoredReader
-from ..data.sources import Source, find_source
+from ..data.source_files import Source
+from ..data.sources import find_source
 from ..data.targets import MOST_NAMES
 from ..errors import DataError, SpecError, explain, require
 from ..execution.in_process import InProcess

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..data.sources import Source
+from ..data.source_files import Source
 from ..errors import DsslError, SpecError, explain
 from ..execution.cost import Cost
 from ..execution.tasks import Execution

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..data.ingest_params import IngestParams
 from ..data.readers.file_rows import FileRow
-from ..data.sources import Source
+from ..data.source_files import Source
 from ..data.told_labels import SUGGESTED, column_beside
 from ..errors import DataError, require
 from ..graph.vertices import Vertices, distinct_rows, find_vertices

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from ..data.readers.file_rows import TABLES
-from ..data.sources import find_source, fingerprint
+from ..data.source_files import fingerprint
+from ..data.sources import find_source
 from ..errors import DataError, explain, require
 from ..execution.tasks import Execution
 from ..selection.suggest import Criterion, SuggestParams

@@ -34,6 +34,8 @@ class ObjectPath(PosixPath):
     There are no folders: one is there while something is in it. Nothing is renamed. A file is seen whole or not at all.
     """
 
+    listed: Version | None = None  # the version that a list of the store told
+
     def __str__(self) -> str:
         text = super().__str__()
         scheme, colon, rest = text.partition(":/")
@@ -144,9 +146,11 @@ class ObjectPath(PosixPath):
                 out.write(piece)
 
     def version(self) -> str:
-        """Return a name of the object's content that changes with it."""
-        with told(self):
-            found = version_of(obstore().head(self.store, self.key))
+        """Return a name of the object's content that changes with it; asks the store unless it was listed."""
+        found = self.listed
+        if found is None:
+            with told(self):
+                found = version_of(obstore().head(self.store, self.key))
         return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:16]
 
     def read_bytes(self) -> bytes:
@@ -224,13 +228,13 @@ class ObjectPath(PosixPath):
         with told(self):
             for page in obstore().list(self.store, self.key or None):
                 for meta in page:
-                    yield self._at(meta["path"]), stat_of(meta)
+                    yield self._at(meta["path"], version_of(meta)), stat_of(meta)
 
     def iterdir(self) -> Iterator[Self]:  # type: ignore[override]
         with told(self):
             found = obstore().list_with_delimiter(self.store, self.key or None)
-        names = [*found["common_prefixes"], *(meta["path"] for meta in found["objects"])]
-        yield from (self._at(name) for name in names)
+        yield from (self._at(name) for name in found["common_prefixes"])
+        yield from (self._at(meta["path"], version_of(meta)) for meta in found["objects"])
 
     def glob(self, pattern: str, **kwargs: Any) -> Iterator[Self]:  # type: ignore[override]
         """Yield the objects and folders that match; of patterns with `**`, for folders at any depth, objects alone."""
@@ -238,7 +242,7 @@ class ObjectPath(PosixPath):
         plain = list(takewhile(lambda step: not MAGIC.search(step), steps))
         start, rest = self.joinpath(*plain), steps[len(plain):]
         if "**" in rest:
-            yield from (path for path, _ in start.below() if _matches(path.parts[len(start.parts):], rest))
+            yield from (path for path, _ in start.below() if matches(path.parts[len(start.parts):], rest))
         elif rest:
             for child in start.iterdir():
                 if fnmatchcase(child.name, rest[0]):
@@ -249,8 +253,10 @@ class ObjectPath(PosixPath):
     def rglob(self, pattern: str, **kwargs: Any) -> Iterator[Self]:  # type: ignore[override]
         return self.glob(f"**/{pattern}")
 
-    def _at(self, key: str) -> Self:
-        return type(self)(*self.parts[:2], key)
+    def _at(self, key: str, listed: Version | None = None) -> Self:
+        found = type(self)(*self.parts[:2], key)
+        found.listed = listed
+        return found
 
     def remove_below(self) -> None:
         """Delete everything below this path."""
@@ -260,13 +266,13 @@ class ObjectPath(PosixPath):
                 obstore().delete(self.store, keys)
 
 
-def _matches(names: Sequence[str], pattern: Sequence[str]) -> bool:
+def matches(names: Sequence[str], pattern: Sequence[str]) -> bool:
     """Return whether names, of which each lies in the one before, match a pattern step by step."""
     if not pattern:
         return not names
     if pattern[0] == "**":
-        return any(_matches(names[start:], pattern[1:]) for start in range(len(names) + 1))
-    return bool(names) and fnmatchcase(names[0], pattern[0]) and _matches(names[1:], pattern[1:])
+        return any(matches(names[start:], pattern[1:]) for start in range(len(names) + 1))
+    return bool(names) and fnmatchcase(names[0], pattern[0]) and matches(names[1:], pattern[1:])
 
 
 class ObjectReader:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,13 +15,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
+from dssl.data import ingest as ingest_module
 from dssl.data.append import append
 from dssl.data.dataset import MANIFEST, Dataset
 from dssl.data.ingest import ingest, open_dataset
-from dssl.data.sources import fingerprint
+from dssl.data.source_files import fingerprint
 from dssl.errors import DataError, IntegrityError, LockedError
 from dssl.execution.in_process import InProcess
 from dssl.storage.blocks import MemoryParts
+from dssl.storage.files import place_of
+from dssl.storage.objects import ObjectPath
 from dssl.storage.store import StoredParts
 
 
@@ -60,19 +64,98 @@ def test_appended_files_equal_files_read_at_once(tmp_path_factory, files, height
         assert data.attributes[name] == whole.attributes[name]
 
 
-def test_every_source_is_recorded(tmp_path):
+def test_every_file_is_recorded(tmp_path):
     for i, rows in enumerate(("1,0\n", "2,1\n3,0\n")):
         (tmp_path / f"{i}.csv").write_text("a,y\n" + rows)
     first = store(tmp_path / "0.csv", tmp_path / "d")
-    for _ in range(2):  # the same source twice: its rows are there twice
-        append(tmp_path / "1.csv", tmp_path / "d")
+    for again in (False, True):  # the same source twice: its rows are there twice
+        append(tmp_path / "1.csv", tmp_path / "d", again=again)
     data = open_dataset(tmp_path / "d")
     assert_array_equal(data.X.read_all()[:, 0], [1, 2, 3, 2, 3])
-    assert data.attributes["sources"] == [
-        {"source": str(tmp_path / f"{i}.csv"), "fingerprint": fingerprint(tmp_path / f"{i}.csv"), "rows": rows}
+    assert data.attributes["files"] == [
+        {"name": str(tmp_path / f"{i}.csv"), "digest": fingerprint(tmp_path / f"{i}.csv"), "rows": rows}
         for i, rows in ((0, 1), (1, 2), (1, 2))]
     assert data.attributes["fingerprint"] != first.attributes["fingerprint"]
     assert_array_equal(first.X.read_all()[:, 0], [1])  # as it was opened
+
+
+# Files that were read before
+
+
+@pytest.fixture
+def daily(tmp_path):
+    """A data set of part-1 and part-2, and the pattern that its files are found by."""
+    for i in (1, 2):
+        write_part(tmp_path, i)
+    store(tmp_path / "day=*" / "part-*.csv", tmp_path / "d")
+    return tmp_path / "day=*" / "part-*.csv"
+
+
+def write_part(folder, number, rows=((1, 0), (2, 1))):
+    path = folder / f"day={number}" / f"part-{number}.csv"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("a,y\n" + "".join(f"{10 * number + a},{y}\n" for a, y in rows))
+    return path
+
+
+def test_only_new_files_are_read(daily, tmp_path, monkeypatch):
+    opened = []
+    real = ingest_module.open_reader
+    monkeypatch.setattr(ingest_module, "open_reader", lambda path, *args, **kwargs: (
+        opened.append(path.name), real(path, *args, **kwargs))[1])
+    before = tree(tmp_path / "d")
+    assert len(append(daily, tmp_path / "d")) == 4
+    assert {name: old for name, old in tree(tmp_path / "d").items() if name != ".lock"} == before
+    assert opened == []
+    write_part(tmp_path, 10)
+    shutil.copy(write_part(tmp_path, 11), tmp_path / "day=2" / "part-3.csv")  # equal bytes of two files are two files
+    os.rename(tmp_path / "day=1" / "part-1.csv", tmp_path / "day=1" / "part-100.csv")  # its bytes were read
+    data = append(daily, tmp_path / "d")
+    assert opened == ["part-3.csv", "part-10.csv", "part-11.csv"]
+    assert_array_equal(data.X.read_all()[:, 0], [11, 12, 21, 22, 111, 112, 101, 102, 111, 112])
+    assert [own["rows"] for own in data.attributes["files"]] == [2] * 5
+
+
+@pytest.mark.parametrize(("harm", "message"), [
+    (lambda path: path.write_text("a,y\n0,0\n"),
+     r"part-1\.csv has changed[\s\S]*2 rows[\s\S]*alone \(part-3\.csv\)[\s\S]*--again"),
+    (lambda path: path.unlink(),
+     r"part-1\.csv is not there any more[\s\S]*put back what is missing; or name .*part-3\.csv")])
+def test_files_that_changed_or_vanished_are_reported(daily, tmp_path, harm, message):
+    harm(tmp_path / "day=1" / "part-1.csv")
+    new = write_part(tmp_path, 3)
+    before = (tmp_path / "d" / MANIFEST).read_bytes()
+    with pytest.raises(DataError, match=message):
+        append(daily, tmp_path / "d")
+    assert (tmp_path / "d" / MANIFEST).read_bytes() == before
+    assert len(append(new, tmp_path / "d")) == 6  # named alone it is not asked for
+    changed = append(daily, tmp_path / "d", again=True)
+    assert len(changed) == 6 + 2 * len(list(tmp_path.glob("day=*/*"))) - (len(list(tmp_path.glob("day=1/*"))))
+
+
+def test_objects_that_were_read_are_not_asked_for_again(s3, tmp_path, monkeypatch):
+    monkeypatch.setenv("DSSL_CACHE", str(tmp_path / "first"))
+    place = place_of(s3)
+    for name in ("day=1/part-1.csv", "day=2/part-2.csv"):
+        (place / name).write_text(f"a,y\n{name[4]},0\n")
+    store(f"{s3}/day=*/part-*.csv", tmp_path / "d")
+    (place / "day=2" / "part-10.csv").write_text("a,y\n10,1\n")
+    asked = []
+    monkeypatch.setenv("DSSL_CACHE", str(tmp_path / "second"))
+    for name in ("download", "version"):
+        real = getattr(ObjectPath, name)
+        monkeypatch.setattr(ObjectPath, name, lambda self, *args, real=real, name=name: (
+            asked.append((name, self.name, self.listed is None)), real(self, *args))[1])
+    data = append(f"{s3}/day=*/part-*.csv", tmp_path / "d")
+    assert_array_equal(data.X.read_all()[:, 0], [1, 2, 10])
+    assert [name for what, name, _ in asked if what == "download"] == ["part-10.csv"]
+    assert not any(alone for what, _, alone in asked if what == "version")  # a list told it
+    (place / "day=1" / "part-1.csv").write_text("a,y\n7,0\n")
+    with pytest.raises(DataError, match=r"part-1\.csv has changed"):
+        append(f"{s3}/day=*/part-*.csv", tmp_path / "d")
+    (place / "day=1" / "part-1.csv").unlink()
+    with pytest.raises(DataError, match=r"part-1\.csv is not there any more"):
+        append(f"{s3}/day=*/part-*.csv", tmp_path / "d")
 
 
 def test_columns_are_matched_by_name_and_options_are_kept(tmp_path):
@@ -97,7 +180,7 @@ def test_other_formats_and_several_files(tmp_path):
     np.savez(tmp_path / "t.npz", X=frame[["a", "b"]], y=frame["y"])
     for source in ("t.csv", "t.parquet", "t.npz", "d"):
         append(tmp_path / source, tmp_path / "d")
-    data = append([tmp_path / "t.csv", tmp_path / "u.csv"], tmp_path / "d")
+    data = append([tmp_path / "t.csv", tmp_path / "u.csv"], tmp_path / "d", again=True)
     assert data.X.dtype == np.float64
     assert len(data) == 2 * (2 * (1 + 3) + 2)  # the folder added to itself is twice what it was
     assert_array_equal(data.X.read_all(), np.tile(frame[["a", "b"]].to_numpy(), (10, 1)))
@@ -117,7 +200,7 @@ def test_labels_after_none_at_all(tmp_path):
     store(tmp_path / "0.csv", tmp_path / "d", header=True)
     data = append(tmp_path / "1.csv", tmp_path / "d")
     assert (data.targets().tolist(), data.attributes["label_names"]) == ([-1, -1, 0, -1], ["oak"])
-    data = append(tmp_path / "0.csv", tmp_path / "d")
+    data = append(tmp_path / "0.csv", tmp_path / "d", again=True)
     assert data.targets().tolist() == [-1, -1, 0, -1, -1, -1]
 
 
@@ -176,7 +259,7 @@ def test_numbers_after_names_are_refused(tmp_path):
 def test_an_array_that_was_replaced_is_noticed(tmp_path):
     np.savez(tmp_path / "0.npz", X=np.ones((2, 2)))
     store(tmp_path / "0.npz", tmp_path / "d")
-    append(tmp_path / "0.npz", tmp_path / "d")
+    append(tmp_path / "0.npz", tmp_path / "d", again=True)
     manifest = json.loads((tmp_path / "d" / MANIFEST).read_text())
     assert manifest["dssl_dataset"] == 2
     manifest["arrays"]["X"]["pieces"][1]["shape"] = [3, 2]
@@ -235,7 +318,7 @@ def test_a_killed_append_changes_nothing_and_the_next_one_clears_it_up(tmp_path)
 def test_an_appended_data_set_is_a_source_and_can_be_saved_elsewhere(tmp_path):
     np.savez(tmp_path / "0.npz", X=np.arange(20).reshape(10, 2), y=np.arange(10))
     store(tmp_path / "0.npz", tmp_path / "d", block_rows=4)
-    data = append(tmp_path / "0.npz", tmp_path / "d", block_rows=3)
+    data = append(tmp_path / "0.npz", tmp_path / "d", block_rows=3, again=True)
     for height in (1, 7, None):
         again = ingest(tmp_path / "d", MemoryParts(), InProcess(2), block_rows=height)
         assert arrays_of(again) == arrays_of(data)

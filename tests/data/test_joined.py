@@ -14,7 +14,8 @@ from dssl.data.dataset import Dataset
 from dssl.data.ingest import ingest, open_dataset, open_source
 from dssl.data.ingest_params import IngestParams
 from dssl.data.patterns import matching_paths, natural_order
-from dssl.data.sources import find_source, fingerprint
+from dssl.data.source_files import fingerprint
+from dssl.data.sources import find_source
 from dssl.errors import DataError
 from dssl.execution.in_process import InProcess
 from dssl.storage.blocks import MemoryParts

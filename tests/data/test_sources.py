@@ -12,9 +12,9 @@ import pytest
 from numpy.testing import assert_array_equal
 from sklearn import datasets
 
-from dssl.data import sources
 from dssl.data.ingest import open_dataset
-from dssl.data.sources import BUNDLED, TWO_MOONS, find_source, fingerprint, save_npz, table_of_frame
+from dssl.data.source_files import Source, fingerprint
+from dssl.data.sources import BUNDLED, TWO_MOONS, find_source, save_npz, table_of_frame
 from dssl.errors import DataError
 from dssl.storage.files import place_of
 
@@ -108,8 +108,8 @@ def test_the_fingerprint_is_the_sha256_of_the_bytes(tmp_path):
         (tmp_path / name).write_bytes(name.encode() * 1000)
     one = fingerprint(tmp_path / "x")
     assert one == hashlib.sha256(b"x" * 1000).hexdigest()
-    two = fingerprint(sources.Source("x", tmp_path / "x", tmp_path / "y"))
-    swapped = fingerprint(sources.Source("x", tmp_path / "y", tmp_path / "x"))
+    two = fingerprint(Source("x", tmp_path / "x", tmp_path / "y"))
+    swapped = fingerprint(Source("x", tmp_path / "y", tmp_path / "x"))
     assert len({one, two, swapped}) == 3
 
 

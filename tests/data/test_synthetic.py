@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dssl.data.ingest import open_dataset
-from dssl.data.sources import find_source, fingerprint
+from dssl.data.source_files import fingerprint
+from dssl.data.sources import find_source
 from dssl.data.synthetic import BLOCK_ROWS, CurvedManifolds, ManifoldParams, ManifoldRows
 from dssl.errors import DataError, ParameterError
 

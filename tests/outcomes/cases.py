@@ -297,8 +297,23 @@ def _(folder: Path) -> Outcome:
 
 @case("Readers", "`dssl ingest --append` of more rows", 0, "240 points, 3 features")
 def _(folder: Path) -> Outcome:
+    ingest(folder, csv(folder, frame()))
+    more = csv(folder, frame()[::-1], "more.csv")
+    return command(folder, "ingest", str(more), str(folder / "out"), "--append", "--json", ok=ingested)
+
+
+@case("Readers", "`--append` of a file that was read before", 0, "120 points, 3 features")
+def _(folder: Path) -> Outcome:
     source = csv(folder, frame())
     ingest(folder, source)
+    return command(folder, "ingest", str(source), str(folder / "out"), "--append", "--json", ok=ingested)
+
+
+@case("Readers", "`--append` of a file that has changed", 1, "has changed")
+def _(folder: Path) -> Outcome:
+    source = csv(folder, frame())
+    ingest(folder, source)
+    csv(folder, frame()[:50])
     return command(folder, "ingest", str(source), str(folder / "out"), "--append", "--json", ok=ingested)
 
 

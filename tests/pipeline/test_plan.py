@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dssl.data import sources
+from dssl.data import source_files
 from dssl.errors import BudgetError, DataError, ParameterError, SpecError
 from dssl.execution.cost import SMALL, Cost
 from dssl.execution.in_process import InProcess
@@ -329,7 +329,8 @@ def test_more_points_than_the_source_has_rows_are_refused_before_anything_runs(s
 
 def test_the_source_is_hashed_once_for_plan_and_run(spec, tmp_path, monkeypatch):
     hashed = []
-    monkeypatch.setattr(plan_module, "fingerprint", lambda source: hashed.append(source) or sources.fingerprint(source))
+    monkeypatch.setattr(plan_module, "fingerprint",
+                        lambda source: hashed.append(source) or source_files.fingerprint(source))
     made = plan(spec, workspace=tmp_path)
     run(made, execution=InProcess(2))
     assert len(hashed) == 1

@@ -101,6 +101,10 @@ class Reader(ABC):
     def _look(self) -> Scan:
         """Return what the file holds."""
 
+    def rows_by_file(self) -> list[int]:
+        """Return how many rows each of its files holds."""
+        return [self.scan().n_rows]
+
     @abstractmethod
     def read(self, start: int, stop: int, *, text_target: bool = False) -> Block:
         """Return rows [start, stop), whatever was read before.

@@ -96,6 +96,9 @@ class JoinedReader(Reader):
             measures=measures, odd_labels=odd_labels, **(told_by | cells_by),
             nnz=sum(entries) if len(entries) == len(scans) else None)
 
+    def rows_by_file(self) -> list[int]:
+        return [reader.scan().n_rows for reader in self.readers]
+
     def _order(self, name: str, scan: Scan, first: Scan) -> list[int] | None:
         """Return the numbers of a file's columns in the order they are given out in, None if that is their own."""
         wanted, other = (self.expected, self.origin) if self.expected else (first.feature_names, self.readers[0].name)
