@@ -18,7 +18,15 @@ from ..execution.tasks import Execution
 from ..storage.blocks import Arrays, PartWriter, Receipt, Rows, rows_that_fit
 from ..storage.store import whole_bytes
 from .heap import empty_heaps, sort_heaps
-from .inverted import SparsePoints, inverted_cost, inverted_seconds, measured_row_bytes, point_rows, tile_bytes
+from .inverted import (
+    SparsePoints,
+    inverted_bytes,
+    inverted_cost,
+    inverted_seconds,
+    measured_row_bytes,
+    point_rows,
+    tile_bytes,
+)
 from .layout import (
     MAX_AXES,
     SAMPLE_ROWS,
@@ -66,10 +74,15 @@ class DensePoints:
         for first, block in self.rows.blocks(self.block_rows):
             yield lay_out(measurable(block, self.metric), np.arange(first, first + len(block)), self.held)
 
-    def nearest(self, queries: np.ndarray, query_ids: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the squared distances and ids (q, k) of the points nearest to rows, ascending by (distance, id)."""
+    def nearest(self, queries: np.ndarray, query_ids: np.ndarray, k: int,
+                within: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Return the squared distances and ids (q, k) of the points nearest to rows, ascending by (distance, id).
+
+        within : squared distances (q,), beyond which no point counts; entries without one are `EMPTY` and infinitely
+            far.
+        """
         queries = measurable(queries, self.metric)
-        distances, ids = empty_heaps(len(queries), k)
+        distances, ids = empty_heaps(len(queries), k, within)
         nearest = nearest_by_tree if self.search == "tree" else nearest_by_tiles
         for layout in self.layouts():
             seen = project(queries, layout.frame, float(layout.scale))
@@ -88,30 +101,36 @@ def points_in_blocks(rows: Rows, metric: str, block_rows: int, sample: np.ndarra
 
 @dataclass(frozen=True)
 class NearestTask:
-    """Find the k nearest points of rows [start, stop) and write them to those rows of `ids` and `distances`."""
+    """Find the k nearest points of rows [start, stop) and write them to `ids` and `distances`, whose first row is
+    that of row `first`.
+    """
 
     points: DensePoints | SparsePoints
     start: int
     stop: int
     k: int
+    first: int = 0
 
     def __call__(self, out: PartWriter) -> Receipt:
         queries = self.points.rows.read(self.start, self.stop)
         squared, ids = self.points.nearest(queries, np.arange(self.start, self.stop), self.k)
-        return out.write_rows(self.start, ids=ids, distances=stored_distances(squared))
+        return out.write_rows(self.start - self.first, ids=ids, distances=stored_distances(squared))
 
 
-def exact_block_rows(X: Rows, k: int, metric: str, budget: int) -> int:
+def exact_block_rows(X: Rows, k: int, metric: str, budget: int, entry_bytes: int = 0) -> int:
     """Return the rows of one task's block: no more than `MOST_TASKS` tasks, unless their blocks grew too large.
 
     A row takes 40 d bytes (itself and its coordinates, each twice) and 16 k for its heap, within a quarter of the
     budget beside one tile of products; a sparse row `measured_row_bytes` and 40 k, in half of the budget.
+    entry_bytes : that an entry of a list takes besides.
     """
     n = len(X)
     if X.is_sparse:
-        fit = rows_that_fit(budget, measured_row_bytes(X, metric) + 40 * k, n, fixed_bytes=tile_bytes(X), share=2)
+        fit = rows_that_fit(budget, measured_row_bytes(X, metric) + (40 + entry_bytes) * k, n,
+                            fixed_bytes=tile_bytes(X), share=2)
     else:
-        fit = rows_that_fit(budget, 40 * X.shape[1] + 16 * k, n, fixed_bytes=4 * QUERY_TILE * POINT_TILE, share=4)
+        fit = rows_that_fit(budget, 40 * X.shape[1] + (16 + entry_bytes) * k, n,
+                            fixed_bytes=4 * QUERY_TILE * POINT_TILE, share=4)
     return min(fit, max(LEAST_BLOCK, min(MOST_BLOCK, -(-n // MOST_TASKS))), n)
 
 
@@ -130,23 +149,42 @@ def plan_exact(X: Rows, k: int, metric: str, execution: Execution) -> tuple[Dens
     n = len(X)
     if X.is_sparse:
         return SparsePoints(X, metric, point_rows(X, metric, execution.memory_budget)), inverted_seconds(X, k)
-    frame = principal_frame(measurable(X.take(sample_ids(n, SAMPLE_ROWS)), metric))
+    points, layout = dense_points(X, metric, sampled_frame(X, metric), execution)
+    pilot = sample_ids(n, PILOT_QUERIES)
+    return with_search(points, layout, measurable(X.take(pilot), metric), pilot, k, n)
+
+
+def sampled_frame(X: Rows, metric: str) -> Frame:
+    """Return the frame of a sample of dense rows."""
+    return principal_frame(measurable(X.take(sample_ids(len(X), SAMPLE_ROWS)), metric))
+
+
+def dense_points(X: Rows, metric: str, frame: Frame, execution: Execution) -> tuple[DensePoints, Layout]:
+    """Return dense rows as points, laid out if all of them fit, and the layout of the first block."""
     points = DensePoints(X, metric, laid_out_rows(X, metric, execution.memory_budget), frame)
     layout = next(points.layouts())
-    held = len(layout.ids)
-    if held == n:
-        scratch = execution.scratch()
-        scratch.write(0, {field.name: np.asarray(getattr(layout, field.name)) for field in fields(layout)})
-        points = replace(points, held=scratch.arrays(0))
-    pilot = sample_ids(n, PILOT_QUERIES)
-    queries = measurable(X.take(pilot), metric)
+    if len(layout.ids) < len(X):
+        return points, layout
+    scratch = execution.scratch()
+    scratch.write(0, {field.name: np.asarray(getattr(layout, field.name)) for field in fields(layout)})
+    return replace(points, held=scratch.arrays(0)), layout
+
+
+def with_search(points: DensePoints, layout: Layout, queries: np.ndarray, query_ids: np.ndarray, k: int, n_queries: int,
+                within: np.ndarray | None = None) -> tuple[DensePoints, float]:
+    """Return the points with the search that costs less, and its seconds on one core for `n_queries` queries.
+
+    layout : of their first block. queries : some of them (q, d), measurable, with `query_ids` and `within` as
+    `DensePoints.nearest` takes them.
+    """
     seen = project(queries, layout.frame, layout.scale)
     # A query stops at half of the points and counts as that: a few do, far from all others, among many that do not.
-    visits = nearest_by_tree(layout, queries, pilot, seen, np.arange(len(pilot)), *empty_heaps(len(pilot), k),
-                             most=held // 2 + 100)
+    visits = nearest_by_tree(layout, queries, query_ids, seen, np.arange(len(queries)),
+                             *empty_heaps(len(queries), k, within), most=len(layout.ids) // 2 + 100)
     look = (TREE_VISIT_NS + TREE_AXIS_NS * layout.lead.shape[1]) * (1 + min(1.0, layout.lead.nbytes / FAR_BYTES))
-    tree = (TREE_QUERY_NS + visits / len(pilot) * look) * 1e-9 * n * block_count(n, points.block_rows)
-    tiles = TILE_PAIR_NS * 1e-9 * float(n) * n
+    n = len(points.rows)
+    tree = (TREE_QUERY_NS + visits / len(queries) * look) * 1e-9 * n_queries * block_count(n, points.block_rows)
+    tiles = TILE_PAIR_NS * 1e-9 * float(n_queries) * n
     return replace(points, search="tree" if tree <= tiles else "tiles"), min(tree, tiles)
 
 
@@ -161,21 +199,39 @@ def least_exact_seconds(X: Rows, metric: str, budget: int) -> float:
     return n * min(TREE_QUERY_NS * block_count(n, laid_out_rows(X, metric, budget)), TILE_PAIR_NS * n) * 1e-9
 
 
+def sampling_bytes(X: Rows, metric: str) -> int:
+    """Return what a sample of dense rows takes, in float64, and the frame that is made of it."""
+    n, d = X.shape
+    return min(n, SAMPLE_ROWS) * d * (X.dtype.itemsize + 16 + 8 * (metric == "cosine")) + 24 * d * d
+
+
+def searching_bytes(X: Rows, k: int, metric: str, height: int, budget: int) -> tuple[int, int]:
+    """Return what `height` queries of all rows of X take, or laying these out; and the bytes of a layout of all rows.
+
+    The second is 0 where not all are laid out at once. Points beside their layout; the layout and its queries.
+    """
+    n, d = X.shape
+    if X.is_sparse:
+        return inverted_bytes(X, k, metric, height, budget), 0
+    itemsize, axes = measured_itemsize(X.dtype, metric), min(d, MAX_AXES)
+    block = laid_out_rows(X, metric, budget)
+    layout = layout_bytes(block, d, itemsize)
+    laying_out = block * d * itemsize + max(layout + 4 * (axes + 3) * block, (8 + 4) * axes * block)
+    queries = height * (d * itemsize + 12 * axes + 16 * k) + (4 << 20)
+    if block < n:
+        return laying_out + queries, 0
+    return max(laying_out, layout + max(int(whole_bytes(layout)), queries)), layout
+
+
 def exact_cost(X: Rows, k: int, metric: str, budget: int) -> Cost:
     """Return what an exact search takes for rows of the shape and dtype of X, which are not read.
 
-    In the driver a sample in float64, then points beside their layout; in a task the layout and its queries.
+    In the driver a sample, then points beside their layout; in a task the layout and its queries.
     """
-    (n, d), height = X.shape, exact_block_rows(X, k, metric, budget)
+    n, height = len(X), exact_block_rows(X, k, metric, budget)
     if X.is_sparse:
         return inverted_cost(X, k, metric, height, budget)
-    itemsize, axes = measured_itemsize(X.dtype, metric), min(d, MAX_AXES)
-    sample = min(n, SAMPLE_ROWS) * d * (X.dtype.itemsize + 16 + 8 * (metric == "cosine")) + 24 * d * d
-    block = laid_out_rows(X, metric, budget)
-    held, layout = block == n, layout_bytes(block, d, itemsize)
-    laying_out = block * d * itemsize + max(layout + 4 * (axes + 3) * block, (8 + 4) * axes * block)
-    queries = height * (d * itemsize + 12 * axes + 16 * k) + (4 << 20)
-    search = layout + max(whole_bytes(layout), queries) if held else laying_out + queries
-    tasks = block_count(n, height)
-    return cost_of(tasks, n * X.row_bytes * (4 if held else 4 + tasks) + layout * held, 12 * n * k + layout * held,
-                   max(sample, laying_out, search) + COMPILED, sample, TILE_PAIR_NS * 1e-9 * float(n) * n)
+    sample, tasks = sampling_bytes(X, metric), block_count(n, height)
+    search, layout = searching_bytes(X, k, metric, height, budget)
+    return cost_of(tasks, n * X.row_bytes * (4 if layout else 4 + tasks) + layout, 12 * n * k + layout,
+                   max(sample, search) + COMPILED, sample, TILE_PAIR_NS * 1e-9 * float(n) * n)

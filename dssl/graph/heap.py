@@ -12,9 +12,13 @@ from .distances import quick_squared_distance, squared_distance
 EMPTY = np.int64(2**63 - 1)  # id of an entry that holds no neighbor yet: it gives way to any other
 
 
-def empty_heaps(n_rows: int, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return heaps without neighbors: squared distances (n_rows, k) float64 and ids (n_rows, k) int64."""
-    return np.full((n_rows, k), np.inf), np.full((n_rows, k), EMPTY)
+def empty_heaps(n_rows: int, k: int, within: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Return heaps without neighbors: squared distances (n_rows, k) float64 and ids (n_rows, k) int64.
+
+    within : (n_rows,) squared distances; a heap refuses what is farther. None: heaps take anything.
+    """
+    farthest = np.inf if within is None else within[:, None]
+    return np.full((n_rows, k), farthest), np.full((n_rows, k), EMPTY)
 
 
 @njit(nogil=True, cache=True)
@@ -61,9 +65,12 @@ def sift_down(distances, ids, root, size):
 
 @njit(nogil=True, cache=True)
 def sort_heaps(distances, ids):
-    """Sort each heap in place by (distance, id), ascending; entries without a neighbor come last."""
+    """Sort each heap in place by (distance, id), ascending; entries without a neighbor come last, infinitely far."""
     for row in range(distances.shape[0]):
         for size in range(distances.shape[1] - 1, 0, -1):
             distances[row, 0], distances[row, size] = distances[row, size], distances[row, 0]
             ids[row, 0], ids[row, size] = ids[row, size], ids[row, 0]
             sift_down(distances[row], ids[row], 0, size)
+        for entry in range(distances.shape[1]):
+            if ids[row, entry] == EMPTY:
+                distances[row, entry] = np.inf

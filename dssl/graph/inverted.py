@@ -112,12 +112,12 @@ class Queries:
     Peak memory in bytes: the rows, 24 k a row, and a tile: 8 QUERY_TILE POINT_TILE, and its rows three times.
     """
 
-    def __init__(self, rows: sparse.csr_array, ids: np.ndarray, k: int):
+    def __init__(self, rows: sparse.csr_array, ids: np.ndarray, k: int, within: np.ndarray | None = None):
         rows = rows.astype(np.float64, copy=False)
         self.rows, self.ids, self.k = rows, np.asarray(ids, np.int64), k
         self.lengths = squared_lengths(rows)
-        self.distances, self.neighbor_ids = empty_heaps(rows.shape[0], k)
-        self.bounds = np.full((rows.shape[0], k), np.inf)
+        self.distances, self.neighbor_ids = empty_heaps(rows.shape[0], k, within)
+        self.bounds = self.distances.copy()
         self.whole = nothing_is_rounded(rows)
         self.longest = int(np.diff(rows.indptr).max(initial=0))
 
@@ -160,9 +160,13 @@ class SparsePoints:
     block_rows: int
     search = "inverted index"
 
-    def nearest(self, queries: Any, query_ids: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the squared distances and ids (q, k) of the points nearest to rows, ascending by (distance, id)."""
-        found = Queries(measurable(queries, self.metric), query_ids, k)
+    def nearest(self, queries: Any, query_ids: np.ndarray, k: int,
+                within: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Return the squared distances and ids (q, k) of the points nearest to rows, ascending by (distance, id).
+
+        within : as of `DensePoints.nearest`.
+        """
+        found = Queries(measurable(queries, self.metric), query_ids, k, within)
         for first, block in self.rows.blocks(self.block_rows):
             found.offer(first, measurable(block, self.metric))
         return found.nearest()
@@ -189,17 +193,19 @@ def tile_bytes(X: Rows) -> int:
     return 8 * QUERY_TILE * points + 3 * points * (X.row_bytes + 8 * 32) + 16 * X.shape[1]
 
 
-def inverted_cost(X: Rows, k: int, metric: str, height: int, budget: int) -> Cost:
-    """Return what the search takes for rows of the shape of X, `height` queries a task.
+def inverted_bytes(X: Rows, k: int, metric: str, height: int, budget: int) -> int:
+    """Return what `height` queries with their heaps take, the points that are read at a time, and a tile of them."""
+    each = measured_row_bytes(X, metric)
+    return height * (each + 40 * k) + min(point_rows(X, metric, budget), len(X)) * each + tile_bytes(X)
 
-    In a task its queries with their heaps, the points that it reads at a time, and a tile of them.
-    """
+
+def inverted_cost(X: Rows, k: int, metric: str, height: int, budget: int) -> Cost:
+    """Return what the search takes for rows of the shape of X, `height` queries a task."""
     n, d = X.shape
-    each, tile = measured_row_bytes(X, metric), tile_bytes(X)
-    sample = min(n, SAMPLE_ROWS) * X.row_bytes * 3 + 24 * d
-    peak = height * (each + 40 * k) + min(point_rows(X, metric, budget), n) * each + tile
+    sample, peak = min(n, SAMPLE_ROWS) * X.row_bytes * 3 + 24 * d, inverted_bytes(X, k, metric, height, budget)
     tasks = block_count(n, height)
-    return cost_of(tasks, (tasks + 2) * n * X.row_bytes, 12 * n * k, max(sample, peak) + COMPILED, each + 40 * k + tile)
+    return cost_of(tasks, (tasks + 2) * n * X.row_bytes, 12 * n * k, max(sample, peak) + COMPILED,
+                   measured_row_bytes(X, metric) + 40 * k + tile_bytes(X))
 
 
 def inverted_seconds(X: Rows, k: int) -> float:

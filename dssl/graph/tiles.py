@@ -134,7 +134,7 @@ def nearest_by_tiles(layout: Layout, queries: np.ndarray, query_ids: np.ndarray,
             products = work[:len(lead) * (stop - start)].reshape(len(lead), stop - start)
             return np.dot(lead, layout.lead[start:stop].T, out=products)
 
-        if (heap_id == EMPTY).all():
+        if np.isinf(heap).all():  # no neighbor yet, and no bound
             values, places = empty_heaps(len(mine), heap.shape[1])
             for tile in turn[:FIRST_TILES]:
                 largest_products(multiply(tile), bounds[tile], tile_ids, layout.ids, values, places)

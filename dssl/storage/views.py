@@ -26,6 +26,24 @@ class SelectedRows(Rows):
         return self.rows.take(self.ids.take(ids))
 
 
+class RowRange(Rows):
+    """Rows [first, last) of others."""
+
+    def __init__(self, rows: Rows, first: int, last: int):
+        self.rows, self.first, self.held = rows, first, rows.held
+        self.shape, self.dtype, self.is_sparse = (last - first, *rows.shape[1:]), rows.dtype, rows.is_sparse
+
+    @property
+    def row_bytes(self) -> int:
+        return self.rows.row_bytes
+
+    def read(self, start: int, stop: int) -> Any:
+        return self.rows.read(self.first + start, self.first + min(stop, len(self)))
+
+    def take(self, ids: np.ndarray) -> Any:
+        return self.rows.take(np.asarray(ids) + self.first)
+
+
 class FirstColumns(Rows):
     """The first columns of other rows, which are dense."""
 

@@ -34,7 +34,9 @@ from dssl.graph.components import find_components
 from dssl.graph.energy import StoredGraph
 from dssl.graph.energy_moves import energy_blocks
 from dssl.graph.functions import FunctionParams, graph_functions
+from dssl.graph.grow import grow_neighbors
 from dssl.graph.health import lost_points, stored_health
+from dssl.graph.neighbor_params import NeighborParams
 from dssl.graph.neighbors import neighbors
 from dssl.graph.scaling import fit_scaling
 from dssl.graph.scaling_params import ScalingParams
@@ -437,6 +439,15 @@ def partitioned_neighbors(execution: Execution, folder: Path) -> Found:
     found = neighbors(rows, 5, method="partitioned", recall=0.98, execution=execution.within(2 << 20), parts=parts)
     assert found.attributes["joins"] > 0
     return {**found.to_arrays(), "order": parts.rows("order").read_all()}
+
+
+@example()
+def neighbor_lists_that_grow(execution: Execution, folder: Path) -> Found:
+    """Of whole numbers, so that old entries are measured again; a block holds old and new rows."""
+    X = np.random.default_rng(0).integers(0, 4, (1300, 3)).astype(np.float32)
+    base = neighbors(X[:1210], 5, method="exact")
+    rows = execution.share_rows(as_rows(X))
+    return grow_neighbors(rows, base, NeighborParams(n_neighbors=5), execution).to_arrays()
 
 
 @example()
