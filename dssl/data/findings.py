@@ -21,6 +21,7 @@ from .columns import spellings
 from .pairs import UNLABELED, Pairs
 from .readers.base import FEWEST_ROWS, Scan
 from .readers.cells import MOST_LEVELS, Cells, is_category
+from .readers.formats import is_table
 from .traits import Traits
 
 Kind = Literal["number", "integer", "category", "text", "time"]
@@ -34,7 +35,6 @@ ROWS_PER_CODE = 10  # of labeled rows for each number that may be the code of a 
 EPOCHS = (946684800, 2208988800)  # 2000 to 2040, in seconds since 1970
 UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
 LONGEST_CODE, MOST_WORDS = 40, 3  # characters and words of a text that names a row
-CAN_DROP = ("csv", "parquet")  # formats whose columns can be left out
 LEFT_OUT: dict[str, tuple[str, str]] = {  # findings of columns that are left out: as what, and how to learn from them
     "identifier": ("identifiers", "data.read.keep_ids: {} keeps them"),
     "free text": ("free text", "To learn from it, add embeddings of it (such as those of sentence-transformers) as "
@@ -174,7 +174,7 @@ def widened(survey: list[dict[str, Any]], more: Sequence[dict[str, Any]]) -> lis
 def dataset_notes(attributes: Mapping[str, Any]) -> list[str]:
     """Return the notes on the columns of a data set with these attributes."""
     return notes(attributes.get("survey", ()), named=bool(attributes.get("feature_names")),
-                 can_drop=attributes.get("format") in CAN_DROP)
+                 can_drop=is_table(attributes.get("format", "")))
 
 
 def notes(records: Sequence[dict[str, Any]], *, named: bool = True, can_drop: bool = True) -> list[str]:

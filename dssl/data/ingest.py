@@ -37,7 +37,7 @@ from .ingest_params import IngestParams
 from .readers.base import Block, CellError, Reader, Scan, text_is_no_label
 from .readers.cells import Reading
 from .readers.column_choice import find_columns, text_is_no_feature
-from .readers.formats import FORMATS, format_of, open_reader
+from .readers.formats import FORMATS, format_of, is_table, open_reader
 from .readers.joined import JoinedReader, require_same_arrays
 from .readers.stored import StoredReader
 from .readers.svmlight import SvmlightReader
@@ -136,7 +136,7 @@ def of_all_cells(error: CellError, source: Source, params: IngestParams, executi
 
     The other parameters are those of `ingest`.
     """
-    tables = "when_text" in FORMATS[format_of(source.path, params.format)].options
+    tables = is_table(format_of(source.path, params.format))
     lenient = replace(params, when_text="one_hot") if tables else params
     reader = open_source(source, lenient, scratch=scratch, like=like, columns=columns, leave_out=leave_out)
     _refuse_odd_labels(reader)

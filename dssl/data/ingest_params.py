@@ -15,18 +15,18 @@ READER_OPTIONS = ("target", "split", "header", "delimiter", "decimal", "encoding
 class IngestParams:
     """How a file is read. An option left at None takes the format's default; one it does not have is refused.
 
-    format : npz, npy, svmlight, csv, parquet, idx, zarr or dssl; unset: told by the ending.
-    target : column (csv, parquet: name or number) or member (npz, zarr) of the labels; "none" for no target.
+    format : npz, npy, svmlight, csv, parquet, arrow, idx, zarr or dssl; unset: told by the ending.
+    target : column (csv, parquet, arrow: name or number) or member (npz, zarr) of the labels; "none" for no target.
     dtype : of X. block_rows : rows of one block; unset: about 32 MB of X, less if the memory budget asks for it.
     labels : second file with the labels (npy, idx). split : member (npz, zarr) that is 0 for training and 1 for test.
     header, delimiter, encoding : of delimited text, see `CsvReader`. drop, missing, decimal, thousands, percent : of
-        it and of parquet, see `TableReader`.
+        it, parquet and arrow, see `TableReader`.
     keep_ids : columns with names that look like identifiers, dates or free text (`findings`) are left out of tables,
         unless they are named here, or this is true.
     n_columns, zero_based : of svmlight text, see `SvmlightReader`.
     when_missing : "error", or "impute": a missing number becomes the mean of its column over the rows that have it,
         a missing text a category of its own. when_text : "error", or "one_hot": a column of text becomes one 0/1
-        column a category (csv, parquet). Either takes a second pass; the choice is recorded in the attributes.
+        column a category (csv, parquet, arrow). Either takes a second pass; the choice is recorded in the attributes.
     sparse : whether X is stored as CSR; unset: where the file stores it so (svmlight, CSR in npz), has 1,000 columns
         or more, and stores at most a tenth of the entries.
     """

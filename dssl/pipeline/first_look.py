@@ -15,7 +15,7 @@ from ..data.ingest_params import IngestParams
 from ..data.readers.base import NO_TARGET, TARGET_NAMES, Reader, text_is_no_label
 from ..data.readers.cells import EXAMPLES, MOST_LEVELS, MOST_ODD, Cells
 from ..data.readers.csv import EncodingError
-from ..data.readers.formats import format_of
+from ..data.readers.formats import format_of, is_table
 from ..data.readers.joined import JoinedReader
 from ..data.readers.table import TableReader
 from ..data.source_files import Source
@@ -89,7 +89,7 @@ class Look:
         return "drop" in self.reader.options
 
     def _params(self) -> IngestParams:
-        tables = {"when_text": "one_hot", "when_missing": "impute"} if self.format in ("csv", "parquet") else {}
+        tables = {"when_text": "one_hot", "when_missing": "impute"} if is_table(self.format) else {}
         return ingest_params({**tables, **self.options}, "--read")
 
     def _opened(self) -> Reader:

@@ -19,7 +19,7 @@ from ..data.findings import ColumnRecord, to_json
 from ..data.findings import left_out as left_out_by_itself
 from ..data.floats import RESOLVED
 from ..data.readers.cells import MOST_LEVELS
-from ..data.readers.formats import ENDINGS, folder_format
+from ..data.readers.formats import ENDINGS, FORMATS, folder_format
 from ..data.sources import find_source
 from ..errors import DataError, require
 from ..execution.tasks import Execution
@@ -126,7 +126,7 @@ def _written(named: Sequence[str], name: str, look: Look, why: str) -> FirstSpec
     scan, labels = look.scan, look.labels()
     records = look.records or []
     task = _task(labels, look.source.name)
-    has_nulls = look.format == "parquet"
+    has_nulls = FORMATS[look.format].is_typed
     marker = _marker(labels, has_nulls=has_nulls) if labels is not None and task == "classification" else None
     if labels is not None and task == "classification":
         labels = _without_unlabeled(labels, marker)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..data.readers.file_rows import TABLES
+from ..data.readers.formats import is_table
 from ..data.source_files import fingerprint
 from ..data.sources import find_source
 from ..errors import DataError, explain, require
@@ -101,7 +101,7 @@ def _spec_of(folder: Path) -> dict[str, Any]:
 def _placed(suggested: SuggestedRows, spec: dict[str, Any], attributes: dict[str, Any]) -> SuggestedRows:
     """Return rows with their places in the files of a run's source; without, where that is not there as it was read."""
     dataset = attributes["dataset"]
-    if not spec or dataset.get("format") not in TABLES:
+    if not spec or not is_table(dataset.get("format", "")):
         return suggested
     read = ingest_params(spec["data"]["read"], "data.read")
     try:

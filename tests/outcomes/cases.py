@@ -244,6 +244,12 @@ def _(folder: Path) -> Outcome:
     return ingest(folder, folder / "points.parquet", "target=label")
 
 
+@case("Readers", "Arrow (Feather)", 0, "120 points, 3 features")
+def _(folder: Path) -> Outcome:
+    frame().to_feather(folder / "points.feather")
+    return ingest(folder, folder / "points.feather")
+
+
 @case("Readers", "CSV with two columns of one name", 1, "several columns named 'b'")
 def _(folder: Path) -> Outcome:
     return ingest(folder, csv(folder, frame().to_csv(index=False).replace("a,b,c", "a,b,b", 1)))

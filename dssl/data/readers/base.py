@@ -84,6 +84,7 @@ class Reader(ABC):
     format: ClassVar[str]
     options: ClassVar[tuple[str, ...]] = ()
     is_folder: ClassVar[bool] = False  # whether the format is a folder of files
+    is_typed: ClassVar[bool] = False  # whether the format says of columns that they are text, and has nulls
     path: Path  # the file that is read
     name: str  # the file that messages name: the compressed one, where `path` is unpacked from it
     _scan: Scan | None = None

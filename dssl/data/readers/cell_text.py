@@ -66,10 +66,17 @@ def _pattern(decimal: str, thousands: str, percent: bool) -> str:
 
 def trimmed(column: Any) -> pa.Array:
     """Return a column of text without blanks around its cells."""
-    cells = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    cells = plain_text(column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column)
     if pa.types.is_dictionary(cells.type):
         cells = cells.cast(cells.type.value_type)
     return pc.utf8_trim_whitespace(cells.cast(pa.string()))
+
+
+def plain_text(column: pa.Array) -> pa.Array:
+    """Return a column with views of text (as polars writes them), which few functions of Arrow take, as text."""
+    if pa.types.is_dictionary(column.type) and pa.types.is_string_view(column.type.value_type):
+        return pa.DictionaryArray.from_arrays(column.indices, column.dictionary.cast(pa.large_string()))
+    return column.cast(pa.large_string()) if pa.types.is_string_view(column.type) else column
 
 
 def _plain(cells: pa.Array) -> pa.Array:

@@ -1,4 +1,4 @@
-"""The rows of delimited text and of Parquet as they stand in their files: file, line, and cells as they are written."""
+"""The rows of tables (delimited text, Parquet, Arrow) as they stand in their files: file, line, and cells as written."""
 
 import csv
 import sys
@@ -9,9 +9,9 @@ from typing import Any
 
 from .base import Reader
 from .csv_head import WHITESPACE, find_delimiter
-from .parquet import parquet_rows
+from .grouped import GroupedReader
+from .table import TableReader
 
-TABLES = ("csv", "parquet")  # formats whose rows stand in files as cells
 OPTIONS = ("delimiter", "decimal")
 
 
@@ -45,7 +45,7 @@ class FileRows:
         which says that it cuts them otherwise.
         """
         readers = tuple(getattr(reader, "readers", (reader,)))
-        if readers[0].format not in TABLES:
+        if not isinstance(readers[0], TableReader):
             return None
         known = {name: options[name] for name in OPTIONS if options.get(name) is not None}
         found = cls(readers, tuple(readers[0].column_names()), known)
@@ -64,8 +64,8 @@ class FileRows:
     def of_columns(self, columns: Sequence[str]) -> Iterator[FileRow]:
         """Yield all rows with the cells of some columns."""
         for reader in self.readers:
-            if reader.format == "parquet":
-                for texts in parquet_rows(reader.path, columns):
+            if isinstance(reader, GroupedReader):
+                for texts in reader.cells(columns):
                     yield FileRow(reader.name, None, texts)
                 continue
             here = reader.column_names()

@@ -7,6 +7,7 @@ from typing import Any
 from ...errors import DataError, explain, require
 from ...storage.foreign_zarr import is_zarr
 from ...storage.store import MANIFEST
+from .arrow import ArrowReader
 from .base import Reader
 from .compressed import OPENERS, unpack
 from .csv import CsvReader
@@ -17,16 +18,18 @@ from .npz import NpzReader
 from .parquet import ParquetReader
 from .stored import StoredReader, all_files, stored_files
 from .svmlight import SvmlightReader
+from .table import TableReader
 from .zarr_store import ZarrReader
 
 FORMATS: dict[str, type[Any]] = {
     reader.format: reader for reader in (NpzReader, NpyReader, SvmlightReader, CsvReader, IdxReader, ParquetReader,
-                                         ZarrReader, StoredReader, ManifoldReader)
+                                         ArrowReader, ZarrReader, StoredReader, ManifoldReader)
 }
 ENDINGS = {
     ".npz": "npz", ".npy": "npy", ".csv": "csv", ".tsv": "csv", ".data": "csv",
     ".svm": "svmlight", ".svmlight": "svmlight", ".libsvm": "svmlight", ".idx": "idx",
-    ".parquet": "parquet", ".pq": "parquet", ".manifolds": "manifolds",
+    ".parquet": "parquet", ".pq": "parquet", ".feather": "arrow", ".arrow": "arrow", ".ipc": "arrow",
+    ".manifolds": "manifolds",
 }
 IDX_NAME = re.compile(r"idx\d(-\w+)?$")  # train-images-idx3-ubyte
 
@@ -36,6 +39,11 @@ def folder_format(path: Path) -> str | None:
     if (path / MANIFEST).is_file():
         return StoredReader.format
     return ZarrReader.format if is_zarr(path) else None
+
+
+def is_table(format: str) -> bool:
+    """Return whether a format has columns that can be left out, and may be text."""
+    return format in FORMATS and issubclass(FORMATS[format], TableReader)
 
 
 def files_of(folder: Path) -> dict[str, str]:

@@ -1,299 +1,70 @@
-"""Parquet files, read by row groups, so that a task reads only the groups its rows lie in.
+"""Parquet files, read by row groups, and written.
 
 With `ParquetFile` and not `pyarrow.dataset`, whose scanner selects rows by their values, so that the batches of a row
 group would still be counted and cut here. It decodes a row group before it gives out the first batch, and so takes
 about twice the memory ("Reading a large file", tests/benchmarks/RESULTS.md).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import repeat
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ...errors import DataError, explain, require
-from ..lists import element_name, place_of, refuse_ragged
-from .base import PROBE_ROWS, Scan, no_rows
-from .cell_text import possible_formats, trimmed
-from .cells import CellCounts
-from .column_choice import Column, features_and_target, refuse_same_names
-from .table import TableReader, is_text
-
-BATCH_BYTES = 8 << 20  # decoded at once
-MOST_BATCH_ROWS = 1 << 16
-TEXT_BYTES = 16  # of one label, roughly; text has no fixed width
+from ...errors import DataError, require
+from .grouped import GroupedReader, Groups
 
 
-class ParquetReader(TableReader):
-    """Rows of one Parquet file: numbers, booleans, text and elements of lists are features, a null is a missing cell.
+class RowGroups(Groups):
+    """The row groups of an open Parquet file."""
 
-    A task decodes, of the row groups its rows lie in, the columns in use from the group's beginning to its last row.
-    Text may be a dictionary (category); the options are those of `TableReader`. A list of numbers, as embeddings are
-    stored, is a feature an element: `name[0]`, `name[1]`, ...
-    """
+    def __init__(self, path: Path):
+        self._file = pq.ParquetFile(path, page_checksum_verification=True)
+        self.schema = self._file.schema_arrow
 
-    format: ClassVar[str] = "parquet"
-    _is_typed: ClassVar[bool] = True
-
-    def __init__(self, path: Path, name: str, scratch: Path, *, target: Column | None = None,
-                 drop: Column | tuple[Column, ...] = (), missing: str | tuple[str, ...] = (),
-                 decimal: str | None = None, thousands: str | None = None, percent: bool | None = None,
-                 when_text: str = "error"):
-        super().__init__(target=target, drop=drop, missing=missing, decimal=decimal, thousands=thousands,
-                         percent=percent, when_text=when_text)
-        self.path, self.name = path, name
-        self._places: tuple[tuple[str, int], ...] = ()  # of each column, that of the file and the element, -1 of none
-        self._groups = np.zeros(1, np.int64)  # first row of each row group, and the number of rows
-        self._n_rows = 0
-        self._batch_rows = MOST_BATCH_ROWS
-
-    def column_names(self) -> list[str]:
-        with self._file() as file:
-            return [_element_name(*place) for place in self._columns_of(file)]
-
-    def _columns_of(self, file: pq.ParquetFile) -> list[tuple[str, int]]:
-        """Return the column of the file and the element of it, -1 where it is no list, of each column."""
-        columns = []
-        for field in file.schema_arrow:
-            width = self._list_width(file, field.name, field.type) if _is_list(field.type) else None
-            columns += [(field.name, -1)] if width is None else [(field.name, k) for k in range(width)]
-        return columns
-
-    def _list_width(self, file: pq.ParquetFile, name: str, type_: pa.DataType) -> int | None:
-        """Return the length of the lists of a column, as its first one has it; None if they hold no numbers."""
-        if not _is_number(type_.value_type):
-            return None
-        if pa.types.is_fixed_size_list(type_):
-            return int(type_.list_size)
-        for batch in file.iter_batches(PROBE_ROWS, columns=[name], use_threads=False):
-            lengths = pc.list_value_length(batch.column(0)).drop_null()
-            if len(lengths):
-                return int(lengths[0].as_py())
-        return None
-
-    def _dropped(self, columns: Sequence[tuple[str, int]]) -> list[Column]:
-        """Return the columns to drop, with the elements of lists that are dropped by the name of the list."""
-        drop = (self.drop,) if isinstance(self.drop, (str, int)) else self.drop
-        elements: dict[Column, list[Column]] = {
-            column: [_element_name(*place) for place in columns if place[0] == column and place[1] >= 0]
-            for column in drop}
-        return [name for column in drop for name in (elements[column] or [column])]
-
-    def _sizes(self) -> Scan:
-        with self._file() as file:  # everything is in its footer, but for the lengths of lists
-            schema, metadata = file.schema_arrow, file.metadata
-            refuse_same_names(schema.names, self.name)
-            self._places = tuple(self._columns_of(file))
-        self._names = names = tuple(_element_name(*place) for place in self._places)
-        # Those that held the index of the pandas table that the file was written from
-        index = {column for column in (schema.pandas_metadata or {}).get("index_columns", []) if column in names}
-        features, target = features_and_target(names, self.name, target=self.target, drop=self._dropped(self._places),
-                                               never=[names.index(name) for name in index])
-        self._features = tuple(j for j in features if names[j] not in self._left_out)
-        self._target = target
-        self._require_features(schema)
-        if target is not None:
-            label = _value_type(self._type(schema, target))
-            require(_is_number(label) or is_text(label), f"{self.name}: the target {names[target]!r} is of type "
-                    f"{self._type(schema, target)}", why="labels are integers, floats or text", error=DataError,
-                    fix="name another column with `target:`, or write this one as text or numbers")
-        if metadata.num_rows == 0:
-            raise no_rows(self.name)
+    def sizes(self, columns: Collection[str], file: str) -> list[tuple[int, int]]:
+        metadata = self._file.metadata
         groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
         counts = [group.num_rows for group in groups]
         require(sum(counts) == metadata.num_rows and min(counts, default=0) >= 0, error=DataError,
-                what=f"{self.name} says it has {metadata.num_rows:,} rows, and {sum(counts):,} in its row groups",
+                what=f"{file} says it has {metadata.num_rows:,} rows, and {sum(counts):,} in its row groups",
                 why="its footer is damaged", fix="copy or download the file again")
-        self._groups, self._n_rows = np.cumsum([0, *counts]), metadata.num_rows
-        width = sum(_width(self._type(schema, field)) for field in self._used)
-        self._batch_rows = max(1, min(MOST_BATCH_ROWS, BATCH_BYTES // width))
-        used = {self._places[field][0] for field in self._used}
-        stored = max(_stored_bytes(group, used) for group in groups)
-        types = [_value_type(self._type(schema, field)) for field in self._features]
-        return Scan(
-            n_rows=metadata.num_rows, n_columns=len(self._features), row_bytes=width,
-            unit_bytes=stored + self._batch_rows * width, target=None if target is None else names[target],
-            dtype=str(np.result_type(*(type_.to_pandas_dtype() if _is_number(type_) else np.float64
-                                       for type_ in types))))
+        return [(count, _stored_bytes(group, columns)) for count, group in zip(counts, groups, strict=True)]
 
-    def _type(self, schema: pa.Schema, field: int) -> pa.DataType:
-        """Return the type of a column, of an element of a list that of its values."""
-        name, element = self._places[field]
-        type_ = schema.field(name).type
-        return type_.value_type if element >= 0 else type_
+    def refuse_changed(self, starts: np.ndarray, file: str) -> None:
+        n_rows = self._file.metadata.num_rows
+        require(n_rows == starts[-1], f"{file} has {n_rows:,} rows, and had {starts[-1]:,} when it was scanned",
+                why="rows would be taken for others", error=DataError,
+                fix="let nothing write to the file while it is read, and run again")
 
-    def _count_cells(self) -> dict[int, CellCounts]:
-        formats = possible_formats(self.decimal, self.thousands, self.percent)
-        with self._file() as file:
-            schema = file.schema_arrow
-            fields = [field for field in self._used if is_text(self._type(schema, field))]
-            counts, start = {field: CellCounts() for field in fields}, 0
-            if not fields:
-                return {}
-            for batch in file.iter_batches(self._batch_rows, columns=[self._names[field] for field in fields],
-                                           use_threads=False):
-                for field in fields:
-                    counts[field] = counts[field].merge(CellCounts.of_text(
-                        trimmed(batch.column(self._names[field])), self.missing, formats, start))
-                start += len(batch)
-        return counts
+    def batches(self, rows: int, columns: Sequence[str], groups: range | None = None) -> Iterator[pa.RecordBatch]:
+        yield from self._file.iter_batches(rows, columns=list(columns), use_threads=False,
+                                           row_groups=None if groups is None else list(groups))
 
-    def unusable(self) -> dict[str | int, str]:
-        with self._file() as file:
-            schema = file.schema_arrow
-        drop = (self.drop,) if isinstance(self.drop, (str, int)) else self.drop
-        return {name: why for name in schema.names if name not in (self.target, *drop)
-                if (why := _why_no_feature(schema, name)[0])}
-
-    def _require_features(self, schema: pa.Schema) -> None:
-        """Raise DataError, with the way out for its type, unless every column holds numbers or text."""
-        names = dict.fromkeys(self._places[field][0] for field in self._features if self._places[field][1] < 0)
-        wrong = {name: reasons for name in names if (reasons := _why_no_feature(schema, name))[0]}
-        if wrong:
-            told = "; ".join(f"column {name!r} is {what}" for name, (_, what, _) in wrong.items())
-            ways = list(dict.fromkeys(way for _, _, way in wrong.values() if way))
-            raise DataError(explain(
-                f"{self.name}: {told}", why="; ".join(dict.fromkeys(why for why, _, _ in wrong.values())),
-                fix=f"to leave out what is no feature, `drop: [{', '.join(wrong)}]`" + "".join(
-                    f"; {way}" for way in ways)))
-
-    # ---- rows
-
-    def _arrays(self, start: int, stop: int, as_text: frozenset[int] = frozenset()) -> dict[int, pa.Array]:
-        with self._explained():
-            table = self._table(start, stop)
-            columns = {name: table.column(name).combine_chunks() for name in table.column_names}
-            arrays = {}
-            lists = {name: self._elements(name, column, start) for name, column in columns.items()
-                     if _is_list(column.type)}
-            for field in self._used:
-                name, element = self._places[field]
-                arrays[field] = pa.array(lists[name][:, element]) if element >= 0 else _decoded(columns[name])
-            return arrays
-
-    def _elements(self, name: str, column: pa.Array, start: int) -> np.ndarray:
-        """Return the lists of rows from `start` on as an array (rows, width), NaN where a list or an element is null.
-
-        Raise DataError naming the rows unless all have as many elements.
-        """
-        width = sum(place[0] == name for place in self._places)
-        lengths = pc.list_value_length(column).fill_null(width).to_numpy(zero_copy_only=False)
-        refuse_ragged(self.name, name, lengths, width, start, f"`drop: [{name}]`")
-        there = np.asarray(column.is_valid().to_numpy(zero_copy_only=False), bool)
-        values = _decoded(column.drop_null().flatten()).to_numpy(zero_copy_only=False).reshape(-1, width)
-        if there.all():
-            return values
-        elements = np.full((len(column), width), np.nan)
-        elements[there] = values
-        return elements
-
-    def _table(self, start: int, stop: int) -> pa.Table:
-        """Return rows [start, stop) of the columns of the file that are in use, typed as there."""
-        used = list(dict.fromkeys(self._places[field][0] for field in self._used))
-        first = int(np.searchsorted(self._groups, start, side="right")) - 1
-        last = int(np.searchsorted(self._groups, stop, side="left"))
-        at, pieces = int(self._groups[first]), []
-        with self._file() as file:
-            require(file.metadata.num_rows == self._n_rows, f"{self.name} has {file.metadata.num_rows:,} rows, and had "
-                    f"{self._n_rows:,} when it was scanned", why="rows would be taken for others", error=DataError,
-                    fix="let nothing write to the file while it is read, and run again")
-            for batch in file.iter_batches(self._batch_rows, row_groups=list(range(first, last)), columns=used,
-                                           use_threads=False):
-                piece = batch.slice(max(start - at, 0), max(min(stop, at + len(batch)) - max(start, at), 0))
-                # A slice keeps its whole batch in memory; a copy of what is used does not.
-                pieces.append(piece.take(pa.array(np.arange(len(piece)))) if len(piece) < len(batch) else piece)
-                at += len(batch)
-                if at >= stop:
-                    break
-            table = pa.Table.from_batches(pieces).select(used)
-        require(len(table) == stop - start, f"{self.name}: {len(table):,} rows from {start:,} to {stop:,}",
-                why="its row groups hold fewer rows than its footer says", error=DataError,
-                fix="copy or write the file again")
-        return table
-
-    # ---- the file
-
-    @contextmanager
-    def _file(self) -> Iterator[pq.ParquetFile]:
-        with self._explained(), pq.ParquetFile(self.path, page_checksum_verification=True) as file:
-            yield file
-
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        """Turn pyarrow's errors into one that names the file."""
-        try:
-            yield
-        except DataError:
-            raise
-        except (pa.ArrowException, OSError, ValueError) as error:
-            if isinstance(error, OSError) and error.errno:  # the disk's, not the format's
-                raise
-            raise DataError(explain(
-                f"{self.name} ({self.path.stat().st_size:,} bytes) cannot be read as Parquet: {error}",
-                why="the file is cut short, damaged, encrypted, or of another format",
-                fix="copy or download the file again, or name its true format with `format:`")) from error
+    def close(self) -> None:
+        self._file.close()
 
 
-def _why_no_feature(schema: pa.Schema, name: str) -> tuple[str, str, str]:
-    """Return why a column of a schema can be no feature, what it is, and how it could be one; empty texts if it can."""
-    types, type_ = pa.types, schema.field(name).type
-    value = _value_type(type_)
-    if name in (schema.pandas_metadata or {}).get("index_columns", []):
-        return ("an index most often numbers or names the rows, and would be learned from as a feature",
-                "the index of a pandas table", "to learn from an index, write the table again after reset_index()")
-    if _is_number(value) or is_text(value) or (_is_list(type_) and _is_number(type_.value_type)):
-        return "", "", ""
-    why, way = next((why, way) for is_it, why, way in (
-        (types.is_null, "no row has a value in it", ""),
-        (types.is_decimal, "decimals have no floating-point form of their own", "write decimals as double"),
-        (types.is_temporal, "a date or a time has no unit as a distance", "write times as a number of days or seconds"),
-        (types.is_nested, "a feature is one number a row", "write its numbers as columns, or as a list"),
-        (lambda _: True, "features are numbers", "write values as numbers")) if is_it(value))
-    return why, f"of type {type_}", way
+class ParquetReader(GroupedReader):
+    """Rows of one Parquet file, see `GroupedReader`."""
+
+    format: ClassVar[str] = "parquet"
+    title: ClassVar[str] = "Parquet"
+
+    def _opened(self) -> RowGroups:
+        return RowGroups(self.path)
 
 
-def _value_type(type_: pa.DataType) -> Any:
-    """Return the type of the values: of a dictionary, that of its entries."""
-    return type_.value_type if pa.types.is_dictionary(type_) else type_
-
-
-def _is_number(type_: pa.DataType) -> bool:
-    types = pa.types
-    return types.is_integer(type_) or types.is_floating(type_) or types.is_boolean(type_)
-
-
-def _is_list(type_: pa.DataType) -> bool:
-    return pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_)
-
-
-def _element_name(name: str, element: int) -> str:
-    return name if element < 0 else element_name(name, element)
-
-
-def _width(type_: pa.DataType) -> int:
-    """Return the bytes of one decoded value."""
-    value = _value_type(type_)
-    return max(1, value.bit_width // 8) if _is_number(value) else TEXT_BYTES
-
-
-def _stored_bytes(group: Any, used: set[str]) -> int:
+def _stored_bytes(group: Any, used: Collection[str]) -> int:
     """Return the bytes of the columns in use of one row group, as pages are held to decode them."""
     if len(used) == group.num_columns:  # of a damaged footer, `column` ends the process (seen with pyarrow 26)
         return group.total_byte_size
     columns = (group.column(i) for i in range(group.num_columns))
     return sum(max(column.total_uncompressed_size, column.total_compressed_size) for column in columns
                if any(f"{column.path_in_schema}.".startswith(f"{name}.") for name in used))
-
-
-def _decoded(column: pa.Array) -> pa.Array:
-    """Return a column without its dictionary, booleans as numbers."""
-    column = column.cast(_value_type(column.type))
-    return column.cast(pa.uint8()) if pa.types.is_boolean(column.type) else column
 
 
 @contextmanager
@@ -308,19 +79,3 @@ def parquet_writer(path: Path, like: Mapping[str, np.ndarray]) -> Iterator[Calla
 
     with pq.ParquetWriter(path, table(like).schema) as writer:
         yield lambda columns: writer.write_table(table(columns))
-
-
-def parquet_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Yield the cells of each row of a file, as text, of some columns or elements of lists; empty where one is null."""
-    with pq.ParquetFile(path) as file:
-        if not columns:
-            yield from repeat((), file.metadata.num_rows)
-            return
-        known = set(file.schema_arrow.names)
-        places = [(name, -1) if name in known else place_of(name) for name in columns]
-        for batch in file.iter_batches(MOST_BATCH_ROWS >> 4, columns=list(dict.fromkeys(name for name, _ in places))):
-            whole = {name: batch.column(name).to_pylist() for name in batch.schema.names}
-            cells = [["" if cell is None else str(cell) for cell in whole[name]] if element < 0 else
-                     ["" if cell is None or cell[element] is None else str(cell[element]) for cell in whole[name]]
-                     for name, element in places]
-            yield from zip(*cells, strict=True)

@@ -44,7 +44,6 @@ class TableReader(Reader):
     _counts: Mapping[int, CellCounts] = {}  # of the columns of text in use, by number
     _readings: Mapping[int, Reading] = {}  # of the same columns
     _number_format = NumberFormat()
-    _is_typed: ClassVar[bool] = False  # whether the file says of columns that they are text
     _left_out: frozenset[str] = frozenset()  # names of features that are not read
     _fixed: Mapping[str | int, Reading] = {}  # how columns are read, as another file decided
 
@@ -141,7 +140,7 @@ class TableReader(Reader):
         self._number_format = formats[mark]
         readings = {
             # Whoever stored plain numbers as text meant codes.
-            field: Reading("text") if self._is_typed and own.is_plain and not own.gaps and own.rows > own.missing else
+            field: Reading("text") if self.is_typed and own.is_plain and not own.gaps and own.rows > own.missing else
             own.reading(mark, is_target=field == self._target) for field, own in counts.items()}
         readings |= {field: self._fixed[key] for field in counts if (key := self._key(field)) in self._fixed}
         self._readings = readings
@@ -262,7 +261,7 @@ class TableReader(Reader):
         if len(odd):
             cells = [(start + row, trimmed(array)[row].as_py()) for row in odd.tolist()]
             raise text_is_no_label(self, Cells(len(odd), tuple(cells[:EXAMPLES])))
-        if values.dtype == np.float64 and (is_text(array.type) or not self._is_typed):
+        if values.dtype == np.float64 and (is_text(array.type) or not self.is_typed):
             return whole_numbers(values)
         return target_values(values, self.name)
 

@@ -1,0 +1,321 @@
+"""Files of typed columns in groups of rows: Parquet, Arrow. A task reads only the groups that its rows lie in."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing, contextmanager
+from itertools import repeat
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...errors import DataError, explain, require
+from ..lists import element_name, place_of, refuse_ragged
+from .base import PROBE_ROWS, Scan, no_rows
+from .cell_text import plain_text, possible_formats, trimmed
+from .cells import CellCounts
+from .column_choice import Column, features_and_target, refuse_same_names
+from .table import TableReader, is_text
+
+BATCH_BYTES = 8 << 20  # decoded at once
+MOST_BATCH_ROWS = 1 << 16
+TEXT_BYTES = 16  # of one label, roughly; text has no fixed width
+
+
+class Groups(ABC):
+    """An open file, whose rows come in groups."""
+
+    schema: pa.Schema
+
+    @abstractmethod
+    def sizes(self, columns: Collection[str], file: str) -> list[tuple[int, int]]:
+        """Return the rows of each group, and the bytes of some of its columns as they are held to decode them.
+
+        file : what messages call it. Raise DataError if these numbers contradict each other.
+        """
+
+    @abstractmethod
+    def refuse_changed(self, starts: np.ndarray, file: str) -> None:
+        """Raise DataError if the groups no longer begin at the rows at which they began (and all ended) before."""
+
+    @abstractmethod
+    def batches(self, rows: int, columns: Sequence[str], groups: range | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield some columns of some groups, all if None, at most so many rows at a time."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the file."""
+
+
+class GroupedReader(TableReader):
+    """Rows of one such file: numbers, booleans, text and elements of lists are features, a null is a missing cell.
+
+    A task decodes, of the groups its rows lie in, the columns in use from the group's beginning to its last row. Text
+    may be a dictionary (category); the options are those of `TableReader`. A list of numbers, as embeddings are stored,
+    is a feature an element: `name[0]`, `name[1]`, ...
+    """
+
+    title: ClassVar[str]  # of the format, for messages
+    is_typed: ClassVar[bool] = True
+
+    def __init__(self, path: Path, name: str, scratch: Path, *, target: Column | None = None,
+                 drop: Column | tuple[Column, ...] = (), missing: str | tuple[str, ...] = (),
+                 decimal: str | None = None, thousands: str | None = None, percent: bool | None = None,
+                 when_text: str = "error"):
+        super().__init__(target=target, drop=drop, missing=missing, decimal=decimal, thousands=thousands,
+                         percent=percent, when_text=when_text)
+        self.path, self.name = path, name
+        self._places: tuple[tuple[str, int], ...] = ()  # of each column, that of the file and the element, -1 of none
+        self._groups = np.zeros(1, np.int64)  # first row of each group, and the number of rows
+        self._batch_rows = MOST_BATCH_ROWS
+
+    def column_names(self) -> list[str]:
+        with self._file() as file:
+            return [_element_name(*place) for place in self._columns_of(file)]
+
+    def _columns_of(self, file: Groups) -> list[tuple[str, int]]:
+        """Return the column of the file and the element of it, -1 where it is no list, of each column."""
+        columns = []
+        for field in file.schema:
+            width = self._list_width(file, field.name, field.type) if _is_list(field.type) else None
+            columns += [(field.name, -1)] if width is None else [(field.name, k) for k in range(width)]
+        return columns
+
+    def _list_width(self, file: Groups, name: str, type_: pa.DataType) -> int | None:
+        """Return the length of the lists of a column, as its first one has it; None if they hold no numbers."""
+        if not _is_number(type_.value_type):
+            return None
+        if pa.types.is_fixed_size_list(type_):
+            return int(type_.list_size)
+        for batch in file.batches(PROBE_ROWS, [name]):
+            lengths = pc.list_value_length(batch.column(0)).drop_null()
+            if len(lengths):
+                return int(lengths[0].as_py())
+        return None
+
+    def _dropped(self, columns: Sequence[tuple[str, int]]) -> list[Column]:
+        """Return the columns to drop, with the elements of lists that are dropped by the name of the list."""
+        drop = (self.drop,) if isinstance(self.drop, (str, int)) else self.drop
+        elements: dict[Column, list[Column]] = {
+            column: [_element_name(*place) for place in columns if place[0] == column and place[1] >= 0]
+            for column in drop}
+        return [name for column in drop for name in (elements[column] or [column])]
+
+    def _sizes(self) -> Scan:
+        with self._file() as file:
+            refuse_same_names(file.schema.names, self.name)
+            self._places = tuple(self._columns_of(file))
+            return self._sizes_of(file)
+
+    def _sizes_of(self, file: Groups) -> Scan:
+        schema = file.schema
+        self._names = names = tuple(_element_name(*place) for place in self._places)
+        # Those that held the index of the pandas table that the file was written from
+        index = {column for column in (schema.pandas_metadata or {}).get("index_columns", []) if column in names}
+        features, target = features_and_target(names, self.name, target=self.target, drop=self._dropped(self._places),
+                                               never=[names.index(name) for name in index])
+        self._features = tuple(j for j in features if names[j] not in self._left_out)
+        self._target = target
+        self._require_features(schema)
+        if target is not None:
+            label = _value_type(self._type(schema, target))
+            require(_is_number(label) or is_text(label), f"{self.name}: the target {names[target]!r} is of type "
+                    f"{self._type(schema, target)}", why="labels are integers, floats or text", error=DataError,
+                    fix="name another column with `target:`, or write this one as text or numbers")
+        sizes = file.sizes({self._places[field][0] for field in self._used}, self.name)
+        self._groups = np.cumsum([0, *(rows for rows, _ in sizes)])
+        n_rows = int(self._groups[-1])
+        if n_rows == 0:
+            raise no_rows(self.name)
+        width = sum(_width(self._type(schema, field)) for field in self._used)
+        self._batch_rows = max(1, min(MOST_BATCH_ROWS, BATCH_BYTES // width))
+        stored = max(stored for _, stored in sizes)
+        types = [_value_type(self._type(schema, field)) for field in self._features]
+        return Scan(
+            n_rows=n_rows, n_columns=len(self._features), row_bytes=width,
+            unit_bytes=stored + self._batch_rows * width, target=None if target is None else names[target],
+            dtype=str(np.result_type(*(type_.to_pandas_dtype() if _is_number(type_) else np.float64
+                                       for type_ in types))))
+
+    def _type(self, schema: pa.Schema, field: int) -> pa.DataType:
+        """Return the type of a column, of an element of a list that of its values."""
+        name, element = self._places[field]
+        type_ = schema.field(name).type
+        return type_.value_type if element >= 0 else type_
+
+    def _count_cells(self) -> dict[int, CellCounts]:
+        formats = possible_formats(self.decimal, self.thousands, self.percent)
+        with self._file() as file:
+            schema = file.schema
+            fields = [field for field in self._used if is_text(self._type(schema, field))]
+            counts, start = {field: CellCounts() for field in fields}, 0
+            if not fields:
+                return {}
+            for batch in file.batches(self._batch_rows, [self._names[field] for field in fields]):
+                for field in fields:
+                    counts[field] = counts[field].merge(CellCounts.of_text(
+                        trimmed(batch.column(self._names[field])), self.missing, formats, start))
+                start += len(batch)
+        return counts
+
+    def unusable(self) -> dict[str | int, str]:
+        with self._file() as file:
+            schema = file.schema
+        drop = (self.drop,) if isinstance(self.drop, (str, int)) else self.drop
+        return {name: why for name in schema.names if name not in (self.target, *drop)
+                if (why := _why_no_feature(schema, name)[0])}
+
+    def _require_features(self, schema: pa.Schema) -> None:
+        """Raise DataError, with the way out for its type, unless every column holds numbers or text."""
+        names = dict.fromkeys(self._places[field][0] for field in self._features if self._places[field][1] < 0)
+        wrong = {name: reasons for name in names if (reasons := _why_no_feature(schema, name))[0]}
+        if wrong:
+            told = "; ".join(f"column {name!r} is {what}" for name, (_, what, _) in wrong.items())
+            ways = list(dict.fromkeys(way for _, _, way in wrong.values() if way))
+            raise DataError(explain(
+                f"{self.name}: {told}", why="; ".join(dict.fromkeys(why for why, _, _ in wrong.values())),
+                fix=f"to leave out what is no feature, `drop: [{', '.join(wrong)}]`" + "".join(
+                    f"; {way}" for way in ways)))
+
+    # ---- rows
+
+    def _arrays(self, start: int, stop: int, as_text: frozenset[int] = frozenset()) -> dict[int, pa.Array]:
+        with self._explained():
+            table = self._table(start, stop)
+            columns = {name: table.column(name).combine_chunks() for name in table.column_names}
+            arrays = {}
+            lists = {name: self._elements(name, column, start) for name, column in columns.items()
+                     if _is_list(column.type)}
+            for field in self._used:
+                name, element = self._places[field]
+                arrays[field] = pa.array(lists[name][:, element]) if element >= 0 else _decoded(columns[name])
+            return arrays
+
+    def _elements(self, name: str, column: pa.Array, start: int) -> np.ndarray:
+        """Return the lists of rows from `start` on as an array (rows, width), NaN where a list or an element is null.
+
+        Raise DataError naming the rows unless all have as many elements.
+        """
+        width = sum(place[0] == name for place in self._places)
+        lengths = pc.list_value_length(column).fill_null(width).to_numpy(zero_copy_only=False)
+        refuse_ragged(self.name, name, lengths, width, start, f"`drop: [{name}]`")
+        there = np.asarray(column.is_valid().to_numpy(zero_copy_only=False), bool)
+        values = _decoded(column.drop_null().flatten()).to_numpy(zero_copy_only=False).reshape(-1, width)
+        if there.all():
+            return values
+        elements = np.full((len(column), width), np.nan)
+        elements[there] = values
+        return elements
+
+    def _table(self, start: int, stop: int) -> pa.Table:
+        """Return rows [start, stop) of the columns of the file that are in use, typed as there."""
+        used = list(dict.fromkeys(self._places[field][0] for field in self._used))
+        first = int(np.searchsorted(self._groups, start, side="right")) - 1
+        last = int(np.searchsorted(self._groups, stop, side="left"))
+        at, pieces = int(self._groups[first]), []
+        with self._file() as file:
+            file.refuse_changed(self._groups, self.name)
+            for batch in file.batches(self._batch_rows, used, range(first, last)):
+                piece = batch.slice(max(start - at, 0), max(min(stop, at + len(batch)) - max(start, at), 0))
+                # A slice keeps its whole batch in memory; a copy of what is used does not.
+                pieces.append(piece.take(pa.array(np.arange(len(piece)))) if len(piece) < len(batch) else piece)
+                at += len(batch)
+                if at >= stop:
+                    break
+            table = pa.Table.from_batches(pieces).select(used)
+        require(len(table) == stop - start, f"{self.name}: {len(table):,} rows from {start:,} to {stop:,}",
+                why="its groups of rows hold fewer rows than before, or than its footer says", error=DataError,
+                fix="copy or write the file again")
+        return table
+
+    def cells(self, columns: Sequence[str]) -> Iterator[tuple[str, ...]]:
+        """Yield the cells of each row as text, of some columns or elements of lists; empty where one is null."""
+        if not columns:
+            yield from repeat((), self.scan().n_rows)
+            return
+        with self._file() as file:
+            known = set(file.schema.names)
+            places = [(name, -1) if name in known else place_of(name) for name in columns]
+            for batch in file.batches(MOST_BATCH_ROWS >> 4, list(dict.fromkeys(name for name, _ in places))):
+                whole = {name: batch.column(name).to_pylist() for name in batch.schema.names}
+                texts = [["" if cell is None else str(cell) for cell in whole[name]] if element < 0 else
+                         ["" if cell is None or cell[element] is None else str(cell[element]) for cell in whole[name]]
+                         for name, element in places]
+                yield from zip(*texts, strict=True)
+
+    # ---- the file
+
+    @abstractmethod
+    def _opened(self) -> Groups:
+        """Return the file, open."""
+
+    @contextmanager
+    def _file(self) -> Iterator[Groups]:
+        with self._explained(), closing(self._opened()) as file:
+            yield file
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Turn pyarrow's errors into one that names the file."""
+        try:
+            yield
+        except DataError:
+            raise
+        except (pa.ArrowException, OSError, ValueError) as error:
+            if isinstance(error, OSError) and error.errno:  # the disk's, not the format's
+                raise
+            raise DataError(explain(
+                f"{self.name} ({self.path.stat().st_size:,} bytes) cannot be read as {self.title}: {error}",
+                why="the file is cut short, damaged, encrypted, or of another format",
+                fix="copy or download the file again, or name its true format with `format:`")) from error
+
+
+def _why_no_feature(schema: pa.Schema, name: str) -> tuple[str, str, str]:
+    """Return why a column of a schema can be no feature, what it is, and how it could be one; empty texts if it can."""
+    types, type_ = pa.types, schema.field(name).type
+    value = _value_type(type_)
+    if name in (schema.pandas_metadata or {}).get("index_columns", []):
+        return ("an index most often numbers or names the rows, and would be learned from as a feature",
+                "the index of a pandas table", "to learn from an index, write the table again after reset_index()")
+    if _is_number(value) or is_text(value) or (_is_list(type_) and _is_number(type_.value_type)):
+        return "", "", ""
+    why, way = next((why, way) for is_it, why, way in (
+        (types.is_null, "no row has a value in it", ""),
+        (types.is_decimal, "decimals have no floating-point form of their own", "write decimals as double"),
+        (types.is_temporal, "a date or a time has no unit as a distance", "write times as a number of days or seconds"),
+        (types.is_nested, "a feature is one number a row", "write its numbers as columns, or as a list"),
+        (lambda _: True, "features are numbers", "write values as numbers")) if is_it(value))
+    return why, f"of type {type_}", way
+
+
+def _value_type(type_: pa.DataType) -> Any:
+    """Return the type of the values: of a dictionary, that of its entries."""
+    return type_.value_type if pa.types.is_dictionary(type_) else type_
+
+
+def _is_number(type_: pa.DataType) -> bool:
+    types = pa.types
+    return types.is_integer(type_) or types.is_floating(type_) or types.is_boolean(type_)
+
+
+def _is_list(type_: pa.DataType) -> bool:
+    return pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_)
+
+
+def _element_name(name: str, element: int) -> str:
+    return name if element < 0 else element_name(name, element)
+
+
+def _width(type_: pa.DataType) -> int:
+    """Return the bytes of one decoded value."""
+    value = _value_type(type_)
+    return max(1, value.bit_width // 8) if _is_number(value) else TEXT_BYTES
+
+
+def _decoded(column: pa.Array) -> pa.Array:
+    """Return a column without its dictionary, booleans as numbers."""
+    column = plain_text(column)
+    column = column.cast(_value_type(column.type))
+    return column.cast(pa.uint8()) if pa.types.is_boolean(column.type) else column
