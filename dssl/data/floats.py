@@ -17,11 +17,13 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
-from ..errors import DataError, column_label, explain
-from .readers.base import CellError
+from ..errors import DataError, column_label, explain, require
+from ..storage.blocks import Receipt
+from .readers.base import CellError, Reader
 
 RESOLVED = 4096  # steps that tell the values of a column apart
 FIRST_ROWS = 64
+INFINITE = ("inf", "-inf")
 
 
 def floats(values: Any, dtype: Any) -> Any:
@@ -59,19 +61,47 @@ def not_finite(X: Any) -> tuple[int, tuple[int, int, str] | None]:
     return int(bad.sum()), (int(row), int(column), str(values[place]))
 
 
-def refuse_not_finite(name: str, count: int, first: tuple[int, int, str], known: Any) -> DataError:
-    """Return the error for values that are not finite; a CellError where the first is missing."""
+def refuse_not_finite(name: str, count: int, first: tuple[int, int, str], names: Sequence[str] | None, *,
+                      place: str | None = None, marks: Sequence[str] = ()) -> DataError:
+    """Return the error for values that are not finite; a CellError where the first is missing.
+
+    place : of its row, where its file has lines. marks : the texts with which `missing` of a table marks such values.
+    """
     row, column, value = first
-    column_name = f" ({known[column]})" if known else ""
-    ways = {"nan": "`when_missing: impute` gives missing cells (nan) the mean of their column",
-            "inf": "if it marks a missing cell, leave the cell empty and set `when_missing: impute`"}
-    way = next((way for text, way in ways.items() if text in value), "correct the cell; `dtype: float64` holds numbers "
-               "up to 1e308, of which distances are finite up to 1e150")
+    of_all = f", the first of {count:,} values that are not finite" if count > 1 else ""
+    if "nan" in value:
+        way = "`when_missing: impute` gives missing cells (nan) the mean of their column"
+    elif "inf" not in value:
+        way = "correct the cell; `dtype: float64` holds numbers up to 1e308, of which distances are finite up to 1e150"
+    elif marks:
+        way = (f"if it marks a missing cell, `missing: [{', '.join(marks)}]` with `when_missing: impute`; in a spec "
+               "these are keys of data.read")
+    else:
+        way = "if it marks a missing cell, store nan and set `when_missing: impute`"
     return (CellError if "nan" in value else DataError)(explain(
-        f"{name} has {count:,} values that are not finite; the first is {value} in row {row}, column {column}"
-        f"{column_name}, counted from 0",
+        f"{name}: {column_label(names, column)} is {value} in {place or f'row {row} (counted from 0)'}{of_all}",
         why="a distance to such a point is not a number, and one such value spoils whole columns of a result",
         fix=f"leave these rows out; {way}"))
+
+
+def refuse_bad_values(reader: Reader, name: str, receipts: Sequence[Receipt], names: Sequence[str] | None) -> None:
+    """Raise DataError if blocks of a source, or their targets, hold values that are not finite; see `IngestTask`."""
+    count = sum(receipt["not_finite"] for receipt in receipts)
+    if count:
+        row, column, value = next(receipt["first"] for receipt in receipts if receipt["not_finite"])
+        texts = dict.fromkeys(text for receipt in receipts for text in receipt.get("texts", ()))
+        raise refuse_not_finite(name, count, (row, column, value), names, place=reader.places([row])[0],
+                                marks=[*texts] if "missing" in reader.options else ())
+    infinite = [row for receipt in receipts for row in receipt.get("infinite", [])]
+    require(not infinite, f"{name}: the target is infinite in {reader.places(infinite[:1])[0] if infinite else ''}",
+            why="no model can fit it", error=DataError,
+            fix="drop these rows, or leave the target empty to mark them unlabeled")
+
+
+def infinite_texts(values: Any) -> list[str]:
+    """Return which of inf and -inf are among the values of a block: an array, matrix, or DataFrame of numbers."""
+    numbers = values.data if sparse.issparse(values) else floats(values, None)
+    return [text for text in INFINITE if (numbers == float(text)).any()]
 
 
 def as_given(values: Any, place: tuple[int, int, str], dtype: Any) -> str:

@@ -30,7 +30,7 @@ from ..storage.store import MANIFEST, StoredParts
 from .columns import Columns, Encoded, some_texts
 from .dataset import Dataset, open_stored
 from .findings import ColumnRecord, examined, left_out, to_json, with_dropped
-from .floats import as_given, floats, narrow_columns, not_finite, refuse_lost_columns, refuse_not_finite
+from .floats import as_given, floats, infinite_texts, narrow_columns, not_finite, refuse_bad_values, refuse_lost_columns
 from .ingest_cost import block_height, makes_sparse
 from .ingest_leftovers import clear_other_parts, scratch_folder
 from .ingest_params import IngestParams
@@ -218,7 +218,7 @@ def _written(reader: Reader, params: IngestParams, columns: Columns | None, name
     require(all(receipt["ingest"] == key for receipt in receipts), f"{parts!r} holds a part of another ingest",
             why="a worker of an ingest that was killed has written it meanwhile", error=IntegrityError,
             fix="delete the folder, and ingest again")
-    _refuse_bad_values(name, receipts, names)
+    refuse_bad_values(reader, name, receipts, names)
     if all(receipt.get("narrow") for receipt in receipts):  # a column that one block clears is not lost
         refuse_lost_columns([parts.read(index, ("narrow",))["narrow"] for index in range(len(receipts))], names, name,
                             "read it in more digits, `read: {dtype: float64}`, or subtract the offset")
@@ -287,7 +287,8 @@ class IngestTask:
                             "unseen": {str(j): [*found] for j, found in made.unseen.items()}}
         if first is not None:
             row, column, _ = first
-            return receipt | {"first": [self.start + row, column, as_given(made.X, first, self.dtype)]}
+            return receipt | {"first": [self.start + row, column, as_given(made.X, first, self.dtype)],
+                              "texts": infinite_texts(made.X)}
         own: dict[str, np.ndarray] = csr_arrays(X) if self.is_sparse else {}
         shared = {} if self.is_sparse else {"X": X}
         if block.split is not None:
@@ -373,16 +374,6 @@ def _require_alike(like: Dataset, columns: Columns | None, params: IngestParams,
     require(scan.n_columns == width, f"{name} has {scan.n_columns} features, {like.attributes['source']} has {width}",
             why="rows of one data set have the same columns", fix="write the file with the same columns",
             error=DataError)
-
-
-def _refuse_bad_values(name: str, receipts: list[Receipt], names: list[str] | None) -> None:
-    count = sum(receipt["not_finite"] for receipt in receipts)
-    if count:
-        row, column, value = next(receipt["first"] for receipt in receipts if receipt["not_finite"])
-        raise refuse_not_finite(name, count, (row, column, value), names)
-    infinite = [row for receipt in receipts for row in receipt.get("infinite", [])]
-    require(not infinite, f"the target of {name} is infinite in row {infinite[:1]}, counted from 0", error=DataError,
-            why="no model can fit it", fix="drop these rows, or leave the target empty to mark them unlabeled")
 
 
 def _unseen(receipts: list[Receipt], columns: Columns) -> dict[str, dict[str, Any]]:

@@ -33,7 +33,7 @@ class ExtentsTask:
     shared: Arrays
 
     def __call__(self, out: PartWriter) -> Receipt:
-        X, arrays = numbers_in(self.reader.read(self.start, self.stop).X), self.shared.load()
+        X, arrays = finite_in(self.reader.read(self.start, self.stop).X), self.shared.load()
         if "sampled" in arrays:
             first, last = np.searchsorted(arrays["sampled"], [self.start, self.stop])
             return out.write(sample=X[arrays["sampled"][first:last] - self.start])
@@ -46,10 +46,16 @@ class ExtentsTask:
 def numbers_in(X: Any) -> np.ndarray:
     """Return the cells of a block (b, d) as float64, NaN where they are no numbers."""
     if not isinstance(X, pd.DataFrame):
-        return np.where(np.isfinite(X), X, np.nan).astype(np.float64)
+        return np.asarray(X, np.float64)
     columns = [X.iloc[:, j].to_numpy(np.float64, na_value=np.nan) if pd.api.types.is_numeric_dtype(X.dtypes.iloc[j])
                else np.full(len(X), np.nan) for j in range(X.shape[1])]
-    return np.where(np.isfinite(columns), columns, np.nan).T
+    return np.array(columns).T
+
+
+def finite_in(X: Any) -> np.ndarray:
+    """Return the cells of a block (b, d) as float64, NaN where they are no finite numbers."""
+    numbers = numbers_in(X)
+    return np.where(np.isfinite(numbers), numbers, np.nan)
 
 
 def extents_of(reader: Reader, ranges: Sequence[tuple[int, int]], execution: Execution) -> Extents | None:

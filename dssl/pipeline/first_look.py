@@ -1,7 +1,7 @@
 """A first look at a source that has no spec yet: its columns, its labels, and which column is the target."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,8 +59,9 @@ class Look:
 
     def __init__(self, source: Source, options: dict[str, Any], scratch: Path, execution: Execution) -> None:
         self.source, self.options, self.execution, self.scratch = source, dict(options), execution, scratch
-        self.reasons: dict[str, str] = {}
-        self.sentinels = Sentinels({}, ())
+        self.reasons: dict[str, str] = {}  # for options
+        self.remarks: list[str] = []  # what else a user should know
+        self.sentinels = Sentinels()
         self.format = format_of(source.path, options.get("format"))
         try:
             self._open()
@@ -138,14 +139,21 @@ class Look:
 
     def _mark_missing(self, named: Sequence[tuple[str, Cells]]) -> None:
         """Name the texts of some cells as missing, with the places of the first ones."""
-        texts = [text for _, cells in named for _, text in cells.examples]
+        self._add_missing([text for _, cells in named for _, text in cells.examples],
+                          f"cells of columns of numbers that are no numbers: {self._some_of(named)}")
+
+    def _add_missing(self, texts: Sequence[str], reason: str) -> None:
+        """Name further texts as missing."""
         self.options["missing"] = tuple(dict.fromkeys((*listed(self.options.get("missing")), *texts)))
+        self.reasons["missing"] = "; ".join(filter(None, [self.reasons.get("missing"), reason]))
+
+    def _some_of(self, named: Iterable[tuple[str, Cells]]) -> str:
+        """Return the first cells of some columns, with their places."""
         cells_shown = [(label, row, text) for label, cells in named for row, text in cells.examples]
         places = self.reader.places([row for _, row, _ in cells_shown[:EXAMPLES]])
         shown = "; ".join(f"{label} has {text!r} in {place}"
                           for (label, _, text), place in zip(cells_shown, places, strict=False))
-        more = f"; and {len(cells_shown) - EXAMPLES} more" if cells_shown[EXAMPLES:] else ""
-        self.reasons["missing"] = f"cells of columns of numbers that are no numbers: {shown}{more}"
+        return shown + (f"; and {len(cells_shown) - EXAMPLES} more" if cells_shown[EXAMPLES:] else "")
 
     def _leave_out(self, wide: Mapping[int, Cells]) -> list[str | int]:
         """Name columns of the scan as left out, for their cells that are no numbers; return what they are named by."""
@@ -164,17 +172,27 @@ class Look:
             self.options["decimal"], self.reasons["decimal"] = ",", "numbers have a decimal comma"
 
     def name_sentinels(self) -> None:
-        """Name the numbers of a table that stand for missing cells, such as -999, as missing."""
-        if not self.is_table or self.records is None or not self.scan.n_columns:
+        """Name the numbers of a table that stand for missing cells, such as -999, as missing, and infinite ones.
+
+        Infinite cells of a source that is no table are named alone.
+        """
+        if self.records is None or not self.scan.n_columns:
             return
-        self.sentinels = find_sentinels(self.reader, self.ranges, self.execution)
-        if not self.sentinels.counts:
+        self.sentinels = found = find_sentinels(self.reader, self.ranges, self.execution)
+        if not self.is_table:
+            if found.infinite:
+                self.remarks.append(f"infinite cells, which a run refuses: {self._some_of(found.infinite.items())}; "
+                                    "store nan where one marks a missing cell")
             return
-        shown = "; ".join(f"{code} is far from all other values: {_cells_by_column(counts)}"
-                          for code, counts in self.sentinels.counts.items())
-        codes = map(str, self.sentinels.counts)
-        self.options["missing"] = tuple(dict.fromkeys((*listed(self.options.get("missing")), *codes)))
-        self.reasons["missing"] = "; ".join(filter(None, [self.reasons.get("missing"), shown]))
+        if not found.counts and not found.infinite:
+            return
+        if found.counts:
+            self._add_missing([*map(str, found.counts)], "; ".join(
+                f"{code} is far from all other values: {_cells_by_column(counts)}"
+                for code, counts in found.counts.items()))
+        if found.infinite:
+            texts = [text for cells in found.infinite.values() for _, text in cells.examples]
+            self._add_missing(texts, f"infinite cells: {self._some_of(found.infinite.items())}")
         self.reader = self._opened()
         self._survey()
 
@@ -233,7 +251,7 @@ def labels_in(y: np.ndarray) -> Receipt:
     among integers, where that is no label if others are text.
     """
     is_text = y.dtype == object
-    there = np.array([label is not None for label in y], bool) if is_text else ~np.isnan(y.astype(np.float64))
+    there = np.array([label is not None for label in y], bool) if is_text else np.isfinite(y.astype(np.float64))
     own = y[there]
     if own.dtype.kind == "f":
         own = whole_numbers(own)

@@ -187,7 +187,9 @@ def _data(out: _Lines, named: Sequence[str], look: Look, labels: Labels | None, 
         out.add(f"# {one}", told=one)
     if labels is not None:
         _test(out, look, labels, task)
-    if rows := look.sentinels.rows:
+    for remark in look.remarks:
+        out.add(f"# {remark}", told=remark)
+    if look.sentinels.counts and (rows := look.sentinels.rows):
         places = "; ".join(look.reader.places(rows[:SHOWN])) + (
             f"; and {len(rows) - SHOWN:,} more" if len(rows) > SHOWN else "")
         codes = " and ".join(map(str, look.sentinels.counts))
@@ -255,10 +257,10 @@ def _read(out: _Lines, look: Look, labels: Labels | None, why: str, records: Seq
             out.add(f"target: {yaml_of(look.options.get('target', look.scan.target))}",
                     f"{why}; {counted}" if labels is not None else "no column is the target")
         for key, value in given.items():
-            out.add(f"{key}: {yaml_of(list(value) if isinstance(value, tuple) else value)}",
-                    look.reasons.get(key, "as asked for"))
+            as_yaml = yaml_of(list(value) if isinstance(value, tuple) else value)
+            out.add(f"{key}: {as_yaml}", look.reasons.get(key, "as asked for"))
             if key in look.reasons:
-                out.told.append(f"data.read.{key}: {value}: {look.reasons[key]}")
+                out.told.append(f"data.read.{key}: {as_yaml}: {look.reasons[key]}")
         if identifiers:
             each = "; ".join(f"{column}: {reason}" for column, reason in identifiers.items())
             naming = next((record.name for record in records

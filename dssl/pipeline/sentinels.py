@@ -1,12 +1,13 @@
-"""Numbers that stand for missing cells, such as -999: found by where they lie, before a source has a spec."""
+"""Numbers that stand for missing cells, such as -999, and infinite ones: found before a source has a spec."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
 
 from ..data.readers.base import Reader
+from ..data.readers.cells import Cells
 from ..errors import column_label
 from ..execution.tasks import Execution
 from ..storage.blocks import PartWriter, Receipt
@@ -21,15 +22,23 @@ NO_LOW = float(np.finfo(np.float64).max) / 4  # the smallest of no values; a rec
 
 @dataclass(frozen=True)
 class Sentinels:
-    """counts : by code, the cells of each column that holds it. rows : numbers of rows that hold nothing but codes."""
+    """Numbers of a source that are no values.
 
-    counts: dict[int, dict[str, int]]
-    rows: tuple[int, ...]
+    counts : by code, the cells of each column that holds it. rows : numbers of rows that hold nothing but codes.
+    infinite : by column, its infinite cells.
+    """
+
+    counts: dict[int, dict[str, int]] = field(default_factory=dict)
+    rows: tuple[int, ...] = ()
+    infinite: dict[str, Cells] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class SentinelsTask:
-    """Return the range of the ordinary values of each column of some rows, how often each code occurs, and where."""
+    """Return the range of the ordinary values of each column of some rows, how often each code occurs, and where.
+
+    The last column is the target. `infinite` : of columns that have such cells, how many, and (row, text) of some.
+    """
 
     reader: Reader
     start: int
@@ -37,11 +46,15 @@ class SentinelsTask:
 
     def __call__(self, out: PartWriter) -> Receipt:
         block = self.reader.read(self.start, self.stop)
-        X = numbers_in(block.X)
-        y = np.full((len(X), 1), np.nan)
+        y = np.full(self.stop - self.start, np.nan)
         if block.y is not None and block.y.dtype != object:
-            y = numbers_in(np.asarray(block.y, np.float64)[:, None])
-        cells = np.column_stack([X, y])
+            y = np.asarray(block.y, np.float64)
+        cells = np.column_stack([numbers_in(block.X), y])
+        is_infinite = np.isinf(cells)
+        infinite = {str(j): [int(is_infinite[:, j].sum()), self._examples(cells[:, j])]
+                    for j in np.flatnonzero(is_infinite.any(axis=0)).tolist()}
+        cells = np.where(is_infinite, np.nan, cells)
+        X, y = cells[:, :-1], cells[:, -1]
         is_code = np.isin(cells, CODES)
         ordinary = np.where(is_code, np.nan, cells)
         low = np.fmin.reduce(ordinary, axis=0, initial=NO_LOW)
@@ -50,15 +63,20 @@ class SentinelsTask:
         full = np.flatnonzero((known.sum(axis=1) >= FEWEST_IN_ROW) & (is_code[:, :-1] | ~known).all(axis=1))[:MOST_ROWS]
         texts = [column for _, column in block.X.select_dtypes(object).items()] \
             if isinstance(block.X, pd.DataFrame) else []
-        return {"low": low.tolist(), "high": high.tolist(),
+        return {"infinite": infinite, "low": low.tolist(), "high": high.tolist(),
                 "counts": [(cells == code).sum(axis=0).tolist() for code in CODES],
                 "whole": bool(not np.any(y[~np.isnan(y)] % 1)),
                 "levels": [code for code in CODES if any((text == str(code)).any() for text in texts)],
                 "rows": [[self.start + int(row), sorted({int(cell) for cell in X[row][known[row]]})] for row in full]}
 
+    def _examples(self, column: np.ndarray) -> list[tuple[int, str]]:
+        """Return the first cell of each sign that is infinite, with its row."""
+        return [(self.start + int(np.argmax(column == value)), str(value)) for value in (np.inf, -np.inf)
+                if (column == value).any()]
+
 
 def find_sentinels(reader: Reader, ranges: Sequence[tuple[int, int]], execution: Execution) -> Sentinels:
-    """Return the codes of missing cells among the numbers of a table, from one pass over its ranges of rows.
+    """Return the codes of missing cells and the infinite cells of a dense source, from one pass over its rows.
 
     A code is one of `CODES` that is farther from every other value of its column than these are from each other, in
     `FEWEST_CELLS` cells of a column or in `FEWEST_COLUMNS` columns. A code is none where another column has it among
@@ -73,16 +91,20 @@ def find_sentinels(reader: Reader, ranges: Sequence[tuple[int, int]], execution:
     is_class = all(block["whole"] for block in blocks)
     levels = {code for block in blocks for code in block["levels"]}
     scan = reader.scan()
+    names = [*(column_label(scan.feature_names, j) for j in range(scan.n_columns)), f"the target {scan.target!r}"]
+    infinite: dict[int, Cells] = {}
+    for block in blocks:
+        for j, (count, examples) in block["infinite"].items():
+            cells = Cells(count, tuple((row, text) for row, text in examples))
+            infinite[int(j)] = infinite.get(int(j), Cells()).merge(cells)
     found = dict[int, dict[str, int]]()
-    for code, cells in zip(CODES, counts, strict=True):
-        holds = cells > 0
+    for code, of_code in zip(CODES, counts, strict=True):
+        holds = of_code > 0
         is_far = np.maximum(code - high, low - code) > high - low
         sure = holds & is_far & (high > low)
         if (holds & ~is_far & (high >= low)).any() or (code > 0 and (code in levels or (is_class and holds[-1]))):
             continue
-        if sure.sum() >= FEWEST_COLUMNS or (cells[sure] >= FEWEST_CELLS).any():
-            names = {j: str(scan.target) if j == scan.n_columns else column_label(scan.feature_names, j)
-                     for j in np.flatnonzero(holds).tolist()}
-            found[code] = {name: int(cells[j]) for j, name in names.items()}
+        if sure.sum() >= FEWEST_COLUMNS or (of_code[sure] >= FEWEST_CELLS).any():
+            found[code] = {names[j]: int(of_code[j]) for j in np.flatnonzero(holds).tolist()}
     rows = [row for block in blocks for row, values in block["rows"] if found.keys() >= set(values)]
-    return Sentinels(found, tuple(rows[:MOST_ROWS]))
+    return Sentinels(found, tuple(rows[:MOST_ROWS]), {names[j]: cells for j, cells in sorted(infinite.items())})

@@ -154,7 +154,7 @@ def test_without_text_and_missing_cells_the_options_change_no_bit(tmp_path, dtyp
      r"column 'b' has 2 missing cells; the first is in row 1[\s\S]*when_missing: impute"),
     ("a,b,y\n,red,0\n,blue,1\n", {}, "column 'a' has no cell that is not missing"),
     ("a,b,y\n1,,0\n2, ,1\n", {}, "column 'b' has no cell that is not missing"),
-    ("a,b,y\n1,red,0\ninf,blue,1\n", {}, "inf in row 1, column 0"),
+    ("a,b,y\n1,red,0\ninf,blue,1\n", {}, "column 'a' is inf in row 1"),
     ("a,b,y\n1e308,red,0\n1e308,blue,1\n", {}, "column 'a' sum beyond float64"),
     ("a,b,y\n" + "1,id0,0\n" + "".join(f"1,id{i},0\n" for i in range(MOST_LEVELS + 1)), {"keep_ids": True},
      r"'b' has more than 1,000 different texts[\s\S]*identifier"),

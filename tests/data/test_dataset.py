@@ -62,7 +62,7 @@ def test_the_option_of_the_format_that_names_a_target_is_told(tmp_path, name, ke
 
 
 @pytest.mark.parametrize(("X", "y", "message"), [
-    (np.array([[1, np.nan]]), None, "1 values that are not finite; the first is nan in row 0, column 1"),
+    (np.array([[1, np.nan]]), None, r"X: column 1 \(counted from 0\) is nan in row 0 \(counted from 0\)\n"),
     (np.ones(3), None, r"shape \(3,\)"), (np.ones((0, 3)), None, "neither of them 0"),
     (np.array([["a"]]), None, "expected numbers"), (np.ones((3, 1)), [1, 2], r"y has shape \(2,\)"),
     (np.ones((1, 1)), [np.inf], "infinite"),

@@ -108,14 +108,26 @@ def test_values_that_are_not_finite_are_counted_and_located(tmp_path, height):
     np.savez(tmp_path / "t.npz", X=X, columns=np.array(["a", "b", "c"]))
     with pytest.raises(DataError) as error:
         ingest(tmp_path / "t.npz", StoredParts(tmp_path / "out"), InProcess(2), block_rows=height)
-    assert "3 values that are not finite; the first is inf in row 4, column 1 (b)" in str(error.value)
+    assert "column 'b' is inf in row 4 (counted from 0), the first of 3 values that are not fin" in str(error.value)
     assert "`when_missing: impute`" in str(error.value)
     assert not (tmp_path / "out").exists()
 
 
+def test_an_infinite_cell_is_named_by_line_with_the_setting_that_makes_it_missing(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b,y\n1,2,0\n3,Infinity,1\n4,-inf,0\n5,6,1\n")
+    with pytest.raises(DataError) as error:
+        ingest(tmp_path / "t.csv", MemoryParts(), InProcess(1), target="y")
+    for told in ("column 'b' is inf in row 1 (counted from 0), line 3, the first of 2 values that are not finite",
+                 "`missing: [inf, -inf]` with `when_missing: impute`"):
+        assert told in str(error.value)
+    data = ingest(tmp_path / "t.csv", MemoryParts(), InProcess(1), target="y", missing=("inf", "-inf"),
+                  when_missing="impute")
+    assert data.X.read_all().tolist() == [[1, 2], [3, 4], [4, 4], [5, 6]]
+
+
 def test_a_number_that_is_too_large_is_shown_as_it_is_written(tmp_path):
     (tmp_path / "t.csv").write_text("a,b,y\n1,2,0\n3,1e300,1\n")
-    with pytest.raises(DataError, match=r"the first is 1e\+300 \(too large for float32\) in row 1, column 1 \(b\)"):
+    with pytest.raises(DataError, match=r"column 'b' is 1e\+300 \(too large for float32\) in row 1 .*, line 3\n"):
         ingest(tmp_path / "t.csv", MemoryParts(), InProcess(1), target="y")
 
 
@@ -144,8 +156,11 @@ def test_numbers_beyond_float32_are_refused_or_kept_in_float64(tmp_path):
 
 def test_an_infinite_target_is_refused(tmp_path):
     np.savez(tmp_path / "t.npz", X=np.ones((4, 1)), y=np.array([0, np.nan, 1, np.inf]))
-    with pytest.raises(DataError, match=r"infinite in row \[3\]"):
+    with pytest.raises(DataError, match=r"infinite in row 3 \(counted from 0\)\n"):
         ingest(tmp_path / "t.npz", MemoryParts(), InProcess(1), block_rows=2)
+    (tmp_path / "t.csv").write_text("a,y\n1,0.5\n3,inf\n4,1.5\n")
+    with pytest.raises(DataError, match=r"t\.csv: the target is infinite in row 1 \(counted from 0\), line 3"):
+        ingest(tmp_path / "t.csv", MemoryParts(), InProcess(1), target="y")
 
 
 def test_files_that_are_refused_leave_no_folder(tmp_path):

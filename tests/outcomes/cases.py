@@ -440,7 +440,7 @@ def _(folder: Path) -> Outcome:
     return pipeline(folder, npz(folder, X=spoiled(np.nan)))
 
 
-@case("Values", "infinity in X", 1, "not finite")
+@case("Values", "infinity in X", 1, "is inf in row 7")
 def _(folder: Path) -> Outcome:
     return pipeline(folder, npz(folder, X=spoiled(np.inf)))
 

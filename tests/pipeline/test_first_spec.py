@@ -441,6 +441,26 @@ def test_a_class_called_none_is_a_class_where_a_file_has_nulls(tmp_path):
     assert "unlabeled: None" in first_spec([str(tmp_path / "t.csv")], {}, InProcess(1), target="kind").text
 
 
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_infinite_cells_are_named_as_missing_with_their_places(here, ending):
+    table = pd.DataFrame(np.random.default_rng(0).normal(size=(N, 2)), columns=["a", "y"])
+    table.loc[3, "a"], table.loc[5, "a"], table.loc[7, "y"] = np.inf, -np.inf, np.inf
+    getattr(table, f"to_{ending}")(f"t.{ending}", index=False)
+    told = " ".join(init(f"t.{ending}", "--target", "y").stdout.split())
+    assert "data.read.missing: [inf, -inf]: infinite cells: column 'a' has 'inf' in row 3 (counted from 0)" in told
+    assert "the target 'y' has 'inf' in row 7 (counted from 0)" in told
+    assert ("line 5;" in told) == (ending == "csv")
+    data = ingest(f"t.{ending}", MemoryParts(), InProcess(1), **load_spec("t.yaml").data.read)
+    assert np.isnan(data.targets()).sum() == 1
+
+
+def test_infinite_numbers_of_an_array_are_named(here):
+    X = np.random.default_rng(0).normal(size=(N, 2))
+    X[4, 1] = np.inf
+    np.savez("t.npz", X=X, y=np.arange(N) % 2)
+    assert "infinite cells, which a run refuses: column 1 (counted from 0) has 'inf' in row 4" in init("t.npz").stdout
+
+
 def coded(n=N, seed=0):
     """A table in which -999 stands for missing cells, with and without a fraction, and two classes."""
     rng = np.random.default_rng(seed)

@@ -95,7 +95,7 @@ def are_missing(cells: pa.Array, missing: Sequence[str]) -> np.ndarray:
 
 def numbers_among(missing: Sequence[str]) -> list[float]:
     """Return the texts beside `MISSING` that are numbers as Python writes them."""
-    return [float(text) for text in missing if re.fullmatch(r"[+-]?(?:\d+\.?\d*|\.\d+)", text)]
+    return [float(text) for text in missing if re.fullmatch(r"[+-]?(?:\d+\.?\d*|\.\d+|(?i:inf(?:inity)?))", text)]
 
 
 def are_gaps(cells: pa.Array) -> np.ndarray:

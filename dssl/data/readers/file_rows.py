@@ -1,4 +1,4 @@
-"""The rows of tables (delimited text, Parquet, Arrow) as they stand in their files: file, line, and cells as written."""
+"""The rows of tables (delimited text, Parquet, Arrow) as they stand in their files: file, line, and cells of text."""
 
 import csv
 import sys
