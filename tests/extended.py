@@ -4,6 +4,7 @@ Run them by hand before a release: `pytest -m extended`.
 """
 
 EXTENDED = {
+    "tests/submit/test_jobqueue.py": ["test_a_run_on_jobs_that_come_and_go"],
     "tests/submit/test_slurm.py": [
         "test_a_job_whose_time_is_nearly_over_is_put_back", "test_a_job_that_is_cancelled_ends",
         "test_a_job_that_somebody_ended_is_lost_and_submitted_again"],

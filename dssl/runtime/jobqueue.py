@@ -1,33 +1,62 @@
-"""An elastic pool on a batch system: workers are jobs that come when there is work and go when there is none."""
+"""An elastic pool on a batch system: each worker is a job."""
 
+import asyncio
+import math
 import os
 import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+import warnings
+from contextlib import ExitStack
 from importlib import import_module
 from typing import Any, Literal, Self
 
-import dask
 from dask.utils import parse_timedelta
-from distributed import Client
+from distributed.deploy.spec import ProcessInterface
 from distributed.security import Security
 from pydantic import Field, field_validator, model_validator
 
 from ..errors import ClusterError, SpecError, explain, require
-from ..execution.on_dask import OnDask
 from ..execution.size import size_of
-from .batch.detached import Detached
-from .description import SETTINGS, DaskRuntime
+from .pool import PoolRuntime
 
 CLUSTERS = {"slurm": "SLURMCluster", "pbs": "PBSCluster", "lsf": "LSFCluster", "sge": "SGECluster",
             "htcondor": "HTCondorCluster", "oar": "OARCluster"}  # of dask-jobqueue
 MARGIN = 0.1  # of its wall clock by which a worker leaves before the end, of its own accord
 LEAST_MARGIN = 120.0  # seconds of it
+AGAIN = 30.0  # seconds after which a job that was not taken is asked for again
 WITHOUT_QUEUE = ("htcondor",)  # systems that know neither queues nor wall clocks
 
 
-class JobqueueRuntime(DaskRuntime):
+def _repeated(job: Any) -> Any:
+    """Return a class of jobs that are asked for again where their system did not take them.
+
+    dask-jobqueue counts such a job among those that wait, for ever.
+    """
+    class Repeated(job):
+        refusal = ""
+
+        async def start(self) -> None:
+            try:
+                await super().start()
+            except (RuntimeError, ValueError) as error:
+                self.refusal = " ".join(str(error).rpartition("stderr:")[2].split())
+                asyncio.get_running_loop().call_later(AGAIN, self._leave)
+                await ProcessInterface.start(self)
+
+        async def close(self) -> None:
+            await super().close()
+            await ProcessInterface.close(self)  # which dask-jobqueue leaves out: a job that lives on ends in an error
+
+        def _leave(self) -> None:
+            pool = self._cluster()
+            if pool is not None and self.name in pool.worker_spec:
+                warnings.warn(f"a job for a worker was not taken, and is asked for again: {self.refusal}", stacklevel=1)
+                del pool.worker_spec[self.name]  # adapting sees that one is missing
+
+    return Repeated
+
+
+class JobqueueRuntime(PoolRuntime):
     """Workers that a batch system starts one by one, through dask-jobqueue; scheduler and driver are this process.
 
     A worker ends by itself before its wall clock does, after it has handed its results over, and each at a time of its
@@ -36,10 +65,10 @@ class JobqueueRuntime(DaskRuntime):
 
     kind: Literal["jobqueue"] = "jobqueue"
     system: Literal["slurm", "pbs", "lsf", "sge", "htcondor", "oar"]
-    workers: int = Field(ge=1, description="the most at a time")
-    least_workers: int = Field(default=0, ge=0, description="that are kept while the run lasts")
-    memory_limit: str = Field(description="of one worker")
     walltime: str = Field(default="1h", description="of one worker's job, such as 90m or 4h")
+    idle_timeout: float = Field(default=60.0, ge=1, allow_inf_nan=False,
+                                description="seconds without a task for it after which a worker, or a job that waits, "
+                                            "is given up")
     queue: str | None = Field(default=None, description="or partition")
     account: str | None = None
     directives: list[str] = Field(default=[], description="further lines for the head of a job's script, without "
@@ -47,14 +76,6 @@ class JobqueueRuntime(DaskRuntime):
     prologue: list[str] = Field(default=[], description="shell lines before the worker starts, such as module load")
     shared_folder: str = Field(default=".", description="that all nodes mount: the certificates of the run lie there")
     interface: str | None = Field(default=None, description="network interface, such as ib0")
-    join_timeout: float = Field(default=3600.0, gt=0, allow_inf_nan=False,
-                                description="seconds for which the first worker is waited for")
-
-    @field_validator("memory_limit")
-    @classmethod
-    def _is_a_size(cls, text: str) -> str:
-        size_of(text)
-        return text
 
     @field_validator("walltime")
     @classmethod
@@ -75,29 +96,15 @@ class JobqueueRuntime(DaskRuntime):
                 fix="leave them out, or write what it has among directives")
         return self
 
-    @contextmanager
-    def start(self, memory_budget: int) -> Iterator[tuple[OnDask, str]]:
-        with ExitStack() as stack:
-            stack.enter_context(dask.config.set(SETTINGS))
-            cluster = self._cluster(stack)
-            cluster.adapt(minimum=self.least_workers, maximum=self.workers)
-            client = stack.enter_context(Client(cluster))
-            if not self.least_workers:
-                cluster.scale(1)  # tasks are sized by the memory of a worker that is there
-            with suppress(TimeoutError):
-                client.wait_for_workers(1, timeout=self.join_timeout)
-            if not client.nthreads():
-                raise ClusterError(explain(
-                    f"no worker has come within {self.join_timeout:.0f} seconds", why=f"{self.system} has started no "
-                    "job, or its worker did not reach this machine",
-                    fix="look at the queue, and at the jobs' output; raise join_timeout where jobs wait long"))
-            yield OnDask(client, memory_budget, self.patience), f"up to {self.workers} jobs of {self.system}"
+    @property
+    def starter(self) -> str:
+        return f"jobs of {self.system}"
 
-    def engine(self) -> Detached:
-        return Detached()  # of one process, which is the driver
+    @property
+    def if_none_came(self) -> str:
+        return "look at the queue, and at the jobs' output; raise join_timeout where jobs wait long"
 
-    def _cluster(self, stack: ExitStack) -> Any:
-        """Return the pool, of no worker yet."""
+    def pool(self, stack: ExitStack) -> Any:
         try:
             made = getattr(import_module("dask_jobqueue"), CLUSTERS[self.system])
         except ImportError as error:
@@ -107,7 +114,21 @@ class JobqueueRuntime(DaskRuntime):
         require(shutil.which(command) is not None, f"this machine has no command {command}", error=ClusterError,
                 why=f"dask-jobqueue asks {self.system} for workers by it",
                 fix="run this where the commands of the system are, such as a login node")
-        return stack.enter_context(made(**self._options()))
+        return stack.enter_context(made(job_cls=_repeated(made.job_cls), **self._options()))
+
+    def ask_for_workers(self, pool: Any, count: int) -> None:
+        async def submitted() -> list[str]:
+            await pool  # until the jobs are handed over
+            return [job.refusal for job in pool.workers.values() if job.refusal]
+
+        pool.scale(count)
+        refusals = pool.sync(submitted)
+        require(not refusals, f"{self.system} takes no job for a worker", error=ClusterError, why="; ".join(refusals),
+                fix="mend queue, account, walltime, memory_limit or directives")
+
+    def adapt(self, pool: Any) -> None:
+        pool.adapt(minimum=self.least_workers, maximum=self.workers, interval="1s",
+                   wait_count=math.ceil(self.idle_timeout))
 
     def _options(self) -> dict[str, Any]:
         """Return what dask-jobqueue is given."""

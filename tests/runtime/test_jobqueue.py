@@ -1,13 +1,18 @@
 """Pools of workers that a batch system starts: what each system is asked for, and what is refused."""
 
 import os
+import subprocess
+import time
 from contextlib import ExitStack
 
 import pytest
 
 from dssl.errors import ClusterError, SpecError
+from dssl.runtime import jobqueue
 from dssl.runtime.jobqueue import CLUSTERS, JobqueueRuntime
 from dssl.runtime.start import load_runtime
+
+from ..faults.machines import wait_until
 
 ASKED = {  # of two gibibytes, ninety minutes, a queue and an account
     "slurm": ("#SBATCH -p short", "#SBATCH -A acme", "#SBATCH --mem=2G", "#SBATCH -t 01:30:00"),
@@ -16,6 +21,14 @@ ASKED = {  # of two gibibytes, ninety minutes, a queue and an account
     "sge": ("#$ -q short", "#$ -P acme", "#$ -l h_rt=01:30:00"),
     "htcondor": ("MY.DaskWorkerMemory = 2147483648",),
     "oar": ("#OAR -q short", "#OAR --project acme", "walltime=01:30:00")}
+SBATCH = """#!/bin/bash
+cd {folder}
+[ -e refused ] && {{ echo "sbatch: error: invalid partition" >&2; exit 1; }}
+cp "$1" $$.sh
+setsid sh -c "sleep {queue}; exec bash $$.sh" > $$.log 2>&1 < /dev/null &
+echo $! >> jobs
+echo "Submitted batch job $!"
+"""
 
 
 @pytest.mark.filterwarnings("ignore:OAR Job memory reserved")
@@ -30,7 +43,7 @@ def test_a_system_is_asked_for_jobs_of_one_worker(system, tmp_path, monkeypatch)
     runtime = JobqueueRuntime(system=system, workers=4, memory_limit="2GiB", walltime="90m",
                               shared_folder=str(tmp_path), prologue=["module load python"], **named)
     with ExitStack() as stack:
-        cluster = runtime._cluster(stack)
+        cluster = runtime.pool(stack)
         script = cluster.job_script()
         assert cluster.scheduler_address.startswith("tls://")
         keys = list(tmp_path.glob(".dask-jobqueue.worker.*"))
@@ -62,3 +75,69 @@ def test_a_machine_without_the_commands_of_the_system_is_named(tmp_path, monkeyp
     runtime = JobqueueRuntime(system="pbs", workers=1, memory_limit="2GiB", shared_folder=str(tmp_path))
     with pytest.raises(ClusterError, match="this machine has no command qsub"), runtime.start(1 << 28):
         pass
+
+
+@pytest.fixture
+def queue(tmp_path, monkeypatch):
+    """Two commands of Slurm: jobs wait for some seconds, and are refused while there is a file `refused`."""
+    def made(seconds):
+        commands = {"sbatch": SBATCH.format(folder=tmp_path, queue=seconds), "scancel": "#!/bin/bash\nkill -- -$1\n"}
+        (tmp_path / "bin").mkdir()
+        for name, text in commands.items():
+            (tmp_path / "bin" / name).write_text(text)
+            (tmp_path / "bin" / name).chmod(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
+        return tmp_path
+
+    yield made
+    for job in (tmp_path / "jobs").read_text().split() if (tmp_path / "jobs").exists() else ():
+        subprocess.run(["pkill", "-KILL", "-g", job], check=False)
+
+
+def pool_in(folder, **fields):
+    return JobqueueRuntime(**{"system": "slurm", "workers": 2, "memory_limit": "1GiB", "shared_folder": str(folder),
+                              "join_timeout": 90, **fields})
+
+
+def test_who_waited_for_the_first_worker_waits_as_long_for_the_next():
+    assert pool_in(".").patience == 90
+    assert pool_in(".", patience=7).patience == 7
+    with pytest.raises(ValueError, match="least_workers: 3"):
+        pool_in(".", least_workers=3)
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_jobs_may_wait_in_the_queue(queue):
+    """Longer than the three seconds after which adapting withdraws a worker without a task; then and in between."""
+    with pool_in(queue(6), idle_timeout=1).start(1 << 28) as (execution, where):
+        assert where == "up to 2 workers by jobs of slurm"
+        client = execution.client
+        assert client.submit(int, "7").result(30) == 7
+        wait_until(lambda: not client.nthreads(), "the worker without a task to go")
+        assert client.submit(int, "8").result(60) == 8
+
+
+@pytest.mark.cluster
+def test_a_job_that_is_refused_is_named_at_once(queue):
+    folder = queue(0)
+    (folder / "refused").touch()
+    with pytest.raises(ClusterError, match=r"slurm takes no job for a worker\n  why: sbatch: error: invalid part"), \
+            pool_in(folder).start(1 << 28):
+        pass
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_a_job_that_is_refused_later_is_asked_for_again(queue, monkeypatch):
+    monkeypatch.setattr(jobqueue, "AGAIN", 0.5)
+    folder = queue(0)
+    with pool_in(folder, idle_timeout=1).start(1 << 28) as (execution, _):
+        client = execution.client
+        wait_until(lambda: not client.nthreads(), "the worker without a task to go")
+        (folder / "refused").touch()
+        future = client.submit(int, "7")
+        with pytest.warns(UserWarning, match="asked for again: sbatch: error: invalid partition"):
+            time.sleep(3)
+        (folder / "refused").unlink()
+        assert future.result(60) == 7
