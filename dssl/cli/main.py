@@ -26,19 +26,10 @@ from .data import ingest_command, predict_command
 from .init import init_command
 from .options import console
 from .outcome import Outcome
+from .ranks import launch_command, pod_command, rank_command, settle_command
 from .runs import plan_command, report_command, run_command
 from .schedule import due_command, fire_command, schedule_command
-from .submit import (
-    cancel_command,
-    launch_command,
-    logs_command,
-    pod_command,
-    rank_command,
-    settle_command,
-    status_command,
-    submit_command,
-    wait_command,
-)
+from .submit import cancel_command, logs_command, status_command, submit_command, wait_command
 from .suggest import suggest_command
 from .workspace import doctor_command, gc_command, inspect_command, verify_command
 

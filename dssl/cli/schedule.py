@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import time
+import traceback
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..errors import DsslError, SpecError, require
+from ..errors import DsslError, SpecError, exit_code_of, require
 from .options import json_option, require_folder, workspace_option
 from .submit import hand_over, waited
 
@@ -193,6 +194,9 @@ def _attempt(workspace: Path, fields: dict[str, Any]) -> int:
     except DsslError as error:
         _say(f"error: {error}")
         return error.exit_code
+    except Exception as error:  # whatever it was, the attempt has failed: it is made again, and told of
+        _say(f"error: {type(error).__name__}: {error}\n{traceback.format_exc()}")
+        return exit_code_of(error)
 
 
 def _say(text: str) -> None:

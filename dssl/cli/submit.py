@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import signal
 import sys
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
 from rich.table import Table
 
-from ..errors import (
-    COME_BACK,
-    TERMINATED,
-    ClusterError,
-    DataError,
-    LockedError,
-    Terminated,
-    described,
-    exit_code_of,
-    raise_preempted,
-    require,
-)
+from ..errors import TERMINATED, ClusterError, DataError, LockedError, require
 from ..units import time_text
 from .options import console, json_option, planned_whole, quiet_option, require_folder, workspace_option
 
@@ -39,17 +28,16 @@ if TYPE_CHECKING:
 
 LOOK_EVERY = 1.0  # seconds between two looks at a run's folder
 ASK_EVERY = 15.0  # seconds between two questions to an engine
-HEARD = 10.0  # seconds in which it is known whether a start was the last one
 run_argument = click.argument("name", metavar="[RUN]", required=False)
 
 
-def _runtime(submission: Submission) -> Runtime:
+def runtime_of(submission: Submission) -> Runtime:
     from ..runtime.start import DESCRIPTION
 
     return DESCRIPTION.validate_python(submission.cluster)
 
 
-def _job(submission: Submission, runtime: Runtime) -> Job:
+def job_of(submission: Submission, runtime: Runtime) -> Job:
     from ..runtime.batch.engine import Job
 
     described_run = submission.described
@@ -65,7 +53,7 @@ def _knows(engine: Mapping[str, Any]) -> bool:
     from ..pipeline.submission import Submission
 
     submission = Submission.at(Path(engine["folder"]))
-    return _runtime(submission).engine().knows(engine["handle"])
+    return runtime_of(submission).engine().knows(engine["handle"])
 
 
 @click.command("submit")
@@ -91,9 +79,13 @@ def submit_command(made: Plan, where: str, dry_run: bool, keep: str, as_json: bo
     made.require_fits()
     if dry_run:
         runtime = load_runtime(where)
+        engine = runtime.engine()
         submission = Submission.freeze(made.workspace, made.given, runtime.model_dump(mode="json"), {})
-        click.echo(runtime.engine().render(_job(submission, runtime)), nl=False)
-        shutil.rmtree(submission.folder)
+        try:
+            path = submission.render(engine.file, engine.render(job_of(submission, runtime)))
+            click.echo(path.read_text(encoding="utf-8"), nl=False)
+        finally:
+            submission.discard()
         return
     run, is_new = hand_over(made, where, keep)
     _print_submitted(run, as_json, again=not is_new)
@@ -109,18 +101,42 @@ def hand_over(made: Plan, where: str, keep: str) -> tuple[Path, bool]:
     options = {"memory_budget": made.budget, "keep": keep}
     submission = Submission.freeze(made.workspace, made.given, runtime.model_dump(mode="json"), options)
     try:
-        job = _job(submission, runtime)
+        job = job_of(submission, runtime)
         path = submission.render(engine.file, engine.render(job))
         run = submission.claim(made.workspace, _knows)
         if run != submission.folder:
-            shutil.rmtree(submission.folder)
+            submission.discard()
             return run, False
-        submission.hand_over(engine.name, engine.submit(job, path))
+        with _signals_deferred():  # else an engine may have the job of a folder that is gone
+            handle = engine.submit(job, path)
+            try:
+                submission.hand_over(engine.name, handle)
+            except BaseException:
+                engine.cancel(handle)
+                raise
     except BaseException:
         if submission.engine is None:
-            shutil.rmtree(submission.folder, ignore_errors=True)
+            submission.discard()
         raise
     return submission.folder, True
+
+
+@contextmanager
+def _signals_deferred() -> Iterator[None]:
+    """Let what ends this process (Ctrl-C, SIGTERM, a terminal that is closed) wait for the end of the body."""
+    if threading.current_thread() is not threading.main_thread():  # which alone has handlers
+        yield
+        return
+    came: list[int] = []
+    ending = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    handlers = [signal.signal(own, lambda number, frame: came.append(number)) for own in ending]
+    try:
+        yield
+    finally:
+        for own, handler in zip(ending, handlers, strict=True):
+            signal.signal(own, handler)
+    if came:
+        signal.raise_signal(came[0])
 
 
 def _print_submitted(run: Path, as_json: bool, *, again: bool) -> None:
@@ -172,6 +188,18 @@ def _knows_if_asked(engine: Mapping[str, Any]) -> bool:
         return True
 
 
+class KnowsNowAndThen:
+    """Whether an engine knows a job, which it is asked every `ASK_EVERY` seconds; until then its last answer counts."""
+
+    def __init__(self) -> None:
+        self._asked, self._answer = float("-inf"), True
+
+    def __call__(self, engine: Mapping[str, Any]) -> bool:
+        if time.monotonic() - self._asked >= ASK_EVERY:
+            self._asked, self._answer = time.monotonic(), _knows_if_asked(engine)
+        return self._answer
+
+
 @click.command("logs")
 @run_argument
 @click.option("--follow", is_flag=True, help="Go on until the run has ended.")
@@ -179,28 +207,41 @@ def _knows_if_asked(engine: Mapping[str, Any]) -> bool:
               help="Of this process: 0 is the scheduler, 1 the driver, others are workers. Default: the driver.")
 @workspace_option
 def logs_command(name: str | None, follow: bool, rank: int | None, workspace: str) -> None:
-    """Print what a process of the submitted RUN (default: the newest) has said."""
-    from ..pipeline.submission import Submission, find_run
+    """Print the log of a process of the submitted RUN (default: the newest), or that of the job if there is none."""
+    from ..pipeline.submission import ENDED, Submission, find_run, state_of
+    from ..runtime.batch.engine import JOB_LOG
     from ..storage.artifacts import Workspace
 
-    submission = Submission.at(find_run(Workspace.at(workspace), name))
-    runtime = _runtime(submission)
-    job = _job(submission, runtime)
+    submission = Submission.at(find_run(Workspace.at(workspace), name, submitted=True))
+    runtime = runtime_of(submission)
+    job = job_of(submission, runtime)
     number = rank if rank is not None else 1 if runtime.ranks > 1 else 0
     require(number < runtime.ranks, f"--rank {number} of a job of {runtime.ranks}", error=DataError,
             why="ranks count from 0", fix=f"name one below {runtime.ranks}")
-    path, told = job.log(number), 0
+    path, shown, knows = job.log(number), 0, KnowsNowAndThen()
     while True:
-        ended = submission.exit is not None  # before the log is read, so that nothing is missed
-        if path.is_file():
-            with open(path, "rb") as file:
-                file.seek(told)
-                text = file.read()
-            told += len(text)
-            click.echo(text.decode("utf-8", "replace"), nl=False)
-        if not follow or ended:
-            return
+        # Looked at before the log is read, so that nothing is missed.
+        state = state_of(submission.folder, knows)["state"] if follow else ""
+        shown += _shown_from(path, shown)
+        if not follow or state in ENDED:
+            break
         time.sleep(LOOK_EVERY)
+    if shown == 0:
+        click.echo(f"rank {number} of {submission.folder.name} has written nothing; this is the log of its job "
+                   f"({job.logs / JOB_LOG}):", err=True)
+        if _shown_from(job.logs / JOB_LOG, 0) == 0:
+            click.echo(f"that is empty, too: see `dssl status {submission.folder.name}`", err=True)
+
+
+def _shown_from(path: Path, start: int) -> int:
+    """Print what a log holds after its first `start` bytes; return how much that is, 0 where there is none."""
+    if not path.is_file():
+        return 0
+    with open(path, "rb") as file:
+        file.seek(start)
+        text = file.read()
+    click.echo(text.decode("utf-8", "replace"), nl=False)
+    return len(text)
 
 
 @click.command("wait")
@@ -215,7 +256,7 @@ def wait_command(ctx: click.Context, name: str | None, timeout: float | None, wo
     from ..pipeline.submission import Submission, find_run
     from ..storage.artifacts import Workspace
 
-    folder = Submission.at(find_run(Workspace.at(workspace), name)).folder
+    folder = Submission.at(find_run(Workspace.at(workspace), name, submitted=True)).folder
     found, code = waited(folder, float("inf") if timeout is None else timeout)
     if as_json:
         click.echo(json.dumps(found, indent=1))
@@ -229,14 +270,7 @@ def waited(folder: Path, seconds: float = float("inf")) -> tuple[dict[str, Any],
     """Return the state of a submitted run that has ended, and its exit code; raise LockedError after some seconds."""
     from ..pipeline.submission import ENDED, state_of
 
-    asked: list[float] = []
-
-    def knows(engine: Mapping[str, Any]) -> bool:
-        if asked and time.monotonic() - asked[-1] < ASK_EVERY:
-            return True
-        asked.append(time.monotonic())
-        return _knows_if_asked(engine)
-
+    knows = KnowsNowAndThen()
     until = time.monotonic() + seconds
     while (found := state_of(folder, knows))["state"] not in ENDED:
         require(time.monotonic() < until, f"run {folder.name} is {found['state']}", error=LockedError,
@@ -259,122 +293,10 @@ def cancel_command(name: str, workspace: str) -> None:
         click.echo(f"{submission.folder.name} has ended: {found['state']}")
         return
     submission.cancel()
-    engine, known = _runtime(submission).engine(), submission.engine
+    engine, known = runtime_of(submission).engine(), submission.engine
     if known is not None:
         engine.cancel(known["handle"])
     if found["state"] == "submitted":  # no process of it will say how it ended
         submission.finish(TERMINATED, "cancelled", "it was cancelled before it began")
-    click.echo(f"{submission.folder.name} is cancelled; finished parts stay, and submitting it again goes on")
-
-
-# ---- what engines start
-
-
-@click.command("rank", hidden=True)
-@click.argument("folder", type=click.Path(path_type=Path))
-def rank_command(folder: Path) -> None:
-    """Be one process of the submitted run in FOLDER: scheduler, driver or worker, as the environment says."""
-    from ..pipeline.submission import Submission
-    from ..runtime.description import RankedRuntime
-    from ..runtime.rank import Rank
-
-    submission, rank = Submission.at(folder.resolve()), Rank.of(os.environ)
-    submission.require_this_version()
-    for variable, value in submission.described["environment"].items():
-        os.environ.setdefault(variable, value)
-    runtime = _runtime(submission)
-    if rank.role == "driver":
-        _drive(submission, runtime, rank)
-        return
-    from ..runtime.roles import Meeting, serve_scheduler, serve_worker
-
-    meeting = Meeting(submission.folder, rank.start)
-    assert isinstance(runtime, RankedRuntime)
-    if rank.role == "scheduler":
-        serve_scheduler(meeting, runtime)
-    else:
-        serve_worker(meeting, runtime)
-
-
-def _drive(submission: Submission, runtime: Runtime, rank: Any) -> None:
-    """Run the pipeline, and note how it ended."""
-    from ..pipeline.plan import plan
-    from ..pipeline.run import run
-    from ..progress import Reporter
-    from ..runtime.description import RankedRuntime
-    from ..runtime.roles import Meeting, driven
-    from ..storage.artifacts import Workspace
-
-    signal.signal(signal.SIGUSR1, raise_preempted)
-    start = submission.begin()
-    frozen = submission.described["options"]
-    try:
-        if submission.is_cancelled:
-            raise Terminated
-        place = Workspace.at(submission.folder.parents[1])
-        made = plan(submission.spec, workspace=place.root, memory_budget=frozen["memory_budget"])
-        opened = (driven(Meeting(submission.folder, rank.start), runtime, rank.count - 2, made.budget)
-                  if isinstance(runtime, RankedRuntime) else runtime.start(made.budget))
-        with opened as (execution, where), Reporter(where, console) as reporter:
-            run(made, execution=execution, events=reporter.tell, wait=float("inf"),
-                keep=cast(Literal["all", "results"], frozen["keep"]), run_id=submission.folder.name)
-    except BaseException as error:
-        submission.end(start, exit_code_of(error), described(error)["what"] or type(error).__name__)
-        raise
-    submission.end(start, 0, "")
-
-
-@click.command("launch", hidden=True)
-@click.argument("folder", type=click.Path(path_type=Path))
-@click.pass_context
-def launch_command(ctx: click.Context, folder: Path) -> None:
-    """Start all processes of the submitted run in FOLDER on this machine, again where it was interrupted."""
-    from ..pipeline.submission import Submission
-    from ..runtime.batch.detached import launch
-
-    submission = Submission.at(folder.resolve())
-    ctx.exit(launch(_job(submission, _runtime(submission))))
-
-
-@click.command("pod", hidden=True)
-@click.argument("folder", type=click.Path(path_type=Path))
-@click.pass_context
-def pod_command(ctx: click.Context, folder: Path) -> None:
-    """Be a pod of the submitted run in FOLDER: start its rank, and end with 75 where the pod is to be replaced."""
-    from ..pipeline.submission import Submission
-    from ..runtime.batch.pod import attend
-    from ..runtime.rank import Rank
-
-    submission, rank = Submission.at(folder.resolve()), Rank.of(os.environ)
-    job, restarts = _job(submission, _runtime(submission)), _runtime(submission).max_restarts
-    command = (sys.executable, *job.command[1:])
-    if rank.role != "driver":
-        if submission.exit is None:
-            attend(command, job.log(rank.number))
-        ctx.exit(0 if _ends_within(submission, HEARD) else COME_BACK)
-    before = submission.starts
-    if before and (code := submission.settle(restarts)) != COME_BACK:  # the pod before this one may have been killed
-        ctx.exit(code)
-    code = attend(command, job.log(rank.number))
-    ctx.exit(COME_BACK if code < 0 and submission.starts == before else submission.settle(restarts))
-
-
-def _ends_within(submission: Submission, seconds: float) -> bool:
-    """Return whether a run ends for good, of which the driver ends the other ranks before it says so."""
-    until = time.monotonic() + seconds
-    while submission.exit is None and time.monotonic() < until:
-        time.sleep(LOOK_EVERY)
-    return submission.exit is not None
-
-
-@click.command("settle", hidden=True)
-@click.argument("folder", type=click.Path(path_type=Path))
-@click.pass_context
-def settle_command(ctx: click.Context, folder: Path) -> None:
-    """End with 75 if the run in FOLDER is to be started again, or else with its exit code, after a start has ended."""
-    from ..pipeline.submission import Submission
-    from ..runtime.roles import forget_meetings
-
-    submission = Submission.at(folder.resolve())
-    forget_meetings(submission.folder)
-    ctx.exit(submission.settle(_runtime(submission).max_restarts))
+    click.echo(f"{submission.folder.name} is cancelled: its processes end within seconds, finished parts stay, and "
+               "submitting it again goes on")

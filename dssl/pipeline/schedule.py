@@ -20,6 +20,7 @@ from ..errors import DataError, require
 from ..params import digest
 from ..storage.artifacts import Workspace
 from ..storage.files import read_json, write_file, write_json
+from .secrets import require_no_secret
 
 FIRST_PAUSE = 60.0  # seconds before a run that failed is tried again; twice as many before each further attempt
 SCHEDULE = "schedule.json"
@@ -43,9 +44,11 @@ class Schedule:
         """Write down a schedule and what was rendered of it, by file name; give the paths of these.
 
         If the body raises, all is as before: a new schedule leaves nothing, and an earlier one of the same name its
-        own files.
+        own files. Raises SpecError: a file would hold a secret of the environment.
         """
         texts = {**files, SCHEDULE: json.dumps(dict(fields), indent=1)}
+        for name, text in texts.items():
+            require_no_secret(f"the schedule's file {name}", text)
         paths = {name: self.folder / name for name in texts}
         is_new = not paths[SCHEDULE].is_file()
         before = {path: path.read_bytes() for path in paths.values() if path.is_file()}

@@ -13,7 +13,9 @@
 These files are the truth. The engine is asked only whether it still knows the job.
 """
 
+import json
 import os
+import shutil
 import socket
 import sys
 import time
@@ -29,9 +31,11 @@ from ..storage.artifacts import BEGUN, PUBLISHED, Workspace, libraries
 from ..storage.files import read_json, write_json
 from .gc import STAGES, stages_of
 from .run import new_run_id
+from .secrets import require_no_secret
 from .spec import Spec
 from .status import STATUS, read_status
 
+DESCRIPTION = Path("submission", "submission.json")  # in the folder of a run that was submitted
 ENVIRONMENT = ("DSSL_DATA",)  # variables that a job is started with
 RESTARTABLE = (COME_BACK, TERMINATED, ClusterError.exit_code)  # exit codes of a start that another may continue
 HANDING_OVER = 300.0  # seconds after which a run that no engine has is lost
@@ -49,26 +53,39 @@ class Submission:
     @classmethod
     def at(cls, folder: Path) -> Self:
         """Return the submission of a run's folder; raise DataError if that run was not submitted."""
-        require((folder / "submission" / "submission.json").is_file(), f"run {folder.name} was not submitted",
+        require((folder / DESCRIPTION).is_file(), f"run {folder.name} was not submitted",
                 error=DataError, why="it is the process of `dssl run` itself, which has no engine",
                 fix="see `dssl status`")
         return cls(folder)
 
     @classmethod
     def freeze(cls, workspace: Workspace, spec: Spec, cluster: Mapping[str, Any], options: Mapping[str, Any]) -> Self:
-        """Write what a run is to do into a new folder; nobody is told of it yet."""
+        """Write what a run is to do into a new folder; nobody is told of it yet.
+
+        Raises SpecError: the spec or the cluster description holds a secret of the environment.
+        """
         fields = spec.model_dump(mode="json")
+        require_no_secret("the spec", json.dumps(fields))
+        require_no_secret("the cluster description", json.dumps(dict(cluster)))
         folder = workspace.root / "runs" / new_run_id()
         made = cls(folder)
-        (folder / "logs").mkdir(parents=True)
-        write_json(made._file("spec.json"), fields)
-        write_json(made._file("cluster.json"), dict(cluster))
-        write_json(made._file("submission.json"), {
-            "digest": digest({"spec": fields, "workspace": str(workspace.root)})[:16], "name": spec.name,
-            "version": __version__, "libraries": libraries(), "python": sys.executable, "cwd": os.getcwd(),
-            "host": socket.gethostname(), "options": dict(options), "submitted": time.time(),
-            "environment": {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}})
+        try:
+            (folder / "logs").mkdir(parents=True)
+            write_json(made._file("spec.json"), fields)
+            write_json(made._file("cluster.json"), dict(cluster))
+            write_json(folder / DESCRIPTION, {
+                "digest": digest({"spec": fields, "workspace": str(workspace.root)})[:16], "name": spec.name,
+                "version": __version__, "libraries": libraries(), "python": sys.executable, "cwd": os.getcwd(),
+                "host": socket.gethostname(), "options": dict(options), "submitted": time.time(),
+                "environment": {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}})
+        except BaseException:
+            made.discard()
+            raise
         return made
+
+    def discard(self) -> None:
+        """Remove the folder of a run that no engine has been told of."""
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def _file(self, name: str) -> Path:
         return self.folder / "submission" / name
@@ -76,7 +93,7 @@ class Submission:
     @property
     def described(self) -> dict[str, Any]:
         """Return what was frozen besides spec and cluster."""
-        found: dict[str, Any] = read_json(self._file("submission.json"))
+        found: dict[str, Any] = read_json(self.folder / DESCRIPTION)
         return found
 
     @property
@@ -118,7 +135,8 @@ class Submission:
                 return self.folder
 
     def render(self, name: str, text: str) -> Path:
-        """Write what the engine is handed; return the file."""
+        """Write what the engine is handed; return the file. Raises SpecError: it holds a secret of the environment."""
+        require_no_secret(f"the rendered {name}", text)
         path = self._file(name)
         path.write_text(text, encoding="utf-8")
         return path
@@ -174,9 +192,15 @@ class Submission:
         write_json(self.folder / "cancelled.json", {"time": time.time(), "host": socket.gethostname()}, exclusive=True)
 
     @property
+    def cancelled(self) -> dict[str, Any] | None:
+        """Return who has asked for the end, and when; None where nobody has."""
+        path = self.folder / "cancelled.json"
+        return read_json(path) if path.is_file() else None
+
+    @property
     def is_cancelled(self) -> bool:
         """Return whether somebody has asked for the end."""
-        return (self.folder / "cancelled.json").is_file()
+        return self.cancelled is not None
 
     def finished(self) -> int:
         """Return how many artifacts and parts of the run are finished: what a start adds to is its progress."""
@@ -227,7 +251,8 @@ def state_of(folder: Path, knows: Knows) -> dict[str, Any]:
     """Return what is known of a run: its status.json, with `state`, and of a submitted one `exit` and `starts`.
 
     Of a run that ended, the record of its end counts; of one that runs, its heartbeat; of others whether the engine
-    still knows the job.
+    still knows the job. One that was cancelled begins no start any more: it has ended once the engine does not know it,
+    or, where the engine cannot be asked from here, after `HANDING_OVER` seconds.
     """
     status: dict[str, Any] = read_status(folder) if (folder / STATUS).is_file() else {
         "run": folder.name, "name": None, "state": "lost", "error": None}
@@ -245,6 +270,11 @@ def state_of(folder: Path, knows: Knows) -> dict[str, Any]:
         lost = time.time() - described["submitted"] > HANDING_OVER
     else:
         lost = not knows(found["engine"])
+    cancelled = submission.cancelled
+    if cancelled is not None and (lost or time.time() - cancelled["time"] > HANDING_OVER):
+        return found | {"state": "cancelled", "exit": {
+            "code": TERMINATED, "state": "cancelled", "why": "it was cancelled while no process of it was at work",
+            "time": cancelled["time"], "starts": found["starts"]}}
     if lost:
         return found | {"state": "lost", "error": {
             "type": "Lost", "what": "the engine knows nothing of the job, and it has left no exit record",
@@ -252,14 +282,17 @@ def state_of(folder: Path, knows: Knows) -> dict[str, Any]:
     return found | {"state": "restarting" if submission.starts else "submitted"}
 
 
-def find_run(workspace: Workspace, name: str | None) -> Path:
-    """Return the folder of a run by its name or the beginning of it, of None the newest; raise DataError."""
+def find_run(workspace: Workspace, name: str | None, *, submitted: bool = False) -> Path:
+    """Return the folder of a run by its name or the beginning of it, of None the newest; raise DataError.
+
+    submitted : of None the newest that was submitted.
+    """
     matching = [path for path in workspace.runs if name is None or path.name.startswith(name)]
+    if name is None and submitted:
+        matching = [path for path in matching if (path / DESCRIPTION).is_file()]
     exact = [path for path in matching if path.name == name]
-    require(bool(matching), f"no run {name or '(any)'} in {workspace.root}", error=DataError,
-            why="a run is a folder in runs/", fix="see `dssl status`, or check --workspace")
+    require(bool(matching), f"no {'submitted ' if submitted else ''}run {name or '(any)'} in {workspace.root}",
+            error=DataError, why="a run is a folder in runs/", fix="see `dssl status`, or check --workspace")
     require(name is None or len(exact or matching) == 1, f"{len(matching)} runs begin with {name!r}", error=DataError,
             why="one run is meant", fix=f"write more of it: {', '.join(path.name for path in matching[:5])}")
     return (exact or matching)[-1]
-
-

@@ -12,7 +12,8 @@ from dssl.runtime.rank import Rank
 
 from ..faults.machines import BUDGET, REPOSITORY, SPEC, wait_until
 
-SLOWLY = {"DASK_DISTRIBUTED__WORKER__PRELOAD": '["tests.faults.slowly"]', "PYTHONPATH": str(REPOSITORY)}
+CANARY = {"AWS_SECRET_ACCESS_KEY": "canary-3141592653"}  # a secret that no file of a run may hold
+SLOWLY = CANARY | {"DASK_DISTRIBUTED__WORKER__PRELOAD": '["tests.faults.slowly"]', "PYTHONPATH": str(REPOSITORY)}
 
 
 class Submitted:
@@ -59,6 +60,11 @@ class Submitted:
         """Return all that the processes have said."""
         paths = sorted(self.folder.glob("work/runs/*/logs/*"))
         return "".join(f"--- {path.name}\n{path.read_text()}" for path in paths)
+
+    def files_with_the_canary(self):
+        """Return the files, of the workspace and beside it, that hold the secret."""
+        secret = CANARY["AWS_SECRET_ACCESS_KEY"].encode()
+        return [path for path in self.folder.rglob("*") if path.is_file() and secret in path.read_bytes()]
 
     def end(self):
         """Kill what is left."""

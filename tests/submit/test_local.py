@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import stat
+import subprocess
 import time
 
 import psutil
@@ -11,7 +12,7 @@ import pytest
 
 from ..faults.machines import wait_until
 from ..stored import contents
-from .machines import Submitted
+from .machines import CANARY, Submitted
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -24,17 +25,19 @@ def submitted(tmp_path):
 
 
 def ended_alike(submitted, run, undisturbed, starts):
-    """The run has ended well after so many starts, and its artifacts are those of an undisturbed run."""
+    """The run has ended well after so many starts, its artifacts are those of an undisturbed run, and no file tells."""
     submitted.dssl("wait", run.name)
     ending = json.loads((run / "exit.json").read_text())
     assert (ending["code"], ending["state"], ending["starts"]) == (0, "done", starts), submitted.logs()
     found = contents(submitted.workspace)
     assert sorted(found) == sorted(undisturbed)
     assert [name for name in undisturbed if found[name] != undisturbed[name]] == []
+    assert (run / "report.html").is_file()
+    assert submitted.files_with_the_canary() == []
 
 
 def test_a_run_needs_nobody_who_waits_for_it(submitted, undisturbed):
-    submitted.environment = dict(os.environ)
+    submitted.environment = os.environ | CANARY
     run = submitted.submit()
     again = submitted.submit()
     assert again == run, "the same spec is submitted once while it is under way"
@@ -66,10 +69,18 @@ def test_a_killed_process_costs_a_start_at_most(submitted, undisturbed, rank, st
     ended_alike(submitted, run, undisturbed, starts)
 
 
-def test_a_run_that_is_cancelled_ends_and_keeps_its_parts(submitted):
+@pytest.mark.parametrize("inside", [
+    pytest.param((), id="here"),
+    pytest.param(("unshare", "--uts", "--pid", "--fork", "--mount-proc", "sh", "-c", 'hostname elsewhere && exec "$@"',
+                  "sh"), id="on another host")])
+def test_a_run_that_is_cancelled_ends_and_keeps_its_parts(submitted, inside):
+    if inside and subprocess.run([*inside, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("a host name of its own is not permitted here")
     run = submitted.submit()
     submitted.reached(run, "points", 1)
+    submitted.inside = inside
     assert "finished parts stay" in submitted.dssl("cancel", run.name)
+    submitted.inside = ()
     submitted.dssl("wait", run.name, code=143)
     assert json.loads((run / "exit.json").read_text())["state"] == "cancelled"
     assert "has ended: cancelled" in submitted.dssl("cancel", run.name)

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from ..faults.machines import wait_until
-from .machines import Submitted
+from .machines import CANARY, Submitted
 from .slurm import Slurm
 from .test_local import ended_alike
 
@@ -37,7 +37,7 @@ def job_of(run):
 
 
 def test_a_job_runs_and_its_script_can_be_read(submitted, slurm, undisturbed):
-    submitted.environment = dict(os.environ) | slurm.environment
+    submitted.environment = os.environ | CANARY | slurm.environment
     run = submitted.submit()
     assert submitted.submit() == run
     script = (run / "submission" / "job.sh").read_text()

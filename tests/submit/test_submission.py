@@ -1,11 +1,13 @@
 """The records of a submitted run, and what follows from them."""
 
 import json
+import socket
 import time
 from pathlib import Path
 
 import pytest
 
+from dssl.cli.submit import waited
 from dssl.errors import COME_BACK, TERMINATED, ClusterError, DataError
 from dssl.pipeline.gc import find_garbage, write_stages
 from dssl.pipeline.load import load_spec
@@ -35,6 +37,14 @@ def known(engine):
 
 def forgotten(engine):
     return False
+
+
+def waited_for(submission):
+    """Return the exit code of a run of whose job this machine knows nothing."""
+    path = submission.folder / "submission" / "engine.json"
+    path.unlink()
+    submission.hand_over("this machine", {"pid": 2**22 + 1, "started": 0.0, "host": socket.gethostname()})
+    return waited(submission.folder, 10)[1]
 
 
 def finish_a_part(submission):
@@ -77,6 +87,20 @@ def test_the_state_follows_from_the_records(submission):
     assert state_of(submission.folder, known)["state"] == "restarting"
     submission.finish(3, "failed", "a byte")
     assert state_of(submission.folder, forgotten)["state"] == "failed"
+
+
+def test_a_cancelled_run_that_no_process_works_on_has_ended(submission, monkeypatch):
+    """As while it waits in a queue to be started again, or where its driver was killed before its record."""
+    submission.hand_over("Slurm", {"job": "7"})
+    submission.begin()
+    submission.cancel()
+    assert state_of(submission.folder, known)["state"] == "restarting"
+    state = state_of(submission.folder, forgotten)
+    assert (state["state"], state["exit"]["code"], state["error"]) == ("cancelled", TERMINATED, None)
+    assert waited_for(submission) == TERMINATED
+    later = time.time() + HANDING_OVER + 1
+    monkeypatch.setattr(time, "time", lambda: later)
+    assert state_of(submission.folder, known)["state"] == "cancelled", "it begins no start any more"
 
 
 def test_a_run_that_was_never_handed_over_is_lost_after_a_while(submission, monkeypatch):
@@ -140,6 +164,10 @@ def test_another_version_does_not_take_part(submission):
 def test_a_run_is_found_by_the_beginning_of_its_name(place, submission):
     assert find_run(place, submission.folder.name[:12]) == submission.folder
     assert find_run(place, None) == submission.folder
+    later = place.root / "runs" / "99991231T235959-a-run-of-its-own-process"
+    later.mkdir()
+    assert find_run(place, None) == later
+    assert find_run(place, None, submitted=True) == submission.folder
     with pytest.raises(DataError, match="no run x"):
         find_run(place, "x")
     (place.root / "runs" / f"{submission.folder.name}-b").mkdir()
@@ -153,6 +181,18 @@ def test_a_run_of_its_own_process_was_not_submitted(place):
     folder.mkdir(parents=True)
     with pytest.raises(DataError, match="was not submitted"):
         Submission.at(folder)
+
+
+def test_where_nothing_was_submitted_that_is_said(place):
+    (place.root / "runs" / "mine").mkdir(parents=True)
+    with pytest.raises(DataError, match=r"no submitted run \(any\)"):
+        find_run(place, None, submitted=True)
+
+
+def test_a_run_that_cannot_be_written_down_leaves_nothing(place):
+    with pytest.raises(TypeError):
+        Submission.freeze(place, load_spec(SPEC), {"kind": "local"}, {"memory_budget": object()})
+    assert list(place.root.glob("runs/*")) == []
 
 
 def test_garbage_is_found_beside_a_run_that_has_not_begun(place, submission):

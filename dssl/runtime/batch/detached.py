@@ -17,7 +17,7 @@ import psutil
 
 from ...errors import COME_BACK
 from ..rank import DRIVER, FIRST_WORKER, SCHEDULER, START
-from .engine import Engine, Job
+from .engine import JOB_LOG, Engine, Job
 
 LOOK_EVERY = 0.2  # seconds between two looks at the processes
 GRACE = 20.0  # seconds that the others have to end once the driver has
@@ -36,7 +36,7 @@ class Detached(Engine):
                 f"exec {shlex.join(self._launcher(job))}\n")
 
     def submit(self, job: Job, rendered: Path) -> dict[str, Any]:
-        log = os.open(job.logs / "job.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        log = os.open(job.logs / JOB_LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             process = subprocess.Popen(["/bin/sh", str(rendered)], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                        start_new_session=True, close_fds=True)

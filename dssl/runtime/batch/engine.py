@@ -10,6 +10,7 @@ from typing import Any
 
 from ...errors import ClusterError, explain
 
+JOB_LOG = "job.log"  # in a run's logs, what an engine's script says itself
 NOTICE = 120  # seconds before the end of its time at which a job is told
 
 
@@ -73,7 +74,9 @@ def asked(command: Sequence[str], *, fix: str, text: str | None = None) -> str:
     text : for its standard input.
     """
     try:
-        done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=60, check=False)
+        # In a group of its own, so that Ctrl-C, which a terminal sends to a whole group, does not end it half-way.
+        done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=60, check=False,
+                              process_group=0)
     except FileNotFoundError as error:
         raise ClusterError(explain(f"there is no command {command[0]}", why="the job is handed over by it",
                                    fix=fix)) from error

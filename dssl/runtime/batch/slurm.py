@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import COME_BACK
-from .engine import NOTICE, Engine, Job, asked
+from .engine import JOB_LOG, NOTICE, Engine, Job, asked
 
 FIX = "run this where Slurm's commands are, such as a login node, and see the message above"
 LIVING = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SUSPENDED",
@@ -62,7 +62,7 @@ class Slurm(Engine):
         options = [f"--job-name={job.name}", "--dependency=singleton", f"--ntasks={job.ranks}",
                    f"--cpus-per-task={self.cores}", f"--mem-per-cpu={-(-self.memory // self.cores >> 20)}M",
                    f"--time={self.time}", f"--signal=B:USR1@{NOTICE}", "--requeue", "--open-mode=append",
-                   f"--output={job.logs / 'job.log'}",
+                   f"--output={job.logs / JOB_LOG}",
                    *(f"--{key}={value}" for key, value in named.items() if value is not None), *self.directives]
         return SCRIPT.format(
             ranks=job.ranks, directives="\n".join(f"#SBATCH {option}" for option in options),

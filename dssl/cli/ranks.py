@@ -1,0 +1,185 @@
+"""What engines start: the ranks of a submitted run, and what attends to them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, cast
+
+import click
+
+from ..errors import COME_BACK, DsslError, Terminated, described, exit_code_of, raise_preempted
+from .options import console
+from .submit import LOOK_EVERY, job_of, runtime_of
+
+if TYPE_CHECKING:
+    from ..pipeline.submission import Submission
+    from ..runtime.description import Runtime
+    from ..runtime.rank import Rank
+
+CANCELLED_EVERY = 2.0  # seconds between two looks of a driver at whether its run is cancelled
+SIGNALLED = 5.0  # seconds in which the engine's own signal has come, if it comes
+HEARD = 10.0  # seconds in which it is known whether a start was the last one
+
+
+@click.command("rank", hidden=True)
+@click.argument("folder", type=click.Path(path_type=Path))
+def rank_command(folder: Path) -> None:
+    """Be one process of the submitted run in FOLDER: scheduler, driver or worker, as the environment says."""
+    from ..pipeline.submission import Submission
+    from ..runtime.description import RankedRuntime
+    from ..runtime.rank import Rank
+
+    submission, rank = Submission.at(folder.resolve()), Rank.of(os.environ)
+    submission.require_this_version()
+    for variable, value in submission.described["environment"].items():
+        os.environ.setdefault(variable, value)
+    runtime = runtime_of(submission)
+    if rank.role == "driver":
+        _drive(submission, runtime, rank)
+        return
+    from ..runtime.roles import Meeting, serve_scheduler, serve_worker
+
+    meeting = Meeting(submission.folder, rank.start)
+    assert isinstance(runtime, RankedRuntime)
+    if rank.role == "scheduler":
+        serve_scheduler(meeting, runtime)
+    else:
+        serve_worker(meeting, runtime)
+
+
+def _drive(submission: Submission, runtime: Runtime, rank: Rank) -> None:
+    """Run the pipeline, and note how it ended."""
+    from ..pipeline.plan import plan
+    from ..pipeline.run import run
+    from ..progress import Reporter
+    from ..runtime.description import RankedRuntime
+    from ..runtime.roles import Meeting, driven
+    from ..storage.artifacts import Workspace
+
+    signal.signal(signal.SIGUSR1, raise_preempted)
+    start = submission.begin()
+    frozen = submission.described["options"]
+    try:
+        if submission.is_cancelled:
+            raise Terminated
+        with _ended_when_cancelled(submission):
+            place = Workspace.at(submission.folder.parents[1])
+            made = plan(submission.spec, workspace=place.root, memory_budget=frozen["memory_budget"])
+            opened = (driven(Meeting(submission.folder, rank.start), runtime, rank.count - 2, made.budget)
+                      if isinstance(runtime, RankedRuntime) else runtime.start(made.budget))
+            with opened as (execution, where), Reporter(where, console) as reporter:
+                run(made, execution=execution, events=reporter.tell, wait=float("inf"),
+                    keep=cast(Literal["all", "results"], frozen["keep"]), run_id=submission.folder.name)
+    except BaseException as error:
+        submission.end(start, exit_code_of(error), described(error)["what"] or type(error).__name__)
+        raise
+    submission.end(start, 0, "")
+
+
+@contextmanager
+def _ended_when_cancelled(submission: Submission) -> Iterator[None]:
+    """Raise Terminated in the body once somebody has cancelled the run, on whatever machine.
+
+    An engine's signal reaches its own jobs, and a signal of this machine its own processes. The record of a cancelled
+    run is read by whoever sees the workspace.
+    """
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(CANCELLED_EVERY):
+            if submission.is_cancelled:
+                if not over.wait(SIGNALLED):
+                    os.kill(os.getpid(), signal.SIGTERM)  # whose handler raises Terminated in the main thread
+                return
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+@click.command("launch", hidden=True)
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.pass_context
+def launch_command(ctx: click.Context, folder: Path) -> None:
+    """Start all processes of the submitted run in FOLDER on this machine, again where it was interrupted."""
+    from ..pipeline.submission import Submission
+    from ..runtime.batch.detached import launch
+
+    submission = Submission.at(folder.resolve())
+    ctx.exit(launch(job_of(submission, runtime_of(submission))))
+
+
+@click.command("pod", hidden=True)
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.pass_context
+def pod_command(ctx: click.Context, folder: Path) -> None:
+    """Be a pod of the submitted run in FOLDER: start its rank, and end with 75 where the pod is to be replaced."""
+    from ..runtime.rank import Rank
+
+    rank = Rank.of(os.environ)
+    if rank.role == "driver":
+        ctx.exit(_drive_in_pod(folder.resolve(), rank))
+    try:
+        ctx.exit(_serve_in_pod(folder.resolve(), rank))
+    except (DsslError, OSError) as error:  # of this pod: its code must not end the job, as that of the driver does
+        click.echo(f"error: {error}", err=True)
+        ctx.exit(COME_BACK)
+
+
+def _drive_in_pod(folder: Path, rank: Rank) -> int:
+    """Attend to the driver; return the exit code of the run, or `COME_BACK` where the pod is to be replaced."""
+    from ..pipeline.submission import Submission
+    from ..runtime.batch.pod import attend
+
+    submission = Submission.at(folder)
+    runtime = runtime_of(submission)
+    before = submission.starts
+    if before and (code := submission.settle(runtime.max_restarts)) != COME_BACK:
+        return code  # the pod before this one was killed
+    job = job_of(submission, runtime)
+    code = attend((sys.executable, *job.command[1:]), job.log(rank.number))
+    return COME_BACK if code < 0 and submission.starts == before else submission.settle(runtime.max_restarts)
+
+
+def _serve_in_pod(folder: Path, rank: Rank) -> int:
+    """Attend to another rank; return 0 where the run has ended, or `COME_BACK` where the pod is to be replaced."""
+    from ..pipeline.submission import Submission
+    from ..runtime.batch.pod import attend
+
+    submission = Submission.at(folder)
+    if submission.exit is None:
+        job = job_of(submission, runtime_of(submission))
+        attend((sys.executable, *job.command[1:]), job.log(rank.number))
+    return 0 if _ends_within(submission, HEARD) else COME_BACK
+
+
+def _ends_within(submission: Submission, seconds: float) -> bool:
+    """Return whether a run ends for good, of which the driver ends the other ranks before it says so."""
+    until = time.monotonic() + seconds
+    while submission.exit is None and time.monotonic() < until:
+        time.sleep(LOOK_EVERY)
+    return submission.exit is not None
+
+
+@click.command("settle", hidden=True)
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.pass_context
+def settle_command(ctx: click.Context, folder: Path) -> None:
+    """End with 75 if the run in FOLDER is to be started again, or else with its exit code, after a start has ended."""
+    from ..pipeline.submission import Submission
+    from ..runtime.roles import forget_meetings
+
+    submission = Submission.at(folder.resolve())
+    forget_meetings(submission.folder)
+    ctx.exit(submission.settle(runtime_of(submission).max_restarts))
