@@ -1,11 +1,13 @@
 """What a cluster description is: a few checked fields, how an execution is started from them, and a batch job."""
 
 from abc import ABC, abstractmethod
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from ..errors import SpecError, explain, require
 from ..execution.size import size_of
 from ..execution.tasks import Execution
 from ..execution.watchdog import PATIENCE
@@ -88,3 +90,40 @@ class RankedRuntime(DaskRuntime):
     def settings(self) -> dict[str, Any]:
         """Return Dask's settings for scheduler and workers."""
         return SETTINGS
+
+
+BESIDE = 384 << 20  # bytes of a worker's process that its worker does not have: the Nanny's, and those of `dssl pod`
+SMALLEST = 1 << 30  # bytes of a process of a batch job
+
+
+class BatchRuntime(RankedRuntime):
+    """A place whose processes are started for one run, each with an amount of memory that the engine is asked for."""
+
+    @field_validator("memory_limit")
+    @classmethod
+    def _is_enough(cls, text: str) -> str:
+        require(text != "auto" and size_of(text) >= SMALLEST, f"memory_limit: {text}", error=SpecError,
+                why="the engine is asked for that much for each process, and ends a process that takes more",
+                fix="write a size of 1GiB or more")
+        return text
+
+    @property
+    def memory(self) -> int:
+        """The bytes of each process."""
+        return size_of(self.memory_limit)
+
+    @contextmanager
+    def start(self, memory_budget: int) -> Iterator[tuple[Execution, str]]:
+        raise SpecError(explain(
+            f"kind: {getattr(self, 'kind', '')} describes a job, not a cluster that is there",
+            why="its processes are started for one run", fix=self.instead))
+        yield  # a context manager's function is a generator
+
+    @property
+    def instead(self) -> str:
+        """What to do where a cluster is needed that is there."""
+        return "hand the run over with `dssl submit`"
+
+    def worker_memory(self) -> int:
+        """Return the bytes of a worker: Dask ends one that exceeds its limit with a message, the engine without."""
+        return self.memory - BESIDE

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -10,15 +11,20 @@ import yaml
 from click.testing import CliRunner
 
 from dssl.cli.main import main
-from dssl.errors import ClusterError, SpecError
+from dssl.errors import COME_BACK, ClusterError, SpecError
+from dssl.pipeline.load import load_spec
+from dssl.pipeline.submission import Submission
 from dssl.runtime.batch.detached import Detached
 from dssl.runtime.batch.engine import Job
-from dssl.runtime.kubernetes import BESIDE, KubernetesRuntime
+from dssl.runtime.batch.kubernetes import FINAL
+from dssl.runtime.description import BESIDE
+from dssl.runtime.kubernetes import KubernetesRuntime
 from dssl.runtime.rank import Rank
 from dssl.runtime.schedules.kubernetes import CronJobs
 from dssl.runtime.schedules.schedule import Scheduled
 from dssl.runtime.schedules.times import Times
 from dssl.runtime.start import load_runtime
+from dssl.storage.artifacts import Workspace
 
 from ..faults.machines import REPOSITORY, wait_until
 from .kubernetes import Kubernetes, validated
@@ -94,12 +100,32 @@ def test_a_worker_has_less_than_its_pod(tmp_path):
     assert described(tmp_path).worker_memory() == (2 << 30) - BESIDE
 
 
+@pytest.mark.parametrize("fault", ["no run", "no folder for logs"])
+def test_only_the_driver_can_fail_the_job(tmp_path, monkeypatch, fault):
+    """Kubernetes ends a job in which any pod ends with one of `FINAL`; another error of a worker's pod replaces it."""
+    folder = tmp_path / "work" / "runs" / "1"
+    if fault == "no folder for logs":
+        folder = Submission.freeze(Workspace.at(tmp_path / "work"), load_spec(
+            {"name": "here", "data": {"source": "digits"}, "labels": {"per_class": 2}}),
+            described(tmp_path).model_dump(mode="json"), {}).folder
+        (folder / "logs").rmdir()
+    monkeypatch.setenv("DSSL_RANKS", "4")
+    codes = {}
+    for index in range(4):
+        monkeypatch.setenv("JOB_COMPLETION_INDEX", str(index))
+        codes[index] = CliRunner().invoke(main, ["pod", str(folder)]).exit_code
+    assert codes == {0: COME_BACK, 1: 1, 2: COME_BACK, 3: COME_BACK}
+    assert COME_BACK not in FINAL
+
+
 @pytest.mark.parametrize(("what", "move"), [
     ("the workspace", {"folder": Path("/elsewhere/work/runs/1")}), ("the folder in which you are", {"cwd": Path("/")})])
 def test_what_no_pod_would_see_is_refused(tmp_path, what, move):
     job = Job(**vars(job_in(tmp_path)) | move)
-    with pytest.raises(SpecError, match=f"{what}.* does not lie below"):
+    with pytest.raises(SpecError, match=f"{what}.* does not lie below") as refused:
         described(tmp_path).engine().render(job)
+    desk = re.search(r"cluster/\S+\.yaml", str(refused.value))[0]
+    assert (REPOSITORY / desk).is_file()
 
 
 @pytest.mark.parametrize("wrong", [{"mount": "work"}, {"memory_limit": "auto"}, {"memory_limit": "512MiB"},

@@ -124,7 +124,7 @@ class Kubernetes(Engine):
                 what=f"{what}, {path}, does not lie below {self.mount}",
                 why=f"pods see the volume {self.claim} there, and no other files of this machine",
                 fix=f"mount the volume at {self.mount} here as well, or submit from a pod that does, such as that of "
-                    "cluster/desk.yaml")
+                    "cluster/manifests/desk.yaml")
 
     # ---- kubectl
 

@@ -17,8 +17,9 @@ def attend(command: Sequence[str], log: Path) -> int:
     """Run a command to its end; return its exit code, -N where signal N ended it.
 
     What it says goes to the standard output of this process, which `kubectl logs` shows, and to `log`. SIGTERM and
-    SIGUSR1 are passed on.
+    SIGUSR1 are passed on. Raises OSError: the log cannot be written.
     """
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     process: subprocess.Popen[bytes] | None = None
     early: list[int] = []
 
@@ -34,16 +35,15 @@ def attend(command: Sequence[str], log: Path) -> int:
     for number in early:
         process.send_signal(number)
     assert process.stdout is not None
-    reader = threading.Thread(target=_copy, args=(process.stdout, log), daemon=True)
+    reader = threading.Thread(target=_copy, args=(process.stdout, descriptor), daemon=True)
     reader.start()
     code = process.wait()
     reader.join(LAST_WORDS)
     return code
 
 
-def _copy(source: IO[bytes], log: Path) -> None:
-    """Append all that comes from a pipe to a file and to standard output."""
-    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+def _copy(source: IO[bytes], descriptor: int) -> None:
+    """Append all that comes from a pipe to an open file and to standard output."""
     with open(descriptor, "wb", buffering=0) as file:
         while chunk := os.read(source.fileno(), 1 << 16):
             file.write(chunk)
