@@ -184,12 +184,14 @@ class Look:
                 self.remarks.append(f"infinite cells, which a run refuses: {self._some_of(found.infinite.items())}; "
                                     "store nan where one marks a missing cell")
             return
+        for code, counts in found.doubtful.items():
+            self.remarks.append(f"does {code} stand for a missing cell? No other value comes so often: "
+                                f"{_cells_by_column(counts)}; if it does, add '{code}' to data.read.missing")
         if not found.counts and not found.infinite:
             return
-        if found.counts:
-            self._add_missing([*map(str, found.counts)], "; ".join(
-                f"{code} is far from all other values: {_cells_by_column(counts)}"
-                for code, counts in found.counts.items()))
+        for code, counts in found.counts.items():
+            again = ", or comes again as none of them does" if code in found.again else ""
+            self._add_missing([str(code)], f"{code} is far from all other values{again}: {_cells_by_column(counts)}")
         if found.infinite:
             texts = [text for cells in found.infinite.values() for _, text in cells.examples]
             self._add_missing(texts, f"infinite cells: {self._some_of(found.infinite.items())}")

@@ -1,4 +1,7 @@
-"""Numbers that stand for missing cells, such as -999, and infinite ones: found before a source has a spec."""
+"""Numbers that stand for missing cells, such as -999.
+
+They are found before a source has a spec, by where they lie and by how often they come; infinite cells are too.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -6,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from ..data.readers.base import Reader
+from ..data.readers.base import FEWEST_ROWS, Reader
 from ..data.readers.cells import Cells
 from ..errors import column_label
 from ..execution.tasks import Execution
@@ -15,6 +18,8 @@ from .extents import numbers_in
 
 CODES = (-99, -999, -9999, -99999, -999999, 999, 9999, 99999, 999999)
 FEWEST_CELLS, FEWEST_COLUMNS = 3, 2  # of which either is enough
+DECIMALS = 0.9  # share of the other values of a column that have a fraction
+TIMES = 20  # as often as the other values of a column come again, on average
 FEWEST_IN_ROW = 2  # numeric cells of a row that holds nothing but codes
 MOST_ROWS = 100  # that are listed
 NO_LOW = float(np.finfo(np.float64).max) / 4  # the smallest of no values; a receipt holds finite numbers only
@@ -24,11 +29,15 @@ NO_LOW = float(np.finfo(np.float64).max) / 4  # the smallest of no values; a rec
 class Sentinels:
     """Numbers of a source that are no values.
 
-    counts : by code, the cells of each column that holds it. rows : numbers of rows that hold nothing but codes.
+    counts : by code that stands for missing cells, the cells of each column that holds it. again : those of these codes
+    that are not far from the other values of all their columns, but come again there as no other value does. doubtful :
+    as counts, of codes that may stand for missing cells. rows : numbers of rows that hold nothing but codes.
     infinite : by column, its infinite cells.
     """
 
     counts: dict[int, dict[str, int]] = field(default_factory=dict)
+    again: frozenset[int] = frozenset()
+    doubtful: dict[int, dict[str, int]] = field(default_factory=dict)
     rows: tuple[int, ...] = ()
     infinite: dict[str, Cells] = field(default_factory=dict)
 
@@ -37,7 +46,9 @@ class Sentinels:
 class SentinelsTask:
     """Return the range of the ordinary values of each column of some rows, how often each code occurs, and where.
 
-    The last column is the target. `infinite` : of columns that have such cells, how many, and (row, text) of some.
+    The last column is the target. `others` : of columns that hold a code, how many other values they have, how many
+    different ones, and how many with a fraction. `infinite` : of columns that have such cells, how many, and (row,
+    text) of some.
     """
 
     reader: Reader
@@ -59,11 +70,15 @@ class SentinelsTask:
         ordinary = np.where(is_code, np.nan, cells)
         low = np.fmin.reduce(ordinary, axis=0, initial=NO_LOW)
         high = np.fmax.reduce(ordinary, axis=0, initial=-NO_LOW)
+        others = np.zeros((cells.shape[1], 3), np.int64)
+        for j in np.flatnonzero(is_code.any(axis=0)).tolist():
+            values = ordinary[~np.isnan(ordinary[:, j]), j]
+            others[j] = len(values), len(np.unique(values)), np.count_nonzero(values % 1)
         known = ~np.isnan(X)
         full = np.flatnonzero((known.sum(axis=1) >= FEWEST_IN_ROW) & (is_code[:, :-1] | ~known).all(axis=1))[:MOST_ROWS]
         texts = [column for _, column in block.X.select_dtypes(object).items()] \
             if isinstance(block.X, pd.DataFrame) else []
-        return {"infinite": infinite, "low": low.tolist(), "high": high.tolist(),
+        return {"infinite": infinite, "others": others.tolist(), "low": low.tolist(), "high": high.tolist(),
                 "counts": [(cells == code).sum(axis=0).tolist() for code in CODES],
                 "whole": bool(not np.any(y[~np.isnan(y)] % 1)),
                 "levels": [code for code in CODES if any((text == str(code)).any() for text in texts)],
@@ -75,13 +90,26 @@ class SentinelsTask:
                 if (column == value).any()]
 
 
+def _comes_again(counts: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Return the columns of decimals in which a code comes much more often than their other values do.
+
+    counts (d,) : cells of the code. others (d, 3) : see `SentinelsTask`. Of k values drawn evenly n come in n / k - 1
+    further cells each; `TIMES` as often, and `FEWEST_CELLS`, is no chance.
+    """
+    n_values, n_different, n_decimals = others.T
+    more = n_values / np.maximum(n_different, 1) - 1
+    return (n_values >= FEWEST_ROWS) & (n_decimals >= DECIMALS * n_values) & (counts >= FEWEST_CELLS + TIMES * more)
+
+
 def find_sentinels(reader: Reader, ranges: Sequence[tuple[int, int]], execution: Execution) -> Sentinels:
     """Return the codes of missing cells and the infinite cells of a dense source, from one pass over its rows.
 
     A code is one of `CODES` that is farther from every other value of its column than these are from each other, in
-    `FEWEST_CELLS` cells of a column or in `FEWEST_COLUMNS` columns. A code is none where another column has it among
-    its ordinary values, since a text that is marked as missing is missing in every column; nor a positive one that may
-    be a class, or a level of a column of text.
+    `FEWEST_CELLS` cells of a column or in `FEWEST_COLUMNS` columns; or a negative one below all other values of a
+    column in which it comes again as no other value does (`_comes_again`). A code is none where another column has it
+    among its ordinary values, since a text that is marked as missing is missing in every column; nor a positive one
+    that may be a class, or a level of a column of text. Of the codes that are not marked those are doubtful that come
+    again as no other value of a column does.
     """
     tasks = [SentinelsTask(reader.narrow(start, stop), start, stop) for start, stop in ranges]
     blocks = execution.map(tasks, execution.scratch())
@@ -97,14 +125,23 @@ def find_sentinels(reader: Reader, ranges: Sequence[tuple[int, int]], execution:
         for j, (count, examples) in block["infinite"].items():
             cells = Cells(count, tuple((row, text) for row, text in examples))
             infinite[int(j)] = infinite.get(int(j), Cells()).merge(cells)
-    found = dict[int, dict[str, int]]()
+    others = np.sum([block["others"] for block in blocks], axis=0)
+    found, doubtful, near = dict[int, dict[str, int]](), dict[int, dict[str, int]](), set[int]()
     for code, of_code in zip(CODES, counts, strict=True):
         holds = of_code > 0
         is_far = np.maximum(code - high, low - code) > high - low
         sure = holds & is_far & (high > low)
-        if (holds & ~is_far & (high >= low)).any() or (code > 0 and (code in levels or (is_class and holds[-1]))):
+        again = holds & _comes_again(of_code, others)
+        is_marked = sure.sum() >= FEWEST_COLUMNS or bool((of_code[sure] >= FEWEST_CELLS).any()) or bool(
+            (again & (code < low)).any() and code < 0)
+        ordinary = holds & ~is_far & (high >= low) & ~(again & is_marked)
+        if code > 0 and (code in levels or (is_class and holds[-1])):
             continue
-        if sure.sum() >= FEWEST_COLUMNS or (of_code[sure] >= FEWEST_CELLS).any():
+        if is_marked and not ordinary.any():
             found[code] = {names[j]: int(of_code[j]) for j in np.flatnonzero(holds).tolist()}
+            near |= {code} if (again & ~is_far).any() else set()
+        elif again.any():
+            doubtful[code] = {names[j]: int(of_code[j]) for j in np.flatnonzero(again).tolist()}
     rows = [row for block in blocks for row, values in block["rows"] if found.keys() >= set(values)]
-    return Sentinels(found, tuple(rows[:MOST_ROWS]), {names[j]: cells for j, cells in sorted(infinite.items())})
+    return Sentinels(found, frozenset(near), doubtful, tuple(rows[:MOST_ROWS]),
+                     {names[j]: cells for j, cells in sorted(infinite.items())})

@@ -454,6 +454,46 @@ def test_infinite_cells_are_named_as_missing_with_their_places(here, ending):
     assert np.isnan(data.targets()).sum() == 1
 
 
+def balances(low, n=200, seed=0):
+    """Two columns of different decimals from `low` to 1,400; sixteen cells of the second one are -999."""
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame({"a": rng.normal(size=n), "balance": rng.uniform(low, 1400, n).round(2),
+                          "label": np.array(["x", "z"])[np.arange(n) % 2]})
+    frame.loc[:15, "balance"] = -999
+    return frame
+
+
+def test_a_code_among_the_values_of_a_column_that_comes_again_as_none_of_them_is_asked_about(here):
+    balances(-1400).to_csv("t.csv", index=False)
+    told = init("t.csv").stdout
+    asked = "does -999 stand for a missing cell? No other value comes so often: column 'balance' 16; if it does, add"
+    assert asked in " ".join(told.split())
+    assert asked in " ".join((here / "t.yaml").read_text().replace("#", "").split())
+    assert "missing" not in load_spec("t.yaml").data.read
+
+
+def test_a_code_that_comes_again_is_missing_where_it_is_below_all_values_or_far_from_those_of_another_column(here):
+    balances(-950).to_csv("edge.csv", index=False)
+    far = balances(-1400)
+    far.loc[3:5, "a"] = -999
+    far.to_csv("far.csv", index=False)
+    for name, counts in (("edge", "column 'balance' 16"), ("far", "column 'a' 3, column 'balance' 16")):
+        told = init(f"{name}.csv").stdout
+        assert ("data.read.missing: ['-999']: -999 is far from all other values, or comes again as none of them does: "
+                + counts) in told
+        assert load_spec(f"{name}.yaml").data.read["missing"] == ["-999"]
+
+
+@pytest.mark.parametrize("change", [
+    lambda cells: cells.where((cells > -999) | (cells.index < 2), cells.index + 0.25),  # twice may be chance
+    lambda cells: cells.round(),  # some whole numbers are favorites
+    lambda cells: cells.where(cells == -999, (cells / 100).round() * 100 + 0.5)])  # all values come again
+def test_a_number_that_may_come_again_as_others_do_is_not_asked_about(here, change):
+    frame = balances(-1400)
+    frame.assign(balance=change(frame["balance"])).to_csv("t.csv", index=False)
+    assert "missing" not in init("t.csv").stdout
+
+
 def test_infinite_numbers_of_an_array_are_named(here):
     X = np.random.default_rng(0).normal(size=(N, 2))
     X[4, 1] = np.inf
