@@ -2,6 +2,7 @@
 
 import json
 import uuid
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -91,14 +92,17 @@ def _print_dataset(dataset: Any, folder: Path, as_json: bool) -> None:
                                               "cell and `abstained` in tables, -1 in arrays, NaN among values.")
 @click.option("--probabilities", is_flag=True, help="Write the probability of each class: columns of a table, in npy "
                                                     "and zarr an array (n, n_classes) in place of the labels.")
+@click.option("--new-only", is_flag=True, help="Predict only what OUT (.csv or .parquet) does not have yet: files, or "
+                                               "rows at the end of files, that this model has not predicted. They are "
+                                               "added to OUT; OUT.files.json beside it says what is in it.")
 @safe_csv_option
 @place_option
 @memory_option
 @quiet_option
 @json_option
 def predict_command(model: Path, source: tuple[str, ...], out: Path, options: dict[str, Any], name: str, abstain: bool,
-                    probabilities: bool, safe_csv: bool, runtime: str, memory_budget: int | None, quiet: bool,
-                    as_json: bool) -> None:
+                    probabilities: bool, new_only: bool, safe_csv: bool, runtime: str, memory_budget: int | None,
+                    quiet: bool, as_json: bool) -> None:
     """Predict the points of SOURCE with the MODEL of a run (its "model" or result.json); write OUT.
 
     OUT ends in .csv, .parquet or .npz, a table: the identifier of the source that was left out of the training data, or
@@ -111,6 +115,8 @@ def predict_command(model: Path, source: tuple[str, ...], out: Path, options: di
     whose rows follow each other. It is read and predicted in blocks, which lie beside OUT meanwhile; with --on by
     workers, which must be able to open all three.
     """
+    from ..params import plain
+    from ..pipeline.new_predictions import CONTINUED, Pending
     from ..pipeline.prediction import WRITTEN, open_model
     from ..storage.files import local_path, path_at
     from ..storage.store import StoredParts
@@ -118,6 +124,8 @@ def predict_command(model: Path, source: tuple[str, ...], out: Path, options: di
     require(out.suffix in WRITTEN, f"{out} ends in {out.suffix or 'nothing'}",
             why="predictions are written as a table or as an array",
             fix=f"name a path that ends in {', '.join(WRITTEN)}")
+    require(not new_only or out.suffix in CONTINUED, f"--new-only with {out}", error=SpecError,
+            why="rows are added to tables", fix=f"name a path that ends in {' or '.join(CONTINUED)}")
     require(has_folder(out), f"there is no folder {out.parent}", why="the predictions are written into it",
             fix="make it, or name another file")
     if out.suffix == ".zarr":
@@ -133,24 +141,44 @@ def predict_command(model: Path, source: tuple[str, ...], out: Path, options: di
             what=f"--abstain with {out} and classes such as {coding.classes[:3].tolist()}",
             why="an array has room for no label only as -1 among other integers", fix="write a .csv or .parquet file")
     target = out.resolve()  # beside which workers write their blocks, whatever folder they began in
+    pending = None
+    if new_only:
+        made_by = {"model": fitted.address, "of": name, "abstain": abstain, "probabilities": probabilities,
+                   "safe_csv": safe_csv, "read": plain(options)}
+        pending = Pending.of(target, made_by, source, options.get("format"))
+        for text in pending.notes():
+            console.print(text, markup=False, highlight=False, soft_wrap=True)
+        if not pending.files:
+            _tell_nothing_new(out, pending.before.n_rows, as_json)
+            return
     own = uuid.uuid4().hex
     points, scratch = (StoredParts(target.with_name(f".{out.name}.{own}.{part}")) for part in ("points", "scratch"))
     try:
         scratch.folder.mkdir(exist_ok=True)
         with working("predict", runtime, memory_budget, quiet) as execution:
             execution.scratch_folder = str(scratch.folder)
-            dataset = fitted.dataset_of(source if len(source) > 1 else source[0], execution, points, **options)
+            dataset = fitted.dataset_of(pending.source if pending else source if len(source) > 1 else source[0],
+                                        execution, points, **options)
             imputed, unseen = _tell_filled(dataset.attributes)
+            if pending is not None:
+                dataset = pending.unpredicted(dataset)
+                if not len(dataset):
+                    _tell_nothing_new(out, pending.before.n_rows, as_json)
+                    return
             compared, names = fitted.compared(dataset.X, execution), fitted.dataset.get("feature_names")
             for text in compared.notes(names):
                 console.print(f"warning: {text}", markup=False, highlight=False, soft_wrap=True)
-            written = fitted.write(dataset.X, target, execution, abstain=abstain, probabilities=probabilities,
-                                   is_far=compared.is_far, names=fitted.names_of(dataset), safe_csv=safe_csv)
+            with pending.continued() if pending is not None else nullcontext() as continued:
+                written = fitted.write(dataset.X, target, execution, abstain=abstain, probabilities=probabilities,
+                                       is_far=compared.is_far, names=fitted.names_of(dataset), safe_csv=safe_csv,
+                                       continued=continued)
     finally:
         points.remove()
         scratch.remove()
     facts = {"out": str(out), **written, "imputed": imputed, "unseen": unseen, "far": compared.far,
              "beyond_range": compared.described(names)}
+    if pending is not None:
+        facts["n_before"] = pending.before.n_rows
     if compared.far:
         left = "they have no label" if abstain else "--abstain gives them no label"
         console.print(f"warning: {compared.far} of {facts['n']} points are beyond the range of the training points, in "
@@ -164,7 +192,13 @@ def predict_command(model: Path, source: tuple[str, ...], out: Path, options: di
     summary = facts["counts"] if "counts" in facts else facts["values"]
     told = ", ".join(f"{k} {v:.6g}" if isinstance(v, float) else f"{k} {v}" for k, v in summary.items())
     told += f"; without a label {facts['abstained']}" if facts["abstained"] else ""
-    click.echo(json.dumps(facts) if as_json else f"{facts['n']} predictions in {out}: {told}")
+    new = "new " if new_only else ""
+    click.echo(json.dumps(facts) if as_json else f"{facts['n']} {new}predictions in {out}: {told}")
+
+
+def _tell_nothing_new(out: Path, n: int, as_json: bool) -> None:
+    told = f"nothing new: {out} has the predictions of all {n} rows"
+    click.echo(json.dumps({"out": str(out), "n": 0, "n_before": n}) if as_json else told)
 
 
 def _tell_filled(attributes: dict[str, Any]) -> tuple[int, dict[str, Any]]:

@@ -14,9 +14,11 @@ array, of the labels or values, or of the probabilities of all classes, (n, n_cl
 source.
 """
 
+import csv
+import shutil
 import uuid
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -120,11 +122,28 @@ class RowNames:
 
 
 @dataclass(frozen=True)
+class Continued:
+    """The table that one goes on from, which begins with its rows.
+
+    table : a file of the same ending; None where there is none yet. rows : how many it has. done : called with the
+    whole table before that gets its name.
+    """
+
+    table: Path | None
+    rows: int
+    done: Callable[[Path], None]
+
+
+FROM_NOTHING = Continued(None, 0, lambda draft: None)
+
+
+@dataclass(frozen=True)
 class PredictionTable:
     """The table of predictions that `Answers` wrote to parts, a block of rows at a time; see the head of this file.
 
     abstains : whether it has the column `abstained`. calibrated : whether the model has probabilities. of_all : whether
     those of all classes are in it. names : of the rows; None where their numbers are. safe_csv : see `CsvLines`.
+    continued : the table whose rows come before.
     """
 
     parts: StoredParts
@@ -134,6 +153,7 @@ class PredictionTable:
     of_all: bool
     names: RowNames | None = None
     safe_csv: bool = False
+    continued: Continued = FROM_NOTHING
 
     def __len__(self) -> int:
         return len(self.parts.rows("found"))
@@ -163,7 +183,7 @@ class PredictionTable:
         labels = self.coding.classes[found] if isinstance(self.coding, ClassCoding) else found
         name = self.coding.written_as
         columns = {name: labels} if labels.ndim == 1 else {f"{name} {j}": own for j, own in enumerate(labels.T)}
-        block = {} if self.names is not None else {"row": np.arange(start, stop)}
+        block = {} if self.names is not None else {"row": self.continued.rows + np.arange(start, stop)}
         block |= {name: np.ma.masked_array(own, empty) for name, own in columns.items()}
         if self.sure:
             block[self.sure] = read("sure")
@@ -191,13 +211,15 @@ TableWriter = Callable[[Path, PredictionTable], None]
 def predict_to_file(model: Model, X: Any, out: Path, execution: Execution, *, abstain: bool = False,
                     calibration: Calibration | None = None, of_all: bool = False, far: Rows | None = None,
                     writers: Mapping[str, TableWriter] | None = None,
-                    names: RowNames | None = None, safe_csv: bool = False) -> dict[str, Any]:
+                    names: RowNames | None = None, safe_csv: bool = False,
+                    continued: Continued = FROM_NOTHING) -> dict[str, Any]:
     """Write the predictions of X (n, d) to a file, all or none; return what `predict_to_zarr` does.
 
     out : a path that ends in .csv, .npy, .npz, or another of `writers`. In an array NaN among floats, -1 among integers
     and the empty text stand for no prediction. calibration : of the model's probabilities, where it has some. of_all :
     whether a table has a column a class for them, and an npy file holds them in place of the labels. names : of the
     rows, where these have some. far : points that have no prediction either, bool (n,), or None.
+    continued : the table that a .csv or .parquet file begins with.
 
     The tasks write blocks beside the file, on storage that every worker can open, each prediction into a folder of
     its own; then they are put together here, one after the other, and the file gets its name.
@@ -215,7 +237,8 @@ def predict_to_file(model: Model, X: Any, out: Path, execution: Execution, *, ab
                 what=f"{abstained} points get no label, with {out} and classes such as {coding.classes[:3].tolist()}",
                 why="an array has room for no label only as -1 among other integers", fix="write a .csv file")
         write = {".csv": write_csv, ".npy": write_array, ".npz": write_arrays, **(writers or {})}[out.suffix]
-        write(out, PredictionTable(draft, coding, abstain, calibration is not None, of_all, names, safe_csv))
+        write(out, PredictionTable(draft, coding, abstain, calibration is not None, of_all, names, safe_csv,
+                                   continued))
     finally:
         draft.remove()
     return {"n": len(rows), "abstained": abstained,
@@ -225,14 +248,29 @@ def predict_to_file(model: Model, X: Any, out: Path, execution: Execution, *, ab
 
 def write_csv(out: Path, table: PredictionTable) -> None:
     """Write a table as delimited text; empty where there is nothing."""
-    with draft_of(out) as draft, open(draft, "w", encoding="utf-8", newline="") as file:
-        lines = CsvLines(file, table.safe_csv)
-        lines.write([*table.block(0, 0)])
-        rounded = table.rounded
-        for block in table.blocks():
-            if "abstained" in block:
-                block["abstained"] = np.where(block["abstained"], "true", "false")
-            lines.write_all(zip(*(csv_cells(column, name in rounded) for name, column in block.items()), strict=True))
+    before, rounded = table.continued.table, table.rounded
+    with draft_of(out) as draft:
+        if before is not None:
+            shutil.copyfile(before, draft)
+        with open(draft, "a", encoding="utf-8", newline="") as file:
+            lines = CsvLines(file, table.safe_csv)
+            if before is None:
+                lines.write([*table.block(0, 0)])
+            else:
+                with open(before, encoding="utf-8", newline="") as old:
+                    require_same_columns(next(csv.reader(old)), [*table.block(0, 0)])
+            for block in table.blocks():
+                if "abstained" in block:
+                    block["abstained"] = np.where(block["abstained"], "true", "false")
+                lines.write_all(zip(*(csv_cells(column, name in rounded) for name, column in block.items()),
+                                    strict=True))
+        table.continued.done(draft)
+
+
+def require_same_columns(before: Sequence[str], now: Sequence[str]) -> None:
+    """Raise DataError unless the rows that are added to a table have its columns."""
+    require(list(before) == list(now), f"the table has the columns {', '.join(before)}, the new rows {', '.join(now)}",
+            error=DataError, why="all rows of a table have the same columns", fix="write them to another file")
 
 
 def csv_cells(column: np.ndarray, rounded: bool) -> list[Any]:

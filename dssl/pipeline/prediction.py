@@ -15,7 +15,7 @@ from ..data.frames import as_pandas
 from ..data.ingest import ingest
 from ..data.ingest_params import IngestParams
 from ..data.readers.formats import FORMATS, format_of, open_reader
-from ..data.readers.parquet import parquet_writer
+from ..data.readers.parquet import parquet_columns, parquet_writer
 from ..data.readers.stored import StoredReader
 from ..data.source_files import Source
 from ..data.sources import find_source
@@ -29,7 +29,15 @@ from ..graph.scaling import Scaling
 from ..learners.coding import ClassCoding, margins_of
 from ..learners.model import Model, stored_models
 from ..learners.predict_to import predict_to_zarr
-from ..learners.predict_to_file import PredictionTable, RowNames, has_room, predict_to_file
+from ..learners.predict_to_file import (
+    FROM_NOTHING,
+    Continued,
+    PredictionTable,
+    RowNames,
+    has_room,
+    predict_to_file,
+    require_same_columns,
+)
 from ..learners.probabilities import CALIBRATION, Calibration
 from ..storage.artifacts import Workspace, manifest_of, parts_in, read_manifest
 from ..storage.blocks import Parts, Rows
@@ -45,9 +53,14 @@ WRITTEN = (".csv", ".parquet", ".npz", ".npy", ".zarr")
 
 def write_parquet(out: Path, table: PredictionTable) -> None:
     """Write a table of predictions as Parquet, a row group a block; null where there is no label."""
-    with draft_of(out) as draft, parquet_writer(draft, table.block(0, 0)) as write:
-        for block in table.blocks():
-            write(block)
+    before, empty = table.continued.table, table.block(0, 0)
+    if before is not None:
+        require_same_columns(parquet_columns(before), parquet_columns(empty))
+    with draft_of(out) as draft:
+        with parquet_writer(draft, empty, before) as write:
+            for block in table.blocks():
+                write(block)
+        table.continued.done(draft)
 
 
 @dataclass(frozen=True)
@@ -55,7 +68,7 @@ class FittedPipeline:
     """A model with the scaling of its training points, and how these were read: predicts raw points.
 
     dataset : attributes of the training data set: `feature_names` and `target`, or None where it had no names.
-    ranges : of the training points.
+    ranges : of the training points. address : of the artifact that holds the model.
     """
 
     scaling: Scaling
@@ -63,6 +76,7 @@ class FittedPipeline:
     dataset: dict[str, Any]
     read: IngestParams
     ranges: Ranges
+    address: str
 
     def predict(self, X: Rows, execution: Execution | None = None) -> np.ndarray:
         """Return the predicted classes or quantities of raw points X (n, d), dense or sparse, shape (n,)."""
@@ -107,7 +121,8 @@ class FittedPipeline:
         return calibration.probabilities(margins_of(values, self.model.coding))
 
     def write(self, X: Rows, out: Path, execution: Execution, *, abstain: bool = False, probabilities: bool = False,
-              is_far: Rows | None = None, names: RowNames | None = None, safe_csv: bool = False) -> dict[str, Any]:
+              is_far: Rows | None = None, names: RowNames | None = None, safe_csv: bool = False,
+              continued: Continued | None = None) -> dict[str, Any]:
         """Write the predictions of raw points X (n, d) to a path of one of `WRITTEN`; return what they are (JSON).
 
         They are made by tasks in blocks, and written block by block; see `predict_to_file`, and `predict_to_zarr`,
@@ -119,7 +134,8 @@ class FittedPipeline:
         (n, n_classes), in the order of the classes; NaN, or an empty cell, where there is no label.
 
         names : of the rows, the first column of a table in place of their numbers. safe_csv : whether text in a CSV
-        file that a spreadsheet would take for a formula is escaped; see `CsvLines`.
+        file that a spreadsheet would take for a formula is escaped; see `CsvLines`. continued : the table that a .csv
+        or .parquet file begins with.
 
         Raises DataError: an array has no room for no label, and some point gets none; see `predict_to_zarr`; there are
         no probabilities.
@@ -133,14 +149,14 @@ class FittedPipeline:
                                    calibration=calibration if probabilities else None)
         return predict_to_file(self.model, rows, out, execution, abstain=abstain, calibration=calibration, far=far,
                                of_all=probabilities, writers={".parquet": write_parquet}, names=names,
-                               safe_csv=safe_csv)
+                               safe_csv=safe_csv, continued=continued or FROM_NOTHING)
 
     def has_room(self, out: Path, *, probabilities: bool) -> bool:
         """Return whether a file of this name can say that a point has no label."""
         return has_room(out.suffix, self.model.coding, of_all=probabilities)
 
-    def dataset_of(self, source: str | Path | Sequence[str | Path], execution: Execution, parts: Parts | None = None,
-                   **options: Any) -> Dataset:
+    def dataset_of(self, source: str | Path | Sequence[str | Path] | Source, execution: Execution,
+                   parts: Parts | None = None, **options: Any) -> Dataset:
         """Return the points of a source, read as the training points were, with `options` of the reader on top.
 
         parts : where they are written; scratch of the execution by default.
@@ -160,7 +176,7 @@ class FittedPipeline:
         choices = sorted({"when_missing", "when_text"} & set(options))
         require(not choices, f"{', '.join(choices)} cannot be set for a prediction", error=SpecError,
                 why="fills and levels are those of the training data", fix="set it under data.read, and run again")
-        found = find_source(source, format=options.get("format") or None)
+        found = source if isinstance(source, Source) else find_source(source, format=options.get("format") or None)
         kind = format_of(found.path, options.get("format") or None)
         known, same, columns = FORMATS[kind].options, kind == self.dataset["format"], Columns.of(self.dataset)
         if columns is None and same and "drop" in known:  # numbers, however the new file writes them
@@ -189,7 +205,7 @@ class FittedPipeline:
         if kind == StoredReader.format and not found.more:
             reader = open_reader(found.path, scratch=Path(), **params.reader_options())
             assert isinstance(reader, StoredReader)
-            dataset = self._as_stored(reader.dataset, str(source))
+            dataset = self._as_stored(reader.dataset, found.name)
         else:
             dataset = ingest(found, parts or execution.scratch(), execution, params, columns=columns, examine=False,
                              leave_out=[name for name in self._left_out() if name != named] if expected else ())
@@ -202,7 +218,7 @@ class FittedPipeline:
             return dataset if order == [*range(len(names))] else replace(dataset, X=ChosenColumns(X, order))
         width = len(self.dataset["feature_names"] or ()) or self.model.n_features
         require(X.shape[1] == width, error=DataError,
-                what=f"{source} has {X.shape[1]} features, the model was fitted on {width}",
+                what=f"{found.name} has {X.shape[1]} features, the model was fitted on {width}",
                 why="a kernel compares equal features",
                 fix="pass the columns of the training data; name the labels' column with --read target=NAME")
         return dataset
@@ -376,4 +392,4 @@ def open_model(path: str | Path, name: str = "model") -> FittedPipeline:
     ranges = Ranges(seen["smallest"], seen["largest"], scaling.attributes["n_training_rows"])
     return FittedPipeline(scaling, model, data["attributes"]["dataset"],
                           ingest_params({name: value for name, value in data["params"].items() if name != "type"},
-                                        "the training data's options"), ranges)
+                                        "the training data's options"), ranges, described["address"])

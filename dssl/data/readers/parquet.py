@@ -68,14 +68,26 @@ def _stored_bytes(group: Any, used: Collection[str]) -> int:
 
 
 @contextmanager
-def parquet_writer(path: Path, like: Mapping[str, np.ndarray]) -> Iterator[Callable[[Mapping[str, np.ndarray]], None]]:
+def parquet_writer(path: Path, like: Mapping[str, np.ndarray],
+                   begin: Path | None = None) -> Iterator[Callable[[Mapping[str, np.ndarray]], None]]:
     """Yield what writes columns by name, a row group each time it is called; null where one is masked.
 
-    like : no rows of them, of the types that all have.
+    like : no rows of them, of the types that all have. begin : a file with the same columns, whose rows come first.
     """
-    def table(columns: Mapping[str, np.ndarray]) -> Any:
-        arrays = [pa.array(np.asarray(own), mask=np.ma.getmaskarray(own)) for own in columns.values()]
-        return pa.table(arrays, names=list(columns))
+    with pq.ParquetWriter(path, _arrow_table(like).schema) as writer:
+        if begin is not None:
+            with pq.ParquetFile(begin) as file:
+                for number in range(file.num_row_groups):
+                    writer.write_table(file.read_row_group(number))
+        yield lambda columns: writer.write_table(_arrow_table(columns))
 
-    with pq.ParquetWriter(path, table(like).schema) as writer:
-        yield lambda columns: writer.write_table(table(columns))
+
+def parquet_columns(table: Path | Mapping[str, np.ndarray]) -> list[str]:
+    """Return names and types of the columns of a file, or as `parquet_writer` would write them."""
+    schema = pq.read_schema(table) if isinstance(table, Path) else _arrow_table(table).schema
+    return [f"{field.name} ({field.type})" for field in schema]
+
+
+def _arrow_table(columns: Mapping[str, np.ndarray]) -> Any:
+    arrays = [pa.array(np.asarray(own), mask=np.ma.getmaskarray(own)) for own in columns.values()]
+    return pa.table(arrays, names=list(columns))
