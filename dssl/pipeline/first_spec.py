@@ -161,6 +161,10 @@ def _task(labels: Labels | None, source: str) -> Task:
         require(len(labels.counts or ()) >= 2 or labels.missing > 0, f"{source}: the target has one value",
                 why="classes are told apart from two on", fix="name another column with --target", error=DataError)
         return "classification"
+    require(labels.low != labels.high or labels.known == 1, error=DataError,
+            what=f"{source}: the target is {labels.low:g} in all {labels.known:,} rows that have one",
+            why="there is nothing to learn: every model predicts this number",
+            fix="name another column with --target, or --target none for clusters")
     return "regression"
 
 

@@ -18,6 +18,7 @@ from dssl.data.findings import ColumnRecord, dataset_notes
 from dssl.data.ingest import ingest
 from dssl.data.readers.csv import CsvReader
 from dssl.data.sources import find_source
+from dssl.errors import DataError
 from dssl.execution.in_process import InProcess
 from dssl.pipeline.first_look import Labels, Look, joined_labels, labels_in, likely_target
 from dssl.pipeline.first_spec import first_spec
@@ -492,6 +493,14 @@ def test_a_number_that_may_come_again_as_others_do_is_not_asked_about(here, chan
     frame = balances(-1400)
     frame.assign(balance=change(frame["balance"])).to_csv("t.csv", index=False)
     assert "missing" not in init("t.csv").stdout
+
+
+@pytest.mark.parametrize("missing", [0, 40])
+def test_a_target_of_one_number_is_refused(here, missing):
+    price = np.where(np.arange(N) < missing, np.nan, 3.5)
+    pd.DataFrame({"a": np.random.default_rng(0).normal(size=N), "price": price}).to_csv("t.csv", index=False)
+    with pytest.raises(DataError, match=rf"t\.csv: the target is 3\.5 in all {N - missing} rows that have one"):
+        first_spec(["t.csv"], {}, InProcess(1), target="price")
 
 
 def test_infinite_numbers_of_an_array_are_named(here):
