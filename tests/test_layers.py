@@ -52,6 +52,8 @@ DOORS = {
                  "runtime"},
     "matplotlib": {"report"},
     "dask_jobqueue": {"runtime.jobqueue"},
+    "dask_gateway": {"runtime.gateway"},
+    "aiohttp": {"runtime.gateway"},
     "cryptography": {"runtime.certificates", "runtime.tls"},
     "cronsim": {"runtime.schedules.times"},
     "rich": {"progress", "cli"},

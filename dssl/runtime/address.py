@@ -61,7 +61,7 @@ class AddressRuntime(DaskRuntime):
             raise ClusterError(explain(
                 f"{self.address} is encrypted, and no certificates are given", why="the scheduler would refuse us",
                 fix="describe it in a file: kind: address, address, and tls: {ca_file, cert, key}"))
-        if scheme != "tls" and not self.insecure and not _is_loopback(host):
+        if scheme != "tls" and not self.insecure and not is_loopback(host):
             raise ClusterError(explain(
                 f"{self.address} is neither encrypted nor on this machine",
                 why="whoever can reach an open scheduler can run code on every worker",
@@ -76,7 +76,8 @@ class AddressRuntime(DaskRuntime):
                                        fix="start it with `dask scheduler`, or check the address")) from error
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Return whether a host is this machine by its name or address alone."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -65,6 +65,8 @@ class JobqueueRuntime(PoolRuntime):
 
     kind: Literal["jobqueue"] = "jobqueue"
     system: Literal["slurm", "pbs", "lsf", "sge", "htcondor", "oar"]
+    least_workers: int = Field(default=0, ge=0, description="that are kept while the run lasts")
+    memory_limit: str = Field(description="of one worker")
     walltime: str = Field(default="1h", description="of one worker's job, such as 90m or 4h")
     idle_timeout: float = Field(default=60.0, ge=1, allow_inf_nan=False,
                                 description="seconds without a task for it after which a worker, or a job that waits, "
@@ -76,6 +78,12 @@ class JobqueueRuntime(PoolRuntime):
     prologue: list[str] = Field(default=[], description="shell lines before the worker starts, such as module load")
     shared_folder: str = Field(default=".", description="that all nodes mount: the certificates of the run lie there")
     interface: str | None = Field(default=None, description="network interface, such as ib0")
+
+    @field_validator("memory_limit")
+    @classmethod
+    def _is_a_size(cls, text: str) -> str:
+        size_of(text)
+        return text
 
     @field_validator("walltime")
     @classmethod

@@ -7,11 +7,10 @@ from typing import Any, Self
 
 import dask
 from distributed import Client
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from ..errors import ClusterError, SpecError, explain, require
 from ..execution.on_dask import OnDask
-from ..execution.size import size_of
 from .batch.detached import Detached
 from .description import SETTINGS, DaskRuntime
 
@@ -20,19 +19,12 @@ class PoolRuntime(DaskRuntime):
     """Workers that something else starts one by one; the driver is this process."""
 
     workers: int = Field(ge=1, description="the most at a time")
-    least_workers: int = Field(default=0, ge=0, description="that are kept while the run lasts")
-    memory_limit: str = Field(description="of one worker")
+    least_workers: int = Field(default=1, ge=0, description="that are kept while the run lasts")
     join_timeout: float = Field(default=3600.0, gt=0, allow_inf_nan=False,
                                 description="seconds for which the first worker is waited for")
     patience: float = Field(default=0.0, gt=0, allow_inf_nan=False,
                             description="seconds without a running worker after which a run ends; by default those of "
                                         "join_timeout, since the next worker may have to wait as long as the first")
-
-    @field_validator("memory_limit")
-    @classmethod
-    def _is_a_size(cls, text: str) -> str:
-        size_of(text)
-        return text
 
     @model_validator(mode="after")
     def _waits_as_long_again(self) -> Self:
@@ -57,8 +49,9 @@ class PoolRuntime(DaskRuntime):
                 raise ClusterError(explain(
                     f"no worker has come within {self.join_timeout:.0f} seconds", why=f"{self.starter} has started "
                     "none, or it did not reach the scheduler", fix=self.if_none_came))
+            execution = OnDask(client, memory_budget, self.patience)
             self.adapt(pool)
-            yield OnDask(client, memory_budget, self.patience), f"up to {self.workers} workers by {self.starter}"
+            yield execution, f"up to {self.workers} workers by {self.starter}"
 
     def engine(self) -> Detached:
         return Detached()  # of one process, which is the driver

@@ -4,6 +4,8 @@
     kind: address      address (tcp:// on this machine, tls:// anywhere), tls: {ca_file, cert, key}, insecure, patience
     kind: slurm        workers, memory_limit, time, ...: one job, for `dssl submit` alone (cluster/slurm.yaml)
     kind: kubernetes   workers, memory_limit, image, claim, ...: likewise (cluster/kubernetes.yaml)
+    kind: jobqueue     system, workers, memory_limit, walltime, ...: workers come and go (cluster/jobqueue.yaml)
+    kind: gateway      address, workers, options, ...: likewise (cluster/gateway.yaml)
     kind: in-process   threads
 
 A new kind is a class, and its place in `Described`.
@@ -26,6 +28,7 @@ from ..plain_yaml import read_yaml
 from .address import AddressRuntime
 from .batch.detached import Detached
 from .description import Runtime
+from .gateway import GatewayRuntime
 from .jobqueue import JobqueueRuntime
 from .kubernetes import KubernetesRuntime
 from .local import LocalRuntime
@@ -48,7 +51,7 @@ class InProcessRuntime(Runtime):
 
 
 Described = Annotated[LocalRuntime | AddressRuntime | SlurmRuntime | JobqueueRuntime | KubernetesRuntime |
-                      InProcessRuntime,
+                      GatewayRuntime | InProcessRuntime,
                       Field(discriminator="kind")]
 DESCRIPTION: TypeAdapter[Runtime] = TypeAdapter(Described)
 
