@@ -13,12 +13,6 @@ def element_name(name: object, element: int) -> str:
     return f"{name}[{element}]"
 
 
-def place_of(feature: str) -> tuple[str, int]:
-    """Return the column and the number of the element that `element_name` made a name of."""
-    name, _, number = feature.removesuffix("]").rpartition("[")
-    return name, int(number)
-
-
 def refuse_ragged(source: str, name: object, lengths: np.ndarray, width: int, first_row: int, way: str) -> None:
     """Raise DataError, naming rows, unless all lists of a column have as many elements.
 

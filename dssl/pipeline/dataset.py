@@ -59,7 +59,7 @@ def rows_in_files(source: Source, read: IngestParams, attributes: Mapping[str, A
     read : how the source was read. attributes : of the stage `dataset`.
     """
     with tempfile.TemporaryDirectory(prefix="dssl-") as scratch:
-        yield FileRows.of(open_source(source, read, scratch=Path(scratch)), vars(read), attributes["n"])
+        yield FileRows.of(open_source(source, read, scratch=Path(scratch)), attributes["n"])
 
 
 def _dataset_cost(f: Facts[Any]) -> Cost:

@@ -118,9 +118,10 @@ def _identifiers(context: Context, read: IngestParams) -> Identifiers | None:
     def rows_of(identifiers: Collection[str]) -> dict[str, list[int]]:
         found: dict[str, list[int]] = {}
         with rows_in_files(context.files["source"].source, read, attributes) as rows:
-            for number, row in enumerate(rows.of_columns([name]) if rows is not None else ()):
-                if row.cells[0] in identifiers:
-                    found.setdefault(row.cells[0], []).append(number)
+            cells = (cell for block in (rows.blocks([name]) if rows is not None else ()) for cell in block.cells[0])
+            for number, cell in enumerate(cells):
+                if cell in identifiers:
+                    found.setdefault(cell, []).append(number)
         return found
 
     return Identifiers(name, rows_of)

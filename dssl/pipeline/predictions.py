@@ -13,14 +13,13 @@ The table has a row for each row of the source that is in use, in their order:
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..data.ingest_params import IngestParams
-from ..data.readers.file_rows import FileRows
+from ..data.readers.file_rows import FileRowBlock, FileRows
 from ..data.readers.parquet import parquet_writer
 from ..execution.cost import Cost
 from ..graph.scaled_rows import ScaledRows
@@ -224,18 +223,17 @@ class AllPredictions:
         n = self.artifacts["dataset"].attributes["n"]
         edges = np.array([0, *(stop for _, stop in row_ranges(n, LINES))])
         begin = {name: counts_below(self.split.parts.rows(name), edges) for name in self.names}
-        text = iter(rows.of_columns([identifier] if identifier else [])) if rows is not None else None
-        for place, (start, stop) in enumerate(row_ranges(n, LINES)):
+        text = rows.blocks([identifier] if identifier else [], LINES) if rows is not None else None
+        for place, (start, _) in enumerate(row_ranges(n, LINES)):
             own = {name: (int(begin[name][place]), int(begin[name][place + 1])) for name in self.names}
             columns = self._columns(own)
-            here = None if text is None else list(islice(text, stop - start))
+            here = None if text is None else next(text)
             order = np.argsort(columns["row"])
             columns = {name: column[order] for name, column in columns.items()}
             if rows is None or here is None:
                 yield columns
                 continue
-            at = columns["row"] - start
-            yield {**_head(rows, identifier, [here[i] for i in at.tolist()], columns), **columns}
+            yield {**_head(rows, identifier, here, columns["row"] - start, columns), **columns}
 
     def _columns(self, own: dict[str, tuple[int, int]]) -> dict[str, np.ndarray]:
         """Return the columns of some rows of each part, one part after the other."""
@@ -280,15 +278,18 @@ class AllPredictions:
         return given, places
 
 
-def _head(rows: FileRows, identifier: str | None, here: list[Any],
+def _head(rows: FileRows, identifier: str | None, here: FileRowBlock, at: np.ndarray,
           columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return the columns that name the rows in the words of their files; the number of the row among them."""
+    """Return the columns that name the rows of a table in the words of their files; the number of the row among them.
+
+    here : rows of the files. at (r,) : which of them the rows of the table are.
+    """
     if identifier is not None:
         head = identifier if identifier not in columns else f"{identifier} of the source"
-        return {head: np.array([row.cells[0] for row in here], str)}
+        return {head: np.array(here.cells[0], str)[at]}
     if not rows.has_lines:
         return {}
     found = {"row": columns["row"]}
     if len(rows.readers) > 1:
-        found["file"] = np.array([row.file for row in here], str)
-    return {**found, "line": np.array([row.line for row in here], np.int64)}
+        found["file"] = np.array(here.files, str)[at]
+    return {**found, "line": np.array(here.lines, np.int64)[at]}

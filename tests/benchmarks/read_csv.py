@@ -6,7 +6,8 @@ One JSON line a table and reader, each in a process of its own: seconds, process
 the resident memory rose (bytes). `numbers` holds 20 columns of numbers, `mixed` also money, percent, units, bounds,
 categories, words for missing cells and free text. pandas and pyarrow parse it into memory, where what is no plain
 number stays text. dssl decides what each column is by all rows (`scan`); `ingest` also reads the rows, fills gaps,
-makes columns of categories, checks them and writes them to a folder of float32 arrays.
+makes columns of categories, checks them and writes them to a folder of float32 arrays. The last two readers yield a
+column as text with the lines of its rows, and ten whole rows.
 """
 
 import argparse
@@ -25,6 +26,7 @@ import pyarrow.csv as arrow_csv
 
 from dssl.data.ingest import ingest, open_source
 from dssl.data.ingest_params import IngestParams
+from dssl.data.readers.file_rows import FileRows
 from dssl.data.sources import find_source
 from dssl.execution.in_process import InProcess
 from dssl.measure import PeakMemory
@@ -97,9 +99,28 @@ def by_ingest_in_two_threads(path: Path, folder: Path) -> None:
     by_ingest(path, folder, 2)
 
 
+def rows_of(path: Path, folder: Path) -> FileRows:
+    reader = open_source(find_source(path), PARAMS, scratch=folder)
+    with open(path, "rb") as file:
+        rows = FileRows.of(reader, sum(1 for _ in file) - 1)
+    assert rows is not None
+    return rows
+
+
+def by_rows_of_a_column(path: Path, folder: Path) -> None:
+    rows = rows_of(path, folder)
+    assert sum(len(block.lines) for block in rows.blocks(["n0"]))
+
+
+def by_ten_rows(path: Path, folder: Path) -> None:
+    rows = rows_of(path, folder)
+    assert len(rows.take([2 * k + 3 for k in range(10)])) == 10
+
+
 READERS = {"pandas.read_csv": by_pandas, "pyarrow.csv": by_pyarrow,
            "pyarrow.csv, one thread": by_pyarrow_in_one_thread, "dssl scan": by_scan,
-           "dssl ingest, one thread": by_ingest, "dssl ingest, two threads": by_ingest_in_two_threads}
+           "dssl ingest, one thread": by_ingest, "dssl ingest, two threads": by_ingest_in_two_threads,
+           "dssl, a column as it stands": by_rows_of_a_column, "dssl, ten rows as they stand": by_ten_rows}
 
 
 def measured(reader: str, path: Path, folder: Path, warm: Path) -> dict[str, Any]:
@@ -117,6 +138,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--megabytes", type=int, default=200)
     parser.add_argument("--folder", type=Path, help="for the files; unset: where temporary files go")
+    parser.add_argument("--readers", nargs="+", default=list(READERS), choices=list(READERS))
     parser.add_argument("--tables", nargs="+", default=list(TABLES), choices=list(TABLES))
     given = parser.parse_args()
     for name in given.tables:
@@ -124,7 +146,7 @@ def main() -> None:
             path, warm = Path(base) / f"{name}.csv", Path(base) / "warm.csv"
             rows = write(path, name, given.megabytes * 10**6)
             write(warm, name, 1)
-            for i, reader in enumerate(READERS):
+            for i, reader in enumerate(given.readers):
                 folder = Path(base) / str(i)
                 folder.mkdir()
                 with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:

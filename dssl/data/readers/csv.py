@@ -6,9 +6,8 @@ a cell means depends on the whole column (`table`), never on the block that it i
 
 import codecs
 import csv
-import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -27,7 +26,7 @@ from .cells import CellCounts
 from .column_choice import Column, features_and_target
 from .compressed import scratch_file, write_stream
 from .csv_head import WHITESPACE, find_delimiter, first_records, looks_like_header
-from .table import TableReader
+from .table import RowTexts, TableReader
 
 HEAD_BYTES = 1 << 20  # the first records are looked at within these bytes and the rest of their last line
 PIECE_BYTES = 1 << 22  # of text that is counted at once; counting holds up to 17 times as much, whatever the budget
@@ -145,11 +144,8 @@ class CsvReader(TableReader, lines.LineReader):
     def _follow_records(self) -> int:
         """Make the index, and return the number of rows."""
         records = self._records
-        blank = records.delimiter == WHITESPACE
-        index, state = lines.index_lines(
-            self.path, records.first_byte,
-            {lines.BAD_START: -1, lines.LONE_RETURN: -1, lines.WANTED: len(records.names)},
-            lines.index_delimited, np.uint8(0 if blank else ord(records.delimiter)), blank)
+        index, state = lines.index_lines(self.path, records.first_byte, {lines.WANTED: len(records.names)},
+                                         lines.index_delimited, *self._follows)
         bad, alone = int(state[lines.BAD_START]), int(state[lines.LONE_RETURN])
         if state[lines.MODE] == lines.QUOTED:
             raise self._at(int(state[lines.START]), "opens a quote that never closes",
@@ -162,7 +158,8 @@ class CsvReader(TableReader, lines.LineReader):
             raise self._at(bad, f"has {state[lines.BAD_FIELDS]} fields, the first row has {len(records.names)}",
                            "cells would move into other columns", "correct the line, or set `delimiter:`")
         # Record 1 is noted, so that a header is never parsed.
-        self._index = lines.LineIndex(index.rows[records.header:] - records.header, index.offsets[records.header:])
+        after = slice(int(records.header), None)
+        self._index = lines.LineIndex(index.rows[after] - records.header, index.offsets[after], index.lines[after])
         if state[lines.ROWS] <= records.header:
             raise no_rows(self.name)
         return int(state[lines.ROWS]) - records.header
@@ -183,31 +180,13 @@ class CsvReader(TableReader, lines.LineReader):
 
     def places(self, rows: Sequence[int]) -> list[str]:
         """Return rows by number and line; lines count from 1, the header and lines within quotes too."""
-        line_of, before, at = {}, 0, 0
-        with open(self.path, "rb") as file:
-            for row in sorted(set(rows)):
-                around = self._index.narrow(row, row + 1)
-                first, begin, end = int(around.rows[0]), int(around.offsets[0]), int(around.offsets[-1])
-                while at < begin and (piece := file.read(min(begin - at, lines.PIECE))):
-                    before, at = before + piece.count(b"\n"), at + len(piece)
-                file.seek(begin)
-                text = file.read(end - begin).decode(self.encoding, "replace")
-                file.seek(at)
-                line_of[row] = before + 1 + self._line_within(text, row - first)
-        return [f"row {row} (counted from 0), line {line_of[row]}" for row in rows]
+        return [f"row {row} (counted from 0), line {self.texts((), row, row + 1).lines[0]}" for row in rows]
 
-    def _line_within(self, text: str, number: int) -> int:
-        """Return the number of lines before a record of some text."""
-        delimiter = self._records.delimiter
-        records = csv.reader(io.StringIO(text, newline=""), delimiter=" " if delimiter == WHITESPACE else delimiter,
-                             skipinitialspace=True)
-        while True:
-            line = records.line_num
-            record = next(records, None)
-            if record is None or (len(record) > 1 or "".join(record).strip()):
-                if record is None or number == 0:
-                    return line
-                number -= 1
+    @property
+    def _follows(self) -> tuple[np.uint8, bool]:
+        """How `index_delimited` follows the records."""
+        blank = self._records.delimiter == WHITESPACE
+        return np.uint8(0 if blank else ord(self._records.delimiter)), blank
 
     # ---- cells
 
@@ -259,25 +238,46 @@ class CsvReader(TableReader, lines.LineReader):
         first, begin, raw = self._stretch(start, stop)
         plain = self._plain.difference(field for field, reading in self._readings.items() if reading.kind != "number")
         arrays = self._parsed(raw, begin, plain - as_text if self._readings else frozenset())
-        found = len(next(iter(arrays.values())))
-        require(found >= stop - first, f"{self.name}: {found} rows in {len(raw):,} bytes from {begin:,} on, "
-                f"expected at least {stop - first}", why="its rows do not end where its newlines are", error=DataError,
-                fix="check the quotes and line ends of these rows")
+        self._require_rows_until(stop - first, len(next(iter(arrays.values()))), begin, raw)
         return {field: array.slice(start - first, stop - start) for field, array in arrays.items()}
 
-    def _parsed(self, raw: bytes, begin: int, plain: frozenset[int]) -> Mapping[int, pa.Array]:
-        """Return the fields in use of some records: numbers those of `plain` if they are, text the others."""
+    def texts(self, columns: Sequence[str], start: int, stop: int) -> RowTexts:
+        first, begin, raw = self._stretch(start, stop)
+        before = int(self._index.narrow(start, stop).lines[0])
+        line = lines.lines_of(raw, before, lines.index_delimited, *self._follows) + 1
+        self._require_rows_until(stop - first, len(line), begin, raw)
+        fields = [self._names.index(name) for name in columns]
+        arrays = self._parsed(raw, begin, frozenset(), fields) if fields else {}
+        for array in arrays.values():
+            self._require_rows_until(stop - first, len(array), begin, raw)
+        cells = [trimmed(arrays[field].slice(start - first, stop - start)).to_pylist() for field in fields]
+        return RowTexts(stop - start, line[start - first:stop - first].tolist(), cells)
+
+    def stream(self, columns: Sequence[str]) -> Iterator[RowTexts]:
+        self.n_rows()
+        return (self.texts(columns, start, stop) for start, stop in self._pieces())
+
+    def _require_rows_until(self, expected: int, found: int, begin: int, raw: bytes) -> None:
+        """Raise DataError if a stretch of text holds fewer rows than those that are asked for."""
+        require(found >= expected, f"{self.name}: {found} rows in {len(raw):,} bytes from {begin:,} on, "
+                f"expected at least {expected}", why="its rows do not end where its newlines are", error=DataError,
+                fix="check the quotes and line ends of these rows")
+
+    def _parsed(self, raw: bytes, begin: int, plain: frozenset[int],
+                fields: Sequence[int] | None = None) -> Mapping[int, pa.Array]:
+        """Return some fields of some records, those in use if None: numbers those of `plain` if they are, else text."""
+        fields = self._used if fields is None else fields
         try:
             try:
-                return self._parse(raw, plain)
+                return self._parse(raw, plain, fields)
             except pa.ArrowInvalid:
-                return self._parse(raw, frozenset())
+                return self._parse(raw, frozenset(), fields)
         except (pa.ArrowInvalid, UnicodeError) as error:
             bad = self._not_encoded(raw, begin)
             raise bad or self._at(begin, f"and the next ones cannot be parsed: {error}",
                                   "their fields are not told apart", "check their quotes and line ends") from error
 
-    def _parse(self, raw: bytes, plain: frozenset[int]) -> Mapping[int, pa.Array]:
+    def _parse(self, raw: bytes, plain: frozenset[int], fields: Sequence[int]) -> Mapping[int, pa.Array]:
         records = self._records
         delimiter = records.delimiter
         if delimiter == WHITESPACE:
@@ -295,10 +295,10 @@ class CsvReader(TableReader, lines.LineReader):
                 delimiter=delimiter, newlines_in_values=b'"' in raw,
                 invalid_row_handler=lambda row: "error" if row.text.strip() else "skip"),
             convert_options=arrow_csv.ConvertOptions(
-                include_columns=[str(field) for field in self._used], strings_can_be_null=False,
-                column_types={str(field): pa.float64() if field in plain else pa.string() for field in self._used},
+                include_columns=[str(field) for field in fields], strings_can_be_null=False,
+                column_types={str(field): pa.float64() if field in plain else pa.string() for field in fields},
                 null_values=[*GAPS, *self.missing]))
-        return {field: table.column(str(field)).combine_chunks() for field in self._used}
+        return {field: table.column(str(field)).combine_chunks() for field in fields}
 
     def _prefers(self) -> str:
         return "," if self._records.delimiter == ";" else "."

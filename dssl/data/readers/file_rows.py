@@ -1,18 +1,16 @@
 """The rows of tables (delimited text, Parquet, Arrow) as they stand in their files: file, line, and cells of text."""
 
-import csv
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
+import numpy as np
+
+from ...storage.pieces import pieces_of
 from .base import Reader
-from .csv_head import WHITESPACE, find_delimiter
-from .grouped import GroupedReader
-from .table import TableReader
+from .csv import CsvReader
+from .table import RowTexts, TableReader
 
-OPTIONS = ("delimiter", "decimal")
+HEIGHT = 1 << 14  # rows at a time
 
 
 @dataclass(frozen=True)
@@ -26,78 +24,78 @@ class FileRow:
 
 
 @dataclass(frozen=True)
+class FileRowBlock:
+    """Some rows of tables one after the other: `files` and `lines` of each row, and `cells`, a list a column."""
+
+    files: list[str]
+    lines: list[int | None]
+    cells: list[list[str]]
+
+    def rows(self) -> Iterator[FileRow]:
+        """Yield them one by one."""
+        cells = zip(*self.cells, strict=True) if self.cells else iter([()] * len(self.files))
+        return map(FileRow, self.files, self.lines, cells)
+
+
+@dataclass(frozen=True)
 class FileRows:
     """The rows of one or several files of one format, in their order.
 
-    names : of the columns, those of the first file; numbers, from 0, where the files have no header. options : of the
-    reader that say how text is cut into cells.
+    names : of the columns, those of the first file; numbers, from 0, where the files have no header. starts : the first
+    row of each file, and the number of rows.
     """
 
-    readers: tuple[Reader, ...]
+    readers: tuple[TableReader, ...]
     names: tuple[str, ...]
-    options: Mapping[str, Any]
+    starts: np.ndarray
 
     @classmethod
-    def of(cls, reader: Reader, options: Mapping[str, Any], n_rows: int) -> "FileRows | None":
+    def of(cls, reader: Reader, n_rows: int) -> "FileRows | None":
         """Return the rows of a reader's files.
 
-        None where their format is no table, or where the files hold another number of rows than the reader found,
-        which says that it cuts them otherwise.
+        None where their format is no table, or where the files hold another number of rows than `n_rows`, as they do
+        once they have changed.
         """
-        readers = tuple(getattr(reader, "readers", (reader,)))
-        if not isinstance(readers[0], TableReader):
+        readers = tuple(own for own in getattr(reader, "readers", (reader,)) if isinstance(own, TableReader))
+        if not readers:
             return None
-        known = {name: options[name] for name in OPTIONS if options.get(name) is not None}
-        found = cls(readers, tuple(readers[0].column_names()), known)
-        if not found.names:
-            found = cls(readers, tuple(str(j) for j in range(len(next(iter(found)).cells))), known)
-        return found if sum(1 for _ in found.of_columns(found.names[:1])) == n_rows else None
+        starts = np.cumsum([0, *(own.n_rows() for own in readers)])
+        return cls(readers, readers[0].all_names(), starts) if starts[-1] == n_rows else None
 
     @property
     def has_lines(self) -> bool:
-        return self.readers[0].format == "csv"
+        return isinstance(self.readers[0], CsvReader)
+
+    def blocks(self, columns: Sequence[str], height: int = HEIGHT) -> Iterator[FileRowBlock]:
+        """Yield all rows with the cells of some columns, so many at a time."""
+        files, lines, cells = list[str](), list[int | None](), [list[str]() for _ in columns]
+        for reader in self.readers:
+            for texts in reader.stream(columns):
+                files += [reader.name] * texts.n
+                lines += texts.lines
+                for column, more in zip(cells, texts.cells, strict=True):
+                    column += more
+                at = 0
+                while len(files) - at >= height:
+                    yield FileRowBlock(files[at:at + height], lines[at:at + height],
+                                       [column[at:at + height] for column in cells])
+                    at += height
+                files, lines, cells = files[at:], lines[at:], [column[at:] for column in cells]
+        if files:
+            yield FileRowBlock(files, lines, cells)
 
     def __iter__(self) -> Iterator[FileRow]:
         """Yield all rows with all cells, in the order of `names`."""
-        return self.of_columns(self.names)
-
-    def of_columns(self, columns: Sequence[str]) -> Iterator[FileRow]:
-        """Yield all rows with the cells of some columns."""
-        for reader in self.readers:
-            if isinstance(reader, GroupedReader):
-                for texts in reader.cells(columns):
-                    yield FileRow(reader.name, None, texts)
-                continue
-            here = reader.column_names()
-            places = [(here or list(self.names)).index(name) for name in columns] if self.names else None
-            # A file of UTF-16 is read as a copy in UTF-8.
-            records = _records(reader.path, {**self.options, "encoding": getattr(reader, "encoding", "utf-8")})
-            if here:
-                next(records)
-            for line, cells in records:
-                yield FileRow(reader.name, line, tuple(cells if places is None else (
-                    cells[place] if place < len(cells) else "" for place in places)))
+        for block in self.blocks(self.names):
+            yield from block.rows()
 
     def take(self, rows: Sequence[int]) -> list[FileRow]:
         """Return some rows, by their numbers among all, from 0, in the order in which they are asked for."""
-        wanted = dict.fromkeys(rows)
-        found = {number: row for number, row in enumerate(self) if number in wanted}
-        return [found[number] for number in rows]
+        found = {row: self._row(row) for row in sorted(set(rows))}
+        return [found[row] for row in rows]
 
-
-def _records(path: Path, options: Mapping[str, Any]) -> Iterator[tuple[int, list[str]]]:
-    """Yield the line at which each record begins, from 1, and its cells; lines of blanks are no records."""
-    csv.field_size_limit(sys.maxsize)
-    encoding = options.get("encoding", "utf-8")
-    with open(path, encoding="utf-8-sig" if encoding == "utf-8" else encoding, newline="") as file:
-        delimiter = options.get("delimiter") or find_delimiter(
-            next((line for line in file if line.strip()), ""), options.get("decimal", "."))
-        file.seek(0)
-        if delimiter == WHITESPACE:
-            yield from ((line, text.split()) for line, text in enumerate(file, start=1) if text.strip())
-            return
-        records, line = csv.reader(file, delimiter=delimiter, skipinitialspace=True), 1
-        for cells in records:
-            if len(cells) > 1 or "".join(cells).strip():
-                yield line, [cell.strip() for cell in cells]
-            line = records.line_num + 1
+    def _row(self, row: int) -> FileRow:
+        number, within, _ = next(iter(pieces_of(self.starts, row, row + 1)))
+        reader = self.readers[number]
+        texts: RowTexts = reader.texts(self.names, within, within + 1)
+        return FileRow(reader.name, texts.lines[0], tuple(column[0] for column in texts.cells))

@@ -1,9 +1,8 @@
 """Files of typed columns in groups of rows: Parquet, Arrow. A task reads only the groups that its rows lie in."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from itertools import repeat
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,12 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...errors import DataError, explain, require
-from ..lists import element_name, place_of, refuse_ragged
+from ..lists import element_name, refuse_ragged
 from .base import PROBE_ROWS, Scan, no_rows
 from .cell_text import plain_text, possible_formats, trimmed
 from .cells import CellCounts
 from .column_choice import Column, features_and_target, refuse_same_names
-from .table import TableReader, is_text
+from .table import RowTexts, TableReader, is_text
 
 BATCH_BYTES = 8 << 20  # decoded at once
 MOST_BATCH_ROWS = 1 << 16
@@ -183,7 +182,7 @@ class GroupedReader(TableReader):
 
     def _arrays(self, start: int, stop: int, as_text: frozenset[int] = frozenset()) -> dict[int, pa.Array]:
         with self._explained():
-            table = self._table(start, stop)
+            table = self._table(list(dict.fromkeys(self._places[field][0] for field in self._used)), start, stop)
             columns = {name: table.column(name).combine_chunks() for name in table.column_names}
             arrays = {}
             lists = {name: self._elements(name, column, start) for name, column in columns.items()
@@ -209,9 +208,8 @@ class GroupedReader(TableReader):
         elements[there] = values
         return elements
 
-    def _table(self, start: int, stop: int) -> pa.Table:
-        """Return rows [start, stop) of the columns of the file that are in use, typed as there."""
-        used = list(dict.fromkeys(self._places[field][0] for field in self._used))
+    def _table(self, used: list[str], start: int, stop: int) -> pa.Table:
+        """Return rows [start, stop) of some columns of the file, typed as there."""
         first = int(np.searchsorted(self._groups, start, side="right")) - 1
         last = int(np.searchsorted(self._groups, stop, side="left"))
         at, pieces = int(self._groups[first]), []
@@ -230,20 +228,31 @@ class GroupedReader(TableReader):
                 fix="copy or write the file again")
         return table
 
-    def cells(self, columns: Sequence[str]) -> Iterator[tuple[str, ...]]:
-        """Yield the cells of each row as text, of some columns or elements of lists; empty where one is null."""
+    def texts(self, columns: Sequence[str], start: int, stop: int) -> RowTexts:
+        with self._explained():
+            table = self._table(self._fields_of(columns), start, stop)
+            return self._texts_in(columns, {name: table.column(name) for name in table.column_names}, len(table))
+
+    def stream(self, columns: Sequence[str]) -> Iterator[RowTexts]:
+        n_rows = self.n_rows()
         if not columns:
-            yield from repeat((), self.scan().n_rows)
+            yield RowTexts(n_rows, [None] * n_rows, [])
             return
         with self._file() as file:
-            known = set(file.schema.names)
-            places = [(name, -1) if name in known else place_of(name) for name in columns]
-            for batch in file.batches(MOST_BATCH_ROWS >> 4, list(dict.fromkeys(name for name, _ in places))):
-                whole = {name: batch.column(name).to_pylist() for name in batch.schema.names}
-                texts = [["" if cell is None else str(cell) for cell in whole[name]] if element < 0 else
-                         ["" if cell is None or cell[element] is None else str(cell[element]) for cell in whole[name]]
-                         for name, element in places]
-                yield from zip(*texts, strict=True)
+            for batch in file.batches(MOST_BATCH_ROWS >> 4, self._fields_of(columns)):
+                yield self._texts_in(columns, {name: batch.column(name) for name in batch.schema.names}, len(batch))
+
+    def _fields_of(self, columns: Sequence[str]) -> list[str]:
+        """Return the columns of the file that some columns are, or elements of lists in."""
+        return list(dict.fromkeys(self._places[self._names.index(name)][0] for name in columns))
+
+    def _texts_in(self, columns: Sequence[str], arrays: Mapping[str, Any], n: int) -> RowTexts:
+        whole = {name: array.to_pylist() for name, array in arrays.items()}
+        places = [self._places[self._names.index(name)] for name in columns]
+        cells = [["" if cell is None else str(cell) for cell in whole[name]] if element < 0 else
+                 ["" if cell is None or cell[element] is None else str(cell[element]) for cell in whole[name]]
+                 for name, element in places]
+        return RowTexts(n, [None] * n, cells)
 
     # ---- the file
 

@@ -22,7 +22,8 @@ PIECE = 1 << 24  # bytes read at once
 LONGEST = 1 << 24  # bytes of a row: rows are parsed whole
 
 # Slots of the state that a pass carries from one piece of the file to the next
-MODE, FIELDS, BLANK, START, ROWS, MARK, WANTED, BAD_START, BAD_FIELDS, RETURN, LONE_RETURN = range(11)
+(MODE, FIELDS, BLANK, START, ROWS, MARK, WANTED, BAD_START, BAD_FIELDS, RETURN, LONE_RETURN, LINE, START_LINE,
+ EVERY) = range(14)
 TOKEN, SMALLEST, LARGEST, ENTRIES = 1, 6, 7, 8  # svmlight: digits read so far, the column numbers seen, and how many
 START_FIELD, IN_FIELD, QUOTED, QUOTE_SEEN = range(4)
 NEWLINE, CARRIAGE, SPACE, TAB, QUOTE, HASH, COLON, ZERO, NINE = (np.uint8(ord(c)) for c in '\n\r \t"#:09')
@@ -31,22 +32,23 @@ NOT_DIGITS, COMMENT = -1, -2
 
 @dataclass(frozen=True)
 class LineIndex:
-    """The byte at which some rows begin; the last entry is the number of rows and the end of the file."""
+    """Byte and line at which some rows begin; the last entry is the number of rows and the end of the file."""
 
     rows: np.ndarray  # (m,), int64, ascending
     offsets: np.ndarray  # (m,), int64
+    lines: np.ndarray  # (m,), int64, how many come before
 
     def narrow(self, start: int, stop: int) -> "LineIndex":
         """Return the entries from the last row up to `start` to the first from `stop` on."""
         around = slice(int(np.searchsorted(self.rows, start, side="right")) - 1,
                        int(np.searchsorted(self.rows, stop, side="left")) + 1)
-        return LineIndex(self.rows[around], self.offsets[around])
+        return LineIndex(self.rows[around], self.offsets[around], self.lines[around])
 
 
 class LineReader(Reader):
     """A text file, of which any rows are read from the byte where they begin, as the index that its scan makes says."""
 
-    _index = LineIndex(np.empty(0, np.int64), np.empty(0, np.int64))
+    _index = LineIndex(*np.empty((3, 0), np.int64))
 
     def narrow(self, start: int, stop: int) -> Self:
         self.scan()
@@ -101,19 +103,19 @@ class LineReader(Reader):
 
 
 @njit(nogil=True, cache=True)
-def _end_row(state, rows, offsets, found):
-    """Count a row that ends, and note where it began every `STRIDE` bytes; return how many rows are noted."""
-    noted = state[ROWS] <= 1 or state[START] - state[MARK] >= STRIDE
+def _end_row(state, rows, offsets, lines, found):
+    """Count a row that ends, and note where it began every `EVERY` bytes; return how many rows are noted."""
+    noted = state[ROWS] <= 1 or state[START] - state[MARK] >= state[EVERY]
     if noted:
-        rows[found], offsets[found] = state[ROWS], state[START]
+        rows[found], offsets[found], lines[found] = state[ROWS], state[START], state[START_LINE]
         state[MARK] = state[START]
     state[ROWS] += 1
     return found + noted
 
 
 @njit(nogil=True, cache=True)
-def index_delimited(buffer, base, state, rows, offsets, delimiter, blank_delimiter):
-    """Follow the records of delimited text through one piece; return how many entries of rows and offsets it filled.
+def index_delimited(buffer, base, state, rows, offsets, lines, delimiter, blank_delimiter):
+    """Follow the records of delimited text through one piece; return how many entries of the index it filled.
 
     The rules of quoting are those of the pandas parser: a quote opens a field only at its beginning, two quotes
     inside stand for one, and a line of blanks is no record.
@@ -121,6 +123,7 @@ def index_delimited(buffer, base, state, rows, offsets, delimiter, blank_delimit
     found = 0
     for i in range(len(buffer)):
         byte = buffer[i]
+        state[LINE] += byte == NEWLINE
         if state[RETURN] == 1:
             state[RETURN] = 0
             if byte != NEWLINE and state[LONE_RETURN] < 0:
@@ -142,8 +145,9 @@ def index_delimited(buffer, base, state, rows, offsets, delimiter, blank_delimit
                 elif fields != state[WANTED] and state[BAD_START] < 0:
                     state[BAD_START] = state[START]
                     state[BAD_FIELDS] = fields
-                found = _end_row(state, rows, offsets, found)
-            state[MODE], state[FIELDS], state[BLANK], state[START] = START_FIELD, 0, 1, base + i + 1
+                found = _end_row(state, rows, offsets, lines, found)
+            state[MODE], state[FIELDS], state[BLANK] = START_FIELD, 0, 1
+            state[START], state[START_LINE] = base + i + 1, state[LINE]
         elif byte == CARRIAGE:
             state[RETURN] = 1
         elif byte == delimiter:
@@ -162,15 +166,17 @@ def index_delimited(buffer, base, state, rows, offsets, delimiter, blank_delimit
 
 
 @njit(nogil=True, cache=True)
-def index_svmlight(buffer, base, state, rows, offsets):
+def index_svmlight(buffer, base, state, rows, offsets, lines):
     """Follow the lines of svmlight text through one piece; find the smallest and largest column, count the entries."""
     found = 0
     for i in range(len(buffer)):
         byte = buffer[i]
         if byte == NEWLINE:
             if state[BLANK] == 0:
-                found = _end_row(state, rows, offsets, found)
-            state[MODE], state[TOKEN], state[BLANK], state[START] = 0, 0, 1, base + i + 1
+                found = _end_row(state, rows, offsets, lines, found)
+            state[LINE] += 1
+            state[MODE], state[TOKEN], state[BLANK] = 0, 0, 1
+            state[START], state[START_LINE] = base + i + 1, state[LINE]
         elif state[MODE] == COMMENT:
             continue
         elif byte == HASH:
@@ -196,11 +202,8 @@ def index_svmlight(buffer, base, state, rows, offsets):
 def index_lines(path: Path, first_byte: int, begin: dict[int, int], follow: Callable[..., int],
                 *options: Any) -> tuple[LineIndex, np.ndarray]:
     """Return the index of a text file from `first_byte` on, and the state, which began as `begin`, after the pass."""
-    state = np.zeros(11, np.int64)
-    for slot, value in ({BLANK: 1, START: first_byte} | begin).items():
-        state[slot] = value
-    all_rows, all_offsets, at, last = [], [], first_byte, NEWLINE
-    room = 4 + PIECE // STRIDE
+    state, found = _state({START: first_byte, EVERY: STRIDE} | begin), []
+    at, last, room = first_byte, NEWLINE, 4 + PIECE // STRIDE
     with open(path, "rb") as file:
         file.seek(first_byte)
         while True:
@@ -208,9 +211,23 @@ def index_lines(path: Path, first_byte: int, begin: dict[int, int], follow: Call
             if not piece and last == NEWLINE:
                 break
             buffer = np.frombuffer(piece or b"\n", np.uint8)  # the last line may lack its newline
-            rows, offsets = np.empty(room, np.int64), np.empty(room, np.int64)
-            found = follow(buffer, at, state, rows, offsets, *options)
-            all_rows.append(rows[:found])
-            all_offsets.append(offsets[:found])
+            entries = np.empty((3, room), np.int64)
+            found.append(entries[:, :follow(buffer, at, state, *entries, *options)])
             at, last = at + len(piece), buffer[-1]
-    return LineIndex(np.concatenate([*all_rows, [state[ROWS]]]), np.concatenate([*all_offsets, [at]])), state
+    return LineIndex(*np.hstack([*found, [[state[ROWS]], [at], [state[LINE]]]])), state
+
+
+def lines_of(raw: bytes, first_line: int, follow: Callable[..., int], *options: Any) -> np.ndarray:
+    """Return the number of lines before each row of some text, which begins after `first_line` of them."""
+    state = _state({LINE: first_line, START_LINE: first_line})  # EVERY is 0: all rows are noted
+    text = raw if raw.endswith(b"\n") else raw + b"\n"
+    entries = np.empty((3, text.count(b"\n")), np.int64)
+    return entries[2, :follow(np.frombuffer(text, np.uint8), 0, state, *entries, *options)]
+
+
+def _state(begin: dict[int, int]) -> np.ndarray:
+    """Return the state before a pass, with some slots as they begin."""
+    state = np.zeros(EVERY + 1, np.int64)
+    for slot, value in ({BLANK: 1, BAD_START: -1, LONE_RETURN: -1} | begin).items():
+        state[slot] = value
+    return state

@@ -1,8 +1,9 @@
 """Tables: named columns of numbers or text, each read as what all its cells show it to be (`cells`)."""
 
 from abc import abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
@@ -16,6 +17,18 @@ from .cells import EXAMPLES, CellCounts, Cells, Reading, decimal_of, is_category
 from .column_choice import Column, text_is_no_feature
 
 TARGET = "target column"  # what the targets of all files have in common, whatever they are called
+
+
+@dataclass(frozen=True)
+class RowTexts:
+    """Some rows of a table as they stand in their file.
+
+    n : how many. lines (n,) : at which they begin, from 1; None in a binary file. cells : of some columns, a list each.
+    """
+
+    n: int
+    lines: list[int | None]
+    cells: list[list[str]]
 
 
 class TableReader(Reader):
@@ -73,6 +86,27 @@ class TableReader(Reader):
     def _used(self) -> list[int]:
         """The numbers of the columns that are read."""
         return [*self._features, *([] if self._target is None else [self._target])]
+
+    # ---- rows as they stand in the file
+
+    def n_rows(self) -> int:
+        """Return the number of rows, and learn where they are; of delimited text, without parsing it."""
+        return (self._scan or self._sizes()).n_rows
+
+    def all_names(self) -> tuple[str, ...]:
+        """Return the names of all columns of the file, or their numbers as text where it has none; after `n_rows`."""
+        return self._names
+
+    @abstractmethod
+    def texts(self, columns: Sequence[str], start: int, stop: int) -> RowTexts:
+        """Return the cells of rows [start, stop) as text, after `n_rows`; empty where one is null.
+
+        columns : of the file, by name, or by number as text where they have no names.
+        """
+
+    @abstractmethod
+    def stream(self, columns: Sequence[str]) -> Iterator[RowTexts]:
+        """Yield the cells of all rows in their order, some rows at a time."""
 
     # ---- what the columns are
 
