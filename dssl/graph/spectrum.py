@@ -10,6 +10,7 @@ from ..execution.current import current_execution
 from ..execution.tasks import Execution
 from ..params import require_seed
 from ..solvers.eigen import EigenMethod, lowest_eigenpairs
+from ..solvers.warm_start import extended
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt
 from .functions import laplacian_of
 from .graph import Graph, require_graph
@@ -60,26 +61,30 @@ class Spectrum:
 class SpectrumTask:
     """Write `values`, `vectors` and `residuals` of the m lowest eigenpairs.
 
-    Memory: W twice (24 bytes an entry and 16 a vertex), and what `eigenpairs_bytes` says.
+    start : `start` (v_0, r), eigenvectors of the first vertices of before the graph grew; None where it did not.
+    Memory: W twice (24 bytes an entry and 16 a vertex), what `eigenpairs_bytes` says, and the start twice.
     """
 
     graph: Parts
     vertices: Arrays | None
     m: int
     params: SpectrumParams
+    start: Arrays | None = None
 
     def __call__(self, out: PartWriter) -> Receipt:
         laplacian, params = laplacian_of(self.graph, self.vertices, self.params.laplacian), self.params
+        begin = None if self.start is None else extended(self.start.load()["start"], laplacian.joint)
         found = lowest_eigenpairs(laplacian.matrix(), laplacian.vector, self.m, tolerance=params.tolerance,
-                                  method=params.method, seed=params.seed).require_converged()
+                                  method=params.method, seed=params.seed, start=begin).require_converged()
         return {**out.write(values=found.values, vectors=found.vectors, residuals=found.residuals), **found.attributes}
 
 
 def graph_spectrum(graph: Graph, m: int, params: SpectrumParams | None = None,
-                   execution: Execution | None = None) -> Spectrum:
+                   execution: Execution | None = None, start: np.ndarray | None = None) -> Spectrum:
     """Return the m lowest eigenpairs of the Laplacian of a graph, those of its components (value 0) first.
 
     execution : where the task runs; by default the active Dask client, or a thread of this process.
+    start : (v_0, r), the vectors of the graph before it grew, of its first vertices, near which they are sought.
 
     Raises
     ------
@@ -90,7 +95,8 @@ def graph_spectrum(graph: Graph, m: int, params: SpectrumParams | None = None,
     params, execution = params or SpectrumParams(), execution or current_execution()
     graph = graph.shared(execution)
     parts = execution.scratch()
-    receipt, = execution.map([SpectrumTask(graph.stored, graph.copies(execution), m, params)], parts)
+    receipt, = execution.map([SpectrumTask(graph.stored, graph.copies(execution), m, params,
+                                           None if start is None else execution.share(start=start))], parts)
     found = parts.read(0)
     return Spectrum(found["values"], found["vectors"], found["residuals"],
                     {name: receipt[name] for name in ("method", "iterations", "residual")})

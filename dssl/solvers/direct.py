@@ -22,6 +22,7 @@ class Direct(Method):
     """
 
     name = "direct"
+    iterates = False
     held_guess = ("fill of the factor",)
 
     @cached_property

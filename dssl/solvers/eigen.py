@@ -40,6 +40,7 @@ LARGEST_DEGREE = 120  # of the filter, beyond which `auto` takes the inverse
 COUNTING_COLUMNS, COUNTING_STEPS = 8, 60  # of the Lanczos process that counts eigenvalues
 APART = 1.2  # times the largest eigenvalue sought: where a filter begins, at least
 ROUNDS = 8  # filters, each of a higher degree than the one before
+BESIDE = 1e-3  # of the length of given columns: that of random ones which the process begins with besides
 
 EigenMethod = Literal["auto", "dense", "filtered", "inverse"]
 
@@ -80,7 +81,7 @@ class Eigenpairs:
 
 
 def lowest_eigenpairs(L: Any, vector: np.ndarray, m: int, *, tolerance: float = 1e-6, method: EigenMethod = "auto",
-                      seed: int = 0) -> Eigenpairs:
+                      seed: int = 0, start: np.ndarray | None = None) -> Eigenpairs:
     """Return the m lowest eigenpairs of a Laplacian L (n, n), sparse; equal for equal seeds.
 
     Parameters
@@ -91,10 +92,12 @@ def lowest_eigenpairs(L: Any, vector: np.ndarray, m: int, *, tolerance: float = 
     tolerance : largest relative residual (`Eigenpairs`).
     method : "dense", O(n^3); "filtered"; "inverse"; "auto" takes the whole of small matrices and where m is a large
         part of n, the inverse where the filter would need a large degree, and the filter else.
+    start : (n, r) columns near the eigenvectors, such as those of a matrix that hardly differs; the process begins with
+        mixtures of them, and of random columns, so that it may leave no pair out.
 
     Raises
     ------
-    ParameterError : m, tolerance or method is none of these, or m is too many for a method that is not "dense".
+    ParameterError : m, tolerance, method or start is none of these, or m is too many for a method that is not "dense".
 
     Notes
     -----
@@ -107,6 +110,10 @@ def lowest_eigenpairs(L: Any, vector: np.ndarray, m: int, *, tolerance: float = 
             why="it is a relative residual in float64", fix="use 1e-6")
     require(method in ("auto", "dense", "filtered", "inverse"), f"method={method!r}",
             why="no other method is known", fix='choose "auto", "dense", "filtered" or "inverse"')
+    if start is not None:
+        require(start.ndim == 2 and len(start) == A.n and bool(np.isfinite(start).all()),
+                f"a start of shape {start.shape}, expected ({A.n}, r) finite numbers",
+                why="the process begins with it", fix="pass eigenvectors as columns, or none")
     require_seed(seed)
     zeros = min(m, A.n_components)
     rest = m - zeros
@@ -117,7 +124,7 @@ def lowest_eigenpairs(L: Any, vector: np.ndarray, m: int, *, tolerance: float = 
     if rest and (method == "dense" or (method == "auto" and (A.n <= SMALL or not fits))):
         found = _Found(_dense(A, rest), 1, "dense")
     elif rest:
-        found = _iterative(A, rest, tolerance, method, seed)
+        found = _iterative(A, rest, tolerance, method, seed, start)
     values, X, residuals = _rayleigh_ritz(A, found.vectors)
     vectors = A.leave(np.concatenate([null, X], axis=1))
     _sign(vectors)
@@ -212,7 +219,8 @@ def eigenvalue_counts(A: SingularMatrix, seed: int) -> tuple[np.ndarray, np.ndar
     return np.concatenate(x)[order], count
 
 
-def _iterative(A: SingularMatrix, rest: int, tolerance: float, method: str, seed: int) -> _Found:
+def _iterative(A: SingularMatrix, rest: int, tolerance: float, method: str, seed: int,
+               given: np.ndarray | None) -> _Found:
     """Return the lowest pairs by the method, or the one that `auto` decides for, and what it was."""
     high, asked = largest_eigenvalue(A), int(1.5 * rest) + BLOCK
     x, count = eigenvalue_counts(A, seed)
@@ -225,6 +233,8 @@ def _iterative(A: SingularMatrix, rest: int, tolerance: float, method: str, seed
         method = "filtered"
         transform = Filtered.of(A, low, degree, np.float32 if tolerance >= SINGLE else np.float64)
     start, steps = np.random.default_rng([seed, A.n]).standard_normal((A.n, BLOCK)), 0
+    if given is not None:
+        start = _mixed(A, given, start, seed)
     for _ in range(ROUNDS):
         pairs = _run(A, transform, rest, tolerance, seed, start)
         steps += pairs.steps
@@ -238,6 +248,15 @@ def _iterative(A: SingularMatrix, rest: int, tolerance: float, method: str, seed
         transform = transform.sharper(min(low, _cut(values[[rest - 1, -1]], high)))
         start = X @ np.random.default_rng([seed, rest]).standard_normal((X.shape[1], BLOCK))
     return _Found(X[:, :rest], steps, method)
+
+
+def _mixed(A: SingularMatrix, given: np.ndarray, random: np.ndarray, seed: int) -> np.ndarray:
+    """Return mixtures (n, b) of the given columns (n, r), off the null space, and a little of random ones (n, b)."""
+    X = given[A.order]
+    X = X / np.maximum(np.linalg.norm(X, axis=0), np.finfo(float).tiny)
+    A.project(X)
+    mixed = X @ np.random.default_rng([seed, *X.shape]).standard_normal((X.shape[1], random.shape[1]))
+    return mixed + BESIDE * max(1.0, float(np.linalg.norm(mixed))) / np.sqrt(random.size) * random
 
 
 def _cut(values: np.ndarray, high: float) -> float:

@@ -24,6 +24,7 @@ class Method(ABC):
     A: ScaledMatrix
 
     name: ClassVar[str]
+    iterates: ClassVar[bool] = True  # so that where it begins matters
     # What is not known before it is prepared, so that `stored_bytes` or `held_bytes` are guesses from above.
     stored_guess: ClassVar[tuple[str, ...]] = ()
     held_guess: ClassVar[tuple[str, ...]] = ()

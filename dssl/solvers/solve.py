@@ -20,6 +20,7 @@ from .direct import LARGEST, Direct
 from .method import Iterative, Jacobi, Method
 from .operators import ScaledMatrix, scaled_matrix
 from .solver_params import SolverParams
+from .warm_start import begun
 
 METHODS: dict[str, type[Method]] = {method.name: method for method in (Jacobi, Deflated, Multigrid, Direct)}
 PROBES = 8  # columns on which `auto` counts iterations
@@ -91,35 +92,45 @@ class Solver:
         method = METHODS[params.method].from_arrays(ScaledMatrix.from_arrays(part("A")), part("method"))
         return cls(method, params, attributes or {})
 
-    def solve(self, B: np.ndarray) -> Solution:
+    def solve(self, B: np.ndarray, start: np.ndarray | None = None) -> Solution:
         """Return the solution of `R X = B` for B (n, t); of a singular R its pseudo-inverse times B.
 
-        Memory: `solve_bytes(t)` beside B.
+        start : (n, t), from where iterations begin, such as the solution of a system that hardly differs (`extended`);
+            the tolerance is relative to B with it as without. A factored matrix needs none, and takes none.
+
+        Memory: `solve_bytes(t)` beside B and `start`.
         """
         B = np.asarray(B, np.float64)
         require(B.ndim == 2 and B.shape[0] == self.A.n,
                 f"right-hand sides of shape {B.shape}, expected ({self.A.n}, t)",
                 why="each column has one entry a vertex", fix="pass a two-dimensional array, one column a system")
+        if start is not None:
+            require(start.shape == B.shape, f"a start of shape {start.shape}, expected {B.shape}", why="each column "
+                    "begins with its own", fix="pass the solutions that were, in the order of the columns")
         n, t = B.shape
         found = Solution(np.empty((n, t)), np.zeros(t), np.ones(t, bool), np.zeros(t, np.int64))
         for first in range(0, t, self.params.block_columns):
             columns = slice(first, min(first + self.params.block_columns, t))
             found.value[:, columns], found.residuals[columns], found.converged[columns], found.iterations[columns] = (
-                self._solve_block(B[:, columns]))
+                self._solve_block(B[:, columns], None if start is None else start[:, columns]))
         return found
 
     def solve_bytes(self, t: int) -> int:
         """Return the most bytes that `solve` takes for t columns."""
         return self.method.solve_bytes(self.A.n, t, self.params.block_columns)
 
-    def _solve_block(self, B: np.ndarray) -> tuple[np.ndarray, ...]:
+    def _solve_block(self, B: np.ndarray, start: np.ndarray | None) -> tuple[np.ndarray, ...]:
         """Return value (n, t), and residuals, convergence and iterations (t,), of one block of columns."""
         A, params = self.A, self.params
         B = A.enter(B)
-        X, R = np.zeros_like(B), B.copy()
         weight = 1 / A.scale  # || D^1/2 r || is the residual norm of the system as it was given
-        given = column_norms(R, weight)
+        given = column_norms(B, weight)
         goal = params.tolerance * given
+        if start is None or not self.method.iterates:
+            X, R = np.zeros_like(B), B.copy()
+        else:
+            X, R = begun(A, B, start), np.empty_like(B)
+            A.residual(X, B, R)
         iterations = np.zeros(R.shape[1], np.int64)
         A.correct_components(X, R, given > 0)
         current = column_norms(R, weight)
@@ -178,9 +189,11 @@ def prepare(R: Any, n_columns: int, params: SolverParams | None = None,
     return _prepared(scaled_matrix(R, vector), n_columns, params or SolverParams())
 
 
-def solve_columns(R: Any, B: np.ndarray, params: SolverParams | None = None,
-                  vector: np.ndarray | None = None) -> tuple[Solution, str]:
+def solve_columns(R: Any, B: np.ndarray, params: SolverParams | None = None, vector: np.ndarray | None = None,
+                  start: np.ndarray | None = None) -> tuple[Solution, str]:
     """Return the solution of `R X = B` for B (n, t), after which R is not solved again, and the method that ended it.
+
+    start : (n, t), as `Solver.solve` takes it.
 
     "auto" begins a few columns with Jacobi's method, without a probe. Those that need many iterations go on, from where
     they are, with what `prepare` chooses for them.
@@ -193,9 +206,9 @@ def solve_columns(R: Any, B: np.ndarray, params: SolverParams | None = None,
     A, t = scaled_matrix(R, vector), B.shape[1]
     if params.method != "auto" or A.n <= LARGEST or t > FEW_COLUMNS:
         solver = _prepared(A, t, params)
-        return solver.solve(B), solver.params.method
+        return solver.solve(B, start), solver.params.method
     enough = min(params.max_iterations, ENOUGH + FEW_COST // max(t, 1))
-    found = Solver.of(Jacobi(A), replace(params, max_iterations=enough)).solve(B)
+    found = Solver.of(Jacobi(A), replace(params, max_iterations=enough)).solve(B, start)
     late = np.flatnonzero(~found.converged)
     if not len(late) or enough == params.max_iterations:
         return found, Jacobi.name
@@ -272,7 +285,7 @@ def _counted(method: Iterative, n_columns: int, params: SolverParams, enough: in
 
 
 def solve(R: Any, B: Any, *, method: str = "auto", tolerance: float = 1e-6, max_iterations: int = 3000,
-          vector: np.ndarray | None = None, seed: int = 0) -> Solution:
+          vector: np.ndarray | None = None, seed: int = 0, start: Any = None) -> Solution:
     """Return the solution of `R X = B` with its evidence; raise unless every column meets the tolerance.
 
     Parameters
@@ -280,6 +293,7 @@ def solve(R: Any, B: Any, *, method: str = "auto", tolerance: float = 1e-6, max_
     R : sparse matrix, shape (n, n): a graph Laplacian plus a ridge (see `Laplacian.matrix`).
     B : array, shape (n,) or (n, t).
     tolerance : relative residual in float64.
+    start : array of the shape of B, from where iterations begin, such as the solution of a system that hardly differs.
 
     Raises
     ------
@@ -292,5 +306,6 @@ def solve(R: Any, B: Any, *, method: str = "auto", tolerance: float = 1e-6, max_
     require(bool(np.isfinite(B).all()), "a right-hand side is not finite", error=DataError,
             why="its solution would not be either", fix="remove NaN and infinity from B")
     columns = B[:, None] if B.ndim == 1 else B
-    found = solve_columns(R, columns, params, vector)[0].require_converged(params)
+    begin = None if start is None else np.asarray(start, np.float64).reshape(columns.shape)
+    found = solve_columns(R, columns, params, vector, begin)[0].require_converged(params)
     return replace(found, value=found.value[:, 0]) if B.ndim == 1 else found

@@ -45,6 +45,16 @@ def test_a_graph_that_was_brought_and_another_execution(graph):
         assert_array_equal(getattr(first, name), getattr(again, name))
 
 
+def test_a_graph_that_grew_begins_at_its_vectors_before():
+    X = np.random.default_rng(3).normal(size=(2020, 4))
+    before, after = (KNNGraph(n_neighbors=8).build(X[:n], scale="none") for n in (2000, 2020))
+    old = graph_spectrum(before, 12)
+    cold, warm = (graph_spectrum(after, 12, start=start) for start in (None, old.vectors))
+    assert_allclose(warm.values, cold.values, atol=1e-9)
+    assert warm.residuals.max() <= 1e-6
+    assert warm.attributes["iterations"] < cold.attributes["iterations"]
+
+
 def test_what_cannot_be_is_refused(graph):
     with pytest.raises(ParameterError, match="laplacian='random_walk'"):
         SpectrumParams(laplacian="random_walk")

@@ -12,11 +12,13 @@ from scipy.sparse.csgraph import connected_components
 from threadpoolctl import threadpool_limits
 
 from dssl.errors import NotConverged, ParameterError
+from dssl.graph.graph import KNNGraph
 from dssl.graph.laplacian import Laplacian
 from dssl.solvers import eigen
 from dssl.solvers.block_lanczos import block_lanczos
 from dssl.solvers.eigen import eigenpairs_bytes, eigenvalue_counts, lowest_eigenpairs
 from dssl.solvers.lanczos import SingularMatrix
+from dssl.solvers.warm_start import extended
 
 from ..memory import traced_peak
 from .graphs import components, grid, random_graph, symmetric
@@ -112,6 +114,30 @@ def test_equal_pieces_have_each_eigenvalue_as_often(method):
     check(W, 70, method=method, seed=1)
 
 
+@pytest.mark.parametrize("method", ITERATIVE)
+@pytest.mark.parametrize("name", GRAPHS)
+def test_a_start_that_misleads_loses_no_pair(name, method):
+    """High eigenvectors, one vector again and again, columns of zeros, of the null space, and of another size."""
+    W = GRAPHS[name]()
+    laplacian, m = Laplacian(sp.csr_array(W)), 9
+    vectors = np.linalg.eigh(laplacian.matrix().toarray())[1]
+    wrong = np.column_stack([vectors[:, -5:], *[vectors[:, m]] * 9, np.zeros(len(vectors)), 1e12 * laplacian.vector])
+    for start in (wrong, wrong[:, -1:], 1e-300 * vectors[:, :m], vectors[:, :0]):
+        check(W, m, method=method, start=start)
+
+
+def test_a_process_that_begins_near_the_eigenvectors_ends_sooner():
+    """A graph of 3000 points, which grew by 30."""
+    X = np.random.default_rng(1).normal(size=(3030, 4))
+    before, after = (Laplacian(KNNGraph(n_neighbors=8).build(X[:n], scale="none").weights()) for n in (3000, 3030))
+    old = lowest_eigenpairs(before.matrix(), before.vector, 20)
+    cold, warm = (lowest_eigenpairs(after.matrix(), after.vector, 20, start=start).require_converged()
+                  for start in (None, extended(old.vectors, after.W)))
+    assert_allclose(warm.values, cold.values, atol=1e-9)
+    assert_allclose(np.abs((warm.vectors * cold.vectors).sum(axis=0)), 1, atol=1e-4)
+    assert warm.iterations < cold.iterations
+
+
 def test_answers_do_not_depend_on_seed_or_threads():
     laplacian = Laplacian(sp.csr_array(components([350, 300], weighted=True)))
     L, vector = laplacian.matrix(), laplacian.vector
@@ -176,7 +202,8 @@ def test_what_does_not_converge_says_so():
     ({"m": 0}, "m=0, expected 1 to 30"), ({"m": 2.5}, "m=2.5"), ({"m": True}, "m=True"),
     ({"m": 31}, "m=31"), ({"m": 3, "method": "lanczos"}, "method='lanczos'"),
     ({"m": 9, "method": "filtered"}, "several vectors a pair"), ({"m": 3, "tolerance": 0.0}, "tolerance=0.0"),
-    ({"m": 3, "seed": -1}, "seed")])
+    ({"m": 3, "seed": -1}, "seed"), ({"m": 3, "start": np.ones((29, 2))}, r"a start of shape \(29, 2\), expected \(30"),
+    ({"m": 3, "start": np.full((30, 2), np.nan)}, "finite")])
 def test_what_cannot_be_is_refused(options, message):
     laplacian = Laplacian(sp.csr_array(ring(30)))
     with pytest.raises(ParameterError, match=message):

@@ -21,6 +21,7 @@ from ...graph.functions import laplacian_of
 from ...graph.graph import Graph
 from ...solvers.solve import solve_columns
 from ...solvers.solver_params import SolverParams
+from ...solvers.warm_start import begins_at, extended
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt
 from ..target import Target
 from .vertex_labels import VertexLabels, VertexValues, reached_vertices
@@ -30,7 +31,7 @@ from .vertex_labels import VertexLabels, VertexValues, reached_vertices
 class HarmonicTask:
     """Write `values` (v, c): harmonic off the labeled vertices.
 
-    shared : `vertex` (u,), `mean` (u, c), `reached` (v,). Memory: `solve_cost`.
+    shared : `vertex` (u,), `mean` (u, c), `reached` (v,), and perhaps `start` (m, c). Memory: `solve_cost`.
     """
 
     graph: Parts
@@ -68,11 +69,12 @@ class FlowTask:
         return {**out.write(flow=np.asarray(W.sum(axis=1)).reshape(-1, 1) * unit - W @ values), "solver": attributes}
 
 
-def harmonic(joint: sp.csr_array, vertex: np.ndarray, mean: np.ndarray, reached: np.ndarray,
-             solver: SolverParams) -> tuple[np.ndarray, dict[str, Any]]:
+def harmonic(joint: sp.csr_array, vertex: np.ndarray, mean: np.ndarray, reached: np.ndarray, solver: SolverParams,
+             start: np.ndarray | None = None) -> tuple[np.ndarray, dict[str, Any]]:
     """Return the function (v, c) that is `mean` (u, c) at some vertices (u,), and harmonic where these are reached.
 
-    joint : weights (v, v). reached (v,) bool. With it what the solver says of itself; JSON. Raises NotConverged.
+    joint : weights (v, v). reached (v,) bool. start (m, c) : values of the first vertices near which the solution is
+    sought, of before the graph grew. With it what the solver says of itself; JSON. Raises NotConverged.
     """
     free = reached.copy()
     free[vertex] = False
@@ -83,26 +85,29 @@ def harmonic(joint: sp.csr_array, vertex: np.ndarray, mean: np.ndarray, reached:
         return values, {}
     W = joint[rows]
     R = sp.csr_array(sp.diags_array(np.asarray(W.sum(axis=1)).ravel()) - W[:, rows])
-    solution, method = solve_columns(R, W[:, vertex] @ mean, solver)
+    begin = None if start is None else extended(start, joint)[rows]
+    solution, method = solve_columns(R, W[:, vertex] @ mean, solver, start=begin)
     values[rows] = solution.require_converged(solver).value
     return values, solution.described(method)
 
 
-def fit_harmonic(graph: Graph, target: Target, weight: np.ndarray | None, solver: SolverParams,
-                 execution: Execution) -> VertexValues:
+def fit_harmonic(graph: Graph, target: Target, weight: np.ndarray | None, solver: SolverParams, execution: Execution,
+                 start: np.ndarray | None = None) -> VertexValues:
     """Return the harmonic function of the labels: shares of classes between 0 and 1, or quantities.
 
-    Of copies of a point that are labeled differently, the weighted mean counts.
+    Of copies of a point that are labeled differently, the weighted mean counts. start (m, c) : its values on the first
+    vertices of before the graph grew; the solver begins there, and the result is within its tolerance as without.
 
     Raises NotConverged.
     """
     if target.unit != 1:
-        return fit_harmonic(graph, target.in_units(), weight, solver, execution).times(target.unit)
+        begin = None if start is None else start / target.unit
+        return fit_harmonic(graph, target.in_units(), weight, solver, execution, begin).times(target.unit)
     Y = target.indicators()
     labels = VertexLabels.of(graph.vertices, target, Y, weight)
     reached, _ = reached_vertices(graph, labels.vertex)
     parts = execution.scratch()
     receipt, = execution.map([HarmonicTask(
         graph.stored, graph.copies(execution),
-        execution.share(vertex=labels.vertex, mean=labels.mean, reached=reached), solver)], parts)
+        execution.share(vertex=labels.vertex, mean=labels.mean, reached=reached, **begins_at(start)), solver)], parts)
     return VertexValues(parts.read(0)["values"], reached, attributes={"solver": receipt["solver"]})

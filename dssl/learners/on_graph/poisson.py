@@ -29,6 +29,7 @@ from ...graph.graph import Graph
 from ...graph.laplacian import Laplacian
 from ...solvers.solve import solve_columns
 from ...solvers.solver_params import SolverParams
+from ...solvers.warm_start import begins_at, extended
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt
 from ..target import Classes
 from .vertex_labels import VertexLabels, VertexValues, reached_vertices
@@ -50,7 +51,7 @@ class PoissonTask:
     """Write `values` (r, c) at `rows` (r,), the potentials of `source` (u, c) at `vertex` (u,).
 
     Of columns that do not sum to 0 on a component, what is too much leaves its vertices by their degrees. shared :
-    these, and `component` (v,). Memory: `solve_cost`.
+    these, `component` (v,), and perhaps `start` (m, c). Memory: `solve_cost`.
     """
 
     graph: Parts
@@ -59,7 +60,8 @@ class PoissonTask:
     solver: SolverParams
 
     def __call__(self, out: PartWriter) -> Receipt:
-        laplacian = Laplacian(laplacian_of(self.graph, self.vertices, "unnormalized").joint, normalized=False)
+        joint = laplacian_of(self.graph, self.vertices, "unnormalized").joint
+        laplacian = Laplacian(joint, normalized=False)
         own, degrees = self.shared.load(), laplacian.degrees
         component, linked = own["component"], np.flatnonzero(degrees > 0)
         place = np.full(len(degrees), -1)
@@ -69,7 +71,8 @@ class PoissonTask:
         B[place[own["vertex"][sources]]] = own["source"][sources]
         mass = np.maximum(np.bincount(component, degrees), np.finfo(float).tiny)
         B -= (degrees[:, None] * (_sums(component[linked], B, len(mass)) / mass[:, None])[component])[linked]
-        solution, method = solve_columns(laplacian.matrix()[linked][:, linked], B, self.solver)
+        begin = extended(own["start"], joint)[linked] if "start" in own else None
+        solution, method = solve_columns(laplacian.matrix()[linked][:, linked], B, self.solver, start=begin)
         solution.require_converged(self.solver)
         u = np.zeros((len(degrees), B.shape[1]))
         u[linked] = solution.value
@@ -159,9 +162,12 @@ def _without_tails(columns: np.ndarray, share: float) -> np.ndarray:
     return np.clip(columns, *np.quantile(columns, [share, 1 - share], axis=0))
 
 
-def fit_poisson(graph: Graph, target: Classes, weight: np.ndarray | None, solver: SolverParams,
-                execution: Execution) -> VertexValues:
+def fit_poisson(graph: Graph, target: Classes, weight: np.ndarray | None, solver: SolverParams, execution: Execution,
+                start: np.ndarray | None = None) -> VertexValues:
     """Return the scores of the classes, (v, n_classes); warn where one class takes nearly everything.
+
+    start (m, n_classes) : those of the first vertices of before the graph grew, near multiples of which the potentials
+    are sought; the result is within the solver's tolerance as without.
 
     Raises NotConverged.
     """
@@ -169,8 +175,8 @@ def fit_poisson(graph: Graph, target: Classes, weight: np.ndarray | None, solver
     reached, component = reached_vertices(graph, labels.vertex)
     sources, parts = Sources.of(labels, component), execution.scratch()
     receipt, = execution.map([PoissonTask(graph.stored, graph.copies(execution), execution.share(
-        vertex=labels.vertex, source=sources.source, component=component, rows=np.arange(len(component))),
-        solver)], parts)
+        vertex=labels.vertex, source=sources.source, component=component, rows=np.arange(len(component)),
+        **begins_at(start)), solver)], parts)
     potentials, unlabeled = parts.read(0)["values"], Unlabeled.of(labels.vertex, component)
     scores = sources.scores(potentials, component, potentials[unlabeled.vertex], unlabeled.component)
     _warn_of_one_class(scores[unlabeled.vertex], target)

@@ -61,18 +61,20 @@ class ValueParams:
         return assumed_by(self.learner, self.prior if self.sized else None)
 
     def fit(self, graph: Graph, target: Target, weight: np.ndarray | None, execution: Execution,
-            kept: dict[Any, Any] | None = None) -> VertexValues:
+            kept: dict[Any, Any] | None = None, start: np.ndarray | None = None) -> VertexValues:
         """Return the learner's function on the vertices; kept : as `fit_graph_ridge`.
 
+        start : its values on the first vertices of before the graph grew, from which a learner of one system begins.
+        Ridge in graph kernels solves none.
         Known class sizes scale harmonic functions (class mass normalization); others are moved to them, and diffuse.
         """
         if self.family is not None:
             found = fit_graph_ridge(graph, target, weight, self.family, execution, kept)
         elif self.learner == "laplace":
-            found = fit_harmonic(graph, target, weight, self.solver, execution)
+            found = fit_harmonic(graph, target, weight, self.solver, execution, start)
         else:
             assert isinstance(target, Classes)  # the spec refuses quantities
-            found = fit_poisson(graph, target, weight, self.solver, execution)
+            found = fit_poisson(graph, target, weight, self.solver, execution, start)
         if not isinstance(target, Classes):
             return found
         return with_class_sizes(found, self.class_sizes.sizes, graph, target, weight, self.solver, execution,

@@ -217,6 +217,25 @@ def test_a_graph_too_large_to_factor_has_the_same_solution(learner):
     assert not found.reached[3500:].any()
 
 
+@pytest.mark.parametrize("kind", ["classes", "classes by Poisson", "quantities"])
+def test_a_graph_that_grew_is_fitted_sooner_from_its_values_before(kind):
+    """The same function within the tolerance. Poisson scores are multiples of what is solved for, and shifted."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(4040, 4))
+    X[::2, 0] += 3
+    labeled = np.sort(rng.choice(4000, 60, replace=False))
+    target = (Quantities(labeled, 1e90 * X[labeled, :1]) if kind == "quantities" else
+              Classes(labeled, (labeled + 1) % 2, np.arange(2)))
+    learner, solver = fit_poisson if "Poisson" in kind else fit_harmonic, SolverParams(method="jacobi", tolerance=1e-8)
+    before, after = (KNNGraph(n_neighbors=8, duplicates="keep").build(X[:n], scale="none") for n in (4000, 4040))
+    start = learner(before, target, None, solver, InProcess(1)).values
+    cold = learner(after, target, None, solver, InProcess(1))
+    warm = learner(after, target, None, solver, InProcess(1), start)
+    assert_allclose(warm.values, cold.values, atol=1e-5 * np.abs(cold.values).max())
+    assert warm.attributes["solver"]["residual"] <= 1e-8
+    assert warm.attributes["solver"]["iterations"] < cold.attributes["solver"]["iterations"]
+
+
 @pytest.mark.parametrize("learner", [fit_harmonic, fit_poisson])
 def test_what_does_not_converge_is_an_error(learner):
     graph = KNNGraph(n_neighbors=2).build(np.linspace(0, 1, 3500)[:, None])
