@@ -26,7 +26,7 @@ from dssl.estimators.graph import PointsBeyond
 from dssl.estimators.targets import classes_of
 from dssl.learners.on_graph.poisson import Unlabeled
 from dssl.learners.prior_shift import PriorShift
-from dssl.selection.calibration import calibration_folds, shift_of
+from dssl.selection.calibration import calibration_folds, calibration_of, shift_of
 
 from .test_laprls import SOLVERS, problem
 
@@ -65,7 +65,9 @@ def test_values_left_out_are_those_of_fits_without_the_label(kind, solver, held_
         for fold in (folds[0], folds[-1]):
             without = y.copy()
             without[labeled[fold]] = -1
-            alone = kind(solver=params, **settings).fit(X, without, sample_weight=weight)
+            with monkeypatch.context() as patch:
+                record_left_out("calibrated", patch, moved=False)
+                alone = kind(solver=params, **settings).fit(X, without, sample_weight=weight)
             scores = alone.decision_function(X[labeled[fold]]).reshape(len(fold), -1)
             atol = 0.02 if kind is LapSVM and len(fold) == 1 else 1e-4  # one step of Newton's method
             assert_allclose(found["values"][fold], scores, atol=atol)
@@ -74,16 +76,29 @@ def test_values_left_out_are_those_of_fits_without_the_label(kind, solver, held_
 def record_left_out(module, monkeypatch, *, moved=True):
     """Have fits of a module keep the held-out values that they calibrate in the list that is returned.
 
-    moved : whether the frequencies of the classes move the values of the fits, as they do.
+    moved : whether the frequencies of the classes move the values of the fits, as they do where
+    class sizes are not known.
     """
     seen = []
 
-    def recorded(target, values, coding, n_columns, *args):
+    def shift(target, values, coding, n_columns, *args):
         seen.append(values())
         return shift_of(target, lambda: seen[-1], coding, n_columns, *args) if moved else PriorShift(
             np.zeros(n_columns))
 
-    monkeypatch.setattr(f"dssl.estimators.{module}.shift_of", recorded)
+    monkeypatch.setattr(f"dssl.estimators.{module}.shift_of", shift)
+    return seen
+
+
+def record_calibrated(module, monkeypatch):
+    """Have fits with known class sizes keep the held-out values that they calibrate in the list that is returned."""
+    seen = []
+
+    def calibrated(target, values, *args):
+        seen.append(values())
+        return calibration_of(target, lambda: seen[-1], *args)
+
+    monkeypatch.setattr(f"dssl.estimators.{module}.calibration_of", calibrated)
     return seen
 
 
@@ -92,7 +107,8 @@ def test_potentials_left_out_are_those_of_fits_without_the_label(class_sizes, mo
     """In units of the vertices that no label of the fit is at, where each fold takes no fit."""
     X, y, _ = problem(n=70, n_labeled=14, seed=1)
     labeled = np.flatnonzero(y >= 0)
-    seen = record_left_out("graph", monkeypatch, moved=class_sizes is not None)  # known sizes are not moved
+    seen = record_left_out("graph", monkeypatch, moved=False) if class_sizes is None else record_calibrated(
+        "graph", monkeypatch)
     if class_sizes is None:
         labels_at, unlabeled_of = [], Unlabeled.of
         monkeypatch.setattr(Unlabeled, "of", lambda vertex, component: labels_at.append(vertex) or unlabeled_of(
@@ -117,7 +133,7 @@ def test_values_of_known_class_sizes_are_calibrated_by_fits_without_each_fold(ki
     if kind is SemiSupervisedClassifier:
         settings["scale"] = "none"
     with monkeypatch.context() as patch:
-        seen = record_left_out("graph" if kind is GraphKernelRidge else "automatic", patch)
+        seen = record_calibrated("graph" if kind is GraphKernelRidge else "automatic", patch)
         kind(**settings).fit(X, y, sample_weight=weight)
     for fold in calibration_folds(classes_of(y, None, len(y)), 0, a_fit_each=True)[:2]:
         without = y.copy()
