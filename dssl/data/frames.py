@@ -5,6 +5,7 @@ Arrow (`__arrow_c_stream__`) or by the interchange protocol (`__dataframe__`). p
 dask collections, whose partitions stay where they are. A column of lists of numbers becomes a column an element.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import dask
@@ -23,6 +24,13 @@ def as_pandas(table: Any) -> Any:
     """
     found = _as_pandas(table)
     return with_elements(found) if isinstance(found, pd.DataFrame) else found
+
+
+def index_labels(table: Any, rows: Sequence[int]) -> list[str]:
+    """Return what the index of a pandas table calls some rows; nothing where it counts them, and of other tables."""
+    if not isinstance(table, pd.DataFrame) or isinstance(table.index, pd.RangeIndex):
+        return []
+    return [f"index {label!r}" for label in table.index[list(rows)].tolist()]
 
 
 def _as_pandas(table: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, get_args
 import numpy as np
 
 from ..data.dataset import Dataset
+from ..data.frames import index_labels
 from ..errors import explain, require
 from ..execution.size import budget_of
 from ..execution.tasks import Execution
@@ -105,7 +106,7 @@ class AutomaticEstimator(PointEstimator):
         self._warn_of_identifiers(rows)
         scaling, tried = choose_scale(rows, None, target, execution, self.seed,
                                       X.categories if isinstance(X, Dataset) else None)
-        warn_far_rows(scaling.attributes.get("outliers"), self._column_names or None)
+        warn_far_rows(scaling.attributes.get("outliers"), self._column_names or None, partial(index_labels, X))
         return scaling, tried
 
     def _learn(self, rows: Rows, target: Any, weight: np.ndarray | None, graph: Any, params: GraphRidgeParams,

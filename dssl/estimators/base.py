@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -14,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..data.dataset import Dataset
 from ..data.findings import warn_identifiers
-from ..data.frames import as_pandas
+from ..data.frames import as_pandas, index_labels
 from ..data.inputs import header_of, in_order, labels_of, rows_of
 from ..errors import DataError, explain, require
 from ..execution.current import current_execution
@@ -109,7 +110,7 @@ class PointReader(GroupedParams):
             params = ScalingParams(kind="none")
         scaling = fit_scaling(rows, None, params, execution, feature_names=names or None,
                               categories=X.categories if isinstance(X, Dataset) else None)
-        warn_far_rows(scaling.attributes.get("outliers"), names or None)
+        warn_far_rows(scaling.attributes.get("outliers"), names or None, partial(index_labels, X))
         return scaling
 
     def _warn_of_identifiers(self, rows: Rows) -> None:

@@ -11,7 +11,7 @@ Wolfowitz). They do not depend on blocks. Of sparse rows, and of fewer than `FEW
 """
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,7 @@ FEWEST = 20  # values of a column that differ from its median
 WITHIN = 0.9
 CUT, FAR = 10.0, 100.0
 RARE = 0.01  # of the cells of a column; where more are out of range, it has a long tail or a code of its own
-MOST_LISTED = 100  # rows
+MOST_LISTED, SHOWN = 100, 10  # rows that are known, and that a sentence has room for
 NARROW = 0.1  # of the median reach of columns
 ONE_UNIT = 3.0  # the largest reach of a column over the lower quartile
 
@@ -117,23 +117,31 @@ def outliers_of(share: Share) -> dict[str, Any]:
                          for row, cells, column, value in far[:5].tolist()]}
 
 
-def far_rows_in_words(outliers: dict[str, Any], names: Sequence[str] | None) -> str:
-    """Return which rows are far, in a sentence."""
+def far_rows_in_words(outliers: dict[str, Any], names: Sequence[str] | None, called: Sequence[str] = ()) -> str:
+    """Return which rows are far, in a sentence; outliers : as `outliers_of`. called : what each row is called beside
+    its number, as its line in a file, or "".
+    """
     rows, count, example = outliers["rows"], outliers["n_rows"], outliers["examples"][0]
-    shown = ", ".join(map(str, rows[:10])) + (f" and {count - 10:,} more" if count > 10 else "")
+    numbers = [f"{row} ({text})" if text else str(row)
+               for row, text in zip(rows[:SHOWN], [*called[:SHOWN], *[""] * SHOWN], strict=False)]
     cells = f"{example['cells']} {'cell' if example['cells'] == 1 else 'cells'}"
-    column = column_label(names, example["column"])
-    which = f"row {shown} lies far from all others" if count == 1 else (
-        f"{count:,} rows lie far from all others: {shown}")
-    return (f"{which} (counted from 0); row {example['row']} has {cells} out of range, such as {example['value']:g} in "
-            f"{column}")
+    out = f"{cells} out of range, such as {example['value']:g} in {column_label(names, example['column'])}"
+    if count == 1:
+        return f"row {numbers[0]}, counted from 0, lies far from all others: it has {out}"
+    more = f" and {count - len(numbers):,} more" if count > len(numbers) else ""
+    return (f"{count:,} rows lie far from all others: {', '.join(numbers)}{more}, counted from 0; row {example['row']} "
+            f"has {out}")
 
 
-def warn_far_rows(outliers: dict[str, Any] | None, names: Sequence[str] | None) -> None:
-    """Warn of rows that lie far from all others; outliers : as `outliers_of`, None where no cell is out of range."""
+def warn_far_rows(outliers: dict[str, Any] | None, names: Sequence[str] | None,
+                  call: Callable[[Sequence[int]], Sequence[str]] = lambda rows: ()) -> None:
+    """Warn of rows that lie far from all others; outliers : as `outliers_of`, None where no cell is out of range.
+
+    call : returns what rows are called beside their numbers.
+    """
     if outliers and outliers["n_rows"]:
         warnings.warn(explain(
-            far_rows_in_words(outliers, names),
+            far_rows_in_words(outliers, names, call(outliers["rows"][:SHOWN])),
             why=f"the scale is fitted without them, and values are cut off at {CUT:g} times the usual distance from "
                 "the median",
             fix="if these are codes of missing cells, such as -999, mark them as missing; or leave the rows out"),

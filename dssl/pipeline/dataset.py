@@ -1,7 +1,7 @@
 """The stage of the data set: the source, read into parts."""
 
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from ..report.sections.columns import columns_section
 from ..storage.blocks import Rows
 from ..storage.pieces import BlockedCsrRows
 from .facts import Facts
+from .spec import ingest_params
 from .stage import Context, Stage
 
 
@@ -50,6 +51,18 @@ def identifier_of(attributes: Mapping[str, Any]) -> str | None:
     """
     return next((record["name"] for record in attributes["dataset"].get("survey", ())
                  if record["finding"] == "identifier" and not record["used"]), None)
+
+
+def rows_called(context: Context, rows: Sequence[int]) -> list[str]:
+    """Return what rows are called beside their numbers, by line, file and identifier; nothing where it is no table.
+
+    context : of a stage that reads the source too.
+    """
+    attributes = context.attributes("dataset")
+    read = ingest_params({name: value for name, value in attributes["dataset"]["params"].items() if name != "type"},
+                         "the options of the source")
+    with rows_in_files(context.files["source"].source, read, attributes) as found:
+        return [] if found is None else found.called(rows, identifier_of(attributes))
 
 
 @contextmanager

@@ -19,10 +19,12 @@ from ..data.findings import ColumnRecord, to_json
 from ..data.findings import left_out as left_out_by_itself
 from ..data.floats import RESOLVED
 from ..data.readers.cells import MOST_LEVELS
+from ..data.readers.file_rows import FileRows
 from ..data.readers.formats import ENDINGS, FORMATS, folder_format
 from ..data.sources import find_source
 from ..errors import DataError, require
 from ..execution.tasks import Execution
+from ..graph.outliers import SHOWN as SHOWN_ROWS
 from ..graph.outliers import far_rows_in_words
 from ..plain_yaml import yaml_of
 from .extents import extents_of
@@ -205,8 +207,11 @@ def _data(out: _Lines, named: Sequence[str], look: Look, labels: Labels | None, 
         if record.name not in left_out and record.kind in ("number", "integer")
         and extents.largest[j] > extents.smallest[j]]
     if extents is not None and extents.outliers and extents.outliers["n_rows"]:
-        out.told.append(f"{far_rows_in_words(extents.outliers, look.scan.feature_names)}; if that is a code of a "
-                        "missing cell, mark it as missing")
+        identifier = next((record.name for record in records if record.finding == "identifier"), None)
+        found = FileRows.of(look.reader, look.scan.n_rows)
+        called = [] if found is None else found.called(extents.outliers["rows"][:SHOWN_ROWS], identifier)
+        far = far_rows_in_words(extents.outliers, look.scan.feature_names, called)
+        out.told.append(f"{far}; if that is a code of a missing cell, mark it as missing")
     chosen = "ranges" if task == "clustering" else "ranges and labels"
     scale = f"the run chooses it by the columns' {chosen}"
     if spans:

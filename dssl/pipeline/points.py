@@ -12,7 +12,7 @@ from ..data.told_labels import Identifiers, read_told_labels
 from ..errors import DataError, explain, require, sentences
 from ..execution.cost import Cost, cost_of
 from ..graph.feature_units import warn_unlike
-from ..graph.outliers import warn_far_rows
+from ..graph.outliers import SHOWN, far_rows_in_words
 from ..graph.scaled_rows import ScaledRows
 from ..graph.scaling import fit_scaling, scaled_rows, scaling_cost
 from ..graph.scaling_params import ScalingParams
@@ -23,7 +23,7 @@ from ..report.sections.data import data_section
 from ..storage.blocks import PartWriter, Receipt, Rows, counts_below, row_ranges
 from ..storage.csr import csr_arrays
 from ..storage.pieces import BlockedCsrRows
-from .dataset import dataset_of, identifier_of, rows_in_files
+from .dataset import dataset_of, identifier_of, rows_called, rows_in_files
 from .facts import Facts
 from .spec import Spec
 from .split import training_strata
@@ -64,7 +64,6 @@ def scale_points(context: Context, params: ScalingParams, *, by_labels: bool = F
     rows = dataset.X
     scaling = fit_scaling(rows, chosen["train"], params, context.execution, feature_names=dataset.feature_names,
                           categories=dataset.categories, chosen=by_labels)
-    warn_far_rows(scaling.attributes.get("outliers"), dataset.feature_names)
     chunk = getattr(rows, "block_rows" if rows.is_sparse else "chunk_rows", 1)
     height = scaled_rows(len(chosen["train"]), rows.row_bytes, chunk, context.execution.memory_budget)
     scaled, tasks = ScaledRows(rows, scaling, context.execution), {}
@@ -78,6 +77,10 @@ def scale_points(context: Context, params: ScalingParams, *, by_labels: bool = F
     assert scaling.seen is not None
     PartWriter(context.parts.within("ranges"), 0).write(smallest=scaling.seen.smallest, largest=scaling.seen.largest)
     attributes = {"scaling": scaling.to_arrays()[1], "d": rows.shape[1]}
+    outliers = scaling.attributes.get("outliers")
+    if outliers and outliers["n_rows"]:
+        called = rows_called(context, outliers["rows"][:SHOWN])
+        attributes["far_rows"] = far_rows_in_words(outliers, dataset.feature_names, called)
     if not rows.is_sparse:
         return attributes
     first, dtype = {"train": 0, "test": len(tasks["train"])}, np.result_type(rows.dtype, np.float32)
@@ -247,7 +250,14 @@ def labels_notes(found: dict[str, Any]) -> list[str]:
 
 LABELS = Stage("labels", 5, ("dataset", "split"), LabelParams.of, make_labels, _labels_cost, "label fewer points",
                files=("source", "labels"), notes=labels_notes)
-POINTS = Stage("points", 7, ("dataset", "split"), lambda spec: spec.data.scaling, make_points,
+def points_notes(found: dict[str, Any]) -> list[str]:
+    """Return which rows lie far from all others, if any do."""
+    return [f"{found['far_rows']}; the scale is fitted without such values. If they are codes of missing cells, mark "
+            "them as missing (data.read.missing)"] if "far_rows" in found else []
+
+
+POINTS = Stage("points", 8, ("dataset", "split"), lambda spec: spec.data.scaling, make_points,
                lambda f: scaling_cost(f.spec.data.scale, (f.n, f.n_test, f.n_rows), f.d, f.row_bytes, f.width,
                                       f.x_chunk, f.budget, is_sparse=f.sparse_entries is not None),
-               "read fewer columns, or lower data.read.block_rows", section=data_section)
+               "read fewer columns, or lower data.read.block_rows", files=("source",), section=data_section,
+               notes=points_notes)

@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -57,8 +58,9 @@ def test_one_wrong_cell_is_cut_off_and_named_with_its_column():
     outliers = scalings(X)["standardize"].attributes["outliers"]
     assert outliers["rows"] == [17]
     words = far_rows_in_words(outliers, list("abcdefg"))
-    assert words.startswith("row 17 lies far from all others (counted from 0); row 17 has 1 cell out of range")
-    assert "'b'" in words
+    assert words.startswith("row 17, counted from 0, lies far from all others: it has 1 cell out of range")
+    assert words.endswith("in column 'b'")
+    assert far_rows_in_words(outliers, None, ["line 19, id 4"]).startswith("row 17 (line 19, id 4), counted from 0")
 
 
 def test_a_code_of_many_cells_is_cut_off_and_no_row_is_far():
@@ -98,9 +100,13 @@ def test_a_fit_names_the_row_and_predicts_as_without_it():
     with warnings.catch_warnings():
         warnings.simplefilter("error", FarRows)
         plain = SemiSupervisedClassifier().fit(X, labels)
-    with pytest.warns(FarRows, match="row 120 lies far from all others"):
+    with pytest.warns(FarRows, match="row 120, counted from 0, lies far from all others"):
         found = SemiSupervisedClassifier().fit(np.vstack([X, np.full((1, 5), 99999.0)]), np.append(labels, -1))
     assert found.evidence_["scale"]["outliers"]["rows"] == [120]
+    named = pd.DataFrame(np.vstack([X, np.full((1, 5), 99999.0)]), index=[f"p{i}" for i in range(121)])
+    named.columns = list("abcde")
+    with pytest.warns(FarRows, match=r"row 120 \(index 'p120'\), counted from 0, lies far from all others"):
+        SemiSupervisedClassifier().fit(named, np.append(labels, -1))
     assert (found.transduction_[:120] != plain.transduction_).mean() < 0.03
 
 

@@ -66,10 +66,11 @@ def test_a_far_row_is_named_and_the_ranges_are_those_of_the_others(here):
     frame = pd.DataFrame({"a": rng.normal(size=N), "b": rng.normal(scale=500, size=N), "label": np.arange(N) % 2})
     frame.loc[40, "a"] = None
     frame.loc[41, ["a", "b"]] = -88888
+    frame.insert(0, "id", np.random.default_rng(1).permutation(N) + 1000)
     frame.to_csv("t.csv", index=False)
     done = init("t.csv")
-    assert "row 41 lies far from all others (counted from 0)" in done.stderr + done.stdout
-    assert "the widest column of numbers ranges" in done.stderr + done.stdout
+    assert f"row 41 (line 43, id {frame.loc[41, 'id']}), counted from 0, lies far from all others" in done.stdout
+    assert "the widest column of numbers ranges" in done.stdout
 
 
 def test_a_table_is_inspected_and_each_choice_has_its_reason(here):

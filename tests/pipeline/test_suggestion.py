@@ -1,5 +1,6 @@
 """Rows to label next, from what a run has solved, and what their labels do to the next run."""
 
+import json
 from dataclasses import replace
 from functools import cache
 
@@ -14,7 +15,6 @@ from dssl.cli.main import main
 from dssl.errors import DataError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.graph.graph import KNNGraph
-from dssl.graph.outliers import FarRows
 from dssl.learners.model import Model
 from dssl.pipeline import suggestion
 from dssl.pipeline.load import load_spec
@@ -178,13 +178,16 @@ def test_rows_that_were_named_as_far_from_all_others_are_not_suggested(problem, 
     frame = pd.read_csv(folder / "points.csv")
     far = [10, 20]
     frame.loc[far, ["a", "b", "c"]] = [[50_000.0, -50_000.0, 50_000.0], [-50_000.0, 50_000.0, 50_000.0]]
+    frame.insert(0, "id", [f"p{i}" for i in range(len(frame))])
     frame.to_csv(tmp_path / "points.csv", index=False)
     spec = spec_of(tmp_path, kind)
     spec["data"] |= {"scale": "standardize", "test": {"count": 20}}
-    with pytest.warns(FarRows):
-        done = run(spec, workspace=tmp_path / "work", execution=InProcess(1))
+    done = run(spec, workspace=tmp_path / "work", execution=InProcess(1))
     named = plan(spec, workspace=tmp_path / "work").artifact("points").attributes["scaling"]["outliers"]["rows"]
     assert named
     assert set(named) <= set(far)
+    told = f"{named[0]} (line {named[0] + 2}, id p{named[0]})"
+    assert any(told in note for note in json.loads((done.folder / "result.json").read_text())["notes"])
+    assert told in (done.folder / "report.html").read_text(encoding="utf-8")
     found = suggest_rows(done.folder, InProcess(1), count=200, workspace=tmp_path / "work")
     assert not set(found.rows.tolist()) & set(named)

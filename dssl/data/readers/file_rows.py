@@ -94,6 +94,19 @@ class FileRows:
         found = {row: self._row(row) for row in sorted(set(rows))}
         return [found[row] for row in rows]
 
+    def called(self, rows: Sequence[int], identifier: str | None) -> list[str]:
+        """Return what some rows are called beside their numbers: by line, file and identifier, "" of none of these.
+
+        identifier : the column that names them.
+        """
+        found = []
+        for row in self.take(rows):
+            line = [] if row.line is None else [f"line {row.line}"]
+            file = [row.file] if len(self.readers) > 1 else []
+            own = f"{identifier} {row.cells[self.names.index(identifier)]}" if identifier in self.names else ""
+            found.append(", ".join(filter(None, [" of ".join(line + file), own])))
+        return found
+
     def _row(self, row: int) -> FileRow:
         number, within, _ = next(iter(pieces_of(self.starts, row, row + 1)))
         reader = self.readers[number]

@@ -252,7 +252,7 @@ BASELINES = (
              of_classes="It names classes without scores, so it is told neither class sizes nor a prior."))
 AUTOMATIC = Kind.of(SPECS["automatic"], (
     DATASET, SPLIT, LABELS,
-    replace(POINTS, version=6, needs=("dataset", "split", "labels"), params=ScaleParams.of, make=make_scaled_points,
+    replace(POINTS, version=7, needs=("dataset", "split", "labels"), params=ScaleParams.of, make=make_scaled_points,
             cost=_points_cost),
     VERTICES, NEIGHBORS, GRAPH, HEALTH,
     Stage("models", 18, ("split", "points", "labels", "vertices", "neighbors", "graph"), FitParams.of, make_models,

@@ -22,7 +22,7 @@ def data_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | Non
     n_labeled, n_train = at(facts, "labels", "n_labeled"), split.get("n_train")
     share = f" ({percent(n_labeled / n_train, 2)} of the training points)" if n_labeled is not None and n_train else ""
     constant, names = scaling.get("constant_columns"), scaling.get("constant_column_names") or []
-    source = at(facts, "spec", "data", "source")
+    source, far = at(facts, "spec", "data", "source"), at(facts, "points", "far_rows")
     digest = at(facts, "dataset", "dataset", "fingerprint")
     rows: list[tuple[str, Any]] = [
         ("source", ", ".join(source) if isinstance(source, list) else source),
@@ -38,7 +38,8 @@ def data_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | Non
         ("frequencies of the classes", _frequencies(facts) if per_class else None),
         ("scaling", _scaling(scaling)),
         ("categories", _categories(scaling)),
-        ("rows far from all others", _far_rows(scaling.get("outliers"))),
+        ("rows far from all others", far and f"{far}. The scale was fitted without them, and such values are cut off; "
+         "if they stand for missing cells, mark them as missing"),
         ("constant columns", None if constant is None else number(constant)
          + (f" ({listed(names, 10)}): they tell nothing" if names else "")),
     ]
@@ -77,17 +78,6 @@ def _categories(scaling: dict[str, Any]) -> str | None:
             f"{number(scaling['level_distance'])} apart, no more than twice as far as near neighbors are in the "
             "numbers, so that a category alone does not cut the graph into pieces, and it spreads at most as far as a "
             "number")
-
-
-def _far_rows(outliers: dict[str, Any] | None) -> str | None:
-    """Return which rows hold cells far out of range; None where there are none."""
-    if not outliers or not outliers["n_rows"]:
-        return None
-    example = outliers["examples"][0]
-    return (f"{counted(outliers['n_rows'], 'row')}: {listed(outliers['rows'], 10)}, counted from 0; row "
-            f"{example['row']} has {counted(example['cells'], 'cell')} out of range, such as "
-            f"{number(example['value'])}. The scale was fitted without them, and such values are cut off; if they "
-            "stand for missing cells, mark them as missing")
 
 
 def _count(value: Any) -> str | None:
