@@ -10,7 +10,7 @@ Powers share their solves. The solve is a block step over columns, the product a
 sum to combine, so Z (n x s) is written once, read once, and never whole in one task.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -21,13 +21,16 @@ from ..errors import require
 from ..execution.cost import Cost, block_count, cost_of, gram_seconds, solve_seconds
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
+from ..solvers.operators import ScaledMatrix, vector_of
 from ..solvers.solve import METHODS, Solver, opened_bytes, prepare
 from ..solvers.solver_params import SolverParams
+from ..solvers.warm_start import carried
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
 from ..storage.store import decoding_bytes, whole_bytes
 from .structure import structure_bytes
 
 Form = Literal["energy", "restriction"]
+VECTOR_ARRAYS = ("A-order", "A-near_null", "A-scale")  # of a solver, from which its vector follows
 ROW_CHUNK = 8192  # rows of Z in one chunk; a chunk is 4 MB at 64 columns
 
 
@@ -57,6 +60,39 @@ def n_solves(powers: Sequence[int], form: Form = "energy") -> int:
 
 
 @dataclass(frozen=True)
+class SolvedColumns:
+    """Columns that were solved before the graph grew by vertices that come last, by the form "energy".
+
+    factors : `stored_factors`, (m, s_0). vector : `vector` (m,), see `ScaledMatrix.vector`.
+    """
+
+    factors: dict[str, Rows]
+    vector: Arrays
+
+    @classmethod
+    def of(cls, parts: Parts, powers: Sequence[int], solver: Mapping[str, np.ndarray],
+           execution: Execution) -> "SolvedColumns":
+        """Return those that `solve_columns` wrote to parts for these powers; solver : its `VECTOR_ARRAYS`."""
+        return cls({name: parts.rows(name) for name in stored_factors(powers)},
+                   execution.share(vector=vector_of(*(solver[name] for name in VECTOR_ARRAYS))))
+
+    def begin(self, step: int, columns: np.ndarray, A: ScaledMatrix) -> np.ndarray | None:
+        """Return where the solve number `step` of a chain begins, (n, b); None where it is not known.
+
+        columns (b,) : numbers there, -1 of one that was not solved, which begins at 0. `R Z_a` is Z_(a - 1).
+        """
+        factor = self.factors.get(f"Z{step}", self.factors.get(f"RZ{step + 1}"))
+        if factor is None:
+            return None
+        found, known = np.zeros((len(factor), len(columns))), np.flatnonzero(columns >= 0)
+        known = known[np.argsort(columns[known])]
+        for run in np.split(known, np.flatnonzero(np.diff(columns[known]) != 1) + 1):
+            if len(run):
+                found[:, run] = factor.read_columns(int(columns[run[0]]), int(columns[run[-1]]) + 1)
+        return carried(A, found, self.vector.load()["vector"])
+
+
+@dataclass(frozen=True)
 class ColumnsTask:
     """Solve the chain `Z_1 = R^-1 E, Z_2 = R^-1 Z_1, ...` for one block of columns of the subsample."""
 
@@ -66,6 +102,8 @@ class ColumnsTask:
     first: int  # column number of the first of them
     powers: tuple[int, ...]
     form: Form
+    solved: SolvedColumns | None = None
+    known: tuple[int, ...] = ()  # where columns were solved before: the numbers of this block's among them
 
     def __call__(self, out: PartWriter) -> Receipt:
         solver = Solver.from_arrays(self.solver.load(), self.params)
@@ -76,7 +114,9 @@ class ColumnsTask:
         residual, iterations = 0.0, []
         for step in range(1, n_solves(self.powers, self.form) + 1):
             before = Z
-            solution = solver.solve(before).require_converged(self.params)
+            start = None if self.solved is None else self.solved.begin(step, np.array(self.known), solver.A)
+            solution = solver.solve(before, start).require_converged(self.params)
+            del start
             Z = solution.value
             residual = max(residual, float(solution.residuals.max()))
             iterations.append(int(solution.iterations.max()))
@@ -103,14 +143,17 @@ class ProductTask:
         return out.write(**{f"power{power}": left.T @ right for power, (left, right) in pairs.items()})
 
 
-def column_width(n: int, powers: Sequence[int], block_columns: int, budget: int, solver_bytes: int) -> int:
+def column_width(n: int, powers: Sequence[int], block_columns: int, budget: int, solver_bytes: int,
+                 started: bool = False) -> int:
     """Return how many columns a task solves: as many as fit the budget beside the solver's arrays.
+
+    started : whether they begin at columns that were solved before.
 
     Raises
     ------
     BudgetError : the solver's arrays and one column do not fit.
     """
-    per_column = n * (8 * (len(stored_factors(powers)) + 1) + 60)
+    per_column = n * (8 * (len(stored_factors(powers)) + 1 + started) + 60)
     return rows_that_fit(budget, per_column, block_columns, fixed_bytes=solver_bytes)
 
 
@@ -128,21 +171,34 @@ def product_rows(n: int, s: int, powers: Sequence[int], budget: int) -> int:
 
 
 def solve_columns(solver: Arrays, params: SolverParams, n: int, subsample: np.ndarray, powers: Sequence[int],
-                  execution: Execution, parts: Parts, *, form: Form = "energy") -> list[Receipt]:
+                  execution: Execution, parts: Parts, *, form: Form = "energy", solved: SolvedColumns | None = None,
+                  solved_subsample: np.ndarray | None = None) -> list[Receipt]:
     """Solve all columns of the subsample into `parts`, a block of columns a task; return the receipts.
+
+    solved, solved_subsample : columns from before the graph grew, and their points (s_0,): those that are in both begin
+    there. The solver's tolerance holds as without.
 
     Memory of a task: the solver's arrays, and `n (8 (k + 1) + 60) b` bytes for b columns and k factors kept
     (`Solver.solve_bytes` and the right-hand sides).
     """
     names = stored_factors(powers)
-    width = column_width(n, powers, params.block_columns, execution.memory_budget, solver.nbytes)
+    width = column_width(n, powers, params.block_columns, execution.memory_budget, solver.nbytes, solved is not None)
     ranges = row_ranges(len(subsample), width)
     if form == "energy":
         for name in names:
             parts.allocate(name, (n, len(subsample)), np.float64, min(ROW_CHUNK, n), width)
-    tasks = [ColumnsTask(solver, params, tuple(int(i) for i in subsample[start:stop]), start, tuple(powers), form)
+    known = np.empty(0, np.int64) if solved_subsample is None else numbers_among(subsample, solved_subsample)
+    tasks = [ColumnsTask(solver, params, tuple(subsample[start:stop].tolist()), start, tuple(powers), form, solved,
+                         tuple(known[start:stop].tolist()))
              for start, stop in ranges]
     return execution.map(tasks, parts)
+
+
+def numbers_among(wanted: np.ndarray, given: np.ndarray) -> np.ndarray:
+    """Return where each of some distinct numbers is among given distinct ones, -1 where it is not."""
+    order = np.argsort(given)
+    place = np.minimum(np.searchsorted(given[order], wanted), len(given) - 1)
+    return np.where(given[order][place] == wanted, order[place], -1)
 
 
 def multiply_factors(columns: Parts, n: int, subsample: np.ndarray, powers: Sequence[int], execution: Execution,
@@ -228,19 +284,21 @@ def _kept_factors(powers: Sequence[int], form: Form) -> list[str]:
 
 
 def columns_cost(n: int, nnz: int, s: int, powers: Sequence[int], block_columns: int, form: Form, method: str,
-                 stored: int, budget: int, *, guess: bool) -> Cost:
+                 stored: int, budget: int, *, guess: bool, started: bool = False) -> Cost:
     """Return what solving the columns of s points takes, with a method's solver of `stored` bytes; see `opened_bytes`.
+
+    started : whether they begin at columns that were solved before, which are read.
 
     The solver's arrays, and of a block of columns the right-hand sides and all that solving them takes.
     """
     names, steps, solve_bytes = _kept_factors(powers, form), n_solves(powers, form), METHODS[method].solve_bytes
     # While the last step is solved, what earlier steps are stored for is kept; one of it is the right-hand sides.
     earlier = {name for name in names if int(name.lstrip("RZA")) < steps}
-    kept = len(earlier - {f"Z{steps - 1}", f"A{steps - 1}"}) + (steps > 1)
-    width = column_width(n, powers, block_columns, budget, stored)
+    kept = len(earlier - {f"Z{steps - 1}", f"A{steps - 1}"}) + (steps > 1) + started
+    width = column_width(n, powers, block_columns, budget, stored, started)
     own = stored + opened_bytes(method, n, nnz, guess=guess)
     # The first right-hand sides are nearly all zeros, which the system does not store.
-    return cost_of(block_count(s, width), stored, 8 * n * s * len(names),
+    return cost_of(block_count(s, width), stored + 8 * n * s * steps * started, 8 * n * s * len(names),
                    own + solve_bytes(n, width, width) + 8 * n * width * kept, own + solve_bytes(n, 1, 1),
                    solve_seconds(nnz, s * steps))
 

@@ -65,17 +65,30 @@ def subsample_size(given: int | Literal["auto"], budget: int) -> int:
     return (largest_within(budget, USUAL, rank_budget) or 1) if given == "auto" else given
 
 
-def draw_subsample(labeled: np.ndarray, n: int, size: int, seed: int) -> np.ndarray:
+def draw_subsample(labeled: np.ndarray, n: int, size: int, seed: int, before: np.ndarray | None = None,
+                   n_before: int = 0) -> np.ndarray:
     """Return `size` vertex numbers: the labeled points first, then a random draw of the others.
 
     With more labeled points than `size` it is a random draw of the labeled points alone. All n points where size >= n.
+
+    before : the subsample of the first `n_before` vertices, before the graph grew. Of the others as many are new as a
+    draw of all would have, and the old ones are those of before as far as they go, so that it is a random draw again.
     """
     rng = block_rng(seed, n)
     labeled = np.asarray(labeled, np.int64)
     if len(labeled) >= size:
         return np.sort(rng.choice(labeled, size, replace=False))
     others = np.setdiff1d(np.arange(n), labeled, assume_unique=True)
-    drawn = rng.choice(others, min(size, n) - len(labeled), replace=False)
+    count = min(size, n) - len(labeled)
+    if before is None:
+        drawn = rng.choice(others, count, replace=False)
+    else:
+        new = others[others >= n_before]
+        n_new = int(rng.hypergeometric(len(new), len(others) - len(new), count)) if count else 0
+        kept = rng.permutation(np.setdiff1d(before, labeled))[:count - n_new]
+        left = np.setdiff1d(others[others < n_before], kept, assume_unique=True)
+        drawn = np.concatenate([kept, rng.choice(left, count - n_new - len(kept), replace=False),
+                                rng.choice(new, n_new, replace=False)])
     return np.concatenate([np.sort(labeled), np.sort(drawn)])
 
 

@@ -102,6 +102,21 @@ class ScaledMatrix:
         out[self.order] = AY / self.scale[:, None]
         return out
 
+    @property
+    def vector(self) -> np.ndarray:
+        """Return the vector that makes R dominant, (n,) in the rows of R, up to a factor a component."""
+        return vector_of(self.order, self.near_null, self.scale)
+
+    def weights_of(self, first: int) -> sp.csr_array:
+        """Return `|R_ij| v_j` of rows [first, n) of R, without the diagonal, (n - first, n); v is `vector`.
+
+        Where R x is zero, x / v is the mean of neighbors by these weights, but for a ridge.
+        """
+        own = places_of(self.order)[first:]
+        rows = sp.csr_array(self.off_diagonal()[own])
+        weights = np.abs(rows.data) / np.repeat(self.scale[own], np.diff(rows.indptr)) * self.near_null[rows.indices]
+        return sp.csr_array((weights, self.order[rows.indices], rows.indptr), (len(own), self.n))
+
     def project(self, B: np.ndarray) -> None:
         """Remove the near-null vector of every component from each column of B (n, t), in place."""
         _project(self.near_null, self.component, np.ones(len(self.energy), np.bool_), B)
@@ -130,6 +145,13 @@ class ScaledMatrix:
     def to_scipy(self) -> sp.csr_matrix:
         """Return `A` with its diagonal."""
         return (self.off_diagonal() + sp.identity(self.n, format="csr")).tocsr()
+
+
+def vector_of(order: np.ndarray, near_null: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """Return `ScaledMatrix.vector` from the arrays that it follows from."""
+    vector = np.empty(len(order))
+    vector[order] = near_null * scale
+    return vector
 
 
 def scaled_matrix(R: Any, vector: np.ndarray | None = None) -> ScaledMatrix:

@@ -19,15 +19,32 @@ def extended(values: np.ndarray, W: Any) -> np.ndarray:
     Parameters
     ----------
     values : (m, c), m <= n. Of a normalized Laplacian they are divided by the roots of the degrees beforehand, and what
-        is returned is multiplied by those of the new graph.
+        is returned is multiplied by those of the new graph (`carried`).
     W : sparse weights (n, n), symmetric, >= 0.
     """
     m, n = len(values), W.shape[0]
     require(m <= n, f"values of {m} vertices, and a graph of {n}", why="new vertices come after those before",
             fix="begin anew where vertices were removed")
+    return _extended(values, sp.csr_array(W)[m:])
+
+
+def carried(A: ScaledMatrix, solution: np.ndarray, vector: np.ndarray) -> np.ndarray:
+    """Return where solving for R begins, (n, t), from the solution (m, t) of before the graph grew, overwritten.
+
+    vector (m,) : `ScaledMatrix.vector` of before. Memory: one array (n, t) beside the solution.
+    """
+    solution /= vector[:, None]
+    columns = _extended(solution, A.weights_of(len(solution)))
+    columns *= A.vector[:, None]
+    return columns
+
+
+def _extended(values: np.ndarray, rows: sp.csr_array) -> np.ndarray:
+    """Return `extended`, from the weights (n - m, n) of the other vertices."""
+    m, n = len(values), rows.shape[1]
     columns = np.zeros((n, values.shape[1]))
     columns[:m] = values
-    rows, pending, known = sp.csr_array(W)[m:], np.arange(n - m), np.zeros(n)
+    pending, known = np.arange(n - m), np.zeros(n)
     known[:m] = 1
     while len(pending):
         weight = rows[pending] @ known

@@ -205,13 +205,26 @@ def read_chunk(path: Path, number: int) -> np.ndarray:
     return _decoded(array, path, file)
 
 
+def read_columns(path: Path, start: int, stop: int) -> np.ndarray:
+    """Return columns [start, stop) of all rows, as `read_rows` does; chunks without one of them are not read."""
+    return _range_of(open_array(path), path, 1, start, stop)
+
+
 def rows_of(array: zarr.Array, path: Path, start: int, stop: int) -> np.ndarray:
     """Return rows [start, stop) of an array that is open, as `read_rows` does."""
-    out = np.empty((max(stop - start, 0), *array.shape[1:]), array.dtype)
-    for file, (rows, *beside) in _chunks(array, path, 0, start, stop):
-        first, last = max(rows.start, start), min(rows.stop, stop)
-        of_chunk = [slice(first - rows.start, last - rows.start), *(slice(own.stop - own.start) for own in beside)]
-        out[(slice(first - start, last - start), *beside)] = _decoded(array, path, file)[tuple(of_chunk)]
+    return _range_of(array, path, 0, start, stop)
+
+
+def _range_of(array: zarr.Array, path: Path, axis: int, start: int, stop: int) -> np.ndarray:
+    shape = list(array.shape)
+    shape[axis] = max(stop - start, 0)
+    out = np.empty(shape, array.dtype)
+    for file, box in _chunks(array, path, axis, start, stop):
+        own = box[axis]
+        first, last = max(own.start, start), min(own.stop, stop)
+        of_chunk = [slice(side.stop - side.start) for side in box]
+        of_chunk[axis], box[axis] = slice(first - own.start, last - own.start), slice(first - start, last - start)
+        out[tuple(box)] = _decoded(array, path, file)[tuple(of_chunk)]
     return out
 
 

@@ -74,6 +74,10 @@ class Rows(ABC):
     def __len__(self) -> int:
         return self.shape[0]
 
+    def read_columns(self, first: int, last: int) -> np.ndarray:
+        """Return columns [first, last) of all rows, which are dense."""
+        return self.read_all()[:, first:last]
+
     def blocks(self, block_rows: int) -> Iterator[tuple[int, np.ndarray]]:
         """Yield (first row number, rows) from the first block to the last."""
         for start, stop in row_ranges(len(self), block_rows):

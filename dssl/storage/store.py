@@ -17,6 +17,7 @@ from .array_files import (
     is_like,
     open_array,
     read_chunk,
+    read_columns,
     read_rows,
     remove_array,
     rows_of,
@@ -63,6 +64,9 @@ class StoredRows(Rows):
 
     def read(self, start: int, stop: int) -> np.ndarray:
         return read_rows(self.path, start, min(stop, self.shape[0]))
+
+    def read_columns(self, first: int, last: int) -> np.ndarray:
+        return read_columns(self.path, first, last)
 
     def take(self, ids: np.ndarray) -> np.ndarray:
         """Return the rows with these numbers; reads each chunk that holds one of them once."""

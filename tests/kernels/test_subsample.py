@@ -7,9 +7,13 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dssl.errors import NotConverged, ParameterError
+from dssl.execution.cost import SMALL
 from dssl.execution.in_process import InProcess
+from dssl.graph.graph import KNNGraph
 from dssl.kernels import subsample as module
 from dssl.kernels.subsample import (
+    SolvedColumns,
+    columns_cost,
     inverse_on_subsample,
     multiply_factors,
     solve_columns,
@@ -22,6 +26,7 @@ from dssl.storage.blocks import HeldArrays, MemoryParts
 from dssl.storage.store import StoredParts
 
 from .. import reference
+from ..memory import traced_peak
 from ..solvers.graphs import components, grid, points, random_graph, regularizer
 
 POWERS = (1, 2, 3, 4)
@@ -237,3 +242,61 @@ def test_errors(subsample, powers, message):
     R, vector, _ = expander()
     with pytest.raises(ParameterError, match=message):
         inverse_on_subsample(R, subsample, powers, vector=vector)
+
+
+def grown_systems(normalized, ridge=1e-2):
+    """Return the systems of 1500 points and of these with 20 more, as (R, vector)."""
+    X = np.random.default_rng(0).normal(size=(1520, 3))
+    return [regularizer(KNNGraph(n_neighbors=8).build(X[:n], scale="none").weights(), ridge, normalized)
+            for n in (1500, 1520)]
+
+
+@pytest.mark.parametrize("normalized", [False, True])
+@pytest.mark.parametrize(("powers", "sooner"), [((1,), [True]), ((2,), [True]), ((3,), [True, True]),
+                                                ((4,), [False, True]), (POWERS, [True, True])])
+def test_columns_begin_at_those_that_were_solved_before_the_graph_grew(tmp_path, powers, sooner, normalized):
+    """Some were not solved before, in another order, in blocks of another width; a step without a start is as it was.
+    """
+    rng = np.random.default_rng(1)
+    old, new = rng.permutation(1500)[:40], rng.permutation(1520)[:8]
+    new = np.concatenate([old[[7, 3, 30, 5, 6, 38, 39]], np.setdiff1d(new, old)])
+    params = SolverParams(method="jacobi", tolerance=1e-8, block_columns=7)
+    before, after = (prepare(R, 40, params, vector).to_arrays() for R, vector in grown_systems(normalized))
+    stored = StoredParts(tmp_path / "columns")
+    solve_columns(HeldArrays(**before), params, 1500, old, powers, InProcess(1), stored)
+    solved = SolvedColumns.of(stored, powers, before, InProcess(1))
+    places, found, iterations = [MemoryParts(), MemoryParts()], [], []
+    for place, begin in zip(places, ({}, {"solved": solved, "solved_subsample": old}), strict=True):
+        receipts = solve_columns(HeldArrays(**after), params, 1520, new, powers, InProcess(1), place, **begin)
+        found.append(multiply_factors(place, 1520, new, powers, InProcess(1), MemoryParts()))
+        iterations.append(np.array([receipt["iterations"] for receipt in receipts])[0])
+        assert max(receipt["max_residual"] for receipt in receipts) <= 1e-8
+    for power in powers:
+        assert_allclose(found[1][power], found[0][power], atol=1e-6 * np.abs(found[0][power]).max())
+    cold, warm = iterations
+    assert ((warm < cold) == sooner).all()
+
+
+@pytest.mark.parametrize("started", [False, True])
+def test_a_task_takes_no_more_than_is_predicted(tmp_path, started):
+    """Warm: kernels are compiled."""
+    params = SolverParams(method="jacobi", tolerance=1e-3, block_columns=32)
+    (R, vector), (R_new, vector_new) = grown_systems(True)
+    before, after = prepare(R, 40, params, vector).to_arrays(), prepare(R_new, 40, params, vector_new).to_arrays()
+    S, execution = np.arange(64), InProcess(1)
+    solve_columns(HeldArrays(**before), params, 1500, S, (3,), execution, StoredParts(tmp_path / "columns"))
+    solved = SolvedColumns.of(StoredParts(tmp_path / "columns"), (3,), before, execution)
+    given = {"solved": solved, "solved_subsample": S} if started else {}
+    held = StoredParts(tmp_path / "system")
+    held.write(0, after)
+    stored, nnz = held.arrays(0), len(after["A-data"])
+    cost = columns_cost(1520, nnz, 64, (3,), 32, "energy", "jacobi", stored.nbytes, execution.memory_budget, guess=True,
+                        started=started)
+
+    def work():
+        solve_columns(stored, params, 1520, S, (3,), execution, StoredParts(tmp_path / "new"), **given)
+        StoredParts(tmp_path / "new").remove()
+
+    work()
+    assert traced_peak(work, cost.peak) <= cost.peak
+    assert traced_peak(work, cost.peak) > 0.5 * (cost.peak - SMALL)

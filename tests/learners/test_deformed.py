@@ -37,6 +37,34 @@ def test_the_subsample_holds_the_labeled_points_and_others(data):
     assert_array_equal(draw_subsample(labeled, n, size, seed), chosen)
 
 
+@given(st.data())
+def test_a_subsample_that_grows_keeps_what_was_drawn(data):
+    n_before = data.draw(st.integers(1, 40))
+    n = n_before + data.draw(st.integers(0, 20))
+    labeled, more = (np.array(sorted(data.draw(st.sets(st.integers(0, top - 1)))), np.int64) for top in (n_before, n))
+    size, seed = data.draw(st.integers(1, 60)), data.draw(st.integers(0, 5))
+    before = draw_subsample(labeled, n_before, size, seed)
+    more = np.union1d(labeled, more)
+    chosen = draw_subsample(more, n, size, seed, before, n_before)
+    assert len(set(chosen.tolist())) == len(chosen) == min(size, n)
+    assert set(chosen.tolist()) <= set(range(n))
+    if len(more) < size:
+        assert_array_equal(chosen[:len(more)], more)
+        drawn = chosen[len(more):]
+        old = drawn[drawn < n_before]
+        assert np.isin(old, before).all() or np.isin(np.setdiff1d(before, more), old).all()
+
+
+def test_a_subsample_that_grew_is_a_random_draw_again():
+    """Each of 20 points without a label is among the 8 drawn as often as any other, whether it is new or old."""
+    counts = np.zeros(24)
+    for seed in range(2000):
+        before = draw_subsample(np.arange(2), 18, 8, seed)
+        np.add.at(counts, draw_subsample(np.arange(4), 24, 12, seed, before, 18)[4:], 1)
+    assert_array_equal(counts[:4], 0)
+    assert_allclose(counts[4:], 2000 * 8 / 20, atol=5 * np.sqrt(2000 * 0.4 * 0.6))
+
+
 def test_the_draw_depends_on_the_seed_and_has_a_size():
     labeled = np.array([3, 1])
     assert_array_equal(draw_subsample(labeled, 50, 10, 0)[:2], [1, 3])

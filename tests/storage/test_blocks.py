@@ -149,6 +149,15 @@ def test_shared_arrays_are_filled_by_columns(parts, width):
     assert_array_equal(parts.rows("Z").read(3, 9), TABLE[3:9])
 
 
+def test_columns_are_read_whatever_chunks_they_lie_in(parts):
+    A = np.arange(70.0).reshape(10, 7)
+    parts.allocate("A", (10, 7), np.float64, 4, 3)
+    for start in (0, 3, 6):
+        parts.write_range(start, {"A": A[:, start:start + 3]}, axis=1)
+    for first, last in ((0, 7), (2, 4), (6, 7), (3, 6), (5, 5)):
+        assert_array_equal(parts.rows("A").read_columns(first, last), A[:, first:last])
+
+
 def test_several_shared_arrays_at_once(parts):
     parts.allocate("X", (10, 3), np.float64, 5)
     parts.allocate("y", (10,), np.int64, 5)
