@@ -76,7 +76,7 @@ class AutomaticEstimator(PointEstimator):
     ----------
     model_ : what predicts, of scaled features. scaling_ : how these were scaled. transduction_ : ndarray (n,), what is
         predicted for the points of the fit.
-    gain_ : Gain, held-out error `without` and `with_graph`, their `difference` and its `standard_error`, and the
+    gain_ : Gain, held-out error `without` and `with_graph` with 95 % intervals, their `difference`, and the
         `verdict` of a paired test, which `helps` and `hurts` tell. evidence_ : dict; `in_words` says what the gain
         means, `kernels` what each counts for, `odd_labels` which targets the others contradict.
     """

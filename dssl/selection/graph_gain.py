@@ -9,6 +9,7 @@ from ..learners.class_scoring import LOSSES
 from ..learners.coding import Coding
 from ..learners.measures import SQUARED, PointMeasure
 from ..learners.target import Classes, Target
+from .interval import interval_of_rmse, interval_of_score, interval_of_share
 from .scores import HELPED, HURT, SAME, TOO_FEW, UNCLEAR, Verdict, compared_by, compared_classes, compared_squares
 from .scoring import Predicted
 
@@ -24,7 +25,8 @@ class Gain:
 
     measure : of classes the error, or the loss of the metric that was asked for (`scoring.LOSSES`); of quantities the
     root mean squared error. standard_error : of the difference, over the n labeled points, which were each predicted
-    without their own label. p_value, verdict : of the paired test that pipelines have too (`scores.compared`).
+    without their own label. with_graph_interval, without_interval : of the two on new points, see `interval`; None
+    where it is not known. p_value, verdict : of the paired test that pipelines have too (`scores.compared`).
     without_class_sizes : whether the model has class sizes, which the held-out predictions do not use.
     """
 
@@ -36,6 +38,8 @@ class Gain:
     n: int
     p_value: float
     verdict: Verdict
+    with_graph_interval: list[float] | None = None
+    without_interval: list[float] | None = None
     without_class_sizes: bool = False
 
     @property
@@ -50,13 +54,21 @@ class Gain:
 
     def in_words(self) -> str:
         """Return what the figures mean."""
-        def shown(value: float) -> str:
-            return f"{100 * value:.1f} %" if self.measure in ("error", "balanced error") else f"{value:.4g}"
+        is_share = self.measure in ("error", "balanced error")
 
-        return (f"held out, the {self.n} labels are predicted with {self.measure} {shown(self.with_graph)} with the "
-                f"unlabeled points and {shown(self.without)} without them (difference {shown(self.difference)}, "
-                f"standard error {shown(self.standard_error)}, p = {self.p_value:.2g}"
-                f"{f'; {NO_SIZES}' if self.without_class_sizes else ''}): {MEANINGS[self.verdict]}")
+        def number(value: float) -> str:
+            return f"{100 * value:.1f}" if is_share else f"{value:.4g}"
+
+        def shown(value: float, ends: list[float] | None = None, name: str = "") -> str:
+            unit = " %" if is_share else ""
+            return f"{number(value)}{unit}" + (
+                "" if ends is None else f" ({name}{number(ends[0])} to {number(ends[1])}{unit})")
+
+        sizes = f"; {NO_SIZES}" if self.without_class_sizes else ""
+        return (f"held out, the {self.n} labels are predicted with {self.measure} "
+                f"{shown(self.with_graph, self.with_graph_interval, '95 % interval ')} with the unlabeled points and "
+                f"{shown(self.without, self.without_interval)} without them (difference {shown(self.difference)}, "
+                f"p = {self.p_value:.2g}{sizes}): {MEANINGS[self.verdict]}")
 
     def described(self) -> dict[str, Any]:
         """Return the figures; JSON."""
@@ -90,7 +102,8 @@ def gain_of(target: Target, coding: Coding, with_graph: np.ndarray, without: np.
         pair = compared_by(target.scoring, graph, alone)
         if pair is not None:
             return Gain(LOSSES[target.scoring], pair.other - pair.gain, pair.other, -pair.gain, pair.standard_error,
-                        pair.n, pair.p_value, pair.verdict, without_class_sizes)
+                        pair.n, pair.p_value, pair.verdict, graph.loss_interval(target.scoring),
+                        alone.loss_interval(target.scoring), without_class_sizes)
     unit, target = target.unit, target.in_units()
     ours, other = (measure.of(coding, values / unit, target.coded) for values in (with_graph, without))
     w = np.full(len(ours), 1 / len(ours)) if weight is None else weight / weight.sum()
@@ -106,5 +119,25 @@ def gain_of(target: Target, coding: Coding, with_graph: np.ndarray, without: np.
     clear = pair.verdict in (HELPED, HURT)
     verdict = UNCLEAR if clear and pair.gain * difference >= 0 else pair.verdict
     standard_error = float(np.sqrt(((w * influence) ** 2).sum()))
-    return Gain("error" if target.n_strata > 1 else "rmse", shown[0] * unit, shown[1] * unit, difference * unit,
-                standard_error * unit, len(ours), pair.p_value, verdict, without_class_sizes)
+    name = "error" if target.n_strata > 1 else "rmse"
+    ends, other_ends = (_interval(measure, own, w, isinstance(target, Classes), unit) for own in (ours, other))
+    return Gain(name, shown[0] * unit, shown[1] * unit, difference * unit, standard_error * unit, len(ours),
+                pair.p_value, verdict, ends, other_ends, without_class_sizes)
+
+
+def _interval(measure: PointMeasure, losses: np.ndarray, shares: np.ndarray, is_classes: bool,
+              unit: float) -> list[float] | None:
+    """Return the 95 % interval of the error of points with losses (l,), of which shares (l,) weigh; in some unit.
+
+    Weighed errors are those of as many points as weigh alike; of weighed squares the interval is that of the delta
+    method.
+    """
+    mean = float(shares @ losses)
+    if is_classes:
+        return interval_of_share(min(mean, 1.0), 1 / float(shares @ shares))
+    if np.ptp(shares) > SAME * shares.max():
+        error = abs(measure.slope(mean)) * float(np.linalg.norm(shares * (losses - mean)))
+        ends = interval_of_score(float(measure.shown(mean)), error, len(losses), share=False)
+    else:
+        ends = interval_of_rmse(losses)
+    return None if ends is None else [unit * end for end in ends]

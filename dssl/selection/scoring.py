@@ -112,6 +112,11 @@ class Predicted:
         return {"scoring": scoring, key: loss if scoring == "neg_log_loss" else 1 - loss,
                 f"{key}_interval": self._interval(scoring)}
 
+    def loss_interval(self, scoring: str) -> list[float] | None:
+        """Return the 95 % interval of the loss of a metric that is defined; None where it is not known."""
+        ends = self._interval(scoring)
+        return ends if ends is None or scoring == "neg_log_loss" else [1 - ends[1], 1 - ends[0]]
+
     def _interval(self, scoring: str) -> list[float] | None:
         """Return the 95 % interval of a metric that is defined, not of its loss; None where it is not known."""
         if scoring == "balanced_accuracy":

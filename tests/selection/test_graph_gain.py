@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
+from dssl.learners.class_scoring import LOSSES
 from dssl.learners.coding import Scores
 from dssl.learners.measures import SQUARED, WRONG_CLASS
 from dssl.learners.target import Classes, Quantities
 from dssl.selection.graph_gain import MEANINGS, gain_of
+from dssl.selection.interval import interval_of_share
 from dssl.selection.scores import unlabeled_verdict
 
 
@@ -46,6 +48,38 @@ def test_words_say_that_held_out_predictions_do_not_use_the_class_sizes():
     assert "both without the class sizes, which the model itself uses" in gain.in_words()
     assert gain.in_words().endswith(MEANINGS["helped"])
     assert gain.described()["without_class_sizes"] is True
+
+
+def test_twelve_labels_without_a_mistake_leave_room_for_some_among_new_points():
+    gain, _ = gain_and_verdict(*discordant(12, 1, 0))
+    assert gain.in_words().startswith(
+        "held out, the 12 labels are predicted with error 0.0 % (95 % interval 0.0 to 24.2 %) with the unlabeled "
+        "points and 8.3 % (1.5 to 35.4 %) without them (difference -8.3 %, p = 1)")
+    assert gain.described()["with_graph_interval"] == pytest.approx(interval_of_share(0.0, 12))
+    weighed, _ = gain_and_verdict(*discordant(12, 1, 0), np.repeat([1.0, 0.0], 6))
+    assert weighed.with_graph_interval == pytest.approx(interval_of_share(0.0, 6))
+
+
+@pytest.mark.parametrize("scoring", [name for name in LOSSES if name != "accuracy"])
+def test_intervals_are_those_of_the_metric_that_was_asked_for(scoring):
+    target, with_graph, without = discordant(30, 3, 1, 4)
+    codes = (np.arange(30) % 3 == 0).astype(np.int64)
+    flip = np.where(codes == 1, -1.0, 1.0)[:, None]
+    target = Classes(target.labeled, codes, np.arange(2), scoring=scoring)
+    gain = gain_of(target, Scores(target.names), with_graph * flip, without * flip, None, WRONG_CLASS)
+    low, high = gain.with_graph_interval
+    assert gain.measure == LOSSES[scoring]
+    assert low <= gain.with_graph <= high
+    assert "95 % interval" in gain.in_words()
+
+
+def test_an_error_of_quantities_has_an_interval_in_their_unit_with_and_without_weights():
+    rng = np.random.default_rng(0)
+    target = Quantities(np.arange(40), 1e6 * rng.normal(size=40))
+    with_graph, without = (target.columns() + 1e6 * rng.normal(size=(40, 1)) for _ in range(2))
+    for weight in (None, np.ones(40), rng.random(40)):
+        gain, _ = gain_and_verdict(target, with_graph, without, weight)
+        assert gain.with_graph / 2 < gain.with_graph_interval[0] < gain.with_graph < gain.with_graph_interval[1]
 
 
 @pytest.mark.parametrize("n", [2, 7, 60])
