@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..errors import DsslError, SpecError, exit_code_of, require
-from .options import json_option, require_folder, workspace_option
+from ..errors import ClusterError, DsslError, SpecError, exit_code_of, require
+from .options import console, json_option, require_folder, workspace_option
 from .submit import hand_over, waited
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def add_command(spec: Path, where: str, at: str, to: str, overrides: tuple[str, 
 @workspace_option
 @json_option
 def list_command(workspace: str, as_json: bool) -> None:
-    """Show the schedules of the workspace."""
+    """Show the schedules of the workspace, and whether what starts them still has them."""
     from ..pipeline.schedule import Schedule
     from ..runtime.schedules.kinds import SCHEDULERS
     from ..runtime.schedules.times import Times
@@ -105,14 +105,22 @@ def list_command(workspace: str, as_json: bool) -> None:
 
     found = []
     for schedule in Schedule.all(Workspace.at(workspace)):
-        fields, times = schedule.fields, Times.of(schedule.fields["at"])
-        found.append({"name": schedule.folder.name, "spec": fields["spec"], "at": fields["at"], "to": fields["to"],
-                      "next": times.after(datetime.now(SCHEDULERS[fields["to"]].zone)).isoformat(timespec="minutes"),
-                      "failing": (schedule.folder / "failed.json").is_file()})
+        fields, name = schedule.fields, schedule.folder.name
+        times, scheduler = Times.of(fields["at"]), SCHEDULERS[fields["to"]]
+        installed = None
+        try:
+            installed = scheduler.has(name, schedule.folder)
+        except ClusterError as error:
+            console.print(f"warning: {name}: {str(error).splitlines()[0]}", markup=False)
+        found.append({"name": name, "spec": fields["spec"], "at": fields["at"], "to": fields["to"],
+                      "next": times.after(datetime.now(scheduler.zone)).isoformat(timespec="minutes"),
+                      "installed": installed, "failing": (schedule.folder / "failed.json").is_file()})
     if as_json:
         click.echo(json.dumps(found, indent=1))
     for own in found if not as_json else ():
-        click.echo(f"{own['name']}  {own['at']} by {own['to']}, next {own['next']}"
+        state = {True: f"next {own['next']}", None: f"next {own['next']} if it is still installed",
+                 False: "not installed any more: add it again, or remove it"}[own["installed"]]
+        click.echo(f"{own['name']}  {own['at']} by {own['to']}, {state}"
                    f"{'; its last run failed' if own['failing'] else ''}")
 
 

@@ -248,6 +248,9 @@ def test_a_schedule_is_installed_and_removed(cluster, tmp_path, monkeypatch):
     assert {kind for kind, _ in cluster.objects} == {"serviceaccounts", "roles", "rolebindings", "cronjobs"}
     listed = json.loads(runner.invoke(main, ["schedule", "list", "--json"]).output)
     assert listed[0]["next"].endswith("02:00+00:00")
+    assert listed[0]["installed"] is True
+    del cluster.objects["cronjobs", next(name for kind, name in cluster.objects if kind == "cronjobs")]
+    assert json.loads(runner.invoke(main, ["schedule", "list", "--json"]).output)[0]["installed"] is False
     removed = runner.invoke(main, ["schedule", "remove", listed[0]["name"]])
     assert removed.exit_code == 0, removed.output
     assert cluster.objects == {}

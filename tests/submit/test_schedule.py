@@ -1,11 +1,14 @@
 """Runs that come again: when, by whom they are started, and what happens then."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -14,8 +17,10 @@ from dssl.cli.main import main
 from dssl.errors import SpecError
 from dssl.pipeline.schedule import FIRST_PAUSE, Schedule
 from dssl.runtime.batch.detached import Detached
-from dssl.runtime.schedules.schedule import Cron, Scheduled, SlurmTimes, Systemd
+from dssl.runtime.schedules.schedule import Cron, Scheduled, Systemd
+from dssl.runtime.schedules.slurm import SlurmTimes
 from dssl.runtime.schedules.times import Times
+from dssl.runtime.slurm import SlurmRuntime
 from dssl.storage.artifacts import Workspace
 
 TIMES = ["0 2 * * *", "*/15 8-17 * * mon-fri", "30 4 1,15 * 5", "0 0 1 1 *", "5 4 * * sun", "59 23 31 12 *",
@@ -60,6 +65,12 @@ def test_systemd_takes_the_units(scheduled, tmp_path):
     assert "OnCalendar=*-*-01,15 04:30:00\nOnCalendar=Fri *-*-* 04:30:00" in files["dssl-mine-1234abcd.timer"]
 
 
+def test_the_log_of_a_service_is_that_of_the_schedule(scheduled, tmp_path):
+    folder = tmp_path / "a b%n"
+    service = Systemd().render(replace(scheduled, folder=folder))["dssl-mine-1234abcd.service"]
+    assert f"StandardOutput=append:{tmp_path}/a b%%n/log\n" in service
+
+
 def test_cron_is_given_one_line(scheduled):
     line = Cron().render(scheduled)["crontab"]
     assert line.count("\n") == 1
@@ -68,11 +79,145 @@ def test_cron_is_given_one_line(scheduled):
     assert "%" not in line.replace("\\%", "")
 
 
-def test_slurm_is_given_a_script_that_renews_itself(scheduled):
-    script = SlurmTimes().render(scheduled)["schedule.sh"]
-    assert subprocess.run(["bash", "-n"], input=script, text=True, check=True).returncode == 0
-    assert '--begin="$(echo 2030-01-01T00:00:00)"' in script
+class Slurm:
+    """Stands in for the commands of Slurm: what they are called with, and how often `sbatch` fails."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        folder.mkdir()
+        self.says("squeue", "")
+        self.says("sleep", f'echo "$@" >> {folder}/slept')  # which the script calls between two attempts
+        self.fails(0)
+
+    def says(self, name, script):
+        (self.folder / name).write_text(f"#!/bin/bash\n{script}\n")
+        (self.folder / name).chmod(0o755)
+
+    def fails(self, times):
+        """Let `sbatch` fail so often, and note its arguments and its variables."""
+        (self.folder / "left").write_text(str(times))
+        self.says("sbatch", f"""cd {self.folder}
+[ $(cat left) -gt 0 ] && {{ echo $(($(cat left) - 1)) > left; echo "no contact" >&2; exit 1; }}
+echo "$@" >> handed-over; env > variables""")
+
+    def read(self, name):
+        path = self.folder / name
+        return path.read_text() if path.is_file() else ""
+
+    def runs(self, script, code=0):
+        """Run a job's script; return what it says."""
+        done = subprocess.run(["bash", "-s"], input=script, capture_output=True, text=True, check=False, env={
+            "PATH": f"{self.folder}:/usr/bin:/bin", "SLURM_CONF": "/etc/slurm.conf", "SLURM_MEM_PER_NODE": "1024",
+            "SLURM_JOB_ID": "7"})
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout
+
+
+@pytest.fixture
+def slurm(tmp_path):
+    return Slurm(tmp_path / "slurm")
+
+
+def renewing(scheduled, **changes):
+    """Return the script of a schedule whose command says "fired"."""
+    return SlurmTimes().render(replace(scheduled, command=("echo", "fired"), **changes))["schedule.sh"]
+
+
+def test_slurm_is_given_a_script_that_renews_itself(scheduled, slurm):
+    script = renewing(scheduled)
     assert "--dependency=singleton" in script
+    assert slurm.runs(script) == "fired\n"
+    assert slurm.read("handed-over") == f"--begin=2030-01-01T00:00:00 {scheduled.folder}/schedule.sh\n"
+    assert "SLURM_CONF=/etc/slurm.conf" in slurm.read("variables")
+    assert "SLURM_MEM_PER_NODE" not in slurm.read("variables"), "which would be that of the next job, too"
+
+
+def test_a_job_that_slurm_has_started_anew_hands_itself_over_once(scheduled, slurm):
+    slurm.says("squeue", "echo 8")
+    assert slurm.runs(renewing(scheduled)) == "fired\n"
+    assert slurm.read("handed-over") == ""
+
+
+def test_a_slurm_that_is_away_is_asked_again(scheduled, slurm):
+    slurm.fails(3)
+    assert slurm.runs(renewing(scheduled)) == "fired\n"
+    assert slurm.read("handed-over").count("--begin=2030-01-01T00:00:00") == 1
+    assert slurm.read("slept").split() == ["60", "300", "900"]
+
+
+def test_a_chain_that_breaks_says_so(scheduled, slurm):
+    slurm.fails(9)
+    said = slurm.runs(renewing(scheduled), code=1)
+    assert "fired\n" in said
+    assert "install the schedule again" in said
+
+
+def test_a_time_that_cannot_be_told_is_in_an_hour(scheduled, slurm):
+    slurm.runs(renewing(scheduled, next=("false",)))
+    assert slurm.read("handed-over").startswith("--begin=now+1hour ")
+
+
+def test_a_schedule_has_what_slurm_needs_to_take_it(scheduled, slurm):
+    engine = SlurmRuntime(kind="slurm", workers=2, memory_limit="2GiB", time="01:00:00", partition="normal",
+                          account="mine", directives=["--qos=low", "--exclusive"]).engine()
+    script = renewing(scheduled, engine=engine, folder=Path("/work/a b%j"))
+    options = [line.removeprefix("#SBATCH ") for line in script.splitlines() if line.startswith("#SBATCH")]
+    assert {"--partition=normal", "--account=mine", "--time=01:00:00", "--qos=low", "--mem=1024M"} < set(options)
+    assert "--exclusive" not in options
+    assert '--output="/work/a b%%j/log"' in options
+
+
+def test_an_installation_replaces_the_job_that_waits(scheduled, slurm, monkeypatch):
+    monkeypatch.setenv("PATH", str(slurm.folder), prepend=os.pathsep)
+    slurm.says("squeue", "echo 8")
+    slurm.says("scancel", f'echo "$@" >> {slurm.folder}/ended')
+    (scheduled.folder / "schedule.sh").write_text("")
+    SlurmTimes().install(scheduled, {"schedule.sh": scheduled.folder / "schedule.sh"})
+    assert slurm.read("handed-over").startswith("--begin=")
+    assert slurm.read("ended") == "8\n"
+    assert SlurmTimes().has(scheduled.name, scheduled.folder)
+    slurm.says("squeue", "")
+    assert not SlurmTimes().has(scheduled.name, scheduled.folder)
+
+
+@pytest.fixture
+def scrontab(slurm, monkeypatch):
+    """A Slurm with scrontab, in which somebody has an entry."""
+    monkeypatch.setenv("PATH", str(slurm.folder), prepend=os.pathsep)
+    table = slurm.folder / "table"
+    table.write_text("#SCRON --time=5\n@daily somebody\n")
+    slurm.says("scrontab", f"""
+if [ "$1" != -l ]; then cp "$1" {table}; elif [ -s {table} ]; then cat {table}
+else echo "no crontab for me"; exit 1; fi""")
+    return table
+
+
+def test_a_schedule_is_an_entry_of_scrontab_where_there_is_one(scheduled, scrontab, tmp_path):
+    before = scrontab.read_text()
+    for installed in range(2):
+        files = SlurmTimes().render(scheduled)
+        assert list(files) == ["scrontab"]
+        (scheduled.folder / "scrontab").write_text(files["scrontab"])
+        SlurmTimes().install(scheduled, {"scrontab": scheduled.folder / "scrontab"})
+        assert scrontab.read_text() == before + files["scrontab"], f"after {installed} earlier installations"
+    assert "\n#SCRON --job-name=dssl-mine-1234abcd\n" in files["scrontab"]
+    assert re.search(r"^30 4 1,15 \* 5 .* fire ", files["scrontab"], re.MULTILINE)
+    assert SlurmTimes().has(scheduled.name, scheduled.folder)
+    disabled = scrontab.read_text().replace("\n30 4", "\n#DISABLED: 30 4")
+    scrontab.write_text(disabled)
+    assert not SlurmTimes().has(scheduled.name, scheduled.folder)
+    SlurmTimes().remove(scheduled.name, scheduled.folder)
+    assert scrontab.read_text() == before
+
+
+def test_an_empty_scrontab_is_one(scheduled, scrontab):
+    scrontab.write_text("")
+    assert list(SlurmTimes().render(scheduled)) == ["scrontab"]
+
+
+def test_a_scrontab_that_is_switched_off_is_none(scheduled, scrontab, slurm):
+    slurm.says("scrontab", 'echo "scrontab: fatal: scrontab is disabled on this cluster" >&2; exit 1')
+    assert list(SlurmTimes().render(scheduled)) == ["schedule.sh"]
 
 
 def schedule_in(folder, **fields):
@@ -170,7 +315,29 @@ def test_an_installed_schedule_survives_a_preview_and_an_installation_that_fails
     assert files_in(work) == before
 
 
-@pytest.mark.parametrize(("to", "command"), [("cron", "crontab"), ("systemd", "systemctl"), ("slurm", "sbatch")])
+def test_a_schedule_that_somebody_has_removed_is_listed_as_such(added, tmp_path):
+    crontab, table = tmp_path / "empty" / "crontab", tmp_path / "table"
+    crontab.write_text(f"""#!/bin/sh
+if [ "$1" = - ]; then /bin/cat > {table}; elif [ -s {table} ]; then /bin/cat {table}; else
+echo "no crontab for me" >&2; exit 1; fi
+""")
+    crontab.chmod(0o755)
+    assert added("--install").exit_code == 0
+
+    def listed(*options):
+        return CliRunner().invoke(main, ["schedule", "list", "--workspace", str(tmp_path / "work"), *options]).stdout
+
+    assert json.loads(listed("--json"))[0]["installed"] is True
+    assert ", next 2" in listed()
+    table.unlink()
+    assert json.loads(listed("--json"))[0]["installed"] is False
+    assert "not installed any more" in listed()
+    crontab.unlink()
+    assert json.loads(listed("--json"))[0]["installed"] is None
+    assert "if it is still installed" in listed()
+
+
+@pytest.mark.parametrize(("to", "command"), [("cron", "crontab"), ("systemd", "systemctl"), ("slurm", "squeue")])
 def test_an_installation_that_fails_leaves_nothing(added, tmp_path, to, command):
     done = added("--install", to=to)
     assert done.exit_code == 4, done.output

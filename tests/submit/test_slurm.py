@@ -23,7 +23,10 @@ def slurm(tmp_path_factory):
 
 @pytest.fixture
 def submitted(tmp_path, slurm):
-    made = Submitted(tmp_path, CLUSTER)
+    """Runs in a folder whose name has what Slurm's `#SBATCH` lines and names of logs give a meaning."""
+    folder = tmp_path / "a b%j#c"
+    folder.mkdir()
+    made = Submitted(folder, CLUSTER)
     made.inside, made.environment = slurm.within(), made.environment | slurm.environment
     yield made
     for job, state in slurm.jobs().items():
@@ -84,3 +87,31 @@ def test_a_job_that_somebody_ended_is_lost_and_submitted_again(submitted, slurm,
     again = submitted.submit()
     assert again != run
     ended_alike(submitted, again, undisturbed, 1)
+
+
+def test_a_job_that_dies_before_its_ranks_says_why(submitted):
+    submitted.cluster.write_text(CLUSTER.replace("}", ", prologue: ['echo there is no module python >&2; exit 3']}"))
+    run = submitted.submit()
+    submitted.dssl("wait", run.name, code=4)
+    assert "there is no module python" in submitted.dssl("logs", run.name)
+
+
+@pytest.mark.extended
+def test_a_schedule_comes_again_and_submits_from_within_its_job(submitted, slurm):
+    submitted.environment = os.environ | CANARY | slurm.environment
+    submitted.dssl("schedule", submitted.spec, "--on", submitted.cluster, "--at", "* * * * *", "--to", "slurm",
+                   "--install")
+    [folder] = submitted.workspace.glob("schedules/*")
+    log = folder / "log"
+    wait_until(lambda: log.exists() and "nothing has changed since the last run" in log.read_text(), "two firings", 600)
+    assert log.read_text().count(": done") == 1, log.read_text()
+    assert submitted.files_with_the_canary() == []
+
+    def waiting():
+        return slurm.call("squeue", "--noheader", f"--name=dssl-{folder.name}", "--states=PENDING",
+                          "--format=%i").stdout.split()
+
+    assert len(waiting()) == 1
+    assert json.loads(submitted.dssl("schedule", "list", "--json"))[0]["installed"] is True
+    submitted.dssl("schedule", "remove", folder.name)
+    wait_until(lambda: not waiting(), "the job that waits to end")

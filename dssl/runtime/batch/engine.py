@@ -68,15 +68,16 @@ class Engine(ABC):
         """End a job; its driver is told, so that finished parts stay."""
 
 
-def asked(command: Sequence[str], *, fix: str, text: str | None = None) -> str:
+def asked(command: Sequence[str], *, fix: str, text: str | None = None,
+          environment: Mapping[str, str] | None = None) -> str:
     """Return what a command of an engine prints; raise ClusterError with what it says if it fails.
 
-    text : for its standard input.
+    text : for its standard input. environment : by default that of this process.
     """
     try:
         # In a group of its own, so that Ctrl-C, which a terminal sends to a whole group, does not end it half-way.
         done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=60, check=False,
-                              process_group=0)
+                              process_group=0, env=environment)
     except FileNotFoundError as error:
         raise ClusterError(explain(f"there is no command {command[0]}", why="the job is handed over by it",
                                    fix=fix)) from error

@@ -60,6 +60,11 @@ class CronJobs(Scheduler):
         assert isinstance(scheduled.engine, Kubernetes)
         scheduled.engine.kubectl("apply", "--filename", str(files[self.file]))
 
+    def has(self, name: str, folder: Path) -> bool:
+        listed = asked(["kubectl", "get", "--ignore-not-found", "--output=name", "--filename", str(folder / self.file)],
+                       fix=FIX)
+        return any(line.startswith("cronjob.batch/") for line in listed.splitlines())
+
     def remove(self, name: str, folder: Path) -> None:
         asked(["kubectl", "delete", "--ignore-not-found", "--filename", str(folder / self.file)], fix=FIX)
 

@@ -1,11 +1,11 @@
-"""What fires a command at certain times: cron, systemd's timers, or Slurm; Kubernetes has a file of its own."""
+"""What fires a command at certain times: cron, or systemd's timers; Slurm and Kubernetes have files of their own."""
 
 import os
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, tzinfo
+from datetime import tzinfo
 from pathlib import Path
 
 from ...errors import ClusterError
@@ -49,6 +49,10 @@ class Scheduler(ABC):
         """Have the command started; files : what was rendered, by name. Raises ClusterError."""
 
     @abstractmethod
+    def has(self, name: str, folder: Path) -> bool:
+        """Return whether the command of the schedule in a folder is still to be started. Raises ClusterError."""
+
+    @abstractmethod
     def remove(self, name: str, folder: Path) -> None:
         """Have the command of the schedule in a folder not started any more. Raises ClusterError."""
 
@@ -67,18 +71,25 @@ class Cron(Scheduler):
         line = files["crontab"].read_text(encoding="utf-8")
         self._write([*self._others(scheduled.name), line.rstrip("\n")])
 
+    def has(self, name: str, folder: Path) -> bool:
+        return any(line.endswith(_mark(name)) for line in self._lines())
+
     def remove(self, name: str, folder: Path) -> None:
         self._write(self._others(name))
 
     def _others(self, name: str) -> list[str]:
-        """Return the lines of the crontab but that of a schedule; raise ClusterError if it cannot be read."""
+        """Return the lines of the crontab but that of a schedule."""
+        return [line for line in self._lines() if not line.endswith(_mark(name))]
+
+    def _lines(self) -> list[str]:
+        """Return the lines of the crontab; raise ClusterError if it cannot be read."""
         try:
             listed = asked(["crontab", "-l"], fix=self.fix)
         except ClusterError as error:
             if "no crontab for" not in str(error):
                 raise
-            listed = ""
-        return [line for line in listed.splitlines() if not line.endswith(_mark(name))]
+            return []
+        return listed.splitlines()
 
     def _write(self, lines: list[str]) -> None:
         asked(["crontab", "-"], fix=self.fix, text="".join(f"{line}\n" for line in lines))
@@ -92,12 +103,13 @@ class Systemd(Scheduler):
     """A service and a timer of the user's systemd; one that was due while the machine was off is started later."""
 
     def render(self, scheduled: Scheduled) -> dict[str, str]:
-        unit, calendar = _unit(scheduled.name), "".join(f"OnCalendar={line}\n" for line in scheduled.times.calendar())
+        unit, calendar = unit_of(scheduled.name), "".join(f"OnCalendar={line}\n" for line in scheduled.times.calendar())
         command = " ".join(f'"{_escaped(word)}"' for word in scheduled.command)
+        log = str(scheduled.log).replace("%", "%%")
         return {
             f"{unit}.service": f"[Unit]\nDescription=dssl: {scheduled.name}\n\n[Service]\nType=oneshot\n"
-                               f"ExecStart={command}\nStandardOutput=append:{scheduled.log}\n"
-                               f"StandardError=append:{scheduled.log}\n",
+                               f"ExecStart={command}\nStandardOutput=append:{log}\n"
+                               f"StandardError=append:{log}\n",
             f"{unit}.timer": f"[Unit]\nDescription=dssl: {scheduled.name}, {scheduled.times.in_words()}\n\n[Timer]\n"
                              f"{calendar}Persistent=true\n\n[Install]\nWantedBy=timers.target\n"}
 
@@ -109,23 +121,27 @@ class Systemd(Scheduler):
             for name, path in files.items():
                 (folder / name).write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
             self._control("daemon-reload")
-            self._control("enable", "--now", f"{_unit(scheduled.name)}.timer")
+            self._control("enable", "--now", f"{unit_of(scheduled.name)}.timer")
         except BaseException:
             for path in new:
                 path.unlink(missing_ok=True)
             raise
 
+    def has(self, name: str, folder: Path) -> bool:
+        return self._control("show", "--property=ActiveState", f"{unit_of(name)}.timer").strip() == "ActiveState=active"
+
     def remove(self, name: str, folder: Path) -> None:
-        self._control("disable", "--now", f"{_unit(name)}.timer")
+        self._control("disable", "--now", f"{unit_of(name)}.timer")
         for ending in ("service", "timer"):
-            (_units_folder() / f"{_unit(name)}.{ending}").unlink(missing_ok=True)
+            (_units_folder() / f"{unit_of(name)}.{ending}").unlink(missing_ok=True)
         self._control("daemon-reload")
 
-    def _control(self, *words: str) -> None:
-        asked(["systemctl", "--user", *words], fix="log in with a session of systemd, or use --to cron")
+    def _control(self, *words: str) -> str:
+        return asked(["systemctl", "--user", *words], fix="log in with a session of systemd, or use --to cron")
 
 
-def _unit(name: str) -> str:
+def unit_of(name: str) -> str:
+    """Return the name that systemd and Slurm have for a schedule."""
     return f"dssl-{name}"
 
 
@@ -136,35 +152,3 @@ def _units_folder() -> Path:
 def _escaped(word: str) -> str:
     """Return a word that systemd takes as it is within quotes."""
     return word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
-
-
-class SlurmTimes(Scheduler):
-    """A job that hands itself over again for the next time, and then starts the command: Slurm needs no scrontab.
-
-    The job waits for the command on one core, so that a run that failed is tried again and told of.
-    """
-
-    file = "schedule.sh"
-
-    def render(self, scheduled: Scheduled) -> dict[str, str]:
-        path = scheduled.folder / self.file
-        return {self.file: f"""\
-#!/bin/bash
-# dssl: {scheduled.name}, {scheduled.times.in_words()}
-# This job hands itself over for the next time; Slurm starts it again when that has come and this one has ended.
-#SBATCH --job-name={_unit(scheduled.name)}
-#SBATCH --dependency=singleton
-#SBATCH --ntasks=1
-#SBATCH --output={scheduled.log}
-#SBATCH --open-mode=append
-
-sbatch --begin="$({shlex.join(scheduled.next)})" {shlex.quote(str(path))}
-{shlex.join(scheduled.command)}
-"""}
-
-    def install(self, scheduled: Scheduled, files: Mapping[str, Path]) -> None:
-        begin = scheduled.times.after(datetime.now()).isoformat(timespec="seconds")
-        asked(["sbatch", f"--begin={begin}", str(files[self.file])], fix="run this where Slurm's commands are")
-
-    def remove(self, name: str, folder: Path) -> None:
-        asked(["scancel", f"--jobname={_unit(name)}"], fix="run this where Slurm's commands are")
