@@ -117,7 +117,7 @@ def launch_command(ctx: click.Context, folder: Path) -> None:
     from ..runtime.batch.detached import launch
 
     submission = Submission.at(folder.resolve())
-    ctx.exit(launch(job_of(submission, runtime_of(submission))))
+    ctx.exit(launch(job_of(submission, runtime_of(submission)), submission.finished))
 
 
 @click.command("pod", hidden=True)

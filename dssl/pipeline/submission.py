@@ -5,6 +5,7 @@
     runs/RUN/submission/cluster.json      the checked cluster description
     runs/RUN/submission/job.sh            what the engine was handed (of Kubernetes job.yaml)
     runs/RUN/submission/engine.json       by what name the engine knows it; the first who writes it has submitted
+    runs/RUN/submission/reserve           bytes that make room for the records of an end, should the disk be full
     runs/RUN/starts/N.json, N-end.json    how much was finished when start N began, and how it ended
     runs/RUN/cancelled.json               somebody asked for the end
     runs/RUN/exit.json                    the exit code, once nothing will be started any more
@@ -13,6 +14,7 @@
 These files are the truth. The engine is asked only whether it still knows the job.
 """
 
+import errno
 import json
 import os
 import shutil
@@ -38,6 +40,7 @@ from .status import STATUS, read_status
 DESCRIPTION = Path("submission", "submission.json")  # in the folder of a run that was submitted
 ENVIRONMENT = ("DSSL_DATA",)  # variables that a job is started with
 RESTARTABLE = (COME_BACK, TERMINATED, ClusterError.exit_code)  # exit codes of a start that another may continue
+RESERVE = 1 << 18  # bytes
 HANDING_OVER = 300.0  # seconds after which a run that no engine has is lost
 State = Literal["submitted", "running", "restarting", "done", "failed", "cancelled", "stopped", "lost", "interrupted"]
 ENDED = ("done", "failed", "cancelled", "stopped", "lost", "interrupted")
@@ -73,6 +76,7 @@ class Submission:
             (folder / "logs").mkdir(parents=True)
             write_json(made._file("spec.json"), fields)
             write_json(made._file("cluster.json"), dict(cluster))
+            made._file("reserve").write_bytes(bytes(RESERVE))
             write_json(folder / DESCRIPTION, {
                 "digest": digest({"spec": fields, "workspace": str(workspace.root)})[:16], "name": spec.name,
                 "version": __version__, "libraries": libraries(), "python": sys.executable, "cwd": os.getcwd(),
@@ -171,15 +175,27 @@ class Submission:
     def end(self, start: int, code: int, why: str) -> None:
         """Note how a start ended: for good, unless another may continue."""
         if code in RESTARTABLE and not self.is_cancelled:
-            write_json(self.folder / "starts" / f"{start}-end.json", {"code": code, "why": why, "time": time.time()})
+            self._record(f"starts/{start}-end.json", {"code": code, "why": why, "time": time.time()})
         else:
             state: State = "cancelled" if self.is_cancelled and code else "failed" if code else "done"
             self.finish(code, state, why)
 
     def finish(self, code: int, state: State, why: str) -> None:
         """Note that nothing is started any more; the first who says so is heard."""
-        write_json(self.folder / "exit.json", {"code": code, "state": state, "why": why, "time": time.time(),
-                                               "starts": self.starts}, exclusive=True)
+        self._record("exit.json", {"code": code, "state": state, "why": why, "time": time.time(),
+                                   "starts": self.starts})
+        self._file("reserve").unlink(missing_ok=True)
+
+    def _record(self, name: str, fields: Mapping[str, Any]) -> None:
+        """Write down an end, unless somebody has; on a full disk in the room that was reserved for it."""
+        path = self.folder / name
+        try:
+            write_json(path, dict(fields), exclusive=True)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            self._file("reserve").unlink(missing_ok=True)
+            write_json(path, dict(fields), exclusive=True)
 
     @property
     def exit(self) -> dict[str, Any] | None:
@@ -278,7 +294,8 @@ def state_of(folder: Path, knows: Knows) -> dict[str, Any]:
     if lost:
         return found | {"state": "lost", "error": {
             "type": "Lost", "what": "the engine knows nothing of the job, and it has left no exit record",
-            "why": "its machine stopped, or it was killed", "fix": "submit again: finished parts are kept"}}
+            "why": "its machine stopped, it was killed, or it could not write to the workspace",
+            "fix": "see `dssl logs`, and submit again: finished parts are kept"}}
     return found | {"state": "restarting" if submission.starts else "submitted"}
 
 

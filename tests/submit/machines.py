@@ -4,16 +4,25 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 
+from dssl.pipeline.status import STATUS
 from dssl.runtime.rank import Rank
 
 from ..faults.machines import BUDGET, REPOSITORY, SPEC, wait_until
 
 CANARY = {"AWS_SECRET_ACCESS_KEY": "canary-3141592653"}  # a secret that no file of a run may hold
 SLOWLY = CANARY | {"DASK_DISTRIBUTED__WORKER__PRELOAD": '["tests.faults.slowly"]', "PYTHONPATH": str(REPOSITORY)}
+
+
+def kill(process):
+    """Kill a process and all that it has started, as the end of its machine does."""
+    for one in (*process.children(recursive=True), process):
+        with suppress(psutil.NoSuchProcess):
+            one.kill()
 
 
 class Submitted:
@@ -50,10 +59,20 @@ class Submitted:
                     return process
         return None
 
+    def workers(self, run, start=0):
+        """Return the processes of the workers that are there, each with what it has started."""
+        return [self.rank(run, number, start) for number in (2, 3) if self.rank(run, number, start) is not None]
+
     def reached(self, run, stage, parts=1):
-        """Wait until so many parts of a stage are finished."""
-        wait_until(lambda: len(list(self.workspace.glob(f"artifacts/{stage}/*/*/receipts/[0-9]*.json"))) >= parts
-                   or (run / "exit.json").exists(), f"{parts} parts of {stage}", 120)
+        """Wait until so many parts of a stage are finished, or until it has begun where that is 0."""
+        def is_so():
+            if (run / "exit.json").exists():
+                return True
+            if parts:
+                return len(list(self.workspace.glob(f"artifacts/{stage}/*/*/receipts/[0-9]*.json"))) >= parts
+            return (run / STATUS).exists() and json.loads((run / STATUS).read_text())["stage"] == stage
+
+        wait_until(is_so, f"{parts} parts of {stage}", 300)
         assert not (run / "exit.json").exists(), self.logs()
 
     def logs(self):

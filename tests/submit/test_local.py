@@ -57,18 +57,6 @@ def test_a_run_needs_nobody_who_waits_for_it(submitted, undisturbed):
     assert submitted.submit() != run, "a spec whose run has ended is run again"
 
 
-@pytest.mark.parametrize(("rank", "starts"), [
-    pytest.param(0, 2, id="scheduler", marks=pytest.mark.extended), pytest.param(1, 2, id="driver"),
-    pytest.param(2, 1, id="worker", marks=pytest.mark.extended)])
-def test_a_killed_process_costs_a_start_at_most(submitted, undisturbed, rank, starts):
-    run = submitted.submit()
-    submitted.reached(run, "points", 2)
-    process = submitted.rank(run, rank)
-    for one in (*process.children(recursive=True), process):
-        one.kill()
-    ended_alike(submitted, run, undisturbed, starts)
-
-
 @pytest.mark.parametrize("inside", [
     pytest.param((), id="here"),
     pytest.param(("unshare", "--uts", "--pid", "--fork", "--mount-proc", "sh", "-c", 'hostname elsewhere && exec "$@"',

@@ -2,7 +2,9 @@
 
 import json
 import socket
+import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -193,6 +195,24 @@ def test_a_run_that_cannot_be_written_down_leaves_nothing(place):
     with pytest.raises(TypeError):
         Submission.freeze(place, load_spec(SPEC), {"kind": "local"}, {"memory_budget": object()})
     assert list(place.root.glob("runs/*")) == []
+
+
+def test_an_end_is_recorded_on_a_full_disk(tmp_path):
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", tmp_path], check=False,
+                      capture_output=True).returncode:
+        pytest.skip("mounting a small file system is not permitted here")
+    try:
+        made = Submission.freeze(Workspace.at(tmp_path / "work"), load_spec(SPEC), {"kind": "local"}, {})
+        start = made.begin()
+        with open(tmp_path / "ballast", "wb", buffering=0) as file, suppress(OSError):
+            while True:
+                file.write(bytes(1 << 12))
+        made.end(start, COME_BACK, "interrupted")
+        made.finish(1, "failed", "No space left on device")
+        assert made.exit["why"] == "No space left on device"
+        assert [path.name for path in sorted((made.folder / "starts").iterdir())] == ["0-end.json", "0.json"]
+    finally:
+        subprocess.run(["umount", "-l", tmp_path], check=True)
 
 
 def test_garbage_is_found_beside_a_run_that_has_not_begun(place, submission):

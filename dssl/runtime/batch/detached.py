@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -21,7 +21,7 @@ from .engine import JOB_LOG, Engine, Job
 
 LOOK_EVERY = 0.2  # seconds between two looks at the processes
 GRACE = 20.0  # seconds that the others have to end once the driver has
-REPLACED = 10  # workers that are started again in one start of a job
+REPLACED = 10  # workers that are started again, in one start of a job, while no part is finished
 
 
 class Detached(Engine):
@@ -65,14 +65,15 @@ def _process(handle: Mapping[str, Any]) -> psutil.Process | None:
     return None
 
 
-def launch(job: Job) -> int:
+def launch(job: Job, finished: Callable[[], int]) -> int:
     """Start the ranks of a job, and start them again as long as settling says so; return the last exit code.
 
-    SIGTERM and SIGUSR1 are passed on to the driver. A worker's process that ends is started again.
+    SIGTERM and SIGUSR1 are passed on to the driver. A worker's process that ends is started again, unless `REPLACED`
+    have ended since a part was finished. finished : returns how many are.
     """
     start = 0
     while True:
-        _Start(job, start).run()
+        _Start(job, start, finished).run()
         code = subprocess.run([*job.settle], cwd=job.cwd, check=False).returncode
         if code != COME_BACK:
             return code
@@ -82,11 +83,12 @@ def launch(job: Job) -> int:
 class _Start:
     """One start of all ranks of a job."""
 
-    def __init__(self, job: Job, number: int):
-        self.job, self.number = job, number
+    def __init__(self, job: Job, number: int, finished: Callable[[], int]):
+        self.job, self.number, self.finished = job, number, finished
         self.driver_rank = DRIVER if job.ranks > 1 else 0
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
-        self.replaced = 0
+        self.replaced = 0  # since as many parts were finished as `seen` says
+        self.seen = finished()
 
     def run(self) -> None:
         for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
@@ -97,7 +99,7 @@ class _Start:
         while driver.poll() is None:
             time.sleep(LOOK_EVERY)
             self._replace_workers()
-        self._end_others()
+        self._end_others(GRACE if driver.returncode >= 0 else 0.0)  # after one that was killed, nobody ends them
 
     def _started(self, rank: int) -> subprocess.Popen[bytes]:
         environment = os.environ | {"DSSL_RANK": str(rank), "DSSL_RANKS": str(self.job.ranks), START: str(self.number)}
@@ -111,19 +113,28 @@ class _Start:
     def _replace_workers(self) -> None:
         if self.processes[SCHEDULER].poll() is not None:
             return  # the driver ends soon, too
-        for rank, process in self.processes.items():
-            if rank >= FIRST_WORKER and process.poll() is not None and self.replaced < REPLACED:
-                self.replaced += 1
-                print(f"rank {rank} ended with {process.returncode}, and is started again", file=sys.stderr)
-                self.processes[rank] = self._started(rank)
+        for rank, process in list(self.processes.items()):
+            if rank < FIRST_WORKER or process.poll() is None:
+                continue
+            seen = self.finished()
+            if seen != self.seen:
+                self.seen, self.replaced = seen, 0
+            if self.replaced == REPLACED:
+                print(f"rank {rank} ended with {process.returncode}, the {REPLACED + 1}th while no part was finished: "
+                      "it is not started again", file=sys.stderr, flush=True)
+                del self.processes[rank]
+                continue
+            self.replaced += 1
+            print(f"rank {rank} ended with {process.returncode}, and is started again", file=sys.stderr, flush=True)
+            self.processes[rank] = self._started(rank)
 
-    def _end_others(self) -> None:
-        until = time.monotonic() + GRACE
+    def _end_others(self, grace: float) -> None:
+        until = time.monotonic() + grace
         for rank, process in self.processes.items():
             with suppress(subprocess.TimeoutExpired):
                 process.wait(max(until - time.monotonic(), 0.0))
             if process.poll() is None:
-                print(f"rank {rank} has not ended, and is killed", file=sys.stderr)
+                print(f"rank {rank} has not ended, and is killed", file=sys.stderr, flush=True)
                 _kill_tree(process.pid)
                 process.wait()
 
