@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Literal, cast
 
 import click
 
-from ..errors import COME_BACK, DsslError, Terminated, described, exit_code_of, raise_preempted
+from ..errors import (
+    COME_BACK,
+    ClusterError,
+    DsslError,
+    Terminated,
+    described,
+    exit_code_of,
+    raise_preempted,
+    require,
+)
 from .options import console
 from .submit import LOOK_EVERY, job_of, runtime_of
 
@@ -41,6 +50,11 @@ def rank_command(folder: Path) -> None:
     for variable, value in submission.described["environment"].items():
         os.environ.setdefault(variable, value)
     runtime = runtime_of(submission)
+    if runtime.has_own_logs:
+        _log_to(job_of(submission, runtime).log(rank.number))
+    require(rank.count == runtime.ranks, f"this process is rank {rank.number} of {rank.count}, of a job of "
+            f"{runtime.ranks}", error=ClusterError, why="each process learns from variables such as PMI_RANK and "
+            "PMI_SIZE which it is", fix=f"have {runtime.ranks} processes started by what sets them, such as mpiexec")
     if rank.role == "driver":
         _drive(submission, runtime, rank)
         return
@@ -52,6 +66,15 @@ def rank_command(folder: Path) -> None:
         serve_scheduler(meeting, runtime)
     else:
         serve_worker(meeting, runtime)
+
+
+def _log_to(path: Path) -> None:
+    """Append what this process says, and those that it starts, to a file."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+        os.dup2(descriptor, stream.fileno())
+    os.close(descriptor)
 
 
 def _drive(submission: Submission, runtime: Runtime, rank: Rank) -> None:

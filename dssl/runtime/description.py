@@ -48,6 +48,11 @@ class Runtime(BaseModel, ABC):
         """The number of processes of a submitted job."""
         return 1
 
+    @property
+    def has_own_logs(self) -> bool:
+        """Whether each process writes its log itself, which an engine otherwise does for it."""
+        return False
+
 
 class DaskRuntime(Runtime):
     """A place whose tasks run on Dask workers."""

@@ -4,6 +4,7 @@
     kind: address      address (tcp:// on this machine, tls:// anywhere), tls: {ca_file, cert, key}, insecure, patience
     kind: slurm        workers, memory_limit, time, ...: one job, for `dssl submit` alone (cluster/slurm.yaml)
     kind: kubernetes   workers, memory_limit, image, claim, ...: likewise (cluster/kubernetes.yaml)
+    kind: script       workers, memory_limit, template, submit, query, cancel, ...: likewise (cluster/pbs.yaml)
     kind: jobqueue     system, workers, memory_limit, walltime, ...: workers come and go (cluster/jobqueue.yaml)
     kind: gateway      address, workers, options, ...: likewise (cluster/gateway.yaml)
     kind: in-process   threads
@@ -32,6 +33,7 @@ from .gateway import GatewayRuntime
 from .jobqueue import JobqueueRuntime
 from .kubernetes import KubernetesRuntime
 from .local import LocalRuntime
+from .script import ScriptRuntime
 from .slurm import SlurmRuntime
 
 
@@ -51,7 +53,7 @@ class InProcessRuntime(Runtime):
 
 
 Described = Annotated[LocalRuntime | AddressRuntime | SlurmRuntime | JobqueueRuntime | KubernetesRuntime |
-                      GatewayRuntime | InProcessRuntime,
+                      ScriptRuntime | GatewayRuntime | InProcessRuntime,
                       Field(discriminator="kind")]
 DESCRIPTION: TypeAdapter[Runtime] = TypeAdapter(Described)
 
