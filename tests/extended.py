@@ -8,7 +8,9 @@ EXTENDED = {
     "tests/submit/test_slurm.py": [
         "test_a_job_whose_time_is_nearly_over_is_put_back", "test_a_job_that_is_cancelled_ends",
         "test_a_job_that_somebody_ended_is_lost_and_submitted_again"],
-    "tests/submit/test_local.py": ["test_a_run_needs_nobody_who_waits_for_it"],
+    "tests/submit/test_local.py": [
+        "test_a_run_needs_nobody_who_waits_for_it", "test_a_run_that_is_cancelled_ends_and_keeps_its_parts[here]"],
+    "tests/submit/test_script.py": ["test_a_run_that_is_cancelled_has_no_processes"],
     "tests/pipeline/test_plugins.py": ["test_a_kernel_from_outside_serves_the_kinds_that_are_there"],
     "tests/estimators/test_laprls.py": [
         "test_iterations_need_no_room_for_gram_matrices",

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
@@ -117,10 +117,11 @@ def _ended_when_cancelled(submission: Submission) -> Iterator[None]:
 
     def look() -> None:
         while not over.wait(CANCELLED_EVERY):
-            if submission.is_cancelled:
-                if not over.wait(SIGNALLED):
-                    os.kill(os.getpid(), signal.SIGTERM)  # whose handler raises Terminated in the main thread
-                return
+            with suppress(OSError):  # a file server that is away is asked again
+                if submission.is_cancelled:
+                    break
+        if not over.wait(SIGNALLED):
+            os.kill(os.getpid(), signal.SIGTERM)  # whose handler raises Terminated in the main thread
 
     thread = threading.Thread(target=look, daemon=True)
     thread.start()
