@@ -28,8 +28,9 @@ def test_baselines_are_told_the_class_sizes(one_in_ten, tmp_path, model):
     spec = {"name": "sized", "data": {"source": str(one_in_ten), "test": {"count": 200}}, "labels": {"per_class": 5},
             "graph": {"n_neighbors": 6}, "model": {**model, "class_sizes": [0.9, 0.1]}}
     result = run(spec, workspace=tmp_path, execution=InProcess(1))
-    predicted = np.array(result.baselines["base"]["confusion"]).sum(axis=0) / 200
-    assert predicted[1] < 0.2
+    for name in ("base", "nearest"):
+        predicted = np.array(result.baselines[name]["confusion"]).sum(axis=0) / 200
+        assert predicted[1] < 0.2
     assert result.baselines["majority"]["predicts"] == 0
     assert result.baselines["majority"]["error"] == np.array(result.metrics["confusion"]).sum(axis=1)[1] / 200
     assert result.gain["by_labels"]["scores"]["majority"]["predicts"] == 0
@@ -37,6 +38,19 @@ def test_baselines_are_told_the_class_sizes(one_in_ten, tmp_path, model):
     assert result.gain["unlabeled_data"] != "helped"
     if result.metrics["error"] >= result.baselines["majority"]["error"]:
         assert "than always naming class 0" in result.verdict[0]
+
+
+@pytest.mark.parametrize(("labels", "told", "sign"), [
+    ({"per_class": 10}, {"class_prior": [0.9, 0.1]}, -1), ({"count": 300}, {"class_weight": {1: 9.0}}, 1)])
+@pytest.mark.parametrize("model", [{"kind": "automatic"}, {"kind": "graph", "learner": "ridge"}])
+def test_the_nearest_label_is_told_the_prior_and_the_weights(one_in_ten, tmp_path, model, labels, told, sign):
+    spec = {"name": "told", "data": {"source": str(one_in_ten), "test": {"count": 200}}, "labels": labels,
+            "graph": {"n_neighbors": 6}, "model": model}
+    shares = []
+    for own in (spec, {**spec, "model": {**model, **told}}):
+        result = run(own, workspace=tmp_path, execution=InProcess(1))
+        shares.append(np.array(result.baselines["nearest"]["confusion"]).sum(axis=0)[1] / 200)
+    assert sign * (shares[1] - shares[0]) > 0.05
 
 
 @pytest.mark.parametrize("model", [{"kind": "automatic"}, {"kind": "graph", "learner": "laplace"}])

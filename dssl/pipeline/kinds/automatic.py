@@ -22,7 +22,7 @@ from ...graph.scaling_params import ScalingParams
 from ...learners.class_prior import ClassPrior, ClassWeight
 from ...learners.class_scoring import ClassScoring
 from ...learners.kernel_family import KernelSum
-from ...learners.nearest import fit_nearest
+from ...learners.nearest import fit_nearest_as_told
 from ...learners.on_graph.automatic import Automatic, Loss, fit_automatic, measure_of
 from ...learners.on_graph.class_sizes import known_shares, offset_to
 from ...learners.on_graph.cost import automatic_cost, predicted_cost
@@ -124,9 +124,9 @@ def make_models(context: Context, params: FitParams) -> dict[str, Any]:
     execution, weight = context.execution, label_weights(target, params.weight)
     found = fit_automatic(graph, points, target, weight, params.class_sizes.sizes, params.family, params.most,
                           params.graph, held_out_loss, execution, params.loss)
-    nearest = fit_nearest(points, target, params.graph.metric, execution)
     base, labeled = found.alone, SelectedRows(points, target.labeled)
     shares = known_shares(params.class_sizes.sizes, target)
+    nearest = fit_nearest_as_told(points, target, params.graph.metric, weight, shares, execution)
     if shares is not None:
         assert isinstance(base, KernelSum)  # class sizes with many labels are refused
         base = replace(base, offset=base.offset + offset_to(base.values(points, execution), base.coding, shares))
@@ -249,13 +249,14 @@ BASELINES = (
                      "many labels the nearest three. Unlabeled points enter at most the scaling and the bandwidths.",
              of_classes="With class sizes they also shift the scores to these."),
     Baseline("nearest", "The label of the nearest labeled point. If it is as good, the graph says little.",
-             of_classes="It names classes without scores, so it is told neither class sizes nor a prior."))
+             of_classes="With class sizes, a prior, weights or a scoring, the distances to the nearest labeled points "
+                        "of the classes are shifted to these."))
 AUTOMATIC = Kind.of(SPECS["automatic"], (
     DATASET, SPLIT, LABELS,
     replace(POINTS, version=7, needs=("dataset", "split", "labels"), params=ScaleParams.of, make=make_scaled_points,
             cost=_points_cost),
     VERTICES, NEIGHBORS, GRAPH, HEALTH,
-    Stage("models", 19, ("split", "points", "labels", "vertices", "neighbors", "graph"), FitParams.of, make_models,
+    Stage("models", 20, ("split", "points", "labels", "vertices", "neighbors", "graph"), FitParams.of, make_models,
           _models_cost, _FEWER, section=choice_section, refuses=_refused),
     SAMPLE_OF_GRAPH, predictions_with(_scores_cost, _values_of_training),
     replace(SCORES, version=5, params=AutomaticScoreParams.of, notes=scoring_notes, make=make_automatic_scores,

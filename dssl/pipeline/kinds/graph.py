@@ -20,7 +20,7 @@ from ...graph.graph import Graph, KNNGraph
 from ...kernels.base import kernel_from
 from ...learners.class_prior import ClassPrior, ClassWeight
 from ...learners.kernel_model import KernelModel, expand
-from ...learners.nearest import fit_nearest
+from ...learners.nearest import fit_nearest_as_told
 from ...learners.on_graph.class_sizes import known_shares, offset_to
 from ...learners.on_graph.cost import held_out_cost, learner_cost, model_cost, predicted_cost
 from ...learners.on_graph.held_out import (
@@ -215,8 +215,9 @@ def make_models(context: Context, params: ModelParams) -> dict[str, Any]:
             # Known sizes have moved it already.
             models[name], _, left_out[name] = with_prior(base, target, held) if shares is None else (base, None, held)
         else:
-            models[name] = fit_nearest(points, target, params.graph.metric, context.execution,
-                                       {"name": name, "n_labeled": len(target.labeled)})
+            models[name] = fit_nearest_as_told(
+                points, target, params.graph.metric, label_weights(target, params.weight), shares, context.execution,
+                {"name": name, "n_labeled": len(target.labeled)})
     described = {name: item.to_arrays() for name, item in models.items()}
     PartWriter(context.parts, 0).write(**{f"{name}.{key}": array for name, (arrays, _) in described.items()
                                           for key, array in arrays.items()})
@@ -293,7 +294,8 @@ WORDS = Words(
     unreached="no prediction")
 BASELINES = (
     Baseline("nearest", "The label of the nearest labeled point. If it is as good, the graph says little.",
-             of_classes="It names classes without scores, so it is told neither class sizes nor a prior."),
+             of_classes="With class sizes, a prior or weights, the distances to the nearest labeled points of the "
+                        "classes are shifted to these."),
     Baseline("base", "Ridge regression of the same labels in the plain kernel, without the graph: unlabeled points "
                      "enter at most the scaling and the bandwidth.",
              of_classes="With class sizes they also shift the scores to these."))
@@ -303,7 +305,7 @@ GRAPH_LEARNER = Kind.of(SPECS["graph"], (
           f"{_FEWER}, or use learner laplace", section=partial(selection_section, words=WORDS), leads=True),
     Stage("vertex_values", 10, ("labels", "vertices", "neighbors", "graph", "selection"), Learners.of, make_values,
           _values_cost, f"{_FEWER}, or use model.learner laplace", section=values_section),
-    Stage("models", 7, ("split", "points", "labels", "vertices", "neighbors", "graph", "vertex_values"), ModelParams.of,
+    Stage("models", 8, ("split", "points", "labels", "vertices", "neighbors", "graph", "vertex_values"), ModelParams.of,
           make_models, _models_cost, f"{_FEWER}, or leave base out of baselines"),
     SAMPLE_OF_GRAPH,
     predictions_with(_scores_cost, _values_of_training, (*PREDICTIONS.needs, "vertices", "vertex_values")),
