@@ -244,7 +244,7 @@ def test_a_column_without_a_name_is_named_so(tmp_path):
 
 def test_columns_of_the_same_name_are_refused_unless_one_is_left(tmp_path):
     path = write(tmp_path, "a,b,a,y\n1,2,3,0\n4,5,6,1\n")
-    with pytest.raises(DataError, match=r"several columns named 'a'[\s\S]*drop: \[3\]"):
+    with pytest.raises(DataError, match=r"several columns named 'a'[\s\S]*by number \(from 0\): `drop: \[2\]`"):
         read_all(path, tmp_path)
     assert read_all(path, tmp_path, drop=[2])[0].feature_names == ("a", "b")
 

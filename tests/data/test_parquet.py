@@ -16,6 +16,7 @@ from numpy.testing import assert_array_equal
 from dssl.data.ingest import ingest
 from dssl.data.ingest_cost import block_height
 from dssl.data.ingest_params import IngestParams
+from dssl.data.readers.column_choice import refuse_same_names
 from dssl.data.readers.formats import open_reader
 from dssl.errors import BudgetError, DataError, DsslError, ParameterError
 from dssl.execution.in_process import InProcess
@@ -177,6 +178,11 @@ def test_the_index_of_a_pandas_table_is_no_feature(tmp_path):
     assert read_all(tmp_path / "numbers.parquet", tmp_path, drop="__index_level_0__")[0].feature_names == ("a",)
     frame[["a"]].assign(b=frame["y"]).set_index(pd.Index([7, 3, 5])).to_parquet(tmp_path / "last.parquet")
     assert read_all(tmp_path / "last.parquet", tmp_path, drop="__index_level_0__")[0].target == "b"
+
+
+def test_columns_of_one_name_are_renamed_only():
+    with pytest.raises(DataError, match=r"named 'a'\n  why: .*\n  fix: rename them in the file$"):
+        refuse_same_names({0: "a", 1: "a"}, "t.parquet", None)
 
 
 def test_files_without_rows_or_columns(tmp_path):

@@ -2,12 +2,13 @@
 
 import difflib
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from ...errors import DataError, explain, require
 from .base import NO_TARGET, TARGET_NAMES, CellError
 
 Column = str | int
+MOST_NAMED = 20  # columns
 
 
 def find_columns(asked: Sequence[tuple[Column, str]], names: Sequence[str], file: str, *,
@@ -64,19 +65,28 @@ def features_and_target(names: Sequence[str], file: str, *, target: Column | Non
         chosen = next((i for i in named if i in left), left[-1] if left else None)
     features = tuple(i for i in range(len(names)) if i != chosen and i not in dropped)
     if header:
-        refuse_same_names([names[i] for i in (*features, *([] if chosen is None else [chosen])) if names[i]], file)
+        used = sorted({*features, *([] if chosen is None else [chosen])})
+        refuse_same_names({i: names[i] for i in used if names[i]}, file, drop)
     require(len(features) > 0, f"{file} has no feature columns: {len(names)} in all", error=DataError,
             why="points without features cannot be told apart",
             fix="set `target: none` if none of them is labels; of text, `delimiter:` if that separates the fields")
     return features, chosen
 
 
-def refuse_same_names(names: Sequence[str], file: str) -> None:
-    """Raise DataError if columns have the same name."""
-    twice = [name for name, count in Counter(names).items() if count > 1]
+def refuse_same_names(names: Mapping[int, str], file: str, drop: Collection[Column] | None = ()) -> None:
+    """Raise DataError if columns have the same name; names : by their numbers in the file.
+
+    drop : columns that are left out, to which others can be added by number; None where they cannot.
+    """
+    counts = Counter(names.values())
+    twice = [name for name, count in counts.items() if count > 1]
+    first = {name: number for number, name in reversed([*names.items()])}
+    more = [number for number, name in names.items() if number != first[name]]
+    shown = [*more[:MOST_NAMED], *(["..."] if more[MOST_NAMED:] else [])]
+    by_number = "" if drop is None else (f", or leave all but the first of each out by number (from 0): "
+                                         f"`drop: [{', '.join(map(str, [*drop, *shown]))}]`")
     require(not twice, f"{file} has several columns named {', '.join(map(repr, twice[:5]))}", error=DataError,
-            why="columns are told apart by their names", fix="rename them in the file, or leave all but one out by "
-            "number (from 0): `drop: [3]`")
+            why="columns are told apart by their names", fix=f"rename them in the file{by_number}")
 
 
 def text_is_no_feature(what: str, column: Column) -> CellError:

@@ -104,7 +104,7 @@ class GroupedReader(TableReader):
 
     def _sizes(self) -> Scan:
         with self._file() as file:
-            refuse_same_names(file.schema.names, self.name)
+            refuse_same_names(dict(enumerate(file.schema.names)), self.name, None)
             self._places = tuple(self._columns_of(file))
             return self._sizes_of(file)
 
