@@ -7,6 +7,7 @@
     kind: script       workers, memory_limit, template, submit, query, cancel, ...: likewise (cluster/pbs.yaml)
     kind: jobqueue     system, workers, memory_limit, walltime, ...: workers come and go (cluster/jobqueue.yaml)
     kind: gateway      address, workers, options, ...: likewise (cluster/gateway.yaml)
+    kind: dask-operator  image, claim, workers, ...: likewise, of Kubernetes (cluster/dask-operator.yaml)
     kind: in-process   threads
 
 A new kind is a class, and its place in `Described`.
@@ -28,6 +29,7 @@ from ..execution.tasks import Execution
 from ..plain_yaml import read_yaml
 from .address import AddressRuntime
 from .batch.detached import Detached
+from .dask_operator import OperatorRuntime
 from .description import Runtime
 from .gateway import GatewayRuntime
 from .jobqueue import JobqueueRuntime
@@ -53,7 +55,7 @@ class InProcessRuntime(Runtime):
 
 
 Described = Annotated[LocalRuntime | AddressRuntime | SlurmRuntime | JobqueueRuntime | KubernetesRuntime |
-                      ScriptRuntime | GatewayRuntime | InProcessRuntime,
+                      ScriptRuntime | GatewayRuntime | OperatorRuntime | InProcessRuntime,
                       Field(discriminator="kind")]
 DESCRIPTION: TypeAdapter[Runtime] = TypeAdapter(Described)
 

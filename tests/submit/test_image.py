@@ -43,7 +43,7 @@ def test_packages_are_installed_by_hash_alone():
 def test_the_lock_has_what_the_project_asks_for():
     versions, extras = locked(), PROJECT["optional-dependencies"]
     own = [name for name in extras["image"] if not name.startswith("dssl")]
-    wanted = [*PROJECT["dependencies"], *extras["cloud"], *own]
+    wanted = [*PROJECT["dependencies"], *extras["cloud"], *extras["dask-operator"], *own]
     for requirement in map(Requirement, wanted):
         version, _ = versions[requirement.name]
         assert requirement.specifier.contains(version), f"{requirement} is not met by {version}: make the lock anew"

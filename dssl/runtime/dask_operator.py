@@ -1,0 +1,153 @@
+"""An elastic pool of the Dask operator of Kubernetes, through dask-kubernetes' KubeCluster."""
+
+import threading
+import uuid
+from concurrent.futures import Future
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from ..errors import ClusterError, SpecError, explain, require
+from ..execution.size import size_of
+from .batch.kubernetes import Kubernetes
+from .description import BESIDE, SMALLEST
+from .pods import PodFields
+from .pool import PoolRuntime
+
+SCHEDULER_PORT, HTTP_PORT = 8786, 8787
+SCHEDULER_MEMORY = 2 << 30  # bytes
+# The operator asks the scheduler by HTTP how many workers it needs, and which of them to end.
+ROUTES = {"scheduler": '["distributed.http.scheduler.api", "distributed.http.health"]', "worker": "[]"}
+SETTINGS = {"DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "60s", "DASK_DISTRIBUTED__WORKER__MEMORY__TARGET": "False",
+            "DASK_DISTRIBUTED__WORKER__MEMORY__SPILL": "False", "DASK_DISTRIBUTED__WORKER__MEMORY__PAUSE": "False",
+            "DASK_DISTRIBUTED__SCHEDULER__HTTP__ROUTES": ROUTES["scheduler"],
+            "DASK_DISTRIBUTED__WORKER__HTTP__ROUTES": ROUTES["worker"]}  # as `description.SETTINGS`
+
+
+class OperatorRuntime(PodFields, PoolRuntime):
+    """Pods that the Dask operator starts; the driver is this process, best a pod itself.
+
+    The operator knows no TLS: whoever reaches the scheduler's port in the network of the pods can run code on every
+    worker.
+    """
+
+    kind: Literal["dask-operator"] = "dask-operator"
+    memory_limit: str = Field(description="of a worker's pod")
+    insecure: Literal[True] = Field(description="that you know that the operator encrypts nothing: true")
+    idle_timeout: int = Field(default=3600, ge=60, description="seconds without a task after which the operator "
+                                                               "removes the cluster of a driver that was killed")
+
+    @field_validator("memory_limit")
+    @classmethod
+    def _is_enough(cls, text: str) -> str:
+        require(size_of(text) >= SMALLEST, f"memory_limit: {text}", error=SpecError,
+                why="Kubernetes ends a pod that takes more", fix="write a size of 1GiB or more")
+        return text
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_told(cls, fields: Any) -> Any:
+        require(not isinstance(fields, dict) or fields.get("insecure") is True, error=SpecError,
+                what="kind: dask-operator without insecure: true",
+                why="the operator encrypts nothing: whoever reaches the scheduler in the network of the pods can run "
+                    "code on every worker",
+                fix="write insecure: true if a NetworkPolicy keeps others away; or use kind: kubernetes, with TLS")
+        return fields
+
+    @model_validator(mode="after")
+    def _outlasts_the_queue(self) -> Self:
+        require(self.idle_timeout >= self.join_timeout, f"idle_timeout: {self.idle_timeout}", error=SpecError,
+                why=f"a run waits {self.join_timeout:.0f} seconds for its first worker (join_timeout), without a task",
+                fix="make it as long")
+        return self
+
+    @property
+    def starter(self) -> str:
+        return "the Dask operator"
+
+    @property
+    def if_none_came(self) -> str:
+        return f"see `kubectl --namespace {self.namespace} get daskclusters,pods`, and their events"
+
+    def pool(self, stack: ExitStack) -> Any:
+        try:
+            import kr8s
+            from dask_kubernetes.exceptions import SchedulerStartupError
+            from dask_kubernetes.operator import KubeCluster
+            from httpx import HTTPError
+        except ImportError as error:
+            raise SpecError(explain("kind: dask-operator needs dask-kubernetes", why=str(error),
+                                    fix="install it: pip install dask-kubernetes")) from error
+        made: Future[Any] = Future()
+        name = f"dssl-{uuid.uuid4().hex[:12]}"
+        spec = self.cluster(name, Path.cwd())
+
+        def create() -> None:
+            try:
+                made.set_result(KubeCluster(custom_cluster_spec=spec, namespace=self.namespace, quiet=True,
+                                            shutdown_on_close=True))
+            except BaseException as error:  # it belongs to who waits
+                made.set_exception(error)
+
+        try:
+            # It waits for ever for a scheduler whose pod waits for ever.
+            threading.Thread(target=create, daemon=True).start()
+            try:
+                return stack.enter_context(made.result(timeout=self.join_timeout))
+            finally:
+                if not made.done():
+                    kind = kr8s.objects.new_class("DaskCluster", "kubernetes.dask.org/v1", asyncio=False)
+                    kind.get(name, namespace=self.namespace).delete()
+        except (HTTPError, OSError, RuntimeError, ValueError, SchedulerStartupError, kr8s.NotFoundError,
+                kr8s.ServerError, kr8s.APITimeoutError, kr8s.ConnectionClosedError) as error:
+            said = str(error) or f"no scheduler has come within {self.join_timeout:.0f} seconds"
+            raise ClusterError(explain(
+                f"the Dask operator gives no cluster: {said}", why="tasks have nowhere to run",
+                fix="see that the operator is installed, and that you may create daskclusters in the namespace "
+                    f"{self.namespace}; {self.if_none_came}")) from error
+
+    def ask_for_workers(self, pool: Any, count: int) -> None:
+        pool.scale(count)
+
+    def adapt(self, pool: Any) -> None:
+        pool.adapt(minimum=self.least_workers, maximum=self.workers)
+
+    def cluster(self, name: str, cwd: Path) -> dict[str, Any]:
+        """Return the DaskCluster: a pod of the scheduler with its service, and workers of one pod each."""
+        pods = Kubernetes(
+            image=self.image, namespace=self.namespace, claim=self.claim, mount=self.mount, user=self.user,
+            memory=size_of(self.memory_limit), cores=1, max_restarts=0, labels=self.labels,
+            node_selector=self.node_selector, secrets=self.secrets, pull_secrets=self.pull_secrets,
+            priority_class=self.priority_class)
+        worker = size_of(self.memory_limit) - BESIDE
+        ports = [("tcp-comm", SCHEDULER_PORT), ("http-dashboard", HTTP_PORT)]  # the names that the operator looks for
+        return {
+            "apiVersion": "kubernetes.dask.org/v1", "kind": "DaskCluster",
+            "metadata": pods.metadata(name, pods.labelled(name)),
+            "spec": {
+                "idleTimeout": self.idle_timeout,
+                "scheduler": {
+                    "spec": self._pod(pods, cwd, "scheduler", [
+                        "dask", "scheduler", "--host", "0.0.0.0", "--port", str(SCHEDULER_PORT), "--dashboard-address",
+                        f":{HTTP_PORT}", "--no-dashboard"], SCHEDULER_MEMORY, {
+                            "ports": [{"name": port, "containerPort": number} for port, number in ports],
+                            "readinessProbe": {"httpGet": {"path": "/health", "port": "http-dashboard"},
+                                               "periodSeconds": 2, "timeoutSeconds": 10},
+                            "livenessProbe": {"tcpSocket": {"port": "tcp-comm"}, "initialDelaySeconds": 60,
+                                              "periodSeconds": 30, "timeoutSeconds": 30}}),
+                    "service": {"type": "ClusterIP", "selector": {"dask.org/cluster-name": name,
+                                                                  "dask.org/component": "scheduler"},
+                                "ports": [{"name": port, "port": number, "targetPort": port}
+                                          for port, number in ports]}},
+                "worker": {"replicas": max(self.least_workers, 1), "spec": self._pod(pods, cwd, "worker", [
+                    "dask", "worker", "--name", "$(DASK_WORKER_NAME)", "--nthreads", "1", "--memory-limit", str(worker),
+                    "--local-directory", "/tmp", "--no-dashboard"], None, {})}}}
+
+    def _pod(self, pods: Kubernetes, cwd: Path, name: str, command: list[str], memory: int | None,
+             more: dict[str, Any]) -> dict[str, Any]:
+        """Return the spec of a pod that its Deployment starts again."""
+        pod = pods.pod(command, cwd, SETTINGS, memory)
+        container, = pod["containers"]
+        return pod | {"restartPolicy": "Always", "containers": [container | {"name": name} | more]}
