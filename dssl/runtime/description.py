@@ -88,6 +88,11 @@ class RankedRuntime(DaskRuntime):
         """The address at which scheduler and workers listen; None for that of the machine."""
         return None
 
+    @property
+    def serves_dashboard(self) -> bool:
+        """Whether the scheduler serves Dask's dashboard."""
+        return False
+
     def worker_memory(self) -> int | str:
         """Return the memory limit of a worker (bytes), or "auto" for its share of this machine's."""
         return self.memory_limit if self.memory_limit == "auto" else size_of(self.memory_limit)

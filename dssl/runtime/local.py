@@ -5,17 +5,19 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Literal
+from importlib.util import find_spec
+from typing import Any, Literal
 
 import dask
 from distributed import Client, LocalCluster
 from distributed.security import Security
-from pydantic import Field
+from pydantic import Field, field_validator
 
+from ..errors import SpecError, require
 from ..execution.on_dask import OnDask
 from ..execution.tasks import available_cores
 from .batch.detached import Detached
-from .description import RankedRuntime
+from .description import SETTINGS, RankedRuntime
 
 
 class LocalRuntime(RankedRuntime):
@@ -24,6 +26,25 @@ class LocalRuntime(RankedRuntime):
     kind: Literal["local"] = "local"
     workers: int = Field(default_factory=available_cores, ge=1)
     memory_limit: str = "auto"
+    dashboard: bool = Field(default=False, description="whether Dask serves its dashboard on a free port of this "
+                                                       "machine, which every user of the machine can read")
+
+    @field_validator("dashboard")
+    @classmethod
+    def _can_be_served(cls, wanted: bool) -> bool:
+        require(not wanted or find_spec("bokeh") is not None, "dashboard: true needs bokeh", error=SpecError,
+                why="Dask draws its dashboard with it", fix="install it: pip install bokeh")
+        return wanted
+
+    @property
+    def serves_dashboard(self) -> bool:
+        """Whether the scheduler serves Dask's dashboard."""
+        return self.dashboard
+
+    def settings(self) -> dict[str, Any]:
+        """Return Dask's settings for scheduler and workers."""
+        routes = "distributed.scheduler.http.routes"
+        return SETTINGS | ({routes: dask.config.get(routes)} if self.dashboard else {})
 
     @property
     def host(self) -> str:
@@ -44,10 +65,11 @@ class LocalRuntime(RankedRuntime):
                     # Certificates that only these processes have: a loopback port takes code from any user of the host.
                     security=Security.temporary(),
                     # Without a port of its own choice the scheduler warns where 8787 is taken.
-                    scheduler_kwargs={"dashboard_address": "127.0.0.1:0"}))
+                    scheduler_kwargs={"dashboard_address": "127.0.0.1:0", "dashboard": self.dashboard}))
             client = stack.enter_context(Client(cluster))
+            link = f", dashboard at {cluster.dashboard_link}" if self.dashboard else ""
             yield (OnDask(client, memory_budget, self.patience),
-                   f"{self.workers} local processes, {self.threads_per_worker} thread(s) each")
+                   f"{self.workers} local processes, {self.threads_per_worker} thread(s) each{link}")
 
 
 @contextmanager

@@ -105,7 +105,8 @@ def serve_scheduler(meeting: Meeting, runtime: RankedRuntime) -> None:
     async def serve() -> None:
         security = Security.temporary()
         async with Scheduler(host=runtime.host, port=0, interface=runtime.interface, security=security,
-                             protocol="tls://", dashboard=False, dashboard_address="127.0.0.1:0") as scheduler:
+                             protocol="tls://", dashboard=runtime.serves_dashboard,
+                             dashboard_address="127.0.0.1:0") as scheduler:
             meeting.announce(scheduler.address, security)
             last_seen = time.monotonic() + runtime.join_timeout  # the driver may come later
             try:

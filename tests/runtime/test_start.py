@@ -2,6 +2,8 @@
 
 import asyncio
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 from distributed import LocalCluster
@@ -13,6 +15,7 @@ from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
 from dssl.execution.size import MEMORY_BUDGET, size_of
 from dssl.execution.tasks import available_cores
+from dssl.runtime import local
 from dssl.runtime.address import AddressRuntime
 from dssl.runtime.local import LocalRuntime
 from dssl.runtime.start import InProcessRuntime, load_runtime, open_runtime
@@ -133,3 +136,20 @@ def test_local_workers_are_set_up_as_doctor_asks():
     with LocalRuntime(workers=1).start(1 << 30) as (execution, _):
         assert execution.settings() == {"worker-ttl": 60.0, "allowed-failures": 3, "pause": []}
         assert execution.client.cluster.scheduler.worker_ttl == 60.0
+
+
+@pytest.mark.cluster
+def test_the_dashboard_is_served_on_this_machine_where_it_is_asked_for(monkeypatch):
+    with LocalRuntime(workers=1, dashboard=True).start(1 << 30) as (_, where):
+        link = where.rpartition("dashboard at ")[2]
+        assert link.startswith("http://127.0.0.1:")
+        with urlopen(link) as answer:
+            assert b"Dask" in answer.read()
+    with LocalRuntime(workers=1).start(1 << 30) as (execution, where):
+        assert "dashboard" not in where
+        port = execution.client.scheduler_info()["services"]["dashboard"]
+        with pytest.raises(HTTPError, match="404"):
+            urlopen(f"http://127.0.0.1:{port}/status")
+    monkeypatch.setattr(local, "find_spec", lambda name: None)
+    with pytest.raises(ValueError, match="pip install bokeh"):
+        LocalRuntime(dashboard=True)
