@@ -24,6 +24,7 @@ from ..execution.tasks import Execution
 from ..storage.blocks import ArrayRows, Rows, write_dense
 from ..storage.files import read_json, write_json
 from ..storage.lock import FolderLock
+from ..storage.pieces import JoinedRows
 from ..storage.store import MANIFEST, StoredParts, StoredRows
 from .dataset import SEGMENTED, Dataset, chunk_rows, describe, open_stored
 from .findings import widened
@@ -150,6 +151,19 @@ def _with_piece(folder: Path, name: str, described: dict[str, Any], new: Rows) -
     path = new.path.relative_to(folder).as_posix()
     whole = {"shape": [described["shape"][0] + len(new), *new.shape[1:]], "dtype": new.dtype.str}
     return {**whole, "pieces": [*pieces, {**describe(new), "path": path}]}
+
+
+def joined_labels(current: Dataset, added: Dataset) -> tuple[Rows | None, list[str] | None]:
+    """Return y of a data set and of rows that are added to it, and the names of its codes; None where there is no y.
+
+    Raises DataError: one is text and the other numbers.
+    """
+    if current.y is None or added.y is None:
+        return None, current.attributes.get("label_names")
+    y, is_whole, names = _joined_labels(current, added, current.y, added.y)
+    if is_whole and y is not None:
+        return ArrayRows(y), names
+    return JoinedRows([current.y, added.y if y is None else ArrayRows(y)]), names
 
 
 def _joined_labels(current: Dataset, added: Dataset, before: Rows,

@@ -34,17 +34,16 @@ from .floats import as_given, floats, infinite_texts, narrow_columns, not_finite
 from .ingest_cost import block_height, makes_sparse
 from .ingest_leftovers import clear_other_parts, scratch_folder
 from .ingest_params import IngestParams
-from .readers.base import Block, CellError, Reader, Scan, text_is_no_label
-from .readers.cells import Reading
+from .readers.base import Block, CellError, Reader, Scan
 from .readers.column_choice import find_columns, text_is_no_feature
-from .readers.formats import FORMATS, format_of, is_table, open_reader
+from .readers.formats import format_of
 from .readers.joined import JoinedReader, require_same_arrays
 from .readers.stored import StoredReader
 from .readers.svmlight import SvmlightReader
-from .readers.table import TARGET, TableReader
-from .refused_cells import refused_cells
+from .readers.table import TableReader
 from .source_files import FileRecord, Source, digested, fingerprint
-from .sources import fetch, find_source
+from .source_reader import left_out_of, of_all_cells, open_source, refuse_odd_labels
+from .sources import find_source
 from .survey import choose_columns, survey_file
 from .targets import code_text, write_target
 from .traits import Traits
@@ -76,9 +75,8 @@ def ingest(source: str | Path | Sequence[str | Path] | Source, parts: Parts, exe
         source = find_source(source, labels=params.labels, format=params.format)
     source = digested(source)
     if like is not None:
-        columns = columns or Columns.of(like.attributes)
+        columns, leave_out = columns or Columns.of(like.attributes), left_out_of(like)
         params = replace(params, sparse=False)
-        leave_out = [record["name"] for record in like.attributes.get("survey", ()) if not record["used"]]
     described = columns.describe() if columns else None
     key = digest({"params": params, "bytes": fingerprint(source), "budget": execution.memory_budget,
                   **({"columns": described} if described else {}),
@@ -129,28 +127,6 @@ def _telling_of_all_cells(source: Source, params: IngestParams, execution: Execu
         raise of_all_cells(error, source, params, execution, parts, scratch, like, columns, leave_out) from error
 
 
-def of_all_cells(error: CellError, source: Source, params: IngestParams, execution: Execution, parts: Parts,
-                 scratch: Path, like: Dataset | None = None, columns: Columns | None = None,
-                 leave_out: Collection[str] = ()) -> DataError:
-    """Return the error for all cells of a source that are no numbers, found in a pass over it, in place of the first.
-
-    The other parameters are those of `ingest`.
-    """
-    tables = is_table(format_of(source.path, params.format))
-    lenient = replace(params, when_text="one_hot") if tables else params
-    reader = open_source(source, lenient, scratch=scratch, like=like, columns=columns, leave_out=leave_out)
-    _refuse_odd_labels(reader)
-    scan = reader.scan()
-    height = block_height(scan, lenient, execution.memory_budget, is_sparse=scan.nnz is not None)
-    key = digest({"cells": params, "bytes": fingerprint(source)})
-    found = refused_cells(reader, row_ranges(scan.n_rows, height), source.name, execution,
-                          parts.within("surveys").within(key[:16]),
-                          takes_text=params.has_text or (columns is not None and bool(columns.levels)),
-                          fills=params.when_missing == "impute" if columns is None else columns.fill is not None,
-                          is_new=like is not None or columns is not None, has_keys=params.keep_ids is not True)
-    return found or error
-
-
 def _surveyed(reader: Reader, params: IngestParams, name: str, execution: Execution, parts: Parts, *,
               examine: bool) -> tuple[Reader, Columns | None, list[ColumnRecord] | None]:
     """Return, from a pass over all rows, a reader without identifiers, what becomes of its columns, and all records."""
@@ -181,15 +157,9 @@ def _refuse_text(reader: Reader, params: IngestParams, name: str) -> None:
         raise text_is_no_feature(f"{name}: column {column!r} holds text", column)
 
 
-def _refuse_odd_labels(reader: Reader) -> None:
-    """Raise DataError if a target of numbers has cells of text."""
-    if (cells := reader.scan().odd_labels).texts:
-        raise text_is_no_label(reader, cells)
-
-
 def _refuse_odd_cells(reader: Reader) -> None:
     """Raise CellError if a feature of numbers has cells of text, DataError if the target has."""
-    _refuse_odd_labels(reader)
+    refuse_odd_labels(reader)
     scan = reader.scan()
     for j, cells in scan.odd.items():
         if j not in scan.text:
@@ -331,35 +301,6 @@ def open_dataset(source: str | Path | Sequence[str | Path], **options: Any) -> D
                                                                   and not is_zarr(folder))):
         return open_stored(folder)
     return ingest(source, MemoryParts(), InProcess(), **options)
-
-
-def open_source(source: Source, params: IngestParams | None = None, *, scratch: Path, like: Dataset | None = None,
-                columns: Columns | None = None, leave_out: Collection[str] = ()) -> Reader:
-    """Return the reader of a source: of one file, or of several as one, which have one format; see `open_reader`."""
-    params = params or IngestParams()
-    formats = [format_of(file.path, params.format) for file in source.files]
-    for file, found in zip(source.files, formats, strict=True):
-        require(found == formats[0], f"{file.name} is {found}, {source.files[0].path} is {formats[0]}",
-                why="several files are read as one where they have one format", error=DataError,
-                fix="name files of one format; add the others with `dssl ingest --append`")
-        fetch(file)
-    takes_decimal = "decimal" in FORMATS[formats[0]].options
-    if like is not None and like.attributes.get("decimal") and params.decimal is None and takes_decimal:
-        params = replace(params, decimal=like.attributes["decimal"])
-    readers = [open_reader(file.path, params.format, scratch=scratch, labels=file.labels, **params.reader_options())
-               for file in source.files]
-    readers = [reader.without(leave_out) if "drop" in reader.options else reader for reader in readers]
-    if columns is not None or like is not None:
-        readings: dict[str | int, Reading] = columns.read_as() if columns is not None else {}
-        if columns is None and like is not None:
-            readings = dict.fromkeys(like.feature_names or [*range(like.X.shape[1])], Reading())
-        if like is not None and like.attributes.get("target_unit"):
-            readings[TARGET] = Reading("number", like.attributes["target_unit"])
-        readers = [reader.fixed(readings) if isinstance(reader, TableReader) else reader for reader in readers]
-    if like is not None:
-        names = columns.names if columns else like.feature_names
-        return JoinedReader(readers, names, str(like.attributes.get("source") or "the data set"))
-    return readers[0] if len(readers) == 1 else JoinedReader(readers)
 
 
 def _require_alike(like: Dataset, columns: Columns | None, params: IngestParams, scan: Scan, name: str) -> None:

@@ -3,45 +3,140 @@
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..data.dataset import Dataset
-from ..data.findings import dataset_notes
-from ..data.ingest import ingest, open_source
-from ..data.ingest_cost import ingest_cost
+from ..data.append import joined_labels
+from ..data.dataset import Dataset, chunk_rows
+from ..data.findings import dataset_notes, widened
+from ..data.ingest import ingest
+from ..data.ingest_cost import CHECKED_SECONDS, ingest_cost
 from ..data.ingest_params import IngestParams
 from ..data.readers.file_rows import FileRows
-from ..data.source_files import Source
-from ..execution.cost import Cost
+from ..data.source_files import Source, fingerprint
+from ..data.source_reader import open_source, scan_source
+from ..errors import DataError, sentences
+from ..execution.cost import Cost, block_count, cost_of
 from ..report.sections.columns import columns_section
-from ..storage.blocks import Rows
-from ..storage.pieces import BlockedCsrRows
-from .facts import Facts
-from .spec import ingest_params
+from ..storage.artifacts import Artifact
+from ..storage.blocks import PartWriter, Receipt, Rows, row_ranges, rows_that_fit, write_dense
+from ..storage.pieces import BlockedCsrRows, JoinedRows
+from .facts import Facts, Growing
+from .growth import CannotGrow
+from .spec import Spec, ingest_params
 from .stage import Context, Stage
+
+COPIES = 3  # of a row, that are held while it is copied: as it is read and written, and compressed
+BEFORE = "the rows of the last run"  # what messages call them, beside a new file
 
 
 def make_dataset(context: Context, params: IngestParams) -> dict[str, Any]:
-    """Read the source into parts."""
-    dataset = ingest(context.files["source"].source, context.parts, context.execution, params)
+    """Read the source into parts; where it grows, only the new files, beside a copy of the rows that were read."""
+    source = context.files["source"].source
+    dataset = ingest(source, context.parts, context.execution, params) if context.base is None else \
+        _grown(context, params, context.base, source)
     names = [name for name in ("X", "y", "split") if getattr(dataset, name) is not None]
     attributes = {name: value for name, value in dataset.attributes.items() if name != "source"}
     # Where the files lie is not what the address follows from.
     attributes["files"] = [{name: own[name] for name in ("digest", "rows")} for own in attributes["files"]]
     described = dataset.X.describe() if isinstance(dataset.X, BlockedCsrRows) else None
-    return {"arrays": names, "n": len(dataset), "d": dataset.X.shape[1], "X": described, "dataset": attributes}
+    return {"arrays": names, "n": len(dataset), "d": dataset.X.shape[1], "X": described, "dataset": attributes,
+            **({} if context.base is None else {"n_base": context.base.attributes["n"]})}
+
+
+def _grown(context: Context, params: IngestParams, base: Artifact, source: Source) -> Dataset:
+    """Return the rows of the base with those of the new files, written to the parts of the context."""
+    assert context.new is not None
+    before, parts = _before(base), context.parts
+    segment = parts.within("new")
+    added = ingest(context.new, segment, context.execution, params, like=before)
+    if added.attributes.get("unseen"):
+        columns = ", ".join(map(repr, added.attributes["unseen"]))
+        raise CannotGrow(f"{context.new.name} has texts in the column {columns} that the old files do not have")
+    try:
+        y, label_names = joined_labels(before, added)
+    except DataError as error:
+        raise CannotGrow(sentences(str(error))[0]) from error
+    X = JoinedRows([before.X, added.X])
+    height = grown_height(len(X), X.row_bytes, context.execution.memory_budget)
+    arrays: dict[str, Rows] = {"X": X}
+    if before.split is not None and added.split is not None:
+        arrays["split"] = JoinedRows([before.split, added.split])
+    for name, rows in arrays.items():
+        parts.allocate(name, rows.shape, rows.dtype, height)
+    context.execution.map([CopyTask(arrays, start, stop) for start, stop in row_ranges(len(X), height)], parts)
+    if y is not None:
+        write_dense(y, parts, "y", height)
+    segment.remove()
+    known = before.attributes
+    attributes = {**known, "label_names": label_names, "fingerprint": fingerprint(source), "source": source.name,
+                  "files": [*known["files"], *added.attributes["files"]]}
+    if "survey" in known:
+        attributes["survey"] = widened(known["survey"], added.attributes.get("survey", []))
+    if "imputed" in known:
+        attributes["imputed"] = known["imputed"] + added.attributes["imputed"]
+    return Dataset(parts.rows("X"), None if y is None else parts.rows("y"),
+                   parts.rows("split") if "split" in arrays else None, attributes)
+
+
+@dataclass(frozen=True)
+class CopyTask:
+    """Write rows [start, stop) of arrays to the shared arrays of their names."""
+
+    arrays: Mapping[str, Rows]
+    start: int
+    stop: int
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        return out.write_rows(self.start, **{name: rows.read(self.start, self.stop)
+                                             for name, rows in self.arrays.items()})
+
+
+def grown_height(n: int, row_bytes: int, budget: int) -> int:
+    """Return the rows of a chunk of a data set that has grown; a task holds them twice, and as they are stored."""
+    return min(chunk_rows(n, row_bytes), rows_that_fit(budget, COPIES * row_bytes, n))
+
+
+def stored_dataset(artifact: Artifact) -> Dataset:
+    """Return the data set that an artifact of the stage holds."""
+    attributes, parts = artifact.attributes, artifact.parts
+    described = attributes["X"]  # of sparse rows, which are no shared array
+    arrays: dict[str, Rows] = {name: parts.rows(name) for name in attributes["arrays"]
+                               if name != "X" or described is None}
+    if described is not None:
+        arrays["X"] = BlockedCsrRows.of(parts, described)
+    return Dataset(arrays["X"], arrays.get("y"), arrays.get("split"), attributes["dataset"])
+
+
+def _before(base: Artifact) -> Dataset:
+    """Return the rows of the last run, to which others are added."""
+    dataset = stored_dataset(base)
+    return replace(dataset, attributes={**dataset.attributes, "source": BEFORE})
 
 
 def dataset_of(context: Context) -> Dataset:
     """Return the data set as it was read."""
-    attributes = context.attributes("dataset")
-    described = attributes["X"]  # of sparse rows, which are no shared array
-    arrays: dict[str, Rows] = {name: context.rows("dataset", name) for name in attributes["arrays"]
-                               if name != "X" or described is None}
-    if described is not None:
-        arrays["X"] = BlockedCsrRows.of(context.inputs["dataset"].parts, described)
-    return Dataset(arrays["X"], arrays.get("y"), arrays.get("split"), attributes["dataset"])
+    return stored_dataset(context.inputs["dataset"])
+
+
+def growing_of(bases: Mapping[str, Artifact], new: Source, spec: Spec, budget: int, *, scans: bool) -> Growing:
+    """Return what is known of what grows.
+
+    bases : the artifacts that stages grow from. new : the files that are added. scans : whether they are read.
+
+    Raises DataError: the new files have other columns, or cells that are none. CannotGrow: the rows are sparse.
+    """
+    known = {name: artifact.attributes for name, artifact in bases.items()}
+    if known["dataset"]["X"] is not None:
+        raise CannotGrow("rows that are mostly zeros are stored by their entries, to which none are added")
+    if not scans:
+        return Growing(known)
+    before = _before(bases["dataset"])
+    with tempfile.TemporaryDirectory(prefix="dssl-") as folder:
+        added = scan_source(new, spec.data.ingest_params(), Path(folder), budget, before)
+    return Growing(known, added, replace(added, n_rows=len(before) + added.n_rows, n_columns=before.X.shape[1], keys=(),
+                                         text=()))
 
 
 def identifier_of(attributes: Mapping[str, Any]) -> str | None:
@@ -77,9 +172,15 @@ def rows_in_files(source: Source, read: IngestParams, attributes: Mapping[str, A
 
 def _dataset_cost(f: Facts[Any]) -> Cost:
     assert f.scan is not None
+    if f.growing and f.growing.added:
+        new = ingest_cost(f.growing.added, f.read, f.row_bytes, f.budget)
+        height, whole = grown_height(f.n_rows, f.row_bytes, f.budget), f.n_rows * f.row_bytes
+        return cost_of(new.tasks + block_count(f.n_rows, height), new.read + whole, new.written + whole,
+                       max(new.peak, COPIES * height * f.row_bytes), max(new.least, COPIES * f.row_bytes),
+                       new.seconds + whole * CHECKED_SECONDS)
     return ingest_cost(f.scan, f.read, f.row_bytes, f.budget)
 
 
 DATASET = Stage("dataset", 9, (), lambda spec: spec.data.ingest_params(), make_dataset, _dataset_cost,
                 "read fewer columns (data.read.drop)", files=("source",), intermediate=True, section=columns_section,
-                notes=lambda found: dataset_notes(found["dataset"]))
+                notes=lambda found: dataset_notes(found["dataset"]), grows=True)

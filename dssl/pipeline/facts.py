@@ -31,12 +31,25 @@ DISTINCT = "distinct points"
 GUESSED_CLASSES = 20  # where neither the spec nor the file names them
 
 
+@dataclass(frozen=True)
+class Growing:
+    """What is known where rows are added to those of the last run.
+
+    attributes : of the artifacts that stages grow from, by stage. added : scan of the new files, and scan : of all,
+    as far as it follows from that; None where the data set is stored.
+    """
+
+    attributes: dict[str, dict[str, Any]]
+    added: Scan | None = None
+    scan: Scan | None = None
+
+
 @dataclass
 class Facts(Generic[S]):
     """The numbers that memory and bytes are functions of.
 
     scan : of the source; None where the dataset is stored. attributes : of finished stages by name.
-    bound : how numbers that are not known are estimated.
+    bound : how numbers that are not known are estimated. growing : where rows are added, what is known of the others.
     """
 
     spec: S
@@ -45,6 +58,7 @@ class Facts(Generic[S]):
     attributes: dict[str, dict[str, Any]]
     bound: Bound = "most"
     estimated: set[str] = field(default_factory=set)
+    growing: Growing | None = None
 
     def found(self, stage: str, name: str, most: float, least: float, what: str) -> int:
         """Return what a finished stage found, or the bound of it, noting that it is one."""
@@ -68,6 +82,11 @@ class Facts(Generic[S]):
     @property
     def n_rows(self) -> int:
         return int(self.attributes["dataset"]["n"]) if self.scan is None else self.scan.n_rows
+
+    @property
+    def n_added(self) -> int:
+        """Return how many rows are added to those of the last run."""
+        return self.n_rows - int(self.growing.attributes["dataset"]["n"]) if self.growing else 0
 
     @property
     def d(self) -> int:
@@ -177,6 +196,9 @@ class Facts(Generic[S]):
         test = self.spec.data.test
         if test.none:
             return 0
+        if self.growing:
+            known = self.growing.attributes["split"]["n_test"]
+            return self.found("split", "n_test", known + self.n_added * (test.count is None), known, "test points")
         most = test.count or (self.n_rows if test.fraction is None else math.ceil(test.fraction * self.n_rows))
         least = test.count or 1
         return self.found("split", "n_test", min(most, self.n_rows), min(least, self.n_rows), "test points")
@@ -185,6 +207,9 @@ class Facts(Generic[S]):
     def n(self) -> int:
         """Return the number of training points."""
         data = self.spec.data
+        if self.growing:
+            known = self.growing.attributes["split"]["n_train"]
+            return self.found("split", "n_train", known + self.n_added, known, "training points")
         if data.points is not None:
             return self.found("split", "n_train", data.points, data.points, "training points")
         most = self.n_rows - (0 if data.test.none else data.test.count or 1)

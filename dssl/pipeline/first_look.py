@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from ..data.findings import ColumnRecord, examined
-from ..data.ingest import open_source
 from ..data.ingest_cost import block_height
 from ..data.ingest_params import IngestParams
 from ..data.readers.base import NO_TARGET, TARGET_NAMES, Reader, text_is_no_label
@@ -19,6 +18,7 @@ from ..data.readers.formats import format_of, is_table
 from ..data.readers.joined import JoinedReader
 from ..data.readers.table import TableReader
 from ..data.source_files import Source
+from ..data.source_reader import open_source
 from ..data.survey import survey_file
 from ..data.targets import number_text, whole_numbers
 from ..errors import DataError, column_label, explain

@@ -18,6 +18,7 @@ from typing import Any, Literal
 from ..errors import DataError, IntegrityError, explain, require
 from ..storage.artifacts import MANIFESTS, Workspace, remove_folder
 from ..storage.files import disk_bytes, read_json, remove_tree, write_json
+from .growth import last_runs
 from .kinds.registry import kind_of
 from .records import RESULT, SPEC, read_result, read_spec
 from .status import STATUS
@@ -111,7 +112,7 @@ def find_garbage(workspace: Workspace, *, keep_runs: int | None = None, drop: Se
             fix="name some of " + (", ".join(path.name for path in runs[-5:]) or "none: there are no runs"))
     newest = runs if keep_runs is None else runs[len(runs) - min(keep_runs, len(runs)):]
     kept = [path for path in newest if path.name not in drop]
-    needed, passing = {name for path in kept for name in stages_of(path)}, intermediate_of(kept)
+    needed, passing = {name for path in kept for name in stages_of(path)}, intermediate_of(workspace, kept)
     items = [Removable("run", path, disk_bytes(path)) for path in runs if path not in kept]
     kept_bytes = passing_bytes = 0
     for path in sorted(artifacts.glob("*/*")):
@@ -148,11 +149,14 @@ def collect_garbage(workspace: Workspace, *, keep_runs: int | None = None, drop:
     return found
 
 
-def intermediate_of(runs: Sequence[Path]) -> set[str]:
-    """Return the intermediate artifacts, STAGE/FOLDER, of those runs that are done, and that no other of them needs."""
-    found, needed = set[str](), set[str]()
+def intermediate_of(workspace: Workspace, runs: Sequence[Path]) -> set[str]:
+    """Return the intermediate artifacts, STAGE/FOLDER, of those runs that are done, and that no other of them needs.
+
+    The last run of a spec that grows needs all: the next one goes on from them.
+    """
+    found, needed, last = set[str](), set[str](), last_runs(workspace)
     for run in runs:
-        if not _is_done(run):
+        if not _is_done(run) or run.name in last:
             needed |= stages_of(run)
             continue
         stages = {stage.name for stage in kind_of(read_spec(run / SPEC)).stages if stage.intermediate}
@@ -167,7 +171,7 @@ def remove_intermediate(workspace: Workspace, run: Path) -> None:
     warning.
     """
     try:
-        passing = intermediate_of([path for path in run.parent.glob("*") if path.is_dir()]) & stages_of(run)
+        passing = intermediate_of(workspace, [path for path in run.parent.glob("*") if path.is_dir()]) & stages_of(run)
     except IntegrityError as error:
         warnings.warn(f"the intermediate artifacts are kept: {error}", UserWarning, stacklevel=2)
         return

@@ -33,6 +33,7 @@ from ..graph.given import (
     warn_full,
 )
 from ..graph.graph import VERSIONS, Graph
+from ..graph.grow import grow_cost, grow_neighbors
 from ..graph.health import described_vertices, health_cost, lost_points, stored_health
 from ..graph.neighbor_lists import Neighbors
 from ..graph.neighbor_params import NeighborParams
@@ -48,6 +49,7 @@ from ..storage.csv_lines import CsvLines
 from ..storage.files import draft_of
 from ..urls import is_url
 from .facts import Facts
+from .growth import CannotGrow
 from .spec import GraphPipeline
 from .stage import Context, NoParams, Stage
 
@@ -157,12 +159,23 @@ class ListParams:
 
 
 def make_neighbors(context: Context, params: ListParams) -> dict[str, Any]:
-    """Search the neighbors of the vertices, or read given lists; weights that are given need none."""
+    """Search the neighbors of the vertices, or read given lists; weights that are given need none.
+
+    Where they grow, those of the base are the first vertices, since vertices are numbered by their first rows.
+    """
     if params.search is not None:
         points = vertex_rows_of(context)
         require_distinct(len(points) > 1, f"all {points.n} training points are equal")
         search = lowered_neighbors(params.search, len(points), "distinct training points")
         rows = points.distinct(context.points("train"))
+        if context.base is not None:
+            lists = Neighbors.stored(context.base.parts, context.base.attributes)
+            if search.n_neighbors > lists.k != len(lists) - 1:
+                raise CannotGrow(f"the old points have lists of {lists.k} neighbors, fewer than they have now")
+            known = context.attributes("split")["base"]["train"]
+            edge = points.first_of(np.arange(len(lists) - 1, min(len(lists) + 1, len(points))))
+            assert [*(edge < known)] == [True, False][:len(edge)], "vertices of old points come first"
+            return grow_neighbors(rows, lists, search, context.execution, context.parts).attributes
         return find_neighbors(rows, search, context.execution, context.parts).attributes
     if "neighbors" not in context.files:
         return {"method": "given"}
@@ -240,6 +253,9 @@ def _neighbors_cost(f: Facts[Any]) -> Cost:
     if given is not None:
         f.estimated.add("given graph")
         return given_cost(n * k * (given.kind == "neighbors"))
+    if f.growing:
+        known = f.growing.attributes["neighbors"]
+        return grow_cost(f.distinct, known["n"], k, graph.metric, known["method"], f.budget)
     costs = {"exact": lambda: exact_cost(f.distinct, k, graph.metric, f.budget),
              "descent": lambda: descent_cost(f.distinct, k, graph.metric, f.budget),
              "partitioned": lambda: partitioned_cost(f.distinct, k, graph.metric, f.budget)}
@@ -250,7 +266,7 @@ VERTICES = Stage("vertices", VERSIONS["vertices"], ("points",), VertexParams.of,
                  "lower data.points, or set graph.duplicates to keep")
 NEIGHBORS = Stage("neighbors", VERSIONS["neighbors"], ("dataset", "split", "points", "vertices"),
                   lambda spec: ListParams(None if spec.graph.given else spec.graph.neighbors()), make_neighbors,
-                  _neighbors_cost, "lower data.points, or set graph.method to exact", files=("neighbors",))
+                  _neighbors_cost, "lower data.points, or set graph.method to exact", files=("neighbors",), grows=True)
 GRAPH = Stage("graph", VERSIONS["graph"], ("dataset", "split", "neighbors"),
               lambda spec: EdgeParams(None if spec.graph.given and spec.graph.given.weights else
                                       spec.graph.weighting()), make_graph,

@@ -4,36 +4,31 @@ import tempfile
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
-from ..data.ingest import of_all_cells, open_source
-from ..data.readers.base import CellError, Scan
-from ..data.readers.formats import format_of
-from ..data.source_files import Source, fingerprint
-from ..data.sources import find_source
-from ..errors import ParameterError, SpecError, explain, require
+from ..data.readers.base import Scan
+from ..data.source_reader import scan_source
+from ..errors import ParameterError, SpecError, require
 from ..execution.cost import worker_room
-from ..execution.in_process import InProcess
 from ..graph.scaling import require_kept_zeros
-from ..params import digest, is_whole, plain
+from ..params import is_whole, plain
 from ..report.markup import table, tag
-from ..storage.artifacts import Artifact, Workspace
-from ..storage.blocks import MemoryParts
+from ..storage.artifacts import PUBLISHED, Artifact, Workspace
 from ..units import size_text, time_text
-from .facts import Facts
-from .graphs import given_file
+from .dataset import growing_of
+from .facts import Facts, Growing
+from .growth import CannotGrow, Growth, LastRun
 from .kinds.registry import KINDS, all_stage_names
 from .load import SHAPED, load_spec
 from .preflight import PlannedStage, Room, Status, price
 from .rates import Rates, rates_of
-from .spec import KernelPipeline, Spec, TestSplit
+from .spec import KernelPipeline, Spec
+from .spec_files import NOWHERE, find_files, shaped_source, source_file
 from .stage import File, Kind
 
 DEFAULT_WORKSPACE = "dssl-work"
 SELECTION = "selection"  # the stage by which graphs are compared
-NOWHERE = Path()  # of a source of which there is only the shape
 SUMS = ("tasks", "read_bytes", "written_bytes", "core_seconds", "wall_seconds")  # figures of stages that add up
 
 
@@ -47,55 +42,13 @@ def check_stage(name: str, option: str, kind: Kind) -> str:
     return name
 
 
-def find_files(spec: Spec) -> dict[str, File]:
-    """Return the files from outside that a spec names, with the digest of their bytes and format.
-
-    Raises
-    ------
-    DataError : there is no such file.
-    """
-    params, given = spec.data.ingest_params(), spec.given_graph
-    source = find_source(spec.data.source, labels=params.labels, format=params.format)
-    found = {"source": File(source, digest({"bytes": fingerprint(source),
-                                            "format": format_of(source.path, params.format)}))}
-    if spec.labels is not None and spec.labels.file is not None:
-        told = find_source(spec.labels.file, format="csv")
-        found["labels"] = File(told, fingerprint(told))
-    if given is not None:
-        file = given_file(given.kind, given.path)
-        found[given.kind] = File(file, fingerprint(file))
-    return found
-
-
-def shaped_source(spec: Spec, points: int | None, columns: int | None) -> tuple[Spec, dict[str, File], Scan]:
-    """Return the spec, files and scan of a dense source of so many points and columns, which need not exist.
-
-    All of its rows are used, an official test split is a fifth of them, and labels from a file are left out.
-
-    Raises SpecError: one of the two is missing, or is no number of points or columns.
-    """
-    if not is_whole(points) or not is_whole(columns) or points < 2 or columns < 1:
-        raise SpecError(explain(f"points={points!r}, columns={columns!r}", why="what a run takes follows from both, of "
-                                "two points or more", fix="give both, such as --points 1e8 --columns 64"))
-    labels, test = spec.labels, spec.data.test
-    used = {"keep": None, "rows": "all", "test": TestSplit(fraction=0.2) if test.official else test}
-    data = spec.data.model_copy(update=used)
-    dtype = np.dtype(data.ingest_params().dtype)
-    scan = Scan(n_rows=points, n_columns=columns, dtype=dtype.name, target=None if data.task == "clustering" else "y",
-                row_bytes=columns * dtype.itemsize, label_names=tuple(map(str, spec.data.keep or ())) or None)
-    spec = spec.model_copy(update={"data": data})
-    if labels is not None and labels.file is not None:
-        spec = spec.model_copy(update={"labels": labels.model_copy(update={"file": None})})
-    shape = f"{points:,} points, {columns:,} columns"
-    return spec, {"source": File(Source(shape, NOWHERE), digest({"points": points, "columns": columns}))}, scan
-
-
 def planned_stages(kind: Kind, spec: Spec, workspace: Workspace, files: Mapping[str, File],
                    remake: Collection[str] = (), done: Collection[str] = (), until: str | None = None,
-                   ) -> list[PlannedStage]:
+                   bases: Mapping[str, str] = MappingProxyType({})) -> list[PlannedStage]:
     """Return the stages of a spec with the addresses of their artifacts and what is there of them.
 
     remake : names of stages that are to be made anew, whatever is there, but for addresses that are `done`.
+    bases : by stage, the address of the artifact that it grows from.
     until : the last stage that is run, by default of all. An artifact that was removed as something intermediate counts
         as cached as long as no stage that is run reads it.
     """
@@ -105,6 +58,8 @@ def planned_stages(kind: Kind, spec: Spec, workspace: Workspace, files: Mapping[
         params = stage.params(spec)
         inputs = {name: planned[name].artifact.address for name in stage.needs}
         inputs |= {name: files[name].digest for name in stage.files if name in files}
+        base = bases.get(stage.name, "") if stage.grows else ""
+        inputs |= {"base": base} if base else {}
         artifact = workspace.artifact(stage.name, stage.version, plain(params), inputs)
         waiting = [name for name in stage.needs if planned[name].status != "cached"]
         status: Status = "to run"
@@ -118,7 +73,7 @@ def planned_stages(kind: Kind, spec: Spec, workspace: Workspace, files: Mapping[
             why = f"after {', '.join(waiting)}" if waiting else "not made yet"
             day = removed.get(f"{stage.name}/{artifact.folder.name}")
             why = f"removed by dssl gc on {day}" if day else why
-        planned[stage.name] = PlannedStage(stage, params, artifact, status, why)
+        planned[stage.name] = PlannedStage(stage, params, artifact, status, why, base)
     running: dict[str, PlannedStage] = {}
     for item in reversed(list(planned.values())[:kind.names.index(until or kind.names[-1]) + 1]):
         name, artifact = item.stage.name, item.artifact
@@ -140,6 +95,7 @@ class Plan:
     budget : bytes one task may take. remake : stages to be made anew. until : the last stage that is run.
     facts : what the costs follow from; None where nothing is to run. limit : bytes that a worker has for a task, None
     where nobody says. workers, rates : tasks that run at a time, and how long stages take on this machine.
+    growth : how the source lies to that of the last run; None where runs of the spec do not grow.
     given : the spec as it was given. values : where several graphs are tried, those of this one. tried : the plans of
     all of them, up to the selection; this one is then of the graph that was chosen, or of the first until all have one.
     """
@@ -159,6 +115,7 @@ class Plan:
     limit: int | None = None
     workers: int = 1
     rates: Rates = field(default_factory=Rates)
+    growth: Growth | None = None
 
     def again(self, budget: int, done: Collection[str] = ()) -> "Plan":
         """Return the plan as things are now, under another budget; the source is neither hashed nor scanned again.
@@ -166,34 +123,70 @@ class Plan:
         done : addresses of what this run has made, and does not make anew.
         """
         tried = tuple(own.again(budget, done) for own in self.tried)
+        fresh = [own.growth for own in tried if own.growth and not own.growth.goes_on]
+        if self.growth and self.growth.goes_on and fresh:
+            return self.anew(fresh[0].why_fresh)
         own = self if not tried else replace(tried[chosen_graph(tried) or 0], until=self.until, tried=tried)
-        stages = planned_stages(own.kind, own.spec, own.workspace, own.files, own.remake, done, own.until)
-        return replace(own, budget=budget)._priced(stages)
+        bases = own.growth.bases(own.workspace, own.values) if own.growth else {}
+        stages = planned_stages(own.kind, own.spec, own.workspace, own.files, own.remake, done, own.until, bases)
+        grows = own.growth is not None and own.growth.grows
+        why = next(filter(None, (_unusable(own.workspace, item, grows) for item in stages[:len(own.own_names)])), None)
+        if why:
+            return own.anew(why)
+        try:
+            made = replace(own, budget=budget)._priced(stages)
+        except CannotGrow as error:
+            return own.anew(str(error))
+        why = made.growth.too_much(made._n_rows()) if made.growth else ""
+        return made.anew(why) if why else made
+
+    def anew(self, why: str) -> "Plan":
+        """Return the plan where all rows are read anew for some reason, and nothing grows."""
+        assert self.growth is not None
+        growth = self.growth.anew(why)
+        files = {**self.files, "source": source_file(growth.source, self.spec)}
+        fresh = [replace(own, growth=growth, files=files, facts=None) for own in (self, *self.tried)]
+        return replace(fresh[0], tried=tuple(fresh[1:])).again(self.budget)
+
+    def _n_rows(self) -> int:
+        """Return how many rows the source has, once it is scanned or read."""
+        dataset = self.artifact("dataset")
+        return int(dataset.attributes["n"]) if self.facts is None or dataset.is_known else self.facts.n_rows
+
+    def notes_of_growth(self) -> list[str]:
+        """Return what there is to say of files that are new, or gone, a line each."""
+        return [] if self.growth is None else self.growth.notes(self._n_rows() if self.growth.grows else None)
 
     def _priced(self, stages: list[PlannedStage]) -> "Plan":
         """Return the plan with these stages, and the costs of those that would run."""
         cached = {item.stage.name: item.artifact for item in stages if item.status == "cached"}
         if len(cached) == len(stages):
             return replace(self, stages=stages, facts=None)
-        scan = None
+        scan, growing = None, self._growing(stages)
         if "dataset" not in cached:
-            scan = self.facts.scan if self.facts and self.facts.scan else self._scan()
-        facts = Facts(self.spec, self.budget, scan, {name: artifact.attributes for name, artifact in cached.items()})
+            scan = growing.scan if growing else self.facts.scan if self.facts and self.facts.scan else self._scan()
+        facts = Facts(self.spec, self.budget, scan, {name: artifact.attributes for name, artifact in cached.items()},
+                      growing=growing)
         facts.require_rows()
         if facts.sparse_entries is not None and self.spec.data.scaling is not None:
             require_kept_zeros(self.spec.data.scaling.kind, facts.n_rows, facts.d)
         room = Room(self.budget, self.limit)
         return replace(self, facts=facts, stages=[price(item, facts, room) for item in stages])
 
+    def _growing(self, stages: list[PlannedStage]) -> Growing | None:
+        """Return what is known of what grows, where rows are added; new files are scanned unless they are stored."""
+        if self.growth is None or not self.growth.grows:
+            return None
+        if self.facts is not None and self.facts.growing is not None:
+            return self.facts.growing
+        bases = {item.stage.name: self.workspace.artifact_in(item.stage.name, item.base)
+                 for item in stages if item.base}
+        return growing_of(bases, self.growth.added, self.spec, self.budget, scans=stages[0].status != "cached")
+
     def _scan(self) -> Scan:
         """Return what the source holds; a compressed file is unpacked meanwhile, into a folder for temporary files."""
         with tempfile.TemporaryDirectory(prefix="dssl-") as folder:
-            source, params = self.files["source"].source, self.spec.data.ingest_params()
-            try:
-                return open_source(source, params, scratch=Path(folder)).scan()
-            except CellError as error:
-                raise of_all_cells(error, source, params, InProcess(1, self.budget), MemoryParts(), Path(folder)) \
-                    from error
+            return scan_source(self.files["source"].source, self.spec.data.ingest_params(), Path(folder), self.budget)
 
     def artifact(self, stage: str) -> Artifact:
         """Return the artifact of a stage."""
@@ -208,9 +201,14 @@ class Plan:
         return list(found.values())
 
     @property
+    def own_names(self) -> list[str]:
+        """Return the names of the stages up to and with `until`."""
+        return self.kind.names[:self.kind.names.index(self.until) + 1]
+
+    @property
     def own_stages(self) -> list[PlannedStage]:
         """Return the stages of this graph up to and with `until`."""
-        return self.stages[:self.kind.names.index(self.until) + 1]
+        return self.stages[:len(self.own_names)]
 
     def graph_of(self, item: PlannedStage) -> str:
         """Return the values of the graph that a stage is of, in words; nothing of one that serves several."""
@@ -275,7 +273,7 @@ class Plan:
 
     def notes(self) -> list[str]:
         """Return what the signs in the table mean, and why stages are refused."""
-        stages, found = self.records(), []
+        stages, found = self.records(), self.notes_of_growth()
         estimated = sorted({name for stage in stages for name in stage["estimated"]})
         if estimated:
             found.append(f"<: taken from above until a stage has found it: {', '.join(estimated)}")
@@ -341,28 +339,46 @@ def plan(spec: str | Path | dict[str, Any] | Spec, *, set: Iterable[str] = (),
     remake = frozenset(names) if fresh else frozenset()
     if from_stage is not None:
         remake |= kind.dependents(check_stage(from_stage, "--from", kind))
-    last = names[-1] if until is None else check_stage(until, "--until", kind)
+    ends = names[-1] if until is None else check_stage(until, "--until", kind)
     begins = 0 if from_stage is None else names.index(from_stage)
-    require(begins <= names.index(last), f"--from {from_stage} --until {last}", error=SpecError,
-            why=f"{from_stage} comes after {last}, so nothing would be made",
+    require(begins <= names.index(ends), f"--from {from_stage} --until {ends}", error=SpecError,
+            why=f"{from_stage} comes after {ends}, so nothing would be made",
             fix="name an earlier stage in --from, or a later one in --until")
-    budget, facts = memory_budget or checked.budget, None
+    budget, facts, growth = memory_budget or checked.budget, None, None
     if shaped:
         checked, files, scan = shaped_source(checked, points, columns)
         facts = Facts(checked, budget, scan, {})
     else:
-        files = find_files(checked)
+        last = LastRun.of(place, checked) if checked.data.grows and not fresh else None
+        files = find_files(checked, last.files if last else ())
+        if checked.data.grows:
+            growth = Growth.of(last, files["source"].source)
+            files["source"] = source_file(growth.source, checked)
     limit, rates = worker_room(worker_memory) if worker_memory else None, rates_of(place)
     graphs: Sequence[tuple[dict[str, Any], Spec]] = [({}, checked)]
     if isinstance(checked, KernelPipeline):
         graphs = checked.graphs()
-    plans = [Plan(own, kind, files, place, budget, remake, last, [], facts, checked, values, (), limit, workers, rates)
-             for values, own in graphs]
-    if len(plans) == 1:
-        return plans[0].again(budget)
-    ends, first = min(last, SELECTION, key=names.index), plans[0].again(budget)
-    # The facts of the first hold what the source holds, so that it is scanned once.
-    return replace(first, tried=tuple(replace(own, until=ends, facts=first.facts) for own in plans)).again(budget)
+    plans = [Plan(own, kind, files, place, budget, remake, ends, [], facts, checked, values, (), limit, workers, rates,
+                  growth) for values, own in graphs]
+    made = plans[0].again(budget)
+    if len(plans) > 1:
+        selected = min(ends, SELECTION, key=names.index)
+        # The facts of the first hold what the source holds, so that it is scanned once.
+        made = replace(made, tried=tuple(replace(own, until=selected, facts=made.facts) for own in plans)).again(budget)
+    return made
+
+
+def _unusable(workspace: Workspace, item: PlannedStage, grows: bool) -> str:
+    """Return why a stage that is to run cannot grow from its base; empty if it can, or does not."""
+    if not item.base or item.status == "cached":
+        return ""
+    name = item.stage.name
+    folder = workspace.folder_of(name, item.base) if grows else item.artifact.folder
+    if not (folder / PUBLISHED).is_file():
+        day = workspace.removed().get(f"{name}/{folder.name}")
+        return f"what the last run made of the stage {name} was removed{f' by dssl gc on {day}' if day else ''}"
+    version = workspace.artifact_in(name, item.base).version
+    return "" if version == item.stage.version else f"another version of dssl made the stage {name} of the last run"
 
 
 def chosen_graph(tried: Sequence[Plan]) -> int | None:

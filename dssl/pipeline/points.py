@@ -1,7 +1,7 @@
 """The stages of the points: their scaled rows, and which of the training points are labeled."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -9,12 +9,12 @@ import numpy as np
 from ..data.ingest_params import IngestParams
 from ..data.labels import DRAW_ROWS, choose_labels
 from ..data.told_labels import Identifiers, read_told_labels
-from ..errors import DataError, explain, require, sentences
+from ..errors import DataError, column_label, explain, require, sentences
 from ..execution.cost import Cost, cost_of
 from ..graph.feature_units import warn_unlike
 from ..graph.outliers import SHOWN, far_rows_in_words
 from ..graph.scaled_rows import ScaledRows
-from ..graph.scaling import fit_scaling, scaled_rows, scaling_cost
+from ..graph.scaling import Scaling, fit_scaling, scaled_rows, scaling_cost
 from ..graph.scaling_params import ScalingParams
 from ..learners.class_prior import LABELS as LABELS_ALONE
 from ..learners.class_prior import ClassPrior, ClassWeight
@@ -25,9 +25,14 @@ from ..storage.csr import csr_arrays
 from ..storage.pieces import BlockedCsrRows
 from .dataset import dataset_of, identifier_of, rows_called, rows_in_files
 from .facts import Facts
+from .growth import CannotGrow
 from .spec import Spec
 from .split import training_strata
 from .stage import Context, Stage
+
+DRAWN = 1  # the part of the places of labels that were drawn, without those of a file
+MOST_DRIFT = 0.1  # of a spread, by which new rows may change it or the mean of a column before all rows are scaled anew
+OF_ROWS = ("n_training_rows", "zero_rows", "outliers")  # what a scaling tells of the rows it was fitted on
 
 
 @dataclass(frozen=True)
@@ -58,12 +63,22 @@ def make_points(context: Context, params: ScalingParams) -> dict[str, Any]:
 def scale_points(context: Context, params: ScalingParams, *, by_labels: bool = False) -> dict[str, Any]:
     """Scale the training and test points, fitted on the training points only, into `train` and `test`.
 
-    by_labels : whether labels chose the kind, under "auto".
+    Where they grow, all are scaled as those of the base are, and the attribute `drift` tells how far a scaling that is
+    fitted on all of them would differ. by_labels : whether labels chose the kind, under "auto".
+
+    Raises CannotGrow: it would differ too much.
     """
     chosen, dataset = {name: context.rows("split", name) for name in ("train", "test")}, dataset_of(context)
     rows = dataset.X
     scaling = fit_scaling(rows, chosen["train"], params, context.execution, feature_names=dataset.feature_names,
                           categories=dataset.categories, chosen=by_labels)
+    drift = {}
+    if context.base is not None:
+        before = Scaling.from_arrays(context.base.parts.within("scaling").read(0),
+                                     context.base.attributes["scaling"])
+        drift = {"drift": _drift(before, scaling, dataset.feature_names)}
+        scaling = replace(before, seen=scaling.seen, attributes={
+            **before.attributes, **{name: value for name, value in scaling.attributes.items() if name in OF_ROWS}})
     chunk = getattr(rows, "block_rows" if rows.is_sparse else "chunk_rows", 1)
     height = scaled_rows(len(chosen["train"]), rows.row_bytes, chunk, context.execution.memory_budget)
     scaled, tasks = ScaledRows(rows, scaling, context.execution), {}
@@ -76,10 +91,11 @@ def scale_points(context: Context, params: ScalingParams, *, by_labels: bool = F
     PartWriter(context.parts.within("scaling"), 0).write(**scaling.to_arrays()[0])
     assert scaling.seen is not None
     PartWriter(context.parts.within("ranges"), 0).write(smallest=scaling.seen.smallest, largest=scaling.seen.largest)
-    attributes = {"scaling": scaling.to_arrays()[1], "d": rows.shape[1]}
+    attributes = {"scaling": scaling.to_arrays()[1], "d": rows.shape[1], **drift}
     outliers = scaling.attributes.get("outliers")
     if outliers and outliers["n_rows"]:
-        called = rows_called(context, outliers["rows"][:SHOWN])
+        # Where rows were added, files that were read before are not opened for their names.
+        called = [] if context.base else rows_called(context, outliers["rows"][:SHOWN])
         attributes["far_rows"] = far_rows_in_words(outliers, dataset.feature_names, called)
     if not rows.is_sparse:
         return attributes
@@ -89,6 +105,31 @@ def scale_points(context: Context, params: ScalingParams, *, by_labels: bool = F
         attributes[name] = BlockedCsrRows(context.parts, (len(chosen[name]), rows.shape[1]), dtype, height, entries,
                                           first[name]).describe()
     return attributes
+
+
+def _drift(before: Scaling, now: Scaling, names: list[str] | None) -> dict[str, Any]:
+    """Return how far a scaling is from another of fewer rows: JSON. Raise CannotGrow beyond `MOST_DRIFT`.
+
+    shift : the farthest that a column moves, in units of its scaled values. factor : the most by which the factor of a
+    column changes, as a share of it. Each with the number of the column; none of a scaling without columns.
+    """
+    if now.kind != before.kind or now.cuts > before.cuts:
+        what = f"are scaled as {now.kind} and not as {before.kind}" if now.kind != before.kind else \
+            "have cells out of range, which the old rows do not have"
+        raise CannotGrow(f"with the new rows the features {what}")
+    if not len(now.factor):
+        return {}
+    with np.errstate(divide="ignore", invalid="ignore"):
+        change = {"shift": np.abs(now.shift - before.shift) * before.factor,
+                  "factor": np.where(now.factor == before.factor, 0, np.abs(now.factor / before.factor - 1))}
+    found: dict[str, Any] = {}
+    for name, values in change.items():
+        j = int(np.argmax(values))
+        if not values[j] <= MOST_DRIFT:
+            raise CannotGrow(f"the new rows change the {'mean' if name == 'shift' else 'spread'} of "
+                             f"{column_label(names, j)} by {values[j]:.0%}, more than {MOST_DRIFT:.0%}")
+        found[name] = {"column": j, "change": float(values[j])}
+    return found
 
 
 @dataclass(frozen=True)
@@ -187,13 +228,22 @@ def _require_two_classes(target: Target, source: str) -> None:
 
 
 def make_labels(context: Context, labels: LabelParams) -> dict[str, Any]:
-    """Choose the labeled points, add those of a file; write their places among the training points."""
+    """Choose the labeled points, add those of a file; write their places among the training points.
+
+    Where labels grow, those that were drawn stay, and new rows bring none, unless all labels that are given are shown.
+    """
     split = context.attributes("split")
     known, n_strata = ("codes", len(split["classes"])) if "classes" in split else ("values", 1)
     if labels.given:
         places = _given_labels(context)
         require("labels" in context.files or len(places) > 0, "no training point has a target", error=DataError,
                 why="there is nothing to learn from", fix="keep fewer points for the test, or give more a target")
+    elif context.base is not None:
+        before, now = context.base.attributes.get("classes"), split.get("classes")
+        if before is not None and now is not None and not set(now) <= set(before):
+            new = ", ".join(map(repr, [name for name in now if name not in set(before)]))
+            raise CannotGrow(f"new rows are of the class {new}, and labels are drawn of every class")
+        places = context.base.parts.read(DRAWN)["places"]
     else:
         places = choose_labels(lambda: training_strata(context), count=labels.count, per_class=labels.per_class,
                                fraction=labels.fraction, seed=labels.seed, n_classes=n_strata)
@@ -202,6 +252,7 @@ def make_labels(context: Context, labels: LabelParams) -> dict[str, Any]:
     _require_two_classes(chosen, context.files["source"].source.name)
     arrays, attributes = chosen.to_arrays()
     PartWriter(context.parts, 0).write(**arrays)
+    PartWriter(context.parts, DRAWN).write(places=places)
     return {**attributes, **chosen.described(), "n_labeled": len(chosen.labeled), **told}
 
 
@@ -248,16 +299,21 @@ def labels_notes(found: dict[str, Any]) -> list[str]:
     return notes
 
 
-LABELS = Stage("labels", 5, ("dataset", "split"), LabelParams.of, make_labels, _labels_cost, "label fewer points",
-               files=("source", "labels"), notes=labels_notes)
 def points_notes(found: dict[str, Any]) -> list[str]:
-    """Return which rows lie far from all others, if any do."""
-    return [f"{found['far_rows']}; the scale is fitted without such values. If they are codes of missing cells, mark "
-            "them as missing (data.read.missing)"] if "far_rows" in found else []
+    """Return which rows lie far from all others, if any do; and how far new rows change the scales of the features."""
+    notes = [f"{found['far_rows']}; the scale is fitted without such values. If they are codes of missing cells, mark "
+             "them as missing (data.read.missing)"] if "far_rows" in found else []
+    changes = [own["change"] for own in found.get("drift", {}).values()]
+    if changes:
+        notes.append(f"the new rows change mean and spread of a feature by {max(changes):.2g} of its spread at most; "
+                     f"the scaling stays as it is up to {MOST_DRIFT:.0%}")
+    return notes
 
 
+LABELS = Stage("labels", 6, ("dataset", "split"), LabelParams.of, make_labels, _labels_cost, "label fewer points",
+               files=("source", "labels"), notes=labels_notes, grows=True)
 POINTS = Stage("points", 8, ("dataset", "split"), lambda spec: spec.data.scaling, make_points,
                lambda f: scaling_cost(f.spec.data.scale, (f.n, f.n_test, f.n_rows), f.d, f.row_bytes, f.width,
                                       f.x_chunk, f.budget, is_sparse=f.sparse_entries is not None),
                "read fewer columns, or lower data.read.block_rows", files=("source",), section=data_section,
-               notes=points_notes)
+               notes=points_notes, grows=True)

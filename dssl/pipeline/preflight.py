@@ -36,6 +36,7 @@ class Room:
 class PlannedStage:
     """A stage with its parameters and artifact: "cached", "partial" (some parts are finished) or "to run", and why.
 
+    base : the address of the artifact that it grows from; empty where it does not.
     cost : of what a run would do; None for a stage that is cached, or that cannot fit.
     estimated : names of the numbers that the cost follows from and that an earlier stage has yet to find; bound : from
     where they are taken, "least" where the stage would not fit by the most that they may be. graph : where several are
@@ -47,6 +48,7 @@ class PlannedStage:
     artifact: Artifact
     status: Status
     why: str
+    base: str = ""
     cost: Cost | None = None
     estimated: tuple[str, ...] = ()
     bound: Bound = "most"

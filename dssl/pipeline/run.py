@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from ..data.findings import unread_columns
+from ..data.source_files import FileRecord
 from ..errors import ParameterError, require
 from ..execution.current import current_execution
 from ..execution.tasks import Execution, TaskCount
@@ -24,9 +25,11 @@ from ..selection.by_labels import without_choice
 from ..selection.held_out_scores import SCORED, with_intervals
 from ..storage.artifacts import libraries
 from ..storage.files import remove_tree, write_file, write_json
+from .changed_rows import changed_rows
 from .facts import Facts
 from .gc import remove_intermediate, write_stages
 from .graphs import write_unreached
+from .growth import CannotGrow, LastRun
 from .inspection import with_disk_bytes
 from .plan import DEFAULT_WORKSPACE, SELECTION, Plan, plan, tried_graphs
 from .predictions import write_predictions
@@ -107,7 +110,7 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
         identity = run_id or new_run_id()
         folder = place.root / "runs" / identity
         # Paths as well as addresses: a run's record is read by people. First what it needs, since gc asks every run.
-        write_stages(folder, [item.artifact.folder for item in made.selected])
+        _note_stages(folder, made)
         write_json(folder / "spec.json", made.given.model_dump())
         with Status(folder, identity, made.spec.name, told or (lambda event: None)) as status:
             estimated = _Estimates.of(made, execution.tasks_at_once)
@@ -115,7 +118,11 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
                          "stages": sum(item.status != "cached" for item in made.selected),
                          "cached": sum(item.status == "cached" for item in made.selected),
                          "estimated": estimated.later()})
-            result = _run(made, identity, folder, execution, estimated, status.tell)
+            try:
+                result = _run(made, identity, folder, execution, estimated, status.tell)
+            except CannotGrow as error:
+                made = made.anew(str(error))
+                result = _run(made, identity, folder, execution, estimated, status.tell)
             if keep == "results" and result["status"] == "done":
                 remove_intermediate(place, folder)
                 _write_result(folder, with_disk_bytes(result, place, made.kind))
@@ -167,17 +174,27 @@ def _run(made: Plan, identity: str, folder: Path, execution: Execution, estimate
          tell: Events) -> dict[str, Any]:
     """Make what is missing, and write the record of the run into its folder; return it, a JSON document."""
     records: dict[str, dict[str, Any]] = {}
-    for text in _unlike(execution.processors):
+    notes = _unlike(execution.processors)
+    for text in notes:
         tell({"event": "note", "stage": "workers", "text": text})
+    of_growth = made.notes_of_growth()
+    for text in of_growth:
+        tell({"event": "note", "stage": "dataset", "text": text})
+    _note_stages(folder, made)
     for own in made.tried:
         _run_stages(own.again(execution.memory_budget, records), made, records, execution, estimated, tell)
     made = made.again(execution.memory_budget, records)
-    write_stages(folder, [item.artifact.folder for item in made.selected])  # of the graph that was chosen
+    _note_stages(folder, made)  # of the graph that was chosen
     estimated.seconds = {}
     for item in made.selected:
         estimated.note(item)
     _run_stages(made, made, records, execution, estimated, tell)
-    result = _result(identity, made, list(records.values()), _unlike(execution.processors))
+    if made.growth and (text := changed_rows(made.growth, made.workspace, made.artifact("dataset"))):
+        of_growth.append(text)
+        tell({"event": "note", "stage": "dataset", "text": text})
+    result = _result(identity, made, list(records.values()), [*notes, *of_growth])
+    if result["status"] == "done" and made.growth:  # first, since the next run then needs what is intermediate
+        _last_run(made, identity).write(made.workspace, made.given)
     with_disk_bytes(result, made.workspace, made.kind)
     if result["status"] == "done":
         facts = _facts(made)
@@ -200,7 +217,28 @@ def _run(made: Plan, identity: str, folder: Path, execution: Execution, estimate
         write_file(report, _page(made.kind, result, facts).encode())
         result["report"] = str(report)
     _write_result(folder, result)
+    if made.growth:
+        write_stages(folder, [item.artifact.folder for item in made.selected])  # what they grew from is not needed
     return result
+
+
+def _note_stages(folder: Path, made: Plan) -> None:
+    """Write into a run's folder what it needs until it is done: its artifacts, and those that they grow from."""
+    grown = [made.workspace.folder_of(item.stage.name, item.base) for item in made.selected
+             if item.base and item.status != "cached"]
+    write_stages(folder, list(dict.fromkeys([*(item.artifact.folder for item in made.selected), *grown])))
+
+
+def _last_run(made: Plan, identity: str) -> LastRun:
+    """Return what the next run of the spec goes on from."""
+    growth, dataset = made.growth, made.artifact("dataset").attributes
+    files = tuple(FileRecord(file.full_name, str(file.digest), own["rows"], file.version) for file, own in zip(
+        made.files["source"].source.files, dataset["dataset"]["files"], strict=True))
+    graphs = tuple((own.values, {item.stage.name: item.artifact.address for item in own.own_stages})
+                   for own in (made, *(own for own in made.tried if own.values != made.values)))
+    if growth is None or growth.last is None or not growth.goes_on:
+        return LastRun(identity, files, graphs, identity, dataset["n"])
+    return LastRun(identity, files, graphs, growth.last.fresh_run, growth.last.fresh_rows)
 
 
 def _unlike(processors: Sequence[str]) -> list[str]:
@@ -284,7 +322,9 @@ def _make(item: PlannedStage, made: Plan, known: Facts | None, execution: Execut
     files = {name: made.files[name] for name in item.stage.files if name in made.files}
     try:
         with PeakMemory() as driver:
-            attributes = item.stage.make(Context(inputs, files, artifact.parts, execution), item.params)
+            base = made.workspace.artifact_in(name, item.base) if item.base else None
+            new = made.growth.added if base is not None and made.growth and made.growth.grows else None
+            attributes = item.stage.make(Context(inputs, files, artifact.parts, execution, base, new), item.params)
     finally:
         execution.counter = None  # the execution may be used again after a run that failed
     artifact.publish(attributes, execution.allowed)

@@ -103,6 +103,8 @@ class DataSpec(SpecSection):
     scale: ScalingKind = Field("auto", description="of the features; auto standardizes columns whose ranges differ and "
                                "leaves those of one unit, such as pixels and embeddings; see ScalingParams")
     seed: int = Field(0, ge=0)
+    grows: bool = Field(False, description="a run goes on from the last one of this spec: it reads files that are new "
+                        "alone, and adds their rows to the graph and the model; see docs/growing.md")
 
     @model_validator(mode="after")
     def _rows_can_be_tested(self) -> DataSpec:
@@ -270,6 +272,12 @@ class Spec(SpecSection):
                 why="a quantity is a number, so its marker is one",
                 fix="name a number; empty cells and NaN are unlabeled anyway"))
 
+    def _growth_mistakes(self) -> Iterator[tuple[str, DsslError]]:
+        """Yield the key that has rows grow beside a graph of a fixed number of them."""
+        if self.data.grows and self.given_graph is not None:
+            yield "data.grows", SpecError(explain("data.grows, and graph.given", fix="leave one of them out",
+                                                  why="a graph that is given has as many rows as when it was made"))
+
     def parameters(self) -> Iterator[tuple[str, Callable[[], Any]]]:
         """Yield each section's name with what makes its parameters, which checks their values."""
         if self.memory_budget is not None:
@@ -283,6 +291,7 @@ class Spec(SpecSection):
         skipped : sections whose parameters are not made.
         """
         yield from self._task_mistakes()
+        yield from self._growth_mistakes()
         for section, make in self.parameters():
             try:
                 if section not in skipped:

@@ -4,258 +4,31 @@ No more than a block of rows is held: row numbers, codes and quantities are writ
 `rest` (in use, and neither: not drawn, or test rows without a target), and `train_codes` or `train_values` beside them.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import repeat
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 import numpy as np
 
 from ..data.dataset import Dataset
-from ..data.labels import DRAW_ROWS, official_test, sample_points, split_test
-from ..data.targets import named_labels
+from ..data.labels import DRAW_ROWS, sample_points
 from ..errors import DataError, require
 from ..execution.cost import Cost, cost_of
 from ..learners.encoding import (
     UNLABELED,
-    as_whole_numbers,
-    encode_labels,
-    encode_values,
-    keep_classes,
-    map_classes,
-    require_marker,
-    require_no_quantities,
 )
 from ..learners.target import Classes, Target
 from ..plain_yaml import yaml_of
-from ..storage.blocks import Rows, RowStream
+from ..storage.artifacts import Artifact
+from ..storage.blocks import RowStream, block_rng, counts_below
 from .dataset import dataset_of
 from .facts import Facts
-from .spec import LearningTask, Spec
+from .rows_in_use import Block, NothingKnown, RowsInUse, SplitParams, known_target_of
 from .stage import Context, Stage
 
-MOST_VALUES = 1 << 20  # different labels that are kept while classes are found
-LEFT_OUT = -2  # the code of a row that is not used
+GROWN = 4  # the random stream by which new rows are tested; those of `data.labels` are 1 to 3
 SHOWN = 12  # classes, and groups of them, that a note names
 HELD = 220  # bytes of a row of a block while it is drawn from, measured: numbers, codes, and their random order
-
-
-@dataclass(frozen=True)
-class SplitParams:
-    """What is to be predicted, and of which rows; see `DataSpec`.
-
-    classes : pairs of a name and its members, since keys of JSON are text, and the classes 1 and "1" are not the same.
-    test : how many, which share, or whether the official rows; all None and False for no test points.
-    """
-
-    task: LearningTask
-    keep: tuple[str | int | float, ...] | None
-    classes: tuple[tuple[str | int, tuple[str | int | float, ...]], ...] | None
-    unlabeled: str | int | float | None
-    rows: Literal["all", "official_train"]
-    points: int | None
-    test_count: int | None
-    test_fraction: float | None
-    test_official: bool
-    seed: int
-
-    @property
-    def tests(self) -> bool:
-        """Return whether there are test points."""
-        return self.test_official or self.test_count is not None or self.test_fraction is not None
-
-    @classmethod
-    def of(cls, spec: Spec) -> "SplitParams":
-        data, test = spec.data, spec.data.test
-        classes = None if data.classes is None else tuple(
-            (name, tuple(members)) for name, members in data.classes.items())
-        return cls(data.task, None if data.keep is None else tuple(data.keep), classes, data.unlabeled, data.rows,
-                   data.points, test.count, test.fraction, test.official, data.seed)
-
-
-@dataclass(frozen=True)
-class Block:
-    """rows (m,) : those in use of a block, by their number in the data set. known (m,) : codes, or quantities.
-
-    strata (m,) : by which rows are drawn: codes; or 0 of rows with a quantity; -1 of those without.
-    """
-
-    rows: np.ndarray
-    strata: np.ndarray
-    known: np.ndarray | None
-
-
-class KnownTarget(ABC):
-    """What is known of the rows of a data set, and which of them are in use."""
-
-    arrays: ClassVar[dict[str, Any]]  # name and type of what is written of a row beside its number
-
-    @abstractmethod
-    def of_rows(self, y: np.ndarray | None, rows: np.ndarray) -> Block:
-        """Return what is known of rows whose target is y; those in use."""
-
-    @abstractmethod
-    def described(self, blocks: Iterator[Block]) -> dict[str, Any]:
-        """Return JSON of the rows in use; raise DataError if none has a target."""
-
-
-class KnownClasses(KnownTarget):
-    """Classes: a code for each label that occurs."""
-
-    arrays: ClassVar = {"codes": np.int64}
-
-    def __init__(self, dataset: Dataset, params: SplitParams, quantities: str):
-        labels, self._names = _labels_of(dataset, quantities), dataset.attributes.get("label_names")
-        codes, classes = encode_labels(named_labels(labels, self._names), params.unlabeled)
-        classes, in_use = as_whole_numbers(classes), np.arange(len(codes))
-        if params.keep is not None:
-            in_use, codes, classes = keep_classes(codes, classes, params.keep)
-        if params.classes is not None:
-            codes, classes = map_classes(codes, classes, dict(params.classes))
-        require_no_quantities(classes, quantities)
-        self.labels, self.classes = labels, classes
-        self.code_of = np.full(len(labels), LEFT_OUT)
-        self.code_of[in_use] = codes
-
-    def of_rows(self, y: np.ndarray | None, rows: np.ndarray) -> Block:
-        assert y is not None
-        codes = self.code_of[np.searchsorted(self.labels, y)]
-        used = codes != LEFT_OUT
-        return Block(rows[used], codes[used], codes[used])
-
-    def described(self, blocks: Iterator[Block]) -> dict[str, Any]:
-        per_class = np.zeros(len(self.classes), np.int64)
-        for block in blocks:
-            per_class += np.bincount(block.strata[block.strata >= 0], minlength=len(self.classes))
-        return {"classes": self.classes.tolist(), "per_class": per_class.tolist(), "known": int(per_class.sum())}
-
-
-class KnownQuantities(KnownTarget):
-    """Quantities, NaN where a row has none."""
-
-    arrays: ClassVar = {"values": np.float64}
-
-    def __init__(self, dataset: Dataset, params: SplitParams):
-        assert not isinstance(params.unlabeled, str)  # the spec refuses it
-        self._names, self.unlabeled = dataset.attributes.get("label_names"), params.unlabeled
-        self._marked = False
-
-    def of_rows(self, y: np.ndarray | None, rows: np.ndarray) -> Block:
-        assert y is not None
-        named = named_labels(y, self._names)
-        values = encode_values(named, self.unlabeled, occurs=False, first_row=int(rows[0]) if len(rows) else 0)
-        self._marked |= self.unlabeled is not None and bool((np.isnan(values) & (named == self.unlabeled)).any())
-        return Block(rows, np.where(np.isnan(values), UNLABELED, 0), values)
-
-    def described(self, blocks: Iterator[Block]) -> dict[str, Any]:
-        found: list[dict[str, float]] = []
-        for block in blocks:
-            values = block.known[block.strata == 0] if block.known is not None else np.empty(0)
-            if len(values):
-                found.append({"known": len(values), "min": values.min(), "max": values.max(), "mean": values.mean(),
-                              "deviation": values.std()})
-        require_marker(self._marked, self.unlabeled, "target")
-        if not found:
-            return {"task": "regression", "target": {"known": 0}, "known": 0}
-        smallest, largest = min(own["min"] for own in found), max(own["max"] for own in found)
-        n = np.array([own["known"] for own in found])
-        require(smallest < largest or n.sum() == 1, error=DataError,
-                what=f"the target is {smallest:g} in all {n.sum():,} rows that have one",
-                why="there is nothing to learn: every model predicts this number",
-                fix="name another column as the target: data.read.target")
-        means, deviations = (np.array([own[name] for own in found]) for name in ("mean", "deviation"))
-        mean = float(n @ means / n.sum()) if len(found) > 1 else float(means[0])
-        deviation = float(np.sqrt(n @ (deviations**2 + (means - mean) ** 2) / n.sum())) if len(found) > 1 \
-            else float(deviations[0])
-        return {"task": "regression", "known": int(n.sum()), "target": {
-            "known": int(n.sum()), "min": float(smallest), "max": float(largest), "mean": mean, "deviation": deviation}}
-
-
-class NothingKnown(KnownTarget):
-    """No target: all rows are in use."""
-
-    arrays: ClassVar = {}
-
-    def of_rows(self, y: np.ndarray | None, rows: np.ndarray) -> Block:
-        return Block(rows, np.zeros(len(rows), np.int64), None)
-
-    def described(self, blocks: Iterator[Block]) -> dict[str, Any]:
-        return {}
-
-
-def _labels_of(dataset: Dataset, quantities: str) -> np.ndarray:
-    """Return the different labels of a data set, as they are stored, ascending, NaN last; at most `MOST_VALUES`."""
-    found = np.empty(0, dataset.target.dtype)
-    for _, y in dataset.target.blocks(DRAW_ROWS):
-        found = np.unique(np.concatenate([found, np.unique(y)]))
-        if len(found) > MOST_VALUES:
-            require_no_quantities(found, quantities)
-    return found
-
-
-def _known_target(params: SplitParams, dataset: Dataset, source: str) -> KnownTarget:
-    if params.task == "regression":
-        return KnownQuantities(dataset, params)
-    if params.task == "classification":
-        return KnownClasses(dataset, params, "set data.task to regression, or map the target to classes with "
-                                             "data.classes")
-    if dataset.y is not None:
-        return KnownClasses(dataset, params, "where there are no classes set data.read.target to none, and name in "
-                            "data.read.drop what is no feature; or make classes of the target with data.classes")
-    require(params.keep is None and params.classes is None, f"{source} has no classes", error=DataError,
-            why="data.keep and data.classes ask for them", fix="leave these out, or set data.read.target")
-    return NothingKnown()
-
-
-@dataclass(frozen=True)
-class RowsInUse:
-    """The rows of a data set that are in use, in blocks of `DRAW_ROWS` rows of it."""
-
-    dataset: Dataset
-    target: KnownTarget
-    only_training: bool  # of the official split
-
-    def blocks(self) -> Iterator[Block]:
-        """Yield what is known of the rows of block after block."""
-        for start in range(0, len(self.dataset), DRAW_ROWS):
-            stop = min(start + DRAW_ROWS, len(self.dataset))
-            rows = np.arange(start, stop)
-            y = None if self.dataset.y is None else self.dataset.y.read(start, stop)
-            if self.only_training:
-                rows = rows[self._official.read(start, stop) == 0]
-                y = None if y is None else y[rows - start]
-            yield self.target.of_rows(y, rows)
-
-    @property
-    def _official(self) -> Rows:
-        assert self.dataset.split is not None
-        return self.dataset.split
-
-    def strata(self) -> Iterator[np.ndarray]:
-        return (block.strata for block in self.blocks())
-
-    def official(self) -> Iterator[np.ndarray]:
-        """Yield the official split of the rows in use."""
-        return (self._official.take(block.rows) for block in self.blocks())
-
-    def tested(self, params: SplitParams) -> tuple[np.ndarray, Callable[[], Iterator[np.ndarray]]]:
-        """Return how many rows of each block are trained on and how many tested, (b, 2), and what yields which, bool.
-
-        No row without a target is tested.
-        """
-        if params.tests and not params.test_official:
-            drawn = split_test(self.strata, count=params.test_count, fraction=params.test_fraction, seed=params.seed)
-            tests = drawn.shares.sum(axis=1)
-            return np.column_stack([drawn.lengths - tests, tests]), lambda: iter(drawn)
-
-        def told() -> Iterator[np.ndarray]:
-            if params.test_official:
-                return official_test(self.official())
-            return (np.zeros(len(block.rows), bool) for block in self.blocks())
-
-        return np.array([[len(block.rows) - is_test.sum(), (is_test & (block.strata >= 0)).sum()]
-                         for block, is_test in zip(self.blocks(), told(), strict=True)]), told
 
 
 def _require_official(params: SplitParams, dataset: Dataset, source: str) -> None:
@@ -267,16 +40,21 @@ def _require_official(params: SplitParams, dataset: Dataset, source: str) -> Non
 
 
 def make_split(context: Context, params: SplitParams) -> dict[str, Any]:
-    """Choose classes, test points and training points; write their row numbers, and their codes or quantities."""
+    """Choose classes, test points and training points; write their row numbers, and their codes or quantities.
+
+    Where the split grows, rows of the base stay what they are there.
+    """
     dataset, source = dataset_of(context), context.files["source"].source.name
     _require_official(params, dataset, source)
-    used = RowsInUse(dataset, _known_target(params, dataset, source), params.rows == "official_train")
+    used = RowsInUse(dataset, known_target_of(params, dataset, source), params.rows == "official_train")
     described = used.target.described(used.blocks())
     known = described.pop("known", None)
     if known == 0 and params.task == "clustering":
         used, described = RowsInUse(dataset, NothingKnown(), used.only_training), {}
     require(known != 0 or params.task == "clustering", f"no point of {source} has a target", error=DataError,
             why="there is nothing to learn from", fix="check the target, and data.unlabeled, the marker of no target")
+    if context.base is not None:
+        return {**described, **_grown(context, used, params, context.base)}
     sizes, tested = used.tested(params)
     n_train, n_test = sizes.sum(axis=0).tolist()
     require(n_test > 0 or not params.tests, "no test point has a label", error=DataError,
@@ -287,19 +65,58 @@ def make_split(context: Context, params: SplitParams) -> dict[str, Any]:
         drawn, n_train = sample_points(sizes[:, 0], params.points, params.seed), params.points
     n_rest = max(0, sum(len(block.rows) for block in used.blocks()) - n_train - n_test)  # too few are refused below
     n = {"train": n_train, "test": n_test, "rest": n_rest}
-    _write(context, used, zip(used.blocks(), tested(), drawn, strict=True), n)
+    _write(context, used, _drawn_places(zip(used.blocks(), tested(), drawn, strict=True)), n)
     return {**described, **{f"n_{name}": count for name, count in n.items()}}
 
 
-def _write(context: Context, used: RowsInUse, blocks: Iterator[tuple[Block, np.ndarray, np.ndarray | None]],
-           n: Mapping[str, int]) -> None:
-    """Write the rows that are trained on, some of these where not all are drawn, those that are tested, and others."""
+Places = tuple[Block, np.ndarray, np.ndarray]  # of rows of a block that are trained on, and that are tested
+
+
+def _drawn_places(blocks: Iterator[tuple[Block, np.ndarray, np.ndarray | None]]) -> Iterator[Places]:
+    """Yield the rows that are trained on, some of those that are not tested where not all are drawn."""
+    for block, is_test, places in blocks:
+        train = np.flatnonzero(~is_test)
+        yield block, train if places is None else train[places], np.flatnonzero(is_test & (block.strata >= 0))
+
+
+def _grown(context: Context, used: RowsInUse, params: SplitParams, base: Artifact) -> dict[str, Any]:
+    """Write what rows of the base are there, and what new ones are; return how many of each there are.
+
+    Of new rows the share `test_fraction` is tested, each as likely as another; the official test rows; or none. All
+    others are trained on, also where the base is a sample.
+    """
+    n_base = context.attributes("dataset")["n_base"]
+    n_new = len(used.dataset) - n_base
+    before = {name: base.parts.rows(name) for name in ("train", "test")}
+    edges = np.array([*range(0, len(used.dataset), DRAW_ROWS), len(used.dataset)])
+    begin = {name: counts_below(rows, edges) for name, rows in before.items()}
+    drawn = block_rng(params.seed, GROWN, n_base).random(n_new) < (params.test_fraction or 0)
+
+    def places() -> Iterator[Places]:
+        for i, block in enumerate(used.blocks()):
+            train, test = (np.isin(block.rows, rows.read(*begin[name][i:i + 2].tolist()))
+                           for name, rows in before.items())
+            new = np.flatnonzero(block.rows >= n_base)
+            is_test = drawn[block.rows[new] - n_base]
+            if params.test_official and len(new):
+                is_test = used.is_official_test(block.rows[new])
+            train[new], test[new] = ~is_test, is_test & (block.strata[new] >= 0)
+            yield block, np.flatnonzero(train), np.flatnonzero(test)
+
+    sizes = np.sum([[len(train), len(test), len(block.rows)] for block, train, test in places()], axis=0)
+    n_train, n_test, n_all = sizes.tolist()
+    n = {"train": n_train, "test": n_test, "rest": n_all - n_train - n_test}
+    _write(context, used, places(), n)
+    return {**{f"n_{name}": count for name, count in n.items()},
+            "base": {name: base.attributes[f"n_{name}"] for name in n}}
+
+
+def _write(context: Context, used: RowsInUse, blocks: Iterator[Places], n: Mapping[str, int]) -> None:
+    """Write the rows that are trained on, those that are tested, and the others."""
     beside = used.target.arrays
     streams = {(of, name): RowStream(context.parts, f"{of}_{name}" if name else of, count, dtype)
                for of, count in n.items() for name, dtype in {"": np.int64, **beside}.items()}
-    for block, is_test, places in blocks:
-        train, test = np.flatnonzero(~is_test), np.flatnonzero(is_test & (block.strata >= 0))
-        train = train if places is None else train[places]
+    for block, train, test in blocks:
         others = np.ones(len(block.rows), bool)
         others[train], others[test] = False, False
         for of, own in (("train", train), ("test", test), ("rest", np.flatnonzero(others))):
@@ -379,4 +196,4 @@ def _split_cost(f: Facts[Any]) -> Cost:
 
 
 SPLIT = Stage("split", 7, ("dataset",), SplitParams.of, make_split, _split_cost, "use a smaller file",
-              files=("source",), notes=_split_notes)
+              files=("source",), notes=_split_notes, grows=True)

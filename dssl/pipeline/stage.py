@@ -39,12 +39,16 @@ class Context:
     """What a stage's function gets beside its parameters. Never the spec: its address tells all that it follows from.
 
     inputs : the artifacts that it needs, by stage. files : those from outside that its address holds the digests of.
+    base : the artifact of this stage that it grows from, of fewer rows; None where it does not. new : where it grows,
+    the files of the source that the base did not read.
     """
 
     inputs: dict[str, Artifact]
     files: dict[str, File]
     parts: Parts
     execution: Execution
+    base: Artifact | None = None
+    new: Source | None = None
 
     def arrays(self, stage: str) -> dict[str, np.ndarray]:
         """Return the arrays of part 0 of an input."""
@@ -75,6 +79,7 @@ class Stage:
         is done: predictions, suggestions and reports do not need them.
     section : what the report says of it, from the attributes of all stages by name and the result; None of it, or
         where there is nothing to say. leads : whether that stands before the sections of earlier stages.
+    grows : whether it goes on from the artifact of the last run where a spec asks for that (`data.grows`).
     refuses : why a run would refuse the stage by what is known so far, None where it would not.
     notes : what a user should know at once of what it found, from its attributes, a line each.
     """
@@ -92,6 +97,7 @@ class Stage:
     leads: bool = False
     notes: Callable[[dict[str, Any]], list[str]] | None = None
     refuses: Callable[[Facts[Any]], DsslError | None] | None = None
+    grows: bool = False
 
 
 PLAIN = Words(model="The model of this run.", changed="model that merely changed", cause="changed model", graph="model",

@@ -24,9 +24,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
 
-from dssl.data.ingest import ingest, open_source
+from dssl.data.ingest import ingest
 from dssl.data.ingest_params import IngestParams
 from dssl.data.readers.file_rows import FileRows
+from dssl.data.source_reader import open_source
 from dssl.data.sources import find_source
 from dssl.execution.in_process import InProcess
 from dssl.measure import PeakMemory

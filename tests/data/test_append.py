@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from dssl.data import ingest as ingest_module
+from dssl.data import source_reader
 from dssl.data.append import append
 from dssl.data.dataset import MANIFEST, Dataset
 from dssl.data.ingest import ingest, open_dataset
@@ -100,8 +100,8 @@ def write_part(folder, number, rows=((1, 0), (2, 1))):
 
 def test_only_new_files_are_read(daily, tmp_path, monkeypatch):
     opened = []
-    real = ingest_module.open_reader
-    monkeypatch.setattr(ingest_module, "open_reader", lambda path, *args, **kwargs: (
+    real = source_reader.open_reader
+    monkeypatch.setattr(source_reader, "open_reader", lambda path, *args, **kwargs: (
         opened.append(path.name), real(path, *args, **kwargs))[1])
     before = tree(tmp_path / "d")
     assert len(append(daily, tmp_path / "d")) == 4

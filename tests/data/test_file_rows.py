@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dssl.data.ingest import open_source
 from dssl.data.ingest_params import IngestParams
 from dssl.data.readers import csv as csv_reader
 from dssl.data.readers import lines
 from dssl.data.readers.csv import CsvReader
 from dssl.data.readers.file_rows import FileRows
+from dssl.data.source_reader import open_source
 from dssl.data.sources import find_source
 
 TEXT = 'id,size,note\r\nu1,"1,200.5","two\r\nlines"\r\n\r\nu2,3,"said ""no"""\r\nu3,,é\r\n'

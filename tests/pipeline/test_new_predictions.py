@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from sklearn.datasets import make_blobs
 
 from dssl.cli.main import main
-from dssl.data import ingest as ingest_module
+from dssl.data import source_reader
 from dssl.execution.in_process import InProcess
 from dssl.pipeline import new_predictions
 from dssl.pipeline.run import run
@@ -46,8 +46,8 @@ def written(model, folder, out, *options):
 
 
 def opened_files(monkeypatch):
-    opened, real = [], ingest_module.open_reader
-    monkeypatch.setattr(ingest_module, "open_reader", lambda path, *args, **kwargs: (
+    opened, real = [], source_reader.open_reader
+    monkeypatch.setattr(source_reader, "open_reader", lambda path, *args, **kwargs: (
         opened.append(path.name), real(path, *args, **kwargs))[1])
     return opened
 

@@ -11,7 +11,7 @@ from dssl.errors import BudgetError, DataError, ParameterError, SpecError
 from dssl.execution.cost import SMALL, Cost
 from dssl.execution.in_process import InProcess
 from dssl.execution.size import MEMORY_BUDGET, size_of
-from dssl.pipeline import plan as plan_module
+from dssl.pipeline import spec_files
 from dssl.pipeline.kinds.registry import KINDS
 from dssl.pipeline.plan import plan
 from dssl.pipeline.prediction import open_model
@@ -329,8 +329,8 @@ def test_more_points_than_the_source_has_rows_are_refused_before_anything_runs(s
 
 def test_the_source_is_hashed_once_for_plan_and_run(spec, tmp_path, monkeypatch):
     hashed = []
-    monkeypatch.setattr(plan_module, "fingerprint",
-                        lambda source: hashed.append(source) or source_files.fingerprint(source))
+    monkeypatch.setattr(spec_files, "digested",
+                        lambda source: hashed.append(source) or source_files.digested(source))
     made = plan(spec, workspace=tmp_path)
     run(made, execution=InProcess(2))
     assert len(hashed) == 1

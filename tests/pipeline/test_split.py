@@ -7,7 +7,7 @@ import yaml
 from dssl.data import labels
 from dssl.errors import DataError
 from dssl.execution.in_process import InProcess
-from dssl.pipeline import points, split
+from dssl.pipeline import points, rows_in_use, split
 from dssl.pipeline.plan import plan
 from dssl.pipeline.run import run
 
@@ -19,7 +19,7 @@ N = 1000
 @pytest.fixture
 def blocks(monkeypatch):
     """Hold no more than 90 rows of a split."""
-    for module in (labels, split, points):
+    for module in (labels, split, rows_in_use, points):
         monkeypatch.setattr(module, "DRAW_ROWS", 90)
 
 

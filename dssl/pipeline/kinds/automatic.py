@@ -71,9 +71,12 @@ class ScaleParams:
 
 
 def make_scaled_points(context: Context, params: ScaleParams) -> dict[str, Any]:
-    """Choose the scale of the features, and scale the training and test points."""
+    """Choose the scale of the features, and scale the training and test points; one that grows has that of the base."""
     if params.scaling is not None:
         return make_points(context, params.scaling)
+    if context.base is not None:
+        chosen = context.base.attributes["scale"]
+        return {**scale_points(context, ScalingParams(kind=chosen["kind"]), by_labels=True), "scale": chosen}
     dataset = dataset_of(context)
     scaling, tried = choose_scale(dataset.X, context.rows("split", "train"), labeled_target(context),
                                   context.execution, params.seed, dataset.categories)

@@ -1,0 +1,98 @@
+"""Readers of sources: opened as one, scanned, and what is wrong with their cells told in one error."""
+
+from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
+
+from ..errors import DataError, require
+from ..execution.in_process import InProcess
+from ..execution.tasks import Execution
+from ..params import digest
+from ..storage.blocks import MemoryParts, Parts, row_ranges
+from .columns import Columns
+from .dataset import Dataset
+from .ingest_cost import block_height
+from .ingest_params import IngestParams
+from .readers.base import CellError, Reader, Scan, text_is_no_label
+from .readers.cells import Reading
+from .readers.formats import FORMATS, format_of, is_table, open_reader
+from .readers.joined import JoinedReader
+from .readers.table import TARGET, TableReader
+from .refused_cells import refused_cells
+from .source_files import Source, fingerprint
+from .sources import fetch
+
+
+def open_source(source: Source, params: IngestParams | None = None, *, scratch: Path, like: Dataset | None = None,
+                columns: Columns | None = None, leave_out: Collection[str] = ()) -> Reader:
+    """Return the reader of a source: of one file, or of several as one, which have one format; see `open_reader`."""
+    params = params or IngestParams()
+    formats = [format_of(file.path, params.format) for file in source.files]
+    for file, found in zip(source.files, formats, strict=True):
+        require(found == formats[0], f"{file.name} is {found}, {source.files[0].path} is {formats[0]}",
+                why="several files are read as one where they have one format", error=DataError,
+                fix="name files of one format; add the others with `dssl ingest --append`")
+        fetch(file)
+    takes_decimal = "decimal" in FORMATS[formats[0]].options
+    if like is not None and like.attributes.get("decimal") and params.decimal is None and takes_decimal:
+        params = replace(params, decimal=like.attributes["decimal"])
+    readers = [open_reader(file.path, params.format, scratch=scratch, labels=file.labels, **params.reader_options())
+               for file in source.files]
+    readers = [reader.without(leave_out) if "drop" in reader.options else reader for reader in readers]
+    if columns is not None or like is not None:
+        readings: dict[str | int, Reading] = columns.read_as() if columns is not None else {}
+        if columns is None and like is not None:
+            readings = dict.fromkeys(like.feature_names or [*range(like.X.shape[1])], Reading())
+        if like is not None and like.attributes.get("target_unit"):
+            readings[TARGET] = Reading("number", like.attributes["target_unit"])
+        readers = [reader.fixed(readings) if isinstance(reader, TableReader) else reader for reader in readers]
+    if like is not None:
+        names = columns.names if columns else like.feature_names
+        return JoinedReader(readers, names, str(like.attributes.get("source") or "the data set"))
+    return readers[0] if len(readers) == 1 else JoinedReader(readers)
+
+
+def scan_source(source: Source, params: IngestParams, scratch: Path, budget: int, like: Dataset | None = None) -> Scan:
+    """Return what a source holds, or what it adds to the data set `like`; scratch : a folder for what is unpacked.
+
+    Raises DataError: it cannot be used.
+    """
+    columns, leave_out = (None, list[str]()) if like is None else (Columns.of(like.attributes), left_out_of(like))
+    try:
+        return open_source(source, params, scratch=scratch, like=like, columns=columns, leave_out=leave_out).scan()
+    except CellError as error:
+        raise of_all_cells(error, source, params, InProcess(1, budget), MemoryParts(), scratch, like, columns,
+                           leave_out) from error
+
+
+def left_out_of(dataset: Dataset) -> list[str]:
+    """Return the names of the columns of a table that are not in the data set that was read from it."""
+    return [record["name"] for record in dataset.attributes.get("survey", ()) if not record["used"]]
+
+
+def of_all_cells(error: CellError, source: Source, params: IngestParams, execution: Execution, parts: Parts,
+                 scratch: Path, like: Dataset | None = None, columns: Columns | None = None,
+                 leave_out: Collection[str] = ()) -> DataError:
+    """Return the error for all cells of a source that are no numbers, found in a pass over it, in place of the first.
+
+    The other parameters are those of `ingest`.
+    """
+    tables = is_table(format_of(source.path, params.format))
+    lenient = replace(params, when_text="one_hot") if tables else params
+    reader = open_source(source, lenient, scratch=scratch, like=like, columns=columns, leave_out=leave_out)
+    refuse_odd_labels(reader)
+    scan = reader.scan()
+    height = block_height(scan, lenient, execution.memory_budget, is_sparse=scan.nnz is not None)
+    key = digest({"cells": params, "bytes": fingerprint(source)})
+    found = refused_cells(reader, row_ranges(scan.n_rows, height), source.name, execution,
+                          parts.within("surveys").within(key[:16]),
+                          takes_text=params.has_text or (columns is not None and bool(columns.levels)),
+                          fills=params.when_missing == "impute" if columns is None else columns.fill is not None,
+                          is_new=like is not None or columns is not None, has_keys=params.keep_ids is not True)
+    return found or error
+
+
+def refuse_odd_labels(reader: Reader) -> None:
+    """Raise DataError if a target of numbers has cells of text."""
+    if (cells := reader.scan().odd_labels).texts:
+        raise text_is_no_label(reader, cells)

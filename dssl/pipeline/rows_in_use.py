@@ -1,0 +1,249 @@
+"""What is known of the rows of a data set, and which of them are in use: block by block."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from ..data.dataset import Dataset
+from ..data.labels import DRAW_ROWS, official_test, split_test
+from ..data.targets import named_labels
+from ..errors import DataError, require
+from ..learners.encoding import (
+    UNLABELED,
+    as_whole_numbers,
+    encode_labels,
+    encode_values,
+    keep_classes,
+    map_classes,
+    require_marker,
+    require_no_quantities,
+)
+from ..storage.blocks import Rows
+from .spec import LearningTask, Spec
+
+MOST_VALUES = 1 << 20  # different labels that are kept while classes are found
+LEFT_OUT = -2  # the code of a row that is not used
+
+
+@dataclass(frozen=True)
+class SplitParams:
+    """What is to be predicted, and of which rows; see `DataSpec`.
+
+    classes : pairs of a name and its members, since keys of JSON are text, and the classes 1 and "1" are not the same.
+    test : how many, which share, or whether the official rows; all None and False for no test points.
+    """
+
+    task: LearningTask
+    keep: tuple[str | int | float, ...] | None
+    classes: tuple[tuple[str | int, tuple[str | int | float, ...]], ...] | None
+    unlabeled: str | int | float | None
+    rows: Literal["all", "official_train"]
+    points: int | None
+    test_count: int | None
+    test_fraction: float | None
+    test_official: bool
+    seed: int
+
+    @property
+    def tests(self) -> bool:
+        """Return whether there are test points."""
+        return self.test_official or self.test_count is not None or self.test_fraction is not None
+
+    @classmethod
+    def of(cls, spec: Spec) -> "SplitParams":
+        data, test = spec.data, spec.data.test
+        classes = None if data.classes is None else tuple(
+            (name, tuple(members)) for name, members in data.classes.items())
+        return cls(data.task, None if data.keep is None else tuple(data.keep), classes, data.unlabeled, data.rows,
+                   data.points, test.count, test.fraction, test.official, data.seed)
+
+
+@dataclass(frozen=True)
+class Block:
+    """rows (m,) : those in use of a block, by their number in the data set. known (m,) : codes, or quantities.
+
+    strata (m,) : by which rows are drawn: codes; or 0 of rows with a quantity; -1 of those without.
+    """
+
+    rows: np.ndarray
+    strata: np.ndarray
+    known: np.ndarray | None
+
+
+class KnownTarget(ABC):
+    """What is known of the rows of a data set, and which of them are in use."""
+
+    arrays: ClassVar[dict[str, Any]]  # name and type of what is written of a row beside its number
+
+    @abstractmethod
+    def of_rows(self, y: np.ndarray | None, rows: np.ndarray) -> Block:
+        """Return what is known of rows whose target is y; those in use."""
+
+    @abstractmethod
+    def described(self, blocks: Iterator[Block]) -> dict[str, Any]:
+        """Return JSON of the rows in use; raise DataError if none has a target."""
+
+
+class KnownClasses(KnownTarget):
+    """Classes: a code for each label that occurs."""
+
+    arrays: ClassVar = {"codes": np.int64}
+
+    def __init__(self, dataset: Dataset, params: SplitParams, quantities: str):
+        labels, self._names = _labels_of(dataset, quantities), dataset.attributes.get("label_names")
+        codes, classes = encode_labels(named_labels(labels, self._names), params.unlabeled)
+        classes, in_use = as_whole_numbers(classes), np.arange(len(codes))
+        if params.keep is not None:
+            in_use, codes, classes = keep_classes(codes, classes, params.keep)
+        if params.classes is not None:
+            codes, classes = map_classes(codes, classes, dict(params.classes))
+        require_no_quantities(classes, quantities)
+        self.labels, self.classes = labels, classes
+        self.code_of = np.full(len(labels), LEFT_OUT)
+        self.code_of[in_use] = codes
+
+    def of_rows(self, y: np.ndarray | None, rows: np.ndarray) -> Block:
+        assert y is not None
+        codes = self.code_of[np.searchsorted(self.labels, y)]
+        used = codes != LEFT_OUT
+        return Block(rows[used], codes[used], codes[used])
+
+    def described(self, blocks: Iterator[Block]) -> dict[str, Any]:
+        per_class = np.zeros(len(self.classes), np.int64)
+        for block in blocks:
+            per_class += np.bincount(block.strata[block.strata >= 0], minlength=len(self.classes))
+        return {"classes": self.classes.tolist(), "per_class": per_class.tolist(), "known": int(per_class.sum())}
+
+
+class KnownQuantities(KnownTarget):
+    """Quantities, NaN where a row has none."""
+
+    arrays: ClassVar = {"values": np.float64}
+
+    def __init__(self, dataset: Dataset, params: SplitParams):
+        assert not isinstance(params.unlabeled, str)  # the spec refuses it
+        self._names, self.unlabeled = dataset.attributes.get("label_names"), params.unlabeled
+        self._marked = False
+
+    def of_rows(self, y: np.ndarray | None, rows: np.ndarray) -> Block:
+        assert y is not None
+        named = named_labels(y, self._names)
+        values = encode_values(named, self.unlabeled, occurs=False, first_row=int(rows[0]) if len(rows) else 0)
+        self._marked |= self.unlabeled is not None and bool((np.isnan(values) & (named == self.unlabeled)).any())
+        return Block(rows, np.where(np.isnan(values), UNLABELED, 0), values)
+
+    def described(self, blocks: Iterator[Block]) -> dict[str, Any]:
+        found: list[dict[str, float]] = []
+        for block in blocks:
+            values = block.known[block.strata == 0] if block.known is not None else np.empty(0)
+            if len(values):
+                found.append({"known": len(values), "min": values.min(), "max": values.max(), "mean": values.mean(),
+                              "deviation": values.std()})
+        require_marker(self._marked, self.unlabeled, "target")
+        if not found:
+            return {"task": "regression", "target": {"known": 0}, "known": 0}
+        smallest, largest = min(own["min"] for own in found), max(own["max"] for own in found)
+        n = np.array([own["known"] for own in found])
+        require(smallest < largest or n.sum() == 1, error=DataError,
+                what=f"the target is {smallest:g} in all {n.sum():,} rows that have one",
+                why="there is nothing to learn: every model predicts this number",
+                fix="name another column as the target: data.read.target")
+        means, deviations = (np.array([own[name] for own in found]) for name in ("mean", "deviation"))
+        mean = float(n @ means / n.sum()) if len(found) > 1 else float(means[0])
+        deviation = float(np.sqrt(n @ (deviations**2 + (means - mean) ** 2) / n.sum())) if len(found) > 1 \
+            else float(deviations[0])
+        return {"task": "regression", "known": int(n.sum()), "target": {
+            "known": int(n.sum()), "min": float(smallest), "max": float(largest), "mean": mean, "deviation": deviation}}
+
+
+class NothingKnown(KnownTarget):
+    """No target: all rows are in use."""
+
+    arrays: ClassVar = {}
+
+    def of_rows(self, y: np.ndarray | None, rows: np.ndarray) -> Block:
+        return Block(rows, np.zeros(len(rows), np.int64), None)
+
+    def described(self, blocks: Iterator[Block]) -> dict[str, Any]:
+        return {}
+
+
+def _labels_of(dataset: Dataset, quantities: str) -> np.ndarray:
+    """Return the different labels of a data set, as they are stored, ascending, NaN last; at most `MOST_VALUES`."""
+    found = np.empty(0, dataset.target.dtype)
+    for _, y in dataset.target.blocks(DRAW_ROWS):
+        found = np.unique(np.concatenate([found, np.unique(y)]))
+        if len(found) > MOST_VALUES:
+            require_no_quantities(found, quantities)
+    return found
+
+
+def known_target_of(params: SplitParams, dataset: Dataset, source: str) -> KnownTarget:
+    if params.task == "regression":
+        return KnownQuantities(dataset, params)
+    if params.task == "classification":
+        return KnownClasses(dataset, params, "set data.task to regression, or map the target to classes with "
+                                             "data.classes")
+    if dataset.y is not None:
+        return KnownClasses(dataset, params, "where there are no classes set data.read.target to none, and name in "
+                            "data.read.drop what is no feature; or make classes of the target with data.classes")
+    require(params.keep is None and params.classes is None, f"{source} has no classes", error=DataError,
+            why="data.keep and data.classes ask for them", fix="leave these out, or set data.read.target")
+    return NothingKnown()
+
+
+@dataclass(frozen=True)
+class RowsInUse:
+    """The rows of a data set that are in use, in blocks of `DRAW_ROWS` rows of it."""
+
+    dataset: Dataset
+    target: KnownTarget
+    only_training: bool  # of the official split
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield what is known of the rows of block after block."""
+        for start in range(0, len(self.dataset), DRAW_ROWS):
+            stop = min(start + DRAW_ROWS, len(self.dataset))
+            rows = np.arange(start, stop)
+            y = None if self.dataset.y is None else self.dataset.y.read(start, stop)
+            if self.only_training:
+                rows = rows[self._official.read(start, stop) == 0]
+                y = None if y is None else y[rows - start]
+            yield self.target.of_rows(y, rows)
+
+    @property
+    def _official(self) -> Rows:
+        assert self.dataset.split is not None
+        return self.dataset.split
+
+    def strata(self) -> Iterator[np.ndarray]:
+        return (block.strata for block in self.blocks())
+
+    def official(self) -> Iterator[np.ndarray]:
+        """Yield the official split of the rows in use."""
+        return (self._official.take(block.rows) for block in self.blocks())
+
+    def is_official_test(self, rows: np.ndarray) -> np.ndarray:
+        """Return which of some rows are test rows of the official split."""
+        return next(official_test([self._official.take(rows)]))
+
+    def tested(self, params: SplitParams) -> tuple[np.ndarray, Callable[[], Iterator[np.ndarray]]]:
+        """Return how many rows of each block are trained on and how many tested, (b, 2), and what yields which, bool.
+
+        No row without a target is tested.
+        """
+        if params.tests and not params.test_official:
+            drawn = split_test(self.strata, count=params.test_count, fraction=params.test_fraction, seed=params.seed)
+            tests = drawn.shares.sum(axis=1)
+            return np.column_stack([drawn.lengths - tests, tests]), lambda: iter(drawn)
+
+        def told() -> Iterator[np.ndarray]:
+            if params.test_official:
+                return official_test(self.official())
+            return (np.zeros(len(block.rows), bool) for block in self.blocks())
+
+        return np.array([[len(block.rows) - is_test.sum(), (is_test & (block.strata >= 0)).sum()]
+                         for block, is_test in zip(self.blocks(), told(), strict=True)]), told

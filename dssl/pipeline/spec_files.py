@@ -1,0 +1,69 @@
+"""The files from outside that a spec names: its source, labels beside it, and a graph that is given."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from ..data.readers.base import Scan
+from ..data.readers.formats import format_of
+from ..data.source_files import FileRecord, Source, digested, fingerprint
+from ..data.sources import find_source
+from ..errors import SpecError, explain
+from ..params import digest, is_whole
+from .graphs import given_file
+from .spec import Spec, TestSplit
+from .stage import File
+
+NOWHERE = Path()  # of a source of which there is only the shape
+
+
+def find_files(spec: Spec, known: Sequence[FileRecord] = ()) -> dict[str, File]:
+    """Return the files from outside that a spec names, with the digest of their bytes and format.
+
+    known : files of the source that were read before, which are not read again where their store says that they have
+    not changed.
+
+    Raises
+    ------
+    DataError : there is no such file.
+    """
+    params, given = spec.data.ingest_params(), spec.given_graph
+    source = find_source(spec.data.source, labels=params.labels, format=params.format, known=known)
+    found = {"source": source_file(digested(source), spec)}
+    if spec.labels is not None and spec.labels.file is not None:
+        told = find_source(spec.labels.file, format="csv")
+        found["labels"] = File(told, fingerprint(told))
+    if given is not None:
+        file = given_file(given.kind, given.path)
+        found[given.kind] = File(file, fingerprint(file))
+    return found
+
+
+def source_file(source: Source, spec: Spec) -> File:
+    """Return a source whose files know their digests, with the digest of all their bytes and their format."""
+    return File(source, digest({"bytes": fingerprint(source),
+                                "format": format_of(source.path, spec.data.ingest_params().format)}))
+
+
+def shaped_source(spec: Spec, points: int | None, columns: int | None) -> tuple[Spec, dict[str, File], Scan]:
+    """Return the spec, files and scan of a dense source of so many points and columns, which need not exist.
+
+    All of its rows are used, an official test split is a fifth of them, and labels from a file are left out.
+
+    Raises SpecError: one of the two is missing, or is no number of points or columns.
+    """
+    if not is_whole(points) or not is_whole(columns) or points < 2 or columns < 1:
+        raise SpecError(explain(f"points={points!r}, columns={columns!r}", why="what a run takes follows from both, of "
+                                "two points or more", fix="give both, such as --points 1e8 --columns 64"))
+    labels, test = spec.labels, spec.data.test
+    used = {"keep": None, "rows": "all", "test": TestSplit(fraction=0.2) if test.official else test}
+    data = spec.data.model_copy(update=used)
+    dtype = np.dtype(data.ingest_params().dtype)
+    scan = Scan(n_rows=points, n_columns=columns, dtype=dtype.name, target=None if data.task == "clustering" else "y",
+                row_bytes=columns * dtype.itemsize, label_names=tuple(map(str, spec.data.keep or ())) or None)
+    spec = spec.model_copy(update={"data": data})
+    if labels is not None and labels.file is not None:
+        spec = spec.model_copy(update={"labels": labels.model_copy(update={"file": None})})
+    shape = f"{points:,} points, {columns:,} columns"
+    return spec, {"source": File(Source(shape, NOWHERE), digest({"points": points, "columns": columns}))}, scan
