@@ -17,6 +17,7 @@ from pydantic import Field, field_validator, model_validator
 
 from ..errors import ClusterError, SpecError, explain, require
 from ..execution.size import size_of
+from .description import BESIDE, SMALLEST
 from .pool import PoolRuntime
 
 CLUSTERS = {"slurm": "SLURMCluster", "pbs": "PBSCluster", "lsf": "LSFCluster", "sge": "SGECluster",
@@ -66,7 +67,7 @@ class JobqueueRuntime(PoolRuntime):
     kind: Literal["jobqueue"] = "jobqueue"
     system: Literal["slurm", "pbs", "lsf", "sge", "htcondor", "oar"]
     least_workers: int = Field(default=0, ge=0, description="that are kept while the run lasts")
-    memory_limit: str = Field(description="of one worker")
+    memory_limit: str = Field(description="of one worker's job")
     walltime: str = Field(default="1h", description="of one worker's job, such as 90m or 4h")
     idle_timeout: float = Field(default=60.0, ge=1, allow_inf_nan=False,
                                 description="seconds without a task for it after which a worker, or a job that waits, "
@@ -81,8 +82,10 @@ class JobqueueRuntime(PoolRuntime):
 
     @field_validator("memory_limit")
     @classmethod
-    def _is_a_size(cls, text: str) -> str:
-        size_of(text)
+    def _is_enough(cls, text: str) -> str:
+        require(size_of(text) >= SMALLEST, f"memory_limit: {text}", error=SpecError,
+                why="the system is asked for that much for each job, and ends a job that takes more",
+                fix="write a size of 1GiB or more")
         return text
 
     @field_validator("walltime")
@@ -148,7 +151,9 @@ class JobqueueRuntime(PoolRuntime):
             "cores": 1, "processes": 1, "memory": str(size_of(self.memory_limit)), "python": sys.executable,
             "protocol": "tls://", "security": Security.temporary(), "shared_temp_directory": folder,
             "interface": self.interface, "log_directory": folder,
-            "worker_extra_args": ["--lifetime", f"{seconds - margin:.0f}s", "--lifetime-stagger", f"{margin / 2:.0f}s",
+            # The last one counts: a worker has less than its job, as its Nanny runs there too.
+            "worker_extra_args": ["--memory-limit", str(size_of(self.memory_limit) - BESIDE),
+                                  "--lifetime", f"{seconds - margin:.0f}s", "--lifetime-stagger", f"{margin / 2:.0f}s",
                                   "--no-dashboard"],
             "job_script_prologue": [*self.prologue, *(f"export {name}=1" for name in (
                 "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"))],

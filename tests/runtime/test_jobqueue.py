@@ -9,6 +9,7 @@ import pytest
 
 from dssl.errors import ClusterError, SpecError
 from dssl.runtime import jobqueue
+from dssl.runtime.description import BESIDE
 from dssl.runtime.jobqueue import CLUSTERS, JobqueueRuntime
 from dssl.runtime.start import load_runtime
 
@@ -52,7 +53,7 @@ def test_a_system_is_asked_for_jobs_of_one_worker(system, tmp_path, monkeypatch)
         text = "".join(path.read_text() for path in keys)
         assert "PRIVATE KEY" in text
     for line in (*ASKED[system], "module load python", "export NUMBA_NUM_THREADS=1", "--nthreads 1", "--nanny",
-                 "--memory-limit 2.00GiB", "--lifetime 4860s", "--lifetime-stagger 270s", "--no-dashboard",
+                 f"--memory-limit {(2 << 30) - BESIDE} --lifetime 4860s", "--lifetime-stagger 270s", "--no-dashboard",
                  "--protocol tls://"):
         assert line in script
     assert "PRIVATE KEY" not in script
@@ -60,7 +61,8 @@ def test_a_system_is_asked_for_jobs_of_one_worker(system, tmp_path, monkeypatch)
 
 @pytest.mark.parametrize(("fields", "said"), [
     ("walltime: 90s", "four minutes or more"), ("walltime: soon", "a number and a unit"), ("workers: 0", "workers"),
-    ("memory_limit: lots", "lots"), ("system: cron", "system"), ("system: htcondor\nqueue: short", "it has neither")])
+    ("memory_limit: lots", "lots"), ("memory_limit: 512MiB", "1GiB or more"), ("system: cron", "system"),
+    ("system: htcondor\nqueue: short", "it has neither")])
 def test_what_no_pool_can_be_is_refused(tmp_path, fields, said):
     known = {"system": "slurm", "workers": "2", "memory_limit": "2GiB"}
     given = dict(line.split(": ") for line in fields.splitlines())
@@ -114,6 +116,8 @@ def test_jobs_may_wait_in_the_queue(queue):
         assert where == "up to 2 workers by jobs of slurm"
         client = execution.client
         assert client.submit(int, "7").result(30) == 7
+        limits = [worker["memory_limit"] for worker in client.scheduler_info()["workers"].values()]
+        assert limits == [(1 << 30) - BESIDE], "dask-jobqueue names the memory of the job first"
         wait_until(lambda: not client.nthreads(), "the worker without a task to go")
         assert client.submit(int, "8").result(60) == 8
 
