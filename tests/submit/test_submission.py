@@ -5,7 +5,6 @@ import socket
 import subprocess
 import time
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
@@ -14,11 +13,7 @@ from dssl.errors import COME_BACK, TERMINATED, ClusterError, DataError
 from dssl.pipeline.gc import find_garbage, write_stages
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.submission import HANDING_OVER, Submission, find_run, state_of
-from dssl.runtime.batch.engine import Job
-from dssl.runtime.start import load_runtime
 from dssl.storage.artifacts import Workspace
-
-from ..faults.machines import REPOSITORY
 
 SPEC = {"name": "here", "data": {"source": "digits"}, "labels": {"per_class": 2}}
 
@@ -217,12 +212,3 @@ def test_an_end_is_recorded_on_a_full_disk(tmp_path):
 
 def test_garbage_is_found_beside_a_run_that_has_not_begun(place, submission):
     assert find_garbage(place).kept == [submission.folder.name]
-
-
-def test_the_documentation_shows_the_script_that_slurm_is_given():
-    shown = (REPOSITORY / "docs" / "submit.md").read_text().split("```bash\n")[1].split("```")[0]
-    runtime, folder = load_runtime(REPOSITORY / "cluster" / "slurm.yaml"), Path("/home/me/dssl-work/runs/RUN")
-    command = ("/home/me/.venv/bin/python", "-m", "dssl.cli")
-    job = Job(name="dssl-be05fec7324523de", folder=folder, command=(*command, "rank", str(folder)),
-              settle=(*command, "settle", str(folder)), cwd=Path("/home/me"), ranks=runtime.ranks)
-    assert runtime.engine().render(job) == shown
