@@ -122,7 +122,7 @@ def test_stored_entries_that_are_not_finite_are_located(tmp_path, height):
     row, column = int(np.searchsorted(X.indptr, 40, side="right")) - 1, int(X.indices[40])
     X.data[40], X.data[60] = np.nan, 1e300  # beyond float32
     for path in write(tmp_path, X, y):
-        with pytest.raises(DataError, match=f"2 values that .* the first is nan in row {row}, column {column}"):
+        with pytest.raises(DataError, match=rf"column {column} \(counted from 0\) is nan in row {row} .* 2 values"):
             ingest(path, MemoryParts(), InProcess(1), block_rows=height)
     with pytest.raises(DataError, match=f"1 values .* nan in row {row}, column {column}"):
         Dataset.from_arrays(X)

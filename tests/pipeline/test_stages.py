@@ -87,8 +87,10 @@ def test_no_function_of_a_stage_can_reach_the_spec(name, specs, tmp_path, monkey
 
     def looked_at(stage):
         def make(context, params):
-            assert {field.name for field in fields(Context)} == {"inputs", "files", "parts", "execution"}
-            given = [context.inputs, context.files, context.parts, context.execution, params]
+            assert {field.name for field in fields(Context)} == {
+                "inputs", "files", "parts", "execution", "base", "new"}
+            assert context.base is None, "a run that grows from none"
+            given = [context.inputs, context.files, context.parts, context.execution, context.new, params]
             assert not [part for part in parts_of(given) if isinstance(part, (BaseModel, Kind))], stage.name
             assert set(context.inputs) == set(stage.needs)
             assert set(context.files) <= set(stage.files)
@@ -109,8 +111,9 @@ def test_files_from_outside_are_in_the_address_of_the_stages_that_read_them(name
     made = plan(specs[name], workspace="nowhere")
     readers = [item for item in made.stages if item.stage.files]
     of_source = [item.stage.name for item in readers if "source" in item.stage.files]
-    labels = [] if "clustering" in name else ["labels"]  # by identifiers; the sample shows lines and cells
-    assert of_source == ["dataset", "split", *labels, "sample"]
+    # Labels and points name rows by identifiers and lines; the sample shows lines and cells.
+    labels = [] if "clustering" in name else ["labels"]
+    assert of_source == ["dataset", "split", *labels, "points", "sample"]
     for item in readers:
         expected = {file: made.files[file].digest for file in item.stage.files if file in made.files}
         assert expected.items() <= item.artifact.inputs.items()

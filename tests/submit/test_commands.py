@@ -78,7 +78,11 @@ def test_an_interrupt_while_a_job_is_handed_over_does_not_orphan_it(submitted, c
         return handle
 
     monkeypatch.setattr(Detached, "submit", interrupted)
-    done = submitted({"kind": "local", "workers": 1, "memory_limit": "2GiB"})
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background ignores it
+    try:
+        done = submitted({"kind": "local", "workers": 1, "memory_limit": "2GiB"})
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert done.exit_code == 128 + number, done.output
     [run] = runs(tmp_path)
     pid = json.loads((run / "submission" / "engine.json").read_text())["handle"]["pid"]
