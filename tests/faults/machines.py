@@ -38,7 +38,7 @@ SETTINGS = {
     "DASK_DISTRIBUTED__ADMIN__LOG_FORMAT": "%(message)s", "PYTHONPATH": str(REPOSITORY)}
 
 
-def wait_until(is_so, what: str, seconds: float = 60.0) -> None:
+def wait_until(is_so, what: str, seconds: float = 120.0) -> None:
     """Return when something is so; fail after some seconds."""
     until = time.monotonic() + seconds
     while not is_so():
@@ -104,7 +104,7 @@ class Machines:
 
         wait_until(is_so, f"{parts} parts of {stage}")
 
-    def ended(self, run: subprocess.Popen[str], code: int, told: str = "", seconds: float = 60.0) -> str:
+    def ended(self, run: subprocess.Popen[str], code: int, told: str = "", seconds: float = 120.0) -> str:
         """Wait for the end of a run; check its exit code, and what it says; return that."""
         try:
             run.wait(seconds)

@@ -40,16 +40,14 @@ def workers_killed(machines, stage):
     scheduler, hands, run = begun(machines, stage)
     for worker in hands:
         worker.kill()
-    begin = time.monotonic()
-    machines.ended(run, 4, f"all workers of the scheduler at {scheduler.address} have been gone for 3 seconds", 30)
-    assert time.monotonic() - begin < 15
+    machines.ended(run, 4, f"all workers of the scheduler at {scheduler.address} have been gone for 3 seconds")
     machines.resume()
 
 
 def scheduler_killed(machines, stage):
     scheduler, _, run = begun(machines, stage)
     scheduler.kill()
-    machines.ended(run, 4, f"the scheduler at {scheduler.address} was lost", 30)
+    machines.ended(run, 4, f"the scheduler at {scheduler.address} was lost")
     machines.resume()
 
 
@@ -87,7 +85,7 @@ def workers_paused(machines, stage):
     machines.reached(stage, run, FIRST[stage])
     wait_until(lambda: "Pausing worker" in full.log.read_text(), "the worker to be full")
     healthy.kill()
-    told = machines.ended(run, 4, "all 1 workers at ", 40)
+    told = machines.ended(run, 4, "all 1 workers at ")
     assert "have been paused for 3 seconds" in told
     machines.resume()
 
@@ -105,7 +103,7 @@ def lease_lost(machines, stage):
     _, _, run = begun(machines, stage)
     lock = machines.workspace / "lock.json"
     lock.write_text(lock.read_text().replace('"host": "', '"host": "another-').replace('"token": "', '"token": "f'))
-    machines.ended(run, 5, "has taken", 30)
+    machines.ended(run, 5, "has taken")
     lock.unlink()
     machines.resume()
 
@@ -137,7 +135,7 @@ def blind_worker(machines, stage):
         "unshare", "-rm", "sh", "-c", f'mount -t tmpfs tmpfs {machines.workspace} && exec "$@"', "sh"))
     time.sleep(0.5)
     machines.processes[1].kill()
-    machines.ended(run, 4, "cannot open", 40)
+    machines.ended(run, 4, "cannot open")
     machines.resume()
 
 
@@ -188,7 +186,7 @@ def network_cut(machines, stage):
         run = machines.run(f"tcp://127.0.0.1:{port}")
         machines.reached(stage, run, FIRST[stage])
         subprocess.run(["ip", "link", "set", names[0], "down"], check=True)
-        machines.ended(run, 0, seconds=90)
+        machines.ended(run, 0)
     finally:
         subprocess.run(["ip", "link", "del", names[0]], check=False)
         subprocess.run(["ip", "netns", "del", space], check=False)

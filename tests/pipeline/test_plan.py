@@ -11,7 +11,7 @@ from dssl.errors import BudgetError, DataError, ParameterError, SpecError
 from dssl.execution.cost import SMALL, Cost
 from dssl.execution.in_process import InProcess
 from dssl.execution.size import MEMORY_BUDGET, size_of
-from dssl.pipeline import spec_files
+from dssl.pipeline import rates, spec_files
 from dssl.pipeline.kinds.registry import KINDS
 from dssl.pipeline.plan import plan
 from dssl.pipeline.prediction import open_model
@@ -250,7 +250,8 @@ def test_numbers_of_bytes_and_workers_are_checked(spec, given):
         plan(spec, points=1000, columns=8, **given)
 
 
-def test_workers_share_what_is_in_tasks(spec):
+def test_workers_share_what_is_in_tasks(spec, monkeypatch):
+    monkeypatch.setattr(rates, "slowness", lambda folder: 1.0)
     rows = {workers: {row["name"]: row for row in plan(spec, points=1_000_000, columns=64, workers=workers).records()}
             for workers in (1, 8)}
     for name, row in rows[1].items():

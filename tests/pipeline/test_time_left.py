@@ -33,7 +33,7 @@ def test_what_stages_took_corrects_what_the_plan_says():
 
 
 def test_the_speed_of_a_machine_is_measured_once(tmp_path, monkeypatch):
-    assert 0.02 < speed.measure_slowness(0.005) < 100
+    assert speed.measure_slowness(0.005) > 0
     monkeypatch.setattr(speed, "measure_slowness", lambda: 2.5)
     speed.slowness.cache_clear()
     assert speed.slowness(tmp_path) == 2.5
