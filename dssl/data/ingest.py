@@ -23,7 +23,6 @@ from ..execution.tasks import Execution
 from ..params import digest, plain
 from ..storage.blocks import MemoryParts, Parts, PartWriter, Receipt, row_ranges
 from ..storage.csr import as_csr, csr_arrays
-from ..storage.files import remove_tree
 from ..storage.foreign_zarr import is_zarr
 from ..storage.pieces import BlockedCsrRows
 from ..storage.store import MANIFEST, StoredParts
@@ -109,7 +108,7 @@ def ingest(source: str | Path | Sequence[str | Path] | Source, parts: Parts, exe
             dataset.attributes["survey"] = with_dropped(dataset.attributes["survey"], own.column_names(),
                                                         reader.scan().target)
     if isinstance(parts, StoredParts):  # the attributes say what came of the surveys
-        remove_tree(parts.folder / "within")
+        parts.clear("within")
         parts.clear_unfinished()
     files = [FileRecord(file.full_name, str(file.digest), rows, file.version).to_dict()
              for file, rows in zip(source.files, reader.rows_by_file(), strict=True)]

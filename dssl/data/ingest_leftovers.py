@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ..errors import DataError, IntegrityError, ParameterError, require
-from ..storage.blocks import Parts
-from ..storage.files import remove_tree
+from ..storage.blocks import Parts, Receipt
 from ..storage.objects import ObjectPath
 from ..storage.store import MANIFEST, StoredParts
 
@@ -17,7 +16,7 @@ OWN_FOLDERS = ("receipts", "parts", "shared", "within")  # of StoredParts, in th
 
 def clear_other_parts(parts: Parts, key: str) -> None:
     """Remove what an ingest of other bytes or parameters left unfinished; refuse to touch a finished data set."""
-    if all(receipt.get("ingest") == key for receipt in parts.receipts().values()):
+    if all(receipt.get("ingest") == key for receipt in _receipts(parts)):
         return
     require(_unfinished(parts), f"{parts!r} holds parts of something else", error=IntegrityError,
             why="its rows would be mixed with those of this file", fix="delete the folder, or name another one")
@@ -26,16 +25,23 @@ def clear_other_parts(parts: Parts, key: str) -> None:
 
 def _unfinished(parts: Parts) -> bool:
     """Return whether the parts are those of an ingest that did not end."""
-    receipts = parts.receipts().values()
+    receipts = _receipts(parts)
     return (isinstance(parts, StoredParts) and not (parts.folder / MANIFEST).exists() and bool(receipts)
             and all("ingest" in receipt for receipt in receipts))
+
+
+def _receipts(parts: Parts) -> list[Receipt]:
+    """Return the receipts that are there; others than a list shows are found by their keys when the ingest ends."""
+    if not isinstance(parts, StoredParts) or parts.ledger.is_new:
+        return []
+    return [parts.receipt(index) for index in parts.listed()]
 
 
 def _remove(parts: Parts) -> None:
     """Delete what an ingest wrote, and the folder if nothing else is in it."""
     assert isinstance(parts, StoredParts)
     for name in OWN_FOLDERS:
-        remove_tree(parts.folder / name)
+        parts.clear(name)
     _remove_if_empty(parts.folder)
 
 

@@ -109,7 +109,7 @@ def bring_halos(rows: Rows, wanted: Parts, n_blocks: int, name: str, total: int,
     edges = np.linspace(0, n_blocks, n_asking + 1).astype(int).tolist()
     answers = parts or execution.scratch()
     asked = answers.within("asked")
-    if len(answers.receipts()) < len(owners):  # or else what was asked may be gone
+    if len(answers.receipts(len(owners))) < len(owners):  # or else what was asked may be gone
         execution.map([AskTask(wanted, name, first, last, height, len(owners))
                        for first, last in pairwise(edges)], asked)
     execution.map([AnswerTask(rows, asked, n_asking, height, n_blocks, index) for index in range(len(owners))], answers)

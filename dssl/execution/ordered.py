@@ -90,7 +90,7 @@ def ordered(rows: Rows, place: Rows, execution: Execution, parts: Parts | None =
     sent = parts.within("sent")
     read, height, chunk = heights(n, rows.row_bytes, execution.memory_budget)
     sources, arrive = row_ranges(n, read), block_count(n, height)
-    if len(parts.receipts()) < arrive:  # or else what was sent may be gone
+    if len(parts.receipts(arrive)) < arrive:  # or else what was sent may be gone
         execution.map([SendTask(rows, place, height, start, stop) for start, stop in sources], sent)
     if not rows.is_sparse:
         parts.allocate("rows", rows.shape, rows.dtype, chunk)

@@ -23,6 +23,7 @@ from ..errors import require
 from ..measure import PeakMemory, process_peak
 from ..params import plain
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges
+from ..storage.ledger import journal
 
 SHARED_CHUNK = 16 << 20  # bytes of rows in one chunk when an array of the driver is shared with workers
 FAN_IN = 8  # shares of a reduction that are combined at a time
@@ -160,7 +161,7 @@ class Execution(ABC):
 
     def map(self, tasks: Sequence[Task], parts: Parts) -> list[Receipt]:
         """Run task i into part i unless that part is complete; return all receipts in the order of the tasks."""
-        receipts = {index: receipt for index, receipt in parts.receipts().items() if index < len(tasks)}
+        receipts = parts.receipts(len(tasks))
         pending = [(index, task) for index, task in enumerate(tasks) if index not in receipts]
         if self.counter:
             self.counter.begin(len(tasks), len(receipts))
@@ -227,16 +228,17 @@ def run_part(task: Task, parts: Parts, index: int) -> Receipt:
     own where no other runs in the process. `peak_rss_bytes` is the most that the process has ever held.
     """
     begin, attempt = time.perf_counter(), uuid.uuid4().hex[:12]
-    try:
-        with PeakMemory() as peak:
-            # As it is read again by a resumed run.
-            receipt = plain(dict(task(PartWriter(parts, index, attempt)) or {}))
-    except BaseException:
-        parts.discard(index, attempt)
-        raise
-    receipt |= {"task_peak_bytes": peak.bytes, "seconds": round(time.perf_counter() - begin, 6),
-                "peak_rss_bytes": process_peak(), "process": os.getpid()}
-    return parts.finish(index, receipt, attempt)
+    with journal():
+        try:
+            with PeakMemory() as peak:
+                # As it is read again by a resumed run.
+                receipt = plain(dict(task(PartWriter(parts, index, attempt)) or {}))
+        except BaseException:
+            parts.discard(index, attempt)
+            raise
+        receipt |= {"task_peak_bytes": peak.bytes, "seconds": round(time.perf_counter() - begin, 6),
+                    "peak_rss_bytes": process_peak(), "process": os.getpid()}
+        return parts.finish(index, receipt, attempt)
 
 
 def one_thread() -> Any:

@@ -13,7 +13,7 @@ from typing import ClassVar
 import psutil
 
 from ..measure import return_freed_memory
-from ..storage.kept import ARRAYS, give_back
+from ..storage.kept import give_back, limit_kept
 
 NEAR = 0.9  # of the mark at which a worker is paused
 
@@ -31,7 +31,7 @@ class WorkerMemory:
     @contextmanager
     def around(self, task: object) -> Iterator[None]:
         """Give back what is kept before a task and after it, where that is needed."""
-        ARRAYS.limit = self.budget
+        limit_kept(self.budget)
         if type(task) is not WorkerMemory._last:
             WorkerMemory._last = type(task)
             self._keep_below(0 if self.pause is None else self.pause - self.budget * self.threads)

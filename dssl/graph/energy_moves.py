@@ -24,7 +24,7 @@ from ..measure import process_peak
 from ..storage.blocks import Parts, PartWriter, Receipt, Rows, row_ranges
 from ..storage.shuffle import gather, scatter
 from .energy import EnergyBlocks, StoredGraph, mean_of, numbered_in_block, scales, split_bytes, split_energy
-from .weights import BLOCK_ROWS, id_type, read_weights
+from .weights import BLOCK_ROWS, id_type, read_weights, row_receipts
 
 ENTRY_BYTES = 90  # of a `BlockTask`, an entry of E, measured
 
@@ -208,8 +208,8 @@ def energy_blocks(graph: StoredGraph | None, n: int, block_rows: int, execution:
     """
     if graph is None:
         return split_energy(None, n, block_rows, execution, parts)
-    receipts = graph.weights.receipts()
-    nnz = sum(receipt["nnz"] for receipt in receipts.values())
+    receipts = row_receipts(graph.weights, n)
+    nnz = sum(receipt["nnz"] for receipt in receipts)
     if order is None and split_bytes(n, nnz) <= execution.memory_budget:
         return split_energy(graph, n, block_rows, execution, parts)
     if order is None:
@@ -225,7 +225,7 @@ def energy_blocks(graph: StoredGraph | None, n: int, block_rows: int, execution:
         "places", "copies", "ends", "entries", "blocks")))
     moves.blocks.allocate("order", (n,), np.int64, block_rows)
     moves.blocks.allocate("place", (n,), np.int64, height)
-    done = parts.receipts().get(0)
+    done = parts.receipt_of(0)
     if done is None:
         done = _moved(moves, execution)
         parts.finish(0, done)
@@ -236,7 +236,7 @@ def energy_blocks(graph: StoredGraph | None, n: int, block_rows: int, execution:
 def _moved(moves: Moves, execution: Execution) -> Receipt:
     """Write the blocks; return what describes them."""
     rows = range(len(moves.ranges))
-    if len(moves.entries.receipts()) < len(rows):  # or else what the earlier steps wrote may be gone
+    if len(moves.entries.receipts(len(rows))) < len(rows):  # or else what the earlier steps wrote may be gone
         if moves.order is not None:
             execution.map([PlacesTask(moves, start, stop) for start, stop in moves.ranges], moves.places)
         if moves.graph.copies is not None:

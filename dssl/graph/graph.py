@@ -22,7 +22,7 @@ from .scaling import Scaling, fit_scaling
 from .scaling_params import ScalingKind, ScalingParams
 from .vertices import Vertices, distinct_rows, find_vertices, require_distinct
 from .weight_rule import WIDTH, WeightParams, warn_raised
-from .weights import read_graph, weigh
+from .weights import read_graph, row_receipts, weigh
 
 VERSIONS = {"vertices": 3, "neighbors": 6, "graph": 4}  # of the code of each step; to be raised when its output changes
 
@@ -122,7 +122,7 @@ class Graph:
         stored = execution.scratch()
         if not isinstance(self.stored, MemoryParts) or isinstance(stored, MemoryParts):
             return self
-        for index, receipt in self.stored.receipts().items():
+        for index, receipt in enumerate(row_receipts(self.stored, len(self.vertices))):
             stored.write(index, self.stored.read(index))
             stored.finish(index, receipt)
         lists = None if self.neighbors is None else self.neighbors.shared(execution)

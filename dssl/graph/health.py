@@ -190,9 +190,12 @@ def stored_health(weights: Parts, vertices: VertexRows, execution: Execution, pa
     return health
 
 
-def lost_points(parts: Parts) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield, in blocks, the numbers of points that no label reaches, ascending, and the sizes of their components."""
-    for index in sorted(parts.receipts()):
+def lost_points(parts: Parts, n: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield, in blocks, the numbers of points that no label reaches, ascending, and the sizes of their components.
+
+    n : how many points there are.
+    """
+    for index in parts.receipts(block_count(n, BLOCK_ROWS)):
         part = parts.read(index)
         yield part["row"], part["component_size"]
 

@@ -325,7 +325,7 @@ def find_partitioned(X: Rows, k: int, metric: str, seed: int, target: float, exe
     sizes = task_sizes(n, d, measured_itemsize(X.dtype, metric), k, execution.memory_budget)
     # The result is recorded before what it follows from is removed, which takes a while.
     steps, result = Steps(parts.within("search"), execution), parts.within("result")
-    found = result.receipts().get(0) or result.finish(0, plain(
+    found = result.receipt_of(0) or result.finish(0, plain(
         _found(Search(X, k, metric, seed, execution, steps, sizes), target, parts)))
     steps.parts.remove()
     result.remove()

@@ -18,7 +18,7 @@ class Steps:
 
     def __init__(self, parts: Parts, execution: Execution):
         self.parts, self.execution = parts, execution
-        self._count, self._known = 0, parts.receipts()
+        self._count = 0
 
     def run(self, name: str, work: Work, used: Sequence[Parts] = ()) -> tuple[Parts, Receipt]:
         """Return the place of a step and what `work(place)` returned, which is JSON.
@@ -27,14 +27,14 @@ class Steps:
         """
         number, self._count = self._count, self._count + 1
         place = self.parts.within(f"{number:03d}-{name}")
-        if number not in self._known:
-            self._known[number] = self.parts.finish(number, plain(work(place)))
+        found = self.parts.receipt_of(number)
+        if found is None:
+            found = self.parts.finish(number, plain(work(place)))
         elif self.execution.counter:
-            tasks = self._known[number].get("tasks", 0)
-            self.execution.counter.begin(tasks, tasks)
+            self.execution.counter.begin(found.get("tasks", 0), found.get("tasks", 0))
         for parts in used:
             parts.remove()
-        return place, self._known[number]
+        return place, found
 
     def map(self, name: str, tasks: Callable[[Parts], Sequence[Task]],
             found: Callable[[list[Receipt]], Receipt] = lambda receipts: {}, used: Sequence[Parts] = ()

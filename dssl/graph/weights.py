@@ -238,6 +238,21 @@ def read_weights(parts: Parts, index: int, start: int, stop: int, n: int) -> sp.
     return sp.csr_array((part["data"], part["indices"], indptr), shape=(stop - start, n))
 
 
+def row_receipts(parts: Parts, n: int) -> list[Receipt]:
+    """Return the receipts of the blocks of rows of a graph of n vertices, that `weigh` wrote.
+
+    Raises
+    ------
+    IntegrityError : a block of rows is missing.
+    """
+    count = block_count(n, parts.receipt(0)["rows"][1])
+    found = parts.receipts(count)
+    missing = next((index for index in range(count) if index not in found), None)
+    require(missing is None, f"the graph lacks block {missing} of {count}", error=IntegrityError,
+            why="its rows were never written", fix="run the weights again: finished blocks are kept")
+    return [found[index] for index in range(count)]
+
+
 def read_graph(parts: Parts) -> sp.csr_array:
     """Return the matrix (n, n) whose rows `weigh` wrote.
 
@@ -245,16 +260,9 @@ def read_graph(parts: Parts) -> sp.csr_array:
     ------
     IntegrityError : a block of rows is missing.
     """
-    receipts = parts.receipts()
-    pieces, stop, n = [], 0, 0
-    for index in sorted(receipts):
-        (start, end), n = receipts[index]["rows"], receipts[index]["n"]
-        if start != stop:
-            break
-        pieces.append(read_weights(parts, index, start, end, n))
-        stop = end
-    require(bool(pieces) and stop == n, f"the graph ends at row {stop} of {n}", error=IntegrityError,
-            why="a block of rows was never written", fix="run the weights again: finished blocks are kept")
+    n = parts.receipt(0)["n"]
+    ranges = [receipt["rows"] for receipt in row_receipts(parts, n)]
+    pieces = [read_weights(parts, index, start, stop, n) for index, (start, stop) in enumerate(ranges)]
     W = sp.vstack(pieces, format="csr")
     W.has_sorted_indices = True
     return W

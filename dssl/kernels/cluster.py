@@ -318,7 +318,7 @@ def _landmark_sums(rows: Rows, kernel: Kernel, shared: dict[str, np.ndarray], ex
              for start, stop in row_ranges(len(rows), per_task)]
     parts = execution.scratch()
     found = execution.reduce(sums(tasks), parts)
-    raised = sum(receipt["raised"] for receipt in parts.receipts().values())
+    raised = sum(receipt["raised"] for receipt in parts.receipts(len(tasks)).values())
     parts.remove()
     return {**found, "raised": raised}
 

@@ -103,7 +103,7 @@ class Eigensystem:
     @classmethod
     def of(cls, parts: Parts) -> "Eigensystem":
         """Return the eigensystem that `stochastic_eigensystem` left in parts."""
-        evidence = parts.receipts()[RESULT]["evidence"]
+        evidence = parts.receipt(RESULT)["evidence"]
         return cls(**parts.read(RESULT), vectors=parts.within(f"step{evidence['steps'] + 1}").rows("U"),
                    evidence=evidence)
 
@@ -180,7 +180,9 @@ class StochasticSteps:
         fresh = {"steps": 0, "rank": [], "change": [], "seconds": 0.0}
         evidence: dict[str, Any] = fresh if start is None else start.evidence
         self.first: int = evidence["steps"]
-        finished = [receipt for step, receipt in sorted(parts.receipts().items()) if step != RESULT]
+        finished: list[Receipt] = []
+        while (receipt := parts.receipt_of(self.first + len(finished) + 1)) is not None:
+            finished.append(receipt)
         self.ranks: list[int] = evidence["rank"] + [receipt["rank"] for receipt in finished]
         self.changes: list[float] = evidence["change"] + [receipt["change"] for receipt in finished]
         self.seconds: float = evidence["seconds"] + sum(receipt["seconds"] for receipt in finished)
@@ -307,7 +309,7 @@ def stochastic_eigensystem(rows: Rows, kernel: Kernel, degrees: np.ndarray, para
     if start is not None and (start.evidence["steps"] >= params.steps or reached(start.evidence["error"], params)):
         return start
     parts = parts or execution.scratch()
-    if RESULT in parts.receipts():
+    if parts.receipt_of(RESULT) is not None:
         return Eigensystem.of(parts)
     scale = execution.share_rows(as_rows(1 / np.sqrt(degrees)))
     steps = StochasticSteps(rows, scale, kernel, params, execution, parts, start)

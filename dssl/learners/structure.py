@@ -9,7 +9,7 @@ from ..execution.cost import Cost, cost_of, solve_seconds
 from ..execution.tasks import Execution
 from ..graph.laplacian import Laplacian
 from ..graph.regularizer import system_cost
-from ..graph.weights import read_graph
+from ..graph.weights import read_graph, row_receipts
 from ..kernels.structure import structure_of
 from ..solvers.solve import METHODS, prepare
 from ..solvers.solver_params import SolverParams
@@ -54,7 +54,7 @@ def sampled_structure(graph: Parts, copies: Rows | None, v: int, seed: int, exec
 
     None where the graph is too large for the memory budget of a task: its structure is not known then.
     """
-    nnz = sum(graph.arrays(index).nbytes for index in graph.receipts()) // ENTRY_BYTES
+    nnz = sum(graph.arrays(index).nbytes for index in range(len(row_receipts(graph, v)))) // ENTRY_BYTES
     if not fits_a_task(v, nnz, execution.memory_budget):
         return None
     chosen: Sequence[int] = np.sort(block_rng(seed, STREAM).choice(v, min(v, SAMPLE), replace=False)).tolist()

@@ -237,7 +237,7 @@ def write_unreached(folder: Path, health: Artifact, handled: str) -> dict[str, A
         with draft_of(file) as draft, open(draft, "w", encoding="utf-8", newline="") as text:
             lines = CsvLines(text)
             lines.write(["row", "component_size"])
-            for rows, sizes in lost_points(health.parts):
+            for rows, sizes in lost_points(health.parts, health.attributes["n"]):
                 lines.write_all(zip(rows.tolist(), sizes.tolist(), strict=True))
     return {"count": unreached["count"], "ids": unreached["ids"][:SHOWN], "handled": handled,
             "file": str(file) if file else None}

@@ -5,8 +5,8 @@ from typing import Any
 
 from ..errors import DataError, require
 from ..storage.artifacts import Workspace, parts_in, read_begun, read_manifest
-from ..storage.files import disk_bytes, path_at, read_record
-from ..storage.store import describe_arrays
+from ..storage.describe import describe_arrays
+from ..storage.files import at_once, disk_bytes, path_at, read_record
 from .growth import last_runs
 from .kinds.registry import all_stage_names, kind_of
 from .records import read_result, read_spec
@@ -109,7 +109,8 @@ def runs_of(workspace: Workspace) -> list[dict[str, Any]]:
 def with_disk_bytes(result: dict[str, Any], workspace: Workspace, kind: Kind) -> dict[str, Any]:
     """Return the document of a run with what its artifacts keep on disk now, and how much of that is intermediate."""
     passing = {stage.name for stage in kind.stages if stage.intermediate and result["run"] not in last_runs(workspace)}
-    for record in result["stages"]:
-        record["disk_bytes"] = disk_bytes(workspace.folder_of(record["name"], record["address"]))
+    folders = [workspace.folder_of(record["name"], record["address"]) for record in result["stages"]]
+    for record, size in zip(result["stages"], at_once(disk_bytes, folders, workspace.root), strict=True):
+        record["disk_bytes"] = size
     result["intermediate_bytes"] = sum(own["disk_bytes"] for own in result["stages"] if own["name"] in passing)
     return result

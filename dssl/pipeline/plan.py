@@ -53,21 +53,24 @@ def planned_stages(kind: Kind, spec: Spec, workspace: Workspace, files: Mapping[
         as cached as long as no stage that is run reads it.
     """
     planned: dict[str, PlannedStage] = {}
-    removed = workspace.removed()
+    removed, made = workspace.removed(), dict[str, tuple[Any, Artifact, str]]()
     for stage in kind.stages:
         params = stage.params(spec)
-        inputs = {name: planned[name].artifact.address for name in stage.needs}
+        inputs = {name: made[name][1].address for name in stage.needs}
         inputs |= {name: files[name].digest for name in stage.files if name in files}
         base = bases.get(stage.name, "") if stage.grows else ""
         inputs |= {"base": base} if base else {}
-        artifact = workspace.artifact(stage.name, stage.version, plain(params), inputs)
+        made[stage.name] = params, workspace.artifact(stage.name, stage.version, plain(params), inputs), base
+    how_far = workspace.how_far([artifact for _, artifact, _ in made.values()])
+    for stage, finished in zip(kind.stages, how_far, strict=True):
+        params, artifact, base = made[stage.name]
         waiting = [name for name in stage.needs if planned[name].status != "cached"]
         status: Status = "to run"
         if stage.name in remake and artifact.address not in done:
             why = "asked to be made anew"
-        elif artifact.exists:
+        elif finished is None:
             status, why = "cached", "same inputs and parameters"
-        elif finished := artifact.finished_parts:
+        elif finished:
             status, why = "partial", f"{finished} parts are finished"
         else:
             why = f"after {', '.join(waiting)}" if waiting else "not made yet"

@@ -23,8 +23,10 @@ from ..report.sections.ran import files_section, spec_section, stages_section
 from ..report.verdict import Verdict
 from ..selection.by_labels import without_choice
 from ..selection.held_out_scores import SCORED, with_intervals
+from ..storage.array_files import begin_anew
 from ..storage.artifacts import libraries
 from ..storage.files import remove_tree, write_file, write_json
+from ..storage.objects import ObjectPath
 from .changed_rows import changed_rows
 from .facts import Facts
 from .gc import remove_intermediate, write_stages
@@ -102,6 +104,9 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
         refuse_what_cannot_fit(own.own_stages, own.facts, Room.of(execution))
     shown = in_notebook() if events is None else nullcontext(events)
     with place.lock(wait) as lock, _held(execution, lock.check), shown as told:
+        if isinstance(place.root, ObjectPath):
+            begin_anew()
+            execution.ask_workers(begin_anew)
         scratch = place.root / "scratch"  # the lock is ours: what is there was left by a run that was killed
         remove_tree(scratch)
         scratch.mkdir(parents=True, exist_ok=True)
@@ -183,11 +188,12 @@ def _run(made: Plan, identity: str, folder: Path, execution: Execution, estimate
     _note_stages(folder, made)
     for own in made.tried:
         _run_stages(own.again(execution.memory_budget, records), made, records, execution, estimated, tell)
-    made = made.again(execution.memory_budget, records)
-    _note_stages(folder, made)  # of the graph that was chosen
-    estimated.seconds = {}
-    for item in made.selected:
-        estimated.note(item)
+    if made.tried:
+        made = made.again(execution.memory_budget, records)
+        _note_stages(folder, made)  # of the graph that was chosen
+        estimated.seconds = {}
+        for item in made.selected:
+            estimated.note(item)
     _run_stages(made, made, records, execution, estimated, tell)
     if made.growth and (text := changed_rows(made.growth, made.workspace, made.artifact("dataset"))):
         of_growth.append(text)

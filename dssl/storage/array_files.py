@@ -9,11 +9,9 @@ and `crc32c`, one after the other in the thread of the task: Zarr passes each th
 1 to 2 ms of a core, which is most of what a small array takes.
 """
 
-import errno
 import hashlib
 import itertools
 import math
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Lock
@@ -27,18 +25,19 @@ from zarr.core.buffer import cpu
 from zarr.storage import MemoryStore
 
 from ..errors import DataError, IntegrityError, explain, require
-from .files import files_in, outlasting, read_file, remove_tree, write_file
+from .files import files_in, outlasting, remove_tree, write_file
 from .frames import CRC_BYTES, ZSTD_LEVEL, damaged, lost, pack, unpack
+from .kept import FETCHED
 from .objects import ObjectPath
+from .packs import read_once
 
 DESCRIPTION = "zarr.json"
 
 
-def create_array(path: Path, shape: tuple[int, ...], dtype: Any, chunk_rows: int, chunk_columns: int | None = None,
-                 attributes: dict[str, Any] | None = None, *, exclusive: bool = False) -> zarr.Array:
-    """Describe a Zarr 3 array of numbers or booleans, chunked by rows (and columns), each chunk checksummed.
-
-    With `exclusive`, raise FileExistsError if an array is described there.
+def described_array(shape: tuple[int, ...], dtype: Any, chunk_rows: int, chunk_columns: int | None = None,
+                    attributes: dict[str, Any] | None = None) -> tuple[zarr.Array, bytes]:
+    """Return a Zarr 3 array of numbers or booleans, chunked by rows (and columns), each chunk checksummed; and how it
+    is described in its file.
 
     Raise DataError if the dtype is not numeric; strings and objects have no form that is safe to read back.
     """
@@ -53,11 +52,18 @@ def create_array(path: Path, shape: tuple[int, ...], dtype: Any, chunk_rows: int
     array = zarr.create_array(MemoryStore(described), shape=shape, dtype=dtype, chunks=(max(chunk_rows, 1), *trailing),
                               compressors=[ZstdCodec(level=ZSTD_LEVEL), Crc32cCodec()], attributes=attributes or {},
                               fill_value=0)
-    if not write_file(path / DESCRIPTION, described[DESCRIPTION].to_bytes(), exclusive=exclusive):
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+    return array, described[DESCRIPTION].to_bytes()
+
+
+def create_array(path: Path, shape: tuple[int, ...], dtype: Any, chunk_rows: int, chunk_columns: int | None = None
+                 ) -> bytes | None:
+    """Describe an array in its file, see `described_array`, and return what the file holds; None if there is one."""
+    array, text = described_array(shape, dtype, chunk_rows, chunk_columns)
+    if not write_file(path / DESCRIPTION, text, exclusive=True):
+        return None
     if isinstance(path, ObjectPath):
         _OPENED.keep(path, (), array)
-    return array
+    return text
 
 
 @outlasting
@@ -104,21 +110,35 @@ class OpenArrays:
                 del self._held[path]
 
 
+    def clear(self) -> None:
+        """Forget all of them."""
+        with self._lock:
+            self._held.clear()
+
+
 _OPENED = OpenArrays(1024)
 
 
-def forget_arrays(folder: Path) -> None:
-    """Have this process read the descriptions below a folder anew, in whose place there may be others.
+def begin_anew() -> None:
+    """Have this process read all objects anew, since other processes may have written meanwhile."""
+    _OPENED.clear()
+    FETCHED.clear()
 
-    Other processes have none of them: a folder of parts has a name of its own (`artifacts`, `scratch`), or is written
-    once (`Dataset.save`).
+
+def forget_arrays(folder: Path) -> None:
+    """Have this process read what lies below a folder anew, since others may come to its place.
+
+    Other processes have nothing of it: a folder of parts has a name of its own (`artifacts`, `scratch`), or is not
+    written again before they `begin_anew`.
     """
     _OPENED.forget(folder)
+    if isinstance(folder, ObjectPath):
+        FETCHED.forget(folder)
 
 
 def _read_description(path: Path) -> zarr.Array:
     """Open an array; raise FileNotFoundError if there is none, IntegrityError if its description is damaged."""
-    described = bytes(read_file(path / DESCRIPTION))
+    described = bytes(read_once(path / DESCRIPTION))
     try:
         array = zarr.open_array(MemoryStore({DESCRIPTION: cpu.Buffer.from_bytes(described)}), mode="r", zarr_format=3)
         chunks = array.chunks
@@ -131,15 +151,15 @@ def _read_description(path: Path) -> zarr.Array:
     return array
 
 
-def _chunks(array: zarr.Array, path: Path, axis: int, start: int, stop: int) -> Iterator[tuple[Path, list[slice]]]:
-    """Yield the file of each chunk that a range of rows (axis 0) or columns (1) touches, and its box in the array."""
+def _chunks(array: zarr.Array, axis: int, start: int, stop: int) -> Iterator[tuple[str, list[slice]]]:
+    """Yield the name of each chunk that a range of rows (axis 0) or columns (1) touches, and its box in the array."""
     shape, chunks = array.shape, array.chunks
     numbers = [range(-(-size // unit)) for size, unit in zip(shape, chunks, strict=True)]
     numbers[axis] = range(start // chunks[axis], -(-stop // chunks[axis]) if stop > start else start // chunks[axis])
     for key in itertools.product(*numbers):
         box = [slice(number * unit, min((number + 1) * unit, size))
                for number, unit, size in zip(key, chunks, shape, strict=True)]
-        yield path / array.metadata.encode_chunk_key(key), box
+        yield array.metadata.encode_chunk_key(key), box
 
 
 def _stored_dtype(array: zarr.Array) -> np.dtype:
@@ -156,28 +176,39 @@ def write_chunks(path: Path, axis: int, start: int, block: np.ndarray) -> None:
 
 def fill_chunks(array: zarr.Array, path: Path, axis: int, start: int, block: np.ndarray) -> None:
     """Write whole chunks of an array that is open, as `write_chunks` does."""
+    for name, pieces in chunk_files(array, path.name, axis, start, block):
+        write_file(path / name, *pieces)
+
+
+def chunk_files(array: zarr.Array, name: str, axis: int, start: int, block: np.ndarray
+                ) -> Iterator[tuple[str, tuple[bytes, ...]]]:
+    """Yield what the files of whole chunks hold, by their names in the array's folder, as `write_chunks` writes them.
+
+    name : of the array, in messages.
+    """
     unit, stop = array.chunks[axis], start + block.shape[axis]
     require(start % unit == 0 and (stop % unit == 0 or stop == array.shape[axis]),
-            f"{('rows', 'columns')[axis]} {start} to {stop} of {path.name} do not fill chunks of {unit}",
+            f"{('rows', 'columns')[axis]} {start} to {stop} of {name} do not fill chunks of {unit}",
             why="two tasks that write into one chunk overwrite each other",
             fix=f"give every task a multiple of {unit}")
     beside = [own[:axis] + own[axis + 1:] for own in (block.shape, array.shape)]
     require(beside[0] == beside[1] and stop <= array.shape[axis],
-            f"a block of shape {block.shape} for {path.name} of shape {array.shape}, at {start}",
+            f"a block of shape {block.shape} for {name} of shape {array.shape}, at {start}",
             why="what it does not fill would be zeros", fix="pass a block of the array's own shape")
     dtype = _stored_dtype(array)
-    for file, box in _chunks(array, path, axis, start, stop):
+    for key, box in _chunks(array, axis, start, stop):
         box[axis] = slice(box[axis].start - start, box[axis].stop - start)
         chunk = np.ascontiguousarray(block[tuple(box)], dtype)
         if chunk.shape != array.chunks:  # at the end of an axis a chunk is filled up
             chunk = np.pad(chunk, [(0, full - size) for size, full in zip(chunk.shape, array.chunks, strict=True)])
-        write_file(file, *pack(chunk))
+        yield key, pack(chunk)
 
 
-def _decoded(array: zarr.Array, path: Path, file: Path) -> np.ndarray:
+def _decoded(array: zarr.Array, path: Path, name: str) -> np.ndarray:
     """Return one chunk, whole; raise IntegrityError if it is missing, cut short, or was changed."""
+    file = path / name
     try:
-        stored = read_file(file)
+        stored = read_once(file)
     except FileNotFoundError:
         raise lost(f"{file} is missing", path,
                    "its values cannot be guessed, and Zarr would read them as zeros") from None
@@ -201,8 +232,8 @@ def read_chunk(path: Path, number: int) -> np.ndarray:
     """Return a chunk of rows as it is stored, filled up at the end of the array, of one whose rows each lie in one."""
     array = open_array(path)
     start = number * array.chunks[0]
-    (file, _), = _chunks(array, path, 0, start, start + 1)
-    return _decoded(array, path, file)
+    (name, _), = _chunks(array, 0, start, start + 1)
+    return _decoded(array, path, name)
 
 
 def read_columns(path: Path, start: int, stop: int) -> np.ndarray:
@@ -219,20 +250,20 @@ def _range_of(array: zarr.Array, path: Path, axis: int, start: int, stop: int) -
     shape = list(array.shape)
     shape[axis] = max(stop - start, 0)
     out = np.empty(shape, array.dtype)
-    for file, box in _chunks(array, path, axis, start, stop):
+    for name, box in _chunks(array, axis, start, stop):
         own = box[axis]
         first, last = max(own.start, start), min(own.stop, stop)
         of_chunk = [slice(side.stop - side.start) for side in box]
         of_chunk[axis], box[axis] = slice(first - own.start, last - own.start), slice(first - start, last - start)
-        out[tuple(box)] = _decoded(array, path, file)[tuple(of_chunk)]
+        out[tuple(box)] = _decoded(array, path, name)[tuple(of_chunk)]
     return out
 
 
 def check_chunks(path: Path, axis: int, start: int, stop: int) -> None:
     """Decode the chunks of a range of rows (axis 0) or columns (1); raise IntegrityError as `read_rows` does."""
     array = open_array(path)
-    for file, _ in _chunks(array, path, axis, start, stop):
-        _decoded(array, path, file)
+    for name, _ in _chunks(array, axis, start, stop):
+        _decoded(array, path, name)
 
 
 def checksum(array: np.ndarray) -> str:

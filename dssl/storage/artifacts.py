@@ -9,11 +9,12 @@ Else it has a layout of its own, a folder with a name that none had before: what
 comes to where nobody looks, and is gone when the artifact is published.
 """
 
+import errno
 import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
@@ -23,11 +24,25 @@ from typing import Any
 
 from ..errors import IntegrityError, ParameterError, explain, require
 from ..params import digest, plain
-from .files import files_in, place_of, read_file, read_json, read_record, remove_tree, require_name, write_json
+from .files import (
+    at_once,
+    files_in,
+    json_bytes,
+    place_of,
+    read_file,
+    read_record,
+    remove_tree,
+    require_name,
+    value_of,
+    write_file,
+    write_json,
+)
+from .kept import FETCHED
 from .lease import lock_at
 from .lock import Lock
 from .objects import ObjectPath
-from .store import WRITTEN, StoredParts
+from .packs import PACK
+from .store import DESCRIPTION, WRITTEN, StoredParts
 from .verify import verify_finished, verify_parts
 
 BEGUN, PUBLISHED = "begun.json", "manifest.json"
@@ -46,6 +61,7 @@ class Artifact:
     params: dict[str, Any]
     inputs: dict[str, str]  # addresses by stage name
     root: Path = field(compare=False)
+    _read: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)  # its manifest
 
     @property
     def address(self) -> str:
@@ -60,36 +76,70 @@ class Artifact:
     @property
     def parts(self) -> StoredParts:
         """Return where its parts lie, of a complete one and of one that is begun; IntegrityError if it is neither."""
-        return parts_in(self.folder)
+        if "parts" not in self._read:
+            if not self.exists:
+                return parts_in(self.folder)
+            manifest = self._own_manifest()
+            parts = StoredParts(self.folder / require_name(manifest["layout"], self.folder / PUBLISHED))
+            parts.ledger.is_complete = True
+            parts.ledger.learn_all({name.removeprefix(f"{parts.folder.name}/"): checksum
+                                    for name, checksum in manifest["files"].items()})
+            self._read["parts"] = parts
+        found: StoredParts = self._read["parts"]
+        return found
 
     @property
     def exists(self) -> bool:
         """Return whether it is complete: its manifest is there."""
-        return (self.folder / PUBLISHED).is_file()
+        return self._text() is not None
+
+    def _text(self) -> bytes | None:
+        """Return what its manifest holds, None if there is none; it is read once, since another never takes its place.
+        """
+        if "text" not in self._read:
+            with suppress(FileNotFoundError):
+                self._read["text"] = bytes(read_file(self.folder / PUBLISHED))
+        return self._read.get("text")
 
     @property
     def is_known(self) -> bool:
         """Return whether its manifest is there: it is complete, or was removed as something intermediate."""
-        return manifest_of(self.folder).is_file()
+        return self.exists or _kept(self.folder).is_file()
 
     @property
     def finished_parts(self) -> int:
-        """Return how many parts an interrupted run has left."""
+        """Return how many parts an interrupted run has left, as far as a list of files shows."""
         begun = self._begun()
         return len(list((self.folder / begun["layout"]).glob("**/receipts/*.json"))) if begun else 0
 
     def _begun(self) -> dict[str, Any] | None:
-        """Return how an attempt began; None where there was none, or it cannot be read: nothing of it is kept."""
-        with suppress(FileNotFoundError, IntegrityError):
-            return read_begun(self.folder / BEGUN)
-        return None
+        """Return how an attempt began; None where there was none, or it cannot be read: nothing of it is kept.
+
+        It is read once: who makes the artifact holds the lock since it was planned.
+        """
+        if "begun" not in self._read:
+            self._read["begun"] = None
+            with suppress(FileNotFoundError, IntegrityError):
+                self._read["begun"] = read_begun(self.folder / BEGUN)
+        found: dict[str, Any] | None = self._read["begun"]
+        return found
+
+    def _own_manifest(self) -> dict[str, Any]:
+        """Return the manifest of a complete artifact; raise FileNotFoundError if it is none."""
+        path, text = self.folder / PUBLISHED, self._text()
+        if text is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        if "manifest" not in self._read:
+            self._read["manifest"] = checked_manifest(text, path)
+        found: dict[str, Any] = self._read["manifest"]
+        return found
 
     @property
     def manifest(self) -> dict[str, Any]:
         """Return the manifest of a known artifact; raise IntegrityError if it is damaged or of another artifact."""
         path = self.folder / PUBLISHED
         try:
-            manifest = read_manifest(path)
+            manifest = self._own_manifest()
         except FileNotFoundError:
             path = _kept(self.folder)
             if not path.is_file():
@@ -109,11 +159,16 @@ class Artifact:
     def begin(self, conditions: dict[str, Any]) -> None:
         """Prepare the folder; parts of an attempt under other conditions (another block size) are removed."""
         begun, wanted = self._begun(), plain(conditions)
+        self._read.clear()
         if begun is not None and begun["conditions"] == wanted:
-            self.parts.forget_unreadable()
-        else:
+            self._read["parts"] = parts = StoredParts(self.folder / begun["layout"])
+            parts.forget_unreadable()
+            return
+        if begun is not None or not isinstance(self.folder, ObjectPath):
             remove_tree(self.folder)
-            write_json(self.folder / BEGUN, {"conditions": wanted, "layout": os.urandom(6).hex()})
+        layout = os.urandom(6).hex()
+        write_json(self.folder / BEGUN, {"conditions": wanted, "layout": layout})
+        self._read["parts"] = StoredParts(self.folder / layout, is_new=True)
 
     def publish(self, attributes: dict[str, Any], allowed: Callable[[], None] = lambda: None) -> None:
         """Write the manifest, last; if another run was first, its manifest stays.
@@ -122,40 +177,63 @@ class Artifact:
         """
         allowed()
         parts = self.parts
-        parts.clear_unfinished()
-        for other in self.folder.iterdir():
-            if other not in (parts.folder, self.folder / BEGUN, self.folder / PUBLISHED):
-                remove_tree(other)  # what an orphan has written where no run looks
+        listed = [path for path, _ in files_in(self.folder)]
+        for name in {path.parts[len(self.folder.parts)] for path in listed} - {parts.folder.name, BEGUN, PUBLISHED}:
+            remove_tree(self.folder / name)  # what an orphan has written where no run looks
+        kept = parts.clear_unfinished(path for path in listed if path.is_relative_to(parts.folder))
         manifest = {
             "stage": self.stage, "version": self.version, "address": self.address, "params": plain(self.params),
             "inputs": self.inputs, "attributes": plain(attributes), "layout": parts.folder.name,
-            "files": self._files(parts), "libraries": libraries()}
+            "files": self._files(parts, kept), "libraries": libraries()}
         allowed()
-        write_json(self.folder / PUBLISHED, {**manifest, "seal": _seal(manifest)}, exclusive=True)
+        manifest["seal"] = _seal(manifest)
+        text = json_bytes(manifest)
+        self._read.clear()
+        parts.ledger.is_complete = True
+        if write_file(self.folder / PUBLISHED, text, exclusive=True, durable=True):
+            self._read.update({"text": text, "manifest": json.loads(text), "parts": parts})
 
-    def _files(self, parts: StoredParts) -> dict[str, str]:
-        """Return the SHA-256 of the description of every array and of every part, by path in the folder."""
-        described = [path for path, _ in files_in(parts.folder) if path.name in ("zarr.json", WRITTEN)
-                     or (path.suffix == ".json" and path.parent.name == "receipts")]
-        return {str(path.relative_to(self.folder)): hashlib.sha256(read_file(path)).hexdigest()
-                for path in sorted(described)}
+    def _files(self, parts: StoredParts, listed: Iterable[Path]) -> dict[str, str]:
+        """Return the SHA-256 of the description of every array and of every part, by path in the folder.
+
+        listed : files that are there, as far as a list shows. What is known of those that were written needs no list.
+        """
+        found = parts.ledger.files()
+        for path in listed:
+            name = path.relative_to(parts.folder).as_posix()
+            if name not in found and (path.name in (DESCRIPTION, PACK, WRITTEN) or (
+                    path.suffix == ".json" and path.parent.name == "receipts")):
+                checksum = checksum_of(path)
+                found |= {} if checksum is None else {name: checksum}
+        return {f"{parts.folder.name}/{name}": found[name] for name in sorted(found)}
 
     def verify(self) -> None:
         """Read every byte; raise IntegrityError on the first that is missing or damaged."""
-        parts = self.parts
-        found = self._files(parts)
-        for name, checksum in self.manifest["files"].items():
-            if found.get(name) != checksum:
-                array = name.removesuffix("/zarr.json")
-                what = f"{self.folder / name} is damaged" if name in found else f"{self.folder / array} is missing"
+        self._read.clear()
+        FETCHED.clear()
+        parts, files = self.parts, self.manifest["files"]
+        found = at_once(lambda name: checksum_of(self.folder / name), files, self.folder)
+        for (name, checksum), own in zip(files.items(), found, strict=True):
+            if own != checksum:
+                array = name.removesuffix(f"/{DESCRIPTION}")
+                what = f"{self.folder / array} is missing" if own is None else f"{self.folder / name} is damaged"
                 raise IntegrityError(explain(
                     what, why="the manifest lists it with its SHA-256",
                     fix=f"delete {self.folder} and run again: only that artifact is made anew"))
-        verify_parts(parts)
+        verify_parts(parts, [self.folder / name for name in files])
 
     def remove(self) -> None:
         """Delete the artifact; see `remove_folder`."""
+        self._read.clear()
         remove_folder(self.folder)
+
+
+def checksum_of(path: Path) -> str | None:
+    """Return the SHA-256 of a file, None if it is not there."""
+    try:
+        return hashlib.sha256(read_file(path)).hexdigest()
+    except FileNotFoundError:
+        return None
 
 
 def remove_folder(folder: Path) -> None:
@@ -213,7 +291,12 @@ def read_begun(path: Path) -> dict[str, Any]:
 
 def read_manifest(path: Path) -> dict[str, Any]:
     """Return a manifest; raise IntegrityError if a byte of its content changed since it was written."""
-    manifest = read_json(path)
+    return checked_manifest(bytes(read_file(path)), path)
+
+
+def checked_manifest(text: bytes, path: Path) -> dict[str, Any]:
+    """Return the manifest of the text of its file; raise IntegrityError as `read_manifest` does."""
+    manifest: dict[str, Any] = value_of(text, path)
     body = {name: value for name, value in manifest.items() if name != "seal"} if isinstance(manifest, dict) else {}
     if not body or manifest.get("seal") != _seal(body):
         raise IntegrityError(explain(
@@ -248,6 +331,10 @@ class Workspace:
 
     def artifact(self, stage: str, version: int, params: dict[str, Any], inputs: dict[str, str]) -> Artifact:
         return Artifact(stage, version, params, inputs, self.root)
+
+    def how_far(self, artifacts: Sequence[Artifact]) -> list[int | None]:
+        """Return of each artifact None if it is complete, else its finished parts; a store is asked for several."""
+        return at_once(lambda artifact: None if artifact.exists else artifact.finished_parts, artifacts, self.root)
 
     def folder_of(self, stage: str, address: str) -> Path:
         """Return where the artifact of a stage at an address lies, or would."""
@@ -294,8 +381,10 @@ class Workspace:
     def removed(self) -> dict[str, str]:
         """Return the day on which artifacts were removed, by STAGE/FOLDER; some may have been made again."""
         path = self.root / REMOVED
-        fix = f"delete {path}: it only says what `dssl gc` has removed"
-        return read_record(path, {}, fix=fix) if path.is_file() else {}
+        try:
+            return read_record(path, {}, fix=f"delete {path}: it only says what `dssl gc` has removed")
+        except FileNotFoundError:
+            return {}
 
     @property
     def runs(self) -> list[Path]:

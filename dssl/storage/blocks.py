@@ -190,8 +190,12 @@ class Parts(ABC):
         """Delete what an attempt that failed has written."""
 
     @abstractmethod
-    def receipts(self) -> dict[int, Receipt]:
-        """Return the receipts of the parts that are complete; a list of files, which may be old in other processes."""
+    def receipts(self, count: int) -> dict[int, Receipt]:
+        """Return the receipts of those of parts 0 .. count - 1 that are complete."""
+
+    @abstractmethod
+    def receipt_of(self, index: int) -> Receipt | None:
+        """Return the receipt of a part; None if it is not complete."""
 
     @abstractmethod
     def receipt(self, index: int) -> Receipt:
@@ -341,9 +345,13 @@ class MemoryParts(Parts):
             self._parts.pop(index, None)
             self._buckets.pop(index, None)
 
-    def receipts(self) -> dict[int, Receipt]:
+    def receipts(self, count: int) -> dict[int, Receipt]:
         with self._lock:
-            return dict(self._receipts)
+            return {index: self._receipts[index] for index in range(count) if index in self._receipts}
+
+    def receipt_of(self, index: int) -> Receipt | None:
+        with self._lock:
+            return self._receipts.get(index)
 
     def receipt(self, index: int) -> Receipt:
         with self._lock:

@@ -7,7 +7,8 @@ import shutil
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
@@ -22,8 +23,12 @@ PASSING = frozenset({errno.EIO, errno.ESTALE, errno.EAGAIN, errno.ETIMEDOUT, err
                      errno.ENOTCONN, errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EREMOTEIO})
 PAUSES = (0.05, 0.2, 0.8, 3.0)  # seconds before the second, third, ... attempt
 
+MADE_ANEW = "delete the artifact that holds it and run again"  # what mends a damaged file in one
+AT_ONCE = 16  # requests that wait for a store
+
 Given = ParamSpec("Given")
 Made = TypeVar("Made")
+Asked = TypeVar("Asked")
 
 
 def outlasting(action: Callable[Given, Made]) -> Callable[Given, Made]:
@@ -141,28 +146,54 @@ def disk_bytes(folder: Path) -> int:
     return sum(size for _, size in files_in(folder))
 
 
+def at_once(ask: Callable[[Asked], Made], asked: Iterable[Asked], place: Path) -> list[Made]:
+    """Return what a function returns of each of several, in their order; of objects it is asked for several at once.
+
+    place : where what it reads lies.
+    """
+    pending = list(asked)
+    if not isinstance(place, ObjectPath) or len(pending) < 2:
+        return [ask(own) for own in pending]
+    with ThreadPoolExecutor(min(AT_ONCE, len(pending))) as pool:
+        return list(pool.map(ask, pending))
+
+
+def json_bytes(value: Any) -> bytes:
+    """Return the text of a value in a JSON file."""
+    return json.dumps(value, indent=1, sort_keys=True, allow_nan=False).encode()
+
+
 def write_json(path: Path, value: Any, *, exclusive: bool = False, durable: bool = True) -> bool:
     """Write one JSON file so that a reader sees all of it or nothing.
 
     exclusive, durable : see `write_file`.
     """
-    text = json.dumps(value, indent=1, sort_keys=True, allow_nan=False)
-    return write_file(path, text.encode(), exclusive=exclusive, durable=durable)
+    return write_file(path, json_bytes(value), exclusive=exclusive, durable=durable)
 
 
 def read_json(path: Path) -> Any:
     """Return the value of one JSON file; raise IntegrityError if it is not JSON."""
+    return value_of(bytes(read_file(path)), path)
+
+
+def value_of(text: bytes, path: Path) -> Any:
+    """Return the value of the text of a JSON file; raise IntegrityError if it is none."""
     try:
-        return json.loads(str(read_file(path), "utf-8"))
+        return json.loads(text.decode())
     except ValueError as error:
         raise IntegrityError(explain(
             f"{path} is not a JSON file", why=f"its bytes changed since it was written ({error})",
-            fix="delete the artifact that holds it and run again")) from error
+            fix=MADE_ANEW)) from error
 
 
 def read_record(path: Path, fields: Mapping[str, type | tuple[type, ...]], *, fix: str) -> dict[str, Any]:
     """Return the object of a JSON file; raise IntegrityError unless it has these fields, with values of these types."""
-    record = read_json(path)
+    return record_of(bytes(read_file(path)), path, fields, fix=fix)
+
+
+def record_of(text: bytes, path: Path, fields: Mapping[str, type | tuple[type, ...]], *, fix: str) -> dict[str, Any]:
+    """Return the object of the text of a JSON file, see `read_record`."""
+    record = value_of(text, path)
     is_object = isinstance(record, dict)
     wrong = [name for name, kind in fields.items() if not (is_object and isinstance(record.get(name), kind))]
     require(is_object and not wrong, f"{path} is damaged", error=IntegrityError, fix=fix,
@@ -179,7 +210,7 @@ def require_name(name: Any, path: Path, *, nested: bool = False) -> str:
     plain = all(isinstance(step, str) and step not in ("", ".", "..") and os.path.basename(step) == step
                 and "\0" not in step for step in steps)
     require(plain, f"{path} names {name!r}", why="that is no name of a file, and may lie elsewhere",
-            fix="delete the artifact that holds it and run again", error=IntegrityError)
+            fix=MADE_ANEW, error=IntegrityError)
     return name
 
 

@@ -3,11 +3,15 @@
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
+from pathlib import Path
 from threading import Lock
+from typing import Any
 
 import numpy as np
 
 KEPT_BYTES = 1 << 30  # where no execution has said how much
+FETCHED_BYTES = 32 << 20  # the most of `FETCHED`
+FETCHED_SHARE = 8  # of a task's memory budget it has one part in so many
 
 Loaded = dict[str, np.ndarray]
 
@@ -79,4 +83,47 @@ def _bytes_of(arrays: Mapping[str, np.ndarray]) -> int:
     return sum(array.nbytes for array in arrays.values())
 
 
-ARRAYS = ArrayCache()
+class ObjectCache(Kept):
+    """What was fetched of objects that never change, up to `limit` bytes, the last that were asked for."""
+
+    def __init__(self, limit: int = FETCHED_BYTES):
+        super().__init__()
+        self.limit, self._held, self._lock = limit, OrderedDict[Path, tuple[Any, int]](), Lock()
+
+    @property
+    def nbytes(self) -> int:
+        return sum(size for _, size in list(self._held.values()))
+
+    def get(self, key: Path, fetch: Callable[[], tuple[Any, int]]) -> Any:
+        """Return what lies at a path, fetched with its size where it is not kept."""
+        with self._lock:
+            if key in self._held:
+                self._held.move_to_end(key)
+                return self._held[key][0]
+        value, size = fetch()  # meanwhile others may ask
+        with self._lock:
+            if size <= self.limit:
+                self._held[key] = value, size
+                total = self.nbytes
+                while total > self.limit:
+                    total -= self._held.popitem(last=False)[1][1]
+        return value
+
+    def forget(self, folder: Path) -> None:
+        """Let go of what lies below a folder."""
+        with self._lock:
+            for path in [path for path in self._held if path.is_relative_to(folder)]:
+                del self._held[path]
+
+    def clear(self) -> None:
+        with self._lock:
+            self._held.clear()
+
+
+def limit_kept(budget: int) -> None:
+    """Bound what this process keeps by the memory budget of a task."""
+    ARRAYS.limit = budget
+    FETCHED.limit = min(FETCHED_BYTES, budget // FETCHED_SHARE)
+
+
+ARRAYS, FETCHED = ArrayCache(), ObjectCache()

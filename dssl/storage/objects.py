@@ -258,12 +258,17 @@ class ObjectPath(PosixPath):
         found.listed = listed
         return found
 
-    def remove_below(self) -> None:
-        """Delete everything below this path."""
+    def remove_below(self, first: str = "") -> None:
+        """Delete everything below this path.
+
+        first : the name of folders, at any depth, that are gone before the rest is.
+        """
         keys = [path.key for path, _ in self.below()]
-        if keys:
-            with told(self):
-                obstore().delete(self.store, keys)
+        early = [key for key in keys if first in key.split("/")[len(self.parts) - 2:]] if first else []
+        with told(self):
+            for some in (early, sorted({*keys} - {*early})):
+                if some:
+                    obstore().delete(self.store, some)
 
 
 def matches(names: Sequence[str], pattern: Sequence[str]) -> bool:

@@ -1,18 +1,18 @@
 """Rows and parts in folders of checksummed arrays (`array_files`): read by rows, written by parts."""
 
+import hashlib
 import uuid
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..errors import IntegrityError, require
+from ..errors import IntegrityError
 from .array_files import (
-    checksum,
+    DESCRIPTION,
     create_array,
-    fill_chunks,
     forget_arrays,
     is_like,
     open_array,
@@ -20,22 +20,35 @@ from .array_files import (
     read_columns,
     read_rows,
     remove_array,
-    rows_of,
     write_chunks,
 )
 from .blocks import Arrays, Parts, Receipt, Rows, take_by_chunk, take_by_group
 from .bucket_file import bucket_rows, check_buckets, read_bucket, write_buckets
-from .files import disk_bytes, place_of, read_json, read_record, remove_tree, require_name, write_file, write_json
+from .files import (
+    MADE_ANEW,
+    at_once,
+    files_in,
+    json_bytes,
+    place_of,
+    read_file,
+    read_json,
+    record_of,
+    remove_tree,
+    require_name,
+    write_file,
+)
 from .frames import lost
 from .kept import ARRAYS
+from .ledger import Ledger
 from .objects import ObjectPath
+from .packs import PACK, packed_in, read_once, write_part
+from .part_files import CHUNK_BYTES, NAMES, files_of, names_in, read_whole, split_path
 
-NAMES = "arrays.json"  # the names of a part's arrays, so that one that was deleted is missed
 BUCKETS = "buckets"  # what a part holds for others
 WRITTEN = "written.json"  # names the attempt that a part is of where no task wrote it
+TOLD = "wrote"  # what a receipt tells of: the SHA-256 of the descriptions that its task wrote, see `ledger`
 MARK = ".seen-by-workers-"
 MANIFEST = "dataset.json"  # of a data set; written last
-CHUNK_BYTES = 16 << 20  # of a part's array
 
 # Bytes that reading or writing takes beside the values, of a chunk: the chunk, and the chunk as it is stored, half as
 # large. Measured: 1.3 of numbers with two decimals, 2.0 of normal deviates, which do not shrink.
@@ -83,16 +96,18 @@ class StoredParts(Parts):
     """Parts in a folder: `shared/NAME`, `parts/NUMBER/ATTEMPT/NAME`, and `receipts/NUMBER.json` written last.
 
     A receipt is an exclusive link, so of two attempts of a task the first to finish is the part. A part that no task
-    wrote is named by `parts/NUMBER/written.json`. Reading a part opens files by their names and lists no folder: a list
-    may be old where directories are cached. Chunks of shared arrays are whole files that take the place of equal ones.
+    wrote is named by `parts/NUMBER/written.json`. Files are opened by their names, and no folder is listed to find
+    them: a list may be old. Chunks of shared arrays are whole files that take the place of equal ones.
+
+    ledger : what is known of the files here and around. is_new : whether nobody has written to the folder before.
     """
 
-    def __init__(self, folder: str | Path):
+    def __init__(self, folder: str | Path, ledger: Ledger | None = None, *, is_new: bool = False):
         self.folder = place_of(folder) if isinstance(folder, str) else folder
-        self._places: dict[int, Path] = {}  # of parts with a receipt, which stay
+        self.ledger = ledger or Ledger(self.folder, is_new=is_new)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return StoredParts, (self.folder,)
+        return _unpickled, (self.folder, self.ledger.root, self.ledger.is_complete)
 
     def __repr__(self) -> str:
         return f"StoredParts({str(self.folder)!r})"
@@ -104,104 +119,151 @@ class StoredParts(Parts):
     def allocate(self, name: str, shape: tuple[int, ...], dtype: Any, block_rows: int,
                  block_columns: int | None = None) -> None:
         path = self.folder / "shared" / name
-        while not is_like(path, shape, dtype, block_rows, block_columns):
-            try:
-                create_array(path, shape, dtype, block_rows, block_columns, exclusive=True)
-            except FileExistsError:
-                if not is_like(path, shape, dtype, block_rows, block_columns):
-                    remove_array(path)
+        while (text := create_array(path, shape, dtype, block_rows, block_columns)) is None:
+            if is_like(path, shape, dtype, block_rows, block_columns):
+                text = bytes(read_file(path / DESCRIPTION))
+                break
+            remove_array(path)
+        self._wrote(path / DESCRIPTION, text)
+
+    def _wrote(self, path: Path, *pieces: bytes) -> None:
+        """Note a file that a manifest names."""
+        self.ledger.wrote(path, hashlib.sha256(b"".join(pieces)).hexdigest())
 
     def write(self, index: int, arrays: Mapping[str, np.ndarray], attempt: str | None = None) -> None:
         with self._written(index, attempt) as folder:
-            for name, value in arrays.items():
-                value = np.asarray(value)
-                row_bytes = max(1, value.nbytes // max(len(value), 1)) if value.ndim else value.nbytes
-                rows = value.reshape(1) if value.ndim == 0 else value
-                path = folder / name
-                # No larger than the array: a chunk is filled up, and held whole, when it is written and read.
-                array = create_array(path, rows.shape, rows.dtype, min(len(rows), max(1, CHUNK_BYTES // row_bytes)),
-                                     None, {"scalar": value.ndim == 0, "sha256": checksum(rows)})
-                fill_chunks(array, path, 0, 0, rows)
-            write_json(folder / NAMES, sorted(arrays), durable=False)
+            for path, pieces in write_part(folder, files_of(arrays)):
+                if path.name in (DESCRIPTION, PACK):
+                    self._wrote(path, *pieces)
 
     @contextmanager
     def _written(self, index: int, attempt: str | None) -> Iterator[Path]:
         """Yield the folder of an attempt; without one, a new folder that then takes the place of what was there."""
-        folder = self.part(index) / (attempt or uuid.uuid4().hex[:12])
+        part = self.part(index)
+        folder = part / (attempt or uuid.uuid4().hex[:12])
         yield folder
+        self.ledger.note_writing(folder)
         if attempt is None:
-            write_json(self.part(index) / WRITTEN, {"attempt": folder.name}, durable=False)
-            self._places.pop(index, None)
-            self._remove_attempts(index, folder.name)
+            before, text = self.ledger.attempt(part), json_bytes({"attempt": folder.name})
+            write_file(part / WRITTEN, text)
+            self._wrote(part / WRITTEN, text)
+            self.ledger.note_attempt(part, folder.name)
+            if before is not None:
+                self.discard(index, before)
+            elif not self.ledger.is_new:
+                for other in part.iterdir():
+                    if other.name not in (folder.name, WRITTEN):
+                        remove_tree(other)
 
     def write_range(self, start: int, arrays: Mapping[str, np.ndarray], axis: int = 0) -> None:
-        for name, block in arrays.items():
-            write_chunks(self.folder / "shared" / name, axis, start, block)
+        at_once(lambda named: write_chunks(self.folder / "shared" / named[0], axis, start, named[1]), arrays.items(),
+                self.folder)
 
     def finish(self, index: int, receipt: Receipt, attempt: str | None = None) -> Receipt:
-        attempt = attempt or _attempt_of(self.part(index) / WRITTEN)
-        wrote = attempt is not None and self._wrote(index, attempt)
-        stored = {**receipt, "attempt": attempt} if wrote else receipt
-        if write_json(self._receipt(index), stored, exclusive=True, durable=False):
+        path, by = self._receipt(index), attempt or self._written_by(index)
+        stored = dict(receipt)
+        if by is not None and (attempt is None or self.ledger.has_written(self.part(index) / by)):
+            stored["attempt"] = by
+        if told := self.ledger.told_by(self.folder):
+            stored[TOLD] = told
+        text = json_bytes(stored)
+        if write_file(path, text, exclusive=True):
+            self._wrote(path, text)
+            if "attempt" in stored:
+                self.ledger.note_attempt(self.part(index), stored["attempt"])
             return receipt
-        if attempt is not None and attempt != self._attempt(index):
-            self.discard(index, attempt)
-        return self.receipt(index)
+        stands = self.receipt(index)
+        if by is not None and by != self._attempt(index):
+            self.discard(index, by)
+        return stands
 
-    def _wrote(self, index: int, attempt: str) -> bool:
-        """Return whether an attempt wrote a part of its own: arrays, or buckets."""
-        return any((self.part(index) / attempt / name).is_file() for name in (NAMES, BUCKETS))
+    def _written_by(self, index: int) -> str | None:
+        """Return the attempt by which no task has written a part, None if there is none."""
+        part = self.part(index)
+        known = self.ledger.attempt(part)
+        return known if known is not None or self.ledger.is_new else _attempt_of(part / WRITTEN, read_file)
 
     def discard(self, index: int, attempt: str) -> None:
-        remove_tree(self.part(index) / attempt)
+        folder = self.part(index) / attempt
+        remove_tree(folder)
+        self.ledger.forget(folder)
 
     def _receipt(self, index: int) -> Path:
         return self.folder / "receipts" / f"{index:06d}.json"
 
-    def receipts(self) -> dict[int, Receipt]:
-        paths = sorted((self.folder / "receipts").glob("*.json"))
-        return {int(path.stem): _reported(path) for path in paths}
+    def receipts(self, count: int) -> dict[int, Receipt]:
+        found = zip(range(count), at_once(self.receipt_of, range(count), self.folder), strict=True)
+        return {index: receipt for index, receipt in found if receipt is not None}
+
+    def receipt_of(self, index: int) -> Receipt | None:
+        path = self._receipt(index)
+        if self.ledger.is_new and not self.ledger.knows(path):
+            return None
+        try:
+            return self._read_receipt(index)
+        except FileNotFoundError:
+            return None
+
+    def _read_receipt(self, index: int) -> Receipt:
+        """Return a receipt as the task reported it, and note what else it tells."""
+        path = self._receipt(index)
+        text = bytes((read_once if self.ledger.is_complete else read_file)(path))
+        stored = record_of(text, path, {}, fix=MADE_ANEW)
+        attempt, told = stored.pop("attempt", None), stored.pop(TOLD, {})
+        for name in (*stored.get("arrays", ()), *told):
+            require_name(name, path, nested=True)
+        self.ledger.learn(path, hashlib.sha256(text).hexdigest(), told)
+        if attempt is not None and self.ledger.attempt(self.part(index)) is None:
+            self.ledger.note_attempt(self.part(index), require_name(attempt, path))
+        return stored
+
+    def receipt(self, index: int) -> Receipt:
+        try:
+            return self._read_receipt(index)
+        except FileNotFoundError:
+            raise lost(f"{self._receipt(index)} is missing", self.folder, "the part is said to be finished") from None
+
+    def listed(self) -> list[int]:
+        """Return the numbers of the parts that are complete, as far as a list of files shows."""
+        return sorted(int(path.stem) for path in (self.folder / "receipts").glob("*.json"))
 
     def forget_unreadable(self) -> None:
         """Delete the receipts, here and within, of parts whose descriptions cannot be read: they are not finished.
 
-        They are not waited for until they are on the disk, so a power cut may leave them empty. Nobody may write
-        meanwhile.
+        They are not waited for until they are on the disk, so a power cut may leave them empty; objects are written
+        whole. Nobody may write meanwhile.
         """
-        for path in (self.folder / "receipts").glob("*.json"):
+        if isinstance(self.folder, ObjectPath):
+            return
+        for index in self.listed():
             try:
-                attempt = _attempt_of(path)
-                _reported(path)
-                if attempt is not None:
-                    for described in (self.part(int(path.stem)) / attempt).rglob("*.json"):
-                        read_json(described)
+                self._read_receipt(index)
+                for described in self.place(index).rglob("*.json") if self._attempt(index) else ():
+                    read_json(described)
             except IntegrityError:
-                path.unlink()
+                self._receipt(index).unlink()
+                self.ledger.forget(self._receipt(index))
         for folder in (self.folder / "within").glob("*"):
-            StoredParts(folder).forget_unreadable()
-
-    def receipt(self, index: int) -> Receipt:
-        try:
-            return _reported(self._receipt(index))
-        except FileNotFoundError:
-            raise lost(f"{self._receipt(index)} is missing", self.folder, "the part is said to be finished") from None
+            self.within(folder.name).forget_unreadable()
 
     def place(self, index: int) -> Path:
         """Return the folder of the arrays of one part: of the attempt that it is of."""
-        folder = self._places.get(index)
-        if folder is None or not _may_be_there(folder):
-            written = _attempt_of(self.part(index) / WRITTEN)
-            attempt = written or _attempt_of(self._receipt(index))
-            if attempt is None or not _may_be_there(self.part(index) / attempt):
-                raise lost(f"{self.part(index)} is missing", self.part(index),
-                           "the part is recorded as written, but its arrays are gone")
-            folder = self.part(index) / attempt
-            if written is None:
-                self._places[index] = folder
-        return folder
+        part = self.part(index)
+        attempt = self.ledger.attempt(part)
+        if attempt is None or not _may_be_there(part / attempt):
+            attempt = self._attempt(index)
+            if attempt is None or not _may_be_there(part / attempt):
+                raise lost(f"{part} is missing", part, "the part is recorded as written, but its arrays are gone")
+            self.ledger.note_attempt(part, attempt)
+        return part / attempt
 
     def _attempt(self, index: int) -> str | None:
-        return _attempt_of(self.part(index) / WRITTEN) or _attempt_of(self._receipt(index))
+        """Return the attempt that a part is of, as the files say that name it."""
+        files = [self.part(index) / WRITTEN, self._receipt(index)]
+        if isinstance(self.folder, ObjectPath):  # most parts have the second, and it is one request less
+            files.reverse()
+        read = read_once if self.ledger.is_complete else read_file
+        return next((found for found in (_attempt_of(path, read) for path in files) if found is not None), None)
 
     @contextmanager
     def marked(self) -> Iterator[Path]:
@@ -214,23 +276,34 @@ class StoredParts(Parts):
         finally:
             mark.unlink(missing_ok=True)
 
-    def clear_unfinished(self) -> None:
-        """Delete the attempts that are of no part, here and within; nobody may write meanwhile."""
-        for mark in self.folder.glob(f"{MARK}*"):  # of a process that was killed
-            mark.unlink()
-        for folder in (self.folder / "parts").glob("*"):
-            self._remove_attempts(int(folder.name), self._attempt(int(folder.name)))
-        for folder in (self.folder / "within").glob("*"):
-            StoredParts(folder).clear_unfinished()
+    def clear_unfinished(self, files: Iterable[Path] | None = None) -> list[Path]:
+        """Delete the attempts that are of no part, here and within, and return the files that stay.
 
-    def _remove_attempts(self, index: int, kept: str | None) -> None:
-        for folder in self.part(index).iterdir():
-            if folder.name not in (kept, WRITTEN):
-                remove_tree(folder)
+        files : a list of those here, which may be old: what is not in it stays. Nobody may write meanwhile.
+        """
+        kept, attempts = list[Path](), dict[tuple[Path, int], dict[str, list[Path]]]()
+        for path in (path for path, _ in files_in(self.folder)) if files is None else files:
+            folder, kind, *steps = split_path(self.folder, path)
+            if kind.startswith(MARK):  # of a process that was killed
+                path.unlink()
+            elif kind == "parts" and len(steps) > 2:
+                attempts.setdefault((folder, int(steps[0])), {}).setdefault(steps[1], []).append(path)
+            else:
+                kept.append(path)
+        for (folder, index), found in attempts.items():
+            parts = StoredParts(folder, self.ledger)
+            own = self.ledger.attempt(parts.part(index)) or parts._attempt(index)
+            for attempt in found:
+                if attempt == own:
+                    kept += found[attempt]
+                else:
+                    parts.discard(index, attempt)
+        return kept
 
     def read(self, index: int, names: Collection[str] | None = None) -> dict[str, np.ndarray]:
         place = self.place(index)
-        return {name: _read_whole(place / name) for name in (_names_in(place) if names is None else names)}
+        place = packed_in(place) or place
+        return {name: read_whole(place / name) for name in (names_in(place) if names is None else names)}
 
     def write_buckets(self, index: int, order: np.ndarray, starts: np.ndarray, arrays: Mapping[str, np.ndarray],
                       attempt: str | None = None) -> None:
@@ -248,14 +321,14 @@ class StoredParts(Parts):
         if self._attempt(index) is None and "buckets" not in receipt:  # what an attempt left that did not finish
             return
         place = self.place(index)
-        held = [path.name for path in place.glob("*") if not path.name.startswith(".")]  # and no draft
-        if "buckets" in receipt or BUCKETS in held:
+        has_buckets = "buckets" in receipt or (place / BUCKETS).is_file()
+        if has_buckets:
             check_buckets(place / BUCKETS, index)
-        if held != [BUCKETS]:
+        if not has_buckets or packed_in(place) or (place / NAMES).is_file():
             self.read(index)
 
     def within(self, name: str) -> "StoredParts":
-        return StoredParts(self.folder / "within" / name)
+        return StoredParts(self.folder / "within" / name, self.ledger)
 
     def arrays(self, index: int) -> "StoredArrays":
         return StoredArrays(self, index)
@@ -264,16 +337,31 @@ class StoredParts(Parts):
         return StoredRows(self.folder / "shared" / name)
 
     def remove(self) -> None:
-        self._forget()
-        remove_tree(self.folder)
+        if isinstance(self.folder, ObjectPath):
+            if not self.ledger.is_new or self.ledger.knows_of(self.folder):
+                self.folder.remove_below(first="receipts")
+        else:
+            self._remove_receipts()
+            remove_tree(self.folder)
         forget_arrays(self.folder)
+        self.ledger.forget(self.folder)
 
-    def _forget(self) -> None:
+    def clear(self, name: str) -> None:
+        """Delete one of the folders here, such as `within`, which no reader needs."""
+        remove_tree(self.folder / name)
+        forget_arrays(self.folder / name)
+        self.ledger.forget(self.folder / name)
+
+    def _remove_receipts(self) -> None:
         """Delete the receipts, here and within: if this process is killed now, no part is said to be there that is not.
         """
         remove_tree(self.folder / "receipts")
         for folder in (self.folder / "within").glob("*"):
-            StoredParts(folder)._forget()
+            StoredParts(folder, self.ledger)._remove_receipts()
+
+
+def _unpickled(folder: Path, root: Path, is_complete: bool) -> StoredParts:
+    return StoredParts(folder, Ledger(root, is_complete=is_complete))
 
 
 def _may_be_there(folder: Path) -> bool:
@@ -281,41 +369,13 @@ def _may_be_there(folder: Path) -> bool:
     return isinstance(folder, ObjectPath) or folder.is_dir()
 
 
-def _reported(path: Path) -> Receipt:
-    """Return a receipt as the task reported it, without the attempt."""
-    stored = read_record(path, {}, fix="delete the artifact that holds it and run again")
-    for name in stored.get("arrays", ()):
-        require_name(name, path, nested=True)
-    return {name: value for name, value in stored.items() if name != "attempt"}
-
-
-def _attempt_of(path: Path) -> str | None:
+def _attempt_of(path: Path, read: Callable[[Path], memoryview]) -> str | None:
     """Return the attempt that a receipt, or what stands for it, names; None where it names none or is not there."""
     try:
-        attempt = read_record(path, {}, fix="delete the artifact that holds it and run again").get("attempt")
+        attempt = record_of(bytes(read(path)), path, {}, fix=MADE_ANEW).get("attempt")
     except FileNotFoundError:
         return None
     return None if attempt is None else require_name(attempt, path)
-
-
-def _names_in(place: Path) -> list[str]:
-    """Return the names of the arrays of a part."""
-    path = place / NAMES
-    try:
-        names = read_json(path)
-    except FileNotFoundError:
-        raise lost(f"{path} is missing", place, "the part is recorded as written, but its arrays are gone") from None
-    require(isinstance(names, list), f"{path} is damaged", why="it holds no list of arrays", error=IntegrityError,
-            fix="delete the artifact that holds it and run again")
-    return [require_name(name, path, nested=True) for name in names]
-
-
-def _read_whole(path: Path) -> np.ndarray:
-    array = open_array(path)
-    value = rows_of(array, path, 0, array.shape[0])
-    if checksum(value) != array.attrs["sha256"]:
-        raise lost(f"{path} does not hold what was written", path, "its SHA-256 differs from the one recorded with it")
-    return value.reshape(()) if array.attrs["scalar"] else value
 
 
 class StoredArrays(Arrays):
@@ -327,26 +387,10 @@ class StoredArrays(Arrays):
     @property
     def nbytes(self) -> int:
         place = self.parts.place(self.index)
-        return sum(open_array(place / name).nbytes for name in _names_in(place))
+        place = packed_in(place) or place
+        return sum(open_array(place / name).nbytes for name in names_in(place))
 
     def load(self) -> dict[str, np.ndarray]:
         """Return the arrays; those of an attempt are read once a process, if they fit what that keeps."""
         key = str(self.parts.place(self.index))
         return ARRAYS.get(key, lambda: self.nbytes, lambda: self.parts.read(self.index))
-
-
-def _name_in(folder: Path, path: Path) -> str:
-    """Return the path of an array in the folder of its parts, without the attempt that wrote it."""
-    steps = list(path.relative_to(folder).parts)
-    if "parts" in steps[:-2]:
-        del steps[steps.index("parts") + 2]
-    return "/".join(steps)
-
-
-def describe_arrays(folder: Path) -> list[dict[str, Any]]:
-    """Return path, shape, dtype, chunks, bytes, and bytes on disk of every array in a folder; reads no values."""
-    paths = [description.parent for description in sorted(folder.rglob("zarr.json"))]
-    return [{"name": _name_in(folder, path), "shape": list(array.shape), "dtype": str(array.dtype),
-             "chunks": list(array.chunks), "bytes": int(array.nbytes),
-             "bytes_on_disk": disk_bytes(path)}
-            for path, array in ((path, open_array(path)) for path in paths)]

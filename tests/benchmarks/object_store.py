@@ -1,67 +1,110 @@
-"""What an object store costs: the quickstart on moto's S3 server of this machine beside a folder, in one process.
+"""What an object store costs: a pipeline on moto's S3 server of this machine, and in a folder, in turns.
 
-    python -m tests.benchmarks.object_store [REPEATS]
+    python -m tests.benchmarks.object_store [SPEC] [--repeats 3] [--workers 0] [--delay 0.02] [--set KEY=VALUE ...]
 
-Prints for each the median seconds, and of the store the requests by kind and the bytes that are written.
+Between the processes of a run and the server stands a proxy, which counts the requests of all of them by stage, and
+adds a delay to each where that is asked for. Workers are processes of one thread each; 0 runs tasks in two threads of
+this process. Prints a line of JSON for each run, one for each stage with what it asked for, and the ratio of seconds.
 """
 
+import argparse
+import json
 import statistics
-import sys
 import tempfile
 import time
 import uuid
-from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-import obstore
+import psutil
 import pytest
 
 from dssl.execution.in_process import InProcess
+from dssl.execution.tasks import Execution
 from dssl.pipeline.run import run
+from tests.object_proxy import Proxy, proxy
 from tests.objects import moto
 
 SPEC = Path(__file__).parents[2] / "pipelines" / "quickstart.yaml"
-REQUESTS = ("get", "put", "head", "list", "list_with_delimiter", "delete")
 
 
-def counted(patch: pytest.MonkeyPatch) -> Counter[str]:
-    """Count the requests that are made from now on, and the bytes of objects that are written at once."""
-    counts: Counter[str] = Counter()
+@contextmanager
+def execution_of(workers: int) -> Iterator[Execution]:
+    """Yield threads of this process, or worker processes."""
+    if not workers:
+        yield InProcess(2)
+        return
+    from distributed import Client, LocalCluster
 
-    def counting(name, request):
-        def ask(store, path=None, *arguments, **options):
-            counts[name] += 1
-            if name == "put" and hasattr(arguments[0], "__len__"):
-                counts["bytes"] += len(arguments[0])
-            return request(store, path, *arguments, **options)
-        return ask
+    from dssl.execution.on_dask import OnDask
 
-    for name in REQUESTS:
-        patch.setattr(obstore, name, counting(name, getattr(obstore, name)))
-    return counts
+    with LocalCluster(n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None,
+                      memory_limit="4GiB") as cluster, Client(cluster, set_as_default=False) as client:
+        yield OnDask(client)
 
 
-def seconds_in(workspace: str) -> float:
+def seconds_in(workspace: str, spec: Path, overrides: list[str], execution: Execution,
+               proxied: Proxy) -> dict[str, Any]:
+    """Run and return seconds, in all and by stage; the proxy is told of stages."""
+    took: dict[str, float] = {}
+
+    def told(event: dict[str, Any]) -> None:
+        if event["event"] == "stage":
+            proxied.ask(f"stage/{'between' if event['status'] == 'done' else event['stage']}")
+            if "seconds" in event:
+                took[event["stage"]] = event["seconds"]
+
+    proxied.ask("stage/before")
     begin = time.perf_counter()
-    run(SPEC, workspace=workspace, execution=InProcess(2))
-    return time.perf_counter() - begin
+    run(spec, set=overrides, workspace=workspace, execution=execution, events=told)
+    return {"seconds": round(time.perf_counter() - begin, 3), "stages": took}
 
 
-def main(repeats: int) -> None:
+def processor_seconds() -> float:
+    """Return the seconds of a core that moto's server has used."""
+    return sum(sum(child.cpu_times()[:2]) for child in psutil.Process().children(recursive=True)
+               if any("moto.server" in word for word in child.cmdline()))
+
+
+def main() -> None:
     """Measure and print."""
-    with moto() as environment, pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
-        for name, value in environment.items():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("spec", nargs="?", default=SPEC, type=Path)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--workers", type=int, default=0)
+    parser.add_argument("--delay", type=float, default=0.0)
+    parser.add_argument("--set", nargs="*", default=[])
+    given = parser.parse_args()
+    with moto() as server, proxy(server) as proxied, pytest.MonkeyPatch.context() as patch, \
+            tempfile.TemporaryDirectory() as folder:
+        for name, value in proxied.environment.items():
             patch.setenv(name, value)
-        seconds_in(f"{folder}/first")  # compiles
-        counts = counted(patch)
-        here, there = [], []
-        for _ in range(repeats):  # in turn, since a shared machine has other work
-            here.append(seconds_in(f"{folder}/{uuid.uuid4().hex}"))
-            there.append(seconds_in(f"s3://bucket/{uuid.uuid4().hex}"))
-    print(f"folder {statistics.median(here):.2f} s, store {statistics.median(there):.2f} s, "
-          f"ratio {statistics.median(b / a for a, b in zip(here, there, strict=True)):.2f}")
-    print(", ".join(f"{name} {counts[name] // repeats}" for name in (*REQUESTS, "bytes")))
+        with execution_of(given.workers) as execution:
+            def measured(workspace: str) -> dict[str, Any]:
+                return seconds_in(workspace, given.spec, given.set, execution, proxied)
+
+            measured(f"{folder}/first")  # compiles
+            proxied.ask(f"delay/{given.delay}")
+            ratios, counts, before = [], [], processor_seconds()
+            for _ in range(given.repeats):  # in turn, since a shared machine has other work
+                here = measured(f"{folder}/{uuid.uuid4().hex}")
+                proxied.counts()
+                there = measured(f"s3://bucket/{uuid.uuid4().hex}")
+                counts.append(proxied.counts())
+                ratios.append(there["seconds"] / here["seconds"])
+                print(json.dumps({"folder": here["seconds"], "store": there["seconds"]}), flush=True)
+            moto_seconds = (processor_seconds() - before) / given.repeats
+    for stage, found in counts[-1].items():
+        print(json.dumps({"stage": stage, "folder_seconds": here["stages"].get(stage),
+                          "store_seconds": there["stages"].get(stage), **found}))
+    total = {name: sum(found.get(name, 0) for found in counts[-1].values()) for name in (
+        "requests", "get", "head", "put", "create or swap", "list", "delete", "bytes read", "bytes written",
+        "server milliseconds")}
+    print(json.dumps({"ratio": round(statistics.median(ratios), 2), "moto_core_seconds": round(moto_seconds, 2),
+                      **total}))
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 3)
+    main()

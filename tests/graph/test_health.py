@@ -128,7 +128,7 @@ def test_points_are_counted_with_their_copies_and_named_by_their_numbers():
     assert health["homophily"] == {"edges": 1, "share": 0.0, "by_chance": 0.0}
     parts = MemoryParts()
     graph_health(sp.csr_array(W), y >= 0, vertices=points, parts=parts)
-    (rows, sizes), = lost_points(parts)
+    (rows, sizes), = lost_points(parts, 12)
     assert rows.tolist() == [3, 4, 6, 7, 8, 10, 11]
     assert sizes.tolist() == [5, 5, 5, 2, 5, 2, 5]
 
@@ -173,6 +173,7 @@ def test_health_does_not_depend_on_blocks(n, n_pieces, height, seed, copies):
     y[labeled] = codes
     with patch.object(module, "BLOCK_ROWS", 13):
         health = stored_health(parts, points.stored(), InProcess(2), found, labeled, codes, None, ArrayRows(numbers))
+        told = [*lost_points(found, len(vertex))]
     expected = graph_health(W, labeled, y=y, vertices=points, numbers=numbers, parts=whole)
     del expected["vertices"]
     assert health["strength"].pop("mean") == pytest.approx(expected["strength"].pop("mean"))
@@ -184,8 +185,7 @@ def test_health_does_not_depend_on_blocks(n, n_pieces, height, seed, copies):
                                 "max": degree.max()}
     assert health["isolated"]["count"] == (degree == 0)[vertex].sum()
     lost = np.flatnonzero(~np.isin(piece[vertex], piece[vertex[labeled]]))
-    rows, of = ([np.concatenate(column) for column in zip(*lost_points(found), strict=True)] if len(lost) else
-                (lost, lost))
+    rows, of = [np.concatenate(column) for column in zip(*told, strict=True)] if len(lost) else (lost, lost)
     assert_array_equal(rows, 7 * lost)
     assert_array_equal(of, sizes[piece[vertex[lost]]])
     assert health["unreached"]["ids"] == (7 * lost)[:100].tolist()

@@ -185,12 +185,12 @@ def test_an_array_allocated_otherwise_is_made_anew(parts):
 
 
 def test_a_part_is_done_when_its_receipt_is_there(parts):
-    assert parts.receipts() == {}
+    assert parts.receipts(200) == {}
     parts.write(2, {"X": TABLE})
-    assert parts.receipts() == {}
+    assert parts.receipts(200) == {}
     parts.finish(2, {"rows": [0, 10], "seconds": 0.5})
     parts.finish(0, {})
-    assert parts.receipts() == {0: {}, 2: {"rows": [0, 10], "seconds": 0.5}}
+    assert parts.receipts(200) == {0: {}, 2: {"rows": [0, 10], "seconds": 0.5}}
 
 
 def test_a_place_within_is_apart_from_the_place_around_it(parts):
@@ -198,11 +198,11 @@ def test_a_place_within_is_apart_from_the_place_around_it(parts):
     within.write(0, {"mean": np.zeros(3)})
     within.finish(0, {"inner": True})
     parts.write(0, {"X": TABLE})
-    assert parts.receipts() == {}
+    assert parts.receipts(200) == {}
     assert set(parts.read(0)) == {"X"}
     assert set(parts.within("scaling").read(0)) == {"mean"}  # the same place whenever it is asked for
-    assert parts.within("scaling").receipts() == {0: {"inner": True}}
-    assert parts.within("other").receipts() == {}
+    assert parts.within("scaling").receipts(200) == {0: {"inner": True}}
+    assert parts.within("other").receipts(200) == {}
 
 
 def test_a_writer_writes_one_part_and_says_what(parts):
@@ -214,7 +214,7 @@ def test_a_writer_writes_one_part_and_says_what(parts):
     assert writer.write_columns(2, Z=TABLE[:, 2:]) == {"columns": [2, 3], "arrays": ["Z"]}
     assert_array_equal(parts.read(7)["a"], np.ones(2))
     assert_array_equal(parts.rows("X").read(5, 10), TABLE[5:])
-    assert parts.receipts() == {}  # the execution records it, when the task has returned
+    assert parts.receipts(200) == {}  # the execution records it, when the task has returned
 
 
 def test_an_array_may_have_any_name_that_the_writer_itself_uses(parts):

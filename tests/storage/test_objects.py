@@ -108,13 +108,14 @@ def test_a_damaged_object_is_found_by_its_checksum(s3, change):
 
 def test_a_damaged_description_and_a_damaged_manifest_are_found(s3):
     artifact = made(artifact_in(s3))
-    described = artifact.parts.place(1) / "square" / "zarr.json"
-    stored = described.read_text()
-    described.write_text(stored.replace("1", "2", 1))
-    with pytest.raises(IntegrityError, match="is damaged"):
+    rows, pack = artifact.parts.rows("rows").path / "zarr.json", artifact.parts.place(1) / "arrays.zip"
+    for described, change in ((rows, (b"1", b"2")), (pack, (b"zarr", b"zarz")), (pack, (b"PK", b"KP"))):
+        stored = described.read_bytes()
+        described.write_bytes(stored.replace(*change, 1))
+        with pytest.raises(IntegrityError, match="is damaged"):
+            artifact.verify()
+        described.write_bytes(stored)
         artifact.verify()
-    described.write_text(stored)
-    artifact.verify()
     manifest = artifact.folder / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"n": 60', '"n": 61'))
     with pytest.raises(IntegrityError, match="is damaged"):

@@ -89,7 +89,7 @@ def test_missing_arrays_and_folders_are_named(parts):
         parts.read(5)
     (parts.folder / "receipts" / "000000.json").write_text('{"rows": [0')
     with pytest.raises(IntegrityError, match=r"000000\.json is not a JSON file"):
-        parts.receipts()
+        parts.receipts(200)
 
 
 def test_zeros_are_written_and_read_as_they_are(tmp_path):

@@ -72,12 +72,12 @@ def make_basis(context: Context, params: BasisParams) -> dict[str, Any]:
     found = []
     for number, kernel in enumerate(params.kernels.on(points)):
         own, shares = context.parts.within(f"basis{number}"), context.parts.within(f"degrees{number}")
-        if not own.receipts():
+        if own.receipt_of(0) is None:
             basis = basis_of(points, kernel, params.cluster, labeled, context.execution, shares)
             own.write(0, basis.to_arrays())
             own.finish(0, {"basis": basis.attributes})
             shares.remove()
-        found.append({"bandwidth": params.kernels.bandwidths[number], **own.receipts()[0]["basis"]})
+        found.append({"bandwidth": params.kernels.bandwidths[number], **own.receipt(0)["basis"]})
     return {"bases": found}
 
 

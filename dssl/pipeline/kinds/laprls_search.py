@@ -203,8 +203,8 @@ def _searched(context: Context, problem: LapRLSProblem, kernel: Kernel, number: 
     folds : of this rung; rung : its number, None of the last, which holds out all folds, and keeps Gram matrices.
     """
     own = context.parts.within(f"gram{number}" if rung is None else f"rung{rung}-{number}")
-    if done := own.receipts():
-        return done[0]
+    if done := own.receipt_of(0):
+        return done
     landmarks, shares = landmarks_for(context, params.kernel(number)), context.parts.within(
         f"shares{params.kernel(number)}")
     prepared = problem.prepared(kernel, context.execution, held_out=True, parts=shares, landmarks=landmarks)

@@ -1,0 +1,102 @@
+"""Small files of a part as one object: what an object store asks and is paid for is requests, and each takes its time.
+
+A pack is a ZIP archive whose members are stored as they are, so that Zarr's own `ZipStore` opens it too.
+"""
+
+import io
+import zipfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from .files import outlasting, read_file, write_file
+from .frames import damaged
+from .kept import FETCHED
+from .objects import ObjectPath
+
+PACK = "arrays.zip"  # in the folder of an attempt
+PACK_BYTES = 8 << 20  # of the files of a part that are packed at most; larger ones are objects of their own
+
+Members = dict[str, bytes]
+Pieces = tuple[bytes, ...]  # what a file holds, one after the other
+
+
+def write_part(folder: Path, files: Iterable[tuple[str, Pieces]]) -> Iterator[tuple[Path, Pieces]]:
+    """Write the files of a part, by their names in its folder; yield the path of each file, and what it holds.
+
+    In an object store they are one pack unless they are more than `PACK_BYTES` together.
+    """
+    held: list[tuple[str, Pieces]] = []
+    size, packs = 0, isinstance(folder, ObjectPath)
+    for name, pieces in files:
+        held.append((name, pieces))
+        size += sum(map(len, pieces))
+        packs &= size <= PACK_BYTES
+        if not packs:
+            yield from _write_all(folder, held)
+            held = []
+    yield from _write_all(folder, [(PACK, (_packed(held),))] if packs else held)
+
+
+def _write_all(folder: Path, files: Iterable[tuple[str, Pieces]]) -> Iterator[tuple[Path, Pieces]]:
+    for name, pieces in files:
+        write_file(folder / name, *pieces)
+        yield folder / name, pieces
+
+
+def _packed(files: Iterable[tuple[str, Pieces]]) -> bytes:
+    """Return an archive of files, which has the same bytes whenever it is made."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
+        for name, pieces in files:
+            archive.writestr(zipfile.ZipInfo(name), b"".join(pieces))
+    return out.getvalue()
+
+
+def members_of(pack: Path, stored: bytes | memoryview) -> Members:
+    """Return the files of a pack by name; raise IntegrityError if it is not as it was written."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(stored)) as archive:
+            return {name: archive.read(name) for name in archive.namelist()}
+    except (zipfile.BadZipFile, OSError, ValueError, EOFError, NotImplementedError) as error:
+        raise damaged(pack, pack, f"it is no archive, or not the one that was written ({error})") from error
+
+
+@outlasting
+def packed_in(folder: Path) -> Path | None:
+    """Return the pack in the folder of an attempt, None if there is none."""
+    if not isinstance(folder, ObjectPath):
+        return None
+    try:
+        _members(folder / PACK)
+    except FileNotFoundError:
+        return None
+    return folder / PACK
+
+
+def _members(pack: ObjectPath) -> Members:
+    def fetch() -> tuple[Members, int]:
+        found = members_of(pack, pack.get()[0])
+        return found, sum(map(len, found.values()))
+
+    found: Members = FETCHED.get(pack, fetch)
+    return found
+
+
+@outlasting
+def read_once(path: Path) -> memoryview:
+    """Return the bytes of a file that never changes, or of one in a pack; what was fetched is kept in this process."""
+    if not isinstance(path, ObjectPath):
+        return read_file(path)
+    steps = path.parts
+    at = steps.index(PACK) if PACK in steps[:-1] else 0
+    if at < 3 or steps[at - 3] != "parts":
+        def fetch() -> tuple[memoryview, int]:
+            found = path.get()[0]
+            return found, len(found)
+
+        kept: memoryview = FETCHED.get(path, fetch)
+        return kept
+    name, members = "/".join(steps[at + 1:]), _members(type(path)(*steps[:at + 1]))
+    if name not in members:
+        raise FileNotFoundError(name)
+    return memoryview(members[name])
