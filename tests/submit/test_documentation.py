@@ -63,7 +63,7 @@ def test_a_page_can_be_reached_and_its_links_lead_somewhere(page):
         assert (DOCS / link).exists(), link
 
 
-@pytest.mark.parametrize("page", ["local", "slurm", "pbs", "kubernetes", "objects", "schedules", "clusters"])
+@pytest.mark.parametrize("page", ["local", "slurm", "pbs", "kubernetes", "objects", "schedules", "clusters", "compose"])
 def test_six_commands_lead_to_a_finished_run(page):
     text = (DOCS / f"{page}.md").read_text()
     block = re.split("```(?:sh)?\n", text, maxsplit=1)[1].split("```")[0]
