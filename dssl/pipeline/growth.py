@@ -8,7 +8,7 @@ rows are read anew where files have changed or vanished, where what the new rows
 the old ones, and where more than `MOST_GROWN` of the rows were added since they were last read anew.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -16,8 +16,9 @@ from typing import Any, Self
 from ..data.source_files import FileChanges, FileRecord, Source, in_words, joined
 from ..errors import DsslError
 from ..params import digest
-from ..storage.artifacts import Workspace
+from ..storage.artifacts import PUBLISHED, Workspace
 from ..storage.files import read_record, write_json
+from .preflight import PlannedStage
 from .spec import Spec
 
 LATEST = "latest"
@@ -181,3 +182,25 @@ class Growth:
             notes.append(f"the rows of {in_words(early)} are numbered after those that were there, though its name "
                          "comes before; --fresh numbers all rows in the order of the names")
         return notes
+
+
+def why_unusable(workspace: Workspace, names: Sequence[str], item: PlannedStage, grows: bool) -> str:
+    """Return why a stage that is to run cannot grow from its base; empty if it can, or does not.
+
+    names : of all stages of the kind. grows : whether rows are added; else the last run's own artifact is missing.
+    """
+    if not item.base or item.status == "cached":
+        return ""
+    needed = [(item.stage.name, item.base if grows else item.artifact.address)]
+    while needed:
+        name, address = needed.pop()
+        folder = workspace.folder_of(name, address)
+        if not (folder / PUBLISHED).is_file():
+            day = workspace.removed().get(f"{name}/{folder.name}")
+            return f"what the last run made of the stage {name} was removed{f' by dssl gc on {day}' if day else ''}"
+        if name == item.stage.name:
+            base = workspace.artifact_in(name, address)
+            if base.version != item.stage.version:
+                return f"another version of dssl made the stage {name} of the last run"
+            needed = [(other, base.inputs[other]) for other in names if other in base.inputs]
+    return ""

@@ -14,11 +14,11 @@ from ..execution.cost import worker_room
 from ..graph.scaling import require_kept_zeros
 from ..params import is_whole, plain
 from ..report.markup import table, tag
-from ..storage.artifacts import PUBLISHED, Artifact, Workspace
+from ..storage.artifacts import Artifact, Workspace
 from ..units import size_text, time_text
 from .dataset import growing_of
 from .facts import Facts, Growing
-from .growth import CannotGrow, Growth, LastRun
+from .growth import CannotGrow, Growth, LastRun, why_unusable
 from .kinds.registry import KINDS, all_stage_names
 from .load import SHAPED, load_spec
 from .preflight import PlannedStage, Room, Status, price
@@ -133,7 +133,8 @@ class Plan:
         bases = own.growth.bases(own.workspace, own.values) if own.growth else {}
         stages = planned_stages(own.kind, own.spec, own.workspace, own.files, own.remake, done, own.until, bases)
         grows = own.growth is not None and own.growth.grows
-        why = next(filter(None, (_unusable(own.workspace, item, grows) for item in stages[:len(own.own_names)])), None)
+        why = next(filter(None, (why_unusable(own.workspace, own.kind.names, item, grows)
+                                 for item in stages[:len(own.own_names)])), None)
         if why:
             return own.anew(why)
         try:
@@ -369,19 +370,6 @@ def plan(spec: str | Path | dict[str, Any] | Spec, *, set: Iterable[str] = (),
         # The facts of the first hold what the source holds, so that it is scanned once.
         made = replace(made, tried=tuple(replace(own, until=selected, facts=made.facts) for own in plans)).again(budget)
     return made
-
-
-def _unusable(workspace: Workspace, item: PlannedStage, grows: bool) -> str:
-    """Return why a stage that is to run cannot grow from its base; empty if it can, or does not."""
-    if not item.base or item.status == "cached":
-        return ""
-    name = item.stage.name
-    folder = workspace.folder_of(name, item.base) if grows else item.artifact.folder
-    if not (folder / PUBLISHED).is_file():
-        day = workspace.removed().get(f"{name}/{folder.name}")
-        return f"what the last run made of the stage {name} was removed{f' by dssl gc on {day}' if day else ''}"
-    version = workspace.artifact_in(name, item.base).version
-    return "" if version == item.stage.version else f"another version of dssl made the stage {name} of the last run"
 
 
 def chosen_graph(tried: Sequence[Plan]) -> int | None:

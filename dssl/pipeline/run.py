@@ -216,7 +216,8 @@ def _run(made: Plan, identity: str, folder: Path, execution: Execution, estimate
                                       made.files["source"].source, data.ingest_params(),
                                       made.spec.predictions.ending, made.spec.predictions.safe_csv):
             result["predictions"] = str(table)
-        facts |= {"spec": made.given.model_dump(), "libraries": libraries(), "document": {"path": str(folder / RESULT)}}
+        facts |= {"spec": made.given.model_dump(), "libraries": libraries(), "growth": of_growth,
+                  "document": {"path": str(folder / RESULT)}}
         if facts.get(SELECTION, {}).get("choices") and "n_labeled" in facts.get("labels", {}):
             facts[SELECTION] = _with_intervals(facts[SELECTION], facts["labels"]["n_labeled"])
         report = folder / "report.html"
@@ -230,9 +231,9 @@ def _run(made: Plan, identity: str, folder: Path, execution: Execution, estimate
 
 def _note_stages(folder: Path, made: Plan) -> None:
     """Write into a run's folder what it needs until it is done: its artifacts, and those that they grow from."""
-    grown = [made.workspace.folder_of(item.stage.name, item.base) for item in made.selected
-             if item.base and item.status != "cached"]
-    write_stages(folder, list(dict.fromkeys([*(item.artifact.folder for item in made.selected), *grown])))
+    last = made.growth.last if made.growth and made.growth.grows else None
+    before = [made.workspace.folder_of(*own) for _, stages in (last.graphs if last else ()) for own in stages.items()]
+    write_stages(folder, list(dict.fromkeys([*(item.artifact.folder for item in made.selected), *before])))
 
 
 def _last_run(made: Plan, identity: str) -> LastRun:

@@ -13,7 +13,7 @@ from ..execution.tasks import Execution
 from ..report.page import Section
 from ..report.sections.answer import answer_section
 from ..report.words import Baseline, Words
-from ..storage.artifacts import Artifact
+from ..storage.artifacts import Artifact, Workspace
 from ..storage.blocks import Parts, Rows
 from ..storage.pieces import BlockedCsrRows
 from ..storage.store import StoredRows
@@ -49,6 +49,11 @@ class Context:
     execution: Execution
     base: Artifact | None = None
     new: Source | None = None
+
+    def of_base(self, stage: str) -> Artifact:
+        """Return the artifact of another stage that the base was made of."""
+        assert self.base is not None
+        return Workspace(self.base.root).artifact_in(stage, self.base.inputs[stage])
 
     def arrays(self, stage: str) -> dict[str, np.ndarray]:
         """Return the arrays of part 0 of an input."""

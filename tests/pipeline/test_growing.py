@@ -116,6 +116,7 @@ def test_a_run_that_grew_is_a_fresh_run_of_all_files(growing):
     grown = growing.run()
     assert growing.notes[0].startswith("1 new file with 50 rows (part-10.csv) beside the 550 rows of run")
     assert grown.notes[0] == growing.notes[0]
+    assert growing.notes[0] in grown.report.read_text()
     arrays, labels, attributes = growing.arrays(), growing.labels(), growing.artifact("dataset").attributes
     names = (grown.folder / "predictions_all.csv").exists()
     assert growing.artifact("neighbors").attributes["grown"]["rows"] == 49  # and one is a copy of an old one
@@ -318,12 +319,38 @@ def test_drift_within_the_bound_is_told(tmp_path):
     growing.run()
     growing.write(2, table[450:])
     growing.run()
+    assert "the scaling of the last run is kept" in growing.result.report.read_text()
     drift = growing.artifact("points").attributes["drift"]
     assert 0 < drift["factor"]["change"] < 0.1
     assert any("the new rows change mean and spread of a feature by" in note for note in growing.result.notes)
     Z = growing.artifact("points").parts.rows("train").read_all()
     old = table[COLUMNS][:450].to_numpy(np.float32).astype(np.float64)
     np.testing.assert_allclose(Z[:450], (old - old.mean(axis=0)) / old.std(axis=0), atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "sections", "name"), [
+    ("ridge", {"solver": {"method": "jacobi", "tolerance": 1e-9}, "subsample": {"size": 700}}, "columns"),
+    ("graph", {}, "vertex_values")])
+def test_solves_begin_at_those_of_the_last_run_and_end_at_the_same(tmp_path, kind, sections, name):
+    """All vertices are in the subsample, so that it is the same as that of a fresh run."""
+    model = {"learner": "laplace", "tolerance": 1e-9} if kind == "graph" else {}
+    growing, table = Growing(tmp_path, model={"kind": kind, **model}, **sections), points()
+    if kind == "graph":
+        growing.spec.pop("subsample")
+    growing.write(1, table[:550])
+    growing.run()
+    growing.write(2, table[550:])
+    found = []
+    for fresh in (False, True):
+        growing.run(fresh=fresh)
+        artifact = growing.artifact(name)
+        assert ("base" in artifact.manifest["inputs"]) == (not fresh)
+        values = growing.artifact("covariance").parts.read(0) if kind == "ridge" else artifact.parts.read(0, ["values"])
+        found.append((next(iter(values.values())), pd.read_csv(growing.result.predictions)["label"].tolist()))
+    (grown, of_grown), (expected, of_fresh) = found
+    np.testing.assert_allclose(grown, expected, rtol=1e-5, atol=1e-7 * np.abs(expected).max())
+    assert of_grown == of_fresh
 
 
 def test_files_with_other_columns_are_refused(growing):

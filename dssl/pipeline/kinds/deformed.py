@@ -15,7 +15,16 @@ from ...graph.regularizer import prepare_regularizer, system_cost
 from ...graph.regularizer_params import LaplacianKind, RegularizerParams
 from ...graph.vertices import covariance_at_points
 from ...kernels.structure import SOLVER_ARRAYS, structure_of
-from ...kernels.subsample import columns_cost, multiply_factors, n_solves, product_cost, solve_columns, solve_evidence
+from ...kernels.subsample import (
+    VECTOR_ARRAYS,
+    SolvedColumns,
+    columns_cost,
+    multiply_factors,
+    n_solves,
+    product_cost,
+    solve_columns,
+    solve_evidence,
+)
 from ...learners.deformed import draw_subsample
 from ...report.sections.selection import selection_section
 from ...report.sections.solver import solver_section
@@ -51,10 +60,17 @@ class SubsampleParams:
 
 
 def make_subsample(context: Context, params: SubsampleParams) -> dict[str, Any]:
-    """Choose the vertices at which functions are measured, and a training point of each, a labeled one if any is."""
+    """Choose the vertices at which functions are measured, and a training point of each, a labeled one if any is.
+
+    One that grows keeps what was chosen, as far as a random draw of all vertices has so many of the old ones.
+    """
     points, rows = vertices_of(context), context.arrays("labels")["labeled"]
     labeled = points.of(rows)
-    chosen = draw_subsample(labeled, len(points), params.size, params.seed)
+    before, n_before = None, 0
+    if context.base is not None:
+        before = context.base.parts.read(0, ("vertices",))["vertices"]
+        n_before = context.of_base("vertices").attributes["vertices"]
+    chosen = draw_subsample(labeled, len(points), params.size, params.seed, before, n_before)
     PartWriter(context.parts, 0).write(subsample=points.rows_of(chosen, rows), vertices=chosen)
     return {"n_subsample": len(chosen), "n_labeled": int(np.isin(chosen, labeled).sum())}
 
@@ -102,13 +118,22 @@ class ColumnParams:
         return cls(spec.powers, spec.solver.block_columns, spec.solver.form)
 
 
+def _begins(form: str, method: str) -> bool:
+    """Return whether solves of a method can begin at columns that were kept in a form."""
+    return form == "energy" and METHODS[method].iterates
+
+
 def make_columns(context: Context, params: ColumnParams) -> dict[str, Any]:
-    """Solve the columns of the subsample."""
-    system = context.attributes("system")
+    """Solve the columns of the subsample; those that were solved before vertices were added begin there."""
+    system, solved, before = context.attributes("system"), None, None
     solver = SolverParams(**{**system["params"], "block_columns": params.block_columns})
+    if context.base is not None and _begins(params.form, solver.method):
+        solved = SolvedColumns.of(context.base.parts, params.powers,
+                                  context.of_base("system").parts.read(0, VECTOR_ARRAYS), context.execution)
+        before = context.of_base("subsample").parts.read(0, ("vertices",))["vertices"]
     receipts = solve_columns(context.inputs["system"].parts.arrays(0), solver, system["n"],
                              context.arrays("subsample")["vertices"], params.powers, context.execution,
-                             context.parts, form=params.form)
+                             context.parts, form=params.form, solved=solved, solved_subsample=before)
     return {**solve_evidence(receipts, system["solver"]), "n_blocks": len(receipts)}
 
 
@@ -234,7 +259,8 @@ def _columns_cost(f: Facts[DeformedSpec]) -> Cost:
             f.estimated.update(METHODS[method].stored_guess)
         f.estimated.update(METHODS[method].held_guess)
         found.append(columns_cost(n, nnz, s, f.spec.powers, f.spec.solver.block_columns, f.spec.solver.form, method,
-                                  stored, f.budget, guess=guess))
+                                  stored, f.budget, guess=guess,
+                                  started=f.growing is not None and _begins(f.spec.solver.form, method)))
     return f.one_of(found)
 
 
@@ -261,11 +287,11 @@ STAGES = (
     Stage("subsample", VERSIONS["subsample"], ("labels", "vertices"),
           lambda spec: SubsampleParams(spec.n_subsample, spec.subsample.seed), make_subsample,
           lambda f: cost_of(0, 16 * f.n_labeled, 8 * n_subsample(f), 24 * f.n + 16 * n_subsample(f), 24 * f.n),
-          "lower data.points"),
+          "lower data.points", grows=True),
     Stage("system", VERSIONS["system"], ("vertices", "graph"), RegularizerSystem.of, make_system, _system_cost,
           WHOLE_GRAPH, intermediate=True),
     Stage("columns", VERSIONS["columns"], ("system", "subsample"), ColumnParams.of, make_columns, _columns_cost,
-          WHOLE_GRAPH, intermediate=True),
+          WHOLE_GRAPH, intermediate=True, grows=True),
     Stage("covariance", VERSIONS["covariance"], ("vertices", "system", "subsample", "columns"), ColumnParams.of,
           make_covariance,
           lambda f: product_cost(f.vertices, f.nnz, n_subsample(f), f.spec.powers, f.spec.solver.block_columns,

@@ -91,7 +91,8 @@ def make_values(context: Context, learners: Learners) -> dict[str, Any]:
     target, graph = labeled_target(context, params.prior), graph_of(context)
     target.require_labels()
     kept = dict[Any, Any]()
-    found = params.fit(graph, target, label_weights(target, params.weight), context.execution, kept)
+    found = params.fit(graph, target, label_weights(target, params.weight), context.execution, kept,
+                       _start(context, params))
     folds = label_folds(target, sized=params.sized, solved=len(graph.vertices) if params.family is None else 0)
     left_out = _left_out(params, graph, target, folds, context.execution, kept)
     calibration = None
@@ -107,6 +108,14 @@ def make_values(context: Context, learners: Learners) -> dict[str, Any]:
         for name, value in target.missed(signed(found.held_out, target), scored(target)).items()}
     return {"learner": params.learner, **found.described(graph.vertices), **held_out,
             **calibration_attributes(calibration)}
+
+
+def _start(context: Context, params: ValueParams) -> np.ndarray | None:
+    """Return the values of the same learner, of the same classes, on the vertices that were there before."""
+    if context.base is None or context.base.attributes["learner"] != params.learner or (
+            context.of_base("labels").attributes.get("classes") != context.attributes("labels").get("classes")):
+        return None
+    return context.base.parts.read(0, ("values",))["values"]
 
 
 def _shift(found: VertexValues, left_out: Sequence[HeldOutValues], target: Classes, weight: np.ndarray | None,
@@ -304,7 +313,7 @@ GRAPH_LEARNER = Kind.of(SPECS["graph"], (
     Stage("selection", 7, ("labels", "vertices", "neighbors", "graph"), Learners.of, make_selection, _selection_cost,
           f"{_FEWER}, or use learner laplace", section=partial(selection_section, words=WORDS), leads=True),
     Stage("vertex_values", 10, ("labels", "vertices", "neighbors", "graph", "selection"), Learners.of, make_values,
-          _values_cost, f"{_FEWER}, or use model.learner laplace", section=values_section),
+          _values_cost, f"{_FEWER}, or use model.learner laplace", section=values_section, grows=True),
     Stage("models", 8, ("split", "points", "labels", "vertices", "neighbors", "graph", "vertex_values"), ModelParams.of,
           make_models, _models_cost, f"{_FEWER}, or leave base out of baselines"),
     SAMPLE_OF_GRAPH,

@@ -27,6 +27,7 @@ def data_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | Non
     rows: list[tuple[str, Any]] = [
         ("source", ", ".join(source) if isinstance(source, list) else source),
         ("SHA-256", digest and tag("code", digest)),
+        ("since the last run", "; ".join(facts.get("growth") or []) or None),
         ("points in the data set", _count(at(facts, "dataset", "n"))),
         ("features d", _count(at(facts, "dataset", "d"))),
         ("training points n", _count(n_train)),
@@ -37,6 +38,7 @@ def data_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | Non
         ("labels per class", _labels_per_class(classes, per_class)),
         ("frequencies of the classes", _frequencies(facts) if per_class else None),
         ("scaling", _scaling(scaling)),
+        ("change of the scale by new rows", _drift(at(facts, "points", "drift") or {})),
         ("categories", _categories(scaling)),
         ("rows far from all others", far and f"{far}. The scale was fitted without them, and such values are cut off; "
          "if they stand for missing cells, mark them as missing"),
@@ -68,6 +70,15 @@ def _scaling(scaling: dict[str, Any]) -> str | None:
     ranges = scaling.get("ranges")
     why = "" if ranges is None else f"; chosen since the widest column ranges {number(ranges)} times the lower quartile"
     return f"{kind}: {SCALINGS.get(kind, '')}, fitted on the training points{why}"
+
+
+def _drift(drift: dict[str, Any]) -> str | None:
+    """Return how far a scaling of all rows would be from the one of the last run, which is kept."""
+    if not drift:
+        return None
+    change = max(own["change"] for own in drift.values())
+    return (f"at most {percent(change, 2)} of the spread of a column, in its mean or its spread; the scaling of the "
+            "last run is kept")
 
 
 def _categories(scaling: dict[str, Any]) -> str | None:
