@@ -197,6 +197,22 @@ def first_look_at_a_table(execution: Execution, folder: Path) -> Found:
 
 
 @example()
+def a_pipeline_that_grows(execution: Execution, folder: Path) -> Found:
+    """Of two files, the second of which comes after the first run: rows of the first are copied."""
+    X, y = points(330)
+    cells = pd.DataFrame(X, columns=list("abcd")).assign(label=y)
+    cells.loc[cells.index % 10 > 0, "label"] = None
+    spec = {"name": "grown", "data": {"source": str(folder / "*.csv"), "grows": True, "test": {"none": True}},
+            "labels": {"given": True}, "graph": {"n_neighbors": 5}, "model": {"kind": "ridge"},
+            "subsample": {"size": 30}}
+    cells[:300].to_csv(folder / "0.csv", index=False)
+    run(spec, workspace=folder / "work", execution=execution)
+    cells[300:].to_csv(folder / "1.csv", index=False)
+    result = run(spec, workspace=folder / "work", execution=execution)
+    return {"labels": result.predict(folder / "1.csv"), **parts_in(Path(result.model_path)).read(0)}
+
+
+@example()
 def deformed_kernel_of_sparse_rows(execution: Execution, folder: Path) -> Found:
     source = stored_words(folder)
     return pipeline(source, execution, folder, kernel={"bandwidth": 1.0}, data={

@@ -36,6 +36,11 @@ def validated(manifest):
     return manifest
 
 
+def processor():
+    """Return the variables by which this machine is told which kernels to use, since others round differently."""
+    return {name: value for name, value in os.environ.items() if name.startswith(("OPENBLAS_", "NPY_"))}
+
+
 class Pod:
     """One process of a job."""
 
@@ -48,7 +53,7 @@ class Pod:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "dssl.cli", *command[1:]], cwd=container["workingDir"], stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            env={"PATH": os.environ["PATH"], **own, **environment, "JOB_COMPLETION_INDEX": str(index)})
+            env={"PATH": os.environ["PATH"], **processor(), **own, **environment, "JOB_COMPLETION_INDEX": str(index)})
         self.disrupted = False
 
     def stop(self):
