@@ -296,7 +296,8 @@ def state_of(folder: Path, knows: Knows) -> dict[str, Any]:
             "type": "Lost", "what": "the engine knows nothing of the job, and it has left no exit record",
             "why": "its machine stopped, it was killed, or it could not write to the workspace",
             "fix": "see `dssl logs`, and submit again: finished parts are kept"}}
-    return found | {"state": "restarting" if submission.starts else "submitted"}
+    has_run = submission.starts > 1 or (submission.starts == 1 and (folder / STATUS).is_file())
+    return found | {"state": "restarting" if has_run else "submitted"}
 
 
 def find_run(workspace: Workspace, name: str | None, *, submitted: bool = False) -> Path:

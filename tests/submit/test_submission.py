@@ -81,6 +81,8 @@ def test_the_state_follows_from_the_records(submission):
     assert state_of(submission.folder, known)["state"] == "submitted"
     assert state_of(submission.folder, forgotten)["state"] == "lost"
     submission.begin()
+    assert state_of(submission.folder, known)["state"] == "submitted", "its first processes start"
+    submission.begin()
     assert state_of(submission.folder, known)["state"] == "restarting"
     submission.finish(3, "failed", "a byte")
     assert state_of(submission.folder, forgotten)["state"] == "failed"
@@ -89,7 +91,8 @@ def test_the_state_follows_from_the_records(submission):
 def test_a_cancelled_run_that_no_process_works_on_has_ended(submission, monkeypatch):
     """As while it waits in a queue to be started again, or where its driver was killed before its record."""
     submission.hand_over("Slurm", {"job": "7"})
-    submission.begin()
+    for _ in range(2):
+        submission.begin()
     submission.cancel()
     assert state_of(submission.folder, known)["state"] == "restarting"
     state = state_of(submission.folder, forgotten)
