@@ -5,9 +5,14 @@ Run them by hand before a release: `pytest -m extended`.
 
 EXTENDED = {
     "tests/submit/test_jobqueue.py": ["test_a_run_on_jobs_that_come_and_go"],
+    "tests/submit/test_cron.py": ["test_cron_starts_a_run_and_the_next_time_there_is_nothing_to_do"],
     "tests/submit/test_slurm.py": [
-        "test_a_job_whose_time_is_nearly_over_is_put_back", "test_a_job_that_is_cancelled_ends",
-        "test_a_job_that_somebody_ended_is_lost_and_submitted_again"],
+        "test_a_job_that_gives_way_to_an_urgent_one_comes_back",
+        "test_a_job_of_a_node_without_power_goes_on_at_another",
+        "test_a_node_that_is_cut_off_goes_on_while_its_job_is_started_elsewhere",
+        "test_a_job_whose_time_is_over_is_put_back_until_the_run_has_ended", "test_a_job_is_cancelled_before_it_begins",
+        "test_a_job_that_is_cancelled_ends", "test_a_job_that_somebody_ended_is_lost_and_submitted_again",
+        "test_a_schedule_comes_again_and_submits_from_within_its_job"],
     "tests/submit/test_local.py": [
         "test_a_run_needs_nobody_who_waits_for_it", "test_a_run_that_is_cancelled_ends_and_keeps_its_parts[here]"],
     "tests/submit/test_script.py": ["test_a_run_that_is_cancelled_has_no_processes"],

@@ -22,10 +22,13 @@ def stored(artifact: Path, name: str = "") -> Path:
 
 
 def contents(workspace: Path) -> dict[str, bytes]:
-    """Return the bytes of every stored chunk by its path without layouts and attempts; JSON holds times, and is out."""
+    """Return the bytes of every stored chunk by its path without layouts and attempts.
+
+    JSON holds times, and is out; so are drafts, which begin with a dot and stay where a process was killed.
+    """
     root, found = Path(workspace) / "artifacts", {}
     for path in root.rglob("*"):
-        if path.is_file() and path.suffix != ".json":
+        if path.is_file() and path.suffix != ".json" and not path.name.startswith("."):
             stage, address, _, *steps = path.relative_to(root).parts
             if "parts" in steps:
                 del steps[steps.index("parts") + 2]

@@ -13,6 +13,7 @@ from dssl.pipeline.status import STATUS
 from dssl.runtime.rank import Rank
 
 from ..faults.machines import BUDGET, REPOSITORY, SPEC, wait_until
+from ..stored import contents
 
 CANARY = {"AWS_SECRET_ACCESS_KEY": "canary-3141592653"}  # a secret that no file of a run may hold
 SLOWLY = CANARY | {"DASK_DISTRIBUTED__WORKER__PRELOAD": '["tests.faults.slowly"]', "PYTHONPATH": str(REPOSITORY)}
@@ -48,6 +49,24 @@ class Submitted:
         """Hand the spec over; return the folder of the run."""
         said = self.dssl("submit", self.spec, "--on", self.cluster, "--memory-budget", BUDGET, "--json", *options)
         return Path(json.loads(said)["folder"])
+
+    def fires_twice(self, to):
+        """Have a schedule of every minute fire until nothing is left to do; return its name, still installed."""
+        self.dssl("schedule", self.spec, "--on", self.cluster, "--at", "* * * * *", "--to", to, "--install")
+        [schedule] = self.workspace.glob("schedules/*")
+        log = schedule / "log"
+
+        def said():
+            text = log.read_text() if log.is_file() else ""
+            assert not {"failed", "error:"} & set(text.split()), text + self.logs()
+            return text
+
+        wait_until(lambda: ": done" in said(), "a run that is done", 600)
+        made = contents(self.workspace)
+        wait_until(lambda: "nothing has changed since the last run" in said(), "a firing with nothing to do", 600)
+        assert said().count("submitted as") == len(list(self.workspace.glob("runs/*"))) == 1
+        assert contents(self.workspace) == made
+        return schedule.name
 
     def rank(self, run, number, start=0):
         """Return the process of a rank."""

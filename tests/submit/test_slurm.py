@@ -2,16 +2,19 @@
 
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from ..faults.machines import wait_until
+from ..faults.slowly import SECONDS
 from .machines import CANARY, Submitted
 from .slurm import Slurm
 from .test_local import ended_alike
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
 CLUSTER = "{kind: slurm, workers: 2, memory_limit: 2GiB, time: '00:30:00', max_restarts: 2}"
+SOON_OVER = CLUSTER.replace("30:00", "04:00").replace("2}", "9}")  # which is told two to three minutes before its end
 
 
 @pytest.fixture(scope="module")
@@ -33,42 +36,107 @@ def submitted(tmp_path, slurm):
         if state in ("PENDING", "RUNNING"):
             slurm.call("scancel", "--signal=KILL", "--full", job, check=False)
             slurm.call("scancel", job, check=False)
+    slurm.resume()
 
 
 def job_of(run):
     return json.loads((run / "submission" / "engine.json").read_text())["handle"]["job"]
 
 
-def test_a_job_runs_and_its_script_can_be_read(submitted, slurm, undisturbed):
+def state_of(submitted, run):
+    return json.loads(submitted.dssl("status", run.name, "--json"))["state"]
+
+
+def test_two_who_submit_at_once_get_one_job_whose_script_can_be_read(submitted, slurm, undisturbed):
     submitted.environment = os.environ | CANARY | slurm.environment
-    run = submitted.submit()
-    assert submitted.submit() == run
+    submitted.cluster.write_text(CLUSTER.replace("}", ", nodes: '2'}"))
+    before = set(slurm.jobs())
+    with ThreadPoolExecutor(2) as both:
+        run, also = both.map(lambda _: submitted.submit(), range(2))
+    assert run == also
+    assert set(slurm.jobs()) - before == {job_of(run)}
+    assert [path.name for path in submitted.workspace.glob("runs/*")] == [run.name]
+    assert state_of(submitted, run) in ("submitted", "running")
     script = (run / "submission" / "job.sh").read_text()
     assert "#SBATCH --dependency=singleton" in script
     assert "#SBATCH --ntasks=4" in script
     assert slurm.call("bash", "-n", run / "submission" / "job.sh").stderr == ""
+    assert "models" in submitted.dssl("logs", run.name, "--follow")
     ended_alike(submitted, run, undisturbed, 1)
+    assert state_of(submitted, run) == "done"
+    assert slurm.jobs("%N")[job_of(run)] == "node[1-2]"
     wait_until(lambda: slurm.jobs()[job_of(run)] == "COMPLETED", "Slurm to say so")
-    assert "models" in submitted.dssl("logs", run.name)
     assert "Registered to" in submitted.dssl("logs", run.name, "--rank", "2")
 
 
-def test_a_job_whose_time_is_nearly_over_is_put_back(submitted, slurm, undisturbed):
-    """After two minutes, since Slurm does not trust a node at once with a job that it has just put back."""
+def test_a_job_of_a_node_that_is_drained_goes_on_at_another(submitted, slurm, undisturbed):
     run = submitted.submit()
     submitted.reached(run, "points", 2)
-    slurm.call("scancel", "--batch", "--signal=USR1", job_of(run))
-    ended_alike(submitted, run, undisturbed, 2)
-    assert json.loads((run / "starts" / "0-end.json").read_text())["code"] == 75
-
-
-@pytest.mark.extended
-def test_a_job_that_slurm_puts_back_goes_on(submitted, slurm, undisturbed):
-    """As it does when a node fails or is drained."""
-    run = submitted.submit()
-    submitted.reached(run, "points", 2)
+    node = slurm.jobs("%N")[job_of(run)]
+    slurm.drain(node)
     slurm.call("scontrol", "requeue", job_of(run))
     ended_alike(submitted, run, undisturbed, 2)
+    assert slurm.jobs("%N")[job_of(run)] == ({"node1", "node2"} - {node}).pop()
+
+
+def test_a_job_that_gives_way_to_an_urgent_one_comes_back(submitted, slurm, undisturbed):
+    run = submitted.submit()
+    submitted.reached(run, "points", 2)
+    slurm.call("sbatch", "--partition=urgent", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap=sleep 1")
+    ended_alike(submitted, run, undisturbed, 2)
+
+
+def test_a_job_of_a_node_without_power_goes_on_at_another(submitted, slurm, undisturbed):
+    slurm.drain("node1")
+    run = submitted.submit()
+    submitted.reached(run, "points", 2)
+    slurm.resume()
+    slurm.power_off()
+    try:
+        ended_alike(submitted, run, undisturbed, 2)
+        assert slurm.jobs("%N")[job_of(run)] == "node1"
+    finally:
+        slurm.power_on()
+
+
+def test_a_node_that_is_cut_off_goes_on_while_its_job_is_started_elsewhere(submitted, slurm, undisturbed):
+    """The folder is still shared: the lock of the workspace keeps both drivers apart."""
+    submitted.environment |= {SECONDS: "4"}
+    slurm.drain("node1")
+    run = submitted.submit()
+    submitted.reached(run, "points", 1)
+    slurm.resume()
+    slurm.cut_off()
+    try:
+        wait_until(lambda: submitted.rank(run, 1, 1) is not None, "a second driver", 300)
+        assert submitted.rank(run, 1, 0) is not None
+        ended_alike(submitted, run, undisturbed, 2)
+    finally:
+        slurm.power_off()
+        slurm.power_on()
+
+
+def test_a_job_whose_time_is_over_is_put_back_until_the_run_has_ended(submitted, slurm, undisturbed):
+    """Slurm looks at the time of a job every half minute, and warns of its end up to a minute early."""
+    submitted.environment |= {SECONDS: "4"}
+    submitted.cluster.write_text(SOON_OVER)
+    run = submitted.submit()
+    submitted.dssl("wait", run.name)
+    starts = json.loads((run / "exit.json").read_text())["starts"]
+    assert starts > 1
+    ended_alike(submitted, run, undisturbed, starts)
+    assert [json.loads((run / "starts" / f"{number}-end.json").read_text())["code"]
+            for number in range(starts - 1)] == [75] * (starts - 1)
+
+
+def test_a_job_is_cancelled_before_it_begins(submitted, slurm):
+    slurm.drain("node1", "node2")
+    run = submitted.submit()
+    assert state_of(submitted, run) == "submitted"
+    submitted.dssl("cancel", run.name)
+    submitted.dssl("wait", run.name, code=143)
+    assert state_of(submitted, run) == "cancelled"
+    assert slurm.jobs()[job_of(run)] == "CANCELLED"
 
 
 def test_a_job_that_is_cancelled_ends(submitted, slurm):
@@ -96,22 +164,17 @@ def test_a_job_that_dies_before_its_ranks_says_why(submitted):
     assert "there is no module python" in submitted.dssl("logs", run.name)
 
 
-@pytest.mark.extended
 def test_a_schedule_comes_again_and_submits_from_within_its_job(submitted, slurm):
     submitted.environment = os.environ | CANARY | slurm.environment
-    submitted.dssl("schedule", submitted.spec, "--on", submitted.cluster, "--at", "* * * * *", "--to", "slurm",
-                   "--install")
-    [folder] = submitted.workspace.glob("schedules/*")
-    log = folder / "log"
-    wait_until(lambda: log.exists() and "nothing has changed since the last run" in log.read_text(), "two firings", 600)
-    assert log.read_text().count(": done") == 1, log.read_text()
+    slurm.drain("node2")  # the job of the schedule and that of its run have one node
+    name = submitted.fires_twice("slurm")
     assert submitted.files_with_the_canary() == []
 
     def waiting():
-        return slurm.call("squeue", "--noheader", f"--name=dssl-{folder.name}", "--states=PENDING",
+        return slurm.call("squeue", "--noheader", f"--name=dssl-{name}", "--states=PENDING",
                           "--format=%i").stdout.split()
 
-    assert len(waiting()) == 1
+    wait_until(lambda: len(waiting()) == 1, "one job for the next time")
     assert json.loads(submitted.dssl("schedule", "list", "--json"))[0]["installed"] is True
-    submitted.dssl("schedule", "remove", folder.name)
+    submitted.dssl("schedule", "remove", name)
     wait_until(lambda: not waiting(), "the job that waits to end")

@@ -1,0 +1,164 @@
+"""What runs that are submitted to Slurm take, by a real Slurm of two nodes on this machine; it needs root.
+
+    python -m tests.benchmarks.submitted faults
+    DSSL_DATA=... python -m tests.benchmarks.submitted pipeline
+
+`faults` prints the seconds of handing over, of a scheduled firing with nothing to do, and of a small run that is put
+back, drained, without power or out of time. `pipeline` runs the 64,000 points of MNIST on `cluster/local.yaml` and on
+Slurm. Both compare the bytes of the artifacts with those of a run to which nothing happens.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.faults.machines import wait_until
+from tests.faults.slowly import SECONDS
+from tests.stored import contents
+from tests.submit.machines import Submitted
+from tests.submit.slurm import Slurm
+
+ROOT = Path(__file__).parents[2]
+PIPELINE = ROOT / "pipelines" / "mnist_odd_even.yaml"
+CLUSTER = "{kind: slurm, workers: 2, memory_limit: 2GiB, time: '00:04:00', max_restarts: 9}"
+
+
+def tell(what: str, seconds: float, **more: object) -> None:
+    """Print one figure."""
+    print(json.dumps({"what": what, "seconds": round(seconds, 1), **more}), flush=True)
+
+
+def seconds_of(call: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    call()
+    return time.perf_counter() - begin
+
+
+def record(run: Path, name: str, *, seconds: float = 600) -> dict[str, float]:
+    """Return a record of a run, once it is there."""
+    wait_until((run / name).exists, name, seconds)
+    found: dict[str, float] = json.loads((run / name).read_text())
+    return found
+
+
+class Bench:
+    """A Slurm, and runs of a small spec in folders of their own."""
+
+    def __init__(self, folder: Path):
+        self.folder, self.slurm = folder, Slurm(self._made("slurm"))
+
+    def _made(self, name: str) -> Path:
+        (self.folder / name).mkdir()
+        return self.folder / name
+
+    def submitted(self, name: str) -> Submitted:
+        made = Submitted(self._made(name), CLUSTER)
+        made.inside, made.environment = self.slurm.within(), made.environment | self.slurm.environment
+        return made
+
+    def job(self, run: Path) -> str:
+        return str(json.loads((run / "submission" / "engine.json").read_text())["handle"]["job"])
+
+    def faults(self) -> None:
+        """Measure all but the pipeline."""
+        first = self.submitted("first")
+        begin = time.time()
+        run = first.submit()
+        tell("submit", time.time() - begin)
+        tell("submit, while it is under way", seconds_of(first.submit))
+        tell("from the submission to the driver", record(run, "starts/0.json")["begun"] - begin)
+        tell("the run, from the submission to its end", record(run, "exit.json")["time"] - begin)
+        same = contents(first.workspace)
+
+        first.dssl("schedule", first.spec, "--on", first.cluster, "--at", "0 2 * * *", "--to", "slurm", "--install")
+        [schedule] = first.workspace.glob("schedules/*")
+        fire = [*first.inside, sys.executable, "-m", "dssl.cli", "fire", str(schedule)]
+
+        def fired() -> bool:
+            said = subprocess.run(fire, env=first.environment, capture_output=True, text=True, check=True).stdout
+            return "nothing has changed" in said
+
+        if not fired():  # its memory budget is the default, and that of the first run was another
+            assert fired()
+        tell("a scheduled firing with nothing to do", seconds_of(fired))
+        first.dssl("schedule", "remove", schedule.name)
+
+        self.disturbed("put back by scontrol requeue", same, lambda job: self.slurm.call("scontrol", "requeue", job))
+        self.disturbed("its node drained, and put back", same, self._drain)
+        self.slurm.resume()
+        self.slurm.drain("node1")
+        self.disturbed("its node without power", same, self._cut)
+        self.slurm.power_on()
+        self.walltime(same)
+
+    def _drain(self, job: str) -> None:
+        self.slurm.drain(self.slurm.jobs("%N")[job])
+        self.slurm.call("scontrol", "requeue", job)
+
+    def _cut(self, job: str) -> None:
+        self.slurm.resume()
+        self.slurm.power_off()
+
+    def disturbed(self, what: str, same: dict[str, bytes], fault: Callable[[str], object]) -> None:
+        """Measure from a fault to the next start of the driver, and to the end."""
+        submitted = self.submitted(what.replace(" ", "-"))
+        run = submitted.submit()
+        submitted.reached(run, "points", 2)
+        begin = time.time()
+        fault(self.job(run))
+        again = record(run, "starts/1.json")["begun"] - begin
+        end = record(run, "exit.json")
+        tell(what, end["time"] - begin, again=round(again, 1), starts=end["starts"],
+             same=contents(submitted.workspace) == same)
+
+    def walltime(self, same: dict[str, bytes]) -> None:
+        """Measure a run that needs several jobs of four minutes, each warned two to three minutes before its end."""
+        submitted = self.submitted("time")
+        submitted.environment |= {SECONDS: "4"}
+        begin = time.time()
+        run = submitted.submit()
+        end = record(run, "exit.json", seconds=3600)
+        starts = int(end["starts"])
+        begun = [record(run, f"starts/{number}.json")["begun"] for number in range(starts)]
+        ended = [record(run, f"starts/{number}-end.json")["time"] for number in range(starts - 1)]
+        tell("four minutes a job, 4 s more a task", end["time"] - begin, starts=starts,
+             warned_after=[round(stop - start, 1) for start, stop in zip(begun, ended, strict=False)],
+             between=[round(start - stop, 1) for start, stop in zip(begun[1:], ended, strict=True)],
+             same=contents(submitted.workspace) == same)
+
+    def pipeline(self) -> None:
+        """Measure the pipeline of 64,000 points here and on Slurm, each in an empty workspace."""
+        environment = os.environ | self.slurm.environment
+
+        def dssl(*words: object) -> str:
+            return subprocess.run([*self.slurm.within(), sys.executable, "-m", "dssl.cli", *map(str, words)],
+                                  check=True, env=environment, capture_output=True, text=True).stdout
+
+        here, there = self.folder / "here", self.folder / "there"
+        local = ROOT / "cluster" / "local.yaml"
+        tell("dssl run --on cluster/local.yaml",
+             seconds_of(lambda: dssl("run", PIPELINE, "--on", local, "--workspace", here)))
+        begin = time.perf_counter()
+        run = json.loads(dssl("submit", PIPELINE, "--on", ROOT / "cluster" / "slurm.yaml", "--workspace", there,
+                              "--json"))["run"]
+        tell("dssl submit --on cluster/slurm.yaml", time.perf_counter() - begin)
+        dssl("wait", run, "--workspace", there)
+        tell("dssl submit and dssl wait", time.perf_counter() - begin, same=contents(here) == contents(there))
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(Path(folder))
+        try:
+            {"faults": bench.faults, "pipeline": bench.pipeline}[sys.argv[1]]()
+        finally:
+            bench.slurm.end()
+
+
+if __name__ == "__main__":
+    main()
