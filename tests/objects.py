@@ -126,6 +126,11 @@ class MoodsHandler(BaseHTTPRequestHandler):
         deleted = "".join(f"<Deleted><Key>{key}</Key></Deleted>" for key in keys)
         self.answer(200, f"<DeleteResult>{deleted}</DeleteResult>".encode())
 
+    def do_DELETE(self) -> None:
+        """Delete one object, as older clients do."""
+        self.server.objects.pop(self.path, None)
+        self.answer(204)
+
     def do_PUT(self) -> None:
         value = self.rfile.read(int(self.headers["Content-Length"]))
         self.server.asked += 1
