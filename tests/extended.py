@@ -4,6 +4,8 @@ Run them by hand before a release: `pytest -m extended`.
 """
 
 EXTENDED = {
+    "tests/submit/test_compose.py": ["test_the_commands_of_the_containers_run_a_pipeline"],
+    "tests/submit/test_dask_operator.py": ["test_a_cluster_that_nobody_starts_is_taken_away"],
     "tests/submit/test_jobqueue.py": ["test_a_run_on_jobs_that_come_and_go"],
     "tests/submit/test_cron.py": ["test_cron_starts_a_run_and_the_next_time_there_is_nothing_to_do"],
     "tests/submit/test_slurm.py": [
