@@ -148,7 +148,7 @@ def test_what_no_authority_can_sign(tmp_path, arguments, spoil, told):
         certs(tmp_path / "certs")
         spoil(tmp_path / "certs")
     before = {path: path.read_bytes() for path in tmp_path.rglob("*.pem")}
-    assert told in certs(tmp_path / "certs", *arguments, code=2).stderr
+    assert told in certs(tmp_path / "certs", *arguments, code=2).output
     assert {path: path.read_bytes() for path in tmp_path.rglob("*.pem")} == before
 
 
