@@ -50,6 +50,15 @@ loss : "squared", or "huber", in which a target far from what the others say of 
 """
 
 
+def never_in_words(classes: list[Any]) -> str:
+    """Return a sentence on classes that no point of a fit is predicted as."""
+    if not classes:
+        return ""
+    names = ", ".join(map(str, classes[:10])) + (f" and {len(classes) - 10} more" if len(classes) > 10 else "")
+    return (f". No point is predicted as {names}: label more points of such a class, say with class_prior how frequent "
+            "it is, or take scoring='balanced_accuracy', which decides as if all classes were equally frequent")
+
+
 class GraphDoesNotHelp(UserWarning):
     """Held out, labels are predicted better without the unlabeled points."""
 
@@ -78,7 +87,8 @@ class AutomaticEstimator(PointEstimator):
         predicted for the points of the fit.
     gain_ : Gain, held-out error `without` and `with_graph` with 95 % intervals, their `difference`, and the
         `verdict` of a paired test, which `helps` and `hurts` tell. evidence_ : dict; `in_words` says what the gain
-        means, `kernels` what each counts for, `odd_labels` which targets the others contradict.
+        means and which classes no point of the fit is predicted as (`never_predicted`), `kernels` what each counts for,
+        `odd_labels` which targets the others contradict.
     """
 
     groups: ClassVar[dict[str, type]] = {"graph": KNNGraph}
@@ -131,8 +141,9 @@ class AutomaticEstimator(PointEstimator):
         held = target.take(found.held)
         self.gain_ = gain_of(held, coding, found.held_out, found.held_out_alone, own_weight, measure_of(target),
                              without_class_sizes=self.class_sizes is not None)
+        never = coding.never_among(self._transduction) if isinstance(target, Classes) else []
         self.evidence_ = {**made.attributes, **found.attributes, "gain": self.gain_.described(),
-                          "in_words": self.gain_.in_words(),
+                          "in_words": self.gain_.in_words() + never_in_words(never), "never_predicted": never,
                           "odd_labels": odd_labels(held, found.held_out, held.labeled)}
         warn_odd_labels(self.evidence_["odd_labels"])
         if isinstance(target, Classes):

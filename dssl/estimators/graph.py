@@ -14,6 +14,7 @@ from ..execution.tasks import Execution
 from ..graph.functions import FunctionParams
 from ..graph.graph import Graph, KNNGraph
 from ..learners.class_prior import EQUAL, LABELS, ClassPrior, class_shares
+from ..learners.coding import ClassCoding
 from ..learners.on_graph.class_sizes import with_class_sizes
 from ..learners.on_graph.graph_ridge import GraphRidgeParams, fit_graph_ridge
 from ..learners.on_graph.harmonic import fit_harmonic
@@ -105,6 +106,8 @@ class GraphEstimator(SearchedEstimator):
         vertex = made.vertices.vertex
         coding, beyond = self.model_.coding, ~found.reached[vertex]
         self._transduction = coding.without(coding.labels(signed(found.values, target)[vertex]), beyond)
+        if isinstance(coding, ClassCoding):
+            self.evidence_["never_predicted"] = coding.never_among(self._transduction)
         if beyond.any():
             warnings.warn(explain(
                 f"{int(beyond.sum())} of {len(vertex)} points have no prediction",
@@ -181,7 +184,8 @@ GRAPH_PARAMETERS = """graph : how the graph is made, a `KNNGraph`; None is the d
     Attributes
     ----------
     model_ : GraphModel, with `values_at` the vertices. transduction_ : ndarray (n,), predictions of the points of the
-        fit. evidence_ : dict: the graph, the solver, `unreached` points.
+        fit. evidence_ : dict: the graph, the solver, `unreached` points, and of a classifier the classes that no point
+        of the fit is predicted as, `never_predicted`.
 """
 CLASS_SIZES = """class_sizes : known sizes of the classes, counts or shares, in the order of `classes_` or by class in a
         dict; as many points then get each class. None where they are not known: the labels' own proportions are no

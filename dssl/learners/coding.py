@@ -149,6 +149,10 @@ class ClassCoding(Coding):
         """Return the numbers of the predicted classes, (n,)."""
         return np.argmax(self.scores(values), axis=1)
 
+    def never_among(self, labels: np.ndarray) -> list[Any]:
+        """Return the classes that are none of the predicted labels (n,)."""
+        return self.classes[~np.isin(self.classes, labels)].tolist()
+
     def labels(self, values: np.ndarray) -> np.ndarray:
         return self.classes[self.codes(values)]
 

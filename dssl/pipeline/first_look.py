@@ -325,9 +325,12 @@ def likely_target(records: Sequence[ColumnRecord], n_rows: int, source: str) -> 
             raise _ambiguous([ordered[0], last], records, source, f"{ordered[0].name} has the most empty cells by far, "
                              f"{ordered[0].missing:,} of {n_rows:,}, and {last.name} is the last column and has few "
                              "different values")
-    if last is not None:
-        return last.name, "it is the last column"
     few = [record for record in possible if _is_few(record)]
+    if last is not None:
+        others = [] if _is_few(last) else few[-2:]  # the nearest to it
+        named = " or ".join(f"--target {shlex.quote(record.name)}" for record in others)
+        beside = f"; to predict a column of few different values instead: {named}" if others else ""
+        return last.name, f"it is the last column{beside}"
     few_with_gaps = [record for record in few if record.missing]
     if len(few) == 1:
         return few[0].name, "no other column has few different values"

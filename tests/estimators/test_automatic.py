@@ -15,6 +15,7 @@ from sklearn.linear_model import RidgeCV
 from sklearn.preprocessing import StandardScaler
 
 from dssl import (
+    GraphKernelRidge,
     GraphKernelRidgeRegressor,
     KNNGraph,
     LaplaceLearningRegressor,
@@ -51,6 +52,20 @@ def all_digits():
 def digits(per_class=5, seed=0):
     X, true = all_digits()
     return X, true, labeled(true, per_class, seed)
+
+
+def test_classes_that_no_point_is_predicted_as_are_named():
+    rng = np.random.default_rng(0)
+    X, true = rng.normal(size=(400, 3)), np.where(rng.random(400) < 0.1, "rare", "usual")
+    y = np.where(np.arange(400) < 100, true, None)
+    found = SemiSupervisedClassifier().fit(X, y)
+    assert set(found.transduction_) == {"usual"}
+    assert found.evidence_["never_predicted"] == ["rare"]
+    assert "No point is predicted as rare: label more" in found.evidence_["in_words"]
+    balanced = SemiSupervisedClassifier(scoring="balanced_accuracy").fit(X, y)
+    assert balanced.evidence_["never_predicted"] == []
+    assert "No point" not in balanced.evidence_["in_words"]
+    assert GraphKernelRidge().fit(X, y).evidence_["never_predicted"] == ["rare"]
 
 
 def test_from_one_label_a_class_on():

@@ -244,6 +244,15 @@ def test_the_target_is_the_column_with_by_far_the_most_empty_cells_or_the_last(c
     assert likely_target(columns, 1000, "t.csv")[0] == target
 
 
+def test_beside_a_quantity_in_the_last_column_those_that_may_be_classes_are_named():
+    plan, balance = column("the plan", "category", levels=3), column("balance")
+    name, why = likely_target([column("a"), plan, balance], 1000, "t.csv")
+    assert name == "balance"
+    assert why.endswith("to predict a column of few different values instead: --target 'the plan'")
+    assert likely_target([plan, column("b"), column("soil", "category", levels=4)], 1000, "t.csv")[1].endswith("column")
+    assert likely_target([column("a"), balance], 1000, "t.csv")[1] == "it is the last column"
+
+
 @pytest.mark.parametrize(("change", "arguments", "told"), [
     (lambda frame: frame[["height", "width", "id"]], (), "and of the others none has few"),
     (lambda frame: frame[["soil", "kind", "seen"]].assign(kind=frame["soil"]), (), "several have few"),
