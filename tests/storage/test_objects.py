@@ -151,6 +151,33 @@ def test_arrays_that_were_removed_and_made_anew_are_not_taken_for_the_first(s3):
         parts.rows("rows")
 
 
+def test_a_part_is_not_finished_if_what_was_written_behind_it_was_refused(moods):
+    parts = StoredParts("s3://bucket/behind", is_new=True)
+    moods.refusals = [403]
+    parts.write(0, {"x": X}, "attempt")
+    with pytest.raises(PermissionError, match="refuses access"):
+        parts.finish(0, {}, "attempt")
+    assert moods.objects == {}
+    parts.write(0, {"x": X}, "attempt")
+    parts.finish(0, {}, "attempt")
+    assert_array_equal(StoredParts("s3://bucket/behind").read(0)["x"], X)
+
+
+def test_what_is_removed_behind_is_waited_for_where_something_comes_to_its_place(s3):
+    for number in range(5):
+        parts = StoredParts(s3, is_new=True)
+        parts.allocate("rows", X.shape, X.dtype, 20)
+        parts.write_range(0, {"rows": X + number})
+        parts.write(0, {"x": X + number})
+        parts.finish(0, {"number": number})
+        other = StoredParts(s3)
+        assert_array_equal(other.rows("rows").read_all(), X + number)
+        assert_array_equal(other.read(0)["x"], X + number)
+        assert other.receipt(0) == {"number": number}
+        parts.remove()
+    assert list(place_of(s3).below()) == []
+
+
 # One writer
 
 
