@@ -134,7 +134,7 @@ class OnDask(Execution):
 
     def map_delayed(self, blocks: Sequence[Any], task: Callable[[Any], Task], parts: Parts) -> list[Receipt]:
         receipts: dict[int, Receipt] = {}
-        settle()
+        settle(removals=True)
         run = partial(run_on_worker, memory=self._memory, version=__version__)
         with self._waiting(parts, receipts.__setitem__) as collect:
             futures = self.client.compute(delayed_parts(run, blocks, task, parts))
@@ -144,7 +144,7 @@ class OnDask(Execution):
     def _run(self, pending: list[tuple[int, Task]], parts: Parts, done: Callable[[int, Receipt], None]) -> None:
         if not pending:
             return
-        settle()  # workers read what was written
+        settle(removals=True)  # workers may write where something was removed
         stage, memory = digest({"parts": repr(parts), "at": time.time_ns()})[:12], self._memory
 
         def submit(index: int, task: Task) -> Any:

@@ -23,6 +23,7 @@ from typing import Any
 
 from ..errors import IntegrityError, ParameterError, explain, require
 from ..params import digest, plain
+from .behind import settle
 from .files import (
     at_once,
     files_in,
@@ -306,6 +307,7 @@ class Workspace:
     def tidy(self, artifacts: Iterable[Artifact]) -> None:
         """Remove what is of no part from artifacts that were published in a store; see `Artifact.publish`."""
         if isinstance(self.root, ObjectPath):
+            settle(removals=True)
             at_once(Artifact.tidy, artifacts, self.root)
 
     def folder_of(self, stage: str, address: str) -> Path:

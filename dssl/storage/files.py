@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial, wraps
@@ -97,7 +97,6 @@ def publish_once(draft: Path, path: Path) -> None:
             raise
 
 
-@outlasting
 def write_file(path: Path, *pieces: bytes, exclusive: bool = False, durable: bool = False) -> bool:
     """Write one file of these bytes so that a reader sees all of it or nothing.
 
@@ -106,8 +105,14 @@ def write_file(path: Path, *pieces: bytes, exclusive: bool = False, durable: boo
     when all that this thread has written behind is.
     """
     if isinstance(path, ObjectPath):
+        settle()  # once: it tells of an error once, after which nothing may be written here
+    return _written(path, pieces, exclusive, durable)
+
+
+@outlasting
+def _written(path: Path, pieces: Sequence[bytes], exclusive: bool, durable: bool) -> bool:
+    if isinstance(path, ObjectPath):
         value = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        settle()
         return (path.create(value) if exclusive else path.put(value)) is not None
     try:
         with draft_of(path, publish_once if exclusive else os.replace) as draft, open(draft, "wb") as file:
@@ -122,7 +127,7 @@ def write_file(path: Path, *pieces: bytes, exclusive: bool = False, durable: boo
     return True
 
 
-def write_part_file(path: Path, *pieces: bytes) -> None:
+def write_part_file(path: Path, *pieces: bytes, last: bool = False) -> None:
     """Write one file of a part, as `write_file` does; a small object is written behind, see there, and kept here."""
     size = sum(map(len, pieces))
     if not isinstance(path, ObjectPath) or size > LARGEST_BEHIND:
@@ -130,7 +135,7 @@ def write_part_file(path: Path, *pieces: bytes) -> None:
         return
     value = pieces[0] if len(pieces) == 1 else b"".join(pieces)
     FETCHED.keep(path, memoryview(value), size)
-    write_behind(path, partial(outlasting(path.put), value))
+    write_behind(path, partial(outlasting(path.put), value), last=last)
 
 
 @outlasting

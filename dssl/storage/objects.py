@@ -105,6 +105,7 @@ class ObjectPath(PosixPath):
 
         Raises OSError: the store refuses again and again, though nothing has changed.
         """
+        settle()
         for pause in CONFLICT_PAUSES:
             time.sleep(pause)
             try:
@@ -123,7 +124,6 @@ class ObjectPath(PosixPath):
 
     def _put_if(self, mode: Any, value: bytes) -> Version:
         """Write the object under a condition; raise FileExistsError if it does not hold."""
-        settle()
         wait_for_removal(self)
         with told(self):
             return version_of(obstore().put(self.store, self.key, value, mode=mode, use_multipart=False))

@@ -146,7 +146,7 @@ class StoredParts(Parts):
         self.ledger.note_writing(folder)
         if attempt is None:
             before, text = self.ledger.attempt(part), json_bytes({"attempt": folder.name})
-            write_part_file(part / WRITTEN, text)
+            write_part_file(part / WRITTEN, text, last=True)
             self._wrote(part / WRITTEN, text)
             self.ledger.note_attempt(part, folder.name)
             if before is not None:
@@ -192,8 +192,8 @@ class StoredParts(Parts):
 
     def discard(self, index: int, attempt: str) -> None:
         folder = self.part(index) / attempt
-        remove_tree(folder)
         self.ledger.forget(folder)
+        remove_tree(folder)
 
     def receipt_path(self, index: int) -> Path:
         """Return where the receipt of a part lies, or would."""
