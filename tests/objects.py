@@ -71,15 +71,20 @@ def make_bucket(port: int, bucket: str) -> None:
 class Moods(ThreadingHTTPServer):
     """A small S3 server of one bucket with conditional requests, which answers some of them as it is told to.
 
-    answers : status codes of the next requests that write under a condition, before any is judged by its condition.
-    open : what requests that write wait for. asked : how many have come.
+    answers : status codes of the next requests that write under a condition, before any is judged by its condition;
+    refusals : of those that write without. open : what requests that write wait for. asked : how many have come.
+    slow : seconds that it takes to write objects, by the end of their names. stored : the objects in the order in which
+    they were written.
     """
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), MoodsHandler)
         self.objects: dict[str, bytes] = {}
         self.answers: list[int] = []
+        self.refusals: list[int] = []
         self.open, self.asked = Event(), 0
+        self.slow: dict[str, float] = {}
+        self.stored: list[str] = []
         self.open.set()
 
     def __enter__(self) -> "Moods":
@@ -136,12 +141,15 @@ class MoodsHandler(BaseHTTPRequestHandler):
         self.server.asked += 1
         self.server.open.wait(30)
         match, is_new = self.headers.get("If-Match"), self.headers.get("If-None-Match") == "*"
-        if (match or is_new) and self.server.answers:
-            self.answer(self.server.answers.pop(0))
+        time.sleep(max((seconds for end, seconds in self.server.slow.items() if self.path.endswith(end)), default=0))
+        told = self.server.answers if match or is_new else self.server.refusals
+        if told:
+            self.answer(told.pop(0))
         elif (match and match != self.tag()) or (is_new and self.path in self.server.objects):
             self.answer(412)
         else:
             self.server.objects[self.path] = value
+            self.server.stored.append(self.path.removeprefix("/bucket/"))
             self.answer(200, tag=self.tag())
 
 

@@ -41,7 +41,7 @@ BELOW = {
 
 DOORS = {
     "zarr": {"storage.array_files", "storage.foreign_zarr"},
-    "numcodecs": {"storage.frames"},
+    "numcodecs": {"storage.frames", "storage.foreign_zarr"},
     "google_crc32c": {"storage.frames"},
     "obstore": {"storage.object_client"},
     "pyarrow": {"data.readers", "data.frames"},

@@ -26,6 +26,7 @@ from ..storage.csr import as_csr, csr_arrays
 from ..storage.foreign_zarr import is_zarr
 from ..storage.pieces import BlockedCsrRows
 from ..storage.store import MANIFEST, StoredParts
+from ..storage.unfinished import clear_unfinished
 from .columns import Columns, Encoded, some_texts
 from .dataset import Dataset, open_stored
 from .findings import ColumnRecord, examined, left_out, to_json, with_dropped
@@ -109,7 +110,7 @@ def ingest(source: str | Path | Sequence[str | Path] | Source, parts: Parts, exe
                                                         reader.scan().target)
     if isinstance(parts, StoredParts):  # the attributes say what came of the surveys
         parts.clear("within")
-        parts.clear_unfinished()
+        clear_unfinished(parts)
     files = [FileRecord(file.full_name, str(file.digest), rows, file.version).to_dict()
              for file, rows in zip(source.files, reader.rows_by_file(), strict=True)]
     known = {"source": source.name, "fingerprint": fingerprint(source), "files": files,

@@ -57,7 +57,8 @@ def scratch_folder(folder: str | Path | None, parts: Parts) -> Iterator[Path]:
     Data that are refused leave no parts either: the same bytes would be refused again, so none is worth going on with.
     """
     stored = parts.folder if isinstance(parts, StoredParts) else None
-    was_empty = stored is not None and not any((stored / name).exists() for name in OWN_FOLDERS)
+    was_empty = isinstance(parts, StoredParts) and (
+        parts.ledger.is_new or not any((parts.folder / name).exists() for name in OWN_FOLDERS))
     own = stored / "unpacked" if folder is None and stored and not isinstance(stored, ObjectPath) else None
     if own:
         shutil.rmtree(own, ignore_errors=True)  # a killed ingest leaves it

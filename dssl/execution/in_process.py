@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from ..storage.behind import settle
 from ..storage.blocks import MemoryParts, Parts, Receipt
 from ..storage.kept import limit_kept
 from .size import MEMORY_BUDGET
@@ -45,6 +46,7 @@ class InProcess(Execution):
     def map_delayed(self, blocks: Sequence[Any], task: Callable[[Any], Task], parts: Parts) -> list[Receipt]:
         import dask  # a tenth of a second, which only those wait for who pass collections
 
+        settle()
         with one_thread():
             return list(dask.compute(*delayed_parts(run_part, blocks, task, parts), scheduler="threads",
                                      num_workers=self.threads))

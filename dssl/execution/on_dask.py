@@ -20,6 +20,7 @@ from threadpoolctl import threadpool_limits
 from .. import __version__
 from ..errors import ClusterError, IntegrityError, Preempted, TaskFailed, explain
 from ..params import digest
+from ..storage.behind import settle
 from ..storage.blocks import Parts, Receipt, Rows, write_dense
 from ..storage.files import is_there, path_at, place_of, remove_tree
 from ..storage.objects import ObjectPath
@@ -133,6 +134,7 @@ class OnDask(Execution):
 
     def map_delayed(self, blocks: Sequence[Any], task: Callable[[Any], Task], parts: Parts) -> list[Receipt]:
         receipts: dict[int, Receipt] = {}
+        settle(removals=True)
         run = partial(run_on_worker, memory=self._memory, version=__version__)
         with self._waiting(parts, receipts.__setitem__) as collect:
             futures = self.client.compute(delayed_parts(run, blocks, task, parts))
@@ -142,6 +144,7 @@ class OnDask(Execution):
     def _run(self, pending: list[tuple[int, Task]], parts: Parts, done: Callable[[int, Receipt], None]) -> None:
         if not pending:
             return
+        settle(removals=True)  # workers may write where something was removed
         stage, memory = digest({"parts": repr(parts), "at": time.time_ns()})[:12], self._memory
 
         def submit(index: int, task: Task) -> Any:

@@ -22,6 +22,7 @@ from threadpoolctl import ThreadpoolController
 from ..errors import require
 from ..measure import PeakMemory, process_peak
 from ..params import plain
+from ..storage.behind import settle
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges
 from ..storage.ledger import journal
 
@@ -171,6 +172,8 @@ class Execution(ABC):
             if self.counter:
                 self.counter.one_more()
 
+        if pending:
+            settle()  # what tasks read and fill is there before one of them is said to be finished
         self._run(pending, parts, done)
         peaks = [self.largest_task_bytes, *(receipt.get("task_peak_bytes") for receipt in receipts.values())]
         self.largest_task_bytes = max((peak for peak in peaks if peak is not None), default=None)

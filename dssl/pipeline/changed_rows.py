@@ -7,7 +7,8 @@ import pandas as pd
 
 from ..data.dataset import Dataset
 from ..graph.equal_rows import hash_rows
-from ..storage.artifacts import PUBLISHED, Artifact, Workspace
+from ..storage.artifacts import Artifact, Workspace
+from ..storage.manifests import PUBLISHED
 from .dataset import stored_dataset
 from .growth import Growth
 

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..errors import DataError, IntegrityError, explain, require
-from ..storage.artifacts import MANIFESTS, Workspace, remove_folder
+from ..storage.artifacts import Workspace, remove_folder
 from ..storage.files import disk_bytes, read_json, remove_tree, write_json
+from ..storage.manifests import MANIFESTS
 from .growth import last_runs
 from .kinds.registry import kind_of
 from .records import RESULT, SPEC, read_result, read_spec

@@ -16,8 +16,9 @@ from typing import Any, Self
 from ..data.source_files import FileChanges, FileRecord, Source, in_words, joined
 from ..errors import DsslError
 from ..params import digest
-from ..storage.artifacts import PUBLISHED, Workspace
+from ..storage.artifacts import Workspace
 from ..storage.files import read_record, write_json
+from ..storage.manifests import PUBLISHED
 from .preflight import PlannedStage
 from .spec import Spec
 

@@ -39,10 +39,11 @@ from ..learners.predict_to_file import (
     require_same_columns,
 )
 from ..learners.probabilities import CALIBRATION, Calibration
-from ..storage.artifacts import Workspace, manifest_of, parts_in, read_manifest
+from ..storage.artifacts import Workspace, parts_in
 from ..storage.blocks import Parts, Rows
 from ..storage.csr import as_rows
 from ..storage.files import draft_of, named_in, path_at
+from ..storage.manifests import manifest_of, read_manifest
 from ..storage.views import ChosenColumns
 from .kinds import registry  # noqa: F401  (a kind registers the types of its models)
 from .records import read_result

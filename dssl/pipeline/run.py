@@ -24,8 +24,8 @@ from ..report.verdict import Verdict
 from ..selection.by_labels import without_choice
 from ..selection.held_out_scores import SCORED, with_intervals
 from ..storage.array_files import begin_anew
-from ..storage.artifacts import libraries
 from ..storage.files import remove_tree, write_file, write_json
+from ..storage.manifests import libraries
 from ..storage.objects import ObjectPath
 from .changed_rows import changed_rows
 from .facts import Facts
@@ -195,6 +195,8 @@ def _run(made: Plan, identity: str, folder: Path, execution: Execution, estimate
         for item in made.selected:
             estimated.note(item)
     _run_stages(made, made, records, execution, estimated, tell)
+    made.workspace.tidy(item.artifact for item in made.selected
+                        if records[item.artifact.address]["status"] != "cached")
     if made.growth and (text := changed_rows(made.growth, made.workspace, made.artifact("dataset"))):
         of_growth.append(text)
         tell({"event": "note", "stage": "dataset", "text": text})

@@ -29,8 +29,9 @@ from typing import Any, Literal, Self
 from .. import __version__
 from ..errors import COME_BACK, TERMINATED, ClusterError, DataError, require
 from ..params import digest
-from ..storage.artifacts import BEGUN, PUBLISHED, Workspace, libraries
+from ..storage.artifacts import Workspace
 from ..storage.files import read_json, write_json
+from ..storage.manifests import BEGUN, PUBLISHED, libraries
 from .gc import STAGES, stages_of
 from .run import new_run_id
 from .secrets import require_no_secret

@@ -11,8 +11,9 @@ from ..data.sources import find_source
 from ..errors import DataError, explain, require
 from ..execution.tasks import Execution
 from ..selection.suggest import Criterion, SuggestParams
-from ..storage.artifacts import Artifact, Workspace, manifest_of, read_manifest
+from ..storage.artifacts import Artifact, Workspace
 from ..storage.files import named_in, path_at
+from ..storage.manifests import manifest_of, read_manifest
 from .load import load_spec
 from .plan import DEFAULT_WORKSPACE, plan
 from .prediction import model_folder, open_model

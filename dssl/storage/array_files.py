@@ -25,7 +25,7 @@ from zarr.core.buffer import cpu
 from zarr.storage import MemoryStore
 
 from ..errors import DataError, IntegrityError, explain, require
-from .files import files_in, outlasting, remove_tree, write_file
+from .files import files_in, outlasting, remove_tree, write_file, write_part_file
 from .frames import CRC_BYTES, ZSTD_LEVEL, damaged, lost, pack, unpack
 from .kept import FETCHED
 from .objects import ObjectPath
@@ -55,11 +55,16 @@ def described_array(shape: tuple[int, ...], dtype: Any, chunk_rows: int, chunk_c
     return array, described[DESCRIPTION].to_bytes()
 
 
-def create_array(path: Path, shape: tuple[int, ...], dtype: Any, chunk_rows: int, chunk_columns: int | None = None
-                 ) -> bytes | None:
-    """Describe an array in its file, see `described_array`, and return what the file holds; None if there is one."""
+def create_array(path: Path, shape: tuple[int, ...], dtype: Any, chunk_rows: int, chunk_columns: int | None = None,
+                 *, is_new: bool = False) -> bytes | None:
+    """Describe an array in its file, see `described_array`, and return what the file holds; None if there is one.
+
+    is_new : whether it is known that there is none.
+    """
     array, text = described_array(shape, dtype, chunk_rows, chunk_columns)
-    if not write_file(path / DESCRIPTION, text, exclusive=True):
+    if is_new:
+        write_part_file(path / DESCRIPTION, text)
+    elif not write_file(path / DESCRIPTION, text, exclusive=True):
         return None
     if isinstance(path, ObjectPath):
         _OPENED.keep(path, (), array)
@@ -177,7 +182,7 @@ def write_chunks(path: Path, axis: int, start: int, block: np.ndarray) -> None:
 def fill_chunks(array: zarr.Array, path: Path, axis: int, start: int, block: np.ndarray) -> None:
     """Write whole chunks of an array that is open, as `write_chunks` does."""
     for name, pieces in chunk_files(array, path.name, axis, start, block):
-        write_file(path / name, *pieces)
+        write_part_file(path / name, *pieces)
 
 
 def chunk_files(array: zarr.Array, name: str, axis: int, start: int, block: np.ndarray

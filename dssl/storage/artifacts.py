@@ -17,13 +17,13 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
-from importlib.metadata import version
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from ..errors import IntegrityError, ParameterError, explain, require
 from ..params import digest, plain
+from .behind import settle
 from .files import (
     at_once,
     files_in,
@@ -33,23 +33,31 @@ from .files import (
     read_record,
     remove_tree,
     require_name,
-    value_of,
     write_file,
     write_json,
 )
-from .kept import FETCHED
 from .lease import lock_at
 from .lock import Lock
+from .manifests import (
+    BEGUN,
+    MANIFESTS,
+    PUBLISHED,
+    checked_manifest,
+    kept_manifest,
+    libraries,
+    manifest_of,
+    read_begun,
+    read_manifest,
+    seal_of,
+)
 from .objects import ObjectPath
 from .packs import PACK
 from .store import DESCRIPTION, WRITTEN, StoredParts
+from .unfinished import clear_unfinished, forget_unreadable
 from .verify import verify_finished, verify_parts
 
-BEGUN, PUBLISHED = "begun.json", "manifest.json"
 REMOVED = "removed.json"  # which artifacts `dssl gc` removed, and when
-MANIFESTS = "manifests"  # <stage>/<address>.json: of artifacts that were removed, and that kept ones follow from
 STORAGE = 2  # the version of how artifacts lie in a workspace, so that those of another are made anew
-LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "zarr", "dask", "pyamg")
 
 
 @dataclass(frozen=True)
@@ -104,7 +112,7 @@ class Artifact:
     @property
     def is_known(self) -> bool:
         """Return whether its manifest is there: it is complete, or was removed as something intermediate."""
-        return self.exists or _kept(self.folder).is_file()
+        return self.exists or kept_manifest(self.folder).is_file()
 
     @property
     def finished_parts(self) -> int:
@@ -141,7 +149,7 @@ class Artifact:
         try:
             manifest = self._own_manifest()
         except FileNotFoundError:
-            path = _kept(self.folder)
+            path = kept_manifest(self.folder)
             if not path.is_file():
                 raise
             manifest = read_manifest(path)
@@ -162,7 +170,7 @@ class Artifact:
         self._read.clear()
         if begun is not None and begun["conditions"] == wanted:
             self._read["parts"] = parts = StoredParts(self.folder / begun["layout"])
-            parts.forget_unreadable()
+            forget_unreadable(parts)
             return
         if begun is not None or not isinstance(self.folder, ObjectPath):
             remove_tree(self.folder)
@@ -173,25 +181,31 @@ class Artifact:
     def publish(self, attributes: dict[str, Any], allowed: Callable[[], None] = lambda: None) -> None:
         """Write the manifest, last; if another run was first, its manifest stays.
 
-        allowed : called before anything changes and just before, and raises if this run may not.
+        allowed : called before anything changes and just before, and raises if this run may not. What was written
+        where no run looks is removed first, in a store by `tidy`: a list of it all is a request more.
         """
         allowed()
         parts = self.parts
-        listed = [path for path, _ in files_in(self.folder)]
-        for name in {path.parts[len(self.folder.parts)] for path in listed} - {parts.folder.name, BEGUN, PUBLISHED}:
-            remove_tree(self.folder / name)  # what an orphan has written where no run looks
-        kept = parts.clear_unfinished(path for path in listed if path.is_relative_to(parts.folder))
+        kept = [] if parts.ledger.is_new and isinstance(self.folder, ObjectPath) else self.tidy()
         manifest = {
             "stage": self.stage, "version": self.version, "address": self.address, "params": plain(self.params),
             "inputs": self.inputs, "attributes": plain(attributes), "layout": parts.folder.name,
             "files": self._files(parts, kept), "libraries": libraries()}
         allowed()
-        manifest["seal"] = _seal(manifest)
+        manifest["seal"] = seal_of(manifest)
         text = json_bytes(manifest)
         self._read.clear()
         parts.ledger.is_complete = True
         if write_file(self.folder / PUBLISHED, text, exclusive=True, durable=True):
             self._read.update({"text": text, "manifest": json.loads(text), "parts": parts})
+
+    def tidy(self) -> list[Path]:
+        """Remove what orphans have written in the folder and what is of no part; return the files of parts that stay.
+        """
+        parts, listed = self.parts, [path for path, _ in files_in(self.folder)]
+        for name in {path.parts[len(self.folder.parts)] for path in listed} - {parts.folder.name, BEGUN, PUBLISHED}:
+            remove_tree(self.folder / name)
+        return clear_unfinished(parts, [path for path in listed if path.is_relative_to(parts.folder)])
 
     def _files(self, parts: StoredParts, listed: Iterable[Path]) -> dict[str, str]:
         """Return the SHA-256 of the description of every array and of every part, by path in the folder.
@@ -210,7 +224,6 @@ class Artifact:
     def verify(self) -> None:
         """Read every byte; raise IntegrityError on the first that is missing or damaged."""
         self._read.clear()
-        FETCHED.clear()
         parts, files = self.parts, self.manifest["files"]
         found = at_once(lambda name: checksum_of(self.folder / name), files, self.folder)
         for (name, checksum), own in zip(files.items(), found, strict=True):
@@ -246,23 +259,6 @@ def remove_folder(folder: Path) -> None:
     remove_tree(folder)
 
 
-def manifest_of(folder: Path) -> Path:
-    """Return where the manifest of an artifact's folder is: in it, or where `dssl gc` keeps that of a removed one."""
-    own, kept = folder / PUBLISHED, _kept(folder)
-    return own if own.is_file() or not kept.is_file() else kept
-
-
-def _kept(folder: Path) -> Path:
-    """Return where the manifest of an artifact's folder is kept once `dssl gc` has removed the artifact."""
-    return folder.parents[2] / MANIFESTS / folder.parent.name / f"{folder.name}.json"
-
-
-@cache
-def libraries() -> dict[str, str]:
-    """Return the versions of what a result may depend on; a quarter second of reading metadata."""
-    return {name: version(name) for name in LIBRARIES}
-
-
 def parts_in(folder: Path) -> StoredParts:
     """Return the parts of the artifact in a folder; raise IntegrityError if none has begun there."""
     for path, read in ((folder / PUBLISHED, read_manifest), (folder / BEGUN, read_begun)):
@@ -279,34 +275,6 @@ def parts_in(folder: Path) -> StoredParts:
 def _layout_in(path: Path, read: Callable[[Path], Any], *stamp: int) -> str:
     """Return the layout that a file names, which is read once as long as it has the same stamp."""
     return require_name(read(path)["layout"], path)
-
-
-def read_begun(path: Path) -> dict[str, Any]:
-    """Return conditions and layout of an artifact that was begun; raise IntegrityError if its file is damaged."""
-    begun = read_record(path, {"conditions": dict, "layout": str},
-                        fix=f"delete {path.parent} and run again: only that artifact is made anew")
-    require_name(begun["layout"], path)
-    return begun
-
-
-def read_manifest(path: Path) -> dict[str, Any]:
-    """Return a manifest; raise IntegrityError if a byte of its content changed since it was written."""
-    return checked_manifest(bytes(read_file(path)), path)
-
-
-def checked_manifest(text: bytes, path: Path) -> dict[str, Any]:
-    """Return the manifest of the text of its file; raise IntegrityError as `read_manifest` does."""
-    manifest: dict[str, Any] = value_of(text, path)
-    body = {name: value for name, value in manifest.items() if name != "seal"} if isinstance(manifest, dict) else {}
-    if not body or manifest.get("seal") != _seal(body):
-        raise IntegrityError(explain(
-            f"{path} is damaged", why="its content does not match the SHA-256 in it",
-            fix=f"delete {path.parent} and run again: only that artifact is made anew"))
-    return manifest
-
-
-def _seal(manifest: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -335,6 +303,12 @@ class Workspace:
     def how_far(self, artifacts: Sequence[Artifact]) -> list[int | None]:
         """Return of each artifact None if it is complete, else its finished parts; a store is asked for several."""
         return at_once(lambda artifact: None if artifact.exists else artifact.finished_parts, artifacts, self.root)
+
+    def tidy(self, artifacts: Iterable[Artifact]) -> None:
+        """Remove what is of no part from artifacts that were published in a store; see `Artifact.publish`."""
+        if isinstance(self.root, ObjectPath):
+            settle(removals=True)
+            at_once(Artifact.tidy, artifacts, self.root)
 
     def folder_of(self, stage: str, address: str) -> Path:
         """Return where the artifact of a stage at an address lies, or would."""

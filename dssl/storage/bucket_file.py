@@ -44,7 +44,7 @@ def write_buckets(file: Path, part: int, order: np.ndarray, starts: np.ndarray, 
     text = json.dumps(described).encode()
     head = len(text).to_bytes(LENGTH_BYTES, "little") + text
     entries = np.zeros(len(starts) - 1, ENTRY)
-    with draft_of(file) as draft, open(draft, "wb") as out:
+    with draft_of(file, of_part=True) as draft, open(draft, "wb") as out:
         out.write(head + crc(head))
         table = out.tell()
         out.seek(table + entries.nbytes)

@@ -7,15 +7,17 @@ import shutil
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from ..errors import IntegrityError, explain, require
 from ..urls import STORES, is_object_url
+from .behind import AT_ONCE, LARGEST_BEHIND, settle, write_behind
+from .kept import FETCHED
 from .objects import ObjectPath, object_path
 
 # What a file server says that is busy or starts again; a full disk and a missing permission do not pass.
@@ -24,7 +26,6 @@ PASSING = frozenset({errno.EIO, errno.ESTALE, errno.EAGAIN, errno.ETIMEDOUT, err
 PAUSES = (0.05, 0.2, 0.8, 3.0)  # seconds before the second, third, ... attempt
 
 MADE_ANEW = "delete the artifact that holds it and run again"  # what mends a damaged file in one
-AT_ONCE = 16  # requests that wait for a store
 
 Given = ParamSpec("Given")
 Made = TypeVar("Made")
@@ -58,16 +59,21 @@ def is_there(path: Path) -> bool:
 
 
 @contextmanager
-def draft_of(path: Path, publish: Callable[[Path, Path], None] = os.replace) -> Iterator[Path]:
+def draft_of(path: Path, publish: Callable[[Path, Path], None] = os.replace, *, of_part: bool = False
+             ) -> Iterator[Path]:
     """Yield the name of a file to write beside `path`, which it becomes at once at the end; an error leaves none.
 
-    What becomes an object is written in the folder of temporary files, and then sent.
+    What becomes an object is written in the folder of temporary files, and then sent; `of_part` as `write_part_file`
+    does.
     """
     if isinstance(path, ObjectPath):
         with tempfile.TemporaryDirectory(prefix="dssl-") as folder:
             draft = Path(folder, path.name)
             yield draft
-            path.upload(draft, exclusive=publish is publish_once)
+            if of_part and draft.stat().st_size <= LARGEST_BEHIND:
+                write_behind(path, partial(outlasting(path.put), draft.read_bytes()))
+            else:
+                path.upload(draft, exclusive=publish is publish_once)
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
@@ -91,13 +97,20 @@ def publish_once(draft: Path, path: Path) -> None:
             raise
 
 
-@outlasting
 def write_file(path: Path, *pieces: bytes, exclusive: bool = False, durable: bool = False) -> bool:
     """Write one file of these bytes so that a reader sees all of it or nothing.
 
     With `exclusive`, return False and change nothing if the file already exists; the first writer wins. Unless
-    `durable`, it is not waited for until it is on the disk, 2 ms: a power cut may leave it empty.
+    `durable`, it is not waited for until it is on the disk, 2 ms: a power cut may leave it empty. An object is there
+    when all that this thread has written behind is.
     """
+    if isinstance(path, ObjectPath):
+        settle()  # once: it tells of an error once, after which nothing may be written here
+    return _written(path, pieces, exclusive, durable)
+
+
+@outlasting
+def _written(path: Path, pieces: Sequence[bytes], exclusive: bool, durable: bool) -> bool:
     if isinstance(path, ObjectPath):
         value = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         return (path.create(value) if exclusive else path.put(value)) is not None
@@ -112,6 +125,17 @@ def write_file(path: Path, *pieces: bytes, exclusive: bool = False, durable: boo
             raise
         return False
     return True
+
+
+def write_part_file(path: Path, *pieces: bytes, last: bool = False) -> None:
+    """Write one file of a part, as `write_file` does; a small object is written behind, see there, and kept here."""
+    size = sum(map(len, pieces))
+    if not isinstance(path, ObjectPath) or size > LARGEST_BEHIND:
+        write_file(path, *pieces)
+        return
+    value = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    FETCHED.keep(path, memoryview(value), size)
+    write_behind(path, partial(outlasting(path.put), value), last=last)
 
 
 @outlasting
@@ -154,8 +178,15 @@ def at_once(ask: Callable[[Asked], Made], asked: Iterable[Asked], place: Path) -
     pending = list(asked)
     if not isinstance(place, ObjectPath) or len(pending) < 2:
         return [ask(own) for own in pending]
+
+    def asked_alone(own: Asked) -> Made:
+        try:
+            return ask(own)
+        finally:
+            settle()
+
     with ThreadPoolExecutor(min(AT_ONCE, len(pending))) as pool:
-        return list(pool.map(ask, pending))
+        return list(pool.map(asked_alone, pending))
 
 
 def json_bytes(value: Any) -> bytes:

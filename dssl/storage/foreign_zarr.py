@@ -4,19 +4,30 @@ They need not carry checksums, and a chunk that is missing stands for its fill v
 `store`, which knows better.
 """
 
+import asyncio
 import errno
 import json
-from collections.abc import Iterator
+import lzma
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import zarr
+from numcodecs.abc import Codec
+from zarr.abc.codec import ArrayArrayCodec, BytesBytesCodec
+from zarr.codecs import ShardingCodec
 
 from ..errors import DataError, explain, require
+from .unpacked_sizes import UNPACKED, require_bounded, require_known
 
+BESIDE = 1 << 16  # bytes that a chunk may have beside its values: checksums, headers
+TEXT_BYTES = 1 << 10  # of a cell that is text of any length
+FILTERED_BYTES = 16  # of a cell of a filter, whatever type it makes of it
 MARKS = ("zarr.json", ".zarray", ".zgroup")
 
 
@@ -41,12 +52,12 @@ class ForeignArray:
     unit_bytes: int
 
     def __getitem__(self, rows: slice) -> np.ndarray:
-        """Return some rows; raise DataError if a chunk cannot be decoded."""
+        """Return some rows; raise DataError if a chunk cannot be decoded, or is larger than `unit_bytes` tells."""
         with _explained(self.name):
             node: Any = zarr.open(str(self.folder), mode="r")
             array = node if self.member is None else node[self.member]
             _require_harmless(array, self.name)
-            return np.asarray(array[rows])
+            return np.asarray(_bounded(array, self.name)[rows])
 
 
 def list_arrays(folder: Path, name: str) -> dict[str, ForeignArray]:
@@ -78,6 +89,97 @@ def _require_harmless(array: zarr.Array, name: str) -> None:
             why="unpickling a file runs whatever code it holds", fix="save it again with a numeric or text dtype")
 
 
+def _bounded(array: zarr.Array[Any], name: str) -> zarr.Array[Any]:
+    """Return an array, none of whose chunks unpacks to more than its shape and type tell.
+
+    Raises DataError: it has a codec of which nothing is known; and, where rows are read, a chunk unpacks to more.
+    """
+    metadata: Any = array.metadata
+    if metadata.zarr_format == 3:
+        metadata = replace(metadata, codecs=_bounded_codecs(metadata.codecs, name))
+    else:
+        cell = _cell_bytes(np.dtype(array.dtype))
+        most = BESIDE + prod(metadata.chunks) * (max(cell, FILTERED_BYTES) if metadata.filters else cell)
+        filters, compressor = metadata.filters, metadata.compressor
+        metadata = replace(
+            metadata, filters=filters and tuple(_bounded_filter(codec, most, name) for codec in filters),
+            compressor=compressor and _bounded_filter(compressor, most, name))
+    return zarr.Array(zarr.AsyncArray(metadata, array.store_path))
+
+
+def _bounded_codecs(codecs: Iterable[Any], name: str) -> tuple[Any, ...]:
+    made = []
+    for codec in codecs:
+        if isinstance(codec, ShardingCodec):
+            codec = replace(codec, codecs=_bounded_codecs(codec.codecs, name))
+        elif not isinstance(codec, ArrayArrayCodec):
+            described = codec.to_dict()
+            kind = str(described["name"]).removeprefix("numcodecs.")
+            if kind in UNPACKED:
+                codec = BoundedCodec(codec, kind, described.get("configuration") or {}, name)
+            else:
+                require_known(kind, name)
+        made.append(codec)
+    return tuple(made)
+
+
+def _bounded_filter(codec: Any, most: int, name: str) -> Any:
+    if codec.codec_id in UNPACKED:
+        return BoundedFilter(codec, most, name)
+    require_known(codec.codec_id, name)
+    return codec
+
+
+def _cell_bytes(dtype: np.dtype) -> int:
+    return TEXT_BYTES if dtype.kind in "OT" else dtype.itemsize
+
+
+@dataclass(frozen=True)
+class BoundedCodec(BytesBytesCodec):
+    """A codec of version 3 that first asks to how many bytes a chunk unpacks."""
+
+    codec: Any
+    kind: str
+    configuration: Mapping[str, Any]
+    name: str
+
+    is_fixed_size = False
+
+    def to_dict(self) -> Any:
+        return self.codec.to_dict()
+
+    def evolve_from_array_spec(self, array_spec: Any) -> Self:
+        return replace(self, codec=self.codec.evolve_from_array_spec(array_spec))
+
+    async def decode(self, chunks_and_specs: Iterable[tuple[Any, Any]]) -> Any:
+        chunks = list(chunks_and_specs)
+        for chunk, spec in chunks:
+            if chunk is not None:
+                most = BESIDE + prod(spec.shape) * _cell_bytes(spec.dtype.to_native_dtype())
+                await asyncio.to_thread(require_bounded, self.kind, self.configuration, chunk.to_bytes(), most,
+                                        self.name)
+        return await self.codec.decode(chunks)
+
+    def compute_encoded_size(self, input_byte_length: int, chunk_spec: Any) -> int:
+        return int(self.codec.compute_encoded_size(input_byte_length, chunk_spec))
+
+
+class BoundedFilter(Codec):
+    """A compressor or filter of version 2 that first asks to how many bytes a chunk unpacks."""
+
+    codec_id = "bounded"
+
+    def __init__(self, codec: Any, most: int, name: str):
+        self.codec, self.most, self.name = codec, most, name
+
+    def encode(self, buf: Any) -> Any:
+        return self.codec.encode(buf)
+
+    def decode(self, buf: Any, out: Any = None) -> Any:
+        require_bounded(self.codec.codec_id, self.codec.get_config(), bytes(buf), self.most, self.name)
+        return self.codec.decode(buf, out)
+
+
 @contextmanager
 def _explained(name: str) -> Iterator[None]:
     """Turn the errors of Zarr and its codecs into one that names the folder."""
@@ -85,7 +187,8 @@ def _explained(name: str) -> Iterator[None]:
         yield
     except DataError:
         raise
-    except (ValueError, TypeError, KeyError, AttributeError, RuntimeError, EOFError, OSError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RuntimeError, EOFError, OSError, zlib.error,
+            lzma.LZMAError) as error:
         if isinstance(error, OSError) and error.errno and not isinstance(error, FileNotFoundError):
             raise
         raise DataError(explain(

@@ -101,13 +101,18 @@ class ObjectCache(Kept):
                 self._held.move_to_end(key)
                 return self._held[key][0]
         value, size = fetch()  # meanwhile others may ask
+        self.keep(key, value, size)
+        return value
+
+    def keep(self, key: Path, value: Any, size: int) -> None:
+        """Keep what lies at a path, if there is room for it."""
         with self._lock:
+            self._held.pop(key, None)
             if size <= self.limit:
                 self._held[key] = value, size
                 total = self.nbytes
                 while total > self.limit:
                     total -= self._held.popitem(last=False)[1][1]
-        return value
 
     def forget(self, folder: Path) -> None:
         """Let go of what lies below a folder."""

@@ -20,6 +20,8 @@ from typing import Any, Self
 
 from ..errors import require
 from ..urls import STORES, require_no_secret
+from .behind import settle, wait_for, wait_for_removal
+from .kept import FETCHED
 from .object_client import ObjectStat, Version, obstore, stat_of, store_of, told, version_of
 
 LARGEST_PUT = 64 << 20  # bytes that go in one request; what is larger goes in pieces
@@ -76,12 +78,14 @@ class ObjectPath(PosixPath):
 
     def get(self) -> tuple[memoryview, Version]:
         """Return the bytes of the object, and its version; raise FileNotFoundError."""
+        wait_for(self)
         with told(self):
             found = obstore().get(self.store, self.key)
             return memoryview(found.bytes()), version_of(found.meta)
 
     def put(self, value: Any) -> Version:
         """Write the object; of two at once the later stays."""
+        wait_for_removal(self)
         with told(self):
             return version_of(obstore().put(self.store, self.key, value, use_multipart=len(value) > LARGEST_PUT))
 
@@ -101,6 +105,7 @@ class ObjectPath(PosixPath):
 
         Raises OSError: the store refuses again and again, though nothing has changed.
         """
+        settle()
         for pause in CONFLICT_PAUSES:
             time.sleep(pause)
             try:
@@ -119,6 +124,7 @@ class ObjectPath(PosixPath):
 
     def _put_if(self, mode: Any, value: bytes) -> Version:
         """Write the object under a condition; raise FileExistsError if it does not hold."""
+        wait_for_removal(self)
         with told(self):
             return version_of(obstore().put(self.store, self.key, value, mode=mode, use_multipart=False))
 
@@ -141,6 +147,7 @@ class ObjectPath(PosixPath):
 
     def download(self, file: Path) -> None:
         """Write the object to a file of this machine, piece by piece."""
+        wait_for(self)
         with told(self), open(file, "wb") as out:
             for piece in obstore().get(self.store, self.key).stream(min_chunk_size=PIECE):
                 out.write(piece)
@@ -169,7 +176,7 @@ class ObjectPath(PosixPath):
         return self.write_bytes(data.encode(encoding or "utf-8", errors or "strict"))
 
     def open(self, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
-        """Open the object to be read, whole if as text; bytes are fetched where they are read."""
+        """Open the object to be read: as text whole; as bytes, of one that never changes, where they are read."""
         if mode == "rb":
             return ObjectReader(self)
         require(mode == "r", f"{self} opened as {mode!r}", why="objects are written whole", fix="use `draft_of`")
@@ -180,6 +187,7 @@ class ObjectPath(PosixPath):
 
     def unlink(self, missing_ok: bool = False) -> None:
         """Delete the object; stores do not say whether there was one."""
+        wait_for(self)
         with told(self):
             try:
                 obstore().delete(self.store, self.key)
@@ -190,6 +198,7 @@ class ObjectPath(PosixPath):
     # ---- what is there
 
     def stat(self, *, follow_symlinks: bool = True) -> Any:
+        wait_for(self)
         with told(self):
             return stat_of(obstore().head(self.store, self.key))
 
@@ -225,12 +234,14 @@ class ObjectPath(PosixPath):
 
     def below(self) -> Iterator[tuple[Self, ObjectStat]]:
         """Yield what lies below this path, at any depth."""
+        settle(removals=True)
         with told(self):
             for page in obstore().list(self.store, self.key or None):
                 for meta in page:
                     yield self._at(meta["path"], version_of(meta)), stat_of(meta)
 
     def iterdir(self) -> Iterator[Self]:  # type: ignore[override]
+        settle(removals=True)
         with told(self):
             found = obstore().list_with_delimiter(self.store, self.key or None)
         yield from (self._at(name) for name in found["common_prefixes"])
@@ -281,14 +292,14 @@ def matches(names: Sequence[str], pattern: Sequence[str]) -> bool:
 
 
 class ObjectReader:
-    """Reads an object from where it is sought, `READ_AHEAD` bytes at a time or what is asked for; see `open`.
+    """Reads an object that never changes from where it is sought, `READ_AHEAD` bytes or what is asked for; see `open`.
 
     Raises FileNotFoundError: there is no such object.
     """
 
     def __init__(self, path: ObjectPath):
         self.path, self.at, self._start, self._size = path, 0, 0, -1
-        self._kept = self._fetch(0, READ_AHEAD)
+        self._kept, self._size = FETCHED.get(path, self._head)
 
     def __enter__(self) -> Self:
         return self
@@ -312,10 +323,16 @@ class ObjectReader:
     def tell(self) -> int:
         return self.at
 
+    def _head(self) -> tuple[tuple[memoryview, int], int]:
+        """Return the first bytes with the size of the object, and how many they are."""
+        found = self._fetch(0, READ_AHEAD)
+        return (found, self._size), len(found)
+
     def _fetch(self, start: int, count: int) -> memoryview:
         """Return as many bytes from there on as there are."""
         if 0 <= self._size <= start:
             return memoryview(b"")
+        wait_for(self.path)
         with told(self.path):
             found = obstore().get(self.path.store, self.path.key, options={"range": (start, start + count)})
             self._size = found.meta["size"]

@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from .files import outlasting, read_file, write_file
+from .files import outlasting, read_file, write_part_file
 from .frames import damaged
 from .kept import FETCHED
 from .objects import ObjectPath
@@ -39,7 +39,7 @@ def write_part(folder: Path, files: Iterable[tuple[str, Pieces]]) -> Iterator[tu
 
 def _write_all(folder: Path, files: Iterable[tuple[str, Pieces]]) -> Iterator[tuple[Path, Pieces]]:
     for name, pieces in files:
-        write_file(folder / name, *pieces)
+        write_part_file(folder / name, *pieces)
         yield folder / name, pieces
 
 
@@ -78,8 +78,12 @@ def _members(pack: ObjectPath) -> Members:
         found = members_of(pack, pack.get()[0])
         return found, sum(map(len, found.values()))
 
-    found: Members = FETCHED.get(pack, fetch)
-    return found
+    found = FETCHED.get(pack, fetch)
+    if not isinstance(found, dict):  # as this process has written it
+        found = members_of(pack, found)
+        FETCHED.keep(pack, found, sum(map(len, found.values())))
+    members: Members = found
+    return members
 
 
 @outlasting

@@ -2,14 +2,14 @@
 
 import hashlib
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..errors import IntegrityError
 from .array_files import (
     DESCRIPTION,
     create_array,
@@ -22,27 +22,27 @@ from .array_files import (
     remove_array,
     write_chunks,
 )
+from .behind import LARGEST_BEHIND, remove_behind
 from .blocks import Arrays, Parts, Receipt, Rows, take_by_chunk, take_by_group
 from .bucket_file import bucket_rows, check_buckets, read_bucket, write_buckets
 from .files import (
     MADE_ANEW,
     at_once,
-    files_in,
     json_bytes,
     place_of,
     read_file,
-    read_json,
     record_of,
     remove_tree,
     require_name,
     write_file,
+    write_part_file,
 )
 from .frames import lost
 from .kept import ARRAYS
 from .ledger import Ledger
 from .objects import ObjectPath
 from .packs import PACK, packed_in, read_once, write_part
-from .part_files import CHUNK_BYTES, NAMES, files_of, names_in, read_whole, split_path
+from .part_files import CHUNK_BYTES, NAMES, files_of, names_in, read_whole
 
 BUCKETS = "buckets"  # what a part holds for others
 WRITTEN = "written.json"  # names the attempt that a part is of where no task wrote it
@@ -119,7 +119,8 @@ class StoredParts(Parts):
     def allocate(self, name: str, shape: tuple[int, ...], dtype: Any, block_rows: int,
                  block_columns: int | None = None) -> None:
         path = self.folder / "shared" / name
-        while (text := create_array(path, shape, dtype, block_rows, block_columns)) is None:
+        is_new = self.ledger.is_new and not self.ledger.knows(path / DESCRIPTION)
+        while (text := create_array(path, shape, dtype, block_rows, block_columns, is_new=is_new)) is None:
             if is_like(path, shape, dtype, block_rows, block_columns):
                 text = bytes(read_file(path / DESCRIPTION))
                 break
@@ -145,7 +146,7 @@ class StoredParts(Parts):
         self.ledger.note_writing(folder)
         if attempt is None:
             before, text = self.ledger.attempt(part), json_bytes({"attempt": folder.name})
-            write_file(part / WRITTEN, text)
+            write_part_file(part / WRITTEN, text, last=True)
             self._wrote(part / WRITTEN, text)
             self.ledger.note_attempt(part, folder.name)
             if before is not None:
@@ -156,11 +157,17 @@ class StoredParts(Parts):
                         remove_tree(other)
 
     def write_range(self, start: int, arrays: Mapping[str, np.ndarray], axis: int = 0) -> None:
-        at_once(lambda named: write_chunks(self.folder / "shared" / named[0], axis, start, named[1]), arrays.items(),
-                self.folder)
+        def write(name: str) -> None:
+            write_chunks(self.folder / "shared" / name, axis, start, arrays[name])
+
+        if max(block.nbytes for block in arrays.values()) > LARGEST_BEHIND:
+            at_once(write, arrays, self.folder)
+        else:
+            for name in arrays:
+                write(name)
 
     def finish(self, index: int, receipt: Receipt, attempt: str | None = None) -> Receipt:
-        path, by = self._receipt(index), attempt or self._written_by(index)
+        path, by = self.receipt_path(index), attempt or self._written_by(index)
         stored = dict(receipt)
         if by is not None and (attempt is None or self.ledger.has_written(self.part(index) / by)):
             stored["attempt"] = by
@@ -173,7 +180,7 @@ class StoredParts(Parts):
                 self.ledger.note_attempt(self.part(index), stored["attempt"])
             return receipt
         stands = self.receipt(index)
-        if by is not None and by != self._attempt(index):
+        if by is not None and by != self.attempt_of(index):
             self.discard(index, by)
         return stands
 
@@ -185,10 +192,11 @@ class StoredParts(Parts):
 
     def discard(self, index: int, attempt: str) -> None:
         folder = self.part(index) / attempt
-        remove_tree(folder)
         self.ledger.forget(folder)
+        remove_tree(folder)
 
-    def _receipt(self, index: int) -> Path:
+    def receipt_path(self, index: int) -> Path:
+        """Return where the receipt of a part lies, or would."""
         return self.folder / "receipts" / f"{index:06d}.json"
 
     def receipts(self, count: int) -> dict[int, Receipt]:
@@ -196,7 +204,7 @@ class StoredParts(Parts):
         return {index: receipt for index, receipt in found if receipt is not None}
 
     def receipt_of(self, index: int) -> Receipt | None:
-        path = self._receipt(index)
+        path = self.receipt_path(index)
         if self.ledger.is_new and not self.ledger.knows(path):
             return None
         try:
@@ -206,7 +214,7 @@ class StoredParts(Parts):
 
     def _read_receipt(self, index: int) -> Receipt:
         """Return a receipt as the task reported it, and note what else it tells."""
-        path = self._receipt(index)
+        path = self.receipt_path(index)
         text = bytes((read_once if self.ledger.is_complete else read_file)(path))
         stored = record_of(text, path, {}, fix=MADE_ANEW)
         attempt, told = stored.pop("attempt", None), stored.pop(TOLD, {})
@@ -221,45 +229,27 @@ class StoredParts(Parts):
         try:
             return self._read_receipt(index)
         except FileNotFoundError:
-            raise lost(f"{self._receipt(index)} is missing", self.folder, "the part is said to be finished") from None
+            what = f"{self.receipt_path(index)} is missing"
+            raise lost(what, self.folder, "the part is said to be finished") from None
 
     def listed(self) -> list[int]:
         """Return the numbers of the parts that are complete, as far as a list of files shows."""
         return sorted(int(path.stem) for path in (self.folder / "receipts").glob("*.json"))
-
-    def forget_unreadable(self) -> None:
-        """Delete the receipts, here and within, of parts whose descriptions cannot be read: they are not finished.
-
-        They are not waited for until they are on the disk, so a power cut may leave them empty; objects are written
-        whole. Nobody may write meanwhile.
-        """
-        if isinstance(self.folder, ObjectPath):
-            return
-        for index in self.listed():
-            try:
-                self._read_receipt(index)
-                for described in self.place(index).rglob("*.json") if self._attempt(index) else ():
-                    read_json(described)
-            except IntegrityError:
-                self._receipt(index).unlink()
-                self.ledger.forget(self._receipt(index))
-        for folder in (self.folder / "within").glob("*"):
-            self.within(folder.name).forget_unreadable()
 
     def place(self, index: int) -> Path:
         """Return the folder of the arrays of one part: of the attempt that it is of."""
         part = self.part(index)
         attempt = self.ledger.attempt(part)
         if attempt is None or not _may_be_there(part / attempt):
-            attempt = self._attempt(index)
+            attempt = self.attempt_of(index)
             if attempt is None or not _may_be_there(part / attempt):
                 raise lost(f"{part} is missing", part, "the part is recorded as written, but its arrays are gone")
             self.ledger.note_attempt(part, attempt)
         return part / attempt
 
-    def _attempt(self, index: int) -> str | None:
+    def attempt_of(self, index: int) -> str | None:
         """Return the attempt that a part is of, as the files say that name it."""
-        files = [self.part(index) / WRITTEN, self._receipt(index)]
+        files = [self.part(index) / WRITTEN, self.receipt_path(index)]
         if isinstance(self.folder, ObjectPath):  # most parts have the second, and it is one request less
             files.reverse()
         read = read_once if self.ledger.is_complete else read_file
@@ -275,30 +265,6 @@ class StoredParts(Parts):
             yield mark
         finally:
             mark.unlink(missing_ok=True)
-
-    def clear_unfinished(self, files: Iterable[Path] | None = None) -> list[Path]:
-        """Delete the attempts that are of no part, here and within, and return the files that stay.
-
-        files : a list of those here, which may be old: what is not in it stays. Nobody may write meanwhile.
-        """
-        kept, attempts = list[Path](), dict[tuple[Path, int], dict[str, list[Path]]]()
-        for path in (path for path, _ in files_in(self.folder)) if files is None else files:
-            folder, kind, *steps = split_path(self.folder, path)
-            if kind.startswith(MARK):  # of a process that was killed
-                path.unlink()
-            elif kind == "parts" and len(steps) > 2:
-                attempts.setdefault((folder, int(steps[0])), {}).setdefault(steps[1], []).append(path)
-            else:
-                kept.append(path)
-        for (folder, index), found in attempts.items():
-            parts = StoredParts(folder, self.ledger)
-            own = self.ledger.attempt(parts.part(index)) or parts._attempt(index)
-            for attempt in found:
-                if attempt == own:
-                    kept += found[attempt]
-                else:
-                    parts.discard(index, attempt)
-        return kept
 
     def read(self, index: int, names: Collection[str] | None = None) -> dict[str, np.ndarray]:
         place = self.place(index)
@@ -318,7 +284,8 @@ class StoredParts(Parts):
 
     def check(self, index: int, receipt: Receipt) -> None:
         """Read all that a part holds; raise IntegrityError if it is not as written, or not what the receipt says."""
-        if self._attempt(index) is None and "buckets" not in receipt:  # what an attempt left that did not finish
+        forget_arrays(self.part(index))
+        if self.attempt_of(index) is None and "buckets" not in receipt:  # what an attempt left that did not finish
             return
         place = self.place(index)
         has_buckets = "buckets" in receipt or (place / BUCKETS).is_file()
@@ -339,7 +306,7 @@ class StoredParts(Parts):
     def remove(self) -> None:
         if isinstance(self.folder, ObjectPath):
             if not self.ledger.is_new or self.ledger.knows_of(self.folder):
-                self.folder.remove_below(first="receipts")
+                remove_behind(self.folder, partial(self.folder.remove_below, first="receipts"))
         else:
             self._remove_receipts()
             remove_tree(self.folder)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from .array_files import check_chunks
+from .array_files import check_chunks, forget_arrays
 from .blocks import row_ranges
 from .files import files_in
 from .part_files import split_path
@@ -25,6 +25,7 @@ def verify_parts(parts: StoredParts, files: Iterable[Path] | None = None) -> Non
         elif kind == "receipts":
             receipts.add((folder, int(path.stem)))
     for path in sorted(arrays):
+        forget_arrays(path)
         rows = StoredRows(path)
         for start, stop in row_ranges(len(rows), rows.chunk_rows):
             rows.read(start, stop)
@@ -39,6 +40,7 @@ def verify_finished(parts: StoredParts) -> int:
     Raise IntegrityError if a receipt, or an array that it is of, is missing or not as written.
     """
     numbers = parts.listed()
+    forget_arrays(parts.folder)
     for index in numbers:
         receipt = parts.receipt(index)
         parts.check(index, receipt)

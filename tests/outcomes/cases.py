@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import yaml
 import zarr
+from numcodecs.zstd import Zstd
 from scipy import sparse
 from sklearn.datasets import dump_svmlight_file, make_blobs
 
@@ -274,6 +275,13 @@ def _(folder: Path) -> Outcome:
     group = zarr.open_group(str(folder / "points.zarr"), mode="w")
     for name, values in zip(("X", "y"), blobs(), strict=True):
         group.create_array(name, data=values, chunks=(40, *values.shape[1:]))
+    return ingest(folder, folder / "points.zarr")
+
+
+@case("Readers", "a chunk of Zarr that unpacks to more than it may hold", 1, "unpacks to more than")
+def _(folder: Path) -> Outcome:
+    zarr.create_array(str(folder / "points.zarr"), data=np.ones((40, 3)), compressors=zarr.codecs.ZstdCodec())
+    (folder / "points.zarr" / "c" / "0" / "0").write_bytes(Zstd().encode(bytes(1 << 24)))
     return ingest(folder, folder / "points.zarr")
 
 

@@ -15,8 +15,9 @@ from dssl.learners.on_graph import automatic
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.prediction import open_model
 from dssl.pipeline.run import run
-from dssl.storage.artifacts import parts_in, read_manifest
+from dssl.storage.artifacts import parts_in
 from dssl.storage.blocks import ArrayRows
+from dssl.storage.manifests import read_manifest
 
 from .split_arrays import split_arrays
 

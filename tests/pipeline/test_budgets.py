@@ -7,7 +7,7 @@ from dssl.execution.in_process import InProcess
 from dssl.learners.laprls.problem import LapRLSParams
 from dssl.pipeline.plan import plan
 from dssl.pipeline.run import run
-from dssl.storage.artifacts import read_manifest
+from dssl.storage.manifests import read_manifest
 from tests.moons import moons_spec
 
 KINDS = {"svm": ("subsample", lambda found: found["n_subsample"]),

@@ -17,8 +17,9 @@ from dssl.pipeline.kinds import cluster as kind_module
 from dssl.pipeline.plan import plan
 from dssl.pipeline.prediction import open_model
 from dssl.pipeline.run import run
-from dssl.storage.artifacts import parts_in, read_manifest
+from dssl.storage.artifacts import parts_in
 from dssl.storage.csr import as_rows
+from dssl.storage.manifests import read_manifest
 from tests.moons import moons_spec
 
 from .split_arrays import split_arrays

@@ -18,8 +18,9 @@ from dssl.execution.in_process import InProcess
 from dssl.graph.weight_rule import KERNEL_WIDTH
 from dssl.pipeline.prediction import open_model
 from dssl.pipeline.run import run
-from dssl.storage.artifacts import parts_in, read_manifest
+from dssl.storage.artifacts import parts_in
 from dssl.storage.csr import as_rows
+from dssl.storage.manifests import read_manifest
 
 from .split_arrays import split_arrays
 

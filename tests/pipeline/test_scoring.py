@@ -19,7 +19,7 @@ from dssl.pipeline.load import schema
 from dssl.pipeline.plan import plan
 from dssl.pipeline.run import run
 from dssl.selection.scoring import KEYS
-from dssl.storage.artifacts import read_manifest
+from dssl.storage.manifests import read_manifest
 
 from .split_arrays import split_arrays
 

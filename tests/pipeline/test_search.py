@@ -15,7 +15,8 @@ from dssl.pipeline.load import load_spec
 from dssl.pipeline.plan import plan
 from dssl.pipeline.run import run
 from dssl.selection.folds import labeled_folds
-from dssl.storage.artifacts import parts_in, read_manifest
+from dssl.storage.artifacts import parts_in
+from dssl.storage.manifests import read_manifest
 
 pytestmark = [pytest.mark.slow]
 GRIDS = {

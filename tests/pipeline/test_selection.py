@@ -12,8 +12,8 @@ from dssl.pipeline.load import load_spec
 from dssl.pipeline.run import run
 from dssl.selection.choice import LOWEST
 from dssl.selection.held_out_scores import SCORED
-from dssl.storage.artifacts import read_manifest
 from dssl.storage.blocks import ArrayRows, HeldArrays
+from dssl.storage.manifests import read_manifest
 
 GRID = {"folds": 3, "grid": {
     "power": [1, 2], "eta": [1, 30], "bandwidth": ["0.5*median", "median", 4.0], "C": [1, 10]}}

@@ -1,10 +1,12 @@
 """Where tasks run: what a cluster description may say, and what it is refused for."""
 
 import asyncio
+from http.client import HTTPException
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
+import psutil
 import pytest
 from distributed import LocalCluster
 from distributed.comm import connect
@@ -129,6 +131,41 @@ def test_nobody_else_reaches_local_workers():
         for theirs, how in ((address.replace("tls://", "tcp://"), {}), (address, own)):
             with pytest.raises(OSError):
                 asyncio.run(connect(theirs, timeout=0.5, **how))
+
+
+def listening(*processes):
+    """Return the addresses (host, port) at which processes listen."""
+    return {tuple(own.laddr) for process in processes for own in process.net_connections("tcp")
+            if own.status == psutil.CONN_LISTEN}
+
+
+def said(port, page):
+    """Return what a port of this machine says of a page by HTTP; None where it does not speak that."""
+    try:
+        with urlopen(f"http://127.0.0.1:{port}/{page}", timeout=10) as answer:
+            return answer.read(1000)
+    except HTTPError as error:
+        return error.read()
+    except (OSError, HTTPException):  # it speaks TLS
+        return None
+
+
+@pytest.mark.cluster
+def test_the_http_ports_of_local_workers_say_nothing():
+    """Of scheduler, nannies and workers: most are closed, the others have no page; none is open to other machines."""
+    this, nothing = psutil.Process(), {None, b'{"paths": ["/sitemap.json"]}'}  # the list of all pages
+    nothing.add(b"<html><title>404: Not Found</title><body>404: Not Found</body></html>")
+    before = listening(this)
+    with LocalRuntime(workers=1).start(1 << 30) as (execution, _):
+        addresses = listening(this, *this.children(recursive=True)) - before
+        assert {host for host, _ in addresses} == {"127.0.0.1"}
+        answers = {port: {said(port, page) for page in (
+            "", "info/main/workers.html", "health", "metrics", "json/counts.json", "status", "sitemap.json",
+            "api/v1/get_workers", "statics/css/base.css")} for _, port in addresses}
+        assert set.union(*answers.values()) == nothing, answers
+        worker, = execution.client.scheduler_info()["workers"].values()
+        served = {execution.client.scheduler_info()["services"]["dashboard"], worker["services"]["dashboard"]}
+        assert served == {port for port, answer in answers.items() if answer != {None}}
 
 
 @pytest.mark.cluster

@@ -9,6 +9,8 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,7 +21,8 @@ from dssl.errors import ClusterError, IntegrityError, LockedError, ParameterErro
 from dssl.execution.in_process import InProcess
 from dssl.storage import lease, object_client
 from dssl.storage.artifacts import Workspace
-from dssl.storage.files import draft_of, place_of, read_json, remove_tree, write_json
+from dssl.storage.behind import remove_behind, settle, wait_for, write_behind
+from dssl.storage.files import draft_of, place_of, read_json, remove_tree, write_file, write_json
 from dssl.storage.lease import is_held_by, lock_at
 from dssl.storage.lock import WaitsForLock, here
 from dssl.storage.objects import ObjectPath, object_path
@@ -149,6 +152,107 @@ def test_arrays_that_were_removed_and_made_anew_are_not_taken_for_the_first(s3):
         parts.remove()
     with pytest.raises(IntegrityError, match="is not a Zarr array"):
         parts.rows("rows")
+
+
+def test_a_part_is_not_finished_if_what_was_written_behind_it_was_refused(moods):
+    parts = StoredParts("s3://bucket/behind", is_new=True)
+    moods.refusals = [403]
+    parts.write(0, {"x": X}, "attempt")
+    with pytest.raises(PermissionError, match="refuses access"):
+        parts.finish(0, {}, "attempt")
+    assert moods.objects == {}
+    parts.write(0, {"x": X}, "attempt")
+    parts.finish(0, {}, "attempt")
+    assert_array_equal(StoredParts("s3://bucket/behind").read(0)["x"], X)
+
+
+@pytest.mark.parametrize("slow", ["shared/rows/zarr.json", "c/0/0", "arrays.zip", "written.json"])
+def test_a_receipt_comes_after_all_that_it_stands_on_whatever_takes_longest(moods, slow):
+    moods.slow = {slow: 0.3}
+    parts = StoredParts("s3://bucket/ordered", is_new=True)
+    parts.allocate("rows", X.shape, X.dtype, 20)
+    InProcess(2).map(TASKS, parts)
+    parts.write(9, {"x": X})
+    parts.finish(9, {})
+    assert len(moods.stored) == len(set(moods.stored))
+    come = {name: place for place, name in enumerate(moods.stored)}
+    receipts = [place for name, place in come.items() if "/receipts/" in name]
+    assert len(receipts) == 4
+    assert come["ordered/shared/rows/zarr.json"] < min(receipts)
+    *_, pack = (name for name in moods.stored if name.startswith("ordered/parts/000009/") and name.endswith(".zip"))
+    assert come[pack] < come["ordered/parts/000009/written.json"] < come["ordered/receipts/000009.json"]
+    for number in range(3):
+        receipt = come[f"ordered/receipts/{number:06d}.json"]
+        assert come[f"ordered/shared/rows/c/{number}/0"] < receipt
+        assert [place < receipt for name, place in come.items()
+                if name.startswith(f"ordered/parts/{number:06d}/")] == [True]
+
+
+def test_what_names_an_attempt_is_not_written_if_the_attempt_is_not(moods):
+    moods.refusals = [403]
+    parts = StoredParts("s3://bucket/named", is_new=True)
+    parts.write(0, {"x": X})
+    with pytest.raises(PermissionError, match="refuses access"):
+        settle()
+    assert moods.objects == {}
+
+
+def test_folders_are_removed_in_the_order_in_which_that_was_asked_for():
+    removed = []
+
+    def remove(name, seconds):
+        time.sleep(seconds)
+        removed.append(name)
+
+    for name, seconds in (("a", 0.1), ("b", 0.05), ("a", 0)):
+        remove_behind(Path("/store", name), partial(remove, name, seconds))
+    wait_for(Path("/store/b/object"))
+    assert removed[:2] == ["a", "b"]
+    settle(removals=True)
+    assert removed == ["a", "b", "a"]
+
+
+def test_a_removal_that_failed_is_told_by_whatever_is_written_next(moods):
+    remove_behind(Path("/store/a"), lambda: Path("/nowhere/at/all").unlink())
+    wait_for(Path("/store/a/object"))
+    with pytest.raises(FileNotFoundError, match="/nowhere/at/all"):
+        write_file(place_of("s3://bucket/object"), b"1")
+    assert moods.objects == {}
+
+
+def test_of_several_threads_that_write_an_object_each_waits_for_the_one_before(moods):
+    moods.slow = {"object": 0.05}
+    path, begun = place_of("s3://bucket/object"), []
+
+    def put(number):
+        begun.append(number)
+        path.put(b"%d" % number)
+        begun.append(number)
+
+    def write(number):
+        write_behind(path, partial(put, number))
+        settle()
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(8)))
+    assert begun[::2] == begun[1::2]
+    assert sorted(begun[::2]) == list(range(8))
+    assert bytes(path.get()[0]) == b"%d" % begun[-1]
+
+
+def test_what_is_removed_behind_is_waited_for_where_something_comes_to_its_place(s3):
+    for number in range(5):
+        parts = StoredParts(s3, is_new=True)
+        parts.allocate("rows", X.shape, X.dtype, 20)
+        parts.write_range(0, {"rows": X + number})
+        parts.write(0, {"x": X + number})
+        parts.finish(0, {"number": number})
+        other = StoredParts(s3)
+        assert_array_equal(other.rows("rows").read_all(), X + number)
+        assert_array_equal(other.read(0)["x"], X + number)
+        assert other.receipt(0) == {"number": number}
+        parts.remove()
+    assert list(place_of(s3).below()) == []
 
 
 # One writer

@@ -11,23 +11,26 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
-from ...errors import DataError, explain
+from ...errors import DataError, explain, require
 from ...storage.files import draft_of
 
 OPENERS: dict[str, Callable[[Path], Any]] = {".gz": gzip.GzipFile, ".bz2": bz2.BZ2File, ".xz": lzma.LZMAFile}
+LARGE, TIMES = 1 << 30, 100  # bytes that any file may unpack to, and times its size that a larger one may
+RESERVE = 1 << 28  # bytes of the disk that are left to others
+PIECE, CHECKED = 1 << 20, 1 << 26  # bytes at a time, and those that the disk is asked for
 
 
 def unpack(path: Path, folder: Path) -> Path:
     """Return the file that a compressed file holds, unpacked into `folder`; any other file and folder as it is.
 
-    Raise DataError if the compressed bytes are damaged or cut short.
+    Raise DataError if the compressed bytes are damaged or cut short, or unpack to far more than files of data do.
     """
     opener = OPENERS.get(path.suffix.lower())
     if opener is None or path.is_dir():
         return path
     out = scratch_file(path, folder, path.stem)
     with opener(path) as source:
-        write_stream(source, out, path)
+        write_stream(source, out, path, most_unpacked(path.stat().st_size))
     return out
 
 
@@ -36,11 +39,24 @@ def scratch_file(path: Path, folder: Path, stem: str) -> Path:
     return folder / f"{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]}-{stem}"
 
 
-def write_stream(source: IO[bytes], out: Path, path: Path) -> None:
-    """Write a decompressing stream to `out`; a damaged stream leaves no file behind."""
+def write_stream(source: IO[bytes], out: Path, path: Path, most: int | None = None) -> None:
+    """Write a decompressing stream to `out`; a damaged stream, or one that is too large, leaves no file behind.
+
+    most : bytes that it may have; None for any number.
+
+    Raises DataError: it is damaged, has more, or leaves too little of the disk.
+    """
     with draft_of(out) as draft, open(draft, "wb") as target:
+        written = looked = 0
         try:
-            shutil.copyfileobj(source, target, 1 << 20)
+            while piece := source.read(PIECE):
+                if most is not None and written + len(piece) > most:
+                    raise _too_large(path, most)
+                target.write(piece)
+                written += len(piece)
+                if written >= looked + CHECKED:
+                    require_space(out.parent, CHECKED, path)
+                    looked = written
         except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
             if getattr(error, "errno", None) in (errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EACCES):
                 raise
@@ -48,3 +64,24 @@ def write_stream(source: IO[bytes], out: Path, path: Path) -> None:
                 f"{path} is damaged: it cannot be unpacked beyond byte {target.tell():,}",
                 why=f"its compressed bytes are cut short or changed ({error})",
                 fix="copy or download the file again")) from error
+
+
+def most_unpacked(packed: int) -> int:
+    """Return how many bytes a file of so many may unpack to."""
+    return max(LARGE, TIMES * packed)
+
+
+def require_space(folder: Path, nbytes: int, path: Path | str) -> None:
+    """Raise DataError unless a folder's disk has room for so many bytes of what is unpacked from `path`."""
+    free = shutil.disk_usage(folder).free
+    require(nbytes + RESERVE <= free, f"{path} unpacks to more than the disk of {folder} has room for: "
+            f"{free:,} bytes are free", why="it is unpacked there, so that any rows of it can be read, and "
+            f"{RESERVE:,} bytes are left to others", error=DataError,
+            fix="free space, or name a workspace on a larger disk")
+
+
+def _too_large(path: Path, most: int) -> DataError:
+    return DataError(explain(
+        f"{path} ({path.stat().st_size:,} bytes) unpacks to more than {most:,} bytes",
+        why=f"data seldom unpack to more than {TIMES} times their size: it may be made to fill the disk",
+        fix="if it is right, unpack it yourself, and name the file that comes out"))

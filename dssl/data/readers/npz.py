@@ -20,7 +20,7 @@ from scipy import sparse
 from ...errors import DataError, explain, require
 from .arrays import ArrayReader, require_numbers
 from .base import Scan, cut_short, no_rows
-from .compressed import scratch_file, write_stream
+from .compressed import CHECKED, TIMES, most_unpacked, require_space, scratch_file, write_stream
 from .npy import map_npy
 
 CSR = ("data", "indices", "indptr", "shape")
@@ -50,7 +50,9 @@ class NpzReader(ArrayReader):
         self._choose(members, self.target, self.split)
         needed = ["X"] if "X" in members else [*CSR]
         needed += [member for member in (self._y, self._split, "columns", "y_names") if member in members]
-        for member in dict.fromkeys(needed):
+        needed = list(dict.fromkeys(needed))
+        self._require_room([members[member] for member in needed])
+        for member in needed:
             self._members[member] = self._unpack(members[member], member)
         named: dict[str, Any] = {"label_names": self._names("y_names") if self._y == "y" else None}
         if "X" in members:
@@ -88,6 +90,22 @@ class NpzReader(ArrayReader):
                 why="the points are read from the array named X",
                 fix="save it again, for example numpy.savez(path, X=points, y=labels)")
         return members
+
+    def _require_room(self, files: list[str]) -> None:
+        """Raise DataError if some files of the archive unpack to more than may be, by what it says of their sizes.
+
+        Python reads no more of a file than that. Sizes are taken together: entries of a sparse matrix that are all 1
+        are packed a thousand times smaller, but the numbers of their columns are not.
+        """
+        with self._archive(f"{self.name} cannot be unpacked") as archive:
+            nbytes = sum(archive.getinfo(file).file_size for file in files)
+        packed = self.path.stat().st_size
+        require(nbytes <= most_unpacked(packed), f"{self.name} ({packed:,} bytes) holds arrays of {nbytes:,} bytes",
+                why=f"data seldom unpack to more than {TIMES} times their size: it may be made to fill the disk",
+                fix="if it is right, save it again with numpy.savez, which does not compress", error=DataError)
+        if nbytes >= CHECKED:
+            self.scratch.mkdir(parents=True, exist_ok=True)
+            require_space(self.scratch, nbytes, self.name)
 
     def _unpack(self, file: str, member: str) -> Path:
         out = scratch_file(self.path, self.scratch, f"{member.replace('/', '_')}.npy")

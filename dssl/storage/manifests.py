@@ -1,0 +1,61 @@
+"""The files of an artifact's folder that say what it is: how it was begun, and its manifest, which is written last."""
+
+import hashlib
+import json
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from ..errors import IntegrityError, explain
+from .files import read_file, read_record, require_name, value_of
+
+BEGUN, PUBLISHED = "begun.json", "manifest.json"
+MANIFESTS = "manifests"  # <stage>/<address>.json: of artifacts that were removed, and that kept ones follow from
+LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "zarr", "dask", "pyamg")
+
+
+def manifest_of(folder: Path) -> Path:
+    """Return where the manifest of an artifact's folder is: in it, or where `dssl gc` keeps that of a removed one."""
+    own, kept = folder / PUBLISHED, kept_manifest(folder)
+    return own if own.is_file() or not kept.is_file() else kept
+
+
+def kept_manifest(folder: Path) -> Path:
+    """Return where the manifest of an artifact's folder is kept once `dssl gc` has removed the artifact."""
+    return folder.parents[2] / MANIFESTS / folder.parent.name / f"{folder.name}.json"
+
+
+@cache
+def libraries() -> dict[str, str]:
+    """Return the versions of what a result may depend on; a quarter second of reading metadata."""
+    return {name: version(name) for name in LIBRARIES}
+
+
+def read_begun(path: Path) -> dict[str, Any]:
+    """Return conditions and layout of an artifact that was begun; raise IntegrityError if its file is damaged."""
+    begun = read_record(path, {"conditions": dict, "layout": str},
+                        fix=f"delete {path.parent} and run again: only that artifact is made anew")
+    require_name(begun["layout"], path)
+    return begun
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """Return a manifest; raise IntegrityError if a byte of its content changed since it was written."""
+    return checked_manifest(bytes(read_file(path)), path)
+
+
+def checked_manifest(text: bytes, path: Path) -> dict[str, Any]:
+    """Return the manifest of the text of its file; raise IntegrityError as `read_manifest` does."""
+    manifest: dict[str, Any] = value_of(text, path)
+    body = {name: value for name, value in manifest.items() if name != "seal"} if isinstance(manifest, dict) else {}
+    if not body or manifest.get("seal") != seal_of(body):
+        raise IntegrityError(explain(
+            f"{path} is damaged", why="its content does not match the SHA-256 in it",
+            fix=f"delete {path.parent} and run again: only that artifact is made anew"))
+    return manifest
+
+
+def seal_of(manifest: dict[str, Any]) -> str:
+    """Return the SHA-256 of what a manifest holds beside it."""
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
