@@ -33,6 +33,9 @@ from .rank import SCHEDULER
 LOOK_EVERY = 0.5  # seconds between two looks at whether a file is there, or whether the driver lives
 LOST = 10.0  # seconds for which a driver seeks a scheduler that is gone
 ANSWERS = 3.0  # seconds in which a scheduler that is there answers
+# Workers that a task may end: nobody watches a submitted run, an engine may take its workers away, and a task also
+# counts those on which it only waited.
+ALLOWED = {"distributed.scheduler.allowed-failures": 10}
 DRIVER_GONE = 15.0  # seconds without a client after which a scheduler ends
 KEYS = ("tls_ca_file", "tls_client_cert", "tls_client_key", "tls_scheduler_cert", "tls_scheduler_key",
         "tls_worker_cert", "tls_worker_key")
@@ -120,7 +123,7 @@ def serve_scheduler(meeting: Meeting, runtime: RankedRuntime) -> None:
             finally:
                 meeting.forget(scheduler.address)  # before it ends: who reads the file finds it, or waits for the next
 
-    with dask.config.set(runtime.settings()):
+    with dask.config.set(runtime.settings() | ALLOWED):
         asyncio.run(serve())
 
 

@@ -65,17 +65,33 @@ def worker_stopped(submitted, run, stage):
 
 
 def storm(submitted, run, stage):
-    """Every five seconds the worker that has lived longer is killed."""
-    turn = 0
+    """Every five seconds a worker at work is killed, in turn, once anything was finished since the last kill.
+
+    Without that, where workers need longer to come and to load their libraries, each is killed in its first task, and
+    the run ends since eleven workers have died of one task.
+    """
+    logs = {number: run / "logs" / f"rank-{number}.log" for number in (2, 3)}
+    read = dict.fromkeys(logs, 0)  # bytes of a log that are of processes that were killed
+    kills = dict.fromkeys(logs, 0)
+
+    def at_work(number):
+        return b"Registered to" in logs[number].read_bytes()[read[number]:]
+
+    def finished():
+        artifacts = submitted.workspace / "artifacts"
+        return {*artifacts.glob("**/manifest.json"), *artifacts.glob("**/receipts/[0-9]*.json")}
+
+    seen, until = set(), 0.0
     while not (run / "exit.json").exists():
-        until = time.monotonic() + STORM
-        workers = submitted.workers(run)
-        if workers:
-            kill(workers[turn % len(workers)])
-            turn += 1
-        while time.monotonic() < until and not (run / "exit.json").exists():
-            time.sleep(0.1)
-    assert turn > 1
+        number = min(filter(at_work, logs), key=kills.get, default=None)
+        process = submitted.rank(run, number) if number and time.monotonic() >= until and finished() - seen else None
+        if process is not None:
+            kill(process)
+            read[number] = logs[number].stat().st_size
+            kills[number] += 1
+            seen, until = finished(), time.monotonic() + STORM
+        time.sleep(0.1)
+    assert sum(kills.values()) > 1
     return 1
 
 

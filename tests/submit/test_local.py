@@ -7,8 +7,12 @@ import stat
 import subprocess
 import time
 
+import dask
 import psutil
 import pytest
+from distributed import Client
+
+from dssl.runtime.roles import Meeting
 
 from ..faults.machines import wait_until
 from ..stored import contents
@@ -65,6 +69,9 @@ def test_a_run_that_is_cancelled_ends_and_keeps_its_parts(submitted, inside):
     if inside and subprocess.run([*inside, "true"], check=False, capture_output=True).returncode:
         pytest.skip("a host name of its own is not permitted here")
     run = submitted.submit()
+    address, security = Meeting(run, "0").wait(120)
+    with Client(address, security=security) as client:  # an engine may take workers away, of which no task is guilty
+        assert client.run_on_scheduler(dask.config.get, "distributed.scheduler.allowed-failures") == 10
     submitted.reached(run, "points", 1)
     submitted.inside = inside
     assert "finished parts stay" in submitted.dssl("cancel", run.name)
