@@ -3,6 +3,8 @@
 from pathlib import Path
 
 from dssl.storage.artifacts import parts_in
+from dssl.storage.files import files_in, path_at
+from dssl.storage.packs import PACK, members_of
 from dssl.storage.store import StoredParts
 
 
@@ -21,16 +23,19 @@ def stored(artifact: Path, name: str = "") -> Path:
     return stored_in(parts_in(artifact), name)
 
 
-def contents(workspace: Path) -> dict[str, bytes]:
-    """Return the bytes of every stored chunk by its path without layouts and attempts.
+def contents(workspace: str | Path) -> dict[str, bytes]:
+    """Return the bytes of every stored chunk by its path without layouts, attempts and packs, in a folder or a store.
 
     JSON holds times, and is out; so are drafts, which begin with a dot and stay where a process was killed.
     """
-    root, found = Path(workspace) / "artifacts", {}
-    for path in root.rglob("*"):
-        if path.is_file() and path.suffix != ".json" and not path.name.startswith("."):
+    root, found = path_at(workspace) / "artifacts", {}
+    for path, _ in files_in(root):
+        if path.suffix != ".json" and not path.name.startswith("."):
             stage, address, _, *steps = path.relative_to(root).parts
             if "parts" in steps:
                 del steps[steps.index("parts") + 2]
-            found["/".join((stage, address, *steps))] = path.read_bytes()
+            files = members_of(path, path.read_bytes()) if path.name == PACK else {"": path.read_bytes()}
+            place = "/".join((stage, address, *(steps[:-1] if path.name == PACK else steps)))
+            found |= {f"{place}/{name}".rstrip("/"): stored for name, stored in files.items()
+                      if not name.endswith(".json")}
     return found

@@ -182,7 +182,8 @@ class Artifact:
         """Write the manifest, last; if another run was first, its manifest stays.
 
         allowed : called before anything changes and just before, and raises if this run may not. What was written
-        where no run looks is removed first, in a store by `tidy`: a list of it all is a request more.
+        where no run looks is removed first, in a store by `tidy`: a list of it all is a request more. What the stage
+        has removed is gone: nobody would remove it later.
         """
         allowed()
         parts = self.parts
@@ -191,6 +192,7 @@ class Artifact:
             "stage": self.stage, "version": self.version, "address": self.address, "params": plain(self.params),
             "inputs": self.inputs, "attributes": plain(attributes), "layout": parts.folder.name,
             "files": self._files(parts, kept), "libraries": libraries()}
+        settle(removals=True)
         allowed()
         manifest["seal"] = seal_of(manifest)
         text = json_bytes(manifest)

@@ -1,14 +1,16 @@
 """What an object store costs: a pipeline on moto's S3 server of this machine, and in a folder, in turns.
 
-    python -m tests.benchmarks.object_store [SPEC] [--repeats 3] [--workers 0] [--delay 0.02] [--set KEY=VALUE ...]
+    python -m tests.benchmarks.object_store [SPEC] [--repeats 3] [--workers 0] [--delay 0 0.02] [--set KEY=VALUE ...]
 
 Between the processes of a run and the server stands a proxy, which counts the requests of all of them by stage, and
-adds a delay to each where that is asked for. Workers are processes of one thread each; 0 runs tasks in two threads of
-this process. Prints a line of JSON for each run, one for each stage with what it asked for, and the ratio of seconds.
+adds a delay to each: with every delay that is named the pipeline runs once a turn, beside one run in a folder. Workers
+are processes of one thread each; 0 runs tasks in two threads of this process. Prints a line of JSON for each turn, with
+the load of the machine, one for each stage of the last turn with what it asked for, and the ratios of seconds.
 """
 
 import argparse
 import json
+import os
 import statistics
 import tempfile
 import time
@@ -27,6 +29,8 @@ from dssl.pipeline.run import run
 from tests.object_proxy import Proxy, proxy
 from tests.objects import moto
 
+TOTALS = ("requests", "get", "head", "put", "create or swap", "list", "delete", "bytes read", "bytes written",
+          "server milliseconds")
 SPEC = Path(__file__).parents[2] / "pipelines" / "quickstart.yaml"
 
 
@@ -63,7 +67,7 @@ def seconds_in(workspace: str, spec: Path, overrides: list[str], execution: Exec
 
 
 def processor_seconds() -> float:
-    """Return the seconds of a core that moto's server has used."""
+    """Return the seconds of a core that moto's server has used since it was started."""
     return sum(sum(child.cpu_times()[:2]) for child in psutil.Process().children(recursive=True)
                if any("moto.server" in word for word in child.cmdline()))
 
@@ -74,7 +78,7 @@ def main() -> None:
     parser.add_argument("spec", nargs="?", default=SPEC, type=Path)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--workers", type=int, default=0)
-    parser.add_argument("--delay", type=float, default=0.0)
+    parser.add_argument("--delay", type=float, nargs="+", default=[0.0, 0.02])
     parser.add_argument("--set", nargs="*", default=[])
     given = parser.parse_args()
     with moto() as server, proxy(server) as proxied, pytest.MonkeyPatch.context() as patch, \
@@ -86,24 +90,29 @@ def main() -> None:
                 return seconds_in(workspace, given.spec, given.set, execution, proxied)
 
             measured(f"{folder}/first")  # compiles
-            proxied.ask(f"delay/{given.delay}")
-            ratios, counts, before = [], [], processor_seconds()
+            turns, counts, stages, busy = [], {}, {}, {}
             for _ in range(given.repeats):  # in turn, since a shared machine has other work
+                proxied.ask("delay/0")
                 here = measured(f"{folder}/{uuid.uuid4().hex}")
-                proxied.counts()
-                there = measured(f"s3://bucket/{uuid.uuid4().hex}")
-                counts.append(proxied.counts())
-                ratios.append(there["seconds"] / here["seconds"])
-                print(json.dumps({"folder": here["seconds"], "store": there["seconds"]}), flush=True)
-            moto_seconds = (processor_seconds() - before) / given.repeats
-    for stage, found in counts[-1].items():
-        print(json.dumps({"stage": stage, "folder_seconds": here["stages"].get(stage),
-                          "store_seconds": there["stages"].get(stage), **found}))
-    total = {name: sum(found.get(name, 0) for found in counts[-1].values()) for name in (
-        "requests", "get", "head", "put", "create or swap", "list", "delete", "bytes read", "bytes written",
-        "server milliseconds")}
-    print(json.dumps({"ratio": round(statistics.median(ratios), 2), "moto_core_seconds": round(moto_seconds, 2),
-                      **total}))
+                turn = {"folder": here["seconds"], "load": round(os.getloadavg()[0], 1)}
+                for delay in given.delay:
+                    proxied.ask(f"delay/{delay}")
+                    proxied.counts()
+                    before = processor_seconds()
+                    there = measured(f"s3://bucket/{uuid.uuid4().hex}")
+                    busy[delay], counts[delay] = processor_seconds() - before, proxied.counts()
+                    stages[delay], turn[f"store, {delay} s"] = there["stages"], there["seconds"]
+                turns.append(turn)
+                print(json.dumps(turn), flush=True)
+    for stage in counts[given.delay[0]]:
+        print(json.dumps({"stage": stage, "folder seconds": here["stages"].get(stage),
+                          **{f"seconds, {delay} s": stages[delay].get(stage) for delay in given.delay},
+                          **counts[given.delay[0]][stage]}))
+    for delay in given.delay:
+        ratios = [turn[f"store, {delay} s"] / turn["folder"] for turn in turns]
+        print(json.dumps({"delay": delay, "ratio": round(statistics.median(ratios), 2),
+                          "moto_core_seconds": round(busy[delay], 2), **{
+                              name: sum(found.get(name, 0) for found in counts[delay].values()) for name in TOTALS}}))
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from dssl.execution.size import size_of
 from dssl.pipeline.run import run
 from dssl.pipeline.status import STATUS
 from dssl.storage.artifacts import Workspace
+from dssl.storage.files import place_of
 
 from ..stored import contents
 
@@ -49,9 +50,9 @@ def wait_until(is_so, what: str, seconds: float = 120.0) -> None:
 class Machines:
     """Starts processes, and ends those that are left."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, workspace: str | Path | None = None):
         self.folder, self.processes, self.environment = folder, [], os.environ | SETTINGS
-        self.workspace = folder / "work"
+        self.workspace = place_of(workspace or folder / "work")
         self.spec = folder / "faults.yaml"
         self.spec.write_text(SPEC)
         self.logs = 0

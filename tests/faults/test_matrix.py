@@ -6,12 +6,13 @@ task, so that a fault meets one.
 """
 
 import os
-import shutil
 import signal
 import subprocess
 import time
 
 import pytest
+
+from dssl.storage.files import remove_tree
 
 from .machines import OTHER_BUDGET, UNTIL, wait_until
 
@@ -197,12 +198,12 @@ def _damaged(machines, stage, damage):
     before = INPUT[stage]
     machines.resume(until=before)
     folder = next((machines.workspace / "artifacts" / before).iterdir())
-    chunks = sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix != ".json")
-    largest = max(chunks, key=lambda path: path.stat().st_size)
+    largest = max((path for path in folder.rglob("*") if path.is_file() and path.suffix != ".json"),
+                  key=lambda path: (path.stat().st_size, str(path)))
     damage(largest)
     told = machines.ended(machines.run(until=stage), 3, str(largest))
     assert f"delete {folder} and run again" in told
-    shutil.rmtree(folder)
+    remove_tree(folder)
     machines.resume()
 
 

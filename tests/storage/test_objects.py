@@ -197,6 +197,20 @@ def test_what_names_an_attempt_is_not_written_if_the_attempt_is_not(moods):
     assert moods.objects == {}
 
 
+def test_an_artifact_is_complete_when_what_its_stage_removed_is_gone(s3):
+    artifact, there = artifact_in(s3), []
+    artifact.begin({})
+
+    def remove():
+        time.sleep(0.3)
+        there.append((artifact.folder / "manifest.json").is_file())
+
+    remove_behind(artifact.parts.folder / "within", remove)
+    artifact.publish({})
+    assert there == [False]
+    assert artifact.exists
+
+
 def test_folders_are_removed_in_the_order_in_which_that_was_asked_for():
     removed = []
 
