@@ -25,6 +25,7 @@ from ..params import plain
 from ..storage.behind import settle
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges
 from ..storage.ledger import journal
+from .worker_kinds import this_processor
 
 SHARED_CHUNK = 16 << 20  # bytes of rows in one chunk when an array of the driver is shared with workers
 FAN_IN = 8  # shares of a reduction that are combined at a time
@@ -123,7 +124,7 @@ class Execution(ABC):
     memory_budget: int  # bytes that one task may take
     scratch_folder: str | None = None  # where parts that are not kept go, if they have to be stored
     memory_limit: int | None = None  # bytes that the smallest worker has for a task; None where nobody says
-    processors: Sequence[str] = ()  # the kinds that workers have; none where tasks run in this process
+    processors: Sequence[str] = ()  # the kinds that workers have, and those that parts were computed on; each once
     tasks_per_process: int = 1  # that run side by side
     tasks_at_once: int = 1  # that run side by side, in all processes
     largest_task_bytes: int | None = None  # measured, of all tasks since it was last set to None
@@ -179,6 +180,9 @@ class Execution(ABC):
         self.largest_task_bytes = max((peak for peak in peaks if peak is not None), default=None)
         self.largest_process_bytes = max([self.largest_process_bytes, *(
             receipt.get("peak_rss_bytes", 0) for receipt in receipts.values())])
+        # Of workers that came later, too, and of those of a run before that has made some of the parts.
+        kinds = {receipt["processor"] for receipt in receipts.values() if "processor" in receipt}
+        self.processors = sorted(kinds.union(self.processors))
         return [receipts[index] for index in range(len(tasks))]
 
     @abstractmethod
@@ -228,7 +232,8 @@ def run_part(task: Task, parts: Parts, index: int) -> Receipt:
     """Run one task into its part and record the receipt with seconds and peak memory (bytes).
 
     `task_peak_bytes` is how far the process grew during the task, None where that cannot be measured; it is the task's
-    own where no other runs in the process. `peak_rss_bytes` is the most that the process has ever held.
+    own where no other runs in the process. `peak_rss_bytes` is the most that the process has ever held. `processor` is
+    that which computed it.
     """
     begin, attempt = time.perf_counter(), uuid.uuid4().hex[:12]
     with journal():
@@ -240,7 +245,7 @@ def run_part(task: Task, parts: Parts, index: int) -> Receipt:
             parts.discard(index, attempt)
             raise
         receipt |= {"task_peak_bytes": peak.bytes, "seconds": round(time.perf_counter() - begin, 6),
-                    "peak_rss_bytes": process_peak(), "process": os.getpid()}
+                    "peak_rss_bytes": process_peak(), "process": os.getpid(), "processor": this_processor()}
         return parts.finish(index, receipt, attempt)
 
 

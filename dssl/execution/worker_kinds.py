@@ -1,9 +1,9 @@
 """Whether workers run what their driver runs: the same version of dssl, on processors that round alike."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
-from llvmlite import binding
 from threadpoolctl import threadpool_info
 
 from .. import __version__
@@ -12,9 +12,20 @@ from .cost import PAUSE_SHARE, WORKER_BYTES
 
 
 def this_kind() -> dict[str, str]:
-    """Return what a process computes with: the version of dssl, and the processor as LLVM and the BLAS call it."""
+    """Return what a process computes with: the version of dssl, and the processor."""
+    return {"dssl": __version__, "processor": this_processor()}
+
+
+@cache
+def this_processor() -> str:
+    """Return the processor of this process as LLVM and the BLAS call it."""
+    # A tenth of a second, which a process that runs no task does without. SciPy has a BLAS of its own: it is counted
+    # whether it was loaded before or not.
+    import scipy.linalg  # noqa: F401
+    from llvmlite import binding
+
     blas = sorted({pool["architecture"] for pool in threadpool_info() if pool.get("architecture")})
-    return {"dssl": __version__, "processor": " ".join([binding.get_host_cpu_name(), *blas])}
+    return " ".join([binding.get_host_cpu_name(), *blas])
 
 
 def require_version(kind: Any, version: str, place: str) -> None:
@@ -34,6 +45,14 @@ def require_version(kind: Any, version: str, place: str) -> None:
 def processors(kinds: Mapping[str, Any]) -> list[str]:
     """Return the kinds of processors of workers, each once."""
     return sorted({kind["processor"] for kind in kinds.values()})
+
+
+def unlike_notes(processors: Sequence[str]) -> list[str]:
+    """Return what is to be said of tasks that several kinds of processors run."""
+    if len(processors) < 2:
+        return []
+    return [f"tasks run on {len(processors)} kinds of processors ({', '.join(processors)}), which round differently: "
+            "results can differ in their last digits from those of another run"]
 
 
 def require_memory(limit: int, place: str) -> None:

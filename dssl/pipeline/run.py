@@ -14,6 +14,7 @@ from ..data.source_files import FileRecord
 from ..errors import ParameterError, require
 from ..execution.current import current_execution
 from ..execution.tasks import Execution, TaskCount
+from ..execution.worker_kinds import unlike_notes
 from ..measure import PeakMemory, process_peak, return_freed_memory
 from ..progress import in_notebook
 from ..report.page import page
@@ -179,9 +180,7 @@ def _run(made: Plan, identity: str, folder: Path, execution: Execution, estimate
          tell: Events) -> dict[str, Any]:
     """Make what is missing, and write the record of the run into its folder; return it, a JSON document."""
     records: dict[str, dict[str, Any]] = {}
-    notes = _unlike(execution.processors)
-    for text in notes:
-        tell({"event": "note", "stage": "workers", "text": text})
+    unlike = _tell_unlike(execution.processors, tell)
     of_growth = made.notes_of_growth()
     for text in of_growth:
         tell({"event": "note", "stage": "dataset", "text": text})
@@ -197,10 +196,12 @@ def _run(made: Plan, identity: str, folder: Path, execution: Execution, estimate
     _run_stages(made, made, records, execution, estimated, tell)
     made.workspace.tidy(item.artifact for item in made.selected
                         if records[item.artifact.address]["status"] != "cached")
+    if not unlike:  # until a worker came later
+        _tell_unlike(execution.processors, tell)
     if made.growth and (text := changed_rows(made.growth, made.workspace, made.artifact("dataset"))):
         of_growth.append(text)
         tell({"event": "note", "stage": "dataset", "text": text})
-    result = _result(identity, made, list(records.values()), [*notes, *of_growth])
+    result = _result(identity, made, list(records.values()), [*unlike_notes(execution.processors), *of_growth])
     if result["status"] == "done" and made.growth:  # first, since the next run then needs what is intermediate
         _last_run(made, identity).write(made.workspace, made.given)
     with_disk_bytes(result, made.workspace, made.kind)
@@ -250,12 +251,12 @@ def _last_run(made: Plan, identity: str) -> LastRun:
     return LastRun(identity, files, graphs, growth.last.fresh_run, growth.last.fresh_rows)
 
 
-def _unlike(processors: Sequence[str]) -> list[str]:
-    """Return what is to be said of workers that have several kinds of processors."""
-    if len(processors) < 2:
-        return []
-    return [f"workers have {len(processors)} kinds of processors ({', '.join(processors)}), which round differently: "
-            "results can differ in their last digits from those of another run"]
+def _tell_unlike(processors: Sequence[str], tell: Events) -> list[str]:
+    """Tell what is to be said of tasks that several kinds of processors run, and return it."""
+    texts = unlike_notes(processors)
+    for text in texts:
+        tell({"event": "note", "stage": "workers", "text": text})
+    return texts
 
 
 def _with_intervals(selection: dict[str, Any], n: int) -> dict[str, Any]:

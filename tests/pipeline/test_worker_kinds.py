@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import numpy as np
 import pytest
@@ -69,6 +69,23 @@ def test_unlike_processors_are_said_and_stored(client, small_spec, tmp_path):
     assert len(execution.processors) == 2
     assert any("2 kinds of processors" in note for note in made.notes)
     assert [event for event in told if event["event"] == "note" and "2 kinds of processors" in event["text"]]
+
+
+def test_a_processor_that_comes_later_is_said_and_stored(client, small_spec, tmp_path):
+    """Its worker joins when the first stage has ended, and takes tasks beside the one that was there."""
+    own, told = this_kind()["processor"], []
+    with ExitStack() as stack:
+        def join(event):
+            told.append(event)
+            if event["event"] == "stage" and event["status"] == "done" and len(client.nthreads()) == 1:
+                stack.enter_context(joined(client, OPENBLAS_CORETYPE="Nehalem" if "Haswell" in own else "Haswell"))
+
+        execution = OnDask(client)
+        assert len(execution.processors) == 1
+        made = run(small_spec, workspace=tmp_path, execution=execution, events=join)
+    said = [event["text"] for event in told if event["event"] == "note" and "2 kinds of processors" in event["text"]]
+    assert said == [note for note in made.notes if "kinds of processors" in note]
+    assert len(said) == 1
 
 
 def test_a_worker_that_is_full_before_its_first_task_is_named(client):
