@@ -155,7 +155,7 @@ def test_the_http_ports_of_local_workers_say_nothing():
     """Of scheduler, nannies and workers: most are closed, the others have no page; none is open to other machines."""
     this, nothing = psutil.Process(), {None, b'{"paths": ["/sitemap.json"]}'}  # the list of all pages
     nothing.add(b"<html><title>404: Not Found</title><body>404: Not Found</body></html>")
-    before = listening(this)
+    before = listening(this, *this.children(recursive=True))  # of other tests
     with LocalRuntime(workers=1).start(1 << 30) as (execution, _):
         addresses = listening(this, *this.children(recursive=True)) - before
         assert {host for host, _ in addresses} == {"127.0.0.1"}
