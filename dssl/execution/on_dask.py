@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
+from itertools import count
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -90,7 +91,7 @@ class OnDask(Execution):
         threads = client.nthreads().values()
         self.tasks_per_process, self.tasks_at_once = max(threads, default=1), max(sum(threads), 1)
         self._folder: str | None = None
-        self._scratches = 0
+        self._scratches = count(1)  # one for all that `within` makes of this: they share the folder
 
     def ask_workers(self, question: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
         return self.client.run(question, *arguments)
@@ -118,8 +119,7 @@ class OnDask(Execution):
             self._folder = f"{place}/dssl-{uuid.uuid4().hex}" if place and is_object_url(place) else \
                 mkdtemp(prefix="dssl-", dir=place)
             weakref.finalize(self, remove_tree, place_of(self._folder))
-        self._scratches += 1
-        return StoredParts(f"{self._folder}/{self._scratches}")
+        return StoredParts(f"{self._folder}/{next(self._scratches)}")
 
     def share_rows(self, rows: Rows) -> Rows:
         if not rows.held:

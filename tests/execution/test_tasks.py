@@ -281,3 +281,14 @@ def test_threads_are_found_without_loading_dask():
             "print(type(current_execution()).__name__, 'distributed' in sys.modules)")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["InProcess", "False"]
+
+
+@pytest.mark.cluster
+def test_tasks_of_another_budget_write_to_places_of_their_own(cluster_client):
+    execution = OnDask(cluster_client)
+    execution.scratch()
+    own = execution.within(1 << 20)
+    places = [each.scratch() for each in (own, execution, own)]
+    for number, place in enumerate(places):
+        place.write(0, {"number": np.array([number])})
+    assert [place.read(0)["number"].tolist() for place in places] == [[0], [1], [2]]
