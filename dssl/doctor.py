@@ -220,13 +220,16 @@ def check_workers(execution: OnDask, folder: Path) -> Iterator[Check]:
                  for name, own in mine.items() if theirs.get(name) != own]
     yield Check.unless(not different, "problem", "versions", "; ".join(different[:4]) or
                        f"equal on {len(workers)} workers", "install the same versions on every machine")
-    limit, budget = execution.memory_limit, execution.memory_budget
-    if limit is None:
+    smallest, budget = execution.smallest_worker, execution.memory_budget
+    if smallest is None:
         yield Check("memory of workers", "warning", "no limit is set", "start workers with a memory limit, so that one "
                     "that grows is ended and not its machine")
     else:
-        yield Check.unless(limit >= budget, "problem", "memory of workers", f"{_size(limit)} a task, the budget is "
-                           f"{_size(budget)}", "lower --memory-budget, or raise the workers' memory limit")
+        found = f"{_size(smallest.room)} a task, the budget is {_size(budget)}"
+        if smallest.larger is not None:  # not all alike
+            found += f"; {smallest.address} has the least"
+        yield Check.unless(smallest.room >= budget, "problem", "memory of workers", found,
+                           f"lower --memory-budget, or {smallest.remedy(budget)}")
     made = (folder if isinstance(folder, ObjectPath) else _existing(folder)) / f".dssl-doctor-{uuid.uuid4().hex}"
     made.mkdir()
     try:

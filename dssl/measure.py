@@ -3,18 +3,23 @@
 The kernel keeps one high-water mark a process. A measure that begins resets it, after every measure that is open has
 noted how high it stood, so that measures may be nested and may overlap. Work that runs beside other work, in threads
 of one process, cannot be told from it: its measure is that of the process.
+
+Libraries and compiled kernels are not the work's: who comes first loads them, and all that follow have them. What grows
+while they are loaded is left out, and belongs to what a process holds before any work.
 """
 
 import ctypes
-import resource
+import sys
 import threading
+from contextlib import suppress
 from functools import cache
+from importlib import import_module
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import psutil
 
-CLEAR = Path("/proc/self/clear_refs")
+CLEAR, STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 RESET_PEAK = "5"  # see proc_pid_clear_refs(5)
 M_TRIM_THRESHOLD, TRIM_BYTES = -1, 1 << 16  # the size that distributed sets for its workers
 
@@ -28,6 +33,8 @@ class PeakMemory:
     _open: ClassVar[list["PeakMemory"]] = []
     _lock: ClassVar[threading.Lock] = threading.Lock()
     _ever: ClassVar[int] = 0  # the highest mark of this process: each reset forgets it
+    _loading: ClassVar[int] = 0  # how many loads are under way, in all threads
+    _held: ClassVar[int] = 0  # bytes when the first of them began
 
     def __init__(self) -> None:
         self.bytes: int | None = None
@@ -35,14 +42,15 @@ class PeakMemory:
         self._highest = 0
 
     def __enter__(self) -> Self:
+        _hear_of_compilations()
         with self._lock:
             self._note()
             _give_back()
             try:
                 CLEAR.write_text(RESET_PEAK)
-                self._before = psutil.Process().memory_info().rss
             except OSError:  # another system, or a container that forbids it
                 return self
+            self._before = _resident()
             self._open.append(self)
         return self
 
@@ -54,12 +62,56 @@ class PeakMemory:
                 self.bytes = max(0, self._highest - self._before)
 
     @classmethod
+    def begin_loading(cls, *event: Any) -> None:
+        """Note how high the mark stands: what it is while something is loaded is not of the work."""
+        with cls._lock:
+            cls._loading += 1
+            if cls._loading == 1:
+                cls._note()
+                cls._held = _resident()
+
+    @classmethod
+    def end_loading(cls, *event: Any) -> None:
+        """Forget how high the mark stood meanwhile, and take what stays for what was there before."""
+        with cls._lock:
+            cls._loading -= 1
+            if cls._loading or not cls._open:
+                return
+            cls._ever = max(cls._ever, _mark())
+            _give_back()
+            CLEAR.write_text(RESET_PEAK)
+            for measure in cls._open:
+                measure._before = (measure._before or 0) + max(0, _resident() - cls._held)
+
+    @classmethod
     def _note(cls) -> None:
         """Have every open measure note the high-water mark."""
-        mark = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        mark = _mark()
         cls._ever = max(cls._ever, mark)
         for measure in cls._open:
             measure._highest = max(measure._highest, mark)
+
+
+def library(name: str) -> Any:
+    """Return a module that is imported where it is used, since it takes seconds; outside of every measure."""
+    if name in sys.modules:
+        return import_module(name)
+    PeakMemory.begin_loading()
+    try:
+        return import_module(name)
+    finally:
+        PeakMemory.end_loading()
+
+
+@cache
+def _hear_of_compilations() -> None:
+    """Have Numba tell when it compiles a kernel, or loads one from its cache."""
+    from numba.core import event  # a fifth of a second, which who measures nothing does without
+
+    class Compilations(event.Listener):
+        on_start, on_end = PeakMemory.begin_loading, PeakMemory.end_loading
+
+    event.register("numba:compiler_lock", Compilations())
 
 
 def process_peak() -> int:
@@ -67,6 +119,22 @@ def process_peak() -> int:
     with PeakMemory._lock:
         PeakMemory._note()
         return PeakMemory._ever
+
+
+def _mark() -> int:
+    """Return the high-water mark of this process (bytes), 0 where the system has none.
+
+    `ru_maxrss` is another: it begins at what the process that started this one held, and is never reset below it.
+    """
+    with suppress(OSError):
+        for line in STATUS.read_bytes().splitlines():
+            if line.startswith(b"VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+def _resident() -> int:
+    return psutil.Process().memory_info().rss
 
 
 def return_freed_memory() -> None:

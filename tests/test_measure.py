@@ -1,13 +1,15 @@
 """How far this process grows: alone, nested, in threads, and where the system cannot tell."""
 
 import threading
+from multiprocessing import get_context
 
 import numpy as np
 import pytest
+from numba import njit
 
 from dssl import measure
 from dssl.execution.in_process import InProcess
-from dssl.measure import PeakMemory, process_peak, return_freed_memory
+from dssl.measure import PeakMemory, library, process_peak, return_freed_memory
 from dssl.storage.blocks import MemoryParts
 
 MB = 1 << 20
@@ -108,3 +110,29 @@ def test_receipts_hold_the_peak_of_their_task():
     assert receipt["task_peak_bytes"] == pytest.approx(120 * MB, rel=0.1)
     assert execution.largest_task_bytes == receipt["task_peak_bytes"]
     assert receipt["peak_rss_bytes"] > 120 * MB
+
+
+def measured(out):
+    """Put how far this process grew by nothing, by 5 MB beside what is loaded, and the most that it held."""
+    return_freed_memory()
+    with PeakMemory() as idle:
+        pass
+    with PeakMemory() as peak:
+        held = np.ones(5 << 17)
+        library("sklearn.svm")
+        assert njit(lambda x: x.sum() + np.sqrt(x).max())(held) > 1
+    out.put((idle.bytes, peak.bytes, process_peak()))
+
+
+def test_libraries_and_kernels_that_are_loaded_are_the_processs_own():
+    """They take 150 MB; neither these nor what the process held that started it are taken for arrays."""
+    held, context = np.ones(600 * MB // 8), get_context("spawn")
+    out = context.Queue()
+    process = context.Process(target=measured, args=(out,))
+    process.start()
+    idle, taken, whole = out.get(timeout=120)
+    process.join()
+    assert len(held)
+    assert idle < 2 * MB
+    assert 5 * MB <= taken < 15 * MB
+    assert 150 * MB < whole < 600 * MB

@@ -22,6 +22,7 @@ import numpy as np
 import pandas as pd
 
 from ..errors import DataError, explain, require
+from ..measure import library
 from ..storage import objects
 from ..storage.files import draft_of
 from ..urls import STORES, hosts_alone, is_object_url, is_url, require_no_secret
@@ -174,8 +175,7 @@ def named_files(folder: Path) -> dict[str, Path]:
 def _bundled(name: str) -> Path:
     path = cache_folder() / "bundled" / f"{name}.npz"
     if not path.is_file():
-        from sklearn import datasets  # takes two seconds, which other sources do without
-
+        datasets = library("sklearn.datasets")
         if name == TWO_MOONS:
             X, y = datasets.make_moons(2000, noise=0.05, random_state=0)
             save_npz(path, X, y, ["across", "up"], ["upper", "lower"])
@@ -205,11 +205,9 @@ def _online() -> bool:
 
 def _openml(name: str) -> Path:
     """Fetch a set from OpenML and keep it in the cache."""
-    from sklearn.datasets import fetch_openml
-
     known_as = OPENML_NAMES.get(name, name)
     try:
-        bunch = fetch_openml(known_as, as_frame=True, parser="auto", n_retries=2)
+        bunch = library("sklearn.datasets").fetch_openml(known_as, as_frame=True, parser="auto", n_retries=2)
     except (ValueError, URLError, OSError) as error:
         raise DataError(explain(f"no data set {name!r}: OpenML does not give {known_as!r}", why=str(error),
                                 fix="check the name at openml.org, or give a path or URL")) from error

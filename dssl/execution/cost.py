@@ -4,18 +4,20 @@ Bytes are those of arrays, before compression: what lies on disk is less. Coeffi
 measured, and `tests/benchmarks/memory.py` measures them again.
 """
 
+import math
 from bisect import bisect_right
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from ..storage.blocks import STEP_BYTES
+from ..units import size_setting
 
 # Measured on one core: bytes of arrays that are read and decoded, or written, a second; floating-point operations of a
 # matrix product, half of what an idle core does; an entry of a kernel's block; and what any task takes.
 STORED_RATE, FLOP_RATE, KERNEL_SECONDS, TASK_SECONDS = 3.5e8, 4e10, 1.1e-8, 0.01
 USUAL_ITERATIONS = 40  # of a preconditioned solver on a graph of neighbors, to 1e-8
-SMALL = 4 << 20  # what any step takes: receipts, descriptions of arrays; 30 tasks that do nothing took 0.6 MB
 PAUSE_SHARE = 0.8  # of its memory limit that a worker holds when Dask hands it no more tasks, which NumPy never leaves
-WORKER_BYTES = 250 << 20  # that a worker holds before its first task: its libraries, measured
-COMPILED = 30 << 20  # the first compiled kernels of a process; none from its second task on, so this is in between
+WORKER_BYTES = 420 << 20  # measured, that a worker holds beside its tasks: libraries, kernels while they are compiled
 MATRICES = 12  # (rank, rank) held at a time: Gram sums of two runs are 8, covariances and factors of LapSVC 7 to 9
 
 
@@ -42,7 +44,7 @@ class Cost:
 
 def cost_of(tasks: int, read: float, written: float, peak: float, least: float = 0, seconds: float = 0.0) -> Cost:
     """Return a cost whose peak leaves room for what any step takes."""
-    return Cost(int(tasks), int(read), int(written), int(peak) + SMALL, int(least), float(seconds))
+    return Cost(int(tasks), int(read), int(written), int(peak) + STEP_BYTES, int(least), float(seconds))
 
 
 def gram_seconds(n: float, s: float, d: float = 0) -> float:
@@ -66,9 +68,47 @@ def kernel_seconds(entries: float, d: float) -> float:
     return entries * (KERNEL_SECONDS + 2.0 * d / FLOP_RATE)
 
 
-def worker_room(memory_limit: int, threads: int = 1) -> int:
-    """Return the bytes that a worker of a memory limit has for each of its threads' tasks before Dask pauses it."""
-    return max(1, (int(PAUSE_SHARE * memory_limit) - WORKER_BYTES) // threads)
+@dataclass(frozen=True)
+class WorkerRoom:
+    """A worker, which any task may come to: its memory limit (bytes) and threads, and its address where it runs.
+
+    larger : what the worker with the next larger room has; None where none has more.
+    """
+
+    memory_limit: int
+    threads: int = 1
+    address: str | None = None
+    larger: int | None = None
+
+    @classmethod
+    def smallest(cls, workers: Iterable["WorkerRoom"]) -> "WorkerRoom | None":
+        """Return the one with the least room, the first by address of several; None where there is none."""
+        ordered = sorted(workers, key=lambda own: (own.room, own.address or ""))
+        if not ordered:
+            return None
+        return replace(ordered[0], larger=next((own.room for own in ordered if own.room > ordered[0].room), None))
+
+    @property
+    def room(self) -> int:
+        """The bytes that it has for each of its threads' tasks before Dask pauses it; 0 where its process takes all."""
+        return max(0, (int(PAUSE_SHARE * self.memory_limit) - WORKER_BYTES) // self.threads)
+
+    def limit_for(self, task: int) -> int:
+        """Return the least memory limit that has room for tasks of so many bytes."""
+        return math.ceil((task * self.threads + WORKER_BYTES + 1) / PAUSE_SHARE)
+
+    def in_words(self) -> str:
+        who = "a worker" if self.address is None else f"the worker {self.address}"
+        return (f"{who} has {size_setting(self.room, up=False)} for it, of a memory limit of "
+                f"{size_setting(self.memory_limit, up=False)} of which its process takes "
+                f"{size_setting(WORKER_BYTES, up=True)}")
+
+    def remedy(self, task: int) -> str:
+        """Return how it, or who comes in its place, has room for tasks of so many bytes."""
+        limit = size_setting(self.limit_for(task), up=True)
+        if self.address is None or self.larger is None or self.larger < task:
+            return f"raise the memory_limit of workers to {limit}"
+        return f"stop that worker, or start it again with a memory_limit of {limit}: the others have room"
 
 
 def block_count(n_rows: int, height: int) -> int:

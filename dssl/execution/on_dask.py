@@ -28,7 +28,7 @@ from ..storage.objects import ObjectPath
 from ..storage.pieces import write_sparse
 from ..storage.store import StoredParts
 from ..urls import is_object_url
-from .cost import PAUSE_SHARE, worker_room
+from .cost import PAUSE_SHARE, WorkerRoom
 from .in_process import InProcess, delayed_parts
 from .size import MEMORY_BUDGET
 from .tasks import SHARED_CHUNK, Execution, Task, run_part
@@ -80,13 +80,14 @@ class OnDask(Execution):
         for place, kind in kinds.items():
             require_version(kind, __version__, place)
         self.processors = processors(kinds)
-        limited = [(own["memory_limit"], own["nthreads"]) for own in workers.values() if own["memory_limit"]]
+        limited = [WorkerRoom(own["memory_limit"], own["nthreads"], place) for place, own in workers.items()
+                   if own["memory_limit"]]
         for place, own in workers.items():
             require_memory(own["memory_limit"], place)
-        self.memory_limit = min((worker_room(*own) for own in limited), default=None)
-        self._pause = min((int(PAUSE_SHARE * limit) for limit, _ in limited), default=None)
+        self.smallest_worker = WorkerRoom.smallest(limited)
+        self._pause = min((int(PAUSE_SHARE * own.memory_limit) for own in limited), default=None)
         # Half of a task's share unless told otherwise, since NumPy cannot spill.
-        share = min((limit // threads for limit, threads in limited), default=2 * MEMORY_BUDGET)
+        share = min((own.memory_limit // own.threads for own in limited), default=2 * MEMORY_BUDGET)
         self.memory_budget = memory_budget or min(MEMORY_BUDGET, share // 2)
         threads = client.nthreads().values()
         self.tasks_per_process, self.tasks_at_once = max(threads, default=1), max(sum(threads), 1)

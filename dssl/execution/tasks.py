@@ -25,6 +25,7 @@ from ..params import plain
 from ..storage.behind import settle
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges
 from ..storage.ledger import journal
+from .cost import WorkerRoom
 from .worker_kinds import this_processor
 
 SHARED_CHUNK = 16 << 20  # bytes of rows in one chunk when an array of the driver is shared with workers
@@ -123,7 +124,7 @@ class Execution(ABC):
 
     memory_budget: int  # bytes that one task may take
     scratch_folder: str | None = None  # where parts that are not kept go, if they have to be stored
-    memory_limit: int | None = None  # bytes that the smallest worker has for a task; None where nobody says
+    smallest_worker: WorkerRoom | None = None  # which any task may come to; None where nobody says
     processors: Sequence[str] = ()  # the kinds that workers have, and those that parts were computed on; each once
     tasks_per_process: int = 1  # that run side by side
     tasks_at_once: int = 1  # that run side by side, in all processes

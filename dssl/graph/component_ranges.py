@@ -28,7 +28,7 @@ from numba import njit
 
 from ..execution.cost import block_count
 from ..execution.tasks import Execution
-from ..storage.blocks import Parts, PartWriter, Receipt, row_ranges
+from ..storage.blocks import Parts, PartWriter, Receipt, arrays_within, row_ranges
 from ..storage.shuffle import scatter
 from .component_arrays import ComponentArrays, described
 from .union_find import flatten, join_rows, number_components, root_of
@@ -234,7 +234,7 @@ class NumberRangeTask:
 
 def range_blocks(v: int, height: int, budget: int) -> int:
     """Return the blocks of `height` vertices in a range of a graph of v: as many as fit the budget, or one."""
-    return max(1, min(block_count(v, height), budget // (RANGE_BYTES * height)))
+    return max(1, min(block_count(v, height), arrays_within(budget) // (RANGE_BYTES * height)))
 
 
 def join_ranges(weights: Parts, arrays: ComponentArrays, execution: Execution, parts: Parts) -> list[Receipt]:

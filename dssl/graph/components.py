@@ -11,7 +11,7 @@ import numpy as np
 
 from ..execution.cost import Cost, block_count, cost_of
 from ..execution.tasks import Execution
-from ..storage.blocks import Parts, PartWriter, Receipt, Rows
+from ..storage.blocks import Parts, PartWriter, Receipt, Rows, arrays_within
 from .component_arrays import MOST_LISTED, ComponentArrays, described
 from .component_ranges import LINK_BYTES, RANGE_BYTES, join_ranges, range_blocks
 from .union_find import join_rows, number_components
@@ -50,7 +50,7 @@ class Components:
 
 def in_one_task(v: int, height: int, budget: int) -> bool:
     """Return whether one task finds the components of v vertices, stored in blocks of `height`."""
-    return WHOLE_BYTES * v <= budget or v <= height
+    return WHOLE_BYTES * v <= arrays_within(budget) or v <= height
 
 
 def find_components(weights: Parts, v: int, height: int, multiplicity: Rows | None, execution: Execution,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from ..execution.cost import COMPILED, Cost, cost_of
+from ..execution.cost import Cost, cost_of
 from ..storage.blocks import Arrays, PartWriter, Receipt, Rows, block_rng, row_ranges
 from ..storage.csr import as_rows
 from .cells import View, far_rows, view_bytes
@@ -138,7 +138,7 @@ def descent_cost(X: Rows, k: int, metric: str, budget: int) -> Cost:
         rows, seen, begun = n * d * itemsize, 8 * (_axes(X) + 1), view_bytes(min(n, FRAME_ROWS), d)
     peak, least = (rows + max(n * max(seen + in_memory_bytes(width), 48 * width) + kept, begun)
                    for width, kept in ((last, 16 * n * k), (first, 0)))
-    return cost_of(1, 3 * n * X.row_bytes, 12 * n * k, max(peak, truth_bytes(X, metric, budget)) + COMPILED, least,
+    return cost_of(1, 3 * n * X.row_bytes, 12 * n * k, max(peak, truth_bytes(X, metric, budget)), least,
                    descent_seconds(X, k))
 
 

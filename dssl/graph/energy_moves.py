@@ -21,7 +21,7 @@ from ..errors import explain
 from ..execution.cost import block_count
 from ..execution.tasks import Execution
 from ..measure import process_peak
-from ..storage.blocks import Parts, PartWriter, Receipt, Rows, row_ranges
+from ..storage.blocks import Parts, PartWriter, Receipt, Rows, arrays_within, row_ranges
 from ..storage.shuffle import gather, scatter
 from .energy import EnergyBlocks, StoredGraph, mean_of, numbered_in_block, scales, split_bytes, split_energy
 from .weights import BLOCK_ROWS, id_type, read_weights, row_receipts
@@ -210,7 +210,7 @@ def energy_blocks(graph: StoredGraph | None, n: int, block_rows: int, execution:
         return split_energy(None, n, block_rows, execution, parts)
     receipts = row_receipts(graph.weights, n)
     nnz = sum(receipt["nnz"] for receipt in receipts)
-    if order is None and split_bytes(n, nnz) <= execution.memory_budget:
+    if order is None and split_bytes(n, nnz) <= arrays_within(execution.memory_budget):
         return split_energy(graph, n, block_rows, execution, parts)
     if order is None:
         warnings.warn(explain(

@@ -24,7 +24,7 @@ from scipy import sparse
 from ..errors import DataError, require
 from ..execution.cost import Cost, block_count, cost_of
 from ..execution.tasks import Execution
-from ..storage.blocks import Parts, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
+from ..storage.blocks import Parts, PartWriter, Receipt, Rows, arrays_within, row_ranges, rows_that_fit
 from ..storage.csr import narrow_csr
 from ..storage.shuffle import gather, scatter
 from .metric import measurable
@@ -372,4 +372,4 @@ def vertices_cost(n: int, row_bytes: int, budget: int, *, collapse: bool) -> Cos
     height, each = hashed_rows(n, row_bytes, budget)
     blocks, buckets = block_count(n, height), buckets_of(n, row_bytes, budget)
     return cost_of(blocks + buckets, n * (row_bytes + 20), 20 * n,
-                   max(height * each, min(BUCKET_BYTES * (n // buckets), budget)), each)
+                   max(height * each, min(BUCKET_BYTES * (n // buckets), arrays_within(budget))), each)

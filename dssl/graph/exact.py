@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from ..execution.cost import COMPILED, Cost, block_count, cost_of
+from ..execution.cost import Cost, block_count, cost_of
 from ..execution.tasks import Execution
 from ..storage.blocks import Arrays, PartWriter, Receipt, Rows, rows_that_fit
 from ..storage.store import whole_bytes
@@ -234,4 +234,4 @@ def exact_cost(X: Rows, k: int, metric: str, budget: int) -> Cost:
     sample, tasks = sampling_bytes(X, metric), block_count(n, height)
     search, layout = searching_bytes(X, k, metric, height, budget)
     return cost_of(tasks, n * X.row_bytes * (4 if layout else 4 + tasks) + layout, 12 * n * k + layout,
-                   max(sample, search) + COMPILED, sample, TILE_PAIR_NS * 1e-9 * float(n) * n)
+                   max(sample, search), sample, TILE_PAIR_NS * 1e-9 * float(n) * n)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import require
-from ..execution.cost import COMPILED, Cost, block_count, cost_of, solve_seconds
+from ..execution.cost import Cost, block_count, cost_of, solve_seconds
 from ..execution.tasks import Execution, sums
 from ..solvers.chebyshev import Interval, combined_by_polynomial, polynomials
 from ..solvers.direct import LARGEST
@@ -177,7 +177,7 @@ def functions_cost(n: int, nnz: int, t: int, r: int, m: int, c: int, params: Fun
     second = stored + 4 * nnz + 12 * n * block + (8 * params.max_steps * block + 24 * n + 8 * m * t) * c
     tasks = len(_even_ranges(t, block, AT_ONCE))
     return cost_of(1 + 2 * tasks, 12 * nnz + 2 * tasks * stored, stored + 8 * m * r * t,
-                   max(70 * nnz + 60 * n, first, second) + COMPILED, 70 * nnz,
+                   max(70 * nnz + 60 * n, first, second), 70 * nnz,
                    solve_seconds(nnz, t + c * m) + FORMED_SECONDS * nnz)
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError, explain, require
-from ..execution.cost import COMPILED, Cost, block_count, cost_of
+from ..execution.cost import Cost, block_count, cost_of
 from ..execution.tasks import Execution
 from ..storage.blocks import Parts, PartWriter, Receipt, Rows, RowStream, row_ranges, rows_that_fit
 from ..storage.views import RowRange
@@ -348,4 +348,4 @@ def grow_cost(X: Rows, n_old: int, k: int, metric: str, method: str, budget: int
     if method != "exact":
         peak, read, tasks = max(peak, truth_bytes(X, metric, budget)), read + n * X.row_bytes, tasks + block_count(
             n, truth_rows(X, metric, budget))
-    return cost_of(tasks, read, written, peak + COMPILED, least, TILE_PAIR_NS * 1e-9 * m * (n_old + n))
+    return cost_of(tasks, read, written, peak, least, TILE_PAIR_NS * 1e-9 * m * (n_old + n))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..execution.cost import SMALL, Cost, block_count, cost_of
+from ..execution.cost import STEP_BYTES, Cost, block_count, cost_of
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
 from ..storage.blocks import ArrayRows, Arrays, MemoryParts, Parts, PartWriter, Receipt, Rows, row_ranges
@@ -231,7 +231,7 @@ def health_cost(n: int, k: int, nnz: int, budget: int) -> Cost:
     height, entry = block_rows(n, k, budget), ENTRY_BYTES * (nnz // max(1, n) + 1)
     blocks, found = block_count(n, height), components_cost(n, height, nnz, budget)
     return cost_of(2 * blocks + 1 + min(blocks, MOST_RUNS) + found.tasks, 12 * nnz + 12 * n * k + found.read,
-                   19 * n + found.written, max(entry * height, found.peak - SMALL), entry)
+                   19 * n + found.written, max(entry * height, found.peak - STEP_BYTES), entry)
 
 
 def _listed(found: list[dict[str, Any]]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ import numpy as np
 from numba import njit
 from scipy import sparse
 
-from ..execution.cost import COMPILED, Cost, block_count, cost_of
+from ..execution.cost import Cost, block_count, cost_of
 from ..storage.blocks import Rows, row_ranges, rows_that_fit
 from ..storage.csr_arithmetic import add_products, squared_lengths
 from .distances import sparse_squared_distance
@@ -204,7 +204,7 @@ def inverted_cost(X: Rows, k: int, metric: str, height: int, budget: int) -> Cos
     n, d = X.shape
     sample, peak = min(n, SAMPLE_ROWS) * X.row_bytes * 3 + 24 * d, inverted_bytes(X, k, metric, height, budget)
     tasks = block_count(n, height)
-    return cost_of(tasks, (tasks + 2) * n * X.row_bytes, 12 * n * k, max(sample, peak) + COMPILED,
+    return cost_of(tasks, (tasks + 2) * n * X.row_bytes, 12 * n * k, max(sample, peak),
                    measured_row_bytes(X, metric) + 40 * k + tile_bytes(X))
 
 

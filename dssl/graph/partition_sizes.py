@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ..errors import BudgetError, require
-from ..execution.cost import COMPILED, Cost, block_count, cost_of
+from ..execution.cost import Cost, block_count, cost_of
 from ..storage.blocks import Rows, rows_that_fit
 from .cells import PRODUCT_BYTES, view_bytes
 from .join import CANDIDATES, MOST_CANDIDATES, in_memory_bytes
@@ -131,4 +131,4 @@ def partitioned_cost(X: Rows, k: int, metric: str, budget: int) -> Cost:
     read = n * (3 * X.row_bytes + 4 * wide + 30 * axes + 60 * entries)
     written = n * (2 * wide + 12 * axes + 60 * entries + 40 * k)
     return cost_of(3 * ranges + 8 * blocks + leaves + block_count(n, height), read, written,
-                   max(peak, sample) + COMPILED, sample_rows(n, wide, LEAST_BUDGET) * wide, partitioned_seconds(X, k))
+                   max(peak, sample), sample_rows(n, wide, LEAST_BUDGET) * wide, partitioned_seconds(X, k))

@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError, require
-from ..execution.cost import SMALL
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution, Reduction, Share
-from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, block_rng, row_ranges, rows_that_fit
+from ..storage.blocks import STEP_BYTES, Arrays, Parts, PartWriter, Receipt, Rows, block_rng, row_ranges, rows_that_fit
 from ..storage.csr import as_rows, point_arrays, points_of
 from .distances import candidate_distances
 from .exact import points_in_blocks
@@ -90,7 +89,7 @@ def truth_rows(rows: Rows, metric: str, budget: int) -> int:
     if rows.is_sparse:
         each, fixed = 2 * measured_row_bytes(rows, metric), tile_bytes(rows)
     else:
-        each, fixed = truth_row_bytes(rows.shape[1], measured_itemsize(rows.dtype, metric)), SMALL
+        each, fixed = truth_row_bytes(rows.shape[1], measured_itemsize(rows.dtype, metric)), STEP_BYTES
     most = min(MOST_BLOCK, rows_that_fit(budget, each, len(rows), fixed_bytes=min(fixed, budget // 8), share=2))
     return -(-len(rows) // -(-len(rows) // most))
 

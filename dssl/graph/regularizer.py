@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from ..execution.cost import COMPILED, Cost, cost_of
+from ..execution.cost import Cost, cost_of
 from ..execution.tasks import Execution
 from ..solvers.solve import METHODS, prepare, stored_bytes
 from ..solvers.solver_params import SolverParams
@@ -53,10 +53,11 @@ def prepare_regularizer(graph: Parts, regularizer: RegularizerParams, n_columns:
 def system_cost(n: int, nnz: int, n_columns: int, methods: Collection[str], *, guess: bool) -> Cost:
     """Return what preparing one of these methods takes, for n vertices and nnz weights; see `stored_bytes`.
 
-    Forming the matrix; then, beside it in three forms, what the method prepares. Both measured.
+    Forming the matrix; then, beside it in three forms, what the method prepares, and the probes that choose it. All
+    measured.
     """
-    forming, kept = 70 * nnz + 160 * n, 40 * nnz + 90 * n
+    forming, kept = 70 * nnz + 160 * n, 40 * nnz + 390 * n
     most = max(METHODS[method].prepare_bytes(n, nnz, n_columns) for method in methods)
     written = max(stored_bytes(method, n, nnz, n_columns, guess=guess) for method in methods)
-    return cost_of(1, 12 * nnz + 8 * n, written, max(forming, kept + most) + COMPILED, forming,
+    return cost_of(1, 12 * nnz + 8 * n, written, max(forming, kept + most), forming,
                    FORMED_SECONDS * nnz + PREPARED_SECONDS * n * bool({"amg", "deflated"} & {*methods}))

@@ -23,8 +23,9 @@ from ..errors import DataError, column_label, require
 from ..execution.cost import Cost, block_count, cost_of
 from ..execution.tasks import Execution, Reduction, Share
 from ..storage import csr_arithmetic
-from ..storage.blocks import Arrays, PartWriter, Receipt, Rows, counts_below, row_ranges, rows_that_fit
+from ..storage.blocks import Arrays, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
 from ..storage.csr import as_csr
+from ..storage.views import counts_below
 from .feature_units import (
     columns_of_category,
     farthest_levels,
@@ -338,7 +339,7 @@ def _scaling_of(kind: ScalingKind, found: Share, feature_names: list[str] | None
 def moment_rows(n: int, d: int, chunk: int, budget: int, sparse_row_bytes: int | None = None) -> int:
     """Return the rows of a block whose moments one task finds: whole chunks of `chunk` rows where one fits."""
     row_bytes = sparse_row_bytes or 8 * max(d, 1)
-    fit = rows_that_fit(budget, 5 * row_bytes if sparse_row_bytes else 40 * d, n,
+    fit = rows_that_fit(budget, 11 * row_bytes if sparse_row_bytes else 48 * d + 8, n,
                         fixed_bytes=80 * d if sparse_row_bytes else 0)
     height = min(fit, max(1, LARGEST_BLOCK // row_bytes))
     return max(1, height // chunk) * chunk if chunk <= height else height
@@ -346,8 +347,8 @@ def moment_rows(n: int, d: int, chunk: int, budget: int, sparse_row_bytes: int |
 
 def scaled_rows(n: int, row_bytes: int, chunk: int, budget: int) -> int:
     """Return the rows that one task scales: it reads chunks of `chunk` rows, one at a time, and writes one chunk."""
-    fit = rows_that_fit(budget, 4 * row_bytes, n, fixed_bytes=chunk * row_bytes)
-    return min(fit, max(1, SCALED_CHUNK // row_bytes))
+    beside_chunks = rows_that_fit(budget, row_bytes, n, fixed_bytes=2 * chunk * row_bytes)
+    return min(beside_chunks, rows_that_fit(budget, 6 * row_bytes, n), max(1, SCALED_CHUNK // row_bytes))
 
 
 def _moments(rows: Rows, ids: Rows | None, execution: Execution, reaches: Reaches | None = None) -> Share:
@@ -392,5 +393,5 @@ def scaling_cost(kind: ScalingKind, rows_of: tuple[int, int, int], d: int, row_b
     block, share = moment_rows(n_rows, d, chunk, budget, row_bytes if is_sparse else None), n / max(n_rows, 1)
     peak = max(peak, block * (row_bytes + (40 * width + 8) * min(1.0, share)))
     tasks, read = tasks + block_count(n_rows, block), read + n_rows * row_bytes
-    return cost_of(tasks, read, (n + n_test) * row_bytes, peak, chunk * row_bytes + 4 * row_bytes,
+    return cost_of(tasks, read, (n + n_test) * row_bytes, peak, 2 * chunk * row_bytes + 6 * row_bytes,
                    SCALED_SECONDS * width * (n + n_test + n_rows))

@@ -17,6 +17,7 @@ from scipy import sparse
 
 from ..errors import DataError, require
 from ..execution.tasks import Execution, one_thread
+from ..measure import library
 from ..storage.blocks import Arrays, PartWriter, Receipt, Rows, block_rng, row_ranges, rows_that_fit
 from ..storage.csr_arithmetic import squared_lengths
 from .points import require_finite
@@ -65,8 +66,7 @@ class SeedTask:
     seed: int
 
     def __call__(self, out: PartWriter) -> Receipt:
-        from sklearn.cluster import MiniBatchKMeans  # takes two seconds, which other tasks do without
-
+        MiniBatchKMeans = library("sklearn.cluster").MiniBatchKMeans
         rng = block_rng(self.seed, SAMPLE_STREAM)
         points: Any = self.rows.take(np.sort(rng.choice(len(self.rows), self.sample, replace=False, shuffle=False)))
         require_finite(points, "the points hold")

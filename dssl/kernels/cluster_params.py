@@ -10,7 +10,7 @@ from ..errors import BudgetError, require
 from ..execution.cost import Cost, block_count, cost_of, gram_seconds, kernel_seconds
 from ..execution.size import MEMORY_BUDGET
 from ..execution.tasks import Execution
-from ..storage.blocks import Parts, Rows
+from ..storage.blocks import Parts, Rows, arrays_within
 from ..storage.csr import as_rows
 from .base import Kernel
 from .cluster import (
@@ -144,7 +144,8 @@ def basis_cost(n: int, d: int, row_bytes: int, s: int, degrees: Degrees, n_kerne
     read = n * row_bytes * (passes + (tiles + 1) // 2)
     pairs = tile * (12 * tile + 2 * each) + 8 * n * (2 + min(SHARES, tiles)) if tiles else 0
     summed = 8 * s * s * (4 + share_count(n, s, budget)) + 24 * s * d + 2 * block
+    least = arrays_within(budget_for(s, d))
     peak = max(basis_bytes(s, d), summed, 2 * pairs)
     pairs_seconds = kernel_seconds(float(n) * n / 2, d) if tiles else 0.0
-    return cost_of(n_kernels * tasks, n_kernels * read, n_kernels * 8 * s * (s + d), peak, basis_bytes(s, d),
+    return cost_of(n_kernels * tasks, n_kernels * read, n_kernels * 8 * s * (s + d), peak, least,
                    n_kernels * (passes * gram_seconds(n, s, d) + pairs_seconds))

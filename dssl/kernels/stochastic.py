@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import BudgetError, DataError, require
-from ..execution.cost import SMALL, largest_within
+from ..execution.cost import STEP_BYTES, largest_within
 from ..execution.tasks import Execution, Progress, one_thread, sums
 from ..params import require_seed
 from ..storage.blocks import Parts, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
@@ -364,7 +364,7 @@ def stochastic_bytes(rows: Rows, n_features: int, rank: int, budget: int, *, hel
     block = min(n * own, max(own, min(BLOCK_BYTES, budget // 8)))
     shares = 2 * square * runs_that_fit(b + n_features, budget)
     factors = 2 * FACTOR.itemsize * n * b
-    return SMALL + 16 * n + held * (factors + shares) + max(
+    return STEP_BYTES + 16 * n + held * (factors + shares) + max(
         DRIVER_SQUARES * square, 16 * d * n_features, tasks * (block + fixed_bytes(d, n_features, b)))
 
 

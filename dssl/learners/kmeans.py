@@ -22,6 +22,7 @@ from ..errors import DataError, explain, require
 from ..execution.cost import Cost, block_count, cost_of, kernel_seconds
 from ..execution.tasks import Execution, one_thread
 from ..kernels.centers import SAMPLE_BYTES, TASKS, lloyd_bytes, lloyd_height, lloyd_pass, nearest_centers
+from ..measure import library
 from ..params import is_whole, require_seed
 from ..storage.blocks import ArrayRows, Arrays, PartWriter, Receipt, Rows, block_rng, row_ranges, rows_that_fit
 
@@ -78,8 +79,7 @@ class StartTask:
     number: int
 
     def __call__(self, out: PartWriter) -> Receipt:
-        from sklearn.cluster import KMeans  # takes two seconds, which other tasks do without
-
+        KMeans = library("sklearn.cluster").KMeans
         X = sample_of(self.rows, self.sample, self.seed)
         start = int(block_rng(self.seed, START_STREAM, self.number).integers(2**31))
         with one_thread():

@@ -12,6 +12,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from ..errors import DataError, explain, require
+from ..measure import library
 from .coding import Coding, OneVsOne
 from .target import Classes, Target
 
@@ -67,8 +68,7 @@ def fit_gram(K: np.ndarray, target: Target, params: LearnerParams,
 def svm(K: np.ndarray, target: Classes, C: float,
         sample_weight: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Return (coef (l, c), intercept (c,)) of a support vector machine for each pair of classes, for K as given."""
-    from sklearn.svm import SVC  # takes two seconds, which tasks without an SVM do without
-
+    SVC = library("sklearn.svm").SVC
     scale = mean_diagonal(K, sample_weight)
     coefs, intercepts = [], []
     for rows, is_first in target.pairs():

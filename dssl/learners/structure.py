@@ -13,7 +13,7 @@ from ..graph.weights import read_graph, row_receipts
 from ..kernels.structure import structure_of
 from ..solvers.solve import METHODS, prepare
 from ..solvers.solver_params import SolverParams
-from ..storage.blocks import Parts, PartWriter, Receipt, Rows, block_rng, row_ranges
+from ..storage.blocks import STEP_BYTES, Parts, PartWriter, Receipt, Rows, arrays_within, block_rng, row_ranges
 
 SAMPLE, COLUMNS = 128, 16  # vertices, and how many of them are solved for side by side
 RIDGE, POWER = 0.01, 2
@@ -75,4 +75,4 @@ def structure_cost(v: int, nnz: int) -> Cost:
 
 def fits_a_task(v: int, nnz: int, budget: int) -> bool:
     """Return whether a task with so many bytes finds the structure of v vertices and nnz weights."""
-    return structure_cost(v, nnz).least <= budget
+    return structure_cost(v, nnz).peak - STEP_BYTES <= arrays_within(budget)

@@ -10,7 +10,7 @@ from typing import Any
 from ..data.readers.base import Scan
 from ..data.source_reader import scan_source
 from ..errors import ParameterError, SpecError, require
-from ..execution.cost import worker_room
+from ..execution.cost import WorkerRoom
 from ..graph.scaling import require_kept_zeros
 from ..params import is_whole, plain
 from ..report.markup import table, tag
@@ -96,7 +96,7 @@ class Plan:
     """A checked spec, its source, and what a run of it would do.
 
     budget : bytes one task may take. remake : stages to be made anew. until : the last stage that is run.
-    facts : what the costs follow from; None where nothing is to run. limit : bytes that a worker has for a task, None
+    facts : what the costs follow from; None where nothing is to run. worker : one that any task may come to, None
     where nobody says. workers, rates : tasks that run at a time, and how long stages take on this machine.
     growth : how the source lies to that of the last run; None where runs of the spec do not grow.
     given : the spec as it was given. values : where several graphs are tried, those of this one. tried : the plans of
@@ -115,7 +115,7 @@ class Plan:
     given: Spec
     values: dict[str, Any] = field(default_factory=dict)
     tried: tuple["Plan", ...] = ()
-    limit: int | None = None
+    worker: WorkerRoom | None = None
     workers: int = 1
     rates: Rates = field(default_factory=Rates)
     growth: Growth | None = None
@@ -174,8 +174,8 @@ class Plan:
         facts.require_rows()
         if facts.sparse_entries is not None and self.spec.data.scaling is not None:
             require_kept_zeros(self.spec.data.scaling.kind, facts.n_rows, facts.d)
-        room = Room(self.budget, self.limit)
-        return replace(self, facts=facts, stages=[price(item, facts, room) for item in stages])
+        room, run = Room(self.budget, self.worker), stages[:self.kind.names.index(self.until) + 1]
+        return replace(self, facts=facts, stages=[price(item, facts, room, run) for item in stages])
 
     def _growing(self, stages: list[PlannedStage]) -> Growing | None:
         """Return what is known of what grows, where rows are added; new files are scanned unless they are stored."""
@@ -253,7 +253,7 @@ class Plan:
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
         return {"stages": self.records(), "total": self.total(), "memory_budget": self.budget,
-                "task_limit": self.limit, "workers": self.workers}
+                "task_limit": self.worker and self.worker.room, "workers": self.workers}
 
     def rows(self) -> tuple[list[str], list[list[str]]]:
         """Return the plan as texts: the head of a table, and its rows, the last one of the figures that add up."""
@@ -358,11 +358,11 @@ def plan(spec: str | Path | dict[str, Any] | Spec, *, set: Iterable[str] = (),
         if checked.data.grows:
             growth = Growth.of(last, files["source"].source)
             files["source"] = source_file(growth.source, checked)
-    limit, rates = worker_room(worker_memory) if worker_memory else None, rates_of(place)
+    worker, rates = WorkerRoom(worker_memory) if worker_memory else None, rates_of(place)
     graphs: Sequence[tuple[dict[str, Any], Spec]] = [({}, checked)]
     if isinstance(checked, KernelPipeline):
         graphs = checked.graphs()
-    plans = [Plan(own, kind, files, place, budget, remake, ends, [], facts, checked, values, (), limit, workers, rates,
+    plans = [Plan(own, kind, files, place, budget, remake, ends, [], facts, checked, values, (), worker, workers, rates,
                   growth) for values, own in graphs]
     made = plans[0].again(budget)
     if len(plans) > 1:

@@ -20,9 +20,10 @@ from ..learners.class_prior import LABELS as LABELS_ALONE
 from ..learners.class_prior import ClassPrior, ClassWeight
 from ..learners.target import Classes, Target
 from ..report.sections.data import data_section
-from ..storage.blocks import PartWriter, Receipt, Rows, counts_below, row_ranges
+from ..storage.blocks import PartWriter, Receipt, Rows, row_ranges
 from ..storage.csr import csr_arrays
 from ..storage.pieces import BlockedCsrRows
+from ..storage.views import counts_below
 from .dataset import dataset_of, identifier_of, rows_called, rows_in_files
 from .facts import Facts
 from .growth import CannotGrow

@@ -29,10 +29,10 @@ from ..learners.model import predict_blocks, stored_models
 from ..learners.predict_to_file import Answers, csv_cells
 from ..learners.probabilities import CALIBRATION, Calibration
 from ..storage.artifacts import Artifact
-from ..storage.blocks import Parts, Receipt, Rows, counts_below, row_ranges
+from ..storage.blocks import Parts, Receipt, Rows, row_ranges
 from ..storage.csv_lines import CsvLines
 from ..storage.files import draft_of
-from ..storage.views import SelectedRows
+from ..storage.views import SelectedRows, counts_below
 from .dataset import dataset_of, identifier_of, rows_in_files
 from .facts import Facts
 from .spec import Spec

@@ -2,14 +2,15 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ..errors import BudgetError, DsslError, explain, sentences
-from ..execution.cost import Cost
+from ..execution.cost import Cost, WorkerRoom
 from ..execution.tasks import Execution
 from ..storage.artifacts import Artifact
+from ..storage.blocks import STEP_BYTES, budget_beside
 from ..units import size_setting
 from .facts import DISTINCT, Bound, Facts
 from .stage import Stage
@@ -25,11 +26,11 @@ class Room:
     """The bytes that a task may take: its memory budget, and what a worker has for it, None where nobody says."""
 
     budget: int
-    limit: int | None = None
+    worker: WorkerRoom | None = None
 
     @classmethod
     def of(cls, execution: Execution) -> "Room":
-        return cls(execution.memory_budget, execution.memory_limit)
+        return cls(execution.memory_budget, execution.smallest_worker)
 
 
 @dataclass(frozen=True)
@@ -74,11 +75,15 @@ class PlannedStage:
                 **({"graph": self.graph} if self.graph else {})}
 
 
-def price(item: PlannedStage, facts: Facts[Any], room: Room | None = None) -> PlannedStage:
-    """Return the stage with its cost, and with why it is refused; what cannot fit has no cost."""
+def price(item: PlannedStage, facts: Facts[Any], room: Room | None = None,
+          stages: Sequence[PlannedStage] = ()) -> PlannedStage:
+    """Return the stage with its cost, and with why it is refused; what cannot fit has no cost.
+
+    stages : all that run, which the budget that an error names is enough for.
+    """
     if item.status == "cached":
         return item
-    refused = refusal(item, facts, room or Room(facts.budget))
+    refused = refusal(item, facts, room or Room(facts.budget), stages)
     bounds: tuple[Bound, ...] = ("most", "least") if item.stage.cost else ()
     for bound in bounds:  # the upper estimate of something may not fit where the thing itself does
         own = replace(facts, bound=bound, estimated=set())
@@ -90,14 +95,15 @@ def price(item: PlannedStage, facts: Facts[Any], room: Room | None = None) -> Pl
     return replace(item, refused=refused)
 
 
-def refusal(item: PlannedStage, facts: Facts[Any], room: Room) -> DsslError | None:
+def refusal(item: PlannedStage, facts: Facts[Any], room: Room,
+            stages: Sequence[PlannedStage] = ()) -> DsslError | None:
     """Return the error for a stage to run that refuses what is known, or that cannot fit, whatever is yet to be found.
 
     None where there is none.
 
     Numbers that are not known are taken from below, but for copies among the points: until they are counted there are
-    none. It cannot fit where its smallest possible task exceeds the budget or the room of a worker; or where tasks that
-    are as large as the budget lets them be exceed the room of a worker, which would end them each time.
+    none. It cannot fit where its largest task exceeds the budget, by which its blocks were made, or what the smallest
+    worker has for it, since any task may come to any worker. stages : as of `price`.
     """
     name, cost = item.stage.name, item.stage.cost
     if item.status == "cached":
@@ -105,45 +111,52 @@ def refusal(item: PlannedStage, facts: Facts[Any], room: Room) -> DsslError | No
     error = None if item.stage.refuses is None else item.stage.refuses(facts)
     if error is not None or cost is None:
         return error
-    own = replace(facts, budget=room.budget, bound="least", estimated=set())
-    limit = min(room.budget, room.limit or room.budget)
-    lower = limit < room.budget
-    whose, also = ("a worker's share of its memory limit", " and the workers' memory_limit") if lower else (
-        "the memory budget", "")
-    have = f"{whose} is {size_setting(limit, up=False)}"
+    own, worker = replace(facts, budget=room.budget, bound="least", estimated=set()), room.worker
+    have = f"the memory budget is {size_setting(room.budget, up=False)}"
 
     def fix() -> str:
-        return (f"{item.stage.remedy}, or raise memory_budget{_to_budget_that_suffices(cost, own)}, in the spec or by "
-                f"--memory-budget{also}{_if_copies(own)}")
+        enough = _enough([item, *stages], own)
+        fits = None if enough is None or worker is None or enough <= worker.room else worker.limit_for(enough)
+        return (f"{item.stage.remedy}, or raise memory_budget{_to(enough)}, in the spec or by --memory-budget"
+                f"{f', and the memory_limit of workers{_to(fits)}' if fits else ''}{_if_copies(own)}")
 
     try:
         found = cost(own)
     except BudgetError as too_small:
         what, why, remedy = sentences(str(too_small))
-        others = STEPS_BUDGET.sub("", remedy)  # the budget of the whole stage is told, not that of this step
+        others = STEPS_BUDGET.sub("", remedy)  # the budget of all stages is told, not that of this step
         return BudgetError(explain(f"stage {name} cannot fit, {have}", why=f"{what}; {why}",
                                    fix=f"{others}; {fix()}" if others else fix()))
-    if found.least > limit:
+    if _needed(found) > room.budget:
         return BudgetError(explain(
-            f"stage {name} needs at least {size_setting(found.least, up=True)} in one task, {have}",
-            why="it would fail only after the stages before it were paid for", fix=fix()))
-    if room.limit is None or not found.tasks or found.peak <= room.limit:
+            f"stage {name} needs {size_setting(_needed(found), up=True)} in one task, {have}",
+            why="it would exceed that, or fail, only after the stages before it were paid for", fix=fix()))
+    if worker is None or not found.tasks or found.peak <= worker.room:
         return None
-    smaller = _budget_that_fits(cost, own, room.limit)
+    smaller = _budget_that_fits(cost, own, worker.room)
     return BudgetError(explain(
-        f"stage {name} takes {size_setting(found.peak, up=True)} in one task, a worker has "
-        f"{size_setting(room.limit, up=False)} for it",
-        why="blocks are as large as the memory budget lets them be, and a worker that is full ends its task",
+        f"stage {name} takes {size_setting(found.peak, up=True)} in one task, {worker.in_words()}",
+        why="blocks are as large as the memory budget lets them be, any task may come to any worker, and a worker that "
+            "is full ends its task",
         fix=(f"lower memory_budget to {size_setting(smaller, up=False)}" if smaller else item.stage.remedy)
-        + f", or raise the workers' memory_limit{_if_copies(own)}"))
+        + f", or {worker.remedy(found.peak)}{_if_copies(own)}"))
 
 
-def refuse_what_cannot_fit(stages: Iterable[PlannedStage], facts: Facts[Any] | None, room: Room) -> None:
+def refuse_what_cannot_fit(stages: Sequence[PlannedStage], facts: Facts[Any] | None, room: Room) -> None:
     """Raise the error of the first of some stages that is refused; see `refusal`."""
     for item in stages:
-        error = refusal(item, facts, room) if facts is not None else None
+        error = refusal(item, facts, room, stages) if facts is not None else None
         if error is not None:
             raise error
+
+
+def _needed(cost: Cost) -> int:
+    """Return the least budget that has room for the largest task, beside what any step takes."""
+    return budget_beside(max(cost.peak - STEP_BYTES, cost.least))
+
+
+def _to(size: int | None) -> str:
+    return "" if size is None else f" to {size_setting(size, up=True)}"
 
 
 def _if_copies(facts: Facts[Any]) -> str:
@@ -152,19 +165,38 @@ def _if_copies(facts: Facts[Any]) -> str:
         if DISTINCT in facts.estimated else ""
 
 
-def _to_budget_that_suffices(cost: Any, facts: Facts[Any]) -> str:
-    """Return " to SIZE", about the least budget by which a stage fits; "" where it does already, or never would."""
-    def fits(budget: int) -> bool:
-        try:
-            return cost(replace(facts, budget=budget, estimated=set())).least <= budget
-        except BudgetError:
-            return False
+def _enough(stages: Sequence[PlannedStage], facts: Facts[Any]) -> int | None:
+    """Return about the least budget by which stages fit whatever is yet to be found; None where no budget does.
 
-    most = next((budget for budget in (facts.budget << shift for shift in range(DOUBLINGS)) if fits(budget)), None)
-    if most is None or most == facts.budget:
-        return ""
-    tried = range(most // 2, most)
-    return f" to {size_setting(tried.start + bisect_left(tried, True, key=fits), up=True)}"
+    Where none of those that are tried is enough for the most that something may be, that which fits the least.
+    """
+    bounds: tuple[Bound, ...] = ("most", "least")
+    for bound in bounds:
+        def fits(budget: int, bound: Bound = bound) -> bool:
+            return all(_fits(item, own, budget) for own in _under(facts, budget, bound) for item in stages)
+
+        most = next((budget for budget in (facts.budget << shift for shift in range(DOUBLINGS)) if fits(budget)), None)
+        if most is not None and most > facts.budget:
+            tried = range(most // 2, most)
+            return tried.start + bisect_left(tried, True, key=fits)
+    return None
+
+
+def _under(facts: Facts[Any], budget: int, bound: Bound) -> list[Facts[Any]]:
+    """Return the facts of another budget: told by an option, and by the spec, which chooses sizes by it."""
+    own = replace(facts, budget=budget, bound=bound, estimated=set())
+    if facts.spec.memory_budget is None:
+        return [own]
+    return [own, replace(own, spec=facts.spec.model_copy(update={"memory_budget": budget}), estimated=set())]
+
+
+def _fits(item: PlannedStage, facts: Facts[Any], budget: int) -> bool:
+    if item.status == "cached" or item.stage.cost is None:
+        return True
+    try:
+        return _needed(item.stage.cost(facts)) <= budget
+    except BudgetError:
+        return False
 
 
 def _budget_that_fits(cost: Any, facts: Facts[Any], limit: int) -> int | None:

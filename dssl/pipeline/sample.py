@@ -5,12 +5,14 @@ ten million points takes one pass more than one of ten thousand.
 """
 
 from dataclasses import dataclass, replace
+from math import isqrt
 from typing import Any
 
 import numpy as np
 
 from ..data.ingest_params import IngestParams
-from ..execution.cost import COMPILED, Cost, cost_of
+from ..errors import BudgetError
+from ..execution.cost import Cost, cost_of
 from ..execution.tasks import one_thread
 from ..graph.coordinates import BLOCK, edges_of, nearest_edges, plane_coordinates
 from ..graph.metric import measurable
@@ -21,12 +23,14 @@ from ..learners.coding import ClassCoding, Coding, margins_of
 from ..learners.model import BlockValues, Model, predict_blocks, stored_models
 from ..learners.probabilities import CALIBRATION, Calibration
 from ..report.sections.sample import sample_section
-from ..selection.suggest import MOST, SuggestParams, prior_bytes
-from ..storage.blocks import block_rng, row_ranges
+from ..selection.coverage import block_height
+from ..selection.coverage import row_bytes as distance_bytes
+from ..selection.suggest import FEWEST, MOST, SuggestParams, prior_bytes
+from ..storage.blocks import arrays_within, block_rng, row_ranges
 from ..storage.csr import as_rows
 from .facts import Facts
 from .graphs import vertex_rows_of, vertices_of
-from .spec import Spec
+from .spec import GraphPipeline, Spec
 from .stage import Context, Stage
 from .suggested_rows import choose_rows, with_places
 
@@ -34,9 +38,10 @@ DRAWN = 2000  # points of the picture
 LABELED = 400  # of them at most with a label
 LINES = 8000  # of the picture, the shortest
 JUDGED = 5000  # points among which the least certain are looked for
-HELD = 128 << 20  # bytes of points at most, which wide rows make fewer
+HELD = 128 << 20  # bytes of points at most, which wide rows make fewer; and an eighth of the budget
 LISTED = 10  # of them, and of those to label next
 SUGGESTED = 10_000  # points of which those to label next are told
+PAIR_BYTES = 16  # of two points of the picture, measured: four distances of float32
 STREAM = 41  # of the seed
 PLACES = 1000  # a side of the picture
 
@@ -61,8 +66,8 @@ def make_sample(context: Context, params: SampleParams) -> dict[str, Any]:
     """Draw training points, predict them, and describe them; JSON."""
     points = context.points("train")
     labeled = context.arrays("labels")["labeled"] if "labels" in context.inputs else np.zeros(0, np.int64)
-    most = max(10 * LISTED, HELD // points.row_bytes)
-    drawn, pictured = _drawn(len(points), labeled, params.seed)[:most], min(DRAWN, most)
+    most, pictured = sizes(points.row_bytes, context.execution.memory_budget)
+    drawn = _drawn(len(points), labeled, params.seed)[:most]
     rows = as_rows(points.take(drawn))
     described = context.attributes("models")["models"]
     models = stored_models(context.inputs["models"].parts, {"model": described["model"]})
@@ -83,6 +88,16 @@ def make_sample(context: Context, params: SampleParams) -> dict[str, Any]:
     return found if not len(labeled) else {
         **found, **_uncertain(context, drawn, labeled, coding, values, beyond, described["model"].get(CALIBRATION)),
         **_next(context, params, model, labeled)}
+
+
+def sizes(row_bytes: int, budget: int) -> tuple[int, int]:
+    """Return how many points are looked at, and how many of them the picture has; a small budget makes both fewer.
+
+    The picture's distances take half of the budget, the points the other.
+    """
+    half = arrays_within(budget) // 2
+    most = max(10 * LISTED, min(HELD, half // 4) // (row_bytes + 16))
+    return most, min(DRAWN, most, max(10 * LISTED, isqrt(half // PAIR_BYTES)))
 
 
 def _drawn(n: int, labeled: np.ndarray, seed: int) -> np.ndarray:
@@ -161,7 +176,8 @@ def _listed(number: int, coding: ClassCoding, likely: np.ndarray) -> dict[str, A
 def _next(context: Context, params: SampleParams, model: Model, labeled: np.ndarray) -> dict[str, Any]:
     """Return the rows to label next, as `dssl suggest` chooses them where nothing else is asked for; JSON.
 
-    Of more than `SUGGESTED` points, whose eigenvectors would take long, the command alone tells them.
+    Of more than `SUGGESTED` points, whose eigenvectors would take long, and of those that half of the budget is too
+    small for, the command alone tells them, which has all of it.
     """
     points = context.points("train")
     if len(points) > SUGGESTED:
@@ -169,7 +185,11 @@ def _next(context: Context, params: SampleParams, model: Model, labeled: np.ndar
     vertices = vertices_of(context) if params.metric is not None else find_vertices(points, context.execution)
     if len(vertices) - len(np.unique(vertices.vertex[labeled])) < LISTED:
         return {}
-    suggested = choose_rows(context, model, SuggestParams(count=LISTED))
+    own = replace(context, execution=context.execution.within(arrays_within(context.execution.memory_budget) // 2))
+    try:
+        suggested = choose_rows(own, model, SuggestParams(count=LISTED))
+    except BudgetError:  # of half of it
+        return {"suggested": len(points)}
     if "source" in context.files:
         suggested = with_places(suggested, context.files["source"].source, params.read, context.attributes("dataset"))
     return {"next": suggested.records()}
@@ -181,21 +201,27 @@ def _rounded(value: Any) -> float | int:
 
 
 def _sample_cost(f: Facts[Any]) -> Cost:
-    drawn, judged = min(f.n, DRAWN), min(f.n, JUDGED + LABELED)
-    held = 3 * 4 * drawn * drawn + 4 * min(judged * f.row_bytes, HELD) + 64 * judged
-    return cost_of(1, f.n * f.row_bytes, 0, held + COMPILED, 0)
+    most, pictured = sizes(f.row_bytes, f.budget)
+    drawn, judged = min(f.n, pictured), min(f.n, JUDGED + LABELED, most)
+    held = (4 * f.row_bytes + 64) * judged
+    return cost_of(1, f.n * f.row_bytes, 0, held + max(PAIR_BYTES * drawn * drawn, _next_bytes(f)), 0)
 
 
-def _sample_cost_of_graph(f: Facts[Any]) -> Cost:
-    """Return the same with the eigenvectors of the graph, which are as many as the memory budget lets be."""
-    cost = _sample_cost(f)
+def _next_bytes(f: Facts[Any]) -> int:
+    """Return what choosing the points to label next takes, within half of the budget.
+
+    The eigenvectors of the graph, or without one a block of distances to the points that have a label.
+    """
     if f.spec.labels is None or f.n > SUGGESTED:
-        return cost
-    eigenvectors = min(prior_bytes(f.n, f.n, f.nnz, min(MOST, f.n)), f.budget)
-    return replace(cost, peak=max(cost.peak, eigenvectors))
+        return 0
+    half = arrays_within(f.budget) // 2
+    if isinstance(f.spec, GraphPipeline):
+        return min(prior_bytes(f.n, f.n, f.nnz, min(max(FEWEST, f.n_labeled + LISTED), MOST, f.n)), half)
+    points, m = f.dense(f.n, f.width), f.n_labeled
+    return block_height(points, m, half) * distance_bytes(points, m)
 
 
 SAMPLE = Stage("sample", 2, ("dataset", "split", "points", "labels", "models"), SampleParams.of, make_sample,
                _sample_cost, files=("source",), section=sample_section, leads=True)
 SAMPLE_OF_GRAPH = replace(SAMPLE, needs=("dataset", "split", "points", "labels", "vertices", "neighbors", "graph",
-                                         "models"), cost=_sample_cost_of_graph)
+                                         "models"))

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..execution.cost import SMALL, Cost
+from ..execution.cost import STEP_BYTES, Cost
 from ..learners.class_prior import ClassPrior, ClassWeight
 from ..learners.class_scoring import ClassScoring
 from ..learners.model import predict_cost, stored_models
@@ -88,7 +88,7 @@ def with_scored(cost: Cost, f: Facts[Any], n_models: int, *, asked: bool = False
     if f.is_regression:
         return cost
     written, held = (f.n_scored * scored_bytes(f.n_outputs, n_models, asked=more) for more in (False, asked))
-    return replace(cost, written=cost.written + written, peak=max(cost.peak, SMALL + held))
+    return replace(cost, written=cost.written + written, peak=max(cost.peak, STEP_BYTES + held))
 
 
 BASE = Baseline(

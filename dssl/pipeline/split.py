@@ -20,7 +20,8 @@ from ..learners.encoding import (
 from ..learners.target import Classes, Target
 from ..plain_yaml import yaml_of
 from ..storage.artifacts import Artifact
-from ..storage.blocks import RowStream, block_rng, counts_below
+from ..storage.blocks import RowStream, block_rng
+from ..storage.views import counts_below
 from .dataset import dataset_of
 from .facts import Facts
 from .rows_in_use import Block, NothingKnown, RowsInUse, SplitParams, known_target_of

@@ -5,6 +5,7 @@ import pandas as pd
 from scipy.optimize import linear_sum_assignment
 
 from ..errors import DataError, require
+from ..measure import library
 
 
 def clustering_scores(classes: np.ndarray, clusters: np.ndarray) -> dict[str, float]:
@@ -16,8 +17,6 @@ def clustering_scores(classes: np.ndarray, clusters: np.ndarray) -> dict[str, fl
 
     Raises DataError where the lengths differ, there is no point, or one has no class (NaN, None).
     """
-    from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
-
     classes, clusters = np.asarray(classes), np.asarray(clusters)
     require(classes.shape == clusters.shape == (len(classes),) and len(classes) > 0, error=DataError,
             what=f"classes of shape {classes.shape}, clusters of shape {clusters.shape}",
@@ -31,5 +30,6 @@ def clustering_scores(classes: np.ndarray, clusters: np.ndarray) -> dict[str, fl
     table[:, names == -1] = 0
     matched = table[linear_sum_assignment(table, maximize=True)].sum()
     alone = np.where(names[c] == -1, len(names) + np.arange(len(c)), c)
-    return {"accuracy": float(matched / len(y)), "nmi": float(normalized_mutual_info_score(y, alone)),
-            "ari": float(adjusted_rand_score(y, alone))}
+    metrics = library("sklearn.metrics")
+    return {"accuracy": float(matched / len(y)), "nmi": float(metrics.normalized_mutual_info_score(y, alone)),
+            "ari": float(metrics.adjusted_rand_score(y, alone))}

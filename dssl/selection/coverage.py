@@ -20,6 +20,17 @@ BLOCK_BYTES = 64 << 20
 DRAW_STREAM = 21  # of the seed
 
 
+def row_bytes(rows: Rows, n_chosen: int) -> int:
+    """Return the bytes of a row while its distances are found: as it is read, five in float64, and the distances."""
+    return 2 * rows.row_bytes + (0 if rows.is_sparse else 40 * rows.shape[1]) + 16 * n_chosen
+
+
+def block_height(rows: Rows, n_chosen: int, budget: int) -> int:
+    """Return the rows of a block; raise BudgetError where not one fits."""
+    each = row_bytes(rows, n_chosen)
+    return min(rows_that_fit(budget, each, len(rows)), max(1, BLOCK_BYTES // each))
+
+
 class Distances:
     """Squared distances `nearest` (v,) of rows to the nearest labeled one, infinite where none is; `observe` adds one.
 
@@ -35,9 +46,8 @@ class Distances:
 
     def _blocks(self, chosen: np.ndarray) -> Iterator[np.ndarray]:
         """Yield the squared distances (b, c) of each block of rows to some rows."""
-        near, each = as_points(self.rows.take(chosen)), 3 * self.rows.row_bytes + 16 * len(chosen)
-        height = min(rows_that_fit(self.budget, each, len(self.rows)), max(1, BLOCK_BYTES // each))
-        for _, block in self.rows.blocks(height):
+        near = as_points(self.rows.take(chosen))
+        for _, block in self.rows.blocks(block_height(self.rows, len(chosen), self.budget)):
             yield squared_distances(as_points(block), near)
 
     def to(self, chosen: np.ndarray) -> np.ndarray:

@@ -20,6 +20,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..measure import library
+
 CONFIDENCE = 0.95
 MOST_RESAMPLED, RESAMPLES = 2000, 1000  # points, and draws of as many of them
 ROUNDING = 1e-12  # a standard error of a share that is 0
@@ -28,9 +30,7 @@ FEWEST_RESAMPLED = 10  # points below which draws too often have no spread
 
 def interval_of_share(share: float, n: float) -> list[float]:
     """Return Wilson's interval of a share that was observed at n points."""
-    from scipy.stats import norm
-
-    z = float(norm.isf((1 - CONFIDENCE) / 2))
+    z = float(library("scipy.stats").norm.isf((1 - CONFIDENCE) / 2))
     center = (share + z**2 / (2 * n)) / (1 + z**2 / n)
     half = z * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2)) / (1 + z**2 / n)
     low = 0.0 if share <= 0 else max(0.0, float(center - half))  # without the rounding at the ends
@@ -55,8 +55,6 @@ def interval_of_score(value: float, standard_error: float | None, n: float | Non
     share : of a score between 0 and 1 Wilson's interval, of as many points as its standard error is of, and of n where
     that is 0. Of others, which are positive, that of the logarithm, by the quantiles of t of n points.
     """
-    from scipy.stats import t
-
     if not n or n < 2 or standard_error is None or not np.isfinite([value, standard_error]).all():
         return None
     if share:
@@ -65,14 +63,12 @@ def interval_of_score(value: float, standard_error: float | None, n: float | Non
         return interval_of_share(bounded, bounded * (1 - bounded) / standard_error**2 if is_spread else n)
     if value <= 0:
         return [0.0, 0.0] if value == standard_error == 0 else None
-    reach = float(np.exp(t.ppf((1 + CONFIDENCE) / 2, n - 1) * standard_error / value))
+    reach = float(np.exp(library("scipy.stats").t.ppf((1 + CONFIDENCE) / 2, n - 1) * standard_error / value))
     return [value / reach, value * reach]
 
 
 def interval_of_rmse(squared: np.ndarray, seed: int = 0) -> list[float] | None:
     """Return the interval of a root mean squared error from squared errors (n,); None of fewer than two."""
-    from scipy.stats import t
-
     n, mean = len(squared), float(squared.mean()) if len(squared) else 0.0
     if n < 2:
         return None
@@ -80,6 +76,7 @@ def interval_of_rmse(squared: np.ndarray, seed: int = 0) -> list[float] | None:
         return [0.0, 0.0]
     relative = squared / mean
     error = float(relative.std(ddof=1)) / np.sqrt(n)
+    t = library("scipy.stats").t
     low, high = (float(t.ppf(side, n - 1)) for side in ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2))
     if FEWEST_RESAMPLED <= n <= MOST_RESAMPLED and error > 0:
         rng = np.random.default_rng(seed)

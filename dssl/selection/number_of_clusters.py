@@ -26,6 +26,7 @@ from ..kernels.base import Kernel
 from ..learners.clustering import Clustering, clustered
 from ..learners.kmeans import KMeansParams, distinct, sample_of
 from ..learners.spaces import OF_NUMBER, Features, SpaceParams, features_of
+from ..measure import library
 from ..params import is_whole
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, block_rng
 
@@ -116,8 +117,7 @@ class SpreadTask:
     seed: int
 
     def __call__(self, out: PartWriter) -> Receipt:
-        from sklearn.cluster import KMeans  # takes two seconds, which other tasks do without
-
+        KMeans = library("sklearn.cluster").KMeans
         X, rng = self.points.load()["points"], block_rng(self.seed, STREAM, self.number)
         if self.number:
             X = rng.uniform(X.min(axis=0), X.max(axis=0), X.shape)

@@ -14,6 +14,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ..measure import library
+
 LEVEL = 0.05  # of the tests
 SURE = 0.8  # of test sets, in which a difference that a test is said to find is found
 FEWEST = 6  # points that all go one way: 2 / 2^6 < LEVEL
@@ -29,8 +31,8 @@ def mcnemar_power(m: int, gained: float, lost: float) -> float:
 
     gained, lost : shares of points that the first model alone gets right, and that the second alone does.
     """
-    from scipy.stats import binom, norm
-
+    stats = library("scipy.stats")
+    binom, norm = stats.binom, stats.norm
     differ = min(gained + lost, 1.0)
     if differ <= 0:
         return 0.0
@@ -55,13 +57,12 @@ def least_error_difference(m: int, lost: float = 0.0) -> float | None:
 
 def t_power(m: int, gain: float, standard_error: float) -> float:
     """Return the share of test sets of m points in which the paired t-test calls a mean difference of `gain` real."""
-    from scipy.stats import nct, t
-
+    stats = library("scipy.stats")
     if m < 2 or gain <= 0:
         return 0.0
     if gain > CERTAIN * standard_error:  # the noncentral distribution is lost to rounding out there
         return 1.0
-    return float(nct.sf(t.isf(LEVEL / 2, m - 1), m - 1, gain / standard_error))
+    return float(stats.nct.sf(stats.t.isf(LEVEL / 2, m - 1), m - 1, gain / standard_error))
 
 
 def least_mean_difference(m: int, standard_error: float, most: float) -> float | None:

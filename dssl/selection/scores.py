@@ -11,6 +11,7 @@ from ..learners.coding import ClassCoding
 from ..learners.model import Model, Output, SharedModels, predict_blocks
 from ..learners.probabilities import CALIBRATION, Calibration
 from ..learners.target import Classes, Target
+from ..measure import library
 from ..storage.blocks import Arrays, Parts, Rows
 from .held_out_scores import LEAST_PROBABILITY, mean_area
 from .interval import interval_of_rmse, interval_of_share
@@ -114,19 +115,19 @@ def _class_scores(true: Classes, found: Mapping[str, np.ndarray]) -> dict[str, A
     log_loss : of probabilities, None without these. Of another scoring than accuracy also `scoring`, its score, and
     `<score>_interval`, where it is defined.
     """
-    from sklearn.metrics import confusion_matrix, f1_score, recall_score  # two seconds, only for scores
-
+    metrics = library("sklearn.metrics")
     predicted, errors = found["codes"], found.get("code_errors")
     error, present = float((predicted != true.coded).mean()), np.unique(true.coded)
     return {"error": error, "accuracy": 1 - error,
             "standard_error": float(np.sqrt(error * (1 - error) / len(true.coded))),
             "interval": interval_of_share(error, len(true.coded)),
-            "balanced_accuracy": float(recall_score(true.coded, predicted, average="macro", labels=present,
-                                                    zero_division=0)),
-            "f1_macro": float(f1_score(true.coded, predicted, average="macro", labels=present, zero_division=0)),
+            "balanced_accuracy": float(metrics.recall_score(true.coded, predicted, average="macro", labels=present,
+                                                            zero_division=0)),
+            "f1_macro": float(metrics.f1_score(true.coded, predicted, average="macro", labels=present,
+                                               zero_division=0)),
             "roc_auc": area_of(true, found.get("margins")), "log_loss": _log_loss(found.get("log_losses")),
             "rmse": None if errors is None else float(np.sqrt(errors.mean())), "n_test": len(true.coded),
-            "confusion": confusion_matrix(true.coded, predicted, labels=np.arange(len(true.names))).tolist(),
+            "confusion": metrics.confusion_matrix(true.coded, predicted, labels=np.arange(len(true.names))).tolist(),
             **asked_score(true, found)}
 
 
@@ -273,11 +274,9 @@ def compared(true: Target, found: Mapping[str, np.ndarray], other: Mapping[str, 
 
 def compared_classes(right: np.ndarray, other_right: np.ndarray) -> Paired:
     """Return the comparison of which points (n,) one model gets right, and which another does."""
-    from scipy.stats import binomtest
-
     n, other_error = len(right), float((~other_right).mean())
     gained, lost = int((right & ~other_right).sum()), int((~right & other_right).sum())
-    p_value = float(binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
+    p_value = float(library("scipy.stats").binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
     opposite, asked = min(gained, lost) / n, max(other_error / 2, LEAST_ERROR)
     return Paired(n, (gained - lost) / n, other_error, p_value, FEWEST / n if n >= FEWEST else None,
                   least_error_difference(n, opposite), mcnemar_power(n, opposite + asked, opposite))
@@ -291,8 +290,7 @@ def compared_by(scoring: str, ours: Predicted, other: Predicted) -> Paired | Non
     count, `(sum c^2)^2 / sum c^4`, so that of equal terms it takes `FEWEST` of one sign, as in McNemar's test. A
     difference that is asked for is made of terms of the size that one point of the rarest class has.
     """
-    from scipy.stats import t
-
+    t = library("scipy.stats").t
     n, losses = len(ours.true), (ours.loss(scoring), other.loss(scoring))
     if losses[0] is None or losses[1] is None:
         return None
@@ -311,8 +309,7 @@ def compared_by(scoring: str, ours: Predicted, other: Predicted) -> Paired | Non
 
 def compared_squares(squared: np.ndarray, other_squared: np.ndarray, size: float) -> Paired:
     """Return the comparison of squared errors (n,) with another model's; size : of the true quantities."""
-    from scipy.stats import t
-
+    t = library("scipy.stats").t
     n, rounding = len(squared), (ROUNDING * size) ** 2
     ours, theirs = (np.where(squares > rounding, squares, 0.0) for squares in (squared, other_squared))
     # Equal models differ by rounding: such points count as equal.
@@ -337,8 +334,7 @@ def paired_t(differences: np.ndarray) -> float:
 
     As `scipy.stats.ttest_rel`, which warns where they are as good as equal: of threads none can silence that alone.
     """
-    from scipy.stats import t
-
+    t = library("scipy.stats").t
     n = len(differences)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         mean = differences.mean()

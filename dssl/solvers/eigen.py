@@ -154,7 +154,7 @@ def eigenpairs_bytes(n: int, nnz: int, m: int) -> int:
     whole, its square and the eigenvectors, else the basis; and a few blocks.
     """
     whole = n <= SMALL or not _fits(n, 1, m - 1)
-    return 60 * nnz + 80 * n + 8 * n * (n + 3 * m if whole else most_columns(m) + 5 * BLOCK + 2 * m)
+    return 60 * nnz + 80 * n + 8 * n * (n + 3 * m if whole else most_columns(m) + 5 * BLOCK + 4 * m)
 
 
 def _fits(n: int, n_components: int, rest: int) -> bool:

@@ -16,6 +16,7 @@ from scipy import sparse
 from ..errors import BudgetError, require
 from ..params import require_seed
 
+STEP_BYTES = 4 << 20  # what any step takes: receipts, descriptions of arrays; 30 tasks that do nothing took 0.6 MB
 STREAM_ROWS = 1 << 16  # in one chunk of an array that is written from its first row to its last
 Receipt = dict[str, Any]  # JSON: what a task reports about the part it wrote
 
@@ -27,16 +28,30 @@ def row_ranges(n_rows: int, block_rows: int) -> list[tuple[int, int]]:
     return [(start, min(start + block_rows, n_rows)) for start in range(0, n_rows, block_rows)]
 
 
+def arrays_within(budget: int) -> int:
+    """Return the bytes of arrays that fit a budget, beside what any step takes: `STEP_BYTES`, an eighth at most."""
+    return budget - min(STEP_BYTES, budget // 8)
+
+
+def budget_beside(arrays: int) -> int:
+    """Return the least budget that has room for so many bytes of arrays; see `arrays_within`."""
+    return arrays + min(STEP_BYTES, max(0, arrays - 1) // 7)
+
+
 def rows_that_fit(budget_bytes: int, bytes_per_row: int, n_rows: int, *, fixed_bytes: int = 0, share: int = 1) -> int:
     """Return the largest block height within a share of the budget, beside the `fixed_bytes` that every block needs.
 
-    share : 4 for a quarter. Raise BudgetError, with the least budget that would do, if not even one row fits.
+    share : 4 for a quarter; of a whole one see `arrays_within`. Raise BudgetError, with what would do, if no row fits.
     """
-    fit, least = (budget_bytes // share - fixed_bytes) // max(bytes_per_row, 1), fixed_bytes + bytes_per_row
-    of = "" if share == 1 else f", and blocks have 1/{share} of it"
+    within, of = arrays_within(budget_bytes), ""
+    least = fixed_bytes + bytes_per_row
+    enough = budget_beside(least)
+    if share > 1:
+        within, of, enough = budget_bytes // share, f", and blocks have 1/{share} of it", share * least
+    fit = (within - fixed_bytes) // max(bytes_per_row, 1)
     require(fit >= 1, f"one row needs {least:,} bytes, the memory budget is {budget_bytes:,}{of}",
             why="a task holds at least one row of its block in memory", error=BudgetError,
-            fix=f"raise memory_budget to {share * least:,} bytes or more, or lower the size that each row drags along "
+            fix=f"raise memory_budget to {enough:,} bytes or more, or lower the size that each row drags along "
                 "(columns, subsample, neighbors)")
     return int(min(fit, max(n_rows, 1)))
 
@@ -270,14 +285,6 @@ class RowStream:
         self._write(sum(map(len, self._pending)))
         require(self._written == self.n, f"{self._written} of {self.n} rows of {self.name} have come",
                 why="the others would be zeros", fix="add as many rows as were announced")
-
-
-def counts_below(ids: Rows, edges: np.ndarray) -> np.ndarray:
-    """Return how many of ascending numbers (n,) are below each of the edges (e,); a block of them is held at a time."""
-    found = np.zeros(len(edges), np.int64)
-    for _, block in ids.blocks(STREAM_ROWS):
-        found += np.searchsorted(block, edges)
-    return found
 
 
 @dataclass(frozen=True)

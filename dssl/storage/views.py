@@ -1,10 +1,10 @@
-"""Rows that are some of others: chosen ones, or chosen columns of theirs."""
+"""Rows that are some of others: chosen ones, or chosen columns of theirs; and how many lie below a number."""
 
 from typing import Any
 
 import numpy as np
 
-from .blocks import ArrayRows, Rows
+from .blocks import STREAM_ROWS, ArrayRows, Rows
 from .csr import as_csr
 
 
@@ -74,3 +74,11 @@ class ChosenColumns(Rows):
 
     def _chosen(self, block: Any) -> Any:
         return as_csr(block[:, self.columns]) if self.is_sparse else block[:, self.columns]
+
+
+def counts_below(ids: Rows, edges: np.ndarray) -> np.ndarray:
+    """Return how many of ascending numbers (n,) are below each of the edges (e,); a block of them is held at a time."""
+    found = np.zeros(len(edges), np.int64)
+    for _, block in ids.blocks(STREAM_ROWS):
+        found += np.searchsorted(block, edges)
+    return found

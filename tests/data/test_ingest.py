@@ -17,7 +17,7 @@ from dssl.data.ingest_params import IngestParams
 from dssl.data.readers.base import Scan
 from dssl.errors import BudgetError, DataError, DsslError, IntegrityError, ParameterError
 from dssl.execution.in_process import InProcess
-from dssl.storage.blocks import MemoryParts
+from dssl.storage.blocks import MemoryParts, arrays_within
 from dssl.storage.store import StoredParts
 
 
@@ -233,7 +233,8 @@ def test_blocks_follow_the_memory_budget():
     scan = Scan(n_rows=10**6, n_columns=100, dtype="float64", target=None, row_bytes=800)
     assert block_height(scan, IngestParams(), 2 << 30) == (32 << 20) // 400
     small = block_height(scan, IngestParams(), 1 << 20)
-    assert small * task_bytes(scan, IngestParams()) <= 1 << 20 < (small + 1) * task_bytes(scan, IngestParams())
+    each = task_bytes(scan, IngestParams())
+    assert small * each <= arrays_within(1 << 20) < (small + 1) * each
     assert block_height(scan, IngestParams(block_rows=77), 2 << 30) == 77
     with pytest.raises(BudgetError, match="set block_rows to"):
         block_height(scan, IngestParams(block_rows=10**6), 1 << 20)

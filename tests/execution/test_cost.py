@@ -9,10 +9,10 @@ from dssl.execution.cost import (
     MATRICES,
     TASK_SECONDS,
     WORKER_BYTES,
+    WorkerRoom,
     cost_of,
     largest_within,
     rank_budget,
-    worker_room,
 )
 
 
@@ -39,6 +39,6 @@ def test_seconds_are_of_computing_bytes_and_tasks_and_workers_share_the_tasks():
 
 
 def test_the_room_of_a_worker_is_what_it_has_before_it_is_paused():
-    assert worker_room(4 << 30) == int(0.8 * (4 << 30)) - WORKER_BYTES
-    assert worker_room(4 << 30, 2) == worker_room(4 << 30) // 2
-    assert worker_room(100 << 20) == 1  # no task fits
+    assert WorkerRoom(4 << 30).room == int(0.8 * (4 << 30)) - WORKER_BYTES
+    assert WorkerRoom(4 << 30, 2).room == WorkerRoom(4 << 30).room // 2
+    assert WorkerRoom(100 << 20).room == 0  # no task fits

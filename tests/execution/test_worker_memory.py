@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from dssl.execution.cost import worker_room
+from dssl.execution.cost import WorkerRoom
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
 from dssl.execution.worker_memory import WorkerMemory
@@ -82,7 +82,7 @@ def test_a_task_that_ends_near_the_mark_leaves_nothing(tmp_path):
 
 
 def test_a_cluster_says_what_its_workers_have_for_a_task(cluster_client):
-    assert OnDask(cluster_client).memory_limit == worker_room(2 << 30)
+    assert OnDask(cluster_client).smallest_worker.room == WorkerRoom(2 << 30).room
     assert OnDask(cluster_client).memory_budget == 1 << 30
 
 

@@ -8,14 +8,13 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from scipy.sparse.csgraph import connected_components
 
-from dssl.execution.cost import SMALL
 from dssl.execution.in_process import InProcess
 from dssl.execution.size import MEMORY_BUDGET
 from dssl.graph import components as module
 from dssl.graph.component_ranges import RANGE_BYTES, range_blocks
 from dssl.graph.components import components_cost, find_components, in_one_task
 from dssl.graph.weights import id_type
-from dssl.storage.blocks import ArrayRows, MemoryParts, row_ranges
+from dssl.storage.blocks import STEP_BYTES, ArrayRows, MemoryParts, row_ranges
 from dssl.storage.store import StoredParts
 from tests.memory import Traced
 
@@ -100,7 +99,7 @@ def test_no_task_holds_more_than_the_budget(made, tmp_path):
 def test_a_hundred_million_vertices_fit_the_default_budget():
     for v in (10**7, 10**8, 10**9):
         cost = components_cost(v, 1 << 16, 20 * v, MEMORY_BUDGET)
-        assert cost.peak <= MEMORY_BUDGET + SMALL
+        assert cost.peak <= MEMORY_BUDGET + STEP_BYTES
     assert components_cost(10**9, 1 << 16, 20 * 10**9, MEMORY_BUDGET).tasks > 10**4
     assert in_one_task(10**6, 1 << 16, MEMORY_BUDGET)
     assert module.WHOLE_BYTES * 10**6 < 64 << 20

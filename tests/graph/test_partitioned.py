@@ -247,7 +247,7 @@ def test_auto_partitions_what_fits_no_task(points, monkeypatch):
     monkeypatch.setattr("dssl.graph.neighbors.descent_seconds", lambda X, k: 0.0)
     for name in ("check_rows", "plan_exact"):  # each reads all rows here, and so do the tasks that check them
         monkeypatch.setattr(f"dssl.graph.neighbors.{name}", None)
-    lists = neighbors(points, K, execution=InProcess(2, 16 << 20))
+    lists = neighbors(points, K, execution=InProcess(2, 8 << 20))
     assert lists.attributes["method"] == "partitioned"
 
 
@@ -299,7 +299,7 @@ def test_a_pipeline_partitions_its_points(points, tmp_path):
     result = run({"name": "partitioned", "data": {"source": str(tmp_path / "points.npz"), "test": {"count": 300}},
                   "labels": {"per_class": 20}, "graph": {"n_neighbors": 6, "method": "partitioned", "recall": 0.9},
                   "subsample": {"size": 40}, "model": {"kind": "svm"}},
-                 workspace=tmp_path / "work", execution=InProcess(2, 8 << 20))
+                 workspace=tmp_path / "work", execution=InProcess(2, 12 << 20))
     assert result.status == "done"
     assert next(stage for stage in result.stages if stage.name == "neighbors").status == "done"
 

@@ -8,7 +8,7 @@ import pytest
 from dssl.errors import BudgetError, DataError
 from dssl.kernels.base import RBF, Cosine, LaplacianKernel, Linear, Polynomial
 from dssl.kernels.gram import block_rows, kernel_block
-from dssl.storage.blocks import ArrayRows
+from dssl.storage.blocks import ArrayRows, budget_beside
 from tests.memory import traced_peak
 
 
@@ -18,7 +18,7 @@ def points(n, d=4, seed=0):
 
 def budget_for(kernel, rows, m, d=4):
     """Return a budget in bytes that blocks of exactly `rows` rows just fit, with no arrays of the kernel's own."""
-    return 24 * m * d + rows * (kernel.row_bytes(d, m) + 8 * d)
+    return budget_beside(24 * m * d + rows * (kernel.row_bytes(d, m) + 8 * d))
 
 
 def test_block_rows_solve_the_formula():

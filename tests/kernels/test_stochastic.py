@@ -10,7 +10,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 from dssl.errors import BudgetError, DataError, ParameterError
-from dssl.execution.cost import SMALL
 from dssl.execution.in_process import InProcess
 from dssl.kernels import stochastic
 from dssl.kernels.base import RBF, LaplacianKernel, Linear, Polynomial
@@ -29,7 +28,7 @@ from dssl.kernels.stochastic import (
     stochastic_bytes,
     stochastic_eigensystem,
 )
-from dssl.storage.blocks import ArrayRows
+from dssl.storage.blocks import STEP_BYTES, ArrayRows
 from dssl.storage.csr import as_rows
 from dssl.storage.store import StoredParts
 from tests import reference
@@ -361,7 +360,7 @@ class TestMemory:
         params = StochasticParams(n_features=50, rank=rank, threshold=0, steps=4 + rank // 50, tolerance=0)
         run = partial(stochastic_eigensystem, rows, RBF(3.0), degrees, params, InProcess(1, budget))
         assert run().vectors.shape == (self.n, rank)
-        assert 0.8 * (budget - SMALL) < traced_peak(run, budget) < budget
+        assert 0.8 * (budget - STEP_BYTES) < traced_peak(run, budget) < budget
 
     def test_more_memory_is_a_larger_rank_and_too_little_tells_the_least(self):
         rows = self.rows()

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dssl.errors import NotConverged, ParameterError
-from dssl.execution.cost import SMALL
 from dssl.execution.in_process import InProcess
 from dssl.graph.graph import KNNGraph
 from dssl.kernels import subsample as module
@@ -22,7 +21,7 @@ from dssl.kernels.subsample import (
 from dssl.solvers import amg
 from dssl.solvers.solve import prepare
 from dssl.solvers.solver_params import SolverParams
-from dssl.storage.blocks import HeldArrays, MemoryParts
+from dssl.storage.blocks import STEP_BYTES, HeldArrays, MemoryParts, budget_beside
 from dssl.storage.store import StoredParts
 
 from .. import reference
@@ -172,7 +171,7 @@ def test_blocks_do_not_matter(columns, rows, threads):
 def test_a_small_budget_makes_narrow_blocks():
     R, vector, S = expander()
     solver = HeldArrays(**prepare(R, 23, SolverParams(), vector).to_arrays())
-    execution = InProcess(1, memory_budget=solver.nbytes + 160 * 84 * 5)
+    execution = InProcess(1, memory_budget=budget_beside(solver.nbytes + 160 * 84 * 5))
     receipts = solve_columns(solver, SolverParams(method="direct"), 160, S, (1,), execution, MemoryParts())
     assert [receipt["n_columns"] for receipt in receipts] == [5, 5, 5, 5, 3]
 
@@ -299,4 +298,4 @@ def test_a_task_takes_no_more_than_is_predicted(tmp_path, started):
 
     work()
     assert traced_peak(work, cost.peak) <= cost.peak
-    assert traced_peak(work, cost.peak) > 0.5 * (cost.peak - SMALL)
+    assert traced_peak(work, cost.peak) > 0.5 * (cost.peak - STEP_BYTES)

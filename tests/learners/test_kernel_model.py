@@ -25,7 +25,7 @@ from dssl.learners.model import (
     register_model,
     stored_models,
 )
-from dssl.storage.blocks import ArrayRows
+from dssl.storage.blocks import ArrayRows, budget_beside
 from dssl.storage.store import StoredParts
 from tests import reference
 
@@ -149,7 +149,7 @@ def test_values_and_support_do_not_depend_on_blocks_nor_threads(n, rows, threads
     X, kernel = np.random.default_rng(n).normal(size=(n, 3)), RBF(1.2)
     made = model(kernel=kernel)
     held = made.points.nbytes + made.coef.nbytes + made.intercept.nbytes
-    execution = InProcess(threads, held + 24 * 12 * 3 + rows * (kernel.row_bytes(3, 12) + 8 * 3))
+    execution = InProcess(threads, budget_beside(held + 24 * 12 * 3 + rows * (kernel.row_bytes(3, 12) + 8 * 3)))
     assert made.block_height(ArrayRows(X), execution.memory_budget, held) == min(rows, n)
     assert_allclose(made.values(X, execution), kernel(X, POINTS) @ made.coef + made.intercept, rtol=1e-11, atol=1e-13)
     assert_allclose(made.support(X, execution), kernel(X, POINTS).max(axis=1), rtol=1e-13)
@@ -186,7 +186,7 @@ def test_interrupted_predictions_resume_with_what_is_missing(tmp_path):
 
     made = model(kernel=kernel)
     held = made.points.nbytes + made.coef.nbytes + made.intercept.nbytes
-    execution = InProcess(1, held + 24 * 12 * 3 + 5 * (24 * 12 + 16 * 3 + 8 * 3))
+    execution = InProcess(1, budget_beside(held + 24 * 12 * 3 + 5 * (24 * 12 + 16 * 3 + 8 * 3)))
     shared = made.shared(execution)
     with pytest.raises(OSError, match="disk"):
         predict_blocks(ArrayRows(X), shared, BlockValues(), execution, parts)

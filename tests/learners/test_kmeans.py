@@ -11,7 +11,7 @@ from dssl.execution.in_process import InProcess
 from dssl.kernels.centers import Pass
 from dssl.learners import kmeans as kmeans_module
 from dssl.learners.kmeans import KMeansParams, kmeans
-from dssl.storage.blocks import ArrayRows
+from dssl.storage.blocks import ArrayRows, budget_beside
 
 X, y = make_blobs(900, 5, centers=6, cluster_std=2.5, random_state=3)
 
@@ -40,7 +40,7 @@ def test_passes_over_all_rows_improve_what_a_sample_found(monkeypatch):
 
 def test_neither_blocks_nor_threads_change_the_clusters():
     whole = kmeans(ArrayRows(X), KMeansParams(n_clusters=4), InProcess(1))
-    small = kmeans(ArrayRows(X), KMeansParams(n_clusters=4), InProcess(2, 3 * 8 * 5 * 900))
+    small = kmeans(ArrayRows(X), KMeansParams(n_clusters=4), InProcess(2, budget_beside(3 * 8 * 5 * 900)))
     assert_array_equal(whole.labels, small.labels)
     assert_allclose(whole.centers, small.centers, rtol=1e-12)
 

@@ -42,6 +42,6 @@ def test_a_sample_tells_noise_from_clusters():
 def test_of_a_graph_that_no_task_can_hold_it_is_not_known():
     graph = KNNGraph().build(np.random.default_rng(0).normal(size=(2000, 3)), InProcess(1))
     found = [sampled_structure(graph.stored, None, 2000, 0, InProcess(1, memory_budget=budget))
-             for budget in (1 << 20, 8 << 20)]
+             for budget in (1 << 20, 16 << 20)]
     assert found[0] is None
     assert found[1] > 0

@@ -90,6 +90,6 @@ def test_a_scaling_that_moves_zeros_is_refused_before_any_stage(scale, text_like
 
 
 def test_the_number_of_parts_does_not_change_the_result(runs, text_like, tmp_path):
-    found = run(spec_of(text_like[0]), workspace=tmp_path, execution=InProcess(2, memory_budget=1 << 21))
+    found = run(spec_of(text_like[0]), workspace=tmp_path, execution=InProcess(2, memory_budget=14_000_000))
     assert found.metrics == to_rounding(runs[1][0].metrics)
     assert points_of(tmp_path)["train"]["block_rows"] <= points_of(runs[0][0])["train"]["block_rows"]

@@ -12,7 +12,18 @@ from numpy.testing import assert_array_equal
 from scipy import sparse
 
 from dssl.errors import BudgetError, IntegrityError, ParameterError
-from dssl.storage.blocks import ArrayRows, HeldArrays, MemoryParts, PartWriter, block_rng, row_ranges, rows_that_fit
+from dssl.storage.blocks import (
+    STEP_BYTES,
+    ArrayRows,
+    HeldArrays,
+    MemoryParts,
+    PartWriter,
+    arrays_within,
+    block_rng,
+    budget_beside,
+    row_ranges,
+    rows_that_fit,
+)
 from dssl.storage.csr import CsrRows, as_csr, as_rows, csr_arrays
 from dssl.storage.pieces import BlockedCsrRows
 from dssl.storage.store import StoredParts, StoredRows
@@ -45,14 +56,22 @@ def test_a_block_has_a_row(block_rows):
 
 @given(st.integers(1, 10**9), st.integers(1, 10**6), st.integers(1, 10**6), st.integers(0, 10**6))
 def test_the_block_fits_and_no_higher_one_does(budget, per_row, n_rows, fixed):
-    if fixed + per_row > budget:
-        with pytest.raises(BudgetError, match=f"{fixed + per_row:,} bytes"):
+    within = arrays_within(budget)
+    if fixed + per_row > within:
+        with pytest.raises(BudgetError, match=f"raise memory_budget to {budget_beside(fixed + per_row):,} bytes"):
             rows_that_fit(budget, per_row, n_rows, fixed_bytes=fixed)
         return
     rows = rows_that_fit(budget, per_row, n_rows, fixed_bytes=fixed)
     assert 1 <= rows <= n_rows
-    assert fixed + rows * per_row <= budget
-    assert rows == n_rows or fixed + (rows + 1) * per_row > budget
+    assert fixed + rows * per_row <= within
+    assert rows == n_rows or fixed + (rows + 1) * per_row > within
+
+
+@given(st.integers(1, 10**10))
+def test_a_budget_has_room_for_arrays_beside_what_any_step_takes(nbytes):
+    assert nbytes <= arrays_within(budget_beside(nbytes)) <= nbytes + 1 + nbytes // 1000
+    assert arrays_within(budget_beside(nbytes) - 1) < nbytes
+    assert budget_beside(nbytes) - nbytes <= STEP_BYTES
 
 
 def test_rows_that_take_nothing_and_no_rows():

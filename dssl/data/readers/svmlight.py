@@ -11,6 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from ...errors import DataError, explain, require
+from ...measure import library
 from ..targets import whole_numbers
 from .base import Block, Reader, Scan, no_rows
 from .lines import ENTRIES, LARGEST, ROWS, SMALLEST, LineReader, index_lines, index_svmlight
@@ -81,6 +82,6 @@ class SvmlightReader(LineReader):
         return Block(sparse.csr_array(values[rows]), whole_numbers(np.asarray(labels[rows], np.float64)))
 
     def _parse(self, raw: bytes) -> tuple[Any, np.ndarray]:
-        from sklearn.datasets import load_svmlight_file  # takes two seconds, which other formats do without
-
-        return load_svmlight_file(io.BytesIO(raw), n_features=self.scan().n_columns, zero_based=bool(self.zero_based))
+        n_features = self.scan().n_columns
+        return library("sklearn.datasets").load_svmlight_file(
+            io.BytesIO(raw), n_features=n_features, zero_based=bool(self.zero_based))

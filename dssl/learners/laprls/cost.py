@@ -17,6 +17,7 @@ from ...execution.tasks import combining_tasks
 from ...graph.energy import split_bytes
 from ...graph.energy_moves import energy_tasks
 from ...graph.leaving import leaving_tasks
+from ...storage.blocks import arrays_within
 from .closed_form import closed_form_bytes, closed_form_flops
 from .dense import chunk_bytes
 from .gram import SYSTEMS_IN_A_TASK, runs_that_fit
@@ -100,7 +101,7 @@ class Systems:
         brought = halo_tasks(self.v, block_count(self.v, height), self.row_bytes, halo, self.budget)
         if brought:
             points, tasks = points + int(self.v * (1 + halo) * self.row_bytes), tasks + brought
-        if self.split_bytes <= self.budget:
+        if self.split_bytes <= arrays_within(self.budget):
             graph = 12 * (self.nnz + self.v)
             return Cost(tasks + 1, points + graph, points + graph, 0, 0, SPLIT_SECONDS * self.nnz)
         return Cost(tasks + energy_tasks(self.v, height), points + MOVED_READ * self.nnz,
@@ -167,7 +168,7 @@ def nystrom_cost(of: Systems, method: str, halo: float) -> Cost:
     combining = combining_tasks(runs, stored, of.budget)
     shares = (runs + combining) * stored
     rows = int(v * (1 + halo) * of.row_bytes)
-    fixed = max(min(of.split_bytes, of.budget), whitening, min(v * of.row_bytes, of.budget // 4) * 3)
+    fixed = max(min(of.split_bytes, arrays_within(of.budget)), whitening, min(v * of.row_bytes, of.budget // 4) * 3)
     features = label_feature_bytes(of.m, s) if of.smooth else 0
     seconds = ordering.seconds + kernels * systems_seconds(of, method, halo)
     folds = folds_cost(of, height, sums)

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from ...execution.cost import COMPILED, Cost, block_count, cost_of, kernel_seconds, solve_seconds
+from ...execution.cost import Cost, block_count, cost_of, kernel_seconds, solve_seconds
 from ...graph.functions import functions_cost
 from ...graph.index import index_bytes, indexing_bytes, require_index
 from ...graph.inverted import measured_row_bytes
 from ...graph.regularizer import system_cost
 from ...kernels.gram import BLOCK_BYTES
 from ...solvers.direct import LARGEST
-from ...solvers.solve import METHODS, opened_bytes
+from ...solvers.solve import FEW_COLUMNS, METHODS, opened_bytes
 from ...storage.blocks import Rows, rows_that_fit
 from ...storage.store import whole_bytes
 from ..kernel_family import KERNELS
@@ -25,7 +25,9 @@ def solve_cost(n: int, nnz: int, c: int, *, guess: bool) -> Cost:
     `HarmonicTask`, `PoissonTask`, `DiffusionTask`: the weights beside what is prepared, the block that is solved, and
     eight arrays (n, c).
     """
-    methods = ["direct"] if n <= LARGEST else ["amg", "deflated"] if guess else ["deflated"]
+    # A few columns may end without a probe, by Jacobi's method.
+    methods = ["direct"] if n <= LARGEST else ["amg", "deflated"] if guess else [
+        "jacobi" if c <= FEW_COLUMNS else "deflated"]
     prepared = system_cost(n, nnz, c, methods, guess=guess)
     solving = max(opened_bytes(method, n, nnz, guess=guess) + METHODS[method].solve_bytes(n, c, c)
                   for method in methods)
@@ -69,7 +71,8 @@ def held_out_cost(n: int, nnz: int, m: int, c: int, families: Sequence[GraphRidg
         made = functions_cost(n, nnz, min(m, n), sampled, len(whole), c, families[0].functions, guess=guess)
         peak = max(made.peak, caller + max(4 * held, 2 * held + 72 * m * (m + sampled)))
         own.append(cost_of(made.tasks, made.read, 0, peak, max(held, made.least), made.seconds))
-    columns = min(m, n_folds * c)
+    # Where folds have fewer columns than labels, they may be fitted one after the other.
+    columns = min(m, n_folds * c) if guess or m <= n_folds * c else c
     blocks = block_count(columns, BLOCK_COLUMNS)
     if systems:
         solved = solve_cost(n, nnz, min(columns, BLOCK_COLUMNS), guess=guess)
@@ -79,20 +82,22 @@ def held_out_cost(n: int, nnz: int, m: int, c: int, families: Sequence[GraphRidg
                    max(one.least for one in own), sum(one.seconds for one in own))
 
 
-def model_cost(points: Rows, row_bytes: int, m: int, metric: str, c: int, base: bool, budget: int) -> Cost:
+def model_cost(points: Rows, row_bytes: int, m: int, metric: str, c: int, base: bool, budget: int, *,
+               sized: bool = False) -> Cost:
     """Return what the models of distinct points take, whose shape and type `points` has: the caller makes an index.
 
-    base : whether ridge in the plain kernel is among them, with four matrices of the m labeled points.
+    base : whether ridge in the plain kernel is among them, with four matrices of the m labeled points. sized : whether
+    class sizes are told, for which it predicts the points, a block of the kernel at a time.
 
     Raises BudgetError: the index does not fit.
     """
     n = len(points)
     require_index(points, metric, budget)
     stored = index_bytes(points, metric) + 8 * n * (c + 2) + m * (2 * row_bytes + 16 * c)
-    gram = (32 * m * m + 3 * m * row_bytes) * base
-    peak = max(indexing_bytes(points, metric), gram) + whole_bytes(index_bytes(points, metric)) + 8 * n * (c + 2)
+    gram = (32 * m * m + 3 * m * row_bytes + sized * min(n * (24 * m + row_bytes), BLOCK_BYTES)) * base
+    peak = max(indexing_bytes(points, metric), gram) + whole_bytes(index_bytes(points, metric)) + 24 * n * (c + 2)
     least = max(index_bytes(points, metric), 24 * m * m * base)
-    return cost_of(0, 2 * n * row_bytes, stored, peak + COMPILED, least, INDEXED_SECONDS * n)
+    return cost_of(0, 2 * n * row_bytes, stored, peak, least, INDEXED_SECONDS * n)
 
 
 def automatic_cost(points: Rows, row_bytes: int, nnz: int, m: int, metric: str, c: int,
@@ -124,9 +129,10 @@ def predicted_cost(points: Rows, row_bytes: int, n_train: int, n_test: int, m: i
     held = index_bytes(points, metric) + 8 * n * (c + 2) + m * (2 * row_bytes + 24 * c)
     query = measured_row_bytes(points, metric) + 40 * k if points.is_sparse else 40 * points.shape[1] + 16 * k
     each = query + 8 * k * (4 + c) + (8 * m + 4 * row_bytes) * base + 2 * row_bytes
-    height = min(rows_that_fit(budget, each, max(n_test, 1), fixed_bytes=held), max(1, BLOCK_BYTES // each))
+    fit = rows_that_fit(budget, each, max(n_test, 1), fixed_bytes=held + int(whole_bytes(held)))
+    height = min(fit, max(1, BLOCK_BYTES // each))
     tasks = block_count(max(n_test, 1), height)
     scored = 8 * n * (c + 2) + n_train * (24 * c + 60)
     return cost_of(tasks, n_test * row_bytes + tasks * held, 50 * n_test,
-                   max(scored, held + whole_bytes(held) + min(height, n_test) * each) + COMPILED, held,
+                   max(scored, held + whole_bytes(held) + min(height, n_test) * each), held,
                    QUERY_SECONDS * n_test + kernel_seconds(n_test * m, row_bytes / 4) * base)

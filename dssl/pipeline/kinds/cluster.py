@@ -33,7 +33,7 @@ from ...selection.choice import LOWEST, ChoiceRule
 from ...selection.cluster import left_out_samples, rows_of_samples
 from ...selection.folds import FoldParams
 from ...selection.held_out_scores import HeldOut
-from ...storage.blocks import PartWriter
+from ...storage.blocks import STEP_BYTES, PartWriter
 from ..dataset import DATASET
 from ..facts import Facts
 from ..points import LABELS, POINTS, label_weights, labeled_target
@@ -213,7 +213,7 @@ def _basis_cost(f: Facts[ClusterPipeline]) -> Cost:
         return cost
     rows = f.dense(f.n, f.width)
     steps = own.steps_within(rows)
-    peak = stochastic_bytes(rows, steps.n_features, steps.rank, f.budget, held=False)
+    peak = stochastic_bytes(rows, steps.n_features, steps.rank, f.budget, held=False) - STEP_BYTES
     passes = kernels * (steps.steps + 1)
     return cost_of(cost.tasks + passes, cost.read + passes * f.n * (f.row_bytes + 8 * steps.rank),
                    cost.written + passes * 4 * f.n * steps.rank, max(cost.peak, peak), cost.least,
@@ -228,13 +228,14 @@ def _learner_bytes(f: Facts[ClusterPipeline]) -> int:
 
 def _selection_cost(f: Facts[ClusterPipeline]) -> Cost:
     own = _learner_bytes(f) if f.spec.selection else 0
-    return cost_of(0, f.n_labeled * f.row_bytes, 0, own, 0)
+    return cost_of(0, f.n_labeled * f.row_bytes, 0, own, own)
 
 
 def _models_cost(f: Facts[ClusterPipeline]) -> Cost:
     s = _n_landmarks(f)
     written = (s + f.n_labeled) * (8 * f.d + 8 * f.n_outputs) + 8 * s * s
-    return cost_of(1, f.n_labeled * f.row_bytes, written, _learner_bytes(f), 0)
+    held = _learner_bytes(f) + written
+    return cost_of(1, f.n_labeled * f.row_bytes, written, held, held)
 
 
 def _scores_cost(f: Facts[ClusterPipeline]) -> Cost:

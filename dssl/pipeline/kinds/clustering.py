@@ -20,7 +20,8 @@ from ...learners.clustering import center_model
 from ...learners.coding import Values
 from ...learners.kernel_model import KernelModel
 from ...learners.kmeans import KMeansParams, kmeans, kmeans_cost
-from ...learners.model import Model, stored_models
+from ...learners.model import Model, predict_cost, stored_models
+from ...learners.on_graph.cost import predicted_cost
 from ...learners.spaces import OF_GRAPH, PAIRS, SpaceParams
 from ...learners.target import Classes
 from ...measure import process_peak
@@ -150,9 +151,24 @@ def _clusters_cost(f: Facts[Any]) -> Cost:
                    max(first.peak, then.peak), max(first.least, then.least), first.seconds + then.seconds)
 
 
+def _assigned_cost(f: Facts[Any]) -> Cost:
+    """Return that of the clusters of test points: of a block of them, and what tells its clusters.
+
+    That is the index of the graph, or the points that carry the kernel and their matrices.
+    """
+    spec: ClusteringPipeline = f.spec
+    k, space, n = spec.model.kmeans().n_clusters, spec.space(), max(f.n_test, 1)
+    if space.space == "graph":
+        return predicted_cost(f.distinct, f.row_bytes, f.n, n, 0, f.graph.n_neighbors, f.graph.metric, k, False,
+                              f.budget)
+    s = min(f.n, space.carriers)
+    return predict_cost(spec.kernel.check(), f.dense(n, f.width), f.row_bytes, s, 1, s, 8, f.budget)
+
+
 def _agreement_cost(f: Facts[Any]) -> Cost:
-    peak = 8 * (f.n + f.n_test) * (f.spec.model.kmeans().n_clusters + 4)
-    return cost_of(0, (f.n + f.n_test) * f.row_bytes, 0, peak, 0)
+    """Return the same with the values of all points, which are held."""
+    own, values = _assigned_cost(f), 8 * (f.n + f.n_test) * (f.spec.model.kmeans().n_clusters + 4)
+    return replace(own, written=0, peak=own.peak + values, least=own.least + values)
 
 
 BASELINES = (Baseline("euclidean", "k-means of the scaled features themselves, with as many clusters."),)
@@ -168,7 +184,7 @@ def _kind(name: str, graph: Sequence[Stage], model: str) -> Kind:
         DATASET, SPLIT, POINTS, *graph,
         Stage("models", 2, needs, ClustersParams.of, make_clusters, _clusters_cost, "lower model.landmarks"),
         sample,
-        predictions_with(_agreement_cost, needs=tuple(name for name in PREDICTIONS.needs if name != "labels")),
+        predictions_with(_assigned_cost, needs=tuple(name for name in PREDICTIONS.needs if name != "labels")),
         Stage("scores", 1, ("split", "points", "models"), lambda spec: NoParams(), make_agreement, _agreement_cost,
               "lower data.points"),
     ), words=words, baselines=BASELINES, answer=clusters_section)

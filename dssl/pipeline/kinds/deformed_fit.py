@@ -222,6 +222,9 @@ def subsample_graph_covariance(X_S: Any, graph: SubsampleGraph, powers: tuple[in
     return found.powers
 
 
+FITTED = 8 << 20  # bytes that fits take beside their matrices, measured: folds, and the graph of the subsample
+
+
 def n_subsample(f: Facts[DeformedSpec]) -> int:
     """Return the number of points at which functions are measured."""
     size = min(f.spec.n_subsample, f.n)
@@ -268,8 +271,9 @@ def fit_cost(f: Facts[DeformedSpec]) -> Cost:
     """Return that of one task, which makes one deformed kernel after the other."""
     read, held, least = _training_bytes(f)
     points = n_subsample(f) + f.n_labeled
-    return cost_of(1, read, (len(f.spec.baselines) + 1) * points * (f.row_bytes + 8 * f.n_outputs), held, least,
-                   (len(f.spec.baselines) + 1) * _deformed_seconds(f.n_labeled, n_subsample(f)))
+    models = len(f.spec.baselines) + 1
+    return cost_of(1, read, models * points * (f.row_bytes + 8 * f.n_outputs), held + FITTED, least,
+                   models * _deformed_seconds(f.n_labeled, n_subsample(f)))
 
 
 def _deformed_seconds(m: float, s: float) -> float:

@@ -37,8 +37,8 @@ from ...learners.target import Classes, Target
 from ...report.sections.selection import selection_section
 from ...report.sections.vertex_values import values_section
 from ...report.words import Baseline, Words
-from ...selection.by_labels import LabelFolds, by_labels, with_prior
-from ...selection.calibration import ONE_BY_ONE, shift_of
+from ...selection.by_labels import LabelFolds, by_labels, most_repetitions, with_prior
+from ...selection.calibration import FOLDS, ONE_BY_ONE, shift_of
 from ...selection.halving import judged_by_rungs
 from ...selection.held_out_scores import HeldOut
 from ...selection.on_graph import row_on_graph
@@ -255,7 +255,9 @@ def _learner_costs(f: Facts[GraphLearnerPipeline]) -> list[Cost]:
     for own in Learners.of(f.spec).values:
         cost = learner_cost(n, f.nnz, m, c, own.family, guess=guess, sized=own.sized)
         if own.family is None and not own.sized:
-            left_out = held_out_cost(n, f.nnz, m, c, [], ONE_BY_ONE, systems=1, guess=guess)
+            # One label of each class at a time, and what the learning curve does not see.
+            folds = (FOLDS if m > ONE_BY_ONE else max(FOLDS, m // c)) + (most_repetitions(m) - 1) * (n <= MOST_SOLVED)
+            left_out = held_out_cost(n, f.nnz, m, c, [], folds, systems=1, guess=guess)
             cost = cost_of(cost.tasks + left_out.tasks, cost.read + left_out.read, cost.written,
                            max(cost.peak, left_out.peak), max(cost.least, left_out.least))
         found.append(cost)
@@ -283,7 +285,7 @@ def _selection_cost(f: Facts[GraphLearnerPipeline]) -> Cost:
 
 def _models_cost(f: Facts[GraphLearnerPipeline]) -> Cost:
     return model_cost(f.distinct, f.row_bytes, f.n_labeled, f.graph.metric, f.n_outputs, "base" in f.spec.baselines,
-                      f.budget)
+                      f.budget, sized=any(own.sized for own in Learners.of(f.spec).values))
 
 
 def _scores_cost(f: Facts[GraphLearnerPipeline]) -> Cost:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...execution.cost import SMALL, Cost, cost_of
+from ...execution.cost import STEP_BYTES, Cost, cost_of
 from ...kernels.base import Kernel
 from ...kernels.gram import BLOCK_BYTES
 from ...kernels.multiscale import MultiscaleMap, MultiscaleParams, multiscale_cost, multiscale_map
@@ -236,7 +236,7 @@ def _scores_cost(f: Facts[MultiscalePipeline]) -> Cost:
                          f.n_outputs, 8, f.budget)
     each = 8 * m + 16 * f.width + f.row_bytes + 8 * (3 * s + 4 * k)
     block = each * min(f.n_test, max(1, BLOCK_BYTES // each))
-    return with_scored(replace(found, peak=SMALL + found.least + block + 16 * s * k), f, n_models)
+    return with_scored(replace(found, peak=STEP_BYTES + found.least + block + 16 * s * k), f, n_models)
 
 
 _FEWER = "lower model.carriers, or label fewer points"

@@ -1,0 +1,45 @@
+"""What a memory budget promises, on real workers: no task takes more, and the budget that a refusal names is enough."""
+
+import numpy as np
+import pytest
+
+from dssl.errors import BudgetError
+from dssl.execution.cost import WORKER_BYTES
+from dssl.execution.size import size_of
+from dssl.pipeline.plan import plan
+from dssl.pipeline.run import run
+from dssl.runtime.local import LocalRuntime
+
+BUDGET = 48_000_000
+MODELS = {"svm": {"subsample": {"size": 256}}, "laprls": {}, "automatic": {},
+          "graph": {"model": {"kind": "graph", "learner": "laplace"}}, "cluster": {}}
+
+
+@pytest.fixture(scope="module")
+def points(tmp_path_factory):
+    """A file of 20,000 points in 32 columns, so that blocks are as high as a small budget lets them be."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 4, 20_000)
+    path = tmp_path_factory.mktemp("points") / "points.npz"
+    np.savez(path, X=(rng.normal(size=(len(y), 32)) + y[:, None]).astype(np.float32), y=y)
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", MODELS)
+def test_no_task_takes_more_than_its_budget_and_the_one_that_is_named_is_enough(kind, points, tmp_path):
+    """With one of a megabyte nothing fits; what the error says is followed, and no second error comes."""
+    spec = {"name": kind, "data": {"source": str(points), "test": {"count": 2000}}, "labels": {"per_class": 5},
+            "model": {"kind": kind}, **MODELS[kind]}
+    with LocalRuntime(workers=2, memory_limit="2GiB").start(BUDGET) as (execution, _):
+        with pytest.raises(BudgetError, match="raise memory_budget to") as refused:
+            run(spec, workspace=tmp_path / "none", execution=execution, memory_budget=1_000_000)
+        named = size_of(str(refused.value).split("raise memory_budget to ")[1].split(",")[0])
+        fits = not plan(spec, workspace=tmp_path / "none", memory_budget=BUDGET).refused
+        assert fits or kind != "svm"
+        for budget in {named, BUDGET} if fits else {named}:
+            result = run(spec, workspace=tmp_path / str(budget), execution=execution, memory_budget=budget)
+            taken = {stage.name: stage.measured_peak_bytes for stage in result.stages}
+            assert all(peak is not None and peak <= budget for peak in taken.values()), (budget, taken)
+            # Beside the task, and what is kept for others.
+            assert max(stage.peak_rss_bytes for stage in result.stages) <= WORKER_BYTES + 2 * budget
