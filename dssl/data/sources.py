@@ -26,6 +26,7 @@ from ..measure import library
 from ..storage import objects
 from ..storage.files import draft_of
 from ..urls import STORES, hosts_alone, is_object_url, is_url, require_no_secret
+from .object_copies import copy_of, fetched
 from .patterns import matching_paths, path_of
 from .readers.compressed import OPENERS
 from .readers.formats import ENDINGS, folder_format, format_of_ending
@@ -88,7 +89,7 @@ def _find_one(place: str | objects.ObjectPath, labels: str | objects.ObjectPath 
               download: bool, known: Mapping[str, FileRecord]) -> Source:
     text = str(place)
     if is_object_url(text) and labels is None and text in known:
-        copy = _copy_of(objects.object_path(text) if isinstance(place, str) else place)
+        copy = copy_of(objects.object_path(text) if isinstance(place, str) else place, _urls())
         if copy.parent.name == known[text].version:
             return Source(text, copy, version=known[text].version, digest=known[text].digest)
     path = _download(place, download) if is_url(text) else _local(text, download)
@@ -109,8 +110,8 @@ def _find_one(place: str | objects.ObjectPath, labels: str | objects.ObjectPath 
 
 def fetch(file: Source) -> None:
     """Download a file unless it is there."""
-    if is_object_url(file.name) and not file.path.is_file():
-        path = _fetched(objects.object_path(file.name), True)
+    if is_object_url(file.name) and not file.path.exists():
+        path = fetched(objects.object_path(file.name), _urls(), True)
         require(path == file.path, f"{file.name} has changed", error=DataError, fix="run again",
                 why="it is not the object any more that was found when the run was planned")
 
@@ -118,6 +119,11 @@ def fetch(file: Source) -> None:
 def cache_folder() -> Path:
     """Return the folder of downloads."""
     return Path(os.environ.get("DSSL_CACHE") or Path.home() / ".cache" / "dssl").expanduser()
+
+
+def _urls() -> Path:
+    """Return the folder of copies of what URLs name."""
+    return cache_folder() / "urls"
 
 
 # ---- paths and names
@@ -262,7 +268,7 @@ def save_npz(path: Path, X: np.ndarray, y: np.ndarray | None, columns: list[str]
 def _download(place: str | Path, download: bool) -> Path:
     """Return the cached copy of a URL, downloaded if there is none yet; file:// is the file itself."""
     if isinstance(place, objects.ObjectPath):
-        return _fetched(place, download)
+        return fetched(place, _urls(), download)
     url = str(place)
     try:
         parts = urlsplit(url)
@@ -276,11 +282,11 @@ def _download(place: str | Path, download: bool) -> Path:
         return path
     name = PurePosixPath(parts.path).name
     if parts.scheme in STORES and name:
-        return _fetched(objects.object_path(url), download)
+        return fetched(objects.object_path(url), _urls(), download)
     require(parts.scheme in SCHEMES and bool(name), f"cannot read {url}", error=DataError,
             why=f"data are read from files at {', '.join(SCHEMES)} and file URLs", fix="give the URL of one file")
     folder = hashlib.sha256(f"{parts.scheme}://{parts.netloc}{PurePosixPath(parts.path).parent}?{parts.query}".encode())
-    path = cache_folder() / "urls" / folder.hexdigest()[:16] / name
+    path = _urls() / folder.hexdigest()[:16] / name
     if path.is_file():
         return path
     require(download, f"{url} is not in the cache {path.parent}", why="downloads are off",
@@ -296,40 +302,4 @@ def _download(place: str | Path, download: bool) -> Path:
             path.parent.rmdir()
         raise DataError(explain(f"cannot download {url}", why=f"{type(error).__name__}: {hosts_alone(str(error))}",
                                 fix="check the URL and the network, or download the file and give its path")) from error
-    return path
-
-
-def _copies_of(place: objects.ObjectPath) -> Path:
-    """Return the folder of the cached copies of an object, whatever its version."""
-    return cache_folder() / "urls" / hashlib.sha256(str(place).encode()).hexdigest()[:16]
-
-
-def _copy_of(place: objects.ObjectPath) -> Path:
-    """Return where the cached copy of an object as it is now lies, or would; its folder is named by the version."""
-    try:
-        return _copies_of(place) / place.version() / place.name
-    except OSError as error:
-        raise _cannot_download(place, error) from error
-
-
-def _cannot_download(place: objects.ObjectPath, error: OSError) -> DataError:
-    return DataError(explain(f"cannot download {place}", why=error.strerror or str(error),
-                             fix="check the URL, and credentials and endpoint in the environment"))
-
-
-def _fetched(place: objects.ObjectPath, download: bool) -> Path:
-    """Return the cached copy of an object as it is now; without `download`, the copy that was made last."""
-    if not download:
-        folder = _copies_of(place)
-        copies = sorted(folder.glob(f"*/{place.name}"), key=lambda path: path.stat().st_mtime_ns)
-        require(len(copies) > 0, f"{place} is not in the cache {folder}", why="downloads are off",
-                fix="allow them, or download the file and give its path", error=DataError)
-        return copies[-1]
-    path = _copy_of(place)
-    try:
-        if not path.is_file():
-            with draft_of(path) as draft:
-                place.download(draft)
-    except OSError as error:
-        raise _cannot_download(place, error) from error
     return path

@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import shutil
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -9,6 +10,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pandas as pd
 import pytest
+import zarr
 from numpy.testing import assert_array_equal
 from sklearn import datasets
 
@@ -17,6 +19,7 @@ from dssl.data.source_files import Source, fingerprint
 from dssl.data.sources import BUNDLED, TWO_MOONS, find_source, save_npz, table_of_frame
 from dssl.errors import DataError
 from dssl.storage.files import place_of
+from dssl.storage.objects import ObjectPath
 
 
 class QuietHandler(SimpleHTTPRequestHandler):
@@ -165,6 +168,53 @@ def test_objects_are_read_as_they_are_now(own_cache, s3):
     with pytest.raises(DataError, match="no object matches"):
         find_source(f"{s3}/none-*.csv")
     assert_array_equal(open_dataset(f"{s3}/part-??.csv").X.read_all(), [[4]])
+
+
+def upload(folder, place):
+    for path in folder.rglob("*"):
+        if path.is_file():
+            (place / path.relative_to(folder).as_posix()).write_bytes(path.read_bytes())
+
+
+def test_a_zarr_group_and_a_data_set_are_read_from_a_store_as_they_are_now(own_cache, s3, tmp_path):
+    place, X, y = place_of(s3), np.arange(40.0).reshape(20, 2), np.arange(20) % 2
+    group = zarr.create_group(tmp_path / "points.zarr")
+    group.create_array("X", data=X, chunks=(7, 2))
+    group.create_array("y", data=y)
+    open_dataset(tmp_path / "points.zarr").save(tmp_path / "stored")
+    for name in ("points.zarr", "stored"):
+        upload(tmp_path / name, place / name)
+        found, here = open_dataset(f"{s3}/{name}"), open_dataset(tmp_path / name)
+        assert_array_equal(found.X.read_all(), X)
+        assert_array_equal(found.y.read_all(), y)
+        assert fingerprint(find_source(f"{s3}/{name}")) == fingerprint(find_source(tmp_path / name))
+        assert_array_equal(here.X.read_all(), X)
+    zarr.open_array(tmp_path / "points.zarr" / "X", mode="r+")[:] = -X
+    upload(tmp_path / "points.zarr", place / "points.zarr")
+    assert_array_equal(open_dataset(f"{s3}/points.zarr").X.read_all(), -X)
+    before = find_source(f"{s3}/points.zarr").path
+    shutil.rmtree(before)
+    assert find_source(f"{s3}/points.zarr").path == before
+    assert [path.name for path in before.parent.iterdir()] == ["points.zarr"]
+    (place / "more" / "a.csv").write_text("a\n1\n")
+    with pytest.raises(DataError, match=r"more is a folder[\s\S]*neither a data set that dssl wrote nor a Zarr"):
+        find_source(f"{s3}/more")
+
+
+def test_a_folder_that_changes_while_it_is_downloaded_is_not_kept(own_cache, s3, tmp_path, monkeypatch):
+    place = place_of(s3)
+    zarr.create_array(tmp_path / "X.zarr", data=np.zeros((20, 2)), chunks=(7, 2))
+    upload(tmp_path / "X.zarr", place / "X.zarr")
+    download = ObjectPath.download
+
+    def and_change(path, file):
+        download(path, file)
+        (place / "X.zarr" / "c" / "0" / "0").write_bytes(b"other")
+
+    monkeypatch.setattr(ObjectPath, "download", and_change)
+    with pytest.raises(DataError, match=r"X\.zarr has changed[\s\S]*while it was downloaded"):
+        find_source(f"{s3}/X.zarr")
+    assert [path for path in own_cache.rglob("*") if path.is_file()] == []
 
 
 def test_urls_with_secrets_are_refused(tmp_path):
