@@ -10,7 +10,8 @@ from ..errors import IntegrityError, require
 from .array_files import DESCRIPTION, checksum, chunk_files, described_array, open_array, rows_of
 from .files import MADE_ANEW, json_bytes, require_name, value_of
 from .frames import lost
-from .packs import read_once
+from .objects import ObjectPath
+from .packs import PACK, read_once
 
 NAMES = "arrays.json"  # the names of a part's arrays, so that one that was deleted is missed
 CHUNK_BYTES = 16 << 20  # of a part's array
@@ -44,7 +45,10 @@ def names_in(place: Path) -> list[str]:
     try:
         names = value_of(bytes(read_once(path)), path)
     except FileNotFoundError:
-        raise lost(f"{path} is missing", place, "the part is recorded as written, but its arrays are gone") from None
+        what = f"{path} is missing"
+        if isinstance(place, ObjectPath):  # whose small arrays are packed
+            what += f", and so is {place / PACK}"
+        raise lost(what, place, "the part is recorded as written, but its arrays are gone") from None
     require(isinstance(names, list), f"{path} is damaged", why="it holds no list of arrays", error=IntegrityError,
             fix=MADE_ANEW)
     return [require_name(name, path, nested=True) for name in names]

@@ -305,8 +305,11 @@ class StoredParts(Parts):
 
     def remove(self) -> None:
         if isinstance(self.folder, ObjectPath):
-            if not self.ledger.is_new or self.ledger.knows_of(self.folder):
-                remove_behind(self.folder, partial(self.folder.remove_below, first="receipts"))
+            remove = partial(self.folder.remove_below, first="receipts")
+            if not self.ledger.is_new:
+                remove()
+            elif self.ledger.knows_of(self.folder):
+                remove_behind(self.folder, remove)  # who publishes waits for it
         else:
             self._remove_receipts()
             remove_tree(self.folder)

@@ -19,7 +19,7 @@ from numpy.testing import assert_array_equal
 
 from dssl.errors import ClusterError, IntegrityError, LockedError, ParameterError
 from dssl.execution.in_process import InProcess
-from dssl.storage import lease, object_client
+from dssl.storage import array_files, lease, object_client
 from dssl.storage.artifacts import Workspace
 from dssl.storage.behind import remove_behind, settle, wait_for, write_behind
 from dssl.storage.files import draft_of, place_of, read_json, remove_tree, write_file, write_json
@@ -107,6 +107,17 @@ def test_a_damaged_object_is_found_by_its_checksum(s3, change):
     with pytest.raises(IntegrityError) as told:
         Workspace.at(s3).verify()
     assert str(chunk) in str(told.value)
+
+
+def test_a_pack_that_is_gone_is_named(s3):
+    parts = StoredParts(s3)
+    parts.write(0, {"x": X})
+    parts.finish(0, {})
+    pack, = (path for path, _ in parts.folder.below() if path.suffix == ".zip")
+    pack.unlink()
+    array_files.begin_anew()
+    with pytest.raises(IntegrityError, match=f"and so is {pack}"):
+        StoredParts(s3).read(0)
 
 
 def test_a_damaged_description_and_a_damaged_manifest_are_found(s3):
