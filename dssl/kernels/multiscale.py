@@ -48,7 +48,18 @@ from ..errors import BudgetError, DataError, explain, require
 from ..execution.cost import Cost, cost_of, gram_seconds, largest_within
 from ..execution.size import MEMORY_BUDGET
 from ..execution.tasks import Execution
-from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, block_rng, row_ranges, rows_that_fit
+from ..storage.blocks import (
+    Arrays,
+    Parts,
+    PartWriter,
+    Receipt,
+    Rows,
+    arrays_within,
+    block_rng,
+    budget_beside,
+    row_ranges,
+    rows_that_fit,
+)
 from ..storage.csr import point_arrays, points_of
 from .base import RBF, median_bandwidth
 from .features import FeatureMap
@@ -111,13 +122,13 @@ class MultiscaleParams:
 
     def count(self, n: int, d: int) -> int:
         """Return the carriers of n points of d columns; raise BudgetError where they do not fit."""
-        most = largest_within(self.budget, n, lambda s: carrier_bytes(s, d, self.pairs_of(s)))
+        most = largest_within(arrays_within(self.budget), n, lambda s: carrier_bytes(s, d, self.pairs_of(s)))
         asked = 2 if self.n_carriers == "auto" else min(int(self.n_carriers), n)
         needed = carrier_bytes(asked, d, self.pairs_of(asked))
         require(most >= asked, f"{asked:,} carriers of {d:,} columns", error=BudgetError,
                 why=f"a matrix of all their pairs with its eigenvectors takes {needed:,} bytes, the budget is "
                     f"{self.budget:,}",
-                fix=f"use a budget of {needed:,} bytes" + (f", or n_carriers={most}" if most >= 2 else ""))
+                fix=f"use a budget of {budget_beside(needed):,} bytes" + (f", or n_carriers={most}" if most >= 2 else ""))
         return min(most, MOST_CARRIERS) if self.n_carriers == "auto" else asked
 
     def pairs_of(self, s: int) -> int:

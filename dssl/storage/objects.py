@@ -142,6 +142,7 @@ class ObjectPath(PosixPath):
             if self.create(file.read_bytes()) is None:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(self))
             return
+        wait_for_removal(self)
         with told(self):
             obstore().put(self.store, self.key, file, use_multipart=file.stat().st_size > LARGEST_PUT)
 

@@ -22,7 +22,7 @@ from dssl.kernels.multiscale import (
     laplacian_of,
     multiscale_map,
 )
-from dssl.storage.blocks import HeldArrays, MemoryParts, PartWriter
+from dssl.storage.blocks import HeldArrays, MemoryParts, PartWriter, budget_beside
 from dssl.storage.csr import as_rows
 from dssl.storage.store import StoredParts
 
@@ -226,8 +226,8 @@ def test_what_cannot_be_decomposed(moons, monkeypatch):
     with pytest.raises(DataError, match=r"24 scales[\s\S]*smaller q"):
         made(moons[:5], eps_0=1.0, q=1 - 1e-9)
     with pytest.raises(BudgetError, match=r"30 carriers[\s\S]*n_carriers=\d+"):
-        made(moons, n_carriers=30, budget=carrier_bytes(20, 2, 19))
-    assert MultiscaleParams(budget=carrier_bytes(20, 2, 19)).count(40, 2) == 20
+        made(moons, n_carriers=30, budget=budget_beside(carrier_bytes(20, 2, 19)))
+    assert MultiscaleParams(budget=budget_beside(carrier_bytes(20, 2, 19))).count(40, 2) == 20
     assert MultiscaleParams().count(10**6, 2) == 2000
 
 

@@ -128,10 +128,10 @@ def test_a_run_that_was_killed_goes_on_after_the_scales_that_were_done(fields, d
 @pytest.mark.slow
 def test_a_budget_decides_the_carriers(fields, tmp_path):
     spec = {**fields, "model": {"kind": "multiscale", "q": 0.7}, "memory_budget": "300kB"}
-    result = run(spec, workspace=tmp_path, execution=InProcess(2))
+    result = run(spec, workspace=tmp_path, execution=InProcess(2), until="basis")
     assert 50 < manifest_of((tmp_path, result), "basis")[1]["basis"]["carriers"] < 150
     with pytest.raises(BudgetError, match="basis"):
-        run({**fields, "memory_budget": "100kB"}, workspace=tmp_path / "none", execution=InProcess(2))
+        run({**fields, "memory_budget": "100kB"}, workspace=tmp_path / "none", execution=InProcess(2), until="basis")
 
 
 @pytest.mark.parametrize(("changed", "message"), [

@@ -209,12 +209,12 @@ def test_the_memory_budget_changes_blocks_and_not_metrics(spec, tmp_path):
     spec |= {"data": {"source": str(tmp_path / "points.npz"), "test": {"count": 500}, "read": {"block_rows": 700}},
              "subsample": {"size": 100}, "solver": {"method": "jacobi", "block_columns": 100}}
     blocks, found = {}, {}
-    for budget in (9 << 20, 1 << 30):
+    for budget in (11 << 20, 1 << 30):
         place = tmp_path / str(budget)
         found[budget] = run(spec, workspace=place, execution=InProcess(2, memory_budget=budget))
         blocks[budget] = len(list(stored(folder_of(place, spec, "columns"), "receipts").iterdir()))
-    assert blocks[9 << 20] > blocks[1 << 30] == 1
-    assert outcome(found[9 << 20]) == to_rounding(outcome(found[1 << 30]))
+    assert blocks[11 << 20] > blocks[1 << 30] == 1
+    assert outcome(found[11 << 20]) == to_rounding(outcome(found[1 << 30]))
 
 
 def test_a_budget_that_holds_no_row_is_an_error(spec, tmp_path):
