@@ -128,7 +128,8 @@ class MultiscaleParams:
         require(most >= asked, f"{asked:,} carriers of {d:,} columns", error=BudgetError,
                 why=f"a matrix of all their pairs with its eigenvectors takes {needed:,} bytes, the budget is "
                     f"{self.budget:,}",
-                fix=f"use a budget of {budget_beside(needed):,} bytes" + (f", or n_carriers={most}" if most >= 2 else ""))
+                fix=f"use a budget of {budget_beside(needed):,} bytes"
+                    + (f", or n_carriers={most}" if most >= 2 else ""))
         return min(most, MOST_CARRIERS) if self.n_carriers == "auto" else asked
 
     def pairs_of(self, s: int) -> int:

@@ -36,6 +36,12 @@ class LocalRuntime(RankedRuntime):
                 why="Dask draws its dashboard with it", fix="install it: pip install bokeh")
         return wanted
 
+    @field_validator("interface")
+    @classmethod
+    def _is_loopback(cls, name: str | None) -> None:
+        require(name is None, f"interface: {name} of kind: local", error=SpecError,
+                why="its processes reach each other on this machine alone", fix="leave it out")
+
     @property
     def serves_dashboard(self) -> bool:
         """Whether the scheduler serves Dask's dashboard."""

@@ -40,7 +40,8 @@ def test_short_forms():
 @pytest.mark.parametrize(("text", "told"), [
     ("kind: slrum\n", "slrum"), ("kind: local\nworkers: 0\n", "workers"), ("kind: local\nworker: 2\n", "worker"),
     ("workers: 2\n", "kind"), ("- 1\n", "is not a cluster description"), ("kind: [local\n", "is not YAML"),
-    ("kind: local\nkind: address\n", "given twice"), ("kind: address\n", "address"), ("", "is not a cluster"),
+    ("kind: local\ninterface: ib0\n", "leave it out"), ("kind: local\nkind: address\n", "given twice"),
+    ("kind: address\n", "address"), ("", "is not a cluster"),
     ("kind: address\naddress: tls://a:1\ntls: {ca_file: ca.pem}\n", "cert"),
     ("kind: in-process\nthreads: 0\n", "threads"), ("kind: local\nmodel: {eta: 3}\n", "model"),
 ])
