@@ -118,8 +118,14 @@ class Columns:
         return mine == theirs
 
     def rounded(self, dtype: Any) -> "Columns":
-        """Return the same with fills that `dtype` holds, so that a column of such numbers stays one."""
-        return self if self.fill is None else replace(self, fill=self.fill.astype(dtype).astype(np.float64))
+        """Return the same with fills that `dtype` holds, so that a column of such numbers stays one.
+
+        A mean beyond its range is that of a cell beyond it, which is refused when it is read.
+        """
+        if self.fill is None:
+            return self
+        most = float(np.finfo(dtype).max)
+        return replace(self, fill=np.clip(self.fill, -most, most).astype(dtype).astype(np.float64))
 
     def order(self, names: Sequence[str] | None, n_columns: int, source: str) -> np.ndarray:
         """Return which column of a file is each input column: by name where both have the same ones, else in order.

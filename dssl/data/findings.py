@@ -25,7 +25,8 @@ from .readers.formats import is_table
 from .traits import Traits
 
 Kind = Literal["number", "integer", "category", "text", "time"]
-FindingKind = Literal["identifier", "free text", "several units", "time stamp", "constant", "duplicate", "target"]
+FindingKind = Literal["identifier", "free text", "codes", "several units", "time stamp", "constant", "duplicate",
+                      "target"]
 
 CHANCE = 1e-9  # of what looks like an identifier, or the target, and is neither
 FEWEST_APART = 10  # rows in which a column is neither at one end of its range: fewer agree by chance
@@ -39,6 +40,7 @@ LEFT_OUT: dict[str, tuple[str, str]] = {  # findings of columns that are left ou
     "identifier": ("identifiers", "data.read.keep_ids: {} keeps them"),
     "free text": ("free text", "To learn from it, add embeddings of it (such as those of sentence-transformers) as "
                                "columns of numbers, or as a list column of Parquet"),
+    "codes": ("codes of many values", "To learn from them, write what they tell as columns of numbers or of categories"),
     "several units": ("numbers in several units", "To learn from them, write all of a column in one unit"),
     "time stamp": ("dates", "To learn from them, write them as numbers, such as days")}
 ID_WORDS = {"id", "ids", "uuid", "guid", "key", "pk", "index", "idx", "row", "rowid", "nr", "serial", "unnamed"}
@@ -98,7 +100,9 @@ def examined(traits: Traits, levels: dict[int, dict[str, int]], names: Sequence[
         if kind == "text" and found is None:
             count = f"more than {MOST_LEVELS:,}" if len(levels[j]) > MOST_LEVELS else f"{len(texts):,}"
             mixed = _mostly_numbers(odd[j], n) if j in odd else ""
-            found = "free text", f"{count} different texts in {n:,} cells{mixed}"
+            said = f"different texts in {n:,} cells{mixed}"
+            words = not mixed and _are_words(levels[j])
+            found = ("codes", f"{count} {said}, each a single word") if words else ("free text", f"{count} {said}")
         found = found or (_ordered(traits, j) if kind == "number" else None)
         if found is None and j in copies:
             other, exact = copies[j]
@@ -109,6 +113,11 @@ def examined(traits: Traits, levels: dict[int, dict[str, int]], names: Sequence[
             len(texts) if is_text and kind != "text" and len(levels[j]) <= MOST_LEVELS else None,
             True, *(found or (None, None))))
     return records
+
+
+def _are_words(texts: Collection[str]) -> bool:
+    """Return whether texts are short and single words, such as codes of parts."""
+    return all(len(text) <= LONGEST_CODE and len(text.split()) == 1 for text in texts)
 
 
 def _mostly_numbers(odd: Cells, n: int) -> str:
@@ -142,7 +151,7 @@ def left_out(records: Sequence[ColumnRecord], keep: bool | Collection[str]) -> s
     None is where nothing else would be left.
     """
     found = {j for j, record in enumerate(records)
-             if (record.finding in ("identifier", "free text", "several units") or record.kind == "time")
+             if (record.finding in ("identifier", "free text", "codes", "several units") or record.kind == "time")
              and keep is not True and (keep is False or record.name not in keep)}
     return found if len(found) < len(records) else set()
 

@@ -30,6 +30,7 @@ from .spec import ingest_params
 NAMED = (*TARGET_NAMES, "labels", "classes")  # of targets, whatever they hold
 NAMED_OFTEN = ("outcome", "response", "category")  # of targets, unless another column has by far the most empty cells
 MANY_EMPTY, SOME_EMPTY = 0.3, 0.2  # shares of the cells of a column; the second also of what one has more
+NO_TARGETS = "; if it is none: --target none groups the rows into clusters"
 MOST_TARGETS = 100  # different texts of a target that is not named
 LEGACY_ENCODING = "cp1252"  # of text that is not UTF-8
 FEW = 30  # different labels up to which whole numbers are classes
@@ -333,9 +334,9 @@ def likely_target(records: Sequence[ColumnRecord], n_rows: int, source: str) -> 
         return last.name, f"it is the last column{beside}"
     few_with_gaps = [record for record in few if record.missing]
     if len(few) == 1:
-        return few[0].name, "no other column has few different values"
+        return few[0].name, f"no other column has few different values{NO_TARGETS}"
     if len(few_with_gaps) == 1:
-        return few_with_gaps[0].name, "no other column has both few different values and empty cells"
+        return few_with_gaps[0].name, f"no other column has both few different values and empty cells{NO_TARGETS}"
     raise _ambiguous(few or possible, records, source, f"the last column, {records[-1].name}, is "
                      f"{_what(records[-1]) if records[-1].finding is None else records[-1].finding}, and of the others "
                      + ("several have few different values" if few else "none has few different values"))

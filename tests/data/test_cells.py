@@ -65,6 +65,9 @@ def test_numbers_however_they_are_written(mark, cells, expected):
     (",", "kg/m2", ["27,5 kg/m2", "1.027,5 kg/m2", "27,5 kg/m3"], [27.5, 1027.5, np.nan]),
     (".", "\u00b5g", ["5 \u00b5g", "5 \u03bcg"], [5, 5]), (".", "\u00b0C", ["-3 \u00b0C"], [-3]),
     (".", "sq ft", ["1,200 sq ft"], [1200]), (".", "x4", ["2x4"], [np.nan]),
+    (".", "% vol", ["9.8 % vol", "12.5% vol", "9.8 %"], [9.8, 12.5, 0.098]), (".", "vol%", ["9.8 vol%"], [9.8]),
+    (".", "k", ["$54.2k", "-$1,200k", "54.2k", "$12"], [54.2, -1200, 54.2, 12]),
+    (".", "\u20ac/m\u00b2", ["12.5 \u20ac/m\u00b2"], [12.5]), (".", "xx", ["121xx", "12XX"], [np.nan, np.nan]),
 ])
 def test_numbers_with_the_unit_of_their_column(mark, unit, cells, expected):
     assert_array_equal(numbers(trimmed(pa.array(cells)), EVERY[mark], unit), expected)
@@ -85,6 +88,7 @@ def test_options_say_what_numbers_may_hold():
     (["true", "false", "0.5"], "number"), (["1,5", "2,5"], "number"),
     (["162 cm", "70cm"], "number"), (["162 cm"] * 95 + ["1.62 m"] * 5, "number"), (["1 cm"] * 94 + ["1 m"] * 6, "text"),
     (["1 cm"] * 94 + ["1"] * 6, "text"), (["1 cm"] * 95 + ["1"] * 5, "number"), (["1"] * 95 + ["1 cm"] * 5, "number"),
+    (["$54.2k", "$173.0k"], "number"), (["9.8 % vol"] * 9, "number"), (["121xx", "101xx"], "text"),
     (["1.5", "<1"], "number"), (["<18", "30", ">65"], "text"), (["012 cm"] * 9, "text"), (["5 am", "7 pm"] * 9, "text"),
     ([f"{i} {'abcdefghijklm'[i]}" for i in range(13)], "text"),
 ])

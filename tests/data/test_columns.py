@@ -1,6 +1,7 @@
 """Missing cells and text as columns of X: against NumPy and pandas, and the same for any blocks."""
 
 import json
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -108,6 +109,14 @@ def test_text_that_begins_late_makes_the_column_text(tmp_path):
     data = read(path, InProcess(2), block_rows=400)
     assert data.feature_names == ["code=03", "code=3", "code=x"]
     assert_array_equal(data.X.read_all().sum(axis=0), [300, 1500, 1])
+
+
+def test_a_fill_beyond_the_numbers_of_a_cell_is_that_of_a_cell_which_is_named(tmp_path):
+    cells = ["0.5", "", "1e300", *["1.5"] * 20]
+    (tmp_path / "t.csv").write_text("a,label\n" + "".join(f"{cell},{i % 2}\n" for i, cell in enumerate(cells)))
+    with warnings.catch_warnings(), pytest.raises(DataError, match=r"1e\+300 \(too large for float32\) in row 2 "):
+        warnings.simplefilter("error")
+        ingest(tmp_path / "t.csv", MemoryParts(), InProcess(1), when_missing="impute")
 
 
 def test_arrays_are_imputed(tmp_path):

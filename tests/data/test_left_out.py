@@ -60,13 +60,14 @@ def test_columns_that_were_dropped_are_in_the_record(csv):
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
-def test_text_that_comes_twice_late_is_free_text(tmp_path, ending):
+def test_codes_of_which_one_comes_twice_late_are_no_free_text(tmp_path, ending):
     table = frame(n=1500)
     table.loc[1400, "key"] = table.key[3]
     path = tmp_path / f"points.{ending}"
     getattr(table, f"to_{ending}")(path, index=False)
     found = {record["name"]: record for record in open_dataset(path).attributes["survey"]}
-    assert (found["key"]["finding"], found["key"]["used"]) == ("free text", False)
+    assert (found["key"]["finding"], found["key"]["used"]) == ("codes", False)
+    assert found["key"]["why"].endswith("each a single word")
 
 
 def test_identifiers_beside_categories_and_missing_cells(tmp_path):

@@ -1,6 +1,6 @@
 """What the text of one cell stands for: a number, however it is written, yes or no, or a missing cell.
 
-A number may have a unit (162 cm), or a bound before it (<5), and then is the bound.
+A number may have a unit (162 cm, 9.8 % vol, $54.2k), or a bound before it (<5), and then is the bound.
 """
 
 import re
@@ -22,8 +22,9 @@ TRUTH = (("false", "true"), ("no", "yes"), ("n", "y"), ("f", "t"))  # 0 and 1, i
 CURRENCY = "(?:[$€£¥₹]|USD|EUR|GBP|JPY|CHF|CAD|AUD|INR)"
 GROUPS = {".": ",' ", ",": ".' "}  # marks between thousands, by decimal mark
 BOUND = r"^(?:[<>]=?|[≤≥])\s*"
-UNIT_WORD = r"[\pL°µ]+(?:\^?-?[23]|[²³])?"
-UNIT = rf"""(?:{UNIT_WORD}(?:(?:/\d*|[ ·*.])\s?{UNIT_WORD}){{0,2}}\.?|["'″′])"""
+UNIT_WORD = r"[\pL°µ$€£¥₹]+(?:\^?-?[23]|[²³])?"
+UNIT = rf"""(?:(?:%\s?)?{UNIT_WORD}(?:(?:/\d*|[ ·*.])\s?{UNIT_WORD}){{0,2}}[.%]?|["'″′])"""
+CODE_UNIT = "^[xX]{2,}$"  # what hides digits of a code: 121xx
 SPACES = "[\u00a0\u2007\u2009\u202f]"
 TYPOGRAPHY = f"{SPACES}|[\u2212\u03bc]"
 
@@ -44,7 +45,8 @@ class NumberFormat:
     @property
     def unit_pattern(self) -> str:
         """The regular expression (RE2) of a number and its unit."""
-        return rf"^(?P<number>[+-]?{_digits(self.decimal, self.thousands)})\s?(?P<unit>{UNIT})$"
+        money = rf"(?:{CURRENCY}\s?)?"
+        return rf"^(?P<number>[+-]?{money}{_digits(self.decimal, self.thousands)})\s?(?P<unit>{UNIT})$"
 
 
 @cache
@@ -131,7 +133,8 @@ def parsed_cells(cells: pa.Array, format: NumberFormat) -> ParsedCells:
     is_number = _are_numbers(rest, format)
     found = pc.extract_regex(pc.if_else(pa.array(is_number), None, rest), format.unit_pattern)
     number, unit = (pc.struct_field(found, name) for name in ("number", "unit"))
-    is_code = pc.fill_null(pc.match_substring_regex(number, r"^[+-]?0\d"), True)
+    is_code = pc.fill_null(pc.or_(pc.match_substring_regex(number, r"^[+-]?0\d"),
+                                  pc.match_substring_regex(unit, CODE_UNIT)), True)
     unit = pc.if_else(is_code, "", unit)
     return ParsedCells(is_bound, is_number, unit.to_numpy(zero_copy_only=False),
                    pc.if_else(is_code, rest, number))

@@ -11,7 +11,8 @@ MOST_ROWS = 40  # of the table; of more columns only those are shown that someth
 KINDS = {"integer": "whole number", "number": "number", "category": "category", "text": "text",
          "time": "date or time", None: "not read"}
 LEVELS: dict[str, Level] = {"target": "warning", "identifier": "warning", "several units": "warning",
-                            "free text": "note", "time stamp": "note", "constant": "note", "duplicate": "note"}
+                            "free text": "note", "codes": "note", "time stamp": "note", "constant": "note",
+                            "duplicate": "note"}
 WARNING = "warning: "  # what notes begin with that ask for attention
 
 
