@@ -40,7 +40,7 @@ LEFT_OUT: dict[str, tuple[str, str]] = {  # findings of columns that are left ou
     "identifier": ("identifiers", "data.read.keep_ids: {} keeps them"),
     "free text": ("free text", "To learn from it, add embeddings of it (such as those of sentence-transformers) as "
                                "columns of numbers, or as a list column of Parquet"),
-    "codes": ("codes of many values", "To learn from them, write what they tell as columns of numbers or of categories"),
+    "codes": ("codes of many values", "To learn from them, write what they tell as columns of numbers or categories"),
     "several units": ("numbers in several units", "To learn from them, write all of a column in one unit"),
     "time stamp": ("dates", "To learn from them, write them as numbers, such as days")}
 ID_WORDS = {"id", "ids", "uuid", "guid", "key", "pk", "index", "idx", "row", "rowid", "nr", "serial", "unnamed"}
