@@ -30,7 +30,7 @@ from .. import __version__
 from ..errors import COME_BACK, TERMINATED, ClusterError, DataError, require
 from ..params import digest
 from ..storage.artifacts import Workspace
-from ..storage.files import read_json, write_json
+from ..storage.files import read_json, write_file, write_json
 from ..storage.manifests import BEGUN, PUBLISHED, libraries
 from .gc import STAGES, stages_of
 from .run import new_run_id
@@ -75,7 +75,8 @@ class Submission:
         made = cls(folder)
         try:
             (folder / "logs").mkdir(parents=True)
-            write_json(made._file("spec.json"), fields)
+            # In the order that it has: that of classes or columns is part of the addresses of a run.
+            write_file(made._file("spec.json"), json.dumps(fields, indent=1, allow_nan=False).encode())
             write_json(made._file("cluster.json"), dict(cluster))
             made._file("reserve").write_bytes(bytes(RESERVE))
             write_json(folder / DESCRIPTION, {

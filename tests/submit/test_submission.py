@@ -60,6 +60,13 @@ def test_what_is_frozen_is_what_runs(submission):
     assert submission.job_name.startswith("dssl-")
 
 
+def test_classes_keep_their_order(place):
+    """It is part of the addresses: a run that was submitted would else make anew what one that was not has made."""
+    spec = load_spec(SPEC | {"data": {"source": "digits", "classes": {"odd": [1, 3], "even": [0, 2]}}})
+    frozen = Submission.freeze(place, spec, {"kind": "local"}, {"memory_budget": 1 << 30, "keep": "all"})
+    assert list(load_spec(frozen.spec).data.classes) == ["odd", "even"]
+
+
 def test_one_of_two_who_submit_hands_over(place, submission):
     other = Submission.freeze(place, load_spec(SPEC), {"kind": "local"}, {})
     assert submission.claim(place, known) == submission.folder
