@@ -13,9 +13,10 @@ from ..execution.tasks import Execution
 from ..execution.watchdog import PATIENCE
 from .batch.engine import Engine
 
-# A worker that is stopped is given up after a minute (Dask: five), and its tasks run elsewhere. One that is full is not
-# paused, since it may wait for ever for memory that nobody gives back: it goes on, and is ended at 95 % of its limit. A
-# task that has ended four workers is named. No page is served over HTTP: anybody who reaches the port could read it.
+# A worker that is stopped is given up after one to two and a half minutes, and its tasks run elsewhere. One that is
+# full is not paused, since it may wait for ever for memory that nobody gives back: it goes on, and is ended at 95 % of
+# its limit. A task that has ended four workers is named. No page is served over HTTP: anybody who reaches the port
+# could read it.
 SETTINGS: dict[str, Any] = {
     "distributed.scheduler.worker-ttl": "60s", "distributed.scheduler.allowed-failures": 3,
     "distributed.worker.memory.target": False, "distributed.worker.memory.spill": False,

@@ -1,30 +1,39 @@
 """What the machinery takes: tasks that do nothing, and the stages of a pipeline beside their block functions in a loop.
 
     python -m tests.benchmarks.overhead empty [TASKS]      in one thread of this process, and on two workers
+    python -m tests.benchmarks.overhead many [TASKS]       on 20 workers; the scheduler is a process of its own, too
     python -m tests.benchmarks.overhead pipeline [POINTS]  dssl's stages over their own block functions, one thread
     python -m tests.benchmarks.overhead start              how long two local workers take to come
 """
 
 import json
+import os
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
+from distributed import Client
 
 from dssl.execution import in_process
 from dssl.execution import tasks as tasks_module
 from dssl.execution.in_process import InProcess
 from dssl.execution.tasks import Execution
 from dssl.pipeline.run import run
+from dssl.runtime.description import SETTINGS
 from dssl.runtime.local import LocalRuntime
+from dssl.runtime.start import open_runtime
 from dssl.storage.blocks import MemoryParts, Parts
 from dssl.storage.store import StoredParts
+
+WORKERS = 20
 
 
 @dataclass(frozen=True)
@@ -59,6 +68,57 @@ def empty(count: int) -> None:
             seconds = timed(execution, StoredParts(Path(folder) / "there"), count)
             tell(where="two workers", parts="stored", tasks=count, seconds=round(seconds, 1),
                  microseconds_a_task=round(seconds / count * 1e6))
+
+
+@contextmanager
+def process(*command: Any) -> Iterator[psutil.Process]:
+    """Yield a process of `python -m`, which is ended afterwards."""
+    environment = os.environ | {"DASK_" + name.upper().replace(".", "__").replace("-", "_"): str(value)
+                                for name, value in SETTINGS.items()}
+    with subprocess.Popen([sys.executable, "-m", *map(str, command)], env=environment, stdout=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL) as started:
+        try:
+            yield psutil.Process(started.pid)
+        finally:
+            started.kill()
+
+
+def core_seconds(one: psutil.Process) -> float:
+    return sum(one.cpu_times()[:2])
+
+
+def most_megabytes(one: psutil.Process) -> int:
+    """Return the most that a process has held."""
+    status = Path(f"/proc/{one.pid}/status").read_text(encoding="utf-8")
+    return round(int(status.split("VmHWM:")[1].split()[0]) * 1024 / 1e6)
+
+
+def many(count: int) -> None:
+    """Run tasks that do nothing on `WORKERS` workers; tell what the scheduler and the driver take."""
+    driver = psutil.Process()
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        file = Path(folder) / "scheduler.json"
+        scheduler = stack.enter_context(process("distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0",
+                                                "--no-dashboard", "--scheduler-file", file))
+        while not file.exists():
+            time.sleep(0.1)
+        address = json.loads(file.read_text(encoding="utf-8"))["address"]
+        for _ in range(WORKERS):
+            stack.enter_context(process(
+                "distributed.cli.dask_worker", address, "--no-nanny", "--nthreads", "1", "--no-dashboard",
+                "--memory-limit", "2GiB", "--local-directory", folder))
+        with Client(address, set_as_default=False) as client:
+            client.wait_for_workers(WORKERS, timeout=600)
+        with open_runtime(address, 1 << 30) as (execution, _):
+            timed(execution, StoredParts(Path(folder) / "warm"), 1000)
+            held = {"scheduler": most_megabytes(scheduler), "driver": most_megabytes(driver)}
+            before = {"scheduler": core_seconds(scheduler), "driver": core_seconds(driver)}
+            seconds = timed(execution, StoredParts(Path(folder) / "there"), count)
+            took = {"scheduler": core_seconds(scheduler) - before["scheduler"],
+                    "driver": core_seconds(driver) - before["driver"]}
+        tell(workers=WORKERS, tasks=count, seconds=round(seconds, 1), tasks_a_second=round(count / seconds),
+             tasks_a_core_second={name: round(count / own) for name, own in took.items()}, megabytes_after_1000=held,
+             megabytes={"scheduler": most_megabytes(scheduler), "driver": most_megabytes(driver)})
 
 
 @contextmanager
@@ -137,6 +197,8 @@ if __name__ == "__main__":
     what = sys.argv[1]
     if what == "empty":
         empty(int(sys.argv[2]) if len(sys.argv) > 2 else 100_000)
+    elif what == "many":
+        many(int(sys.argv[2]) if len(sys.argv) > 2 else 20_000)
     elif what == "pipeline":
         pipeline(int(sys.argv[2]) if len(sys.argv) > 2 else 64_000)
     else:

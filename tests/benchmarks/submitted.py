@@ -4,8 +4,9 @@
     DSSL_DATA=... python -m tests.benchmarks.submitted pipeline
 
 `faults` prints the seconds of handing over, of a scheduled firing with nothing to do, and of a small run that is put
-back, drained, without power or out of time. `pipeline` runs the 64,000 points of MNIST on `cluster/local.yaml` and on
-Slurm. Both compare the bytes of the artifacts with those of a run to which nothing happens.
+back, drained, without power or out of time. `pipeline` runs the 64,000 points of MNIST on `cluster/local.yaml`, on
+Slurm, and on Slurm with a job that somebody ends, a node that is drained, and time that is over. Both compare the bytes
+of the artifacts with those of a run to which nothing happens.
 """
 
 import json
@@ -50,7 +51,8 @@ class Bench:
     """A Slurm, and runs of a small spec in folders of their own."""
 
     def __init__(self, folder: Path):
-        self.folder, self.slurm = folder, Slurm(self._made("slurm"))
+        self.folder = folder
+        self.slurm = Slurm(self._made("slurm"))
 
     def _made(self, name: str) -> Path:
         (self.folder / name).mkdir()
@@ -58,7 +60,7 @@ class Bench:
 
     def submitted(self, name: str) -> Submitted:
         made = Submitted(self._made(name), CLUSTER)
-        made.inside, made.environment = self.slurm.within(), made.environment | self.slurm.environment
+        made.inside, made.environment = self.slurm.within(), made.environment | self.slurm.variables
         return made
 
     def job(self, run: Path) -> str:
@@ -94,7 +96,9 @@ class Bench:
         self.slurm.drain("node1")
         self.disturbed("its node without power", same, self._cut)
         self.slurm.power_on()
-        self.walltime(same)
+        slowed = self.submitted("time")
+        slowed.environment |= {SECONDS: "4"}
+        self.walltime(same, slowed, "four minutes a job, 4 s more a task")
 
     def _drain(self, job: str) -> None:
         self.slurm.drain(self.slurm.jobs("%N")[job])
@@ -106,49 +110,67 @@ class Bench:
 
     def disturbed(self, what: str, same: dict[str, bytes], fault: Callable[[str], object]) -> None:
         """Measure from a fault to the next start of the driver, and to the end."""
-        submitted = self.submitted(what.replace(" ", "-"))
+        self._put_back(what, self.submitted(what.replace(" ", "-")), "points", same, fault)
+
+    def _put_back(self, what: str, submitted: Submitted, stage: str, same: dict[str, bytes],
+                  fault: Callable[[str], object]) -> None:
+        """Measure it where two parts of a stage are finished."""
         run = submitted.submit()
-        submitted.reached(run, "points", 2)
+        submitted.reached(run, stage, 2)
         begin = time.time()
         fault(self.job(run))
         again = record(run, "starts/1.json")["begun"] - begin
         end = record(run, "exit.json")
-        tell(what, end["time"] - begin, again=round(again, 1), starts=end["starts"],
+        tell(what, end["time"] - begin, again=round(again, 1), starts=end["starts"], code=end["code"],
              same=contents(submitted.workspace) == same)
 
-    def walltime(self, same: dict[str, bytes]) -> None:
+    def walltime(self, same: dict[str, bytes], submitted: Submitted, what: str) -> None:
         """Measure a run that needs several jobs of four minutes, each warned two to three minutes before its end."""
-        submitted = self.submitted("time")
-        submitted.environment |= {SECONDS: "4"}
         begin = time.time()
         run = submitted.submit()
         end = record(run, "exit.json", seconds=3600)
         starts = int(end["starts"])
         begun = [record(run, f"starts/{number}.json")["begun"] for number in range(starts)]
         ended = [record(run, f"starts/{number}-end.json")["time"] for number in range(starts - 1)]
-        tell("four minutes a job, 4 s more a task", end["time"] - begin, starts=starts,
+        tell(what, end["time"] - begin, starts=starts, code=end["code"],
              warned_after=[round(stop - start, 1) for start, stop in zip(begun, ended, strict=False)],
              between=[round(start - stop, 1) for start, stop in zip(begun[1:], ended, strict=True)],
              same=contents(submitted.workspace) == same)
 
     def pipeline(self) -> None:
         """Measure the pipeline of 64,000 points here and on Slurm, each in an empty workspace."""
-        environment = os.environ | self.slurm.environment
+        here, local = self.large("here"), ROOT / "cluster" / "local.yaml"
+        tell("dssl run --on cluster/local.yaml", seconds_of(lambda: here.dssl("run", here.spec, "--on", local)))
+        same = contents(here.workspace)
 
-        def dssl(*words: object) -> str:
-            return subprocess.run([*self.slurm.within(), sys.executable, "-m", "dssl.cli", *map(str, words)],
-                                  check=True, env=environment, capture_output=True, text=True).stdout
+        there, begin = self.large("there"), time.time()
+        run = there.submit()
+        tell("dssl submit", time.time() - begin)
+        end = record(run, "exit.json", seconds=1800)
+        tell("from the submission to the end", end["time"] - begin, code=end["code"],
+             same=contents(there.workspace) == same)
 
-        here, there = self.folder / "here", self.folder / "there"
-        local = ROOT / "cluster" / "local.yaml"
-        tell("dssl run --on cluster/local.yaml",
-             seconds_of(lambda: dssl("run", PIPELINE, "--on", local, "--workspace", here)))
-        begin = time.perf_counter()
-        run = json.loads(dssl("submit", PIPELINE, "--on", ROOT / "cluster" / "slurm.yaml", "--workspace", there,
-                              "--json"))["run"]
-        tell("dssl submit --on cluster/slurm.yaml", time.perf_counter() - begin)
-        dssl("wait", run, "--workspace", there)
-        tell("dssl submit and dssl wait", time.perf_counter() - begin, same=contents(here) == contents(there))
+        ended = self.large("ended")
+        run = ended.submit()
+        ended.reached(run, "columns", 2)
+        begin = time.time()
+        self.slurm.call("scancel", self.job(run))
+        ended.dssl("wait", run.name, code=4)
+        end = record(ended.submit(), "exit.json", seconds=1800)
+        tell("scancel by somebody, submitted again", end["time"] - begin, code=end["code"],
+             same=contents(ended.workspace) == same)
+
+        self._put_back("its node drained, and put back", self.large("drained"), "columns", same, self._drain)
+        self.slurm.resume()
+        self.walltime(same, self.large("time"), "four minutes a job")
+
+    def large(self, name: str) -> Submitted:
+        """Return runs of 64,000 points, not slowed down."""
+        made = self.submitted(name)
+        made.spec.write_text(PIPELINE.read_text())
+        made.cluster.write_text(CLUSTER.replace("2GiB", "4GiB"))
+        made.environment, made.options = os.environ | self.slurm.variables, ()
+        return made
 
 
 def main() -> None:

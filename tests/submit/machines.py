@@ -34,7 +34,7 @@ class Submitted:
         self.spec, self.cluster = folder / "faults.yaml", folder / "cluster.yaml"
         self.spec.write_text(SPEC)
         self.cluster.write_text(cluster)
-        self.environment, self.inside = os.environ | SLOWLY, ()
+        self.environment, self.inside, self.options = os.environ | SLOWLY, (), ("--memory-budget", BUDGET)
 
     def dssl(self, *command, code=0, seconds=600):
         """Run a command in the workspace; return what it prints."""
@@ -47,7 +47,7 @@ class Submitted:
 
     def submit(self, *options):
         """Hand the spec over; return the folder of the run."""
-        said = self.dssl("submit", self.spec, "--on", self.cluster, "--memory-budget", BUDGET, "--json", *options)
+        said = self.dssl("submit", self.spec, "--on", self.cluster, "--json", *self.options, *options)
         return Path(json.loads(said)["folder"])
 
     def fires_twice(self, to):

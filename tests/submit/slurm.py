@@ -103,7 +103,7 @@ class Slurm:
         (folder / "hosts").write_text(f"127.0.0.1 localhost\n{hosts}")
         for node, script in zip(NODES, (FIRST, SECOND), strict=True):
             (folder / f"{node}.sh").write_text(script.format(folder=folder, node=node))
-        self.environment = os.environ | {"SLURM_CONF": str(folder / "slurm.conf")}
+        self.variables = {"SLURM_CONF": str(folder / "slurm.conf")}  # by which commands find it
         try:
             self._start("node1")
             wait_until(lambda: self._state("node1") == "idle", "Slurm")
@@ -116,7 +116,7 @@ class Slurm:
         """Start a node."""
         with open(self.folder / f"{node}.log", "w", encoding="utf-8") as log:
             self.nodes[node] = subprocess.Popen([*NAMESPACES, "bash", str(self.folder / f"{node}.sh")],
-                                                stdout=log, stderr=log, env=self.environment)
+                                                stdout=log, stderr=log, env=os.environ | self.variables)
         wait_until(lambda: self._first_process(node) is not None, node)
 
     def _first_process(self, node: str) -> str | None:
@@ -140,8 +140,8 @@ class Slurm:
 
     def call(self, *command, check=True, seconds=60) -> subprocess.CompletedProcess[str]:
         """Run a command on the first node."""
-        return subprocess.run(self.within(*command), capture_output=True, text=True, env=self.environment, check=check,
-                              timeout=seconds)
+        return subprocess.run(self.within(*command), capture_output=True, text=True, env=os.environ | self.variables,
+                              check=check, timeout=seconds)
 
     def jobs(self, form: str = "%T") -> dict[str, str]:
         """Return the state of each job, or what else a letter of squeue stands for."""

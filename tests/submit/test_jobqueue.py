@@ -27,7 +27,7 @@ join_timeout: 120
 def pool(tmp_path, tmp_path_factory):
     slurm = Slurm(tmp_path_factory.mktemp("slurm"))
     made = Submitted(tmp_path, CLUSTER.format(folder=tmp_path))
-    made.slurm, made.inside, made.environment = slurm, slurm.within(), made.environment | slurm.environment
+    made.slurm, made.inside, made.environment = slurm, slurm.within(), made.environment | slurm.variables
     yield made
     slurm.end()
 

@@ -30,7 +30,7 @@ def submitted(tmp_path, slurm):
     folder = tmp_path / "a b%j#c"
     folder.mkdir()
     made = Submitted(folder, CLUSTER)
-    made.inside, made.environment = slurm.within(), made.environment | slurm.environment
+    made.inside, made.environment = slurm.within(), made.environment | slurm.variables
     yield made
     for job, state in slurm.jobs().items():
         if state in ("PENDING", "RUNNING"):
@@ -48,7 +48,7 @@ def state_of(submitted, run):
 
 
 def test_two_who_submit_at_once_get_one_job_whose_script_can_be_read(submitted, slurm, undisturbed):
-    submitted.environment = os.environ | CANARY | slurm.environment
+    submitted.environment = os.environ | CANARY | slurm.variables
     submitted.cluster.write_text(CLUSTER.replace("}", ", nodes: '2'}"))
     before = set(slurm.jobs())
     with ThreadPoolExecutor(2) as both:
@@ -165,7 +165,7 @@ def test_a_job_that_dies_before_its_ranks_says_why(submitted):
 
 
 def test_a_schedule_comes_again_and_submits_from_within_its_job(submitted, slurm):
-    submitted.environment = os.environ | CANARY | slurm.environment
+    submitted.environment = os.environ | CANARY | slurm.variables
     slurm.drain("node2")  # the job of the schedule and that of its run have one node
     name = submitted.fires_twice("slurm")
     assert submitted.files_with_the_canary() == []
