@@ -56,9 +56,9 @@ class Verdict:
     """What the comparisons of a run say, each where there is one.
 
     error : of the model on the test points, None without any. base : the model without the unlabeled points; shuffled :
-    the control. guess : what needs no model, on the labels held out where there are no test points. answer : of the
-    test against the base ("helped", "hurt", ...). by_labels : what the labels say that were held out, as the result has
-    it. unread : a sentence on columns of the source that the model lacks.
+    the control. guess : what needs no model, on the labels held out where there are no test points; guess_by_labels :
+    on these in any case. answer : of the test against the base ("helped", "hurt", ...). by_labels : what the labels say
+    that were held out, as the result has it. unread : a sentence on columns of the source that the model lacks.
     """
 
     by: Measure
@@ -71,16 +71,18 @@ class Verdict:
     answer: str | None
     by_labels: dict[str, Any]
     unread: str = ""
+    guess_by_labels: Comparison | None = None
 
     @classmethod
     def of(cls, result: dict[str, Any], words: Words, unread: str = "") -> "Verdict":
         scores, by_labels = result.get("metrics") or {}, at(result, "gain", "by_labels") or {}
         by = measure_of(scores or at(by_labels, "scores", "model") or {})
         base, shuffled = (Comparison.of(result, name, by) for name in ("base", "shuffled"))
-        judged = result if scores else {"baselines": by_labels.get("scores"), "gain": by_labels}
+        labels = {"baselines": by_labels.get("scores"), "gain": by_labels}
+        judged = result if scores else labels
         return cls(by, words, scores, finite(scores.get(by.key)), base, shuffled,
                    Comparison.of(judged, by.guess[0], by), at(result, "gain", "unlabeled_data"), by_labels,
-                   unread)
+                   unread, Comparison.of(labels, by.guess[0], by))
 
     @property
     def useless(self) -> bool:
@@ -194,7 +196,7 @@ class Verdict:
         clear = self.guess.clear and self.guess.gain < 0
         name = self.by.noun if self.error is None else f"a {self.by.name}"
         return (f"The model is {'worse' if clear else 'no better'} than {self._guess()}, which has {name} of "
-                f"{self.by.shown(self.guess.error)} ({self.by.test}, {p_value(self.guess.p)}).")
+                f"{self.by.shown(self.guess.error)} ({self.by.test}, {p_value(self.guess.p)}){self._though_by_labels}.")
 
     def _comparison_with_guess(self) -> str:
         """Return what to add to a headline where the model is not clearly better than the guess."""
@@ -202,7 +204,18 @@ class Verdict:
             return ""
         assert self.guess is not None
         return (f"; it is not clearly better than {self._guess()}, with {self.by.shown(self.guess.error)} "
-                f"({p_value(self.guess.p)})")
+                f"({p_value(self.guess.p)}){self._though_by_labels}")
+
+    @property
+    def _though_by_labels(self) -> str:
+        """Return what stands against it where the labels that were held out, by which nothing was chosen, say so."""
+        labels = self.guess_by_labels
+        if labels is None or self.error is None or self.by_labels.get("tried"):
+            return ""
+        if not labels.clear or labels.gain <= 0:
+            return ""
+        return (f", though it is better on the {counted(self.by_labels['n'], 'label')} held out, by "
+                f"{self.by.difference(labels.gain)} ({p_value(labels.p)})")
 
     def _meaning(self, base: Comparison) -> str:
         """Return what the comparison with the base means."""

@@ -33,6 +33,21 @@ def test_the_headline_says_what_any_sentence_below_it_says():
         assert_consistent(verdict, labels, guess_gain, guess_p)
 
 
+@pytest.mark.parametrize(("test_gain", "test_p"), [(0.1, 0.3), (-0.1, 0.6)])
+def test_the_headline_says_where_held_out_labels_beat_the_guess_and_the_test_does_not(test_gain, test_p):
+    result, _ = example_run(3, wrong=5, wrong_base=5, p=1.0)
+    result["gain"]["over_majority"] = {"gain": test_gain, "p_value": test_p}
+    labels = result["gain"]["by_labels"]
+    labels["scores"]["majority"], labels["over_majority"] = {"error": 0.7}, {"gain": 0.15, "p_value": 2e-5}
+    said = "though it is better on the "
+    headline = Verdict.of(result, WORDS).sentences[0]
+    assert said in headline
+    assert "held out, by 15.0 points (p = 2e-05)" in headline
+    for changed in ({"tried": {"model": 9, "base": 3}}, {"over_majority": {"gain": 0.15, "p_value": 0.2}}):
+        result["gain"]["by_labels"] = labels | changed
+        assert said not in Verdict.of(result, WORDS).sentences[0]
+
+
 def assert_consistent(verdict, labels, guess_gain, guess_p):
     headline, *others = verdict.sentences
     below = " ".join(others)
