@@ -209,7 +209,7 @@ def kept_no_longer(event: dict[str, Any]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in CASES.items()])
 def test_stages_take_what_is_predicted(case, workspaces, tmp_path):
-    """Never a quarter more, or what a step takes at random; of light stages too. And never less than half, beside what any step takes.
+    """Never a quarter more, or what a step takes at random; and never less than half, beside what any step takes.
 
     A process keeps arrays from stage to stage, which another process would have to read; here they are given back.
     """
