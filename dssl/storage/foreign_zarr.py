@@ -89,7 +89,7 @@ def _require_harmless(array: zarr.Array, name: str) -> None:
             why="unpickling a file runs whatever code it holds", fix="save it again with a numeric or text dtype")
 
 
-def _bounded(array: zarr.Array[Any], name: str) -> zarr.Array[Any]:
+def _bounded(array: "zarr.Array[Any]", name: str) -> "zarr.Array[Any]":
     """Return an array, none of whose chunks unpacks to more than its shape and type tell.
 
     Raises DataError: it has a codec of which nothing is known; and, where rows are read, a chunk unpacks to more.

@@ -136,8 +136,9 @@ def test_nobody_else_reaches_local_workers():
 
 def listening(*processes):
     """Return the addresses (host, port) at which processes listen."""
-    return {tuple(own.laddr) for process in processes for own in process.net_connections("tcp")
-            if own.status == psutil.CONN_LISTEN}
+    known = {process.pid for process in processes}
+    return {tuple(own.laddr) for own in psutil.net_connections("tcp")
+            if own.pid in known and own.status == psutil.CONN_LISTEN}
 
 
 def said(port, page):
