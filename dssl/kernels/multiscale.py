@@ -54,7 +54,6 @@ from ..storage.blocks import (
     PartWriter,
     Receipt,
     Rows,
-    arrays_within,
     block_rng,
     budget_beside,
     row_ranges,
@@ -122,14 +121,16 @@ class MultiscaleParams:
 
     def count(self, n: int, d: int) -> int:
         """Return the carriers of n points of d columns; raise BudgetError where they do not fit."""
-        most = largest_within(arrays_within(self.budget), n, lambda s: carrier_bytes(s, d, self.pairs_of(s)))
+        def budget_for(s: int) -> int:
+            return budget_beside(carrier_bytes(s, d, self.pairs_of(s)))
+
+        most = largest_within(self.budget, n, budget_for)
         asked = 2 if self.n_carriers == "auto" else min(int(self.n_carriers), n)
-        needed = carrier_bytes(asked, d, self.pairs_of(asked))
+        needed = budget_for(asked)
         require(most >= asked, f"{asked:,} carriers of {d:,} columns", error=BudgetError,
                 why=f"a matrix of all their pairs with its eigenvectors takes {needed:,} bytes, the budget is "
                     f"{self.budget:,}",
-                fix=f"use a budget of {budget_beside(needed):,} bytes"
-                    + (f", or n_carriers={most}" if most >= 2 else ""))
+                fix=f"use a budget of {needed:,} bytes" + (f", or n_carriers={most}" if most >= 2 else ""))
         return min(most, MOST_CARRIERS) if self.n_carriers == "auto" else asked
 
     def pairs_of(self, s: int) -> int:
