@@ -316,7 +316,7 @@ def likely_target(records: Sequence[ColumnRecord], n_rows: int, source: str) -> 
     ordered = sorted(possible, key=lambda record: -(record.missing or 0))
     empty = [(record.missing or 0) / n_rows for record in ordered] + [0.0, 0.0]
     if empty[0] >= MANY_EMPTY and empty[0] - empty[1] >= SOME_EMPTY:
-        beside = f"; the last column, {last.name}, is another choice: --target {shlex.quote(last.name)}" \
+        beside = f"; the last column, {last.name}, is another choice: {_options([last])}" \
             if last is not None and last is not ordered[0] else ""
         return ordered[0].name, f"{empty[0]:.0%} of its cells are empty, far more than of any other column{beside}"
     if empty[0] > 0 and empty[0] >= 2 * empty[1]:
@@ -329,8 +329,7 @@ def likely_target(records: Sequence[ColumnRecord], n_rows: int, source: str) -> 
     few = [record for record in possible if _is_few(record)]
     if last is not None:
         others = [] if _is_few(last) else few[-2:]  # the nearest to it
-        named = " or ".join(f"--target {shlex.quote(record.name)}" for record in others)
-        beside = f"; to predict a column of few different values instead: {named}" if others else ""
+        beside = f"; to predict a column of few different values instead: {_options(others)}" if others else ""
         return last.name, f"it is the last column{beside}"
     few_with_gaps = [record for record in few if record.missing]
     if len(few) == 1:
@@ -345,10 +344,15 @@ def likely_target(records: Sequence[ColumnRecord], n_rows: int, source: str) -> 
 def _ambiguous(candidates: Sequence[ColumnRecord], records: Sequence[ColumnRecord], source: str,
                why: str) -> AmbiguousTarget:
     shown = "; ".join(f"{record.name} ({_what(record)})" for record in records[:20])
-    named = " or ".join(f"--target {shlex.quote(record.name)}" for record in list(candidates or records)[:3])
+    named = _options((candidates or records)[:3])
     return AmbiguousTarget(explain(f"{source}: no column is the target beyond doubt", why=why,
                                    fix=f"name it: {named}, or --target none for clusters; the columns are {shown}"),
                            [record.name for record in candidates])
+
+
+def _options(records: Sequence[ColumnRecord]) -> str:
+    """Return the options that name one of some columns as the target."""
+    return " or ".join(f"--target {shlex.quote(record.name)}" for record in records)
 
 
 def _can_be_predicted(record: ColumnRecord, n_rows: int) -> bool:

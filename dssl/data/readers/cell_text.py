@@ -19,10 +19,12 @@ from ...missing import MISSING
 NUMBER_GAPS = ("-", "--", "---", "—", "–", ".", "..", "...", "na", "n/a", "n.a.", "n.a", "#n/a", "<na>", "nan", "null",
                "none", "nil", "missing", "unknown", "not available", "no data")
 TRUTH = (("false", "true"), ("no", "yes"), ("n", "y"), ("f", "t"))  # 0 and 1, in any case
-CURRENCY = "(?:[$€£¥₹]|USD|EUR|GBP|JPY|CHF|CAD|AUD|INR)"
+SIGNS = "$€£¥₹"
+CURRENCY = f"(?:[{SIGNS}]|USD|EUR|GBP|JPY|CHF|CAD|AUD|INR)"
+MONEY = rf"{CURRENCY}\s?"  # before a number
 GROUPS = {".": ",' ", ",": ".' "}  # marks between thousands, by decimal mark
 BOUND = r"^(?:[<>]=?|[≤≥])\s*"
-UNIT_WORD = r"[\pL°µ$€£¥₹]+(?:\^?-?[23]|[²³])?"
+UNIT_WORD = rf"[\pL°µ{SIGNS}]+(?:\^?-?[23]|[²³])?"
 UNIT = rf"""(?:(?:%\s?)?{UNIT_WORD}(?:(?:/\d*|[ ·*.])\s?{UNIT_WORD}){{0,2}}[.%]?|["'″′])"""
 CODE_UNIT = "^[xX]{2,}$"  # what hides digits of a code: 121xx
 SPACES = "[\u00a0\u2007\u2009\u202f]"
@@ -45,8 +47,7 @@ class NumberFormat:
     @property
     def unit_pattern(self) -> str:
         """The regular expression (RE2) of a number and its unit."""
-        money = rf"(?:{CURRENCY}\s?)?"
-        return rf"^(?P<number>[+-]?{money}{_digits(self.decimal, self.thousands)})\s?(?P<unit>{UNIT})$"
+        return rf"^(?P<number>[+-]?(?:{MONEY})?{_digits(self.decimal, self.thousands)})\s?(?P<unit>{UNIT})$"
 
 
 @cache
@@ -61,8 +62,7 @@ def _digits(decimal: str, thousands: str) -> str:
 def _pattern(decimal: str, thousands: str, percent: bool) -> str:
     number = _digits(decimal, thousands)
     after = rf"(?:\s?(?:{CURRENCY}{'|%' if percent else ''}))?"
-    money = rf"{CURRENCY}\s?"
-    return (rf"^(?:[+-]?(?:{money})?{number}{after}|{money}[+-]{number}|\((?:{money})?{number}{after}\)"
+    return (rf"^(?:[+-]?(?:{MONEY})?{number}{after}|{MONEY}[+-]{number}|\((?:{MONEY})?{number}{after}\)"
             r"|(?i:[+-]?inf(?:inity)?))$")
 
 
