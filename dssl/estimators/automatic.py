@@ -141,7 +141,7 @@ class AutomaticEstimator(PointEstimator):
         held = target.take(found.held)
         self.gain_ = gain_of(held, coding, found.held_out, found.held_out_alone, own_weight, measure_of(target),
                              without_class_sizes=self.class_sizes is not None)
-        never = coding.never_among(self._transduction) if isinstance(target, Classes) else []
+        never = coding.never_among(self._transduction)
         self.evidence_ = {**made.attributes, **found.attributes, "gain": self.gain_.described(),
                           "in_words": self.gain_.in_words() + never_in_words(never), "never_predicted": never,
                           "odd_labels": odd_labels(held, found.held_out, held.labeled)}

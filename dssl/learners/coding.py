@@ -39,6 +39,10 @@ class Coding(ABC):
         """Return coef (s, c) and intercept (c,) with all columns, of those that least squares were solved for."""
         return coef, intercept
 
+    def never_among(self, labels: np.ndarray) -> list[Any]:
+        """Return the classes that are none of the predicted labels (n,); none where quantities are predicted."""
+        return self.classes[~np.isin(self.classes, labels)].tolist()
+
     def without(self, labels: np.ndarray, beyond: np.ndarray) -> np.ndarray:
         """Return labels (n,), or quantities, of which those of some points (n,) bool are none.
 
@@ -148,10 +152,6 @@ class ClassCoding(Coding):
     def codes(self, values: np.ndarray) -> np.ndarray:
         """Return the numbers of the predicted classes, (n,)."""
         return np.argmax(self.scores(values), axis=1)
-
-    def never_among(self, labels: np.ndarray) -> list[Any]:
-        """Return the classes that are none of the predicted labels (n,)."""
-        return self.classes[~np.isin(self.classes, labels)].tolist()
 
     def labels(self, values: np.ndarray) -> np.ndarray:
         return self.classes[self.codes(values)]

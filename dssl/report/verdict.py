@@ -56,9 +56,9 @@ class Verdict:
     """What the comparisons of a run say, each where there is one.
 
     error : of the model on the test points, None without any. base : the model without the unlabeled points; shuffled :
-    the control. guess : what needs no model, on the labels held out where there are no test points; guess_by_labels :
-    on these in any case. answer : of the test against the base ("helped", "hurt", ...). by_labels : what the labels say
-    that were held out, as the result has it. unread : a sentence on columns of the source that the model lacks.
+    the control. guess : what needs no model, on the labels held out where there are no test points. answer : of the
+    test against the base ("helped", "hurt", ...). by_labels : what the labels say that were held out, as the result has
+    it. unread : a sentence on columns of the source that the model lacks.
     """
 
     by: Measure
@@ -71,18 +71,15 @@ class Verdict:
     answer: str | None
     by_labels: dict[str, Any]
     unread: str = ""
-    guess_by_labels: Comparison | None = None
 
     @classmethod
     def of(cls, result: dict[str, Any], words: Words, unread: str = "") -> "Verdict":
         scores, by_labels = result.get("metrics") or {}, at(result, "gain", "by_labels") or {}
         by = measure_of(scores or at(by_labels, "scores", "model") or {})
         base, shuffled = (Comparison.of(result, name, by) for name in ("base", "shuffled"))
-        labels = {"baselines": by_labels.get("scores"), "gain": by_labels}
-        judged = result if scores else labels
+        guess = Comparison.of(result, by.guess[0], by) if scores else _guess_by_labels(by_labels, by)
         return cls(by, words, scores, finite(scores.get(by.key)), base, shuffled,
-                   Comparison.of(judged, by.guess[0], by), at(result, "gain", "unlabeled_data"), by_labels,
-                   unread, Comparison.of(labels, by.guess[0], by))
+                   guess, at(result, "gain", "unlabeled_data"), by_labels, unread)
 
     @property
     def useless(self) -> bool:
@@ -209,7 +206,7 @@ class Verdict:
     @property
     def _though_by_labels(self) -> str:
         """Return what stands against it where the labels that were held out, by which nothing was chosen, say so."""
-        labels = self.guess_by_labels
+        labels = _guess_by_labels(self.by_labels, self.by)
         if labels is None or self.error is None or self.by_labels.get("tried"):
             return ""
         if not labels.clear or labels.gain <= 0:
@@ -263,6 +260,11 @@ class Verdict:
         sentences.append("The test judges these labels and this split. Other draws (labels.seed, data.seed) give other "
                          "figures; repeat a few before relying on a small gain.")
         return sentences
+
+
+def _guess_by_labels(by_labels: dict[str, Any], by: Measure) -> Comparison | None:
+    """Return the comparison with what needs no model on the labels that were held out."""
+    return Comparison.of({"baselines": by_labels.get("scores"), "gain": by_labels}, by.guess[0], by)
 
 
 def seen_by_test(by: Measure, pair: dict[str, Any]) -> str:
