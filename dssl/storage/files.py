@@ -112,7 +112,7 @@ def write_file(path: Path, *pieces: bytes, exclusive: bool = False, durable: boo
 @outlasting
 def _written(path: Path, pieces: Sequence[bytes], exclusive: bool, durable: bool) -> bool:
     if isinstance(path, ObjectPath):
-        value = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        value = _joined(pieces)
         return (path.create(value) if exclusive else path.put(value)) is not None
     try:
         with draft_of(path, publish_once if exclusive else os.replace) as draft, open(draft, "wb") as file:
@@ -127,13 +127,18 @@ def _written(path: Path, pieces: Sequence[bytes], exclusive: bool, durable: bool
     return True
 
 
+def _joined(pieces: Sequence[bytes]) -> bytes:
+    """Return the bytes of an object; of one piece without a copy."""
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
 def write_part_file(path: Path, *pieces: bytes, last: bool = False) -> None:
     """Write one file of a part, as `write_file` does; a small object is written behind, see there, and kept here."""
     size = sum(map(len, pieces))
     if not isinstance(path, ObjectPath) or size > LARGEST_BEHIND:
         write_file(path, *pieces)
         return
-    value = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    value = _joined(pieces)
     FETCHED.keep(path, memoryview(value), size)
     write_behind(path, partial(outlasting(path.put), value), last=last)
 

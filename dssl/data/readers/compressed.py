@@ -16,6 +16,7 @@ from ...storage.files import draft_of
 
 OPENERS: dict[str, Callable[[Path], Any]] = {".gz": gzip.GzipFile, ".bz2": bz2.BZ2File, ".xz": lzma.LZMAFile}
 LARGE, TIMES = 1 << 30, 100  # bytes that any file may unpack to, and times its size that a larger one may
+MAY_BE_MADE = f"data seldom unpack to more than {TIMES} times their size: it may be made to fill the disk"
 RESERVE = 1 << 28  # bytes of the disk that are left to others
 PIECE, CHECKED = 1 << 20, 1 << 26  # bytes at a time, and those that the disk is asked for
 
@@ -83,5 +84,4 @@ def require_space(folder: Path, nbytes: int, path: Path | str) -> None:
 def _too_large(path: Path, most: int) -> DataError:
     return DataError(explain(
         f"{path} ({path.stat().st_size:,} bytes) unpacks to more than {most:,} bytes",
-        why=f"data seldom unpack to more than {TIMES} times their size: it may be made to fill the disk",
-        fix="if it is right, unpack it yourself, and name the file that comes out"))
+        why=MAY_BE_MADE, fix="if it is right, unpack it yourself, and name the file that comes out"))

@@ -20,7 +20,7 @@ from scipy import sparse
 from ...errors import DataError, explain, require
 from .arrays import ArrayReader, require_numbers
 from .base import Scan, cut_short, no_rows
-from .compressed import CHECKED, TIMES, most_unpacked, require_space, scratch_file, write_stream
+from .compressed import CHECKED, MAY_BE_MADE, most_unpacked, require_space, scratch_file, write_stream
 from .npy import map_npy
 
 CSR = ("data", "indices", "indptr", "shape")
@@ -101,7 +101,7 @@ class NpzReader(ArrayReader):
             nbytes = sum(archive.getinfo(file).file_size for file in files)
         packed = self.path.stat().st_size
         require(nbytes <= most_unpacked(packed), f"{self.name} ({packed:,} bytes) holds arrays of {nbytes:,} bytes",
-                why=f"data seldom unpack to more than {TIMES} times their size: it may be made to fill the disk",
+                why=MAY_BE_MADE,
                 fix="if it is right, save it again with numpy.savez, which does not compress", error=DataError)
         if nbytes >= CHECKED:
             self.scratch.mkdir(parents=True, exist_ok=True)
