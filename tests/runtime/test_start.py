@@ -1,6 +1,7 @@
 """Where tasks run: what a cluster description may say, and what it is refused for."""
 
 import asyncio
+import re
 from http.client import HTTPException
 from pathlib import Path
 from urllib.error import HTTPError
@@ -28,6 +29,13 @@ CLUSTERS = sorted((Path(__file__).parents[2] / "cluster").glob("*.yaml"))
 @pytest.mark.parametrize("path", CLUSTERS, ids=lambda path: path.stem)
 def test_the_descriptions_of_the_repository_are_valid(path):
     assert load_runtime(path).kind
+
+
+@pytest.mark.parametrize("path", CLUSTERS, ids=lambda path: path.stem)
+def test_every_key_of_a_place_is_in_its_file(path):
+    known = set(type(load_runtime(path)).model_fields) - ({"interface"} if path.stem == "local" else set())
+    shown = set(re.findall(r"^(?:# )?(\w+):(?: |$)", path.read_text(), re.MULTILINE))
+    assert known <= shown, known - shown
 
 
 def test_short_forms():
