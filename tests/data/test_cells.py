@@ -10,7 +10,7 @@ from numpy.testing import assert_array_equal
 
 from dssl.data.columns import Columns, spellings
 from dssl.data.ingest import ingest
-from dssl.data.readers.cell_text import NUMBER_GAPS, NumberFormat, numbers, possible_formats, trimmed
+from dssl.data.readers.cell_text import NUMBER_GAPS, NumberFormat, numbers, possible_formats, trimmed, truths
 from dssl.data.readers.cells import CellCounts, decimal_of, is_category
 from dssl.data.survey import Survey, choose_columns
 from dssl.errors import DataError
@@ -83,7 +83,9 @@ def test_options_say_what_numbers_may_hold():
 
 @pytest.mark.parametrize(("cells", "kind"), [
     (["1"] * 95 + ["x"] * 5, "number"), (["1"] * 94 + ["x"] * 6, "text"), (["1"] * 9 + ["-"] * 90, "number"),
-    (["yes", "No", "", "YES"], "truth"), (["y", "n", "maybe"], "text"), (["yes", "no", "unknown"], "text"),
+    (["yes", "No", "", "YES"], "truth"), (["ja", "Nein", ""], "truth"), (["Oui", "non"], "truth"),
+    (["no", "sí", "si"], "truth"), (["j", "n"], "truth"), (["WAHR", "FALSCH"], "truth"), (["ja", "non"], "text"),
+    (["y", "n", "maybe"], "text"), (["yes", "no", "unknown"], "text"),
     (["00501", "90210", "10001"], "text"), (["1"] * 99 + ["02"], "number"), ([None, ""], "number"),
     (["true", "false", "0.5"], "number"), (["1,5", "2,5"], "number"),
     (["162 cm", "70cm"], "number"), (["162 cm"] * 95 + ["1.62 m"] * 5, "number"), (["1 cm"] * 94 + ["1 m"] * 6, "text"),
@@ -98,7 +100,8 @@ def test_kinds_of_columns(cells, kind):
 
 
 @pytest.mark.parametrize(("cells", "kind"), [
-    (["yes", "no"], "text"), (["1", "2"] * 50 + ["none"], "text"), (["01", "02"], "text"), (["1", "2", ""], "number"),
+    (["yes", "no"], "text"), (["ja", "nein"], "text"), (["1", "2"] * 50 + ["none"], "text"),
+    (["01", "02"], "text"), (["1", "2", ""], "number"),
     ([f"{i}.5" for i in range(60)] + ["n.a."], "number"), (["true", "false"], "text"),
     (["1 star", "2 star"], "text"), (["0", "1", ">1"], "text"), (["0.5 kg", "1 kg"], "number"),
     ([f"{i}.5" for i in range(60)] + ["<2"], "number"),
@@ -349,6 +352,13 @@ def test_a_bound_is_read_as_the_number_behind_it(tmp_path, rows):
     X, record = column(read(tmp_path, crp=[f"{v}" if v > 2 else "<2" for v in values])[0], "crp", block_rows=rows)
     assert_array_equal(X, np.maximum(values, 2))
     assert (record["kind"], record["used"]) == ("number", True)
+
+
+def test_yes_and_no_in_another_language_is_told_as_it_is_written():
+    counts = counts_of(["Ja", "nein", "NEIN", "Nej", ""])
+    assert counts.written_as(counts.reading("."), ".") == "ja/nein/nej"
+    assert_array_equal(truths(trimmed(pa.array(["Ja", "nein", "Oui", "vielleicht", "1"])), EVERY["."]),
+                       [1, 0, 1, np.nan, 1])
 
 
 def test_a_yes_and_no_column_of_new_rows_takes_its_words_and_numbers_alone(tmp_path):

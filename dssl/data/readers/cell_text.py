@@ -18,7 +18,11 @@ from ...missing import MISSING
 # Missing in columns of numbers, in any case, beside MISSING; in text they may be a category.
 NUMBER_GAPS = ("-", "--", "---", "—", "–", ".", "..", "...", "na", "n/a", "n.a.", "n.a", "#n/a", "<na>", "nan", "null",
                "none", "nil", "missing", "unknown", "not available", "no data")
-TRUTH = (("false", "true"), ("no", "yes"), ("n", "y"), ("f", "t"))  # 0 and 1, in any case
+TRUTH = (  # words for 0 and for 1, in any case; a column holds those of one line, the first of which are numbers too
+    (("false",), ("true",)), (("no",), ("yes", "si", "sí", "sì")), (("nein", "nee", "nej"), ("ja",)),
+    (("non",), ("oui",)), (("não",), ("sim",)), (("n",), ("y", "j")), (("f",), ("t",)), (("falsch",), ("wahr",)),
+    (("faux",), ("vrai",)))
+TRUTH_WORDS = tuple((*no, *yes) for no, yes in TRUTH)
 SIGNS = "$€£¥₹"
 CURRENCY = f"(?:[{SIGNS}]|USD|EUR|GBP|JPY|CHF|CAD|AUD|INR)"
 MONEY = rf"{CURRENCY}\s?"  # before a number
@@ -107,7 +111,7 @@ def are_gaps(cells: pa.Array) -> np.ndarray:
 
 def _are_numbers(cells: pa.Array, format: NumberFormat) -> np.ndarray:
     """Return which trimmed cells, as `_plain` has them, are numbers, or true and false."""
-    is_truth = pc.is_in(pc.utf8_lower(cells), value_set=pa.array(TRUTH[0], pa.string()))
+    is_truth = pc.is_in(pc.utf8_lower(cells), value_set=pa.array(TRUTH_WORDS[0], pa.string()))
     return as_bools(pc.or_(pc.match_substring_regex(cells, format.pattern), is_truth))
 
 
@@ -167,7 +171,8 @@ def truths(cells: pa.Array, format: NumberFormat) -> np.ndarray:
     """Return trimmed cells that say yes or no as 1 and 0, numbers as they are, and NaN where one is neither."""
     lower, values = pc.utf8_lower(cells), numbers(cells, format)
     for value in (0, 1):
-        values[as_bools(pc.is_in(lower, value_set=pa.array([pair[value] for pair in TRUTH], pa.string())))] = value
+        words = [word for line in TRUTH for word in line[value]]
+        values[as_bools(pc.is_in(lower, value_set=pa.array(words, pa.string())))] = value
     return values
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...missing import MISSING
-from .cell_text import GROUPS, TRUTH, NumberFormat, ParsedCells, are_gaps, are_missing, as_bools, parsed_cells
+from .cell_text import GROUPS, TRUTH_WORDS, NumberFormat, ParsedCells, are_gaps, are_missing, as_bools, parsed_cells
 
 EXAMPLES = 5  # cells that are shown of many
 MOST_ODD = 40  # different texts among numbers that `dssl init` names as missing; one more is kept, to know of more
@@ -129,7 +129,7 @@ class CellCounts:
 
     rows : of them. missing : cells that are, whatever the column holds; gaps : further ones if it holds numbers.
     numbers, others : by decimal mark, numbers without unit and bound, and what is neither such nor missing. truths : by
-    pair of `TRUTH`. plain : whether every number is written as Python writes it. measured : numbers with a fraction, a
+    line of `TRUTH`. plain : whether every number is written as Python writes it. measured : numbers with a fraction, a
     currency, a % or marks between thousands. commas : numbers with a comma. coded : whole numbers that begin with a
     zero. digits : the fewest and the most digits of a whole number. marked : the first number with other marks. low,
     high : of the numbers without.
@@ -140,7 +140,7 @@ class CellCounts:
     gaps: int = 0
     numbers: dict[str, int] = field(default_factory=lambda: dict.fromkeys(GROUPS, 0))
     others: dict[str, OtherCells] = field(default_factory=lambda: dict.fromkeys(GROUPS, OtherCells()))
-    truths: tuple[int, ...] = (0,) * len(TRUTH)
+    truths: tuple[int, ...] = (0,) * len(TRUTH_WORDS)
     plain: bool = True
     measured: int = 0
     commas: int = 0
@@ -196,7 +196,7 @@ class CellCounts:
         gone = are_missing(unique, missing)
         gap = are_gaps(unique) & ~gone
         lower = pc.utf8_lower(unique)
-        is_truth = as_bools(pc.is_in(lower, value_set=pa.array(TRUTH[0], pa.string())))
+        is_truth = as_bools(pc.is_in(lower, value_set=pa.array(TRUTH_WORDS[0], pa.string())))
         parsed = {mark: parsed_cells(unique, format) for mark, format in formats.items()}
         none, part = np.zeros(len(unique), bool), unique
         of, formed, others = dict.fromkeys(GROUPS, none), none, {}
@@ -224,7 +224,8 @@ class CellCounts:
         return cls(
             len(cells), int(sizes[gone].sum()) + cells.null_count, int(sizes[gap].sum()),
             {mark: int(sizes[of[mark]].sum()) for mark in GROUPS}, others,
-            tuple(int(sizes[as_bools(pc.is_in(lower, value_set=pa.array(pair, pa.string())))].sum()) for pair in TRUTH),
+            tuple(int(sizes[as_bools(pc.is_in(lower, value_set=pa.array(words, pa.string())))].sum())
+                  for words in TRUTH_WORDS),
             not ((number & ~python) | formed).any(), int(sizes[fractions | marked | (formed & ~python)].sum()),
             int(sizes[(number | formed) & comma].sum()),
             int(sizes[zero].sum()),
@@ -256,9 +257,8 @@ class CellCounts:
         odd = self.others[decimal].odd(reading.unit)
         if reading.kind != "truth":
             return odd
-        words = {word for pair in TRUTH for word in pair}
         return Cells(odd.texts - sum(self.truths[1:]), tuple(
-            (row, text) for row, text in odd.examples if text.lower() not in words))
+            (row, text) for row, text in odd.examples if not _is_truth(text)))
 
     def reading(self, decimal: str, *, is_target: bool = False) -> Reading:
         """Return how the column is read, under a decimal mark."""
@@ -268,7 +268,8 @@ class CellCounts:
     def written_as(self, reading: Reading, decimal: str) -> str:
         """Return an example of numbers that Python writes in another way, "" where there are none."""
         if reading.kind == "truth":
-            return "/".join(self.pair)
+            words = {text.lower() for _, text in self.others[decimal].text.examples if _is_truth(text)}
+            return "/".join(sorted(words) or TRUTH_WORDS[0])
         examples = [cells.examples[0] for (unit, _), cells in self.others[decimal].forms.items()
                     if unit and unit == reading.unit]
         if not examples:
@@ -286,11 +287,6 @@ class CellCounts:
         if self.coded or not units or len(counts) < 2 or 2 * known < self.rows - self.missing:
             return ""
         return ", ".join(f"{unit} in {count:,} cells" for unit, count in counts)
-
-    @property
-    def pair(self) -> tuple[str, str]:
-        """The pair of `TRUTH` that most cells are of."""
-        return TRUTH[int(np.argmax(self.truths))]
 
     def kind(self, decimal: str, *, is_target: bool = False) -> Kind:
         """Return what the column is, under a decimal mark.
@@ -315,6 +311,10 @@ class CellCounts:
         if is_target and (odd or self.gaps or bounds or unit) and not self.measured and self.high - self.low < WIDE:
             return "text"
         return "number"
+
+
+def _is_truth(text: str) -> bool:
+    return any(text.lower() in words for words in TRUTH_WORDS)
 
 
 def is_category(n_levels: int, n_cells: int) -> bool:
