@@ -12,7 +12,6 @@ from ..errors import DataError, SpecError, require
 from .options import (
     PlaceType,
     console,
-    has_folder,
     json_option,
     memory_option,
     place_option,
@@ -25,7 +24,7 @@ from .options import (
 
 @click.command("ingest")
 @click.argument("source", nargs=-1, required=True)
-@click.argument("folder", type=PlaceType(objects=False))
+@click.argument("folder", type=PlaceType())
 @read_option
 @click.option("--append", "adds", is_flag=True, help="Add the rows of SOURCE to the data set in FOLDER. Files whose "
                                                      "bytes were read before are left out.")
@@ -48,6 +47,7 @@ def ingest_command(source: tuple[str, ...], folder: Path, options: dict[str, Any
     from ..data.append import append
     from ..data.dataset import open_stored
     from ..data.ingest import ingest
+    from ..data.ingest_leftovers import one_writer
     from ..pipeline.spec import ingest_params
     from ..storage.store import MANIFEST, StoredParts
 
@@ -62,12 +62,21 @@ def ingest_command(source: tuple[str, ...], folder: Path, options: dict[str, Any
                           markup=False, highlight=False, soft_wrap=True)
         _print_dataset(added, folder, as_json)
         return
-    require(not folder.exists() or not any(folder.iterdir()), f"{folder} is not empty", error=DataError,
-            why="a data set is written once", fix="name another folder, or add the rows to it with --append")
     params = ingest_params(options, "--read")
-    with working("ingest", runtime, memory_budget, quiet) as execution:
-        found = ingest(source, StoredParts(folder.resolve()), execution, params).save(folder.resolve())
+    _require_vacant(folder)
+    with one_writer(folder) as lock, working("ingest", runtime, memory_budget, quiet) as execution:
+        _require_vacant(folder)  # another process may have ended meanwhile
+        dataset = ingest(source, StoredParts(folder.resolve()), execution, params)
+        lock.check()
+        found = dataset.save(folder.resolve())
     _print_dataset(found, folder, as_json)
+
+
+def _require_vacant(folder: Path) -> None:
+    from ..data.ingest_leftovers import is_vacant
+
+    require(is_vacant(folder), f"{folder} is not empty", error=DataError, why="a data set is written once",
+            fix="name another folder, or add the rows to it with --append")
 
 
 def _print_dataset(dataset: Any, folder: Path, as_json: bool) -> None:
@@ -83,9 +92,9 @@ def _print_dataset(dataset: Any, folder: Path, as_json: bool) -> None:
 
 
 @click.command("predict")
-@click.argument("model", type=PlaceType(objects=True))
+@click.argument("model", type=PlaceType())
 @click.argument("source", nargs=-1, required=True)
-@click.argument("out", type=PlaceType(objects=True))
+@click.argument("out", type=PlaceType())
 @read_option
 @click.option("--of", "name", default="model", show_default=True, help="Which of the run's models: model, base, ...")
 @click.option("--abstain", is_flag=True, help="Give no label to points that are near no point of the model: an empty "
@@ -118,7 +127,7 @@ def predict_command(model: Path, source: tuple[str, ...], out: Path, options: di
     from ..params import plain
     from ..pipeline.new_predictions import CONTINUED, Pending
     from ..pipeline.prediction import WRITTEN, open_model
-    from ..storage.files import local_path, path_at
+    from ..storage.files import has_folder, path_at
     from ..storage.store import StoredParts
 
     require(out.suffix in WRITTEN, f"{out} ends in {out.suffix or 'nothing'}",
@@ -128,8 +137,6 @@ def predict_command(model: Path, source: tuple[str, ...], out: Path, options: di
             why="rows are added to tables", fix=f"name a path that ends in {' or '.join(CONTINUED)}")
     require(has_folder(out), f"there is no folder {out.parent}", why="the predictions are written into it",
             fix="make it, or name another file")
-    if out.suffix == ".zarr":
-        local_path(out)  # raises of an object store, before a point is read
     require(not out.exists() or not any(path_at(one).exists() and out.samefile(one) for one in source),
             f"{out} is the source itself",
             why="the predictions would take the place of the points", fix="name another file for the predictions")

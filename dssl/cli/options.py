@@ -61,17 +61,14 @@ def _fields_of(ctx: click.Context, parameter: click.Parameter, given: tuple[str,
 
 
 class PlaceType(click.ParamType):
-    """A path on this machine, or a URL of an object store where `objects` says that one will do."""
+    """A path on this machine, or a URL of an object store."""
 
     name = "path"
 
-    def __init__(self, *, objects: bool):
-        self.objects = objects
-
     def convert(self, value: Any, parameter: click.Parameter | None, ctx: click.Context | None) -> Path:
-        from ..storage.files import local_path, path_at
+        from ..storage.files import path_at
 
-        return path_at(value) if self.objects else local_path(value)
+        return path_at(value)
 
 
 def require_folder(workspace: Any, what: str) -> None:
@@ -82,13 +79,6 @@ def require_folder(workspace: Any, what: str) -> None:
             why="the processes of a submitted job find each other by files of the run's folder",
             fix=f"name a folder that they share, or have the job's own command be `dssl run SPEC --workspace "
                 f"{workspace.root}`, which goes on where an earlier one stopped")
-
-
-def has_folder(path: Path) -> bool:
-    """Return whether a file can be written at a path: its folder is there, or it is that of an object."""
-    from ..storage.objects import ObjectPath
-
-    return isinstance(path, ObjectPath) or path.parent.is_dir()
 
 
 workspace_option = click.option("--workspace", default="dssl-work", show_default=True, envvar="DSSL_WORKSPACE",

@@ -17,7 +17,6 @@ from rich.table import Table
 from ..errors import require
 from .options import (
     PlaceType,
-    has_folder,
     json_option,
     memory_option,
     quiet_option,
@@ -42,7 +41,7 @@ WIDTH, LONGEST_CELL = 80, 16  # of the table where nobody looks, and of a cell, 
                    "apart and has a graph.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY.KEY=VALUE",
               help="A value of SPEC that its run was given by --set; may be repeated.")
-@click.option("--out", required=True, type=PlaceType(objects=True), help="A CSV file that is not there yet.")
+@click.option("--out", required=True, type=PlaceType(), help="A CSV file that is not there yet.")
 @click.option("--seed", default=0, show_default=True, help="Of the draws of coverage.")
 @safe_csv_option
 @workspace_option
@@ -60,6 +59,7 @@ def suggest_command(run: str, count: int, criterion: Any, overrides: tuple[str, 
     from ..pipeline.plan import DEFAULT_WORKSPACE
     from ..pipeline.suggested_rows import require_new
     from ..pipeline.suggestion import YAML, suggest_rows
+    from ..storage.files import has_folder
 
     require(out.suffix == ".csv", f"{out} ends in {out.suffix or 'nothing'}", why="rows to label are a table",
             fix="name a .csv file")

@@ -10,7 +10,6 @@ rows, it is written whole, all rows of it, into the new segment.
 """
 
 import hashlib
-import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,14 +20,15 @@ import numpy as np
 from ..errors import DataError, explain, require
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
+from ..storage.array_files import remove_array
 from ..storage.blocks import ArrayRows, Rows, write_dense
-from ..storage.files import read_json, write_json
-from ..storage.lock import FolderLock
+from ..storage.files import path_at, read_json, write_json
 from ..storage.pieces import JoinedRows
 from ..storage.store import MANIFEST, StoredParts, StoredRows
 from .dataset import SEGMENTED, Dataset, chunk_rows, describe, open_stored
 from .findings import widened
 from .ingest import ingest
+from .ingest_leftovers import one_writer
 from .ingest_params import IngestParams
 from .readers.formats import folder_format, format_of_ending
 from .readers.stored import segments_of
@@ -51,12 +51,11 @@ def append(source: str | Path | Sequence[str | Path], folder: str | Path, execut
     no data set; or the source has other columns, labels or a split where the folder has none, or the other way round;
     or its labels are text where those of the folder are numbers. LockedError: another process adds rows to the folder.
     """
-    folder = Path(folder)
+    folder = path_at(folder)
     require((folder / MANIFEST).is_file(), f"{folder} has no {MANIFEST}", error=DataError,
             why="rows are added to a data set that is there",
             fix="ingest the first source without --append, or check the folder")
-    with FolderLock(folder / "lock.json", why="two appends would write the same segment",
-                    fix="wait for it, then try again"):
+    with one_writer(folder) as lock:
         current, manifest = open_stored(folder), read_json(folder / MANIFEST)
         require(not current.X.is_sparse, f"{folder} is sparse", why="rows are appended to dense data sets only",
                 fix="ingest all files at once: name them as a list or a pattern", error=DataError)
@@ -74,7 +73,7 @@ def append(source: str | Path | Sequence[str | Path], folder: str | Path, execut
         done = segments_of(folder)
         for left in (folder / "segments").glob("*"):
             if left.name not in done:  # by an append that was killed
-                shutil.rmtree(left)
+                StoredParts(left).remove()
         name = f"{len(done) + 1:04d}"
         segment = StoredParts(folder / "segments" / name)
         try:
@@ -82,9 +81,10 @@ def append(source: str | Path | Sequence[str | Path], folder: str | Path, execut
                            like=replace(current, attributes={**current.attributes, "source": str(folder)}))
             arrays, label_names = _joined(folder, manifest, current, added, segment)
         except BaseException:
-            shutil.rmtree(segment.folder, ignore_errors=True)
+            segment.remove()
             raise
         both = f"{current.attributes.get('fingerprint')} {added.attributes['fingerprint']}"
+        lock.check()
         write_json(folder / MANIFEST, {
             "dssl_dataset": SEGMENTED, "arrays": arrays, "segments": [*done, name],
             "attributes": {**current.attributes, "label_names": label_names,
@@ -138,7 +138,7 @@ def _joined(folder: Path, manifest: dict[str, Any], current: Dataset, added: Dat
         return arrays, current.attributes.get("label_names")
     y, is_whole, label_names = _joined_labels(current, added, current.y, added.y)
     if y is not None:
-        shutil.rmtree(segment.folder / "shared" / "y")
+        remove_array(segment.folder / "shared" / "y")
         write_dense(ArrayRows(y), segment, "y", chunk_rows(len(y), y.itemsize))
     before = {"pieces": [], "shape": [0]} if is_whole else manifest["arrays"]["y"]
     return {**arrays, "y": _with_piece(folder, "y", before, segment.rows("y"))}, label_names

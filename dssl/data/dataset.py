@@ -12,7 +12,7 @@ from scipy.sparse import issparse
 from ..errors import DataError, IntegrityError, column_label, explain, require
 from ..storage.blocks import ArrayRows, Rows, row_ranges, write_dense
 from ..storage.csr import CsrRows, as_csr
-from ..storage.files import local_path, read_json, write_json
+from ..storage.files import json_bytes, path_at, read_file, read_json, write_json
 from ..storage.pieces import BlockedCsrRows, JoinedRows, write_sparse
 from ..storage.store import MANIFEST, StoredParts, StoredRows
 from .columns import Columns
@@ -153,15 +153,15 @@ class Dataset:
         return named_labels(self.targets(), self.attributes.get("label_names"))
 
     def save(self, path: str | Path) -> "Dataset":
-        """Write the data set to a folder, `dataset.json` last, and return it as it is stored.
+        """Write the data set to a folder, or a URL of an object store, `dataset.json` last; return it as it is stored.
 
         Raises
         ------
-        DataError : the folder already holds something else. ParameterError : it is a URL.
+        DataError : the folder already holds something else. ParameterError : it is another URL.
         """
-        folder = local_path(path)
+        folder = path_at(path)
         mine = _folder_of(self.X) == folder.resolve()
-        require(mine or not folder.exists() or not any(folder.iterdir()), f"{folder} is not empty", error=DataError,
+        require(mine or not folder.is_dir() or not any(folder.iterdir()), f"{folder} is not empty", error=DataError,
                 why="a data set is written once; rows can be appended", fix="name another folder, or delete this one")
         parts, height = StoredParts(folder), chunk_rows(len(self), self.X.row_bytes)
         arrays = {}
@@ -169,7 +169,10 @@ class Dataset:
             if not mine:
                 rows = write_sparse(rows, parts, height) if rows.is_sparse else write_dense(rows, parts, name, height)
             arrays[name] = describe(rows)
-        write_json(folder / MANIFEST, {"dssl_dataset": VERSION, "arrays": arrays, "attributes": self.attributes})
+        manifest = {"dssl_dataset": VERSION, "arrays": arrays, "attributes": self.attributes}
+        is_first = write_json(folder / MANIFEST, manifest, exclusive=True)
+        require(is_first or bytes(read_file(folder / MANIFEST)) == json_bytes(manifest), error=DataError,
+                what=f"{folder} holds another data set", why="it was written meanwhile", fix="name another folder")
         return open_stored(folder)
 
 
@@ -239,7 +242,7 @@ def open_stored(folder: str | Path) -> Dataset:
 
     Raises DataError: the folder has no dataset.json. IntegrityError: the arrays are not what dataset.json says.
     """
-    folder = Path(folder)
+    folder = path_at(folder)
     require((folder / MANIFEST).is_file(), f"{folder} has no {MANIFEST}", error=DataError,
             why="it holds no data set, or its ingest did not finish",
             fix="run the ingest again, or name the file to be read")

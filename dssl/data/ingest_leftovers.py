@@ -1,4 +1,6 @@
-"""What an ingest leaves in the folder of its parts when it is cut off or refused, and how it is taken up or removed."""
+"""What an ingest leaves in the folder of its parts when it is cut off or refused, and how it is taken up or removed;
+and that one process at a time writes a data set.
+"""
 
 import shutil
 import tempfile
@@ -8,10 +10,37 @@ from pathlib import Path
 
 from ..errors import DataError, IntegrityError, ParameterError, require
 from ..storage.blocks import Parts, Receipt
+from ..storage.lease import lock_at
+from ..storage.lock import Lock
 from ..storage.objects import ObjectPath
 from ..storage.store import MANIFEST, StoredParts
 
 OWN_FOLDERS = ("receipts", "parts", "shared", "within")  # of StoredParts, in the order of their removal
+LOCKS = ("lock.json", ".lock")  # of who writes the data set
+
+
+def is_vacant(folder: Path) -> bool:
+    """Return whether nothing is in a folder, or it is not there; locks do not count."""
+    return not folder.exists() or all(path.name in LOCKS for path in folder.iterdir())
+
+
+@contextmanager
+def one_writer(folder: Path) -> Iterator[Lock]:
+    """Keep other processes from writing the data set in a folder meanwhile; a folder where nothing comes is removed.
+
+    Raises LockedError: another process writes it. ClusterError: it lies in a store that cannot tell which is first.
+    """
+    is_mine = False
+    try:
+        with lock_at(folder / LOCKS[0], why="the rows of two processes that write one data set would be mixed",
+                     fix="wait until it ends, then try again") as lock:
+            is_mine = True
+            yield lock
+    finally:
+        if is_mine and is_vacant(folder):
+            for name in LOCKS:
+                (folder / name).unlink(missing_ok=True)
+            _remove_if_empty(folder)
 
 
 def clear_other_parts(parts: Parts, key: str) -> None:

@@ -8,6 +8,7 @@ import json
 import shutil
 import uuid
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import DataError, explain, require
@@ -15,34 +16,49 @@ from ..storage.files import at_once, draft_of
 from ..storage.foreign_zarr import MARKS
 from ..storage.objects import ObjectPath
 from ..storage.store import MANIFEST
+from .ingest_leftovers import LOCKS
 
 Members = dict[str, ObjectPath]  # the objects of a folder by their names in it
 
 
-def copy_of(place: ObjectPath, cache: Path) -> Path:
-    """Return where the copy of an object or folder, as it is now, lies below a folder of copies, or would."""
-    return _copies_of(place, cache) / _look(place)[0] / place.name
+@dataclass(frozen=True)
+class ObjectCopy:
+    """The copy of an object or folder as it was when the store was asked, whether it is there yet or not.
+
+    version : of what is copied. members : the objects of a folder.
+    """
+
+    place: ObjectPath
+    version: str
+    members: Members
+    path: Path
+
+    def fetched(self) -> Path:
+        """Return the copy, made if there is none."""
+        try:
+            if not self.path.exists() and self.members:
+                _fetch_folder(self.place, self.members, self.path)
+            elif not self.path.exists():
+                with draft_of(self.path) as draft:
+                    self.place.download(draft)
+        except OSError as error:
+            raise _cannot_download(self.place, error) from error
+        return self.path
 
 
-def fetched(place: ObjectPath, cache: Path, download: bool) -> Path:
-    """Return the copy of an object or folder as it is now, made if there is none; without `download`, the last one."""
-    copies = _copies_of(place, cache)
-    if not download:
-        made = sorted(copies.glob(f"*/{place.name}"), key=lambda path: path.stat().st_mtime_ns)
-        require(len(made) > 0, f"{place} is not in the cache {copies}", why="downloads are off",
-                fix="allow them, or download the file and give its path", error=DataError)
-        return made[-1]
+def copy_of(place: ObjectPath, cache: Path) -> ObjectCopy:
+    """Return the copy of an object or folder as it is now, below a folder of copies; the store is asked once."""
     version, members = _look(place)
-    path = copies / version / place.name
-    try:
-        if not path.exists() and members:
-            _fetch_folder(place, members, path)
-        elif not path.exists():
-            with draft_of(path) as draft:
-                place.download(draft)
-    except OSError as error:
-        raise _cannot_download(place, error) from error
-    return path
+    return ObjectCopy(place, version, members, _copies_of(place, cache) / version / place.name)
+
+
+def last_copy(place: ObjectPath, cache: Path) -> Path:
+    """Return the copy of an object or folder that was made last; the store is not asked."""
+    copies = _copies_of(place, cache)
+    made = sorted(copies.glob(f"*/{place.name}"), key=lambda path: path.stat().st_mtime_ns)
+    require(len(made) > 0, f"{place} is not in the cache {copies}", why="downloads are off",
+            fix="allow them, or download the file and give its path", error=DataError)
+    return made[-1]
 
 
 def _copies_of(place: ObjectPath, cache: Path) -> Path:
@@ -66,7 +82,8 @@ def _look(place: ObjectPath) -> tuple[str, Members]:
 
 def _members_of(place: ObjectPath) -> Members:
     """Return the objects of a folder; raise DataError if it is neither Zarr nor a data set that dssl wrote."""
-    members = {path.relative_to(place).as_posix(): path for path, _ in place.below() if path != place}
+    members = {path.relative_to(place).as_posix(): path for path, _ in place.below()
+               if path != place and path.name not in LOCKS}
     require(not members or any(mark in members for mark in (*MARKS, MANIFEST)), f"{place} is a folder",
             why="it is neither a data set that dssl wrote nor a Zarr array or group", error=DataError,
             fix=f"name an object in it, or several with a pattern such as {place}/*.csv")

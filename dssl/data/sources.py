@@ -26,7 +26,7 @@ from ..measure import library
 from ..storage import objects
 from ..storage.files import draft_of
 from ..urls import STORES, hosts_alone, is_object_url, is_url, require_no_secret
-from .object_copies import copy_of, fetched
+from .object_copies import copy_of, last_copy
 from .patterns import matching_paths, path_of
 from .readers.compressed import OPENERS
 from .readers.formats import ENDINGS, folder_format, format_of_ending
@@ -88,11 +88,13 @@ def find_source(name: str | Path | Sequence[str | Path], *, labels: str | Path |
 def _find_one(place: str | objects.ObjectPath, labels: str | objects.ObjectPath | Path | None, format: str | None,
               download: bool, known: Mapping[str, FileRecord]) -> Source:
     text = str(place)
-    if is_object_url(text) and labels is None and text in known:
+    if is_object_url(text) and labels is None and text in known and download:
         copy = copy_of(objects.object_path(text) if isinstance(place, str) else place, _urls())
-        if copy.parent.name == known[text].version:
-            return Source(text, copy, version=known[text].version, digest=known[text].digest)
-    path = _download(place, download) if is_url(text) else _local(text, download)
+        if copy.version == known[text].version:
+            return Source(text, copy.path, version=known[text].version, digest=known[text].digest)
+        path = copy.fetched()
+    else:
+        path = _download(place, download) if is_url(text) else _local(text, download)
     beside = None
     if labels is not None:
         beside = _download(labels, download) if is_url(str(labels)) else path_of(str(labels))
@@ -111,7 +113,7 @@ def _find_one(place: str | objects.ObjectPath, labels: str | objects.ObjectPath 
 def fetch(file: Source) -> None:
     """Download a file unless it is there."""
     if is_object_url(file.name) and not file.path.exists():
-        path = fetched(objects.object_path(file.name), _urls(), True)
+        path = copy_of(objects.object_path(file.name), _urls()).fetched()
         require(path == file.path, f"{file.name} has changed", error=DataError, fix="run again",
                 why="it is not the object any more that was found when the run was planned")
 
@@ -268,7 +270,7 @@ def save_npz(path: Path, X: np.ndarray, y: np.ndarray | None, columns: list[str]
 def _download(place: str | Path, download: bool) -> Path:
     """Return the cached copy of a URL, downloaded if there is none yet; file:// is the file itself."""
     if isinstance(place, objects.ObjectPath):
-        return fetched(place, _urls(), download)
+        return copy_of(place, _urls()).fetched() if download else last_copy(place, _urls())
     url = str(place)
     try:
         parts = urlsplit(url)
@@ -282,7 +284,7 @@ def _download(place: str | Path, download: bool) -> Path:
         return path
     name = PurePosixPath(parts.path).name
     if parts.scheme in STORES and name:
-        return fetched(objects.object_path(url), _urls(), download)
+        return _download(objects.object_path(url), download)
     require(parts.scheme in SCHEMES and bool(name), f"cannot read {url}", error=DataError,
             why=f"data are read from files at {', '.join(SCHEMES)} and file URLs", fix="give the URL of one file")
     folder = hashlib.sha256(f"{parts.scheme}://{parts.netloc}{PurePosixPath(parts.path).parent}?{parts.query}".encode())

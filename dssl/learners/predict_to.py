@@ -13,8 +13,10 @@ from ..execution.current import current_execution
 from ..execution.tasks import Execution
 from ..storage.blocks import Rows
 from ..storage.csr import as_rows
-from ..storage.files import local_path
+from ..storage.files import has_folder, path_at
 from ..storage.foreign_zarr import publish_array
+from ..storage.objects import ObjectPath
+from ..storage.probe import require_exclusive
 from ..storage.store import StoredParts
 from .coding import margins_of
 from .model import Model, Output, predict_blocks, withheld_rows
@@ -81,24 +83,28 @@ def predict_to_zarr(model: Model, X: Any, out: str | Path, execution: Execution 
     names them. The array appears when all of it is written. Returns `n`, `unsupported`, `abstained` (points without a
     prediction), and `counts` by class, or `values` with `min`, `mean`, `max`.
 
-    X : Rows, an array or a sparse matrix. out : a path that does not exist yet, on storage that every worker can open.
+    X : Rows, an array or a sparse matrix. out : a path that does not exist yet, on storage that every worker can open,
+    or such a URL of an object store.
     abstain : whether points that the model says nothing about get NaN, or -1 among integers. far : which other points
     get it, bool (n,), or None. calibration : by which
     the probabilities of the classes are written instead, (n, n_classes), whose order the attribute `classes` tells.
 
     Raises DataError: the path exists, its folder does not, or abstaining asks for -1 where it is a class, or unsigned.
+    ClusterError: the store lets two writers write one object.
     """
-    execution, target, coding = execution or current_execution(), local_path(out), model.coding
+    execution, target, coding = execution or current_execution(), path_at(out), model.coding
     rows = execution.share_rows(as_rows(X))
     require(not target.exists(), f"{target} exists", why="predictions are written to a place of their own",
             fix="remove it, or name another path", error=DataError)
-    require(target.parent.is_dir(), f"there is no folder {target.parent}", why="the predictions are written into it",
+    require(has_folder(target), f"there is no folder {target.parent}", why="the predictions are written into it",
             fix="make it, or name another path", error=DataError)
     withholds = abstain or far is not None
     require(calibration is not None or not (withholds and coding.classes.dtype.kind in "iu") or coding.has_room,
             error=DataError,
             what="-1 is a class, or cannot be among unsigned ones, and would mark points without a label",
             why="it would read as another label", fix="write a .csv file, or fit signed classes")
+    if isinstance(target, ObjectPath):
+        require_exclusive(target.parent)
     draft = StoredParts(target.with_name(f".{target.name}.{uuid.uuid4().hex}"))
     try:
         written, names = (Entries(abstain, far), coding.entry_names) if calibration is None else (

@@ -267,18 +267,15 @@ def place_of(url: str | Path) -> Path:
     return Path(text.removeprefix("file://")).expanduser().resolve()
 
 
-def local_path(path: str | Path) -> Path:
-    """Return a path on this machine; raise ParameterError if it is one in an object store."""
-    require(not isinstance(path, ObjectPath) and not is_object_url(str(path)), f"{path} is no path on this machine",
-            why="files are changed in place there, or read in part by their readers, which objects are not",
-            fix="name a folder, then copy it to the store")
-    return Path(path)
-
-
 def path_at(text: str | Path) -> Path:
     """Return the path that a text names, as it is written."""
     return object_path(text) if isinstance(text, str) and is_object_url(text) else \
         text if isinstance(text, ObjectPath) else Path(text)
+
+
+def has_folder(path: Path) -> bool:
+    """Return whether a file can be written at a path: its folder is there, or it is that of an object."""
+    return isinstance(path, ObjectPath) or path.parent.is_dir()
 
 
 def named_in(folder: Path, name: str) -> Path:

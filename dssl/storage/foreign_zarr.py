@@ -23,6 +23,9 @@ from zarr.abc.codec import ArrayArrayCodec, BytesBytesCodec
 from zarr.codecs import ShardingCodec
 
 from ..errors import DataError, explain, require
+from .array_files import DESCRIPTION
+from .files import files_in, json_bytes, read_file, read_json, write_json
+from .objects import ObjectPath
 from .unpacked_sizes import UNPACKED, require_bounded, require_known
 
 BESIDE = 1 << 16  # bytes that a chunk may have beside its values: checksums, headers
@@ -202,12 +205,34 @@ def publish_array(source: Path, target: Path, attributes: dict[str, Any]) -> Non
 
     Raises DataError: another array has come there meanwhile.
     """
-    if attributes:
-        zarr.open_array(str(source), mode="r+").update_attributes(attributes)
+    described = read_json(source / DESCRIPTION)
+    described["attributes"] = {**described.get("attributes", {}), **attributes}
+    if isinstance(target, ObjectPath):
+        _copy_objects(source, target, json_bytes(described))
+        return
+    write_json(source / DESCRIPTION, described)
     try:
         source.rename(target)
     except OSError as error:
         if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
             raise
-        raise DataError(explain(f"{target} exists", why="somebody else has written it meanwhile",
-                                fix="name another path")) from error
+        raise _exists(target) from error
+
+
+def _copy_objects(source: Path, target: ObjectPath, description: bytes) -> None:
+    """Copy the chunks of an array to a place in a store, each unless another is there, and its description last.
+
+    All writers copy the chunks in one order, so that of two the one that is first to copy a chunk in which they differ
+    goes on, and the other has written nothing else than what the first one wrote.
+    """
+    chunks = sorted(path.relative_to(source).as_posix() for path, _ in files_in(source))
+    for name in (name for name in chunks if name != DESCRIPTION):
+        if (target / name).create(bytes(read_file(source / name))) is None:
+            raise _exists(target)
+    if (target / DESCRIPTION).create(description) is None:
+        raise _exists(target)
+
+
+def _exists(target: Path) -> DataError:
+    return DataError(explain(f"{target} exists", why="somebody else has written it meanwhile",
+                             fix="name another path"))

@@ -7,12 +7,24 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
+import zarr
+from numpy.testing import assert_array_equal
+from sklearn.datasets import make_moons
 
+from dssl import LaplaceLearning
+from dssl.data.dataset import Dataset, open_stored
+from dssl.data.ingest import open_dataset
+from dssl.data.ingest_leftovers import one_writer
+from dssl.errors import DataError
+from dssl.learners.predict_to import predict_to_zarr
 from dssl.pipeline.result import RunResult
 from dssl.pipeline.run import run
 from dssl.storage.artifacts import Workspace
 from dssl.storage.files import disk_bytes, place_of, read_json
+from dssl.storage.foreign_zarr import publish_array
+from dssl.storage.store import StoredParts
 from tests.objects import KEY, SECRET
 
 from .conftest import LOCAL
@@ -81,8 +93,8 @@ def test_commands_work_there_and_no_secret_is_written_or_said(dssl, spec, s3, tm
     says("predict", found["folder"], "two_moons", tmp_path / "p.npy", "--read", "target=none")
     assert "report.html" in says("report", "--workspace", s3)
     assert "done" in says("status", "--workspace", s3)
-    says("predict", found["folder"], "two_moons", f"{s3}/p.zarr", code=2)
-    says("ingest", "two_moons", f"{s3}/data", code=2)
+    says("predict", found["folder"], "two_moons", f"{s3}/p.zarr", "--read", "target=none")
+    says("ingest", "two_moons", f"{s3}/data")
     says("submit", spec, "--on", LOCAL, "--workspace", s3, code=2)
     written = everything(s3) + "".join(said).encode()
     assert SECRET.encode() not in written
@@ -152,3 +164,66 @@ def test_a_second_run_is_told_who_holds_the_workspace(dssl, spec, s3):
         done = dssl("run", spec, "--workspace", s3, "--on", "in-process")
     assert done.code == 5
     assert f"process {os.getpid()} on" in done.err
+
+
+def test_a_data_set_in_a_store_is_that_in_a_folder(dssl, s3, tmp_path):
+    for name, rows in (("a", "1,2,0\n3,4,1\n5,6,0\n"), ("b", "7,8,1\n9,1,0\n"), ("c", "1,1,\n")):
+        (tmp_path / f"{name}.csv").write_text(f"u,v,y\n{rows}")
+    for folder in (f"{s3}/data", tmp_path / "data"):
+        assert dssl("ingest", tmp_path / "a.csv", folder).code == 0
+        assert dssl("ingest", "--append", tmp_path / "b.csv", folder).code == 0
+        assert dssl("ingest", "--append", tmp_path / "b.csv", folder).err.startswith("nothing new")
+    there, here = open_stored(f"{s3}/data"), open_stored(tmp_path / "data")
+    assert_array_equal(there.X.read_all(), here.X.read_all())
+    assert_array_equal(there.targets(), here.targets())
+    assert there.attributes == here.attributes
+    assert_array_equal(open_dataset(f"{s3}/data").X.read_all(), here.X.read_all())  # as a source is read
+    again = dssl("ingest", tmp_path / "a.csv", f"{s3}/data")
+    assert (again.code, "is not empty" in again.err) == (1, True)
+
+
+def test_two_processes_do_not_write_one_data_set(dssl, s3, tmp_path):
+    for folder in (place_of(f"{s3}/data"), tmp_path / "data"):
+        with one_writer(folder):
+            done = dssl("ingest", "iris", folder)
+        assert (done.code, f"process {os.getpid()} on" in done.err) == (5, True)
+        assert not folder.exists()  # of what was refused, nothing is left
+        assert dssl("ingest", "iris", folder).code == 0
+    Dataset.from_arrays(np.ones((3, 2))).save(f"{s3}/saved")
+    with pytest.raises(DataError, match="is not empty"):
+        Dataset.from_arrays(np.ones((3, 2))).save(f"{s3}/saved")
+
+
+def test_an_ingest_that_is_refused_leaves_nothing_in_a_store(dssl, s3, tmp_path):
+    (tmp_path / "bad.csv").write_text("u,y\n1,0\noak,1\n")
+    assert dssl("ingest", tmp_path / "bad.csv", f"{s3}/data", "--read", "when_text=error").code == 1
+    assert list(place_of(s3).below()) == []
+
+
+def test_predictions_in_a_store_are_an_array_that_zarr_reads(s3, tmp_path):
+    X, y = make_moons(300, noise=0.1, random_state=0)
+    model = LaplaceLearning().fit(X, np.where(np.arange(300) < 60, y, -1)).model_
+    out = place_of(f"{s3}/p.zarr")
+    assert predict_to_zarr(model, X, out)["n"] == 300
+    array = zarr.open_array(zarr.storage.ObjectStore(out.store), path=out.key, mode="r")
+    predict_to_zarr(model, X, tmp_path / "p.zarr")
+    here = zarr.open_array(tmp_path / "p.zarr", mode="r")
+    assert_array_equal(array[:], here[:])
+    assert dict(array.attrs) == dict(here.attrs)
+    assert {path.parts[3] for path, _ in place_of(s3).below()} == {"p.zarr"}  # and no draft is left
+    with pytest.raises(DataError, match="exists"):
+        predict_to_zarr(model, X, out)
+
+
+@pytest.mark.parametrize("differs", ["c/1", "zarr.json"])
+def test_of_two_that_write_an_array_in_a_store_one_is_told(s3, differs):
+    draft, target = StoredParts(f"{s3}/.draft", is_new=True), place_of(f"{s3}/p.zarr")
+    draft.allocate("predictions", (6,), np.int64, 2)
+    draft.write_range(0, {"predictions": np.arange(6)})
+    source = draft.rows("predictions").path
+    (target / differs).write_bytes(b"of another")
+    with pytest.raises(DataError, match="exists"):
+        publish_array(source, target, {"classes": ["a"]})
+    assert (target / differs).read_bytes() == b"of another"
+    assert (target / "c/0").read_bytes() == (source / "c/0").read_bytes()
+    assert not (target / "c/2").is_file() or differs == "zarr.json"
