@@ -8,17 +8,22 @@ A graph that a spec names as a file is over all rows of the source: read, checke
 Each is read whole by one task: weights take 40 bytes an edge in each direction, neighbors 60 bytes an entry.
 """
 
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
-from zipfile import BadZipFile, is_zipfile
+from zipfile import BadZipFile, ZipFile, is_zipfile
 
 import numpy as np
 import scipy.sparse as sp
 
+from ..data.readers.compressed import require_usual
+from ..data.readers.npz import DAMAGED
 from ..data.source_files import Source
 from ..data.sources import find_source
-from ..errors import DataError, explain, require
+from ..errors import BudgetError, DataError, explain, require
 from ..execution.cost import Cost
 from ..graph.descent import descent_cost
 from ..graph.equal_rows import vertices_cost
@@ -44,15 +49,17 @@ from ..graph.weight_rule import WeightParams
 from ..graph.weights import weigh, weights_cost
 from ..report.sections.graph import graph_section
 from ..storage.artifacts import Artifact
-from ..storage.blocks import PartWriter, Receipt, Rows, row_ranges
+from ..storage.blocks import PartWriter, Receipt, Rows, budget_beside, row_ranges
 from ..storage.csv_lines import CsvLines
 from ..storage.files import draft_of
+from ..units import size_setting
 from ..urls import is_url
 from .facts import Facts
 from .growth import CannotGrow
 from .spec import GraphPipeline
 from .stage import Context, NoParams, Stage
 
+PEAK_OF_UNPACKED = {"weights": 40 / 12, "neighbors": 60 / 16}  # bytes of memory a byte of the arrays
 LIST_ROWS = 1 << 16  # lists in one chunk
 SHOWN = 20  # of the points that no label reaches
 
@@ -91,29 +98,44 @@ def given_file(kind: str, path: str) -> Source:
 
     Raises
     ------
-    DataError : there is no such file.
+    DataError : there is no such file, or it unpacks to far more than files of data do.
     """
     if is_url(path):
-        return find_source(path, format="npz")
-    file = Path(path).expanduser()
-    require(file.is_file(), f"graph.given.{kind}: {path} is not a file", error=DataError,
-            why="the graph is read from it", fix="give the path or the URL of an .npz file")
-    return Source(path, file)
+        found = find_source(path, format="npz")
+    else:
+        found = Source(path, Path(path).expanduser())
+        require(found.path.is_file(), f"graph.given.{kind}: {path} is not a file", error=DataError,
+                why="the graph is read from it", fix="give the path or the URL of an .npz file")
+    require_usual(path, found.path, _unpacked_bytes(found.path, kind))
+    return found
 
 
-def _read(path: str, kind: str) -> Any:
-    """Return the sparse matrix, or the pair of arrays, of a file; raise DataError if it holds none."""
+@contextmanager
+def _explained(path: Path, kind: str) -> Iterator[None]:
+    """Turn the errors of a damaged archive into one that names the file."""
     try:
         if not is_zipfile(path):
             raise BadZipFile("it is not an .npz archive")
+        yield
+    except (*DAMAGED, MemoryError) as error:
+        made = {"weights": "scipy.sparse.save_npz(path, W)", "neighbors": "numpy.savez(path, ids=..., distances=...)"}
+        raise DataError(explain(f"{path} holds no {kind}: {error}", why=f"graph.given.{kind} names a file of them",
+                                fix=f"write it with {made[kind]}")) from error
+
+
+def _unpacked_bytes(path: Path, kind: str) -> int:
+    """Return the bytes of the arrays of a file as its archive tells them; Python reads no more of it."""
+    with _explained(path, kind), ZipFile(path) as archive:
+        return sum(file.file_size for file in archive.infolist())
+
+
+def _read(path: Path, kind: str) -> Any:
+    """Return the sparse matrix, or the pair of arrays, of a file; raise DataError if it holds none."""
+    with _explained(path, kind):
         if kind == "weights":
             return sp.load_npz(path)
         with np.load(path, allow_pickle=False) as arrays:
             return arrays["ids"], arrays["distances"]
-    except (ValueError, KeyError, OSError, BadZipFile) as error:
-        made = {"weights": "scipy.sparse.save_npz(path, W)", "neighbors": "numpy.savez(path, ids=..., distances=...)"}
-        raise DataError(explain(f"{path} holds no {kind}: {error}", why=f"graph.given.{kind} names a file of them",
-                                fix=f"write it with {made[kind]}")) from error
 
 
 @dataclass(frozen=True)
@@ -121,7 +143,7 @@ class GivenTask:
     """Write given weights among the training points as the one part of the graph; or given lists, as shared arrays."""
 
     kind: str
-    path: str
+    path: Path
     train: Rows  # (n,), rows of the source
     n_rows: int  # of the source
 
@@ -144,8 +166,21 @@ class GivenTask:
 
 
 def _given(context: Context, kind: str) -> Receipt:
-    """Return the receipt of the task that reads the given weights or neighbors."""
-    task = GivenTask(kind, str(context.files[kind].source.path), context.rows("split", "train"),
+    """Return the receipt of the task that reads the given weights or neighbors.
+
+    Raises
+    ------
+    BudgetError : the task would take more than the memory budget.
+    """
+    path, budget = context.files[kind].source.path, context.execution.memory_budget
+    unpacked = _unpacked_bytes(path, kind)
+    least = budget_beside(math.ceil(PEAK_OF_UNPACKED[kind] * unpacked))
+    enough = size_setting(least, up=True)
+    require(least <= budget, f"{path} holds arrays of {unpacked:,} bytes, which take {enough} of memory",
+            why=f"one task reads all of it, and the memory budget is {size_setting(budget, up=False)}",
+            fix=f"raise memory_budget to {enough}, in the spec or by --memory-budget, or give a sparser graph",
+            error=BudgetError)
+    task = GivenTask(kind, path, context.rows("split", "train"),
                      context.attributes("dataset")["n"])
     receipt, = context.execution.map([task], context.parts)
     return receipt

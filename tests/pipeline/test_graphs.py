@@ -10,7 +10,8 @@ import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import make_blobs
 
-from dssl.errors import DataError, ParameterError, SpecError
+from dssl.data.readers import compressed
+from dssl.errors import BudgetError, DataError, ParameterError, SpecError
 from dssl.execution.in_process import InProcess
 from dssl.graph.graph import KNNGraph
 from dssl.graph.neighbors import neighbors
@@ -143,8 +144,8 @@ def test_other_bytes_of_a_given_graph_are_another_artifact(spec, tmp_path):
     save(spec, *blobs(160))
     for kind, stage in (("weights", "graph"), ("neighbors", "neighbors")):
         addresses = []
-        for text in (b"one", b"two"):
-            (tmp_path / "g.npz").write_bytes(text)
+        for weight in (1.0, 2.0):
+            np.savez(tmp_path / "g.npz", data=[weight])
             planned = plan(spec, set=[f"graph.given={{{kind}: '{tmp_path / 'g.npz'}'}}"], workspace=tmp_path / "w")
             addresses.append({item["name"]: item["address"] for item in planned.records()})
         moved = {name for name in addresses[0] if addresses[0][name] != addresses[1][name]}
@@ -173,6 +174,29 @@ def test_given_files_that_are_refused(spec, tmp_path, kind, arrays, message):
     with pytest.raises(DataError, match=message) as error:
         run(spec, set=[f"graph.given={{{kind}: '{path}'}}"], workspace=tmp_path / "work", execution=InProcess(1))
     assert "fix:" in str(error.value)
+
+
+@pytest.mark.parametrize(("kind", "arrays"), [
+    ("weights", {"data": np.zeros(1 << 16), "indices": np.zeros(1 << 16, np.int32), "indptr": np.zeros(161, np.int32)}),
+    ("neighbors", {"ids": np.zeros((160, 400), int), "distances": np.zeros((160, 400))}),
+])
+def test_given_files_that_unpack_to_far_more_than_data_do(spec, tmp_path, monkeypatch, kind, arrays):
+    save(spec, *blobs(160))
+    np.savez_compressed(tmp_path / "given.npz", **arrays)
+    monkeypatch.setattr(compressed, "LARGE", 1 << 10)
+    with pytest.raises(DataError, match=r"given\.npz \(.* bytes\) holds arrays of [\d,]+ bytes") as refused:
+        plan(spec, set=[f"graph.given={{{kind}: '{tmp_path / 'given.npz'}'}}"], workspace=tmp_path / "work")
+    assert "save it again with numpy.savez" in str(refused.value)
+
+
+def test_given_files_that_the_memory_budget_has_no_room_for(spec, tmp_path):
+    save(spec, *blobs(160))
+    np.savez(tmp_path / "given.npz", ids=np.zeros((160, 7500), np.int64), distances=np.zeros((160, 7500)))
+    with pytest.raises(BudgetError, match=r"given\.npz holds arrays of 19,200,256 bytes, which take \S+MB") as refused:
+        run(spec, set=[f"graph.given={{neighbors: '{tmp_path / 'given.npz'}'}}"], workspace=tmp_path / "work",
+            execution=InProcess(1, memory_budget=70_000_000))
+    assert "the memory budget is 70MB" in str(refused.value)
+    assert "raise memory_budget to" in str(refused.value)
 
 
 def test_a_graph_of_the_test_points_alone_is_refused(spec, tmp_path):

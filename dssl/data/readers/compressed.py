@@ -72,6 +72,14 @@ def most_unpacked(packed: int) -> int:
     return max(LARGE, TIMES * packed)
 
 
+def require_usual(name: str, path: Path, nbytes: int) -> None:
+    """Raise DataError if the arrays of an .npz file have more bytes than it may unpack to."""
+    packed = path.stat().st_size
+    require(nbytes <= most_unpacked(packed), f"{name} ({packed:,} bytes) holds arrays of {nbytes:,} bytes",
+            why=MAY_BE_MADE, fix="if it is right, save it again with numpy.savez, which does not compress",
+            error=DataError)
+
+
 def require_space(folder: Path, nbytes: int, path: Path | str) -> None:
     """Raise DataError unless a folder's disk has room for so many bytes of what is unpacked from `path`."""
     free = shutil.disk_usage(folder).free

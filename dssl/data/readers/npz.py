@@ -20,7 +20,7 @@ from scipy import sparse
 from ...errors import DataError, explain, require
 from .arrays import ArrayReader, require_numbers
 from .base import Scan, cut_short, no_rows
-from .compressed import CHECKED, MAY_BE_MADE, most_unpacked, require_space, scratch_file, write_stream
+from .compressed import CHECKED, require_space, require_usual, scratch_file, write_stream
 from .npy import map_npy
 
 CSR = ("data", "indices", "indptr", "shape")
@@ -99,10 +99,7 @@ class NpzReader(ArrayReader):
         """
         with self._archive(f"{self.name} cannot be unpacked") as archive:
             nbytes = sum(archive.getinfo(file).file_size for file in files)
-        packed = self.path.stat().st_size
-        require(nbytes <= most_unpacked(packed), f"{self.name} ({packed:,} bytes) holds arrays of {nbytes:,} bytes",
-                why=MAY_BE_MADE,
-                fix="if it is right, save it again with numpy.savez, which does not compress", error=DataError)
+        require_usual(self.name, self.path, nbytes)
         if nbytes >= CHECKED:
             self.scratch.mkdir(parents=True, exist_ok=True)
             require_space(self.scratch, nbytes, self.name)
