@@ -267,9 +267,7 @@ class FittedPipeline:
         if isinstance(X, pd.DataFrame):
             columns = Columns.of(self.dataset)
             names = list(columns.names or ()) if columns else self.dataset.get("feature_names") or []
-            missing = [name for name in names if name not in X.columns]
-            require(not missing, f"X has no column {', '.join(missing[:8])}", error=DataError,
-                    why="the model was fitted on it", fix=f"its columns are {', '.join(map(str, X.columns[:40]))}")
+            self._require_features("X", names, list(map(str, X.columns)))
             X = X[names] if names else X
             if columns is not None:
                 X = columns.apply(X, columns.order(None, X.shape[1], "X")).X
@@ -295,6 +293,18 @@ class FittedPipeline:
         """Return the names of the columns of the training file that are no features."""
         return [record["name"] for record in self.dataset.get("survey", ()) if not record["used"]]
 
+    def _require_features(self, source: str, expected: Sequence[str], names: Sequence[str]) -> None:
+        """Raise DataError if a table lacks a feature; what it has beside the known columns may be it, misspelled."""
+        missing = [name for name in expected if name not in names]
+        features = [name for name in names if name not in ("", self.dataset.get("target"))]
+        unknown = [name for name in features if name not in {*expected, *self._left_out()}]
+        columns = Columns.of(self.dataset)
+        cells = ", with empty cells where nothing is known" if columns is not None and columns.fill is not None else ""
+        rest = f", or name it so if it is one of {', '.join(unknown[:8])}" if unknown else \
+            f"; its columns are {', '.join(features[:40])}"
+        require(not missing, f"{source} has no column {', '.join(missing[:8])}", error=DataError,
+                why="the model was fitted on it", fix=f"add it{cells}{rest}")
+
     def _columns_to_drop(self, found: Source, params: IngestParams, expected: list[str], *,
                          strict: bool) -> tuple[str | int, ...]:
         """Return the columns of a table that are no features: the target of the training file, and given ones.
@@ -308,9 +318,8 @@ class FittedPipeline:
         if not strict and not set(names) & set(expected):
             names = []
         dropped = tuple(column for column in params.drop or () if not names or column in names)
-        missing = [name for name in expected if name not in names]
-        require(not names or not missing, f"{found.name} has no column {', '.join(missing[:8])}", error=DataError,
-                why="the model was fitted on it", fix=f"its columns are {', '.join(names[:40])}")
+        if names:
+            self._require_features(found.name, expected, names)
         targets, out = {self.dataset.get("target"), params.target}, set(self._left_out())
         unnamed = tuple(number for number, name in enumerate(names) if name == "")
         unknown = [name for name in names if name not in {*expected, *dropped, *targets, *out, ""}]

@@ -61,8 +61,14 @@ def test_columns_that_the_model_does_not_know_are_refused_or_dropped(trained):
 
 
 def test_a_missing_column_is_named(trained):
-    with pytest.raises(DataError, match="no column c, e"):
-        predict(trained, trained[2][["a", "b", "d"]], "narrow.csv")
+    with pytest.raises(DataError, match=r"no column c, e[\s\S]*fix: add it; its columns are a, b, d$"):
+        predict(trained, trained[2][["a", "b", "d", "kind"]], "narrow.csv")
+    renamed = trained[2].rename(columns={"c": "cc"})
+    told = r"no column c[\s\S]*add it, or name it so if it is one of cc$"
+    with pytest.raises(DataError, match=told):
+        predict(trained, renamed, "renamed.csv")
+    with pytest.raises(DataError, match=told):
+        trained[1].rows_of(renamed, InProcess(1))
 
 
 def test_columns_of_plain_numbers_are_numbers_in_a_new_file_too(trained):
