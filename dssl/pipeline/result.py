@@ -212,10 +212,9 @@ class RunResult:
             return label_score_rows(dict(self.gain.get("by_labels", {})))
         scores = {"model": self.metrics, **self.baselines}
         if "n_clusters" in self.metrics:
-            keys = ("accuracy", "nmi", "ari")
+            keys = [key for key in ("accuracy", "nmi", "ari") if key in self.metrics]  # none without classes
             return ("", "clusters", *keys), [
-                (name, str(own["n_clusters"]), *(f"{own[key]:.3f}" if key in own else "" for key in keys))
-                for name, own in scores.items()]
+                (name, str(own["n_clusters"]), *(f"{own[key]:.3f}" for key in keys)) for name, own in scores.items()]
         by, document = measure_of(dict(self.metrics)), {"metrics": self.metrics, "gain": dict(self.gain)}
         return ("", f"{by.name} (95 % interval)", "gain over it", by.test), [
             (name, by.with_interval(dict(own)), *gain_over(name, document)) for name, own in scores.items()]

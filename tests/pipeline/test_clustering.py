@@ -68,6 +68,8 @@ def test_without_classes_and_in_every_space(model, sections, moons, tmp_path):
     folder, X, _ = moons
     result = run(spec(folder, "bare", model=model, **sections), workspace=tmp_path, execution=InProcess(1))
     assert "accuracy" not in result.metrics
+    head, rows = result.score_rows()
+    assert (head, {len(row) for row in rows}) == (("", "clusters"), {2})
     assert "no classes that the clusters could be compared with" in Path(result.report).read_text(encoding="utf-8")
     clusters = open_model(result.model_path).predict(X)
     assert len(np.unique(clusters)) == result.metrics["n_clusters"] <= 3
