@@ -330,7 +330,7 @@ def likely_target(records: Sequence[ColumnRecord], n_rows: int, source: str) -> 
     if last is not None:
         others = [] if _is_few(last) else few[-2:]  # the nearest to it
         beside = f"; to predict a column of few different values instead: {_options(others)}" if others else ""
-        return last.name, f"it is the last column{beside}"
+        return last.name, f"it is the last column{beside}{'' if last.missing else NO_TARGETS}"
     few_with_gaps = [record for record in few if record.missing]
     if len(few) == 1:
         return few[0].name, f"no other column has few different values{NO_TARGETS}"
