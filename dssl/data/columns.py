@@ -213,8 +213,8 @@ class Columns:
 
 
 def folded(text: str) -> str:
-    """Return what texts have in common that differ in blanks around them and in case alone."""
-    return text.strip().casefold()
+    """Return what texts have in common that differ in blanks and in case alone."""
+    return " ".join(text.split()).casefold()
 
 
 def spellings(counts: Mapping[str, int]) -> list[str]:

@@ -5,6 +5,7 @@ number, counted from 0. `dssl suggest` writes such a file with empty labels. Oth
 """
 
 import csv
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 
 from ..errors import DataError, explain, require
 from ..missing import is_missing_text
+from .columns import folded, spellings
 
 ROW, LABEL = "row", "label"
 ANY = "*"  # a column of identifiers that is not known yet
@@ -58,6 +60,19 @@ def read_told_labels(paths: Sequence[Path],
     told = _by_row(lines, identifiers.rows_of(asked) if identifiers is not None and asked else {})
     rows = sorted(told)
     return np.array(rows, np.int64), [told[row].label for row in rows], [told[row].place for row in rows]
+
+
+def spelled_as(texts: Sequence[str], classes: Collection[str]) -> list[str]:
+    """Return labels as classes are spelled, where they differ in blanks and case alone from no more than one of these.
+
+    New ones that are alike take their most frequent spelling.
+    """
+    alike: dict[str, list[str]] = {}
+    for name in {*classes}:
+        alike.setdefault(folded(name), []).append(name)
+    for name in spellings(Counter(text for text in texts if folded(text) not in alike)):
+        alike[folded(name)] = [name]
+    return [text if text in classes or len(alike[folded(text)]) > 1 else alike[folded(text)][0] for text in texts]
 
 
 def count_told_labels(paths: Sequence[Path]) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..data.ingest_params import IngestParams
 from ..data.labels import DRAW_ROWS, choose_labels
-from ..data.told_labels import Identifiers, read_told_labels
+from ..data.told_labels import Identifiers, read_told_labels, spelled_as
 from ..errors import DataError, column_label, explain, require, sentences
 from ..execution.cost import Cost, cost_of
 from ..graph.feature_units import warn_unlike
@@ -200,14 +200,17 @@ def _told(context: Context, chosen: Target, read: IngestParams) -> tuple[Target,
             f"{lines[strangers[0]]}: row {rows[strangers[0]]} is no training point, as {len(strangers)} of {len(rows)} "
             "rows are none", why="test points and points that are not used are not learned from",
             fix="leave data as it was when the rows were suggested, or delete these lines")
+    classes = context.attributes("split").get("classes") or ()
+    are_texts = bool(classes) and all(isinstance(name, str) for name in classes)
+    spelled = spelled_as(texts, classes) if are_texts else texts
     try:
-        target = chosen.told(places, texts)
+        target = chosen.told(places, spelled)
     except DataError as error:
         what, why, fix = sentences(str(error))
         raise DataError(explain(f"{source.name}: {what}", why=why, fix=fix)) from error
-    before = set(context.attributes("split").get("classes") or ())
-    new = [name for name in target.to_arrays()[1].get("classes") or () if name not in before]
-    return target, {"told": len(rows), **({"new_classes": new} if new else {})}
+    new = [name for name in target.to_arrays()[1].get("classes") or () if name not in classes]
+    other = {text: name for text, name in zip(texts, spelled, strict=True) if text != name}
+    return target, {"told": len(rows), **({"new_classes": new} if new else {}), **({"spelled": other} if other else {})}
 
 
 def _given_labels(context: Context) -> np.ndarray:
@@ -293,6 +296,9 @@ def labels_notes(found: dict[str, Any]) -> list[str]:
              f"rows, they are no random draw: {probabilities}the error of held-out labels can rise from round to "
              "round though the model gets better, because asked-for labels are those of difficult rows. Judge the "
              "model by test points."]
+    if found.get("spelled"):
+        read = ", ".join(f"{text!r} as {name!r}" for text, name in sorted(found["spelled"].items()))
+        notes.append(f"labels.file spells classes in other ways; read are {read}")
     if found.get("new_classes"):
         new = ", ".join(map(repr, found["new_classes"]))
         notes.append(f"labels.file brings classes that the source does not have: {new}. Correct the file if one of "
@@ -311,7 +317,7 @@ def points_notes(found: dict[str, Any]) -> list[str]:
     return notes
 
 
-LABELS = Stage("labels", 6, ("dataset", "split"), LabelParams.of, make_labels, _labels_cost, "label fewer points",
+LABELS = Stage("labels", 7, ("dataset", "split"), LabelParams.of, make_labels, _labels_cost, "label fewer points",
                files=("source", "labels"), notes=labels_notes, grows=True)
 POINTS = Stage("points", 8, ("dataset", "split"), lambda spec: spec.data.scaling, make_points,
                lambda f: scaling_cost(f.spec.data.scale, (f.n, f.n_test, f.n_rows), f.d, f.row_bytes, f.width,

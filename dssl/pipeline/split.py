@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..data.columns import folded
 from ..data.dataset import Dataset
 from ..data.labels import DRAW_ROWS, sample_points
 from ..errors import DataError, require
@@ -161,7 +162,7 @@ def alike_classes(classes: Sequence[Any]) -> list[list[str]]:
     groups: dict[str, list[str]] = {}
     for name in classes:
         if isinstance(name, str):
-            groups.setdefault(" ".join(name.split()).casefold(), []).append(name)
+            groups.setdefault(folded(name), []).append(name)
     return [group for group in groups.values() if len(group) > 1]
 
 

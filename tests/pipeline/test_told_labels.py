@@ -4,11 +4,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dssl.data.told_labels import spelled_as
 from dssl.errors import DataError, SpecError
 from dssl.execution.in_process import InProcess
 from dssl.pipeline.first_spec import first_spec
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.plan import plan
+from dssl.pipeline.points import labels_notes
 from dssl.pipeline.run import run
 
 from ..moons import moons_spec
@@ -83,6 +85,23 @@ def test_a_new_class_of_a_file_becomes_a_class(tmp_path):
     assert (table["label"] == np.array(["elm", "fir", "oak"])[kind]).all()
     assert table.loc[4, ["given", "role"]].tolist() == ["fir", "labeled"]
     assert "'fir'" in " ".join(result.notes)
+
+
+def test_a_class_of_a_file_may_be_spelled_in_other_ways(told):
+    planned, plain = told
+    train = split_arrays(plain.artifact("split").parts)["train"]
+    new = np.setdiff1d(train, [*labels_of(plain)[0]])[:5]
+    made = planned(new, [" Up", "DOWN", "far up", "Far  Up", "far up"])
+    run(made, execution=InProcess(1))
+    names = made.artifact("labels").attributes["classes"]
+    assert names == ["down", "far up", "up"]
+    assert [names[labels_of(made)[0][row]] for row in new] == ["up", "down", "far up", "far up", "far up"]
+    assert "read are 'DOWN' as 'down', 'Far  Up' as 'far up', 'Up' as 'up'" in " ".join(
+        labels_notes(made.artifact("labels").attributes))
+
+
+def test_labels_that_may_be_either_of_two_classes_are_new_ones():
+    assert spelled_as(["No", "NO", "no", "Yes"], ["No", "no", "yes"]) == ["No", "NO", "no", "yes"]
 
 
 def test_labels_of_one_class_wait_for_a_file_that_brings_another(tmp_path):
