@@ -8,7 +8,7 @@ from ..errors import require
 WhenMissing = Literal["error", "impute"]
 WhenText = Literal["error", "one_hot"]
 READER_OPTIONS = ("target", "split", "header", "delimiter", "decimal", "encoding", "missing", "drop", "n_columns",
-                  "zero_based", "thousands", "percent")
+                  "zero_based", "thousands", "percent", "categories")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,8 +19,8 @@ class IngestParams:
     target : column (csv, parquet, arrow: name or number) or member (npz, zarr) of the labels; "none" for no target.
     dtype : of X. block_rows : rows of one block; unset: about 32 MB of X, less if the memory budget asks for it.
     labels : second file with the labels (npy, idx). split : member (npz, zarr) that is 0 for training and 1 for test.
-    header, delimiter, encoding : of delimited text, see `CsvReader`. drop, missing, decimal, thousands, percent : of
-        it, parquet and arrow, see `TableReader`.
+    header, delimiter, encoding : of delimited text, see `CsvReader`. drop, missing, decimal, thousands, percent,
+        categories : of it, parquet and arrow, see `TableReader`.
     keep_ids : columns with names that look like identifiers, dates or free text (`findings`) are left out of tables,
         unless they are named here, or this is true.
     n_columns, zero_based : of svmlight text, see `SvmlightReader`.
@@ -45,6 +45,7 @@ class IngestParams:
     thousands: str | None = None
     percent: bool | None = None
     drop: tuple[str | int, ...] | None = None
+    categories: tuple[str | int, ...] | None = None
     keep_ids: bool | tuple[str, ...] = False
     n_columns: int | None = None
     zero_based: bool | None = None

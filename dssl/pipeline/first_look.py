@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..data.findings import ColumnRecord, examined
+from ..data.findings import ColumnRecord, are_codes, examined
 from ..data.ingest_cost import block_height
 from ..data.ingest_params import IngestParams
 from ..data.readers.base import NO_TARGET, TARGET_NAMES, Reader, text_is_no_label
@@ -196,6 +196,36 @@ class Look:
         if found.infinite:
             texts = [text for cells in found.infinite.values() for _, text in cells.examples]
             self._add_missing(texts, f"infinite cells: {self._some_of(found.infinite.items())}")
+        self.reader = self._opened()
+        self._survey()
+
+    def name_codes(self) -> None:
+        """Name whole numbers that are codes by their names as categories, where they repeat as categories do."""
+        names = self.scan.feature_names
+        if self.records is None or not self.is_table or names is None or "categories" in self.options:
+            return
+        numbers = {record.name: record for record in self.records if are_codes(record)}
+        if not numbers:
+            return
+        self._read_as_categories([*numbers])
+        repeat = {record.name: record.levels for record in self.records if record.name in numbers
+                  and record.kind == "category"}
+        if len(repeat) < len(numbers):
+            self._read_as_categories([*repeat])
+        for name in numbers.keys() - repeat.keys():
+            self.remarks.append(f"{name}: its whole numbers are codes by its name, and too many different ones for "
+                                "categories; they are learned from as quantities, unless data.read.drop names the "
+                                "column")
+        if repeat:
+            shown = ", ".join(f"{name} ({levels} different)" for name, levels in repeat.items())
+            self.reasons["categories"] = (f"whole numbers that are codes, as their names say: {shown}; a column that "
+                                          "is left out of the list is read as numbers")
+
+    def _read_as_categories(self, names: Sequence[str]) -> None:
+        """Look at the source again with some columns as categories."""
+        self.options["categories"] = tuple(names)
+        if not names:
+            del self.options["categories"]
         self.reader = self._opened()
         self._survey()
 

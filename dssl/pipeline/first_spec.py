@@ -76,6 +76,7 @@ def first_spec(sources: Sequence[str], options: dict[str, Any], execution: Execu
             if found is not None:
                 given = {**given, "target": found}
                 look = Look(source, given, Path(scratch), execution)
+        look.name_codes()
         look.name_sentinels()
         return _written(named, _name_of(sources[0]), look, why)
 

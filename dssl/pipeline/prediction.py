@@ -185,7 +185,8 @@ class FittedPipeline:
         levels = columns is not None and bool(columns.levels)
         target = "none" if "target" in known else None
         params = replace(self.read, target=target, labels=None, split=None) if same else IngestParams(
-            target=target, dtype=self.read.dtype, when_text="one_hot" if levels and "when_text" in known else "error")
+            target=target, dtype=self.read.dtype, when_text="one_hot" if levels and "when_text" in known else "error",
+            categories=self.read.categories if "categories" in known else None)
         # A stored data set has its own, which are compared; a format without text holds those that text became.
         if kind == StoredReader.format or (not same and levels and "when_text" not in known):
             columns = None

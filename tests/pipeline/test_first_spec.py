@@ -10,6 +10,7 @@ import pytest
 import yaml
 import zarr
 from click.testing import CliRunner
+from numpy.testing import assert_array_equal
 from scipy import sparse
 from sklearn.datasets import dump_svmlight_file, make_blobs
 
@@ -23,6 +24,7 @@ from dssl.execution.in_process import InProcess
 from dssl.pipeline.first_look import NO_TARGETS, Labels, Look, joined_labels, labels_in, likely_target
 from dssl.pipeline.first_spec import first_spec
 from dssl.pipeline.load import load_spec
+from dssl.pipeline.prediction import open_model
 from dssl.pipeline.result import RunResult
 from dssl.storage.blocks import MemoryParts
 
@@ -497,6 +499,31 @@ def test_a_code_that_comes_again_is_missing_where_it_is_below_all_values_or_far_
         assert ("data.read.missing: ['-999']: -999 is far from all other values, or comes again as none of them does: "
                 + counts) in told
         assert load_spec(f"{name}.yaml").data.read["missing"] == ["-999"]
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_whole_numbers_that_are_codes_by_their_name_are_categories_in_the_run_and_in_new_files(here, ending):
+    rng = np.random.default_rng(0)
+    mcc = rng.choice([5411, 5812, 4829, 7995], N)
+    frame = pd.DataFrame({"mcc": mcc, "zip_code": rng.integers(10001, 10001 + N // 3, N), "x": rng.normal(size=N),
+                          "errorcode": rng.choice([404, 500, 503], N),
+                          "label": (np.isin(mcc, [5411, 7995]) ^ (rng.random(N) < 0.1)) * 1})
+    write = {"csv": pd.DataFrame.to_csv, "parquet": pd.DataFrame.to_parquet}
+    write[ending](frame, f"t.{ending}", index=False)
+    done = init(f"t.{ending}")
+    assert "data.read.categories: [mcc]: whole numbers that are codes, as their names say: mcc (4 different)" in \
+        done.stdout
+    assert "zip_code: its whole numbers are codes by its name, and too many different ones for" in done.stdout
+    result = run("t.yaml", here / "work")
+    model = open_model(result["model"])
+    names = [name for name in model.dataset["feature_names"] if "mcc" in name]
+    assert names == ["mcc=4829", "mcc=5411", "mcc=5812", "mcc=7995"]
+    for other in write:  # a new file may be of the other format
+        write[other](frame.drop(columns="label"), f"new.{other}", index=False)
+        X = model.dataset_of(f"new.{other}", InProcess(1)).X.read_all()
+        assert_array_equal(X[:, model.dataset["feature_names"].index("mcc=5411")], mcc == 5411)
+    wrong = init(f"t.{ending}", "--read", "categories=[mccc]", "--out", "other.yaml")
+    assert "has no column 'mccc' (categories)" in wrong.stderr
 
 
 @pytest.mark.parametrize("change", [

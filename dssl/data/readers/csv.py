@@ -58,7 +58,7 @@ class CsvReader(TableReader, lines.LineReader):
     header : whether the first record names the columns; unset: found out from the first two records.
     delimiter : one character, or "whitespace"; unset: found out from the first record.
     encoding : of the text; UTF-16 is told by its byte order mark.
-    target, drop, missing, decimal, thousands, percent, when_text : see `TableReader`.
+    target, drop, missing, decimal, thousands, percent, when_text, categories : see `TableReader`.
     """
 
     format: ClassVar[str] = "csv"
@@ -68,9 +68,9 @@ class CsvReader(TableReader, lines.LineReader):
                  header: bool | None = None, delimiter: str | None = None, encoding: str = "utf-8",
                  drop: Column | tuple[Column, ...] = (), missing: str | tuple[str, ...] = (),
                  decimal: str | None = None, thousands: str | None = None, percent: bool | None = None,
-                 when_text: str = "error"):
+                 when_text: str = "error", categories: Column | tuple[Column, ...] = ()):
         super().__init__(target=target, drop=drop, missing=missing, decimal=decimal, thousands=thousands,
-                         percent=percent, when_text=when_text)
+                         percent=percent, when_text=when_text, categories=categories)
         self.name, self.header, self.delimiter = name, header, delimiter
         self.path, self.encoding = _as_utf_8(path, name, scratch, encoding)
 

@@ -62,9 +62,9 @@ class GroupedReader(TableReader):
     def __init__(self, path: Path, name: str, scratch: Path, *, target: Column | None = None,
                  drop: Column | tuple[Column, ...] = (), missing: str | tuple[str, ...] = (),
                  decimal: str | None = None, thousands: str | None = None, percent: bool | None = None,
-                 when_text: str = "error"):
+                 when_text: str = "error", categories: Column | tuple[Column, ...] = ()):
         super().__init__(target=target, drop=drop, missing=missing, decimal=decimal, thousands=thousands,
-                         percent=percent, when_text=when_text)
+                         percent=percent, when_text=when_text, categories=categories)
         self.path, self.name = path, name
         self._places: tuple[tuple[str, int], ...] = ()  # of each column, that of the file and the element, -1 of none
         self._groups = np.zeros(1, np.int64)  # first row of each group, and the number of rows

@@ -14,7 +14,7 @@ from ..targets import target_values, text_of, whole_numbers
 from .base import PROBE_ROWS, Block, CellError, Reader, Scan, possible_keys, text_is_no_label
 from .cell_text import NumberFormat, are_gaps, are_missing, numbers, numbers_among, possible_formats, trimmed, truths
 from .cells import EXAMPLES, CellCounts, Cells, Reading, decimal_of, is_category
-from .column_choice import Column, text_is_no_feature
+from .column_choice import Column, find_columns, text_is_no_feature
 
 TARGET = "target column"  # what the targets of all files have in common, whatever they are called
 
@@ -46,9 +46,11 @@ class TableReader(Reader):
         blank or an apostrophe.
     percent : whether a number with a percent sign is a hundredth of it; false makes it text.
     when_text : "error" refuses features that are text.
+    categories : columns that are text, names or numbers, also where their cells are numbers, as codes are.
     """
 
-    options: ClassVar[tuple[str, ...]] = ("target", "drop", "missing", "decimal", "thousands", "percent", "when_text")
+    options: ClassVar[tuple[str, ...]] = ("target", "drop", "missing", "decimal", "thousands", "percent", "when_text",
+                                          "categories")
 
     _names: tuple[str, ...] = ()  # of all columns; numbers as text where they have none
     _has_names: bool = True
@@ -62,10 +64,11 @@ class TableReader(Reader):
 
     def __init__(self, *, target: Column | None, drop: Column | tuple[Column, ...],
                  missing: str | tuple[str, ...], decimal: str | None, thousands: str | None,
-                 percent: bool | None, when_text: str):
+                 percent: bool | None, when_text: str, categories: Column | tuple[Column, ...]):
         self.target, self.drop, self.when_text = target, drop, when_text
         self.missing = (missing,) if isinstance(missing, str) else tuple(missing)
         self.decimal, self.thousands, self.percent = decimal, thousands, percent
+        self.categories = (categories,) if isinstance(categories, (str, int)) else tuple(categories)
 
     @property
     def number_format(self) -> NumberFormat:
@@ -177,6 +180,9 @@ class TableReader(Reader):
             field: Reading("text") if self.is_typed and own.is_plain and not own.gaps and own.rows > own.missing else
             own.reading(mark, is_target=field == self._target) for field, own in counts.items()}
         readings |= {field: self._fixed[key] for field in counts if (key := self._key(field)) in self._fixed}
+        named = find_columns([(column, "categories") for column in self.categories], self._names, self.name,
+                             header=self._has_names)
+        readings |= {field: Reading("text") for field in named if field in self._features}
         self._readings = readings
         first = self._columns(0, min(sizes.n_rows, PROBE_ROWS))
         columns = {j: first[field][0] for j, field in enumerate(self._features)}
@@ -186,7 +192,7 @@ class TableReader(Reader):
                                                    sum(cell is not None for cell in columns[j]))}
         keys = tuple(sorted({*possible_keys(columns), *free})) if self._has_names else ()
         own = {j: self._counts[field] for j, field in enumerate(self._features) if field in self._counts}
-        whole = {j: counts[field] for j, field in enumerate(self._features) if field in readings}
+        whole = {j: counts[field] for j, field in enumerate(self._features) if field in counts}
         odd = {j: cells for j, reading in read_as.items() if j in own
                and (reading.kind != "text" or whole[j].is_mostly_numbers(mark))
                and (cells := own[j].odd_as(reading, mark)).texts}
@@ -199,11 +205,11 @@ class TableReader(Reader):
         measures = tuple(j for j, reading in read_as.items() if reading.kind == "number"
                          and (whole[j].measured or reading.unit))
         written = {j: whole[j].written_as(reading, mark) for j, reading in read_as.items() if reading.kind != "text"}
-        several = {j: whole[j].several_units(mark) for j in text}
+        several = {j: whole[j].several_units(mark) for j in text if j in whole}
         if self.when_text == "error":
             for j in text:
                 if j not in keys:
-                    raise self._text_is_no_feature(j, whole[j].odd(mark))
+                    raise self._text_is_no_feature(j, whole[j].odd(mark) if j in whole else Cells())
         return Scan(
             n_rows=sizes.n_rows, n_columns=len(self._features), dtype=sizes.dtype, row_bytes=sizes.row_bytes,
             unit_bytes=sizes.unit_bytes, target=sizes.target, keys=keys, text=text, measures=measures, odd=odd,
@@ -250,7 +256,8 @@ class TableReader(Reader):
         kind = reading.kind
         if not is_text(array.type):
             values = array.to_numpy(zero_copy_only=False)
-            return (text_of(values) if kind == "text" else self._without_missing(values)), none
+            values = self._without_missing(values)
+            return (text_of(values) if kind == "text" else values), none
         encoded = trimmed(array).dictionary_encode()
         unique = encoded.dictionary
         codes = encoded.indices.fill_null(len(unique)).to_numpy(zero_copy_only=False)
