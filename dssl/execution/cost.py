@@ -18,6 +18,11 @@ STORED_RATE, FLOP_RATE, KERNEL_SECONDS, TASK_SECONDS = 3.5e8, 4e10, 1.1e-8, 0.01
 USUAL_ITERATIONS = 40  # of a preconditioned solver on a graph of neighbors, to 1e-8
 PAUSE_SHARE = 0.8  # of its memory limit that a worker holds when Dask hands it no more tasks, which NumPy never leaves
 WORKER_BYTES = 420 << 20  # measured, that a worker holds beside its tasks: libraries, kernels while they are compiled
+# Of an object store, measured with worker processes. Requests of a stage, whatever it does: the manifest and what is
+# known of it before, small arrays, marks, lists. Of a task: its mark, inputs and output, and the receipt that it writes
+# and the driver reads. Bytes of an object, as a rule. Requests for a bucket of a shuffle: the receipt of the task that
+# wrote it, its entry, and its rows.
+STAGE_REQUESTS, TASK_REQUESTS, OBJECT_BYTES, BUCKET_REQUESTS = 20, 8, 16 << 20, 3
 MATRICES = 12  # (rank, rank) held at a time: Gram sums of two runs are 8, covariances and factors of LapSVC 7 to 9
 
 
@@ -31,6 +36,17 @@ class Cost:
     peak: int  # bytes of the largest task, or of a step of the driver
     least: int  # that the peak can be, however small the blocks
     seconds: float = 0.0  # of computing on one core, over all tasks; an estimate
+    asked: int = 0  # requests to an object store beside those that follow from tasks and bytes, such as of buckets
+
+    @property
+    def requests(self) -> int:
+        """Return about how many requests a stage makes where its workspace is an object store.
+
+        Where threads of one process run the tasks, there are fewer: what it has written it need not read, and what only
+        the stage itself reads is held in memory.
+        """
+        own = (self.read + self.written) // OBJECT_BYTES
+        return STAGE_REQUESTS + TASK_REQUESTS * self.tasks + own + self.asked
 
     @property
     def core_seconds(self) -> float:
@@ -42,9 +58,15 @@ class Cost:
         return self.core_seconds * (block_count(self.tasks, workers) / self.tasks if self.tasks else 1)
 
 
-def cost_of(tasks: int, read: float, written: float, peak: float, least: float = 0, seconds: float = 0.0) -> Cost:
+def cost_of(tasks: int, read: float, written: float, peak: float, least: float = 0, seconds: float = 0.0,
+            asked: float = 0) -> Cost:
     """Return a cost whose peak leaves room for what any step takes."""
-    return Cost(int(tasks), int(read), int(written), int(peak) + STEP_BYTES, int(least), float(seconds))
+    return Cost(int(tasks), int(read), int(written), int(peak) + STEP_BYTES, int(least), float(seconds), int(asked))
+
+
+def bucket_requests(*shuffles: tuple[int, int]) -> int:
+    """Return the requests of shuffles beside those of their tasks, each of so many tasks that write and that read."""
+    return BUCKET_REQUESTS * sum(writers * readers for writers, readers in shuffles)
 
 
 def gram_seconds(n: float, s: float, d: float = 0) -> float:

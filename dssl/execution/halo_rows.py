@@ -6,7 +6,7 @@ blocks ask the owners of ranges for their rows, and owners answer; each block th
 once, and written once for each block that asked.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -87,11 +87,17 @@ def owner_rows(n: int, row_bytes: int, share: float, budget: int) -> int:
     return min(n, max(1, int(budget // 4 / (row_bytes * (1 + 2 * share) + 16 * share))))
 
 
-def halo_tasks(n: int, n_blocks: int, row_bytes: int, share: float, budget: int) -> int:
-    """Return the most tasks that bring halos of `share` n rows in all."""
+def halo_shuffles(n: int, n_blocks: int, row_bytes: int, share: float, budget: int) -> list[tuple[int, int]]:
+    """Return the tasks that write and that read, of each shuffle that brings halos of `share` n rows in all."""
     if n * row_bytes <= FEW_BYTES:
-        return 0
-    return _asking(n_blocks, int(share * n), budget) + -(-n // owner_rows(n, row_bytes, share, budget))
+        return []
+    owners = -(-n // owner_rows(n, row_bytes, share, budget))
+    return [(_asking(n_blocks, int(share * n), budget), owners), (owners, n_blocks)]
+
+
+def halo_tasks(shuffles: Sequence[tuple[int, int]]) -> int:
+    """Return the most tasks of these shuffles; blocks read their rows in tasks that there are anyway."""
+    return sum(writers for writers, _ in shuffles)
 
 
 def bring_halos(rows: Rows, wanted: Parts, n_blocks: int, name: str, total: int,

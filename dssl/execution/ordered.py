@@ -9,7 +9,7 @@ from ..storage.blocks import ArrayRows, Parts, PartWriter, Receipt, Rows, row_ra
 from ..storage.csr import csr_arrays, narrow_csr
 from ..storage.pieces import BlockedCsrRows
 from ..storage.shuffle import gather, scatter
-from .cost import block_count
+from .cost import block_count, bucket_requests
 from .tasks import SHARED_CHUNK, Execution
 
 
@@ -73,6 +73,13 @@ def heights(n: int, row_bytes: int, budget: int) -> tuple[int, int, int]:
 def ordered_tasks(n: int, row_bytes: int, budget: int) -> int:
     """Return the number of tasks of `ordered` for stored rows."""
     return sum(block_count(n, height) for height in heights(n, row_bytes, budget)[:2])
+
+
+def ordered_requests(n: int, row_bytes: int, budget: int) -> int:
+    """Return the requests of `ordered` for stored rows beside those of its tasks: of its buckets, and of small chunks,
+    which are written and read."""
+    read, height, chunk = heights(n, row_bytes, budget)
+    return bucket_requests((block_count(n, read), block_count(n, height))) + 2 * block_count(n, chunk)
 
 
 def ordered(rows: Rows, place: Rows, execution: Execution, parts: Parts | None = None) -> Any:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..execution.cost import Cost, block_count, cost_of
+from ..execution.cost import Cost, block_count, bucket_requests, cost_of
 from ..execution.tasks import Execution
 from ..storage.blocks import Parts, PartWriter, Receipt, Rows, arrays_within
 from .component_arrays import MOST_LISTED, ComponentArrays, described
@@ -77,4 +77,5 @@ def components_cost(v: int, height: int, nnz: int, budget: int) -> Cost:
     blocks = range_blocks(v, height, budget)
     ranges = block_count(v, blocks * height)
     peak = max(RANGE_BYTES * min(v, blocks * height), budget // 4 + LINK_BYTES * (nnz // v) * height)
-    return cost_of(block_count(v, height) + 2 * ranges, 12 * nnz + 60 * v, 8 * nnz + 73 * v, peak)
+    return cost_of(block_count(v, height) + 2 * ranges, 12 * nnz + 60 * v, 8 * nnz + 73 * v, peak,
+                   asked=bucket_requests((ranges, ranges)))

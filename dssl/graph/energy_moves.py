@@ -192,6 +192,12 @@ def energy_tasks(n: int, block_rows: int) -> int:
     return 3 * block_count(n, BLOCK_ROWS) + block_count(n, block_rows)
 
 
+def energy_shuffles(n: int, block_rows: int) -> list[tuple[int, int]]:
+    """Return the tasks that write and that read, of each shuffle of these: of places, of ends, and of entries."""
+    rows = block_count(n, BLOCK_ROWS)
+    return [(rows, rows), (rows, rows), (rows, block_count(n, block_rows))]
+
+
 def energy_blocks(graph: StoredGraph | None, n: int, block_rows: int, execution: Execution, parts: Parts,
                   order: Rows | None = None) -> EnergyBlocks:
     """Return the energy of a stored graph, None for no edges, in blocks of `block_rows` vertices.

@@ -22,7 +22,7 @@ from numba import njit
 from scipy import sparse
 
 from ..errors import DataError, require
-from ..execution.cost import Cost, block_count, cost_of
+from ..execution.cost import Cost, block_count, bucket_requests, cost_of
 from ..execution.tasks import Execution
 from ..storage.blocks import Parts, PartWriter, Receipt, Rows, arrays_within, row_ranges, rows_that_fit
 from ..storage.csr import narrow_csr
@@ -372,4 +372,5 @@ def vertices_cost(n: int, row_bytes: int, budget: int, *, collapse: bool) -> Cos
     height, each = hashed_rows(n, row_bytes, budget)
     blocks, buckets = block_count(n, height), buckets_of(n, row_bytes, budget)
     return cost_of(blocks + buckets, n * (row_bytes + 20), 20 * n,
-                   max(height * each, min(BUCKET_BYTES * (n // buckets), arrays_within(budget))), each)
+                   max(height * each, min(BUCKET_BYTES * (n // buckets), arrays_within(budget))), each,
+                   asked=bucket_requests((blocks, buckets)))

@@ -231,7 +231,8 @@ def health_cost(n: int, k: int, nnz: int, budget: int) -> Cost:
     height, entry = block_rows(n, k, budget), ENTRY_BYTES * (nnz // max(1, n) + 1)
     blocks, found = block_count(n, height), components_cost(n, height, nnz, budget)
     return cost_of(2 * blocks + 1 + min(blocks, MOST_RUNS) + found.tasks, 12 * nnz + 12 * n * k + found.read,
-                   19 * n + found.written, max(entry * height, found.peak - STEP_BYTES), entry)
+                   19 * n + found.written, max(entry * height, found.peak - STEP_BYTES), entry,
+                   asked=found.asked)
 
 
 def _listed(found: list[dict[str, Any]]) -> dict[str, Any]:

@@ -32,7 +32,16 @@ from .cells import Cells, View, fit_cells
 from .exact import TILE_PAIR_NS
 from .join_tasks import JoinTask, MeasureTask, MergeTask, WriteTask
 from .metric import measured_itemsize, require_squares, stored_distances
-from .partition_sizes import EXTRA, FULL, OVERLAPS, Sizes, least_leaves, sample_rows, task_sizes
+from .partition_sizes import (
+    EXTRA,
+    FULL,
+    OVERLAPS,
+    Sizes,
+    chunk_rows_by_place,
+    least_leaves,
+    sample_rows,
+    task_sizes,
+)
 from .partition_tasks import OrderTask, RouteTask, SampleTask, SearchTask, SpreadTask, view_arrays, view_of
 from .places import CELLS, Ordered, Places
 from .recall import SAMPLE, recall_of, sampled_ids, true_neighbors, wilson_lower
@@ -40,7 +49,6 @@ from .steps import Steps
 
 JOINS, LEAST_GAIN = 4, 0.002  # rounds of joins at most; and the gain of recall below which one more is not worth it
 CROWDED, ATTEMPTS = 1.3, 6  # times as many leaves, where one got more rows than fit; and how often
-LEAST_CHUNK, MOST_CHUNK = 64, 4096  # rows of a chunk of what is stored by place
 FEW_FAR = 500  # rows far beyond all others, of which so many are searched exactly
 
 
@@ -147,7 +155,7 @@ class Search:
     def _ordered(self, view: Parts, fitted: Arrays, routed: Parts, counts: np.ndarray,
                  wanted: np.ndarray) -> tuple[Ordered, np.ndarray, int]:
         n, d = self.X.shape
-        chunk = min(MOST_CHUNK, max(LEAST_CHUNK, 2 ** int(np.log2(max(1, n // len(counts) // 8)))))
+        chunk = chunk_rows_by_place(n, len(counts))
         places = Places.of(counts, chunk)
         require(int(places.starts[-1]) < 2**31, f"{n:,} rows", why="places are kept in 32 bits", error=DataError,
                 fix="search a sample of them")

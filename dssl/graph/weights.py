@@ -19,7 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..errors import DataError, IntegrityError, require
-from ..execution.cost import Cost, block_count, cost_of
+from ..execution.cost import Cost, block_count, bucket_requests, cost_of
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
 from ..storage.blocks import Parts, PartWriter, Receipt, row_ranges, rows_that_fit
@@ -227,7 +227,8 @@ def weights_cost(n: int, k: int, nnz: int, kind: str, budget: int) -> Cost:
     binary = kind == "binary"
     peak = max(ENTRY_BYTES * height * k, 24 * min(entries, most_collected(budget)))
     return cost_of(blocks * (2 if binary else 3), 24 * entries + sent * (1 if binary else 2) + back,
-                   sent + back + 12 * nnz + 16 * n, peak, ENTRY_BYTES * k)
+                   sent + back + 12 * nnz + 16 * n, peak, ENTRY_BYTES * k,
+                   asked=bucket_requests(*[(blocks, blocks)] * (1 if binary else 3 if tuned else 2)))
 
 
 def read_weights(parts: Parts, index: int, start: int, stop: int, n: int) -> sp.csr_array:

@@ -300,7 +300,7 @@ def columns_cost(n: int, nnz: int, s: int, powers: Sequence[int], block_columns:
     # The first right-hand sides are nearly all zeros, which the system does not store.
     return cost_of(block_count(s, width), stored + 8 * n * s * steps * started, 8 * n * s * len(names),
                    own + solve_bytes(n, width, width) + 8 * n * width * kept, own + solve_bytes(n, 1, 1),
-                   solve_seconds(nnz, s * steps))
+                   solve_seconds(nnz, s * steps), _chunks(n, s, width, len(names)))
 
 
 def product_cost(n: int, nnz: int, s: int, powers: Sequence[int], block_columns: int, form: Form, budget: int) -> Cost:
@@ -320,4 +320,9 @@ def product_cost(n: int, nnz: int, s: int, powers: Sequence[int], block_columns:
     peak = max(rows + decoding_bytes(chunk), rows + product + square // 2, driver)
     tasks = block_count(n, height)
     return cost_of(tasks, 8 * n * s * factors, (tasks + 1) * product, peak, 8 * s * factors + product,
-                   gram_seconds(n, s) * len(powers))
+                   gram_seconds(n, s) * len(powers), _chunks(n, s, min(block_columns, s), factors))
+
+
+def _chunks(n: int, s: int, width: int, factors: int) -> int:
+    """Return the number of chunks of the factors of s points, in blocks of so many columns."""
+    return factors * block_count(n, ROW_CHUNK) * block_count(s, width)

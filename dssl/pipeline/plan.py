@@ -15,6 +15,7 @@ from ..graph.scaling import require_kept_zeros
 from ..params import is_whole, plain
 from ..report.markup import table, tag
 from ..storage.artifacts import Artifact, Workspace
+from ..storage.objects import ObjectPath
 from ..units import size_text, time_text
 from .dataset import growing_of
 from .facts import Facts, Growing
@@ -29,7 +30,8 @@ from .stage import File, Kind
 
 DEFAULT_WORKSPACE = "dssl-work"
 SELECTION = "selection"  # the stage by which graphs are compared
-SUMS = ("tasks", "read_bytes", "written_bytes", "core_seconds", "wall_seconds")  # figures of stages that add up
+# Figures of stages that add up.
+SUMS = ("tasks", "requests", "read_bytes", "written_bytes", "core_seconds", "wall_seconds")
 
 
 def check_stage(name: str, option: str, kind: Kind) -> str:
@@ -239,8 +241,8 @@ class Plan:
     def total(self) -> dict[str, Any]:
         """Return what the stages to run take together, as far as they have figures: JSON.
 
-        tasks; read_bytes; written_bytes, most of which stays on disk, compressed; peak_bytes, of the largest task;
-        core_seconds, wall_seconds.
+        tasks; requests to an object store where the workspace is one; read_bytes; written_bytes, most of which stays on
+        disk, compressed; peak_bytes, of the largest task; core_seconds, wall_seconds.
         """
         rows = self.records()
         total = {name: sum(row[name] or 0 for row in rows) for name in SUMS}
@@ -258,6 +260,7 @@ class Plan:
     def rows(self) -> tuple[list[str], list[list[str]]]:
         """Return the plan as texts: the head of a table, and its rows, the last one of the figures that add up."""
         several, total, rows = self.workers > 1, self.total(), []
+        in_store = isinstance(self.workspace.root, ObjectPath)
         for stage in self.records():
             sign = "" if not stage["estimated"] else "< " if stage["bound"] == "most" else "> "
             is_cached = stage["status"] == "cached"
@@ -267,13 +270,15 @@ class Plan:
                      for seconds in (stage["core_seconds"], *([stage["wall_seconds"]] * several))]
             name = f"{stage['name']} ({stage['graph']})" if "graph" in stage else stage["name"]
             rows.append([name, stage["status"], "refused" if stage["refused"] else stage["why"],
-                         str(stage["tasks"] or ""), *sizes, *times, stage["address"][:12]])
+                         str(stage["tasks"] or ""), *[_count_text(stage["requests"])] * in_store, *sizes, *times,
+                         stage["address"][:12]])
         if total["tasks"]:
-            rows.append(["in all", "", "", str(total["tasks"]), size_text(total["read_bytes"]),
-                         size_text(total["written_bytes"]), size_text(total["peak_bytes"]),
-                         time_text(total["core_seconds"]), *([time_text(total["wall_seconds"])] * several), ""])
-        return ["stage", "status", "why", "tasks", "read", "written", "peak memory", "one core",
-                *([f"{self.workers} workers"] * several), "address"], rows
+            rows.append(["in all", "", "", str(total["tasks"]), *[_count_text(total["requests"])] * in_store,
+                         size_text(total["read_bytes"]), size_text(total["written_bytes"]),
+                         size_text(total["peak_bytes"]), time_text(total["core_seconds"]),
+                         *([time_text(total["wall_seconds"])] * several), ""])
+        return ["stage", "status", "why", "tasks", *["requests"] * in_store, "read", "written", "peak memory",
+                "one core", *([f"{self.workers} workers"] * several), "address"], rows
 
     def notes(self) -> list[str]:
         """Return what the signs in the table mean, and why stages are refused."""
@@ -370,6 +375,10 @@ def plan(spec: str | Path | dict[str, Any] | Spec, *, set: Iterable[str] = (),
         # The facts of the first hold what the source holds, so that it is scanned once.
         made = replace(made, tried=tuple(replace(own, until=selected, facts=made.facts) for own in plans)).again(budget)
     return made
+
+
+def _count_text(count: int | None) -> str:
+    return "?" if count is None else f"{count:,}" if count else ""
 
 
 def chosen_graph(tried: Sequence[Plan]) -> int | None:

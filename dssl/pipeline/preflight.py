@@ -11,6 +11,7 @@ from ..execution.cost import Cost, WorkerRoom
 from ..execution.tasks import Execution
 from ..storage.artifacts import Artifact
 from ..storage.blocks import STEP_BYTES, budget_beside
+from ..storage.objects import ObjectPath
 from ..units import size_setting
 from .facts import DISTINCT, Bound, Facts
 from .stage import Stage
@@ -61,14 +62,17 @@ class PlannedStage:
 
         rate : how many times its estimate the stage takes on this machine.
 
-        name, status, why, address; tasks; read_bytes and written_bytes, of arrays before compression; peak_bytes, of
-        the largest task; core_seconds on one core, wall_seconds with so many workers; estimated, the names of the
-        numbers behind these that an earlier stage has yet to find, taken from above where bound is "most", from below
-        where it is "least"; refused, why a run would refuse the stage, or None.
+        name, status, why, address; tasks; requests, 0 unless the workspace is an object store; read_bytes and
+        written_bytes, of arrays before compression; peak_bytes, of the largest task; core_seconds on one core,
+        wall_seconds with so many workers; estimated, the names of the numbers behind these that an earlier stage has
+        yet to find, taken from above where bound is "most", from below where it is "least"; refused, why a run would
+        refuse the stage, or None.
         """
         cost = Cost(0, 0, 0, 0, 0) if self.status == "cached" else self.cost
+        is_asked = self.status != "cached" and isinstance(self.artifact.root, ObjectPath)
         return {"name": self.stage.name, "status": self.status, "why": self.why, "address": self.artifact.address,
-                "tasks": cost and cost.tasks, "read_bytes": cost and cost.read, "written_bytes": cost and cost.written,
+                "tasks": cost and cost.tasks, "requests": cost and cost.requests * is_asked,
+                "read_bytes": cost and cost.read, "written_bytes": cost and cost.written,
                 "peak_bytes": cost and cost.peak, "core_seconds": cost and round(rate * cost.core_seconds, 3),
                 "wall_seconds": cost and round(rate * cost.wall_seconds(workers), 3), "estimated": list(self.estimated),
                 "bound": self.bound, "refused": self.refused and str(self.refused),

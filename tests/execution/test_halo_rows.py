@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from dssl.execution import halo_rows
-from dssl.execution.halo_rows import bring_halos, halo_tasks
+from dssl.execution.halo_rows import bring_halos, halo_shuffles, halo_tasks
 from dssl.execution.in_process import InProcess
 from dssl.execution.tasks import TaskCount
 from dssl.storage.blocks import ArrayRows, write_dense
@@ -43,7 +43,7 @@ def test_each_block_has_the_rows_it_asked_for(tmp_path, monkeypatch, budget):
             pieces = list(found.pieces(index, first, 50))
             assert all(len(piece) == 50 for piece in pieces[:-1])
             assert_array_equal(np.concatenate([X[:0], *pieces]), X[own[first:]])
-    assert done[-1][1] == halo_tasks(900, 40, rows.row_bytes, total / 900, budget)
+    assert done[-1][1] == halo_tasks(halo_shuffles(900, 40, rows.row_bytes, total / 900, budget))
 
 
 def test_rows_in_memory_and_few_rows_stay_where_they_lie(tmp_path):

@@ -35,8 +35,8 @@ def test_a_plan_of_nothing_made_estimates(spec, tmp_path):
     rows = {row["name"]: row for row in plan(spec, workspace=tmp_path / "new").records()}
     assert list(rows) == NAMES
     for row in rows.values():
-        assert set(row) == {"name", "status", "why", "address", "tasks", "read_bytes", "written_bytes", "peak_bytes",
-                            "core_seconds", "wall_seconds", "estimated", "bound", "refused"}
+        assert set(row) == {"name", "status", "why", "address", "tasks", "requests", "read_bytes", "written_bytes",
+                            "peak_bytes", "core_seconds", "wall_seconds", "estimated", "bound", "refused"}
         assert row["peak_bytes"] > 0
         assert row["bound"] == "most"
     assert rows["dataset"]["estimated"] == []

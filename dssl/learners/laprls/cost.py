@@ -7,15 +7,16 @@ from ...execution.cost import (
     USUAL_ITERATIONS,
     Cost,
     block_count,
+    bucket_requests,
     cost_of,
     gram_seconds,
     kernel_seconds,
 )
-from ...execution.halo_rows import halo_tasks
-from ...execution.ordered import ordered_tasks
+from ...execution.halo_rows import halo_shuffles, halo_tasks
+from ...execution.ordered import ordered_requests, ordered_tasks
 from ...execution.tasks import combining_tasks
 from ...graph.energy import split_bytes
-from ...graph.energy_moves import energy_tasks
+from ...graph.energy_moves import energy_shuffles, energy_tasks
 from ...graph.leaving import leaving_tasks
 from ...storage.blocks import arrays_within
 from .closed_form import closed_form_bytes, closed_form_flops
@@ -98,14 +99,17 @@ class Systems:
         But for memory.
         """
         points, tasks = 2 * self.v * self.row_bytes, ordered_tasks(self.v, self.row_bytes, self.budget)
-        brought = halo_tasks(self.v, block_count(self.v, height), self.row_bytes, halo, self.budget)
+        shuffles = halo_shuffles(self.v, block_count(self.v, height), self.row_bytes, halo, self.budget)
+        brought = halo_tasks(shuffles)
+        asked = ordered_requests(self.v, self.row_bytes, self.budget) + bucket_requests(*shuffles)
         if brought:
             points, tasks = points + int(self.v * (1 + halo) * self.row_bytes), tasks + brought
         if self.split_bytes <= arrays_within(self.budget):
             graph = 12 * (self.nnz + self.v)
-            return Cost(tasks + 1, points + graph, points + graph, 0, 0, SPLIT_SECONDS * self.nnz)
+            return Cost(tasks + 1, points + graph, points + graph, 0, 0, SPLIT_SECONDS * self.nnz, asked)
         return Cost(tasks + energy_tasks(self.v, height), points + MOVED_READ * self.nnz,
-                    points + MOVED_WRITTEN * self.nnz, 0, 0, MOVE_SECONDS * self.nnz)
+                    points + MOVED_WRITTEN * self.nnz, 0, 0, MOVE_SECONDS * self.nnz,
+                    asked + bucket_requests(*energy_shuffles(self.v, height)))
 
     def right_bytes(self, n: int) -> int:
         """Return the bytes of all right-hand sides of n numbers each."""
@@ -180,7 +184,7 @@ def nystrom_cost(of: Systems, method: str, halo: float) -> Cost:
         tasks += (of.repetitions - 1) * block_count(held, PAIRS_IN_A_TASK)
         return cost_of(ordering.tasks + kernels * tasks, ordering.read + kernels * (rows + shares + folds.read),
                        ordering.written + kernels * shares + of.written, max(peak, folds.peak),
-                       max(whitening, sums + features, folds.least), seconds)
+                       max(whitening, sums + features, folds.least), seconds, ordering.asked)
     if method == "nystrom-direct":
         held = of.held if not of.at_once else 0
         right = 8 * s * of.columns * (of.pairs + held)
@@ -195,7 +199,7 @@ def nystrom_cost(of: Systems, method: str, halo: float) -> Cost:
         return cost_of(ordering.tasks + kernels * (tasks + folds.tasks + of.inductive * of.repetitions * runs),
                        ordering.read + kernels * (again * (rows + shares) + folds.read),
                        ordering.written + kernels * again * shares + of.written, max(peak, folds.peak),
-                       max(whitening, again * sums, folds.least), seconds)
+                       max(whitening, again * sums, folds.least), seconds, ordering.asked)
     # Kernels that are kept, those of a block with its halo, and in the driver the preconditioner.
     reached = size * s * (1 + halo)
     kept = min(int(reached * v), of.budget // 2)
@@ -206,7 +210,7 @@ def nystrom_cost(of: Systems, method: str, halo: float) -> Cost:
         fixed, sampled, features + kept + int(reached * height) + square * (6 + factors)
         + 6 * of.right_bytes(s) * (1 + of.smooth))
     return cost_of(ordering.tasks + kernels * again * (2 + 2 * runs), ordering.read + kernels * again * rows,
-                   ordering.written + of.written, peak, max(whitening, 6 * square), seconds)
+                   ordering.written + of.written, peak, max(whitening, 6 * square), seconds, ordering.asked)
 
 
 def dense_cost(of: Systems, method: str) -> Cost:

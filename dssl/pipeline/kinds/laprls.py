@@ -278,7 +278,8 @@ def _selection_cost(f: Facts[LapRLSPipeline]) -> Cost:
         return found
     structure = structure_cost(f.vertices, f.nnz)
     return Cost(found.tasks + structure.tasks, found.read + structure.read, found.written,
-                max(found.peak, structure.peak), max(found.least, structure.least), found.seconds + structure.seconds)
+                max(found.peak, structure.peak), max(found.least, structure.least), found.seconds + structure.seconds,
+                found.asked + structure.asked)
 
 
 def _models_cost(f: Facts[LapRLSPipeline]) -> Cost:
