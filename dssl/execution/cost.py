@@ -15,6 +15,7 @@ from ..units import size_setting
 # Measured on one core: bytes of arrays that are read and decoded, or written, a second; floating-point operations of a
 # matrix product, half of what an idle core does; an entry of a kernel's block; and what any task takes.
 STORED_RATE, FLOP_RATE, KERNEL_SECONDS, TASK_SECONDS = 3.5e8, 4e10, 1.1e-8, 0.01
+SCHEDULED_SECONDS = 1 / 328  # of a task in the scheduler, which hands out one after the other, however many workers
 USUAL_ITERATIONS = 40  # of a preconditioned solver on a graph of neighbors, to 1e-8
 PAUSE_SHARE = 0.8  # of its memory limit that a worker holds when Dask hands it no more tasks, which NumPy never leaves
 WORKER_BYTES = 420 << 20  # measured, that a worker holds beside its tasks: libraries, kernels while they are compiled
@@ -54,8 +55,12 @@ class Cost:
         return self.seconds + (self.read + self.written) / STORED_RATE + TASK_SECONDS * self.tasks
 
     def wall_seconds(self, workers: int) -> float:
-        """Return the estimated seconds with so many tasks at a time, of one length; without tasks one core works."""
-        return self.core_seconds * (block_count(self.tasks, workers) / self.tasks if self.tasks else 1)
+        """Return the estimated seconds with so many tasks at a time, of one length; without tasks one core works.
+
+        Nor are they fewer than the scheduler takes to hand out the tasks.
+        """
+        turns = block_count(self.tasks, workers) / self.tasks if self.tasks else 1
+        return max(self.core_seconds * turns, SCHEDULED_SECONDS * self.tasks)
 
 
 def cost_of(tasks: int, read: float, written: float, peak: float, least: float = 0, seconds: float = 0.0,

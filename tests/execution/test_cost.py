@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from dssl.execution.cost import (
     MATRICES,
+    SCHEDULED_SECONDS,
     TASK_SECONDS,
     WORKER_BYTES,
     WorkerRoom,
@@ -36,6 +37,11 @@ def test_seconds_are_of_computing_bytes_and_tasks_and_workers_share_the_tasks():
     assert cost.core_seconds == pytest.approx(10 + 2 + 5 * TASK_SECONDS)
     assert cost.wall_seconds(2) == pytest.approx(cost.core_seconds * 3 / 5)
     assert cost_of(0, 0, 0, 0, seconds=4.0).wall_seconds(100) == 4.0
+
+
+def test_however_many_workers_there_are_the_scheduler_hands_out_one_task_after_the_other():
+    cost = cost_of(10_000, 0, 0, 0)
+    assert cost.wall_seconds(10_000) == pytest.approx(SCHEDULED_SECONDS * 10_000)
 
 
 def test_the_room_of_a_worker_is_what_it_has_before_it_is_paused():

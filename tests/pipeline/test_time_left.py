@@ -1,6 +1,7 @@
 """How long a run still takes, and how fast a machine is: estimates that change nothing else."""
 
 import json
+import tracemalloc
 
 import pytest
 
@@ -30,6 +31,28 @@ def test_what_stages_took_corrects_what_the_plan_says():
     assert left.left() == pytest.approx(100 + 93 / 33 * 50)
     left.end(0.01, made=False)
     assert left.factor == pytest.approx(93 / 33)  # a stage that was there says nothing
+
+
+def test_probes_take_no_memory_whose_price_depends_on_what_was_imported():
+    """Where it comes from the system each time, the values of a kernel took eight times as long."""
+    probes = speed._probes()
+    for name in ("product", "kernel"):
+        tracemalloc.start()
+        probes[name]()
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 8 * speed.SIZE**2 / 4, name
+
+
+def test_a_speed_beside_other_references_is_measured_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(speed, "measure_slowness", lambda: 2.5)
+    speed.slowness.cache_clear()
+    assert speed.slowness(tmp_path) == 2.5
+    monkeypatch.setattr(speed, "measure_slowness", lambda: 9.0)
+    monkeypatch.setattr(speed, "REFERENCE", {**speed.REFERENCE, "kernel": 1.0})
+    speed.slowness.cache_clear()
+    assert speed.slowness(tmp_path) == 9.0
+    speed.slowness.cache_clear()
 
 
 def test_the_speed_of_a_machine_is_measured_once(tmp_path, monkeypatch):

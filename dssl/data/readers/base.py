@@ -29,6 +29,7 @@ class Scan:
     row_bytes: int  # of one row in the file, on average
     unit_bytes: int = 0  # of the largest piece of the file that is read whole for one of its rows: a row group, a chunk
     has_split: bool = False
+    is_made: bool = False  # whether rows are computed each time that they are read
     feature_names: tuple[str, ...] | None = None
     label_names: tuple[str, ...] | None = None  # names of the integer labels 0, 1, ...
     nnz: int | None = None  # entries that a sparse file stores; None where the file is dense

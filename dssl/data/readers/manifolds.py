@@ -37,7 +37,7 @@ class ManifoldReader(Reader):
                                     fix="name manifolds:POINTSxCOLUMNS, which writes such a file")) from error
         self._made = CurvedManifolds(params)
         return Scan(n_rows=params.points, n_columns=params.columns, dtype="float32", target="class",
-                    row_bytes=4 * params.columns)
+                    row_bytes=4 * params.columns, is_made=True)
 
     def read(self, start: int, stop: int, *, text_target: bool = False) -> Block:
         self.scan()
