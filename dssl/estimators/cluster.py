@@ -1,28 +1,26 @@
-"""`ClusterKernelSVC`: a machine in a cluster kernel, whose rank a memory budget decides."""
+"""`ClusterKernelSVC`: a linear model in a cluster kernel, whose rank a memory budget decides."""
 
-import warnings
-from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
-import numpy as np
-
-from ..errors import explain, require
 from ..execution.size import budget_of
-from ..execution.tasks import Execution
+from ..kernels.base import BaseKernels
 from ..kernels.cluster import ClusterBasis
-from ..kernels.cluster_params import ClusterParams, basis_of
+from ..kernels.cluster_params import ClusterParams
 from ..kernels.landmarks import LandmarkParams
 from ..kernels.stochastic import StochasticParams
 from ..kernels.transfer import TransferParams
-from ..learners.target import Target
-from ..learners.virtual_samples import SampleLearner, sample_model
-from ..selection.calibration import calibration_folds
-from ..selection.cluster import rows_of_samples
-from ..storage.blocks import Rows
-from .base import KernelEstimator
+from ..learners.virtual_samples import SampleLearner
+from ..methods.cluster import CLUSTER_KERNEL, ClusterKernelParams, basis_in
+from ..methods.step import Context
 from .calibrated import CalibratedClassifier
+from .linear import LinearEstimator
+from .targets import prior_of
 
-ALIKE = 1e-4  # the contrast below which a machine of the usual C says next to nothing
+
+def base_kernels(estimator: Any) -> BaseKernels:
+    """Return the base kernel of an estimator."""
+    bandwidth = estimator.bandwidth if isinstance(estimator.kernel, str) else None
+    return BaseKernels(estimator.kernel, {}, (bandwidth,), estimator.seed)
 
 
 def cluster_params(estimator: Any) -> ClusterParams:
@@ -35,7 +33,7 @@ def cluster_params(estimator: Any) -> ClusterParams:
         rank=estimator.rank, degrees=estimator.degrees, steps=steps, budget=budget_of(estimator.memory_budget))
 
 
-class ClusterKernelSVC(CalibratedClassifier, KernelEstimator):
+class ClusterKernelSVC(CalibratedClassifier, LinearEstimator):
     """A machine in a cluster kernel of all points, of least squares or another loss; any number of classes.
 
     The eigenvalues of the normalized affinity of all points, labeled and unlabeled, go through a transfer function, so
@@ -88,10 +86,9 @@ class ClusterKernelSVC(CalibratedClassifier, KernelEstimator):
     """
 
     regressor = "SemiSupervisedRegressor"
+    method, without_graph = CLUSTER_KERNEL, "a cluster kernel is one of all pairs of points, without a graph"
     joint = ("transfer__transfer", "transfer__leading", "transfer__exponent", "C")
-    versions: ClassVar[dict[str, int]] = {"cluster": 4}
     groups: ClassVar[dict[str, type]] = {"transfer": TransferParams, "landmarks": LandmarkParams}
-    defaults: ClassVar[dict[str, dict[str, Any]]] = {}
     basis_: ClusterBasis
 
     def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = "0.25*median",
@@ -105,49 +102,11 @@ class ClusterKernelSVC(CalibratedClassifier, KernelEstimator):
         self.C, self.loss, self.landmarks, self.rank, self.degrees = C, loss, landmarks, rank, degrees
         self.scale, self.memory_budget, self.unlabeled, self.seed = scale, memory_budget, unlabeled, seed
 
-    def _params(self) -> tuple[ClusterParams, SampleLearner]:
-        learner = SampleLearner(loss=self.loss, C=self.C)
-        return cluster_params(self), learner
+    def _params(self) -> ClusterKernelParams:
+        return ClusterKernelParams(
+            kernels=base_kernels(self), cluster=cluster_params(self), transfers=(self.group("transfer"),),
+            learners=(SampleLearner(loss=self.loss, C=self.C),), prior=prior_of(self.class_prior, None), seed=self.seed)
 
-    def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Any, params: Any,
-               execution: Execution) -> None:
-        require(graph is None, "graph is given", why="a cluster kernel is one of all pairs of points, without a graph",
-                fix="leave it out, or use LapSVC or LapRLSClassifier")
-        own, learner = params
-        self.basis_ = basis_of(rows, self._kernel(rows), own, target.labeled, execution)
-        samples = self.basis_.samples(self.group("transfer"), len(target.labeled))
-        learner.require_fits(len(target.labeled), samples.width, execution.memory_budget)
-        F = samples.of_rows(rows, target.labeled, execution.memory_budget)
-        self.model_ = sample_model(samples, *learner.fit(F, target, weight))
-        contrast = self.basis_.contrast(self.group("transfer"), len(target.labeled))
-        self.evidence_ = {**self.basis_.attributes, "features": samples.width, "contrast": contrast}
-        if contrast < ALIKE:
-            warnings.warn(explain(
-                "all points are nearly alike in the cluster kernel", why=f"its second eigenvalue is {contrast:.1g} of "
-                "its first, and the loss counts little against it", fix="use a smaller bandwidth or exponent, or "
-                "another transfer function; a much larger C may do"), UserWarning, stacklevel=3)
-        self._calibrate(target, lambda: learner.held_out(
-            F, target, calibration_folds(target, self.seed, a_fit_each=self.loss != "squared"), weight)[0], weight)
-
-    def held_out_rows(self, rows: Rows, target: Target, weight: np.ndarray | None,
-                      repetitions: Sequence[Sequence[np.ndarray]], tried: Sequence[dict[str, Any]],
-                      scoring: str | None, execution: Execution, kept: dict[Any, Any]) -> list[dict[str, Any]]:
-        """As the base class says: the eigenpairs of a kernel serve all transfer functions, C and losses."""
-        own, learner = self._params()
-        key = ("basis", self._kernel(rows), own)
-        if key not in kept:
-            kept[key] = basis_of(rows, key[1], own, target.labeled, execution)
-        usual, found = self.get_params(), list[dict[str, Any]]()
-        samples: dict[TransferParams, np.ndarray] = {}
-        for values in tried:
-            given = {name.removeprefix("transfer__"): values.get(name, usual[name]) for name in self.joint}
-            machine = SampleLearner(loss=learner.loss, C=given.pop("C"))
-            transfer = TransferParams(**given)
-            if transfer not in samples:
-                mapped = kept[key].samples(transfer, len(target.labeled))
-                samples[transfer] = mapped.of_rows(rows, target.labeled, execution.memory_budget)
-            found += rows_of_samples(samples[transfer], target, [machine], repetitions, scoring, weight)
-        return found
-
-    def uses_graph(self, tried: Iterable[dict[str, Any]]) -> bool:
-        return False
+    def _basis(self, context: Context, params: ClusterKernelParams) -> dict[str, Any]:
+        self.basis_ = basis_in(context, params, 0)
+        return self.basis_.attributes

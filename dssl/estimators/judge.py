@@ -58,7 +58,8 @@ class Judge:
         if fit.uses_graph and "graph" not in kept:
             assert fit.graph is not None
             kept["graph"] = self.graph(fit.graph)
-        found = fit.estimator.held_out_rows(self.rows, self.target, self.weight, repetitions, fit.tried, self.scoring,
+        weight = fit.estimator._weighted(self.target, self.weight)
+        found = fit.estimator.held_out_rows(self.rows, self.target, weight, repetitions, fit.tried, self.scoring,
                                             self.execution, kept)
         self.n_fits += 1
         if table is not None:

@@ -1,25 +1,20 @@
-"""`MultiscaleKernelClassifier` and `MultiscaleKernelRegressor`: machines in the multi-scale eigen kernel."""
+"""`MultiscaleKernelClassifier` and `MultiscaleKernelRegressor`: linear models in the multi-scale eigen kernel."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
-import numpy as np
-
-from ..errors import require
 from ..execution.size import budget_of
-from ..execution.tasks import Execution
-from ..kernels.multiscale import MultiscaleMap, MultiscaleParams, multiscale_map
-from ..learners.multiscale import multiscale_model, scaled_features
-from ..learners.target import Target
+from ..kernels.base import BaseKernels
+from ..kernels.multiscale import MultiscaleMap, MultiscaleParams
 from ..learners.virtual_samples import SampleLearner
-from ..selection.calibration import calibration_folds
-from ..selection.cluster import rows_of_samples
-from ..storage.blocks import Rows
-from .base import PointRegressor, SearchedEstimator
+from ..methods.multiscale import MULTISCALE_KERNEL, MultiscaleKernelParams, map_in
+from ..methods.step import Context
+from .base import PointRegressor
 from .calibrated import CLASS_FREQUENCIES, CalibratedClassifier
+from .linear import LinearEstimator
+from .targets import prior_of
 
 
-class MultiscaleKernelEstimator(SearchedEstimator):
+class MultiscaleKernelEstimator(LinearEstimator):
     """What both estimators share.
 
     Parameters
@@ -43,10 +38,8 @@ class MultiscaleKernelEstimator(SearchedEstimator):
     seed : of the carriers, and of folds.
     """
 
+    method, without_graph = MULTISCALE_KERNEL, "the kernel is one of graphs of its own, of several scales"
     joint = ("C",)
-    versions: ClassVar[dict[str, int]] = {"multiscale": 3}
-    groups: ClassVar[dict[str, type]] = {}
-    defaults: ClassVar[dict[str, dict[str, Any]]] = {}
     C: float
     map_: MultiscaleMap
 
@@ -58,41 +51,19 @@ class MultiscaleKernelEstimator(SearchedEstimator):
         self.n_carriers, self.unit_diagonal, self.C, self.memory_budget = n_carriers, unit_diagonal, C, memory_budget
         self.scale, self.unlabeled, self.seed = scale, unlabeled, seed
 
-    def _params(self) -> tuple[MultiscaleParams, SampleLearner]:
-        own = MultiscaleParams(
+    def _params(self) -> MultiscaleKernelParams:
+        multiscale = MultiscaleParams(
             eps_0=self.eps_0, q=self.q, threshold=self.threshold,  # type: ignore[arg-type]
             n_eigenpairs=self.n_eigenpairs, n_carriers=self.n_carriers,  # type: ignore[arg-type]
             unit_diagonal=self.unit_diagonal, seed=self.seed, budget=budget_of(self.memory_budget))
-        return own, SampleLearner(loss=getattr(self, "loss", "squared"), C=self.C)
+        return MultiscaleKernelParams(
+            kernels=BaseKernels("rbf", {}, (None,), self.seed), multiscale=multiscale,
+            learners=(SampleLearner(loss=getattr(self, "loss", "squared"), C=self.C),),
+            prior=prior_of(getattr(self, "class_prior", None), None), seed=self.seed)
 
-    def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Any, params: Any,
-               execution: Execution) -> None:
-        require(graph is None, "graph is given", why="the kernel is one of graphs of its own, of several scales",
-                fix="leave it out, or use LapSVC or GraphKernelRidge")
-        own, learner = params
-        self.map_ = multiscale_map(rows, own, target.labeled, execution)
-        learner.require_fits(len(target.labeled), self.map_.width, execution.memory_budget)
-        F = scaled_features(self.map_, rows, target.labeled, execution.memory_budget)
-        self.model_ = multiscale_model(self.map_, *learner.fit(F, target, weight))
-        self.evidence_ = dict(self.map_.attributes)
-        self._finish(F, target, weight, learner)
-
-    def _finish(self, F: np.ndarray, target: Target, weight: np.ndarray | None, learner: SampleLearner) -> None:
-        """Keep what else the features (l, r + 1) of the labeled points say."""
-
-    def held_out_rows(self, rows: Rows, target: Target, weight: np.ndarray | None,
-                      repetitions: Sequence[Sequence[np.ndarray]], tried: Sequence[dict[str, Any]],
-                      scoring: str | None, execution: Execution, kept: dict[Any, Any]) -> list[dict[str, Any]]:
-        """As the base class says: one map serves all folds and C; points held out stay carriers."""
-        own, learner = self._params()
-        if own not in kept:
-            kept[own] = scaled_features(multiscale_map(rows, own, target.labeled, execution), rows, target.labeled,
-                                        execution.memory_budget)
-        learners = [SampleLearner(loss=learner.loss, C=values.get("C", self.C)) for values in tried]
-        return rows_of_samples(kept[own], target, learners, repetitions, scoring, weight)
-
-    def uses_graph(self, tried: Iterable[dict[str, Any]]) -> bool:
-        return False
+    def _basis(self, context: Context, params: MultiscaleKernelParams) -> dict[str, Any]:
+        self.map_ = map_in(context)
+        return self.map_.attributes
 
 
 ATTRIBUTES = """
@@ -140,10 +111,6 @@ class MultiscaleKernelClassifier(CalibratedClassifier, MultiscaleKernelEstimator
                          unlabeled=unlabeled, seed=seed)
         self.loss = loss
         self.class_prior, self.class_weight = class_prior, class_weight
-
-    def _finish(self, F: np.ndarray, target: Target, weight: np.ndarray | None, learner: SampleLearner) -> None:
-        self._calibrate(target, lambda: learner.held_out(
-            F, target, calibration_folds(target, self.seed, a_fit_each=self.loss != "squared"), weight)[0], weight)
 
 
 class MultiscaleKernelRegressor(PointRegressor, MultiscaleKernelEstimator):

@@ -256,6 +256,28 @@ def kernel_from(name: str | Kernel, bandwidth: float | str | None = None, *,
     return kernel(**parameters)
 
 
+@dataclass(frozen=True)
+class BaseKernels:
+    """A base kernel with each of some bandwidths, by its name and other parameters, or as it is.
+
+    seed : of the sample of points that gives a median its value.
+    """
+
+    name: str | Kernel
+    parameters: dict[str, int | float]
+    bandwidths: tuple[float | str | None, ...]
+    seed: int
+
+    def on(self, rows: Rows) -> list[Kernel]:
+        """Return the kernels; a median distance is that of these rows."""
+        return [kernel_from(self.name, bandwidth, rows=rows, seed=self.seed, **self.parameters)
+                for bandwidth in self.bandwidths]
+
+    def for_costs(self) -> Kernel:
+        """Return the first kernel, of two points that stand in for the data that give a median its value."""
+        return self.on(as_rows(np.array([[0.0], [1.0]])))[0]
+
+
 def kernel_from_dict(fields: dict[str, Any]) -> MercerKernel:
     """Return the kernel whose `to_dict` this is."""
     parameters = {key: value for key, value in fields.items() if key != "type"}

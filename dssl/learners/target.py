@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from ..errors import DataError, require
-from .class_prior import LABELS, ClassPrior
+from .class_prior import LABELS, ClassPrior, ClassWeight
 from .class_scoring import ClassScoring
 from .coding import Coding, OneVsRest, Values, class_pairs, signs
 from .encoding import UNLABELED, find_class, require_within
@@ -49,6 +49,20 @@ class Target(ABC):
     def n_strata(self) -> int:
         """Return the number of classes, of which some may have no point; 1 of quantities."""
         return 1
+
+    def with_prior(self, prior: ClassPrior) -> "Target":
+        """Return the target whose classes are so frequent where a model predicts; itself of quantities.
+
+        Raises ParameterError: the prior lacks a class, or has one that there is not.
+        """
+        return self
+
+    def label_weights(self, weight: ClassWeight, given: np.ndarray | None = None) -> np.ndarray | None:
+        """Return what each label weighs (l,), by its class and by what is given (l,); None where all weigh 1.
+
+        Raises ParameterError: a class that there is not, or a weight that is not > 0.
+        """
+        return given
 
     @property
     def unit(self) -> float:
@@ -174,6 +188,9 @@ class Classes(Target):
         """
         prior.shares(self.coded, self.names, None)
         return replace(self, prior=prior)
+
+    def label_weights(self, weight: ClassWeight, given: np.ndarray | None = None) -> np.ndarray | None:
+        return weight.weights(self.coded, self.names, given)
 
     @property
     def n_strata(self) -> int:

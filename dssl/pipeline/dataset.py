@@ -18,6 +18,7 @@ from ..data.source_files import Source, fingerprint
 from ..data.source_reader import open_source, scan_source
 from ..errors import DataError, sentences
 from ..execution.cost import Cost, block_count, cost_of
+from ..methods.step import Context, Made
 from ..report.sections.columns import columns_section
 from ..storage.artifacts import Artifact
 from ..storage.blocks import PartWriter, Receipt, Rows, row_ranges, rows_that_fit, write_dense
@@ -25,7 +26,7 @@ from ..storage.pieces import BlockedCsrRows, JoinedRows
 from .facts import Facts, Growing
 from .growth import CannotGrow
 from .spec import Spec, ingest_params
-from .stage import Context, Stage
+from .stage import Stage
 
 COPIES = 3  # of a row, that are held while it is copied: as it is read and written, and compressed
 BEFORE = "the rows of the last run"  # what messages call them, beside a new file
@@ -98,7 +99,7 @@ def grown_height(n: int, row_bytes: int, budget: int) -> int:
     return min(chunk_rows(n, row_bytes), rows_that_fit(budget, COPIES * row_bytes, n))
 
 
-def stored_dataset(artifact: Artifact) -> Dataset:
+def stored_dataset(artifact: Made) -> Dataset:
     """Return the data set that an artifact of the stage holds."""
     attributes, parts = artifact.attributes, artifact.parts
     described = attributes["X"]  # of sparse rows, which are no shared array

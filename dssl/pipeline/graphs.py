@@ -47,6 +47,7 @@ from ..graph.partition_sizes import partitioned_cost
 from ..graph.vertices import VertexRows, Vertices, find_vertex_rows, require_distinct
 from ..graph.weight_rule import WeightParams
 from ..graph.weights import weigh, weights_cost
+from ..methods.step import Context, NoParams
 from ..report.sections.graph import graph_section
 from ..storage.artifacts import Artifact
 from ..storage.blocks import PartWriter, Receipt, Rows, budget_beside, row_ranges
@@ -57,7 +58,7 @@ from ..urls import is_url
 from .facts import Facts
 from .growth import CannotGrow
 from .spec import GraphPipeline
-from .stage import Context, NoParams, Stage
+from .stage import Stage
 
 PEAK_OF_UNPACKED = {"weights": 40 / 12, "neighbors": 60 / 16}  # bytes of memory a byte of the arrays
 LIST_ROWS = 1 << 16  # lists in one chunk

@@ -12,6 +12,7 @@ from ..data.source_reader import scan_source
 from ..errors import ParameterError, SpecError, require
 from ..execution.cost import WorkerRoom
 from ..graph.scaling import require_kept_zeros
+from ..methods.step import File
 from ..params import is_whole, plain
 from ..report.markup import table, tag
 from ..storage.artifacts import Artifact, Workspace
@@ -26,7 +27,7 @@ from .preflight import PlannedStage, Room, Status, price
 from .rates import Rates, rates_of
 from .spec import KernelPipeline, Spec
 from .spec_files import NOWHERE, find_files, shaped_source, source_file
-from .stage import File, Kind
+from .stage import Kind
 
 DEFAULT_WORKSPACE = "dssl-work"
 SELECTION = "selection"  # the stage by which graphs are compared

@@ -16,9 +16,8 @@ from ..graph.outliers import SHOWN, far_rows_in_words
 from ..graph.scaled_rows import ScaledRows
 from ..graph.scaling import Scaling, fit_scaling, scaled_rows, scaling_cost
 from ..graph.scaling_params import ScalingParams
-from ..learners.class_prior import LABELS as LABELS_ALONE
-from ..learners.class_prior import ClassPrior, ClassWeight
-from ..learners.target import Classes, Target
+from ..learners.target import Target
+from ..methods.step import Context
 from ..report.sections.data import data_section
 from ..storage.blocks import PartWriter, Receipt, Rows, row_ranges
 from ..storage.csr import csr_arrays
@@ -29,7 +28,7 @@ from .facts import Facts
 from .growth import CannotGrow
 from .spec import Spec
 from .split import training_strata
-from .stage import Context, Stage
+from .stage import Stage
 
 DRAWN = 1  # the part of the places of labels that were drawn, without those of a file
 DRAWN_SECONDS = 2.4e-7  # of a training point, on one core, in three passes over the labels; measured
@@ -259,23 +258,6 @@ def make_labels(context: Context, labels: LabelParams) -> dict[str, Any]:
     PartWriter(context.parts, 0).write(**arrays)
     PartWriter(context.parts, DRAWN).write(places=places)
     return {**attributes, **chosen.described(), "n_labeled": len(chosen.labeled), **told}
-
-
-def labeled_target(context: Context, prior: ClassPrior = LABELS_ALONE) -> Target:
-    """Return the labeled training points with their classes or quantities; prior : how frequent the classes are.
-
-    Raises ParameterError: the prior lacks a class, or has one that there is not.
-    """
-    target = Target.from_arrays(context.arrays("labels"), context.attributes("labels"))
-    return target.with_prior(prior) if isinstance(target, Classes) else target
-
-
-def label_weights(target: Target, weight: ClassWeight) -> np.ndarray | None:
-    """Return what each label weighs by its class, (l,); None where all are 1, and of quantities.
-
-    Raises ParameterError: a class that there is not, or a weight that is not > 0.
-    """
-    return weight.weights(target.coded, target.names, None) if isinstance(target, Classes) else None
 
 
 def _labels_cost(f: Facts[Any]) -> Cost:

@@ -28,6 +28,7 @@ from ..learners.coding import CODINGS, ClassCoding, Coding
 from ..learners.model import predict_blocks, stored_models
 from ..learners.predict_to_file import Answers, csv_cells
 from ..learners.probabilities import CALIBRATION, Calibration
+from ..methods.step import Context
 from ..storage.artifacts import Artifact
 from ..storage.blocks import Parts, Receipt, Rows, row_ranges
 from ..storage.csv_lines import CsvLines
@@ -36,7 +37,7 @@ from ..storage.views import SelectedRows, counts_below
 from .dataset import dataset_of, identifier_of, rows_in_files
 from .facts import Facts
 from .spec import Spec
-from .stage import Context, Stage
+from .stage import Stage
 
 FILE = "predictions_all"  # of a run's folder
 PARTS = ("train", "test", "rest")  # the rows in use, as the stage `split` divides them

@@ -11,6 +11,7 @@ from ..data.dataset import Dataset
 from ..errors import DataError, explain, require
 from ..execution.current import current_execution
 from ..execution.tasks import Execution
+from ..methods.step import Context
 from ..report.error_measure import gain_over, label_score_rows, measure_of
 from ..report.markup import Html, table, tag
 from ..selection.suggest import Criterion
@@ -20,7 +21,6 @@ from ..units import size_text, time_text
 from .dataset import dataset_of
 from .prediction import FittedPipeline, open_model
 from .records import PATHS, RESULT, SPEC, read_result, read_spec
-from .stage import Context
 from .status import STATUS, read_status
 from .suggested_rows import SuggestedRows
 from .suggestion import suggest_rows

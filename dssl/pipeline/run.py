@@ -16,6 +16,7 @@ from ..execution.current import current_execution
 from ..execution.tasks import Execution, TaskCount
 from ..execution.worker_kinds import unlike_notes
 from ..measure import PeakMemory, process_peak, return_freed_memory
+from ..methods.step import Context
 from ..progress import in_notebook
 from ..report.page import page
 from ..report.sections.answer import never_note
@@ -40,7 +41,7 @@ from .preflight import PlannedStage, Room, price, refuse_what_cannot_fit
 from .rates import Rates
 from .records import PATHS, RESULT
 from .result import RunResult
-from .stage import Context, Kind
+from .stage import Kind
 from .status import Status
 
 Events = Callable[[dict[str, Any]], None]
@@ -391,6 +392,6 @@ def _page(kind: Kind, result: dict[str, Any], facts: dict[str, Any]) -> str:
     """
     first = [stage.section for stage in reversed(kind.stages) if stage.section and stage.leads]
     rest = [stage.section for stage in kind.stages if stage.section and not stage.leads]
-    return page(result["name"], result["run"], (
+    return page(result["name"], f"Run {result['run']}", (
         kind.answer(facts, result, kind.words, kind.baselines), curve_section(facts, result),
         *(section(facts, result) for section in (*first, files_section, *rest, stages_section, spec_section))))

@@ -22,6 +22,7 @@ from ..kernels.points import as_points, squared_distances
 from ..learners.coding import ClassCoding, Coding, margins_of
 from ..learners.model import BlockValues, Model, predict_blocks, stored_models
 from ..learners.probabilities import CALIBRATION, Calibration
+from ..methods.step import Context
 from ..report.sections.sample import sample_section
 from ..selection.coverage import block_height
 from ..selection.coverage import row_bytes as distance_bytes
@@ -31,7 +32,7 @@ from ..storage.csr import as_rows
 from .facts import Facts
 from .graphs import vertex_rows_of, vertices_of
 from .spec import GraphPipeline, Spec
-from .stage import Context, Stage
+from .stage import Stage
 from .suggested_rows import choose_rows, with_places
 
 DRAWN = 2000  # points of the picture

@@ -8,6 +8,7 @@ from ..learners.class_prior import ClassPrior, ClassWeight
 from ..learners.class_scoring import ClassScoring
 from ..learners.model import predict_cost, stored_models
 from ..learners.target import Classes
+from ..methods.step import Context
 from ..report.sections.scores import scores_section
 from ..report.words import Baseline
 from ..selection.scores import (
@@ -22,10 +23,9 @@ from ..selection.scores import (
 from ..selection.scoring import with_scoring
 from .facts import Facts
 from .kinds.class_spec import class_prior, class_weight
-from .points import label_weights, labeled_target
 from .spec import Spec
 from .split import split_target
-from .stage import Context, Stage
+from .stage import Stage
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ def make_scores_in(scoring: ClassScoring | None, context: Context, params: Score
     true, undefined = in_defined_scoring(true, found["model"])
     scores = {name: {**scores_of(true, predicted), "unsupported": int(predicted["unsupported"].sum())}
               for name, predicted in found.items()}
-    labels = labeled_target(context, params.prior)
-    name, predicted, predicts = guess(labels, true, label_weights(labels, params.weight))
+    labels = context.target(params.prior)
+    name, predicted, predicts = guess(labels, true, labels.label_weights(params.weight))
     scores[name] = {**scores_of(true, predicted), "predicts": predicts}
     gain = {**unlabeled_verdict(true, {**found, name: predicted}), **undefined,
             **({} if by_labels is None else {"by_labels": by_labels})}

@@ -10,10 +10,10 @@ from ..data.readers.formats import format_of
 from ..data.source_files import FileRecord, Source, digested, fingerprint
 from ..data.sources import find_source
 from ..errors import SpecError, explain
+from ..methods.step import File
 from ..params import digest, is_whole
 from .graphs import given_file
 from .spec import Spec, TestSplit
-from .stage import File
 
 NOWHERE = Path()  # of a source of which there is only the shape
 

@@ -19,6 +19,7 @@ from ..learners.encoding import (
     UNLABELED,
 )
 from ..learners.target import Classes, Target
+from ..methods.step import Context
 from ..plain_yaml import yaml_of
 from ..storage.artifacts import Artifact
 from ..storage.blocks import RowStream, block_rng
@@ -26,7 +27,7 @@ from ..storage.views import counts_below
 from .dataset import dataset_of
 from .facts import Facts
 from .rows_in_use import Block, NothingKnown, RowsInUse, SplitParams, known_target_of
-from .stage import Context, Stage
+from .stage import Stage
 
 GROWN = 4  # the random stream by which new rows are tested; those of `data.labels` are 1 to 3
 SHOWN = 12  # classes, and groups of them, that a note names

@@ -1,74 +1,17 @@
-"""What a stage and a kind of model are, and what the function of a stage gets."""
+"""What a stage of a pipeline and a kind of model are."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from ..data.source_files import Source
 from ..errors import DsslError, SpecError, explain
 from ..execution.cost import Cost
-from ..execution.tasks import Execution
+from ..methods.step import Context, Method, Step
 from ..report.page import Section
 from ..report.sections.answer import answer_section
 from ..report.words import Baseline, Words
-from ..storage.artifacts import Artifact, Workspace
-from ..storage.blocks import Parts, Rows
-from ..storage.pieces import BlockedCsrRows
-from ..storage.store import StoredRows
 from .facts import Facts
 from .spec import KernelPipeline, KindSpec, Spec
-
-
-@dataclass(frozen=True)
-class NoParams:
-    """The parameters of a stage that has none."""
-
-
-@dataclass(frozen=True)
-class File:
-    """A file from outside that a stage reads, and the digest of its bytes."""
-
-    source: Source
-    digest: str
-
-
-@dataclass(frozen=True)
-class Context:
-    """What a stage's function gets beside its parameters. Never the spec: its address tells all that it follows from.
-
-    inputs : the artifacts that it needs, by stage. files : those from outside that its address holds the digests of.
-    base : the artifact of this stage that it grows from, of fewer rows; None where it does not. new : where it grows,
-    the files of the source that the base did not read.
-    """
-
-    inputs: dict[str, Artifact]
-    files: dict[str, File]
-    parts: Parts
-    execution: Execution
-    base: Artifact | None = None
-    new: Source | None = None
-
-    def of_base(self, stage: str) -> Artifact:
-        """Return the artifact of another stage that the base was made of."""
-        assert self.base is not None
-        return Workspace(self.base.root).artifact_in(stage, self.base.inputs[stage])
-
-    def arrays(self, stage: str) -> dict[str, np.ndarray]:
-        """Return the arrays of part 0 of an input."""
-        return self.inputs[stage].parts.read(0)
-
-    def attributes(self, stage: str) -> dict[str, Any]:
-        return self.inputs[stage].attributes
-
-    def rows(self, stage: str, name: str) -> StoredRows:
-        return self.inputs[stage].parts.rows(name)
-
-    def points(self, name: str) -> Rows:
-        """Return the scaled rows of "train" or "test": a shared array, or sparse rows in parts."""
-        described = self.attributes("points").get(name)
-        return BlockedCsrRows.of(self.inputs["points"].parts, described) if described else self.rows("points", name)
 
 
 @dataclass(frozen=True)
@@ -103,6 +46,22 @@ class Stage:
     notes: Callable[[dict[str, Any]], list[str]] | None = None
     refuses: Callable[[Facts[Any]], DsslError | None] | None = None
     grows: bool = False
+
+
+def stages_of(method: Method, params: Callable[[Any], Any]) -> tuple[Stage, ...]:
+    """Return the steps of a method as stages; params : makes the parameters of the method of a spec."""
+    return tuple(_stage_of(step, params) for step in method.steps)
+
+
+def _stage_of(step: Step, params: Callable[[Any], Any]) -> Stage:
+    def params_of(spec: Any) -> Any:
+        return step.params(params(spec))
+
+    def cost_of(facts: Facts[Any]) -> Cost:
+        return step.cost(facts, params(facts.spec))
+
+    return Stage(step.name, step.version, step.needs, params_of, step.make, cost_of, step.hint,
+                 intermediate=step.intermediate, section=step.section, leads=step.leads)
 
 
 PLAIN = Words(model="The model of this run.", changed="model that merely changed", cause="changed model", graph="model",

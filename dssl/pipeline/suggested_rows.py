@@ -18,6 +18,7 @@ from ..learners.coding import ClassCoding, margins_of
 from ..learners.model import Model
 from ..learners.on_graph.model import GraphModel
 from ..learners.probabilities import CALIBRATION, Calibration
+from ..methods.step import Context
 from ..plain_yaml import yaml_of
 from ..selection.suggest import OF_MODEL, SuggestParams, suggest
 from ..storage.csv_lines import CsvLines
@@ -25,8 +26,6 @@ from ..storage.files import draft_of, publish_once
 from ..storage.views import SelectedRows
 from .dataset import identifier_of, rows_in_files
 from .graphs import graph_of, vertices_of
-from .points import labeled_target
-from .stage import Context
 
 HEADER = SUGGESTED[3:]  # the columns after those that name a row
 
@@ -109,7 +108,7 @@ def choose_rows(context: Context, model: Model, params: SuggestParams) -> Sugges
     points, execution = context.points("train"), context.execution
     graph = graph_of(context) if "neighbors" in context.inputs else None
     vertices = vertices_of(context) if "vertices" in context.inputs else find_vertices(points, execution)
-    labeled, coding = labeled_target(context).labeled, model.coding
+    labeled, coding = context.target().labeled, model.coding
     name = params.chosen(graph=graph is not None, rows=True, model=isinstance(coding, ClassCoding))
     margins = _margins(model, context, vertices, len(labeled)) if name in OF_MODEL else None
     train = context.rows("split", "train")

@@ -10,6 +10,7 @@ from ..data.source_files import fingerprint
 from ..data.sources import find_source
 from ..errors import DataError, explain, require
 from ..execution.tasks import Execution
+from ..methods.step import Context
 from ..selection.suggest import Criterion, SuggestParams
 from ..storage.artifacts import Artifact, Workspace
 from ..storage.files import named_in, path_at
@@ -19,7 +20,6 @@ from .plan import DEFAULT_WORKSPACE, plan
 from .prediction import model_folder, open_model
 from .records import SPEC, read_result, read_spec
 from .spec import ingest_params
-from .stage import Context
 from .suggested_rows import SuggestedRows, choose_rows, with_places
 
 YAML = (".yaml", ".yml")

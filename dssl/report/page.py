@@ -88,13 +88,16 @@ def warning_box(found: Sequence[Finding], explained: bool = True) -> Html:
                             f". {item.meaning}" if explained else "") for item in found), class_="box warning")
 
 
-def page(title: str, run: str, sections: Iterable[Section | None]) -> Html:
-    """Return the page as one HTML text; sections that are None are left out."""
+def page(title: str, of: str, sections: Iterable[Section | None]) -> Html:
+    """Return the page as one HTML text; sections that are None are left out.
+
+    of : what it is of, below the title.
+    """
     shown = [section for section in sections if section is not None]
     style = Html(CSS)  # a literal of this file
     head = joined((Html('<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'),
                    tag("title", f"{title}: report"), tag("style", style)))
-    body = tag("body", tag("header", tag("h1", title), tag("p", f"Run {run}", class_="sub")),
+    body = tag("body", tag("header", tag("h1", title), tag("p", of, class_="sub")),
                tag("nav", *(tag("a", section.title, href=f"#{section.key}") for section in shown)),
                tag("main", *(tag("section", tag("h2", section.title), section.html, id=section.key)
                              for section in shown)))

@@ -41,10 +41,13 @@ class LabelFolds:
     compared: list[np.ndarray]
     curve: list[tuple[int, list[np.ndarray]]]
     no_curve: str = "each point of it would take a fit to all points"  # where there is none
+    why: str = "of no class are there two, so that none can be held out"  # where none are compared
 
     @classmethod
     def of(cls, target: Target, seed: int = 0, *, a_fit_each: bool = False, curve: bool = True) -> "LabelFolds":
         """Return the folds of some labels; none where no class has two. a_fit_each : as `calibration_folds`."""
+        if target.coded.ndim > 1 and target.coded.shape[1] > 1:
+            return cls([], [], why="the errors of several quantities are not compared")
         sizes = np.bincount(target.strata())
         held = sizes[sizes > 1]
         if not len(held) or (len(sizes) == 1 and len(target.coded) < 3):
@@ -93,7 +96,7 @@ def by_labels(target: Target, folds: LabelFolds, found: Mapping[str, Sequence[He
     (`undefined_scoring`: in the error, since that one is not defined); the curve is of the error.
     """
     if not folds.compared:
-        return {"n": 0, "why": "of no class are there two, so that none can be held out"}
+        return {"n": 0, "why": folds.why}
     if "model" not in found:
         return {"n": 0, "why": "leaving labels out of the model does not fit the memory budget"}
     measure, weight = WRONG_CLASS if isinstance(target, Classes) else SQUARED, found["model"][0].weight

@@ -56,7 +56,7 @@ from dssl.kernels.stochastic import StochasticParams
 from dssl.learners.target import Classes
 from dssl.learners.virtual_samples import SampleLearner, sample_model
 from dssl.measure import process_peak
-from dssl.pipeline.kinds.cluster import base_map
+from dssl.methods.linear import base_map
 from dssl.selection.choice import ChoiceRule
 from dssl.selection.cluster import rows_of_samples
 from dssl.selection.folds import held_out_folds

@@ -20,6 +20,7 @@ from dssl.kernels.base import MercerKernel, register_kernel
 from dssl.kernels.points import squared_distances
 from dssl.learners.coding import OneVsRest
 from dssl.learners.model import Model, register_model
+from dssl.methods.step import Context
 from dssl.pipeline.dataset import DATASET
 from dssl.pipeline.facts import Facts
 from dssl.pipeline.graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, vertex_rows_of
@@ -28,7 +29,7 @@ from dssl.pipeline.points import LABELS, POINTS
 from dssl.pipeline.scoring import SCORES
 from dssl.pipeline.spec import GraphPipeline, LabelSpec, ModelSpec
 from dssl.pipeline.split import SPLIT
-from dssl.pipeline.stage import Context, Kind, Stage
+from dssl.pipeline.stage import Kind, Stage
 from dssl.storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows
 
 FAR = 1e30  # the distance of what no path leads to

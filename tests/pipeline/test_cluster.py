@@ -13,7 +13,7 @@ from dssl.execution.in_process import InProcess
 from dssl.kernels import cluster as cluster_module
 from dssl.kernels.cluster import budget_for
 from dssl.kernels.stochastic import StochasticSteps
-from dssl.pipeline.kinds import cluster as kind_module
+from dssl.methods import cluster as kind_module
 from dssl.pipeline.plan import plan
 from dssl.pipeline.prediction import open_model
 from dssl.pipeline.run import run

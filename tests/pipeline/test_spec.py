@@ -23,7 +23,7 @@ from dssl.learners.spaces import ETA
 from dssl.learners.virtual_samples import SampleLearner
 from dssl.pipeline import spec_selection
 from dssl.pipeline.dataset import DATASET
-from dssl.pipeline.kinds import cluster_spec, clustering_spec, laprls_spec
+from dssl.pipeline.kinds import clustering_spec, laprls_spec, linear_spec
 from dssl.pipeline.kinds.registry import KINDS
 from dssl.pipeline.kinds.specs import DEFAULT, SPECS
 from dssl.pipeline.load import load_spec, schema
@@ -100,8 +100,8 @@ def test_defaults_that_specs_restate_are_those_of_the_parameters():
     (laprls_spec.LapRLSSpec.model_fields["solver"].annotation, params.Solver),
     (laprls_spec.LapRLSSpec.model_fields["preconditioner"].annotation, params.Preconditioner),
     (laprls_spec.LandmarkSpec.model_fields["method"].annotation, LandmarkMethod),
-    (cluster_spec.ClusterModelSpec.model_fields["method"].annotation, LandmarkMethod),
-    (cluster_spec.ClusterModelSpec.model_fields["approximation"].annotation, Approximation),
+    (linear_spec.ClusterModelSpec.model_fields["method"].annotation, LandmarkMethod),
+    (linear_spec.ClusterModelSpec.model_fields["approximation"].annotation, Approximation),
 ])
 def test_choices_that_specs_restate_are_those_of_the_parameters(mine, theirs):
     assert get_args(mine) == get_args(theirs)

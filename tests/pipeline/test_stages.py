@@ -9,13 +9,14 @@ from pydantic import BaseModel
 
 from dssl.errors import ParameterError
 from dssl.execution.in_process import InProcess
+from dssl.methods.step import Context
 from dssl.params import plain
 from dssl.pipeline.kinds.registry import KINDS, register_kind
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.plan import plan
 from dssl.pipeline.run import run
 from dssl.pipeline.spec import GraphPipeline, Spec
-from dssl.pipeline.stage import Context, Kind, Stage
+from dssl.pipeline.stage import Kind, Stage
 
 from .conftest import by_name
 
@@ -88,7 +89,8 @@ def test_no_function_of_a_stage_can_reach_the_spec(name, specs, tmp_path, monkey
     def looked_at(stage):
         def make(context, params):
             assert {field.name for field in fields(Context)} == {
-                "inputs", "files", "parts", "execution", "base", "new"}
+                "inputs", "files", "parts", "execution", "base", "new", "fit"}
+            assert context.fit is None
             assert context.base is None, "a run that grows from none"
             given = [context.inputs, context.files, context.parts, context.execution, context.new, params]
             assert not [part for part in parts_of(given) if isinstance(part, (BaseModel, Kind))], stage.name

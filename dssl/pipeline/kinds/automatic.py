@@ -29,6 +29,7 @@ from ...learners.on_graph.cost import automatic_cost, predicted_cost
 from ...learners.on_graph.graph_ridge import GraphRidgeParams
 from ...learners.probabilities import calibration_attributes
 from ...learners.target import Classes, Target
+from ...methods.step import Context
 from ...report.sections.choice import choice_section
 from ...report.words import Baseline, Words
 from ...selection.by_labels import LabelFolds, by_labels
@@ -42,13 +43,13 @@ from ...storage.views import SelectedRows
 from ..dataset import DATASET, dataset_of
 from ..facts import Facts
 from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, graph_of
-from ..points import LABELS, POINTS, label_weights, labeled_target, make_points, scale_points
+from ..points import LABELS, POINTS, make_points, scale_points
 from ..predictions import predictions_with
 from ..sample import SAMPLE_OF_GRAPH
 from ..scoring import SCORES, ScoreParams, make_scores_in, with_scored
 from ..spec import Spec
 from ..split import SPLIT
-from ..stage import Context, Kind, Stage
+from ..stage import Kind, Stage
 from .automatic_spec import AutomaticPipeline
 from .class_spec import class_prior, class_weight
 from .graph_spec import SizeParams
@@ -78,7 +79,7 @@ def make_scaled_points(context: Context, params: ScaleParams) -> dict[str, Any]:
         chosen = context.base.attributes["scale"]
         return {**scale_points(context, ScalingParams(kind=chosen["kind"]), by_labels=True), "scale": chosen}
     dataset = dataset_of(context)
-    scaling, tried = choose_scale(dataset.X, context.rows("split", "train"), labeled_target(context),
+    scaling, tried = choose_scale(dataset.X, context.rows("split", "train"), context.target(),
                                   context.execution, params.seed, dataset.categories)
     made = scale_points(context, ScalingParams(kind=scaling.kind), by_labels=True)
     return {**made, "scale": {"kind": scaling.kind, **tried}}
@@ -120,11 +121,11 @@ class AutomaticScoreParams(ScoreParams):
 
 def make_models(context: Context, params: FitParams) -> dict[str, Any]:
     """Fit the model, and what the labels alone and the nearest of them say; write the model's values at the points."""
-    target, points, graph = labeled_target(context, params.prior), context.points("train"), graph_of(context)
+    target, points, graph = context.target(params.prior), context.points("train"), graph_of(context)
     target.require_labels()
     if isinstance(target, Classes):
         target = with_scoring(target, params.scoring)
-    execution, weight = context.execution, label_weights(target, params.weight)
+    execution, weight = context.execution, target.label_weights(params.weight)
     found = fit_automatic(graph, points, target, weight, params.class_sizes.sizes, params.family, params.most,
                           params.graph, held_out_loss, execution, params.loss)
     base, labeled = found.alone, SelectedRows(points, target.labeled)

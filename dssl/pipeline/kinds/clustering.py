@@ -25,6 +25,8 @@ from ...learners.on_graph.cost import predicted_cost
 from ...learners.spaces import OF_GRAPH, PAIRS, SpaceParams
 from ...learners.target import Classes
 from ...measure import process_peak
+from ...methods.multiscale import USUAL_SCALES
+from ...methods.step import Context, NoParams
 from ...report.sections.clusters import clusters_section
 from ...report.words import Baseline, Words
 from ...selection.agreement import clustering_scores
@@ -38,9 +40,8 @@ from ..points import POINTS
 from ..predictions import PREDICTIONS, predictions_with
 from ..sample import SAMPLE, SAMPLE_OF_GRAPH
 from ..split import SPLIT, known_target
-from ..stage import Context, Kind, NoParams, Stage
+from ..stage import Kind, Stage
 from .clustering_spec import ClusteringPipeline
-from .multiscale import USUAL_SCALES
 from .specs import SPECS
 
 PASSES = 20  # that a plan reckons with

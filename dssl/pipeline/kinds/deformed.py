@@ -26,6 +26,7 @@ from ...kernels.subsample import (
     solve_evidence,
 )
 from ...learners.deformed import draw_subsample
+from ...methods.step import Context
 from ...report.sections.selection import selection_section
 from ...report.sections.solver import solver_section
 from ...report.words import Baseline, Words
@@ -40,12 +41,12 @@ from ...storage.blocks import PartWriter
 from ..dataset import DATASET
 from ..facts import Facts
 from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, vertices_of
-from ..points import LABELS, POINTS, labeled_target
+from ..points import LABELS, POINTS
 from ..predictions import predictions_with
 from ..sample import SAMPLE_OF_GRAPH
 from ..scoring import BASE, SCORES, scores_cost
 from ..split import SPLIT
-from ..stage import Context, Kind, Stage
+from ..stage import Kind, Stage
 from .deformed_fit import DeformedProblem, FitTask, LearningParams, SearchTask, fit_cost, n_subsample, search_cost
 from .deformed_spec import DeformedSpec
 from .specs import SPECS
@@ -195,7 +196,7 @@ def make_selection(context: Context, params: SearchParams) -> dict[str, Any]:
     if params.grid is None or params.learning is None or params.cv is None:
         return {"choices": dict.fromkeys(("model", *params.baselines), params.given), "folds": 0}
     whole, cv = params.grid, params.cv
-    problem, repetitions = _problem(context, params.learning), cv.repeated(labeled_target(context))
+    problem, repetitions = _problem(context, params.learning), cv.repeated(context.target())
     points = params.search.drawn([(bandwidth, *point) for bandwidth in params.bandwidths
                                   for point in whole.points])
     of_base = list(dict.fromkeys((bandwidth, None, None, C) for bandwidth, _, _, C in points))

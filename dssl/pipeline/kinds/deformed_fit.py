@@ -40,7 +40,6 @@ from ...solvers.solver_params import SolverParams
 from ...storage.blocks import Arrays, PartWriter, Receipt, Rows
 from ...storage.csr import as_rows
 from ..facts import Facts
-from ..points import label_weights
 from .class_spec import class_prior, class_weight
 from .deformed_spec import DeformedSpec
 
@@ -138,7 +137,7 @@ class SearchTask:
         problem, target, grid = self.problem, self.problem.target(), self.grid
         X_l, base = problem.points.take(target.labeled), problem.base(self.bandwidth)
         held = Held(target, some_folds(self.cv.repeated(target), self.n_folds), problem.learning.kind,
-                    label_weights(target, problem.learning.weight), self.scoring, self.complete)
+                    target.label_weights(problem.learning.weight), self.scoring, self.complete)
         if self.name == "base":
             found = search_base(base, X_l, grid, held)
         else:
@@ -159,7 +158,7 @@ class FitTask:
 
     def __call__(self, out: PartWriter) -> Receipt:
         problem, target = self.problem, self.problem.target()
-        weight = label_weights(target, problem.learning.weight)
+        weight = target.label_weights(problem.learning.weight)
         X_S, X_l = problem.points.take(problem.subsample()), problem.points.take(target.labeled)
         arrays: dict[str, np.ndarray] = {}
         receipt: Receipt = {"models": {}}

@@ -34,6 +34,7 @@ from ...learners.prior_shift import PriorShift
 from ...learners.probabilities import CALIBRATION, calibration_attributes
 from ...learners.ridge_and_svm import LearnerParams, fit_gram
 from ...learners.target import Classes, Target
+from ...methods.step import Context
 from ...report.sections.selection import selection_section
 from ...report.sections.vertex_values import values_section
 from ...report.words import Baseline, Words
@@ -47,12 +48,12 @@ from ...storage.blocks import PartWriter, Rows
 from ..dataset import DATASET
 from ..facts import Facts
 from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, graph_of, vertices_of
-from ..points import LABELS, POINTS, label_weights, labeled_target
+from ..points import LABELS, POINTS
 from ..predictions import PREDICTIONS, predictions_with
 from ..sample import SAMPLE_OF_GRAPH
 from ..scoring import SCORES, ScoreParams, make_scores, with_scored
 from ..split import SPLIT
-from ..stage import Context, Kind, Stage
+from ..stage import Kind, Stage
 from .class_spec import class_prior, class_weight
 from .graph_spec import GraphLearnerPipeline, SizeParams
 from .graph_values import Learners, ValueParams, assumed_by, held_out_on_graph
@@ -66,8 +67,8 @@ def make_selection(context: Context, params: Learners) -> dict[str, Any]:
     """Choose the learner by cross-validation on the labels; without a grid, take the one given."""
     if params.cv is None:
         return {"choices": {"model": params.names[0]}, "folds": 0, "place": 0}
-    target, graph, kept = labeled_target(context, params.values[0].prior), graph_of(context), dict[Any, Any]()
-    repetitions, weight = params.cv.repeated(target), label_weights(target, params.values[0].weight)
+    target, graph, kept = context.target(params.values[0].prior), graph_of(context), dict[Any, Any]()
+    repetitions, weight = params.cv.repeated(target), target.label_weights(params.values[0].weight)
 
     def judge(rung: int, standing: Mapping[str, Sequence[Any]], folds: Repetitions) -> dict[str, list[dict[str, Any]]]:
         own = [params.values[place] for place in standing["model"]]
@@ -88,16 +89,16 @@ def make_selection(context: Context, params: Learners) -> dict[str, Any]:
 def make_values(context: Context, learners: Learners) -> dict[str, Any]:
     """Fit the function on the vertices, and predict labeled points without their own labels where that is known."""
     params = learners.values[context.attributes("selection")["place"]]
-    target, graph = labeled_target(context, params.prior), graph_of(context)
+    target, graph = context.target(params.prior), graph_of(context)
     target.require_labels()
     kept = dict[Any, Any]()
-    found = params.fit(graph, target, label_weights(target, params.weight), context.execution, kept,
+    found = params.fit(graph, target, target.label_weights(params.weight), context.execution, kept,
                        _start(context, params))
     folds = label_folds(target, sized=params.sized, solved=len(graph.vertices) if params.family is None else 0)
     left_out = _left_out(params, graph, target, folds, context.execution, kept)
     calibration = None
     if isinstance(target, Classes) and not params.sized:
-        shift = _shift(found, left_out, target, label_weights(target, params.weight), params.assumed)
+        shift = _shift(found, left_out, target, target.label_weights(params.weight), params.assumed)
         found, calibration = found.moved(shift.columns), shift.calibration
     PartWriter(context.parts, 0).write(
         values=found.values, reached=found.reached, **{f"{name}{number}": array for number, own in enumerate(left_out)
@@ -176,7 +177,7 @@ class ModelParams:
         kernel = kernel_from(self.kernel, self.bandwidth, rows=points, seed=self.seed, **self.parameters)
         X = points.take(target.labeled)
         K = kernel(X, X)
-        shares, weight = known_shares(self.class_sizes.sizes, target), label_weights(target, self.weight)
+        shares, weight = known_shares(self.class_sizes.sizes, target), target.label_weights(self.weight)
 
         def fit(kept: np.ndarray) -> KernelModel:
             coef, intercept, coding = fit_gram(K[np.ix_(kept, kept)], target.take(kept), self.learner,
@@ -202,7 +203,7 @@ class ModelParams:
 
 def make_models(context: Context, params: ModelParams) -> dict[str, Any]:
     """Make the index by which new points reach the graph, and fit the baselines."""
-    target, points = labeled_target(context, params.prior), context.points("train")
+    target, points = context.target(params.prior), context.points("train")
     graph, found = graph_of(context), _values(context)
     own = signed(found.values[graph.vertices.vertex[target.labeled]], target)
     model = graph_model(graph, points, found, target, params.graph, context.execution, {
@@ -215,7 +216,7 @@ def make_models(context: Context, params: ModelParams) -> dict[str, Any]:
     folds = label_folds(target, sized=shares is not None, solved=solved)
     arrays = context.arrays("vertex_values")
     left_out = {"model": [HeldOut(target, scored(target), signed(arrays[f"held_out{number}"], target), own,
-                                  label_weights(target, params.weight), arrays[f"lost{number}"]).with_prior(
+                                  target.label_weights(params.weight), arrays[f"lost{number}"]).with_prior(
                                       assumed_by(learner, None if shares is None else params.prior))
                           for number, own in enumerate(folds.repetitions)]}
     for name in params.baselines:
@@ -225,7 +226,7 @@ def make_models(context: Context, params: ModelParams) -> dict[str, Any]:
             models[name], _, left_out[name] = with_prior(base, target, held) if shares is None else (base, None, held)
         else:
             models[name] = fit_nearest_as_told(
-                points, target, params.graph.metric, label_weights(target, params.weight), shares, context.execution,
+                points, target, params.graph.metric, target.label_weights(params.weight), shares, context.execution,
                 {"name": name, "n_labeled": len(target.labeled)})
     described = {name: item.to_arrays() for name, item in models.items()}
     PartWriter(context.parts, 0).write(**{f"{name}.{key}": array for name, (arrays, _) in described.items()
@@ -237,7 +238,7 @@ def make_models(context: Context, params: ModelParams) -> dict[str, Any]:
 def _values_of_training(context: Context) -> tuple[np.ndarray, np.ndarray]:
     """Return what the function says at the training points, and which of them no label reaches."""
     found, vertex = _values(context), vertices_of(context).vertex
-    return signed(found.values[vertex], labeled_target(context)), ~found.reached[vertex]
+    return signed(found.values[vertex], context.target()), ~found.reached[vertex]
 
 
 def make_graph_scores(context: Context, params: ScoreParams) -> dict[str, Any]:

@@ -29,7 +29,6 @@ from ...selection.choice import LOWEST, ChoiceRule
 from ...selection.folds import FoldParams
 from ...selection.halving import ALL, Search
 from ...solvers.solver_params import SolverParams
-from ..points import label_weights
 from .class_spec import class_prior, class_weight
 from .graph_spec import OF_RIDGE, GraphLearnerPipeline, GraphModelSpec, SizeParams
 
@@ -108,7 +107,7 @@ class Learners:
 def held_out_on_graph(tried: Sequence[ValueParams], graph: Graph, target: Target, folds: Repetitions,
                       execution: Execution, kept: dict[Any, Any]) -> list[list[HeldOutValues]]:
     """Return the values of labeled points without their fold by each learner; kept : columns of kernels, for others."""
-    weight = label_weights(target, tried[0].weight) if tried else None
+    weight = target.label_weights(tried[0].weight) if tried else None
     ridges = [own for own in tried if own.family is not None and not own.sized]
     of_ridge = iter(held_out_graph_ridge(graph, target, weight, folds, [own.family for own in ridges if own.family],
                                          execution, kept) if ridges else [])

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...execution.cost import Cost, cost_of
-from ...kernels.base import Kernel
+from ...kernels.base import BaseKernels, Kernel
 from ...kernels.landmarks import landmark_count, landmarks_cost
 from ...learners.class_prior import LABELS as LABEL_FREQUENCIES
 from ...learners.laprls.chosen import MOST_LABELS
@@ -33,6 +33,7 @@ from ...learners.probabilities import calibration_attributes
 from ...learners.smooth_losses import SQUARES
 from ...learners.structure import fits_a_task, structure_cost
 from ...learners.target import Target
+from ...methods.step import Context
 from ...report.sections.laprls import laprls_section
 from ...report.sections.selection import selection_section
 from ...report.words import Baseline, Words
@@ -46,14 +47,14 @@ from ...storage.views import SelectedRows
 from ..dataset import DATASET
 from ..facts import Facts
 from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, vertex_rows_of
-from ..points import LABELS, POINTS, label_weights, labeled_target
+from ..points import LABELS, POINTS
 from ..predictions import predictions_with
 from ..sample import SAMPLE_OF_GRAPH
 from ..scoring import BASE, SCORES, scores_cost
 from ..split import SPLIT
-from ..stage import Context, Kind, Stage
+from ..stage import Kind, Stage
 from .class_spec import class_prior
-from .laprls_search import FitParams, KernelsParams, blocks_in, landmarks_for, make_selection
+from .laprls_search import FitParams, blocks_in, kernels_of, landmarks_for, make_selection
 from .laprls_spec import LapRLSPipeline
 from .specs import SPECS
 
@@ -66,14 +67,14 @@ class ChoiceOfLandmarks:
     """How landmarks are chosen, None where the solver takes all points; the kernels where they measure leverage."""
 
     landmarks: LapRLSParams
-    kernels: KernelsParams | None
+    kernels: BaseKernels | None
 
     @classmethod
     def of(cls, spec: LapRLSPipeline) -> "ChoiceOfLandmarks":
         own = spec.laprls()
         bare = LapRLSParams(landmarks=own.landmarks, budget=own.budget, system=SystemParams(
             solver=own.system.solver if own.system.solver in DENSE else "auto"))
-        return cls(bare, KernelsParams.of(spec) if own.landmarks.method == "leverage" else None)
+        return cls(bare, kernels_of(spec) if own.landmarks.method == "leverage" else None)
 
 
 def make_landmarks(context: Context, params: ChoiceOfLandmarks) -> dict[str, Any]:
@@ -92,7 +93,7 @@ def make_landmarks(context: Context, params: ChoiceOfLandmarks) -> dict[str, Any
 
 def make_models(context: Context, params: FitParams) -> dict[str, Any]:
     """Fit the model and its baselines with the parameters that were chosen."""
-    target, kernels = labeled_target(context, params.prior), params.kernels.on(context.points("train"))
+    target, kernels = context.target(params.prior), params.kernels.on(context.points("train"))
     selection, problem = context.attributes("selection"), params.problem(context, target)
     systems: dict[int, dict[str, Penalties]] = {}
     for name, choice in selection["choices"].items():
@@ -102,7 +103,7 @@ def make_models(context: Context, params: FitParams) -> dict[str, Any]:
     arrays: dict[str, np.ndarray] = {}
     models: dict[str, Any] = {}
     evidence: list[dict[str, Any]] = []
-    folds, weight = None, label_weights(target, params.weight)
+    folds, weight = None, target.label_weights(params.weight)
     left_out, of_model = dict[str, list[HeldOut]](), list[HeldOut]()
     for number, own in systems.items():
         prepared = _prepared(context, params.of_number(problem, number), kernels[params.kernel(number)], number, params)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...execution.tasks import Execution
-from ...kernels.base import Kernel, kernel_from
+from ...kernels.base import BaseKernels, Kernel
 from ...kernels.landmarks import Landmarks
 from ...learners.class_prior import ClassPrior, ClassWeight
 from ...learners.laprls.closed_form import closed_form_bytes
@@ -15,38 +15,23 @@ from ...learners.laprls.params import LabelLines
 from ...learners.laprls.problem import DENSE, LapRLSParams, LapRLSProblem, PreparedLapRLS
 from ...learners.smooth_losses import SmoothLoss
 from ...learners.target import Target
+from ...methods.step import Context
 from ...selection.by_labels import LabelFolds
 from ...selection.choice import LOWEST, ChoiceRule
 from ...selection.chosen import ProbablePair, folds_to_choose
 from ...selection.folds import FoldParams
 from ...selection.halving import ALL, Repetitions, Search, judged_by_rungs, rungs_of
 from ...selection.laprls import ChosenPenalties, SearchedPenalties, choose_penalties, search_penalties, untold
-from ...storage.blocks import Parts, Rows
+from ...storage.blocks import Parts
 from ..graphs import lists_of, vertex_rows_of
-from ..points import label_weights, labeled_target
-from ..stage import Context
 from .class_spec import class_prior, class_weight
 from .laprls_spec import LapRLSPipeline
 
 
-@dataclass(frozen=True)
-class KernelsParams:
-    """The base kernel with each bandwidth; seed : of the sample that gives a median its value."""
-
-    name: str
-    parameters: dict[str, int | float]
-    bandwidths: tuple[float | str | None, ...]
-    seed: int
-
-    @classmethod
-    def of(cls, spec: LapRLSPipeline) -> "KernelsParams":
-        return cls(spec.kernel.name, spec.kernel.parameters, tuple(kernel.bandwidth for kernel in spec.kernels()),
-                   spec.model.landmarks.seed)
-
-    def on(self, rows: Rows) -> list[Kernel]:
-        """Return the kernels; a median distance is that of these rows."""
-        return [kernel_from(self.name, bandwidth, rows=rows, seed=self.seed, **self.parameters)
-                for bandwidth in self.bandwidths]
+def kernels_of(spec: LapRLSPipeline) -> BaseKernels:
+    """Return the base kernel with each bandwidth."""
+    return BaseKernels(spec.kernel.name, spec.kernel.parameters, tuple(kernel.bandwidth for kernel in spec.kernels()),
+                       spec.model.landmarks.seed)
 
 
 def blocks_in(context: Context) -> Parts:
@@ -73,7 +58,7 @@ class FitParams:
 
     laprls: LapRLSParams
     losses: tuple[SmoothLoss, ...]
-    kernels: KernelsParams
+    kernels: BaseKernels
     baselines: tuple[str, ...]
     cv: FoldParams | None
     rule: ChoiceRule
@@ -84,7 +69,7 @@ class FitParams:
     @classmethod
     def of(cls, spec: LapRLSPipeline) -> "FitParams":
         chosen = spec.selection
-        return cls(spec.laprls(), spec.losses(), KernelsParams.of(spec), spec.baselines,
+        return cls(spec.laprls(), spec.losses(), kernels_of(spec), spec.baselines,
                    chosen.cv() if chosen else None, chosen.rule() if chosen else LOWEST,
                    chosen.searched() if chosen else ALL, class_prior(spec), class_weight(spec))
 
@@ -115,7 +100,7 @@ class FitParams:
     def problem(self, context: Context, target: Target) -> LapRLSProblem:
         """Return the problem of all kernels; its labels have the first folds where there is something to choose."""
         own, vertices, lists = self.laprls, vertex_rows_of(context), lists_of(context)
-        weight = label_weights(target, self.weight)
+        weight = target.label_weights(self.weight)
         lines = LabelLines.of(vertices.vertex_of(target.labeled),
                               np.ones(len(target.labeled)) if weight is None else weight, target.columns(), ())
         problem = LapRLSProblem(
@@ -141,7 +126,7 @@ def make_selection(context: Context, params: FitParams) -> dict[str, Any]:
     other pass over the points. A run that was killed goes on after the last kernel that was done, and within the one
     that was not after the last share of its Gram matrices, which serve all losses and rungs.
     """
-    target = labeled_target(context, params.prior)
+    target = context.target(params.prior)
     problem = params.problem(context, target)
     if params.laprls.chosen:
         params = replace(params, rule=ProbablePair.of(problem, context.execution, params.kernels.bandwidths))

@@ -5,12 +5,12 @@ from typing import Any, get_type_hints
 from ...errors import ParameterError, explain, require
 from ..load import kind_spec_of
 from ..stage import Kind, Stage
-from . import automatic, cluster, clustering, deformed, graph, laprls, lapsvm, multiscale
+from . import automatic, clustering, deformed, graph, laprls, lapsvm, linear
 from .specs import SPECS
 
 KINDS: dict[str, Kind] = {kind.name: kind for kind in (
     automatic.AUTOMATIC, deformed.SVM, deformed.RIDGE, laprls.LAPRLS, lapsvm.LAPSVM, graph.GRAPH_LEARNER,
-    cluster.CLUSTER, multiscale.MULTISCALE, clustering.CLUSTERING, clustering.KERNEL_CLUSTERING)}
+    linear.CLUSTER, linear.MULTISCALE, clustering.CLUSTERING, clustering.KERNEL_CLUSTERING)}
 
 
 def register_kind(kind: Kind) -> None:

@@ -2,13 +2,12 @@
 
 from ..spec import KindSpec, LearningTask
 from .automatic_spec import AutomaticPipeline
-from .cluster_spec import ClusterPipeline
 from .clustering_spec import GraphClusteringPipeline, KernelClusteringPipeline
 from .deformed_spec import RidgePipeline, SvmPipeline
 from .graph_spec import GraphLearnerPipeline
 from .laprls_spec import LapRLSPipeline
 from .lapsvm_spec import LapSVMPipeline
-from .multiscale_spec import MultiscalePipeline
+from .linear_spec import ClusterPipeline, MultiscalePipeline
 
 BOTH: tuple[LearningTask, ...] = ("classification", "regression")
 SPECS: dict[str, KindSpec] = {kind.name: kind for kind in (

@@ -7,9 +7,9 @@ import numpy as np
 
 from ...learners.on_graph.model import scored
 from ...learners.target import Target
+from ...methods.step import Context
 from ...selection.scores import scores_of, withheld
 from ..split import split_target
-from ..stage import Context
 
 
 def transductive_scores(context: Context, values_at: Callable[[Target, np.ndarray], np.ndarray],

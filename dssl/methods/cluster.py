@@ -1,0 +1,168 @@
+"""Cluster kernels: a linear learner on the virtual samples of an affinity of all points, without a graph.
+
+    basis       the leading eigenpairs of the normalized affinity, of the base kernel with each bandwidth
+    selection   bandwidth, transfer function, learner
+    models      the model, and `base`, the same learner in the base kernel
+
+References
+----------
+Chapelle, Weston, Scholkopf, "Cluster kernels for semi-supervised learning", NIPS 2002; Hou, Zhang, Zhou, "Storage fit
+learning with unlabeled data", IJCAI 2017, Algorithm 2.
+"""
+
+import warnings
+from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
+from typing import Any
+
+from ..errors import explain
+from ..execution.cost import Cost, cost_of, gram_seconds
+from ..kernels.base import BaseKernels
+from ..kernels.cluster import ClusterBasis
+from ..kernels.cluster_params import ClusterParams, basis_cost, basis_of
+from ..kernels.gram import BLOCK_BYTES
+from ..kernels.stochastic import stochastic_bytes
+from ..kernels.transfer import TransferParams
+from ..learners.model import predict_cost
+from ..learners.target import Target
+from ..learners.virtual_samples import sample_model
+from ..report.sections.cluster import cluster_section
+from ..report.words import Words
+from ..storage.blocks import STEP_BYTES
+from .linear import BASE, Features, LinearParams, Variant, fit_models, models_step, selection_step
+from .step import Context, Method, PlanInputs, Step
+
+ALIKE = 1e-4  # the contrast below which a model of the usual C says next to nothing
+
+
+@dataclass(frozen=True)
+class BasisParams:
+    """The base kernels, and how the eigenpairs of each are found."""
+
+    kernels: BaseKernels
+    cluster: ClusterParams
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterKernelParams(LinearParams):
+    """What a model in a cluster kernel follows from.
+
+    cluster : how eigenpairs are found. transfers : the transfer functions that are tried.
+    """
+
+    cluster: ClusterParams
+    transfers: tuple[TransferParams, ...]
+
+    def variants(self) -> list[Variant]:
+        return [{"bandwidth": bandwidth, **asdict(transfer)} for bandwidth in self.kernels.bandwidths
+                for transfer in self.transfers]
+
+    def features(self, context: Context, variant: Variant, target: Target) -> Features:
+        transfer = TransferParams(**{own.name: variant[own.name] for own in fields(TransferParams)})
+        budget, n = context.execution.memory_budget, len(target.labeled)
+        basis = basis_in(context, self, self.kernels.bandwidths.index(variant["bandwidth"]))
+        samples = basis.samples(transfer, n)
+        self.require_fits(target, samples.width, budget)
+        F = samples.of_rows(context.points("train"), target.labeled, budget)
+        return Features(F, partial(sample_model, samples), {
+            "features": samples.width, "contrast": basis.contrast(transfer, n)})
+
+
+def make_basis(context: Context, params: BasisParams) -> dict[str, Any]:
+    """Find the eigenpairs of each kernel; a killed run goes on after the last that was done, or the last tile of it."""
+    points, labeled, bases = context.points("train"), context.target().labeled, []
+    for number, kernel in enumerate(params.kernels.on(points)):
+        place, shares = context.parts.within(f"basis{number}"), context.parts.within(f"degrees{number}")
+        if place.receipt_of(0) is None:
+            basis = basis_of(points, kernel, params.cluster, labeled, context.execution, shares)
+            place.write(0, basis.to_arrays())
+            place.finish(0, {"basis": basis.attributes})
+            shares.remove()
+        bases.append({"bandwidth": params.kernels.bandwidths[number], **place.receipt(0)["basis"]})
+    return {"bases": bases}
+
+
+def basis_in(context: Context, params: ClusterKernelParams, number: int) -> ClusterBasis:
+    """Return the eigenpairs of a kernel, by its number."""
+    kernel = params.kernels.on(context.points("train"))[number]
+    attributes = context.attributes("basis")["bases"][number]
+    return ClusterBasis.from_arrays(kernel, context.inputs["basis"].parts.within(f"basis{number}").read(0), attributes)
+
+
+def make_models(context: Context, params: ClusterKernelParams) -> dict[str, Any]:
+    """Fit the model and its baseline; warn where all points are nearly alike in the kernel."""
+    attributes = fit_models(context, params)[1]
+    contrast = attributes["models"]["model"]["contrast"]
+    if contrast < ALIKE:
+        warnings.warn(explain(
+            "all points are nearly alike in the cluster kernel", why=f"its second eigenvalue is {contrast:.1g} of "
+            "its first, and the loss counts little against it", fix="use a smaller bandwidth or exponent, or "
+            "another transfer function; a much larger C may do"), UserWarning, stacklevel=2)
+    return attributes
+
+
+# ---- what the steps take
+
+
+def _n_landmarks(f: PlanInputs, params: ClusterKernelParams) -> int:
+    """Return the landmarks of a kernel: those that were found, or that the budget lets be."""
+    if "basis" in f.attributes:
+        return max(int(own["landmarks"]) for own in f.attributes["basis"]["bases"])
+    return params.cluster.count(min(f.n_labeled, f.n), f.n, f.d)
+
+
+def _basis_cost(f: PlanInputs, params: ClusterKernelParams) -> Cost:
+    cluster, s, kernels = params.cluster, _n_landmarks(f, params), len(params.kernels.bandwidths)
+    cost = basis_cost(cluster.points_of(s, f.n), f.d, f.row_bytes, s, cluster.degrees_of(s, f.n), kernels, f.budget)
+    if cluster.approximation != "stochastic":
+        return cost
+    rows = f.dense(f.n, f.width)
+    steps = cluster.steps_within(rows)
+    peak = stochastic_bytes(rows, steps.n_features, steps.rank, f.budget, held=False) - STEP_BYTES
+    passes = kernels * (steps.steps + 1)
+    return cost_of(cost.tasks + passes, cost.read + passes * f.n * (f.row_bytes + 8 * steps.rank),
+                   cost.written + passes * 4 * f.n * steps.rank, max(cost.peak, peak), cost.least,
+                   cost.seconds + passes * gram_seconds(f.n, steps.rank, f.d))
+
+
+def _learner_bytes(f: PlanInputs, params: ClusterKernelParams) -> int:
+    s, m = _n_landmarks(f, params), f.n_labeled
+    k = params.cluster.rank_of(s, f.n) or s
+    return max(8 * (m * k + 2 * s * k) + own.bytes(m, max(k, m)) for own in params.learners)
+
+
+def _selection_cost(f: PlanInputs, params: ClusterKernelParams) -> Cost:
+    held = _learner_bytes(f, params) if params.cv else 0
+    return cost_of(0, f.n_labeled * f.row_bytes, 0, held, held)
+
+
+def _models_cost(f: PlanInputs, params: ClusterKernelParams) -> Cost:
+    s = _n_landmarks(f, params)
+    written = (s + f.n_labeled) * (8 * f.d + 8 * f.n_outputs) + 8 * s * s
+    held = _learner_bytes(f, params) + written
+    return cost_of(1, f.n_labeled * f.row_bytes, written, held, held)
+
+
+def _scores_cost(f: PlanInputs, params: ClusterKernelParams) -> Cost:
+    """Return that of a model of the landmarks, and what their kernels become: scaled, and virtual samples."""
+    s = _n_landmarks(f, params)
+    k = params.cluster.rank_of(s, f.n) or s
+    cost = predict_cost(params.kernels.for_costs(), f.dense(max(f.n_test, 1), f.width), f.row_bytes,
+                        max(s, f.n_labeled), 2, f.n_outputs, 8, f.budget)
+    each = 8 * (s + 2 * k)
+    height = min(f.n_test, max(1, BLOCK_BYTES // (8 * s + each)))
+    return replace(cost, peak=cost.peak + height * each + 16 * s * k)
+
+
+_FEWER = "lower model.landmarks"
+WORDS = Words(
+    model="A linear model in a kernel of clusters: points are alike that many paths between similar points join.",
+    changed="kernel that merely changed", cause="changed kernel", graph="model.transfer", norm="model.C",
+    folds="Points that are held out stay among those that make the kernel.")
+CLUSTER_KERNEL = Method(
+    "cluster", ("classification",), (
+        Step("basis", 1, ("points", "labels"), lambda params: BasisParams(params.kernels, params.cluster), make_basis,
+             _basis_cost, f"{_FEWER}, or label fewer points", intermediate=True, section=cluster_section),
+        selection_step(5, _selection_cost, _FEWER, WORDS),
+        models_step(7, _models_cost, _FEWER, make_models)),
+    _scores_cost, WORDS, (BASE,))

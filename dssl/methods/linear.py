@@ -1,0 +1,184 @@
+"""Linear models on features of all points: the steps that the cluster kernel and the multi-scale kernel share.
+
+    basis       the features, of all points, labeled and unlabeled; each method has its own
+    selection   the features and the learner, by cross-validation on the labels
+    models      the model, and its supervised baseline `base`: the same learner in the base kernel
+
+The features follow from all points, so that labels that are held out stay among these, as unlabeled points.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..execution.cost import Cost
+from ..kernels.base import BaseKernels, Kernel
+from ..kernels.features import LandmarkMap
+from ..kernels.nystrom import whiten
+from ..learners.class_prior import LABELS, ClassPrior, ClassWeight
+from ..learners.coding import Coding
+from ..learners.kernel_model import KernelModel
+from ..learners.model import Model
+from ..learners.probabilities import calibration_attributes
+from ..learners.target import Target
+from ..learners.virtual_samples import SampleLearner
+from ..report.sections.selection import selection_section
+from ..report.words import Baseline, Words
+from ..selection.by_labels import LabelFolds, by_labels, with_prior
+from ..selection.choice import LOWEST, ChoiceRule
+from ..selection.cluster import left_out_samples, rows_of_samples
+from ..selection.folds import FoldParams
+from ..selection.held_out_scores import HeldOut
+from .step import Context, Step
+
+Variant = dict[str, Any]  # the parameters of some features, by name, as a row of a search tells them
+MakeModel = Callable[[np.ndarray, np.ndarray, Coding], Model]
+BASE_VARIANT = ("bandwidth",)  # the names of the parameters of the baseline's features
+NO_WEIGHTS = ClassWeight()
+FEWER_LABELS = "or label fewer points"
+BASE = Baseline(
+    "base", "The same learner and labels in the base kernel, with parameters of its own: unlabeled points enter at "
+            "most the scaling and the bandwidth.")
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """The features F (l, k) of the labeled points; model : what is linear in them, of (b (k, c), intercept, coding).
+
+    told : JSON, what is known of them.
+    """
+
+    F: np.ndarray
+    model: MakeModel
+    told: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearParams(ABC):
+    """What a linear model on features follows from.
+
+    kernels : the base kernel with each bandwidth that is tried. learners : those that are tried. cv : the folds where
+    there is something to choose, else None. rule : which candidate is chosen. prior, weight : how frequent the classes
+    are among the points that are predicted, and what their labels weigh. seed : of the folds that are held out.
+    """
+
+    kernels: BaseKernels
+    learners: tuple[SampleLearner, ...]
+    cv: FoldParams | None = None
+    rule: ChoiceRule = LOWEST
+    prior: ClassPrior = LABELS
+    weight: ClassWeight = NO_WEIGHTS
+    seed: int = 0
+
+    @abstractmethod
+    def variants(self) -> list[Variant]:
+        """Return the parameters of all features that are tried."""
+
+    @abstractmethod
+    def features(self, context: Context, variant: Variant, target: Target) -> Features:
+        """Return the features of the labeled points with some parameters, from the step `basis`.
+
+        Raises BudgetError: a fit to them does not fit.
+        """
+
+    def kernel(self, context: Context, variant: Variant) -> Kernel:
+        """Return the base kernel of some parameters."""
+        number = self.kernels.bandwidths.index(variant["bandwidth"]) if "bandwidth" in variant else 0
+        return self.kernels.on(context.points("train"))[number]
+
+    def require_fits(self, target: Target, width: int, budget: int) -> None:
+        """Raise BudgetError where a fit of a learner to so many features exceeds the budget."""
+        for learner in self.learners:
+            learner.require_fits(len(target.labeled), width, budget)
+
+
+def base_map(kernel: Kernel, X: Any) -> LandmarkMap:
+    """Return features of the base kernel, whitened on labeled points X (l, d), which reproduce it there."""
+    bare = LandmarkMap(kernel, X)
+    return LandmarkMap(kernel, X, whiten(bare(X)).T)
+
+
+def base_features(context: Context, kernel: Kernel, target: Target) -> Features:
+    """Return the features of the labeled points in the base kernel alone."""
+    X = context.points("train").take(target.labeled)
+    features = base_map(kernel, X)
+
+    def model(b: np.ndarray, intercept: np.ndarray, coding: Coding) -> Model:
+        return KernelModel(features.kernel, X, features.T @ b, intercept, coding)
+
+    return Features(features(X), model, {})
+
+
+def _features(context: Context, params: LinearParams, name: str, variant: Variant, target: Target) -> Features:
+    """Return the features of the model or of its baseline."""
+    if name == "base":
+        return base_features(context, params.kernel(context, variant), target)
+    return params.features(context, variant, target)
+
+
+def make_selection(context: Context, params: LinearParams) -> dict[str, Any]:
+    """Choose the features and the learner by cross-validation, of the model and of its baseline."""
+    target = context.target(params.prior)
+    target.require_labels()
+    tried = {"model": params.variants(), "base": [{"bandwidth": own} for own in params.kernels.bandwidths]}
+    rule = asdict(params.rule)
+    if params.cv is None:
+        return {"folds": 0, "rule": rule, "choices": {
+            name: _row(variants[0], params.learners[0]) for name, variants in tried.items()}}
+    repetitions, weight = params.cv.repeated(target), context.label_weights(target, params.weight)
+    rows: dict[str, list[dict[str, Any]]] = {name: [] for name in tried}
+    for name, variant in ((name, variant) for name, variants in tried.items() for variant in variants):
+        F = _features(context, params, name, variant, target).F
+        scored = rows_of_samples(F, target, params.learners, repetitions, params.rule.scoring, weight, complete=True)
+        rows[name] += [{**_row(variant, learner), **row} for learner, row in zip(params.learners, scored, strict=True)]
+    choices = {name: dict(params.rule.choose(own)) for name, own in rows.items()}
+    scores = {name: row.pop("scores") for name, row in choices.items()}
+    for row in (row for own in rows.values() for row in own):
+        row.pop("scores", None)
+    return {"folds": len(repetitions[0]), "repetitions": len(repetitions), "rule": rule, "choices": choices,
+            "grid": rows, "scores": scores}
+
+
+def _row(variant: Variant, learner: SampleLearner) -> dict[str, Any]:
+    """Return what a row of a search tells of its parameters."""
+    return {**variant, "loss_function": learner.loss, "C": learner.C}
+
+
+def fit_models(context: Context, params: LinearParams) -> tuple[dict[str, Model], dict[str, Any]]:
+    """Fit the model and its baseline with the parameters that were chosen, and write them; return them, and JSON."""
+    target, choices = context.target(params.prior), context.attributes("selection")["choices"]
+    weight = context.label_weights(target, params.weight)
+    folds = LabelFolds.of(target, params.seed, a_fit_each=any(
+        chosen["loss_function"] != "squared" for chosen in choices.values()))
+    models, told, held_out = dict[str, Model](), dict[str, Any](), dict[str, list[HeldOut]]()
+    for name, chosen in choices.items():
+        variant = {key: chosen[key] for key in (params.variants()[0] if name == "model" else BASE_VARIANT)}
+        learner = SampleLearner(loss=chosen["loss_function"], C=chosen["C"])
+        features = _features(context, params, name, variant, target)
+        b, intercept, coding = learner.fit(features.F, target, weight)
+        models[name], calibration, held_out[name] = with_prior(
+            features.model(b, intercept, coding), target,
+            left_out_samples(features.F, target, learner, folds.repetitions, weight))
+        probabilities = calibration_attributes(calibration) if name == "model" else {}
+        told[name] = {"name": name, "n_labeled": len(target.labeled), "parameters": _row(variant, learner),
+                      **features.told, **target.missed(features.F @ b + intercept, coding), **probabilities}
+    described = context.write_models(models)
+    return models, {"models": {name: {**described[name], **own} for name, own in told.items()},
+                    "by_labels": by_labels(target, folds, held_out)}
+
+
+def selection_step(version: int, cost: Callable[[Any, Any], Cost], hint: str, words: Words) -> Step:
+    """Return the step `selection` of a method."""
+    return Step("selection", version, ("points", "labels", "basis"), lambda params: params, make_selection, cost,
+                f"{hint}, {FEWER_LABELS}", section=partial(selection_section, words=words), leads=True)
+
+
+def models_step(version: int, cost: Callable[[Any, Any], Cost], hint: str,
+                make: Callable[[Context, Any], dict[str, Any]], **others: Any) -> Step:
+    """Return the step `models` of a method; others : further fields of it."""
+    return Step("models", version, ("points", "labels", "basis", "selection"), lambda params: params, make, cost,
+                f"{hint}, {FEWER_LABELS}", **others)

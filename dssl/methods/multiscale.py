@@ -1,0 +1,167 @@
+"""The multi-scale eigen kernel: a linear learner on eigenfunctions of graph Laplacians of many scales.
+
+    basis       the eigenfunctions, each of the scale at which its eigenvalue is most stable
+    selection   the learner
+    models      the model, and `base`, the same learner in the base kernel
+
+References
+----------
+Mhaskar, Pereverzyev, Semenov, Semenova, "Data based construction of kernels for classification", 2018.
+"""
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..execution.cost import STEP_BYTES, Cost, cost_of
+from ..kernels.gram import BLOCK_BYTES
+from ..kernels.multiscale import MultiscaleMap, MultiscaleParams, multiscale_cost, multiscale_map
+from ..learners.coding import ClassCoding
+from ..learners.model import Model, predict_cost
+from ..learners.multiscale import multiscale_model, scaled_features
+from ..learners.target import Target
+from ..report.sections.multiscale import multiscale_section, regions_section
+from ..report.words import Words
+from ..storage.blocks import PartWriter, Rows
+from .linear import BASE, Features, LinearParams, Variant, fit_models, models_step, selection_step
+from .step import Context, Method, PlanInputs, Step
+
+USUAL_SCALES = 50  # that a plan counts on before they are known; 25 to 60 of data sets so far
+GRID, DRAWN = 80, 600  # places a side, and points, of a drawing of what is predicted in the plane
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultiscaleKernelParams(LinearParams):
+    """What a model in a multi-scale kernel follows from; multiscale : how the kernel is made."""
+
+    multiscale: MultiscaleParams
+
+    def variants(self) -> list[Variant]:
+        return [{}]
+
+    def features(self, context: Context, variant: Variant, target: Target) -> Features:
+        features, budget = map_in(context), context.execution.memory_budget
+        self.require_fits(target, features.width, budget)
+        return Features(scaled_features(features, context.points("train"), target.labeled, budget),
+                        partial(multiscale_model, features), {})
+
+
+def make_basis(context: Context, params: MultiscaleParams) -> dict[str, Any]:
+    """Find the eigenfunctions; a killed run goes on after the scales that were done."""
+    scales = context.parts.within("scales")
+    features = multiscale_map(context.points("train"), params, context.target().labeled, context.execution, scales)
+    PartWriter(context.parts, 0).write(**features.arrays())
+    scales.remove()
+    return {"basis": features.attributes}
+
+
+def map_in(context: Context) -> MultiscaleMap:
+    """Return the features of the kernel."""
+    return MultiscaleMap.of(context.arrays("basis"), context.attributes("basis")["basis"])
+
+
+def make_models(context: Context, params: MultiscaleKernelParams) -> dict[str, Any]:
+    """Fit the model and its baseline; tell what is predicted in the plane, of points that have two columns."""
+    models, attributes = fit_models(context, params)
+    return attributes | regions_of(models["model"], context.points("train"), context.target())
+
+
+def regions_of(model: Model, points: Rows, target: Target) -> dict[str, Any]:
+    """Return what is predicted of points in the plane and around them; JSON, empty where there are not two columns.
+
+    corners : the least and largest of each column. grid : rows from below of predictions, codes or quantities. points,
+    predicted : of some training points; labeled, known : of the labeled ones.
+    """
+    if points.shape[1] != 2:
+        return {}
+    some = np.unique(np.linspace(0, len(points) - 1, DRAWN).astype(int))
+    drawn, labeled = dense_of(points.take(some)), dense_of(points.take(target.labeled[:DRAWN]))
+    both = np.concatenate([drawn, labeled])
+    margin = 0.15 * np.ptp(both, axis=0).max()
+    low, high = both.min(axis=0) - margin, both.max(axis=0) + margin
+    across, up = (np.linspace(low[i], high[i], GRID) for i in (0, 1))
+    places = np.stack(np.meshgrid(across, up), axis=-1).reshape(-1, 2)
+
+    def predicted(X: np.ndarray) -> np.ndarray:
+        labels = model.predict(X)
+        if isinstance(model.coding, ClassCoding):
+            return np.searchsorted(model.coding.classes, labels)
+        return labels.reshape(len(X), -1)[:, 0].round(6)
+
+    return {"regions": {
+        "corners": [low.tolist(), high.tolist()], "grid": predicted(places).reshape(GRID, GRID).tolist(),
+        "points": drawn.tolist(), "predicted": predicted(drawn).tolist(), "labeled": labeled.tolist(),
+        "known": target.coded[:DRAWN].reshape(len(labeled), -1)[:, 0].tolist(),
+        "classes": [str(name) for name in model.coding.classes] if isinstance(model.coding, ClassCoding) else []}}
+
+
+def dense_of(X: Any) -> np.ndarray:
+    """Return points as an array of float64, which they may be no longer."""
+    return np.asarray(X.toarray() if hasattr(X, "toarray") else X, np.float64)
+
+
+# ---- what the steps take
+
+
+def _carriers(f: PlanInputs, params: MultiscaleKernelParams) -> tuple[int, int]:
+    """Return the carriers and eigenpairs: those that were found, or that the budget lets be."""
+    if "basis" in f.attributes:
+        basis = f.attributes["basis"]["basis"]
+        return basis["carriers"], basis["eigenpairs"]
+    s = params.multiscale.count(f.n, f.d)
+    return s, params.multiscale.pairs_of(s)
+
+
+def _basis_cost(f: PlanInputs, params: MultiscaleKernelParams) -> Cost:
+    scales = len(f.attributes["basis"]["basis"]["scales"]) if "basis" in f.attributes else USUAL_SCALES
+    return multiscale_cost(f.n, f.d, f.row_bytes, *_carriers(f, params), scales)
+
+
+def _learner_bytes(f: PlanInputs, params: MultiscaleKernelParams) -> int:
+    (s, k), m = _carriers(f, params), f.n_labeled
+    map_bytes = 8 * s * (k + f.d)
+    return map_bytes + max(8 * 3 * m * (k + 1) + own.bytes(m, max(k + 1, m)) for own in params.learners) + min(
+        f.budget // 8, m * 8 * (3 * s + 4 * k))
+
+
+def _selection_cost(f: PlanInputs, params: MultiscaleKernelParams) -> Cost:
+    return cost_of(0, f.n_labeled * f.row_bytes, 0, _learner_bytes(f, params) if params.cv else 0, 0)
+
+
+def _models_cost(f: PlanInputs, params: MultiscaleKernelParams) -> Cost:
+    (s, k), regions = _carriers(f, params), 0
+    if f.d == 2:
+        regions = min(GRID**2 * 8 * (4 * s + 4 * k), BLOCK_BYTES)
+    written = 8 * (s * (f.d + k) + f.n_labeled * (f.d + f.n_outputs))
+    return cost_of(1, f.n_labeled * f.row_bytes, written, _learner_bytes(f, params) + written + regions, 0)
+
+
+def _scores_cost(f: PlanInputs, params: MultiscaleKernelParams) -> Cost:
+    """Return that of models of carriers, and what their distances become: weights of a scale, and features.
+
+    Blocks are as high as `MultiscaleModel.row_bytes` lets them be.
+    """
+    s, k = _carriers(f, params)
+    m = max(s, f.n_labeled)
+    cost = predict_cost(params.kernels.for_costs(), f.dense(max(f.n_test, 1), f.width), f.row_bytes, m, 2, f.n_outputs,
+                        8, f.budget)
+    each = 8 * m + 16 * f.width + f.row_bytes + 8 * (3 * s + 4 * k)
+    block = each * min(f.n_test, max(1, BLOCK_BYTES // each))
+    return replace(cost, peak=STEP_BYTES + cost.least + block + 16 * s * k)
+
+
+_FEWER = "lower model.carriers"
+WORDS = Words(
+    model="A linear model in a kernel of eigenfunctions of graph Laplacians, each of the scale at which its eigenvalue "
+          "is most stable: points are alike that short steps join.",
+    changed="kernel that merely changed", cause="changed kernel", graph="model.threshold", norm="model.C",
+    folds="Points that are held out stay among those that make the kernel.")
+MULTISCALE_KERNEL = Method(
+    "multiscale", ("classification", "regression"), (
+        Step("basis", 1, ("points", "labels"), lambda params: params.multiscale, make_basis, _basis_cost,
+             f"{_FEWER}, or label fewer points", intermediate=True, section=multiscale_section),
+        selection_step(4, _selection_cost, _FEWER, WORDS),
+        models_step(6, _models_cost, _FEWER, make_models, section=regions_section, leads=True)),
+    _scores_cost, WORDS, (BASE,))

@@ -1,0 +1,103 @@
+"""The steps of linear models on features run in memory and in a workspace alike, and a fit reports on itself."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.datasets import make_moons
+
+from dssl import ClusterKernelSVC, GridSearch, MultiscaleKernelClassifier, MultiscaleKernelRegressor
+from dssl.execution.in_process import InProcess
+from dssl.kernels.base import RBF
+from dssl.learners.target import Classes, Quantities
+from dssl.methods.cluster import CLUSTER_KERNEL
+from dssl.methods.multiscale import MULTISCALE_KERNEL
+from dssl.methods.step import Fit, MemoryWorkspace
+from dssl.storage.csr import as_rows
+
+METHODS = {"cluster": (CLUSTER_KERNEL, ClusterKernelSVC(landmarks=100)),
+           "multiscale": (MULTISCALE_KERNEL, MultiscaleKernelClassifier(n_carriers=100))}
+
+
+@pytest.fixture(scope="module")
+def moons():
+    X, y = make_moons(300, noise=0.1, random_state=0)
+    known, rng = np.full(300, -1), np.random.default_rng(0)
+    for code in (0, 1):
+        known[rng.choice(np.flatnonzero(y == code), 12, replace=False)] = code
+    return X, y, known
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_steps_of_a_method_make_what_its_estimator_predicts(moons, name):
+    X, _, known = moons
+    method, estimator = METHODS[name]
+    workspace = MemoryWorkspace(Fit(as_rows(X), Classes.of(known, np.array([0, 1]))), InProcess(2**30))
+    workspace.run(method.steps, estimator._params())
+    assert list(workspace.artifacts) == ["basis", "selection", "models"]
+    model = workspace.fit.models["model"]
+    fitted = estimator.set_params(scale="none").fit(X, known)
+    assert_array_equal(model.predict(X), fitted.transduction_)
+    assert_allclose(model.values(as_rows(X), InProcess(2**30)), fitted.model_.values(as_rows(X), InProcess(2**30)))
+    assert workspace.fit.models["base"].predict(X).shape == (300,)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_fit_says_whether_the_unlabeled_points_helped_and_writes_a_report(moons, name, tmp_path):
+    X, _, known = moons
+    fitted = METHODS[name][1].fit(X, known)
+    found = fitted.evidence_["by_labels"]
+    assert found["n"] == 24
+    assert found["scores"]["model"]["error"] <= found["scores"]["base"]["error"]
+    assert set(found["scores"]) == {"model", "base", "majority"}
+    assert len(found["curve"]) >= 2
+    html = fitted.report(tmp_path / "report.html")
+    assert (tmp_path / "report.html").read_text(encoding="utf-8") == html
+    assert html.startswith("<!doctype html>")
+    for text in ("Did the unlabeled data help?", "24 labels held out", "Error by number of labels", "276 unlabeled"):
+        assert text in html
+
+
+def test_a_kernel_that_is_a_function_has_a_report_too(moons):
+    X, _, known = moons
+
+    def kernel(X, Z):
+        return RBF(0.3)(X, Z)
+
+    fitted = ClusterKernelSVC(kernel, landmarks=100).fit(X, known)
+    assert "Cluster kernel" in fitted.report()
+    assert_array_equal(fitted.transduction_, ClusterKernelSVC(RBF(0.3), landmarks=100).fit(X, known).transduction_)
+
+
+def test_errors_of_several_quantities_are_not_compared(moons):
+    X, y, known = moons
+    Y = np.where(known[:, None] < 0, np.nan, np.stack([y, 2.0 - y], axis=1))
+    fitted = MultiscaleKernelRegressor(n_carriers=100).fit(X, Y)
+    assert fitted.evidence_["by_labels"] == {"n": 0, "why": "the errors of several quantities are not compared"}
+    assert "There is no learning curve: the errors of several quantities are not compared." in fitted.report()
+    one = MultiscaleKernelRegressor(n_carriers=100).fit(X, Y[:, 0])
+    assert one.evidence_["by_labels"]["scores"]["model"]["rmse"] < 0.3
+
+
+def test_weights_of_labels_and_of_classes_count_in_the_model_and_in_a_search(moons):
+    X, _, known = moons
+    weight = np.where(known == 0, 3.0, 1.0)
+    estimator = ClusterKernelSVC(landmarks=100, C=0.1)
+    weighed = estimator.fit(X, known, sample_weight=weight).decision_function(X)
+    by_class = ClusterKernelSVC(landmarks=100, C=0.1, class_weight={0: 3.0, 1: 1.0}).fit(X, known).decision_function(X)
+    assert_allclose(weighed, by_class)
+    assert np.abs(weighed - estimator.fit(X, known).decision_function(X)).max() > 0.01
+    grid = {"C": [0.001, 0.1]}
+    searches = [GridSearch(ClusterKernelSVC(landmarks=100, class_weight=given), grid, cv=3, scoring="neg_log_loss",
+                           refit=False).fit(X, known, sample_weight=own).cv_results_["log_loss"]
+                for given, own in (({0: 3.0, 1: 1.0}, None), (None, weight), (None, None))]
+    assert_allclose(searches[0], searches[1])
+    assert np.abs(searches[0] - searches[2]).max() > 1e-4
+
+
+def test_weights_are_given_to_steps_of_quantities_as_they_are():
+    target = Quantities.of(np.array([1.0, 2.0, np.nan]))
+    weight = np.array([1.0, 2.0])
+    own = MULTISCALE_KERNEL.steps[0]
+    workspace = MemoryWorkspace(Fit(as_rows(np.eye(3)), target, weight), InProcess(2**30))
+    assert own.name == "basis"
+    assert_array_equal(workspace.context().label_weights(target, METHODS["cluster"][1]._params().weight), weight)
