@@ -17,7 +17,7 @@ import click
 
 from ..errors import ClusterError, DsslError, SpecError, exit_code_of, require
 from .options import console, json_option, require_folder, workspace_option
-from .submit import hand_over, waited
+from .submit import fitted, hand_over, waited
 
 if TYPE_CHECKING:
     from ..runtime.batch.engine import Engine
@@ -193,7 +193,7 @@ def _attempt(workspace: Path, fields: dict[str, Any]) -> int:
         if all(stage.status == "cached" for stage in made.selected):
             _say("nothing has changed since the last run")
             return 0
-        made.require_fits()
+        made = fitted(made, fields["on"])
         run, is_new = hand_over(made, fields["on"], "all")
         _say(f"submitted as {run.name}" if is_new else f"{run.name} is under way already")
         found, code = waited(run)

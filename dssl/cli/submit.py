@@ -76,7 +76,7 @@ def submit_command(made: Plan, where: str, dry_run: bool, keep: str, as_json: bo
     from ..runtime.start import load_runtime
 
     require_folder(made.workspace, "dssl submit")
-    made.require_fits()
+    made = fitted(made, where)
     if dry_run:
         runtime = load_runtime(where)
         engine = runtime.engine()
@@ -89,6 +89,24 @@ def submit_command(made: Plan, where: str, dry_run: bool, keep: str, as_json: bo
         return
     run, is_new = hand_over(made, where, keep)
     _print_submitted(run, as_json, again=not is_new)
+
+
+def fitted(made: Plan, where: str) -> Plan:
+    """Return a plan as it is on the workers of a description; raise BudgetError if they have no room for a stage."""
+    from ..pipeline.preflight import lowered_note
+    from ..runtime.description import RankedRuntime
+    from ..runtime.start import load_runtime
+
+    runtime = load_runtime(where)
+    worker = runtime.worker_room if isinstance(runtime, RankedRuntime) else None
+    if worker is None:
+        made.require_fits()
+        return made
+    on_workers = made.on(worker)
+    on_workers.require_fits()
+    if on_workers.budget < made.budget:
+        click.echo(lowered_note(on_workers.budget, worker), err=True)
+    return on_workers
 
 
 def hand_over(made: Plan, where: str, keep: str) -> tuple[Path, bool]:

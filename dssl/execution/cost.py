@@ -99,13 +99,15 @@ def kernel_seconds(entries: float, d: float) -> float:
 class WorkerRoom:
     """A worker, which any task may come to: its memory limit (bytes) and threads, and its address where it runs.
 
-    larger : what the worker with the next larger room has; None where none has more.
+    larger : what the worker with the next larger room has; None where none has more. beside : bytes of the memory limit
+    of its description that other processes have beside it, see `description.BESIDE`.
     """
 
     memory_limit: int
     threads: int = 1
     address: str | None = None
     larger: int | None = None
+    beside: int = 0
 
     @classmethod
     def smallest(cls, workers: Iterable["WorkerRoom"]) -> "WorkerRoom | None":
@@ -121,14 +123,14 @@ class WorkerRoom:
         return max(0, (int(PAUSE_SHARE * self.memory_limit) - WORKER_BYTES) // self.threads)
 
     def limit_for(self, task: int) -> int:
-        """Return the least memory limit that has room for tasks of so many bytes."""
-        return math.ceil((task * self.threads + WORKER_BYTES + 1) / PAUSE_SHARE)
+        """Return the least memory limit, as it is described, that has room for tasks of so many bytes."""
+        return math.ceil((task * self.threads + WORKER_BYTES + 1) / PAUSE_SHARE) + self.beside
 
-    def in_words(self) -> str:
+    def in_words(self, what: str = "it") -> str:
         who = "a worker" if self.address is None else f"the worker {self.address}"
-        return (f"{who} has {size_setting(self.room, up=False)} for it, of a memory limit of "
-                f"{size_setting(self.memory_limit, up=False)} of which its process takes "
-                f"{size_setting(WORKER_BYTES, up=True)}")
+        return (f"{who} has {size_setting(self.room, up=False)} for {what}, of a memory limit of "
+                f"{size_setting(self.memory_limit + self.beside, up=False)} of which its process takes "
+                f"{size_setting(WORKER_BYTES + self.beside, up=True)}")
 
     def remedy(self, task: int) -> str:
         """Return how it, or who comes in its place, has room for tasks of so many bytes."""

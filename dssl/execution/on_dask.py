@@ -70,25 +70,26 @@ def run_on_worker(task: Task, parts: Parts, index: int, memory: WorkerMemory, ve
 class OnDask(Execution):
     """Runs tasks on the workers of a Dask client; parts go through storage that every worker can open.
 
-    patience : seconds without a running worker after which it ends with ClusterError.
+    patience : seconds without a running worker after which it ends with ClusterError. beside : see `WorkerRoom`.
     """
 
-    def __init__(self, client: Client, memory_budget: int | None = None, patience: float = PATIENCE):
+    def __init__(self, client: Client, memory_budget: int | None = None, patience: float = PATIENCE, beside: int = 0):
         self.client, self.watchdog = client, Watchdog(client, patience)
         workers = client.scheduler_info(n_workers=-1)["workers"]
         kinds = client.run(this_kind, on_error="return") if workers else {}
         for place, kind in kinds.items():
             require_version(kind, __version__, place)
         self.processors = processors(kinds)
-        limited = [WorkerRoom(own["memory_limit"], own["nthreads"], place) for place, own in workers.items()
-                   if own["memory_limit"]]
+        limited = [WorkerRoom(own["memory_limit"], own["nthreads"], place, beside=beside)
+                   for place, own in workers.items() if own["memory_limit"]]
         for place, own in workers.items():
             require_memory(own["memory_limit"], place)
         self.smallest_worker = WorkerRoom.smallest(limited)
         self._pause = min((int(PAUSE_SHARE * own.memory_limit) for own in limited), default=None)
         # Half of a task's share unless told otherwise, since NumPy cannot spill.
         share = min((own.memory_limit // own.threads for own in limited), default=2 * MEMORY_BUDGET)
-        self.memory_budget = memory_budget or min(MEMORY_BUDGET, share // 2)
+        room = self.smallest_worker.room if self.smallest_worker is not None else MEMORY_BUDGET
+        self.memory_budget = memory_budget or min(MEMORY_BUDGET, share // 2, room)
         threads = client.nthreads().values()
         self.tasks_per_process, self.tasks_at_once = max(threads, default=1), max(sum(threads), 1)
         self._folder: str | None = None

@@ -23,7 +23,7 @@ from .facts import Facts, Growing
 from .growth import CannotGrow, Growth, LastRun, why_unusable
 from .kinds.registry import KINDS, all_stage_names
 from .load import SHAPED, load_spec
-from .preflight import PlannedStage, Room, Status, price
+from .preflight import PlannedStage, Room, Status, budget_that_fits, price
 from .rates import Rates, rates_of
 from .spec import KernelPipeline, Spec
 from .spec_files import NOWHERE, find_files, shaped_source, source_file
@@ -98,7 +98,8 @@ def planned_stages(kind: Kind, spec: Spec, workspace: Workspace, files: Mapping[
 class Plan:
     """A checked spec, its source, and what a run of it would do.
 
-    budget : bytes one task may take. remake : stages to be made anew. until : the last stage that is run.
+    budget : bytes one task may take; budget_is_given : whether somebody has chosen it. remake : stages to be made anew.
+    until : the last stage that is run.
     facts : what the costs follow from; None where nothing is to run. worker : one that any task may come to, None
     where nobody says. workers, rates : tasks that run at a time, and how long stages take on this machine.
     growth : how the source lies to that of the last run; None where runs of the spec do not grow.
@@ -122,6 +123,7 @@ class Plan:
     workers: int = 1
     rates: Rates = field(default_factory=Rates)
     growth: Growth | None = None
+    budget_is_given: bool = False
 
     def again(self, budget: int, done: Collection[str] = ()) -> "Plan":
         """Return the plan as things are now, under another budget; the source is neither hashed nor scanned again.
@@ -146,6 +148,18 @@ class Plan:
             return own.anew(str(error))
         why = made.growth.too_much(made._n_rows()) if made.growth else ""
         return made.anew(why) if why else made
+
+    def on(self, worker: WorkerRoom | None) -> "Plan":
+        """Return the plan on workers the smallest of which this is, under a budget that fits it if none was given."""
+        tried = tuple(replace(own, worker=worker) for own in self.tried)
+        return replace(self, worker=worker, tried=tried).again(self.budget_for(Room(self.budget, worker)))
+
+    def budget_for(self, room: Room) -> int:
+        """Return the budget of a run: that of the room, or a smaller one where none was given; see `budget_that_fits`.
+        """
+        if self.budget_is_given:
+            return room.budget
+        return min(budget_that_fits(own.own_stages, own.facts, room) for own in (*self.tried, self))
 
     def anew(self, why: str) -> "Plan":
         """Return the plan where all rows are read anew for some reason, and nothing grows."""
@@ -318,7 +332,7 @@ def plan(spec: str | Path | dict[str, Any] | Spec, *, set: Iterable[str] = (),
     Parameters
     ----------
     spec : a YAML file or a mapping. set : overrides "key.key=value". workspace : folder of artifacts and runs.
-    memory_budget : bytes one task may take, by default what the spec says.
+    memory_budget : bytes one task may take, by default what the spec says, or else 1 GiB.
     fresh : make every stage anew. from_stage : this one, and all that depend on it; not with fresh. until : run no
         stage after it.
     points, columns : plan for a dense source of so many rows and features, which need not exist: nothing is read, and
@@ -369,7 +383,7 @@ def plan(spec: str | Path | dict[str, Any] | Spec, *, set: Iterable[str] = (),
     if isinstance(checked, KernelPipeline):
         graphs = checked.graphs()
     plans = [Plan(own, kind, files, place, budget, remake, ends, [], facts, checked, values, (), worker, workers, rates,
-                  growth) for values, own in graphs]
+                  growth, memory_budget is not None or checked.memory_budget is not None) for values, own in graphs]
     made = plans[0].again(budget)
     if len(plans) > 1:
         selected = min(ends, SELECTION, key=names.index)

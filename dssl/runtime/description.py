@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from ..errors import SpecError, explain, require
+from ..execution.cost import WorkerRoom
 from ..execution.size import size_of
 from ..execution.tasks import Execution
 from ..execution.watchdog import PATIENCE
@@ -98,6 +99,17 @@ class RankedRuntime(DaskRuntime):
         """Return the memory limit of a worker (bytes), or "auto" for its share of this machine's."""
         return self.memory_limit if self.memory_limit == "auto" else size_of(self.memory_limit)
 
+    @property
+    def beside(self) -> int:
+        """The bytes of `memory_limit` that other processes have beside the worker."""
+        return 0
+
+    @property
+    def worker_room(self) -> WorkerRoom | None:
+        """What a worker has for tasks; None where that depends on the machine."""
+        limit = self.worker_memory()
+        return None if isinstance(limit, str) else WorkerRoom(limit, self.threads_per_worker, beside=self.beside)
+
     def settings(self) -> dict[str, Any]:
         """Return Dask's settings for scheduler and workers."""
         return SETTINGS
@@ -134,6 +146,10 @@ class BatchRuntime(RankedRuntime):
     def instead(self) -> str:
         """What to do where a cluster is needed that is there."""
         return "hand the run over with `dssl submit`"
+
+    @property
+    def beside(self) -> int:
+        return BESIDE
 
     def worker_memory(self) -> int:
         """Return the bytes of a worker: Dask ends one that exceeds its limit with a message, the engine without."""

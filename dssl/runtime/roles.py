@@ -160,7 +160,7 @@ def driven(meeting: Meeting, runtime: RankedRuntime, workers: int, memory_budget
                 raise ClusterError(explain(
                     f"none of {workers} workers has come within {seconds:.0f} seconds",
                     why="tasks have nowhere to run", fix="see the logs of ranks 2 and up"))
-            yield (OnDask(client, memory_budget, runtime.patience),
+            yield (OnDask(client, memory_budget, runtime.patience, runtime.beside),
                    f"{come} of {workers} workers, {runtime.threads_per_worker} thread(s) each")
         finally:
             if client.status == "running":

@@ -15,7 +15,7 @@ from dssl.pipeline import rates, spec_files
 from dssl.pipeline.kinds.registry import KINDS
 from dssl.pipeline.plan import plan
 from dssl.pipeline.prediction import open_model
-from dssl.pipeline.preflight import Room, price, refusal, refuse_what_cannot_fit
+from dssl.pipeline.preflight import Room, budget_that_fits, price, refusal, refuse_what_cannot_fit
 from dssl.pipeline.result import RunResult
 from dssl.pipeline.run import run
 from dssl.storage.blocks import STEP_BYTES
@@ -149,6 +149,32 @@ def test_blocks_that_fill_the_budget_are_refused_where_a_worker_has_less(spec, t
     assert refusal(item, made.facts, Room(1 << 30)) is None
     driver = with_cost(made, "models", lambda facts: Cost(0, 2, 3, facts.budget // 2, 1000))  # of no worker
     assert refusal(driver, made.facts, Room(1 << 30, worker)) is None
+
+
+def test_a_budget_that_nobody_gave_follows_from_the_smallest_worker(spec, tmp_path):
+    made = plan(spec, workspace=tmp_path / "work")
+    fitting = WorkerRoom(WorkerRoom(1).limit_for(100 << 20))
+    assert made.on(fitting).budget == 1 << 30  # blocks are those of any machine where no task is too large
+    for cost, budget in ((lambda facts: Cost(9, 2, 3, facts.budget // 2, 1000), fitting.room),
+                         (lambda facts: Cost(0, 2, 3, max(facts.budget // 2, 150 << 20), 1000), 1 << 30),
+                         (lambda facts: Cost(9, 2, 3, 300 << 20, 1000), fitting.room)):
+        stages = [with_cost(made, "models", cost)]
+        assert budget_that_fits(stages, made.facts, Room(1 << 30, fitting)) == budget
+    given = plan(spec, workspace=tmp_path / "work", memory_budget=1 << 29)
+    assert given.on(WorkerRoom(1)).budget == 1 << 29
+    assert given.on(WorkerRoom(1)).refused
+
+
+@pytest.mark.slow
+def test_a_run_whose_workers_are_small_takes_a_smaller_budget_and_says_so(tmp_path):
+    execution, told = InProcess(1), []
+    execution.smallest_worker = WorkerRoom(WorkerRoom(1).limit_for(40 << 20))
+    spec = {"name": "wide", "data": {"source": "manifolds:30000x500"}, "labels": {"per_class": 2}}
+    run(spec, workspace=tmp_path / "work", execution=execution, until="dataset", events=told.append)
+    note, = (event["text"] for event in told if event["event"] == "note")
+    assert note.startswith("the memory budget of this run is 41.9MB: a worker has 41.9MB for a task")
+    with pytest.raises(BudgetError, match="lower memory_budget to"):
+        run(spec | {"memory_budget": "1GiB"}, workspace=tmp_path / "other", execution=execution, until="dataset")
 
 
 def test_a_worker_that_is_smaller_than_others_is_named(spec, tmp_path):

@@ -66,6 +66,27 @@ def test_a_job_that_the_engine_refuses_leaves_no_run(submitted, tmp_path, monkey
     assert runs(tmp_path) == []
 
 
+LARGER = {"data": {"source": "manifolds:12000x64", "test": {"count": 500}}}
+
+
+@pytest.mark.parametrize(("spec", "code", "said"), [
+    (LARGER | {"model": {"kind": "laprls"}}, 0, "the memory budget of this run is 96.4MB: a worker has 96.4MB for a "
+     "task, of a memory limit of 1.07GB of which its process takes 844MB"),
+    (LARGER | {"model": {"kind": "laprls"}, "memory_budget": "512MB"}, 1, "or raise the memory_limit of workers to 1."),
+    (LARGER | {"graph": {"method": "descent"}, "data": {"source": "manifolds:60000x64"}}, 1,
+     "the memory budget is 96.4MB, and a worker has 96.4MB for it, of a memory limit of 1.07GB"),
+    (SPEC, 0, "")])
+def test_a_batch_worker_of_one_gib_has_a_budget_that_fits_or_is_refused_at_once(submitted, tmp_path, spec, code, said):
+    """Of 1 GiB a Nanny takes 384 MiB, and libraries 420 MiB; the default budget is 1 GiB."""
+    (tmp_path / "here.yaml").write_text(yaml.safe_dump(SPEC | spec))
+    done = submitted(SLURM | {"memory_limit": "1GiB"}, "--dry-run")
+    assert done.exit_code == code, done.output
+    assert said in done.stderr
+    assert bool(said) == bool(done.stderr)
+    if code:
+        assert "memory_limit of workers to 1." in done.stderr  # what is enough counts the Nanny too
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_while_a_job_is_handed_over_does_not_orphan_it(submitted, called, tmp_path, monkeypatch, number):
     submit = Detached.submit
