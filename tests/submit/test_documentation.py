@@ -63,9 +63,11 @@ def test_a_page_can_be_reached_and_its_links_lead_somewhere(page):
         assert (DOCS / link).exists(), link
 
 
-@pytest.mark.parametrize("page", ["local", "slurm", "pbs", "kubernetes", "objects", "schedules", "clusters", "compose"])
+@pytest.mark.parametrize("page", ["local", "slurm", "pbs", "kubernetes", "objects", "growing", "schedules", "clusters",
+                                  "compose"])
 def test_six_commands_lead_to_a_finished_run(page):
     text = (DOCS / f"{page}.md").read_text()
     block = re.split("```(?:sh)?\n", text, maxsplit=1)[1].split("```")[0]
     assert 1 <= len(block.strip().splitlines()) <= 6
+    assert "pip install" in block or page in ("kubernetes", "compose", "clusters"), "it begins from nothing"
     assert "What was run" in text, "each page says what was run, and what was only validated"
