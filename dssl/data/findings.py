@@ -18,6 +18,7 @@ from scipy.special import gammaln
 
 from ..errors import column_label, explain
 from .columns import spellings
+from .lists import column_of
 from .pairs import UNLABELED, Pairs
 from .readers.base import FEWEST_ROWS, Scan
 from .readers.cells import MOST_LEVELS, Cells, is_category
@@ -166,11 +167,13 @@ def to_json(records: Sequence[ColumnRecord]) -> list[dict[str, Any]]:
 def with_dropped(survey: list[dict[str, Any]], names: Sequence[str], target: str | None) -> list[dict[str, Any]]:
     """Return records (JSON) in the order of the names of all columns of a source, with those that were not read."""
     known = {record["name"]: record for record in survey}
-    if len(set(names)) < len(names) or not known.keys() <= set(names):
+    columns = {name: column_of(name, names) for name in known}
+    if len(set(names)) < len(names) or not {*columns.values()} <= set(names):
         return survey
-    return [known[name] if name in known else asdict(ColumnRecord(
-        name, None, None, None, None, None, used=False, why="data.read.drop")) for name in names
-        if name in known or name != target]
+    unread = {name: [asdict(ColumnRecord(name, None, None, None, None, None, used=False, why="data.read.drop"))]
+              for name in names if name != target}
+    return [record for name in names
+            for record in [known[own] for own, column in columns.items() if column == name] or unread.get(name, [])]
 
 
 def widened(survey: list[dict[str, Any]], more: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -1,5 +1,8 @@
 """Columns of lists, as embeddings are stored: each element is a feature, `name[0]`, `name[1]`, ..."""
 
+import re
+from collections.abc import Collection
+
 import numpy as np
 import pandas as pd
 
@@ -11,6 +14,12 @@ EXAMPLES = 5  # rows shown of many
 def element_name(name: object, element: int) -> str:
     """Return the name of the feature that is one element of a column of lists."""
     return f"{name}[{element}]"
+
+
+def column_of(name: str, columns: Collection[str]) -> str:
+    """Return which of some columns a feature is: the one of its name, or the one that it is an element of."""
+    found = re.fullmatch(r"(.*)\[\d+\]", name, re.DOTALL)
+    return found[1] if name not in columns and found is not None and found[1] in columns else name
 
 
 def refuse_ragged(source: str, name: object, lengths: np.ndarray, width: int, first_row: int, way: str) -> None:

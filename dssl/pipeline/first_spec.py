@@ -227,8 +227,9 @@ def _left_out(records: Sequence[ColumnRecord], look: Look) -> dict[str, str]:
     keep = look.options.get("keep_ids", False)
     kept = {record.name for record in records if record.finding == "identifier"
             and (keep is True or record.name in listed(keep))}
+    columns = look.reader.column_names()  # one side of a column of sizes cannot be left out
     found = {record.name: record.why or record.finding for record in records
-             if record.finding is not None and record.name not in kept}
+             if record.finding is not None and record.name not in kept and (not columns or record.name in columns)}
     found |= {record.name: f"{record.why}; if new rows have it too, it is a feature" for record in records
               if record.finding == "target"}
     return found if len(found) < len(records) else {}

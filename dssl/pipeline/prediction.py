@@ -14,6 +14,7 @@ from ..data.dataset import Dataset
 from ..data.frames import as_pandas
 from ..data.ingest import ingest
 from ..data.ingest_params import IngestParams
+from ..data.lists import column_of
 from ..data.readers.formats import FORMATS, format_of, open_reader
 from ..data.readers.parquet import parquet_columns, parquet_writer
 from ..data.readers.stored import StoredReader
@@ -319,6 +320,7 @@ class FittedPipeline:
         if not strict and not set(names) & set(expected):
             names = []
         dropped = tuple(column for column in params.drop or () if not names or column in names)
+        expected = [column_of(name, names) for name in expected]
         if names:
             self._require_features(found.name, expected, names)
         targets, out = {self.dataset.get("target"), params.target}, set(self._left_out())

@@ -10,7 +10,15 @@ from numpy.testing import assert_array_equal
 
 from dssl.data.columns import Columns, spellings
 from dssl.data.ingest import ingest
-from dssl.data.readers.cell_text import NUMBER_GAPS, NumberFormat, numbers, possible_formats, trimmed, truths
+from dssl.data.readers.cell_text import (
+    NUMBER_GAPS,
+    NumberFormat,
+    numbers,
+    possible_formats,
+    side_numbers,
+    trimmed,
+    truths,
+)
 from dssl.data.readers.cells import CellCounts, decimal_of, is_category
 from dssl.data.survey import Survey, choose_columns
 from dssl.errors import DataError
@@ -352,6 +360,52 @@ def test_a_bound_is_read_as_the_number_behind_it(tmp_path, rows):
     X, record = column(read(tmp_path, crp=[f"{v}" if v > 2 else "<2" for v in values])[0], "crp", block_rows=rows)
     assert_array_equal(X, np.maximum(values, 2))
     assert (record["kind"], record["used"]) == ("number", True)
+
+
+@pytest.mark.parametrize(("cells", "size", "numbers"), [
+    (["47x17x13", "5 x 60 × 7", "", "n/a"], (3, ""), [[47, 5, np.nan, np.nan], [17, 60, np.nan, np.nan],
+                                                    [13, 7, np.nan, np.nan]]),
+    (["10 x 20 mm", "1.5 mm × 0.5 mm"], (2, "mm"), [[10, 1.5], [20, 0.5]]),
+    (["10x20", "10x20x30"], None, None), (["10 x 20 mm", "10 x 20 cm"], None, None), (["10x20", "big"], None, None),
+    (["10 mm x 2 cm"], None, None), (["0x12", "0x10"], None, None), (["1x"], None, None), (["12", "13"], None, None),
+])
+def test_sizes_are_as_many_numbers(cells, size, numbers):
+    assert counts_of(cells).size == size
+    for side in range(0 if size is None else size[0]):
+        assert_array_equal(side_numbers(trimmed(pa.array(cells)), side, *size[:1], EVERY["."], size[1]), numbers[side])
+    assert_array_equal(side_numbers(pa.array(["1,5x2,5"]), 0, 2, EVERY[","], ""), [1.5])
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_column_of_sizes_is_a_feature_a_side_in_new_files_too(tmp_path, ending):
+    sides = np.random.default_rng(1).integers(5, 60, (N, 3))
+    frame = pd.DataFrame({"part": [f"P{i}" for i in range(N)],
+                          "dims (LxWxH)": ["x".join(map(str, own)) for own in sides],
+                          "box": [f"{own[0]} x {own[1]} cm" for own in sides], "x": np.arange(N) % 7 / 2,
+                          "kind": np.array(["a", "b"])[sides[:, 0] % 2]})
+    frame.loc[3, "box"] = None
+    write = {"csv": pd.DataFrame.to_csv, "parquet": pd.DataFrame.to_parquet}
+    write[ending](frame, tmp_path / f"t.{ending}", index=False)
+    data = ingest(tmp_path / f"t.{ending}", MemoryParts(), InProcess(1), **BOTH)
+    names = [*(f"dims (LxWxH)[{side}]" for side in range(3)), "box[0]", "box[1]", "x"]
+    assert data.feature_names == names
+    X = data.X.read_all()
+    assert_array_equal(X[:, :3], sides)
+    assert_array_equal(np.delete(X[:, 3:5], 3, axis=0), np.delete(sides[:, :2], 3, axis=0))
+    assert [record["name"] for record in data.attributes["survey"]] == ["part", *names]
+    columns = Columns.of(data.attributes)
+    assert columns is not None
+    for other in write:  # where other cells alone would say otherwise
+        write[other](frame[["kind", "box", "x", "dims (LxWxH)"]].head(2), tmp_path / f"new.{other}", index=False)
+        new = ingest(tmp_path / f"new.{other}", MemoryParts(), InProcess(1), target="kind", **BOTH,
+                     columns=columns)
+        assert new.feature_names == names
+        assert_array_equal(new.X.read_all(), X[:2])
+        write[other](frame.head(2).assign(box=["3 x 4 mm", "5 x 4 cm"]).drop(columns="part"), tmp_path / f"odd.{other}",
+                     index=False)
+        with pytest.raises(DataError, match=r"'box\[0\]' holds text: '3 x 4 mm' in row 0.*expected numbers in 'cm'"):
+            ingest(tmp_path / f"odd.{other}", MemoryParts(), InProcess(1), target="kind", **BOTH,
+                   columns=columns)
 
 
 def test_yes_and_no_in_another_language_is_told_as_it_is_written():

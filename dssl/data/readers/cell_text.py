@@ -31,6 +31,9 @@ BOUND = r"^(?:[<>]=?|[≤≥])\s*"
 UNIT_WORD = rf"[\pL°µ{SIGNS}]+(?:\^?-?[23]|[²³])?"
 UNIT = rf"""(?:(?:%\s?)?{UNIT_WORD}(?:(?:/\d*|[ ·*.])\s?{UNIT_WORD}){{0,2}}[.%]?|["'″′])"""
 CODE_UNIT = "^[xX]{2,}$"  # what hides digits of a code: 121xx
+SIDE = r"(?:[1-9]\d*(?:[.,]\d+)?|0[.,]\d+)"  # of a size such as 10 x 20 x 5 cm
+SIDE_UNIT = r"""(?:mm|cm|dm|km|m|µm|nm|inches|inch|in|ft|px|["'″′])"""
+MOST_SIDES = 3
 SPACES = "[\u00a0\u2007\u2009\u202f]"
 TYPOGRAPHY = f"{SPACES}|[\u2212\u03bc]"
 
@@ -160,6 +163,32 @@ def numbers(cells: pa.Array, format: NumberFormat, unit: str = "") -> np.ndarray
     percent, negative = (as_bools(pc.match_substring(text, mark)) for mark in ("%", "("))
     values = np.where(percent, values / 100, values)
     return np.where(negative, -values, values)
+
+
+@cache
+def _sides_pattern(count: int) -> str:
+    """Return the regular expression (RE2) of a size of so many sides."""
+    return "^" + r"\s?[xX×*]\s?".join(
+        rf"(?P<side{k}>{SIDE})\s?(?P<unit{k}>{SIDE_UNIT}?)" for k in range(count)) + "$"
+
+
+def side_units(cells: pa.Array, count: int) -> np.ndarray:
+    """Return the units of trimmed cells that are sizes of so many sides, "" of none, objects (n,); None of other cells.
+
+    The unit stands behind the last side, or behind each of them.
+    """
+    found = pc.extract_regex(_plain(cells), _sides_pattern(count))
+    units = [pc.struct_field(found, f"unit{k}").to_numpy(zero_copy_only=False) for k in range(count)]
+    last = np.array(units[-1], object)
+    last[~np.all([(own == last) | (own == "") for own in units], axis=0)] = None
+    return last
+
+
+def side_numbers(cells: pa.Array, side: int, count: int, format: NumberFormat, unit: str) -> np.ndarray:
+    """Return one side of trimmed cells that are sizes of so many sides in a unit, float64; NaN of other cells."""
+    found = pc.struct_field(pc.extract_regex(_plain(cells), _sides_pattern(count)), f"side{side}")
+    values = numbers(pc.fill_null(found, ""), format)
+    return np.where(side_units(cells, count) == unit, values, np.nan)
 
 
 def is_number(cell: str) -> bool:

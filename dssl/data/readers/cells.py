@@ -15,7 +15,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...missing import MISSING
-from .cell_text import GROUPS, TRUTH_WORDS, NumberFormat, ParsedCells, are_gaps, are_missing, as_bools, parsed_cells
+from .cell_text import (
+    GROUPS,
+    MOST_SIDES,
+    TRUTH_WORDS,
+    NumberFormat,
+    ParsedCells,
+    are_gaps,
+    are_missing,
+    as_bools,
+    parsed_cells,
+    side_units,
+)
 
 EXAMPLES = 5  # cells that are shown of many
 MOST_ODD = 40  # different texts among numbers that `dssl init` names as missing; one more is kept, to know of more
@@ -132,7 +143,7 @@ class CellCounts:
     line of `TRUTH`. plain : whether every number is written as Python writes it. measured : numbers with a fraction, a
     currency, a % or marks between thousands. commas : numbers with a comma. coded : whole numbers that begin with a
     zero. digits : the fewest and the most digits of a whole number. marked : the first number with other marks. low,
-    high : of the numbers without.
+    high : of the numbers without. sizes : cells such as 10x20x5 cm, by the number of sides and the unit.
     """
 
     rows: int = 0
@@ -149,6 +160,7 @@ class CellCounts:
     marked: str = ""
     low: float = np.inf
     high: float = -np.inf
+    sizes: dict[tuple[int, str], int] = field(default_factory=dict)
 
     def merge(self, other: "CellCounts") -> "CellCounts":
         """Return those of both; the rows of `other` come after these."""
@@ -160,7 +172,7 @@ class CellCounts:
             self.plain and other.plain, self.measured + other.measured, self.commas + other.commas,
             self.coded + other.coded,
             (min(self.digits[0], other.digits[0]), max(self.digits[1], other.digits[1])), self.marked or other.marked,
-            min(self.low, other.low), max(self.high, other.high))
+            min(self.low, other.low), max(self.high, other.high), dict(Counter(self.sizes) + Counter(other.sizes)))
 
     @classmethod
     def of_numbers(cls, values: np.ndarray, first_row: int = 0, grouped: np.ndarray | None = None) -> "CellCounts":
@@ -231,7 +243,14 @@ class CellCounts:
             int(sizes[zero].sum()),
             (int(lengths.min()), int(lengths.max())) if len(lengths) else (99, 0),
             unique[int(np.argmax(marked))].as_py() if marked.any() else "",
-            float(known.min()) if len(known) else np.inf, float(known.max()) if len(known) else -np.inf)
+            float(known.min()) if len(known) else np.inf, float(known.max()) if len(known) else -np.inf,
+            _sizes(unique, sizes, gone | gap))
+
+    @property
+    def size(self) -> tuple[int, str] | None:
+        """The number of sides and the unit that all cells have which are not missing; None unless they are sizes."""
+        there = self.rows - self.missing - self.gaps
+        return next((own for own, count in self.sizes.items() if count == there), None)
 
     @property
     def is_plain(self) -> bool:
@@ -311,6 +330,18 @@ class CellCounts:
         if is_target and (odd or self.gaps or bounds or unit) and not self.measured and self.high - self.low < WIDE:
             return "text"
         return "number"
+
+
+def _sizes(unique: pa.Array, counts: np.ndarray, gone: np.ndarray) -> dict[tuple[int, str], int]:
+    """Return how many cells are sizes, by the number of sides and the unit; counts : of each text."""
+    found: dict[tuple[int, str], int] = {}
+    if not pc.any(pc.match_substring_regex(unique, r"^\d.*[xX×*]\s?\d")).as_py():
+        return found
+    for sides in range(2, MOST_SIDES + 1):
+        units = side_units(unique, sides)
+        for unit in {*units[~gone].tolist()} - {None}:
+            found[sides, unit] = int(counts[(units == unit) & ~gone].sum())
+    return found
 
 
 def _is_truth(text: str) -> bool:

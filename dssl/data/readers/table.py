@@ -10,13 +10,34 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from ..lists import element_name
 from ..targets import target_values, text_of, whole_numbers
 from .base import PROBE_ROWS, Block, CellError, Reader, Scan, possible_keys, text_is_no_label
-from .cell_text import NumberFormat, are_gaps, are_missing, numbers, numbers_among, possible_formats, trimmed, truths
+from .cell_text import (
+    MOST_SIDES,
+    NumberFormat,
+    are_gaps,
+    are_missing,
+    numbers,
+    numbers_among,
+    possible_formats,
+    side_numbers,
+    trimmed,
+    truths,
+)
 from .cells import EXAMPLES, CellCounts, Cells, Reading, decimal_of, is_category
 from .column_choice import Column, find_columns, text_is_no_feature
 
 TARGET = "target column"  # what the targets of all files have in common, whatever they are called
+
+
+@dataclass(frozen=True)
+class Side:
+    """A feature that is one side of the sizes in a column: its number in the file, which side, and of how many."""
+
+    field: int
+    side: int
+    sides: int
 
 
 @dataclass(frozen=True)
@@ -33,6 +54,8 @@ class RowTexts:
 
 class TableReader(Reader):
     """Rows of a table. A column of text is numbers, yes and no, or text: `CellCounts.kind` says which.
+
+    A column with a name, all cells of which are sizes such as 10x20x5, is a feature a side: `name[0]`, `name[1]`, ...
 
     Parameters
     ----------
@@ -55,6 +78,8 @@ class TableReader(Reader):
     _names: tuple[str, ...] = ()  # of all columns; numbers as text where they have none
     _has_names: bool = True
     _features: tuple[int, ...] = ()  # numbers of the columns that are features
+    _columns_in_use: tuple[int, ...] = ()  # those whose cells the features are
+    _sides: Mapping[int, Side] = {}  # by number of a feature, which is beyond those of the columns
     _target: int | None = None
     _counts: Mapping[int, CellCounts] = {}  # of the columns of text in use, by number
     _readings: Mapping[int, Reading] = {}  # of the same columns
@@ -88,7 +113,17 @@ class TableReader(Reader):
     @property
     def _used(self) -> list[int]:
         """The numbers of the columns that are read."""
-        return [*self._features, *([] if self._target is None else [self._target])]
+        columns = dict.fromkeys(self._column_of(field) for field in self._features)
+        return [*columns, *([] if self._target is None else [self._target])]
+
+    def _column_of(self, field: int) -> int:
+        """Return the number of the column that a feature is read from."""
+        return self._sides[field].field if field in self._sides else field
+
+    def _name_of(self, field: int) -> str:
+        """Return the name of a feature of a table that has names."""
+        side = self._sides.get(field)
+        return self._names[field] if side is None else element_name(self._names[side.field], side.side)
 
     # ---- rows as they stand in the file
 
@@ -130,6 +165,7 @@ class TableReader(Reader):
 
     def _look(self) -> Scan:
         sizes = self._sizes()
+        self._columns_in_use = self._features
         self._counts = self._count_cells()
         return self._with_kinds(sizes, self._counts)
 
@@ -144,7 +180,7 @@ class TableReader(Reader):
 
     def source_column(self, j: int) -> str | int:
         self.scan()
-        return self._names[self._features[j]] if self._has_names else self._features[j]
+        return self._names[self._column_of(self._features[j])] if self._has_names else self._features[j]
 
     def settle(self, readers: Sequence[Reader]) -> Self:
         """Return a reader whose columns are what those of all files together show."""
@@ -182,8 +218,10 @@ class TableReader(Reader):
         readings |= {field: self._fixed[key] for field in counts if (key := self._key(field)) in self._fixed}
         named = find_columns([(column, "categories") for column in self.categories], self._names, self.name,
                              header=self._has_names)
-        readings |= {field: Reading("text") for field in named if field in self._features}
-        self._readings = readings
+        readings |= {field: Reading("text") for field in named if field in self._columns_in_use}
+        self._readings = readings = readings | self._split({
+            field: size for field in self._columns_in_use if field in counts and field not in named
+            and (size := self._size_of(field, counts[field])) is not None})
         first = self._columns(0, min(sizes.n_rows, PROBE_ROWS))
         columns = {j: first[field][0] for j, field in enumerate(self._features)}
         read_as = {j: readings[field] for j, field in enumerate(self._features) if field in readings}
@@ -196,6 +234,8 @@ class TableReader(Reader):
         odd = {j: cells for j, reading in read_as.items() if j in own
                and (reading.kind != "text" or whole[j].is_mostly_numbers(mark))
                and (cells := own[j].odd_as(reading, mark)).texts}
+        odd |= {j: cells for j, field in enumerate(self._features) if (side := self._sides.get(field)) is not None
+                and side.side == 0 and (cells := self._odd_sizes(side, readings[field].unit)).texts}
         bounds = {j: cells for j, reading in read_as.items() if j in own and reading.kind == "number"
                   and (cells := own[j].others[mark].bounds(reading.unit)).texts}
         labels, target_unit = Cells(), ""
@@ -203,8 +243,11 @@ class TableReader(Reader):
             target_unit = readings[self._target].unit
             labels = self._counts[self._target].odd_as(readings[self._target], mark)
         measures = tuple(j for j, reading in read_as.items() if reading.kind == "number"
-                         and (whole[j].measured or reading.unit))
-        written = {j: whole[j].written_as(reading, mark) for j, reading in read_as.items() if reading.kind != "text"}
+                         and (j not in whole or whole[j].measured or reading.unit))
+        written = {j: whole[j].written_as(reading, mark) for j, reading in read_as.items()
+                   if reading.kind != "text" and j in whole}
+        written |= {j: next(iter(counts[self._column_of(field)].others[mark].text.examples), (0, ""))[1]
+                    for j, field in enumerate(self._features) if field in self._sides}
         several = {j: whole[j].several_units(mark) for j in text if j in whole}
         if self.when_text == "error":
             for j in text:
@@ -217,7 +260,50 @@ class TableReader(Reader):
             readings={j: reading for j, reading in read_as.items() if reading.kind == "truth" or reading.unit},
             written={j: text for j, text in written.items() if text},
             several_units={j: text for j, text in several.items() if text},
-            feature_names=tuple(self._names[field] for field in self._features) if self._has_names else None)
+            feature_names=tuple(map(self._name_of, self._features)) if self._has_names else None)
+
+    def _size_of(self, field: int, counts: CellCounts) -> tuple[int, str] | None:
+        """Return the number of sides and the unit of a column of sizes, as another file decided if one did, else None.
+        """
+        if not self._has_names:
+            return None
+        if not self._fixed:
+            return counts.size
+        names = [element_name(self._names[field], side) for side in range(MOST_SIDES)]
+        known = [self._fixed[name] for name in names if name in self._fixed]
+        return (len(known), known[0].unit) if known else None
+
+    def _odd_sizes(self, side: Side, unit: str) -> Cells:
+        """Return the cells of a column that are no sizes as another file decided; reads it where there are any."""
+        odd, start = Cells(), 0
+        if self._counts[side.field].size == (side.sides, unit):
+            return odd
+        for rows in copy(self).stream([self._names[side.field]]):  # which may look at the file anew
+            cells = trimmed(pa.array(rows.cells[0], pa.string()))
+            wrong = np.isnan(side_numbers(cells, side.side, side.sides, self._number_format, unit)) & ~are_missing(
+                cells, self.missing) & ~are_gaps(cells)
+            examples = tuple((start + row, cells[row].as_py()) for row in np.flatnonzero(wrong).tolist())
+            odd = odd.merge(Cells(int(wrong.sum()), examples))
+            start += rows.n
+        return odd
+
+    def _split(self, sizes: Mapping[int, tuple[int, str]]) -> dict[int, Reading]:
+        """Make a feature of each side of some columns of sizes; return how these are read."""
+        features: list[int] = []
+        sides: dict[int, Side] = {}
+        readings: dict[int, Reading] = {}
+        for field in self._columns_in_use:
+            count, unit = sizes.get(field, (0, ""))
+            readings |= {field: Reading("text")} if count else {}
+            for side in range(count):
+                number = len(self._names) + len(sides)
+                sides[number], readings[number] = Side(field, side, count), Reading("number", unit)
+                features.append(number)
+            features += [] if count else [field]
+        self._sides = sides
+        self._features = tuple(field for field in features
+                               if not self._has_names or self._name_of(field) not in self._left_out)
+        return readings
 
     def _prefers(self) -> str:
         """Return the decimal mark where the cells do not tell."""
@@ -234,7 +320,7 @@ class TableReader(Reader):
         reader = copy(self)
         reader._left_out = self._left_out | frozenset(names)
         if self._scan is not None:
-            kept = [j for j, field in enumerate(self._features) if self._names[field] not in names]
+            kept = [j for j, field in enumerate(self._features) if self._name_of(field) not in names]
             reader._features = tuple(self._features[j] for j in kept)
             reader._scan = self._scan.of_columns(kept)
         return reader
@@ -248,7 +334,9 @@ class TableReader(Reader):
 
     def _columns(self, start: int, stop: int) -> dict[int, tuple[np.ndarray, np.ndarray]]:
         """Return columns in use by their numbers: values, and the rows whose cells should be numbers and are not."""
-        return {field: self._values(field, array) for field, array in self._arrays(start, stop).items()}
+        arrays = self._arrays(start, stop)
+        return {field: self._values(field, arrays[self._column_of(field)])
+                for field in (*self._features, *([] if self._target is None else [self._target]))}
 
     def _values(self, field: int, array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
         none = np.empty(0, np.int64)
@@ -266,8 +354,12 @@ class TableReader(Reader):
             texts = np.array([*unique.to_pylist(), None], object)
             texts[:-1][gone] = None
             return texts[codes], none
-        values = truths(unique, self._number_format) if kind == "truth" else numbers(
-            unique, self._number_format, reading.unit)
+        side = self._sides.get(field)
+        if side is not None:
+            values = side_numbers(unique, side.side, side.sides, self._number_format, reading.unit)
+        else:
+            values = truths(unique, self._number_format) if kind == "truth" else numbers(
+                unique, self._number_format, reading.unit)
         values[gone] = np.nan
         odd = np.isnan(values) & ~gone & ~are_gaps(unique)
         values = self._without_missing(values) if kind == "number" else values
@@ -284,9 +376,10 @@ class TableReader(Reader):
         arrays = self._arrays(start, stop, frozenset(labels))
         X, odd = {}, {}
         for j, field in enumerate(self._features):
-            X[j], rows = self._values(field, arrays[field])
+            array = arrays[self._column_of(field)]
+            X[j], rows = self._values(field, array)
             if len(rows):
-                texts = trimmed(arrays[field].take(pa.array(rows))).to_pylist()
+                texts = trimmed(array.take(pa.array(rows))).to_pylist()
                 odd[j] = [*zip(rows.tolist(), texts, strict=True)]
         frame = pd.DataFrame({j: pd.Series(values, dtype=values.dtype) for j, values in X.items()}, copy=False)
         y = None if self._target is None else self._labels(self._target, arrays[self._target], start, text_target)
