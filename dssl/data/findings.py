@@ -46,8 +46,6 @@ LEFT_OUT: dict[str, tuple[str, str]] = {  # findings of columns that are left ou
     "time stamp": ("dates", "To learn from them, write them as numbers, such as days")}
 ID_WORDS = {"id", "ids", "uuid", "guid", "key", "pk", "index", "idx", "row", "rowid", "nr", "serial", "unnamed"}
 
-CODE_WORDS = {"code", "codes", "zip", "zipcode", "postcode", "postal", "plz", "postleitzahl", "mcc", "naics", "sic"}
-
 
 @dataclass(frozen=True)
 class ColumnRecord:
@@ -281,17 +279,12 @@ def _key(traits: Traits, j: int, names: Sequence[str] | None, texts: Collection[
         return None
     if sampled * (n - 1) / (2 * values) >= -math.log(CHANCE):
         return alone
-    return f"{alone}, and it is named so" if names and _has_word(names[j], ID_WORDS) else None
+    return f"{alone}, and it is named so" if names and has_word(names[j], ID_WORDS) else None
 
 
-def _has_word(name: str, words: Collection[str]) -> bool:
+def has_word(name: str, words: Collection[str]) -> bool:
+    """Return whether a name has one of some words, in whatever case its words are told apart."""
     return any(word.lower() in words for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name))
-
-
-def are_codes(record: ColumnRecord) -> bool:
-    """Return whether a column that is read as numbers holds codes, such as zip codes, as its name says."""
-    return (record.kind == "integer" and record.finding is None and record.min is not None and record.max is not None
-            and record.max - record.min > 1 and _has_word(record.name, CODE_WORDS))
 
 
 def _time(traits: Traits, j: int, kind: Kind) -> tuple[FindingKind, str] | None:

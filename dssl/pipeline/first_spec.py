@@ -28,7 +28,8 @@ from ..graph.outliers import SHOWN as SHOWN_ROWS
 from ..graph.outliers import far_rows_in_words
 from ..plain_yaml import yaml_of
 from .extents import extents_of
-from .first_look import FEW, Labels, Look, listed
+from .first_labels import Labels
+from .first_look import FEW, Look, listed
 from .split import alike_classes, classes_joined
 
 Task = Literal["classification", "regression", "clustering"]

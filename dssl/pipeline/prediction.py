@@ -40,14 +40,14 @@ from ..learners.predict_to_file import (
     require_same_columns,
 )
 from ..learners.probabilities import CALIBRATION, Calibration
-from ..storage.artifacts import Workspace, parts_in
+from ..storage.artifacts import parts_in
 from ..storage.blocks import Parts, Rows
 from ..storage.csr import as_rows
-from ..storage.files import draft_of, named_in, path_at
-from ..storage.manifests import manifest_of, read_manifest
+from ..storage.files import draft_of
+from ..storage.manifests import read_manifest
 from ..storage.views import ChosenColumns
 from .kinds import registry  # noqa: F401  (a kind registers the types of its models)
-from .records import read_result
+from .model_folder import model_folder, model_manifest
 from .spec import ingest_params
 
 WRITTEN = (".csv", ".parquet", ".npz", ".npy", ".zarr")
@@ -334,54 +334,6 @@ class FittedPipeline:
             name for name in names if name in targets - {params.target} and name not in dropped))
 
 
-def _model_of(result: Path) -> Path:
-    """Return the folder of the model that a result.json names, wherever its workspace is now.
-
-    Raises
-    ------
-    DataError : the run was stopped before it had a model.
-    """
-    named = read_result(result).get("model")
-    if named is None:
-        raise DataError(explain(f"the run of {result} has no model", why="it was stopped before the stage that fits it",
-                                fix="run the pipeline without --until"))
-    return named_in(result.parent, named).resolve()
-
-
-def model_folder(path: str | Path) -> Path:
-    """Return the folder of the models of a run's folder, its result.json, or the folder that this names as "model".
-
-    Raises DataError: there is no model.
-    """
-    path = path_at(path)
-    result = path if path.name == "result.json" else path / "result.json"
-    folder = _model_of(result) if result.is_file() else path
-    if not (folder / "manifest.json").is_file():
-        _refuse_removed(folder)
-        require(path.exists(), f"{path} does not exist", error=DataError, why="a prediction needs the model of a run",
-                fix="pass the result.json or the folder of a finished run; `dssl inspect` lists those of a workspace")
-        raise DataError(explain(f"{path} holds no model", why="a model is the folder of a finished run's models stage",
-                                fix='pass the "model" path of `dssl run --json`, or the result.json of the run'))
-    return folder
-
-
-def _refuse_removed(folder: Path) -> None:
-    """Raise DataError if an artifact's folder was removed by `dssl gc`."""
-    workspace = Workspace(folder.resolve().parents[2]) if len(folder.resolve().parents) > 2 else None
-    day = workspace.removed().get(f"{folder.parent.name}/{folder.name}") if workspace else None
-    require(day is None, f"{folder} was removed by dssl gc on {day}", error=DataError,
-            why="no run that was kept needed it",
-            fix="run the pipeline again: what is missing is made anew, with equal bytes")
-
-
-def _manifest_of(folder: Path) -> dict[str, Any]:
-    """Return the manifest of an artifact that a model follows from; raise DataError if it was removed."""
-    path = manifest_of(folder)
-    if not path.is_file():
-        _refuse_removed(folder)
-    return read_manifest(path)
-
-
 def open_model(path: str | Path, name: str = "model") -> FittedPipeline:
     """Return a fitted pipeline from what `model_folder` takes.
 
@@ -397,9 +349,9 @@ def open_model(path: str | Path, name: str = "model") -> FittedPipeline:
                                 fix=f"choose one of {', '.join(models)}"))
     artifacts = folder.parent.parent
     points = artifacts / "points" / described["inputs"]["points"][:24]
-    prepared = _manifest_of(points)
+    prepared = model_manifest(points)
     scaling = Scaling.from_arrays(parts_in(points).within("scaling").read(0), prepared["attributes"]["scaling"])
-    data = _manifest_of(artifacts / "dataset" / prepared["inputs"]["dataset"][:24])
+    data = model_manifest(artifacts / "dataset" / prepared["inputs"]["dataset"][:24])
     model = stored_models(parts_in(folder), {name: models[name]}).open()[name]
     seen = parts_in(points).within("ranges").read(0)
     ranges = Ranges(seen["smallest"], seen["largest"], scaling.attributes["n_training_rows"])

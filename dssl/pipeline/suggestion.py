@@ -16,8 +16,9 @@ from ..storage.artifacts import Artifact, Workspace
 from ..storage.files import named_in, path_at
 from ..storage.manifests import manifest_of, read_manifest
 from .load import load_spec
+from .model_folder import model_folder
 from .plan import DEFAULT_WORKSPACE, plan
-from .prediction import model_folder, open_model
+from .prediction import open_model
 from .records import SPEC, read_result, read_spec
 from .spec import ingest_params
 from .suggested_rows import SuggestedRows, choose_rows, with_places

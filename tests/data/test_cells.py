@@ -15,11 +15,11 @@ from dssl.data.readers.cell_text import (
     NumberFormat,
     numbers,
     possible_formats,
-    side_numbers,
     trimmed,
     truths,
 )
 from dssl.data.readers.cells import CellCounts, decimal_of, is_category
+from dssl.data.readers.sizes import side_numbers
 from dssl.data.survey import Survey, choose_columns
 from dssl.errors import DataError
 from dssl.execution.in_process import InProcess

@@ -21,7 +21,8 @@ from dssl.data.readers.csv import CsvReader
 from dssl.data.sources import find_source
 from dssl.errors import DataError
 from dssl.execution.in_process import InProcess
-from dssl.pipeline.first_look import NO_TARGETS, Labels, Look, joined_labels, labels_in, likely_target
+from dssl.pipeline.first_labels import Labels, joined_labels, labels_in
+from dssl.pipeline.first_look import NO_TARGETS, Look, likely_target
 from dssl.pipeline.first_spec import first_spec
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.prediction import open_model

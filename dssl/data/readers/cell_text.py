@@ -31,9 +31,6 @@ BOUND = r"^(?:[<>]=?|[≤≥])\s*"
 UNIT_WORD = rf"[\pL°µ{SIGNS}]+(?:\^?-?[23]|[²³])?"
 UNIT = rf"""(?:(?:%\s?)?{UNIT_WORD}(?:(?:/\d*|[ ·*.])\s?{UNIT_WORD}){{0,2}}[.%]?|["'″′])"""
 CODE_UNIT = "^[xX]{2,}$"  # what hides digits of a code: 121xx
-SIDE = r"(?:[1-9]\d*(?:[.,]\d+)?|0[.,]\d+)"  # of a size such as 10 x 20 x 5 cm
-SIDE_UNIT = r"""(?:mm|cm|dm|km|m|µm|nm|inches|inch|in|ft|px|["'″′])"""
-MOST_SIDES = 3
 SPACES = "[\u00a0\u2007\u2009\u202f]"
 TYPOGRAPHY = f"{SPACES}|[\u2212\u03bc]"
 
@@ -88,7 +85,7 @@ def plain_text(column: pa.Array) -> pa.Array:
     return column.cast(pa.large_string()) if pa.types.is_string_view(column.type) else column
 
 
-def _plain(cells: pa.Array) -> pa.Array:
+def with_plain_marks(cells: pa.Array) -> pa.Array:
     """Return cells with the blanks and minus signs of typography as those of a keyboard, and one sign for micro."""
     if not pc.any(pc.match_substring_regex(cells, TYPOGRAPHY)).as_py():
         return cells
@@ -113,7 +110,7 @@ def are_gaps(cells: pa.Array) -> np.ndarray:
 
 
 def _are_numbers(cells: pa.Array, format: NumberFormat) -> np.ndarray:
-    """Return which trimmed cells, as `_plain` has them, are numbers, or true and false."""
+    """Return which trimmed cells, as `with_plain_marks` has them, are numbers, or true and false."""
     is_truth = pc.is_in(pc.utf8_lower(cells), value_set=pa.array(TRUTH_WORDS[0], pa.string()))
     return as_bools(pc.or_(pc.match_substring_regex(cells, format.pattern), is_truth))
 
@@ -134,7 +131,7 @@ class ParsedCells:
 
 def parsed_cells(cells: pa.Array, format: NumberFormat) -> ParsedCells:
     """Return what trimmed cells are under a number format."""
-    plain = _plain(cells)
+    plain = with_plain_marks(cells)
     is_bound = as_bools(pc.match_substring_regex(plain, BOUND))
     rest = pc.replace_substring_regex(plain, BOUND, "") if is_bound.any() else plain
     is_number = _are_numbers(rest, format)
@@ -165,32 +162,6 @@ def numbers(cells: pa.Array, format: NumberFormat, unit: str = "") -> np.ndarray
     return np.where(negative, -values, values)
 
 
-@cache
-def _sides_pattern(count: int) -> str:
-    """Return the regular expression (RE2) of a size of so many sides."""
-    return "^" + r"\s?[xX×*]\s?".join(
-        rf"(?P<side{k}>{SIDE})\s?(?P<unit{k}>{SIDE_UNIT}?)" for k in range(count)) + "$"
-
-
-def side_units(cells: pa.Array, count: int) -> np.ndarray:
-    """Return the units of trimmed cells that are sizes of so many sides, "" of none, objects (n,); None of other cells.
-
-    The unit stands behind the last side, or behind each of them.
-    """
-    found = pc.extract_regex(_plain(cells), _sides_pattern(count))
-    units = [pc.struct_field(found, f"unit{k}").to_numpy(zero_copy_only=False) for k in range(count)]
-    last = np.array(units[-1], object)
-    last[~np.all([(own == last) | (own == "") for own in units], axis=0)] = None
-    return last
-
-
-def side_numbers(cells: pa.Array, side: int, count: int, format: NumberFormat, unit: str) -> np.ndarray:
-    """Return one side of trimmed cells that are sizes of so many sides in a unit, float64; NaN of other cells."""
-    found = pc.struct_field(pc.extract_regex(_plain(cells), _sides_pattern(count)), f"side{side}")
-    values = numbers(pc.fill_null(found, ""), format)
-    return np.where(side_units(cells, count) == unit, values, np.nan)
-
-
 def is_number(cell: str) -> bool:
     """Return whether a text is a number under either decimal mark."""
     return any(re.match(NumberFormat(mark, GROUPS[mark]).pattern, cell.strip()) for mark in GROUPS)
@@ -203,6 +174,11 @@ def truths(cells: pa.Array, format: NumberFormat) -> np.ndarray:
         words = [word for line in TRUTH for word in line[value]]
         values[as_bools(pc.is_in(lower, value_set=pa.array(words, pa.string())))] = value
     return values
+
+
+def is_truth_word(text: str) -> bool:
+    """Return whether a text says yes or no."""
+    return any(text.lower() in words for words in TRUTH_WORDS)
 
 
 def as_bools(array: pa.Array) -> np.ndarray:

@@ -17,16 +17,16 @@ import pyarrow.compute as pc
 from ...missing import MISSING
 from .cell_text import (
     GROUPS,
-    MOST_SIDES,
     TRUTH_WORDS,
     NumberFormat,
     ParsedCells,
     are_gaps,
     are_missing,
     as_bools,
+    is_truth_word,
     parsed_cells,
-    side_units,
 )
+from .sizes import count_sizes
 
 EXAMPLES = 5  # cells that are shown of many
 MOST_ODD = 40  # different texts among numbers that `dssl init` names as missing; one more is kept, to know of more
@@ -244,7 +244,7 @@ class CellCounts:
             (int(lengths.min()), int(lengths.max())) if len(lengths) else (99, 0),
             unique[int(np.argmax(marked))].as_py() if marked.any() else "",
             float(known.min()) if len(known) else np.inf, float(known.max()) if len(known) else -np.inf,
-            _sizes(unique, sizes, gone | gap))
+            count_sizes(unique, sizes, gone | gap))
 
     @property
     def size(self) -> tuple[int, str] | None:
@@ -277,7 +277,7 @@ class CellCounts:
         if reading.kind != "truth":
             return odd
         return Cells(odd.texts - sum(self.truths[1:]), tuple(
-            (row, text) for row, text in odd.examples if not _is_truth(text)))
+            (row, text) for row, text in odd.examples if not is_truth_word(text)))
 
     def reading(self, decimal: str, *, is_target: bool = False) -> Reading:
         """Return how the column is read, under a decimal mark."""
@@ -287,7 +287,7 @@ class CellCounts:
     def written_as(self, reading: Reading, decimal: str) -> str:
         """Return an example of numbers that Python writes in another way, "" where there are none."""
         if reading.kind == "truth":
-            words = {text.lower() for _, text in self.others[decimal].text.examples if _is_truth(text)}
+            words = {text.lower() for _, text in self.others[decimal].text.examples if is_truth_word(text)}
             return "/".join(sorted(words) or TRUTH_WORDS[0])
         examples = [cells.examples[0] for (unit, _), cells in self.others[decimal].forms.items()
                     if unit and unit == reading.unit]
@@ -330,22 +330,6 @@ class CellCounts:
         if is_target and (odd or self.gaps or bounds or unit) and not self.measured and self.high - self.low < WIDE:
             return "text"
         return "number"
-
-
-def _sizes(unique: pa.Array, counts: np.ndarray, gone: np.ndarray) -> dict[tuple[int, str], int]:
-    """Return how many cells are sizes, by the number of sides and the unit; counts : of each text."""
-    found: dict[tuple[int, str], int] = {}
-    if not pc.any(pc.match_substring_regex(unique, r"^\d.*[xX×*]\s?\d")).as_py():
-        return found
-    for sides in range(2, MOST_SIDES + 1):
-        units = side_units(unique, sides)
-        for unit in {*units[~gone].tolist()} - {None}:
-            found[sides, unit] = int(counts[(units == unit) & ~gone].sum())
-    return found
-
-
-def _is_truth(text: str) -> bool:
-    return any(text.lower() in words for words in TRUTH_WORDS)
 
 
 def is_category(n_levels: int, n_cells: int) -> bool:

@@ -13,31 +13,12 @@ import pyarrow as pa
 from ..lists import element_name
 from ..targets import target_values, text_of, whole_numbers
 from .base import PROBE_ROWS, Block, CellError, Reader, Scan, possible_keys, text_is_no_label
-from .cell_text import (
-    MOST_SIDES,
-    NumberFormat,
-    are_gaps,
-    are_missing,
-    numbers,
-    numbers_among,
-    possible_formats,
-    side_numbers,
-    trimmed,
-    truths,
-)
+from .cell_text import NumberFormat, are_gaps, are_missing, numbers, numbers_among, possible_formats, trimmed, truths
 from .cells import EXAMPLES, CellCounts, Cells, Reading, decimal_of, is_category
 from .column_choice import Column, find_columns, text_is_no_feature
+from .sizes import MOST_SIDES, Side, side_numbers
 
 TARGET = "target column"  # what the targets of all files have in common, whatever they are called
-
-
-@dataclass(frozen=True)
-class Side:
-    """A feature that is one side of the sizes in a column: its number in the file, which side, and of how many."""
-
-    field: int
-    side: int
-    sides: int
 
 
 @dataclass(frozen=True)
