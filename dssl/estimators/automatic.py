@@ -67,8 +67,9 @@ class AutomaticEstimator(PointEstimator):
     """Learn from labeled and unlabeled points with nothing to tune, and say whether the unlabeled ones helped.
 
     A family of graph kernels and one of RBF kernels on the labels alone are averaged, each kernel as much as exact
-    leave-one-out on the labels says: with one label a class all count about alike, with many the best few decide. From
-    2,000 labels on, or where kernels of them exceed half the memory budget (1,670 at 1 GiB), harmonic functions on the
+    leave-one-out on the labels says: with one label a class all count about alike, with many the best few decide, of
+    classes those whose mixture gives held-out labels the highest probability (`dssl.learners.mixture`). From 2,000
+    labels on, or where kernels of them exceed half the memory budget (1,670 at 1 GiB), harmonic functions on the
     graph or the nearest labeled neighbors, as a held-out fifth of the labels says. Points that no label reaches on the
     graph are predicted from the labels alone.
 

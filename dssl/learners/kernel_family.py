@@ -51,11 +51,14 @@ class KernelMembers:
 
     @classmethod
     def of(cls, rows: Rows, sample: np.ndarray, target: Target, weight: np.ndarray | None,
-           seed: int) -> "KernelMembers":
-        """Return the family of some rows (n, d); sample (s,) : numbers of those at which functions are scaled."""
+           seed: int, *, grouped: bool = False) -> "KernelMembers":
+        """Return the family of some rows (n, d); sample (s,) : numbers of those at which functions are scaled.
+
+        grouped : as `member_of` takes it.
+        """
         bandwidths, members = [], []
         for bandwidth, penalty, K, sampled in label_kernels(rows, sample, target.labeled, seed):
-            members.append(member_of(K, sampled, target, weight, penalty))
+            members.append(member_of(K, sampled, target, weight, penalty, grouped=grouped))
             bandwidths.append(bandwidth)
         return cls(rows.take(target.labeled), bandwidths, members)
 

@@ -71,11 +71,18 @@ def fit_calibration(scores: np.ndarray, codes: np.ndarray, sample_weight: np.nda
 
 def fit_log_odds(scores: np.ndarray, codes: np.ndarray, sample_weight: np.ndarray | None, log_odds: np.ndarray,
                  assumed: np.ndarray, present: np.ndarray) -> tuple[Calibration, np.ndarray]:
-    """Return the slope, and the intercepts (n_classes,), of `softmax(slope scores + intercepts)`.
+    """Return the calibration of scores (l, n_classes), and the intercepts (n_classes,); see `fit_each_log_odds`."""
+    slopes, intercepts = fit_each_log_odds(scores[None], codes, sample_weight, log_odds, assumed, present)
+    return Calibration(float(slopes[0]), present), intercepts[0]
 
-    log_odds (n_classes,) : logarithms of how frequent the classes are among the labels, up to a constant. assumed
-    (n_classes,) : those that the scores assume. present : (n_classes,) bool, the classes that there are. sample_weight
-    : (l,), relative to their mean.
+
+def fit_each_log_odds(scores: np.ndarray, codes: np.ndarray, sample_weight: np.ndarray | None, log_odds: np.ndarray,
+                      assumed: np.ndarray, present: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the slopes (m,), and intercepts (m, n_classes), of `softmax(slope scores + intercepts)` of m classifiers.
+
+    scores : (m, l, n_classes), of the same labels. log_odds (n_classes,) : logarithms of how frequent the classes are
+    among the labels, up to a constant. assumed (n_classes,) : those that the scores assume. present : (n_classes,)
+    bool, the classes that there are. sample_weight : (l,), relative to their mean.
 
     The intercepts are normally distributed around half of what the scores do not assume, log_odds - assumed, since
     scores that separate the classes know some of it, with the root mean square of log_odds for variance: where classes
@@ -84,60 +91,77 @@ def fit_log_odds(scores: np.ndarray, codes: np.ndarray, sample_weight: np.ndarra
     frequencies alone. A class that has no score here, since its only label cannot be held out, keeps the center.
     """
     weight = np.ones(len(codes)) if sample_weight is None else sample_weight / sample_weight.mean()
-    size = float(np.sqrt((scores**2).mean())) or 1.0
-    own, rows = scores / size, np.arange(len(codes))
+    size = np.sqrt((scores**2).mean(axis=(1, 2)))
+    size = np.where(size > 0, size, 1.0)
+    own, rows = scores / size[:, None, None], np.arange(len(codes))
     odds, center = (np.where(present, logs - logs[present].mean(), 0.0)
                     for logs in (log_odds, (log_odds - assumed) / 2))
     deviation = float((odds[present] ** 2).mean()) ** 0.25
-    among = np.where(np.isin(np.arange(scores.shape[1]), codes), 0.0, -np.inf)
-    log_slope, z = most_probable(own, codes, weight, center + among, deviation)
-    intercept = center + deviation * z
-    logs = log_softmax(np.exp(log_slope) * own + intercept + among, axis=1)[rows, codes]
-    trust = float(expit(max(float(weight @ (logs - log_softmax(odds + among)[codes])), -FARTHEST)))
-    intercept = trust * (intercept - intercept[present].mean() * present) + (1 - trust) * odds
-    return Calibration(trust * float(np.exp(log_slope)) / size, present), intercept
+    among = np.where(np.isin(np.arange(scores.shape[2]), codes), 0.0, -np.inf)
+    log_slopes, z = most_probable(own, codes, weight, center + among, deviation)
+    intercepts = center + deviation * z
+    logs = log_softmax(np.exp(log_slopes)[:, None, None] * own + (intercepts + among)[:, None], axis=2)[:, rows, codes]
+    trust = expit(np.maximum((logs - log_softmax(odds + among)[codes]) @ weight, -FARTHEST))
+    intercepts -= intercepts[:, present].mean(axis=1, keepdims=True) * present
+    return trust * np.exp(log_slopes) / size, trust[:, None] * intercepts + (1 - trust[:, None]) * odds
 
 
 def most_probable(scores: np.ndarray, codes: np.ndarray, weight: np.ndarray, center: np.ndarray,
-                  deviation: float) -> tuple[float, np.ndarray]:
-    """Return `u` and `z` (n_classes,) of highest probability of `softmax(exp(u) scores + center + deviation z)`.
+                  deviation: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return `u` (m,), `z` (m, n_classes) of highest probability of `softmax(exp(u) scores + center + deviation z)`.
 
-    u and z are normally distributed around 0 with deviation 1; center is -inf of a class that there is not. Newton's
-    method, each step of which is halved until it raises the probability.
+    scores : (m, l, n_classes), of m classifiers, each of which has parameters of its own. u and z are normally
+    distributed around 0 with deviation 1; center is -inf of a class that there is not. Newton's method, each step of
+    which is halved until it raises the probability.
     """
-    indicators = np.eye(scores.shape[1])[codes]
+    m, k = len(scores), scores.shape[2]
+    indicators, rows = np.eye(k)[codes], np.arange(len(codes))
 
-    def logs_at(params: np.ndarray) -> np.ndarray:
-        logits = np.exp(params[0]) * scores + center + deviation * params[1:]
-        logits -= logits.max(axis=1, keepdims=True)
-        return logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    def logs_at(params: np.ndarray, scores: np.ndarray) -> np.ndarray:
+        logits = np.exp(params[:, :1, None]) * scores + (center + deviation * params[:, 1:])[:, None]
+        logits -= logits.max(axis=2, keepdims=True)
+        return logits - np.log(np.exp(logits).sum(axis=2, keepdims=True))
 
-    def missed(params: np.ndarray, logs: np.ndarray) -> float:
-        return float(params @ params / 2 - weight @ logs[np.arange(len(codes)), codes])
+    def missed(params: np.ndarray, logs: np.ndarray) -> np.ndarray:
+        return (params**2).sum(axis=1) / 2 - logs[:, rows, codes] @ weight
 
-    params = np.zeros(1 + scores.shape[1])
-    logs = logs_at(params)
-    value = missed(params, logs)
+    found = np.zeros((m, 1 + k))
+    left, params = np.arange(m), found.copy()  # those that have not converged
+    logs = logs_at(params, scores)
+    values = missed(params, logs)
     for _ in range(MOST_STEPS):
-        P, slope = np.exp(logs), np.exp(params[0])
-        weighed, excess = weight[:, None] * P, weight[:, None] * (P - indicators)
-        apart = scores - (P * scores).sum(axis=1, keepdims=True)
-        by_slope = slope * float((excess * scores).sum())
-        gradient = params + np.append(by_slope, deviation * excess.sum(axis=0))
-        fisher = np.eye(len(params))
-        fisher[0, 0] += slope**2 * float((weighed * apart * scores).sum())
-        fisher[0, 1:] = fisher[1:, 0] = slope * deviation * (weighed * apart).sum(axis=0)
-        fisher[1:, 1:] += deviation**2 * (np.diag(weighed.sum(axis=0)) - P.T @ weighed)
-        hessian = fisher.copy()
-        hessian[0, 0] += by_slope
-        if np.linalg.eigvalsh(hessian)[0] <= 0:
-            hessian = fisher  # which is positive everywhere
-        step = np.linalg.solve(hessian, -gradient)
-        step /= max(1.0, abs(float(step[0])))  # of the logarithm of the slope, at most 1
-        while (found := missed(params + step, logs_at(params + step))) > value and np.abs(step).max() > SMALL_STEP:
-            step /= 2
-        if np.abs(step).max() <= SMALL_STEP:
+        steps = _newton_steps(params, logs, scores[left], weight, indicators, deviation)
+        while True:
+            tried = logs_at(params + steps, scores[left])
+            tried_values = missed(params + steps, tried)
+            halved = (tried_values > values) & (np.abs(steps).max(axis=1) > SMALL_STEP)
+            if not halved.any():
+                break
+            steps[halved] /= 2
+        moved = np.abs(steps).max(axis=1) > SMALL_STEP
+        found[left] = params = np.where(moved[:, None], params + steps, params)
+        left, params, logs, values = left[moved], params[moved], tried[moved], tried_values[moved]
+        if not len(left):
             break
-        params = params + step
-        logs, value = logs_at(params), found
-    return float(params[0]), params[1:]
+    return found[:, 0], found[:, 1:]
+
+
+def _newton_steps(params: np.ndarray, logs: np.ndarray, scores: np.ndarray, weight: np.ndarray, indicators: np.ndarray,
+                  deviation: float) -> np.ndarray:
+    """Return the steps (m, 1 + n_classes) of Newton's method, by at most 1 of the logarithm of a slope."""
+    P, slope = np.exp(logs), np.exp(params[:, 0])
+    weighed, excess = weight[:, None] * P, weight[:, None] * (P - indicators)
+    apart = scores - (P * scores).sum(axis=2, keepdims=True)
+    by_slope = slope * (excess * scores).sum(axis=(1, 2))
+    gradient = params + np.column_stack([by_slope, deviation * excess.sum(axis=1)])
+    fisher = np.tile(np.eye(params.shape[1]), (len(params), 1, 1))
+    fisher[:, 0, 0] += slope**2 * (weighed * apart * scores).sum(axis=(1, 2))
+    fisher[:, 0, 1:] = fisher[:, 1:, 0] = slope[:, None] * deviation * (weighed * apart).sum(axis=1)
+    diagonal = weighed.sum(axis=1)[:, :, None] * np.eye(P.shape[2])
+    fisher[:, 1:, 1:] += deviation**2 * (diagonal - P.transpose(0, 2, 1) @ weighed)
+    hessian = fisher.copy()
+    hessian[:, 0, 0] += by_slope
+    indefinite = np.linalg.eigvalsh(hessian)[:, 0] <= 0
+    hessian[indefinite] = fisher[indefinite]  # which is positive everywhere
+    steps: np.ndarray = np.linalg.solve(hessian, -gradient[:, :, None])[:, :, 0]
+    return steps / np.maximum(1.0, np.abs(steps[:, :1]))

@@ -6,7 +6,8 @@ from numpy.testing import assert_allclose
 
 from dssl.kernels.base import RBF
 from dssl.learners import average
-from dssl.learners.average import held_out_average, member_of, shares_of, shares_without_each
+from dssl.learners.average import held_out_average, label_groups, member_of, shares_of, shares_without_each
+from dssl.learners.closed_form import kept_means
 from dssl.learners.target import Classes, Quantities
 
 
@@ -18,10 +19,9 @@ def problem(kind, n_labels=12):
     return [(RBF(width)(X, X), penalty) for width in (0.5, 1.0, 4.0) for penalty in (0.01, 1.0)], target
 
 
-@pytest.mark.parametrize("kind", ["quantities", "classes"])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_each_label_is_predicted_as_by_fits_without_it(kind, weighted):
-    kernels, target = problem(kind)
+def test_each_quantity_is_predicted_as_by_fits_without_it(weighted):
+    kernels, target = problem("quantities")
     n_labels, prior = len(target.labeled), np.linspace(1, 2, len(kernels))
     weight = np.linspace(0.5, 2, n_labels) if weighted else None
     members = [member_of(K, K, target, weight, penalty) for K, penalty in kernels]
@@ -35,6 +35,22 @@ def test_each_label_is_predicted_as_by_fits_without_it(kind, weighted):
         assert_allclose([member.losses[label] for member in members], [(scale * e).sum() for e in residuals], rtol=1e-7)
         if weight is None:
             assert_allclose(shares[:, label], shares_of([fit.held_out for fit in fits], part, None, prior), rtol=1e-6)
+
+
+@pytest.mark.parametrize("n_labels", [3, 12])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_functions_of_classes_without_a_group_are_those_of_fits_without_it(weighted, n_labels):
+    kernels, target = problem("classes", n_labels)
+    weight = np.linspace(0.5, 2, n_labels) if weighted else None
+    for K, penalty in kernels:
+        member = member_of(K, K, target, weight, penalty, grouped=True)
+        for group, values in zip(label_groups(n_labels), member.without_groups, strict=True):
+            kept = np.setdiff1d(np.arange(n_labels), group)
+            part, kept_weight = target.take(kept), None if weight is None else weight[kept]
+            fit = member_of(K[np.ix_(kept, kept)], K[:, kept], part, kept_weight, penalty)
+            means = kept_means(part.indicators(), list(np.arange(len(kept))[:, None]), kept_weight)
+            assert_allclose(values[kept], (fit.held_out - means - member.center) / member.scale, atol=1e-8)
+            assert np.isnan(values[group]).all()
 
 
 def test_no_label_weighs_the_kernels_that_predict_it():

@@ -213,7 +213,7 @@ def test_slope_and_intercepts_are_the_most_probable_ones():
         logs = log_softmax(np.exp(params[0]) * scores + center + deviation * params[1:], axis=1)
         return params @ params / 2 - weight @ logs[np.arange(90), codes]
 
-    found = np.append(*most_probable(scores, codes, weight, center, deviation))
+    found = np.hstack([own[0] for own in most_probable(scores[None], codes, weight, center, deviation)])
     nearest = minimize(missed, found + 0.1, method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-12})
     assert_allclose(found, nearest.x, atol=1e-5)
 

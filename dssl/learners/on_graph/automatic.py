@@ -128,8 +128,8 @@ def fit_automatic(graph: Graph, rows: Rows, target: Target, weight: np.ndarray |
     class_sizes : as `with_class_sizes` takes them, which are the prior of the target then; None of quantities, and
     where they are not known. most : as `most_labels`, which is told, so that the choice is the same wherever it is
     made. judged_by : of held-out values, what one of two models of many labels is chosen by. loss : of quantities, see
-    `fit_huber`. Kernels are weighed by squared residuals, a proper score of probabilities, whatever metric the target
-    asks for: where probabilities are right, the decisions of any metric are.
+    `fit_huber`. Kernels of classes are weighed by the probabilities that they give to held-out labels, whatever metric
+    the target asks for: where probabilities are right, the decisions of any metric are.
 
     Raises
     ------

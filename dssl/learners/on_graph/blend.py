@@ -1,7 +1,8 @@
 """The graph's functions and those of the labels alone, each as much as leave-one-out says: the automatic choice.
 
 The members of both families, graph kernels (`graph_ridge.py`) and RBF kernels on the labels (`kernel_family.py`), are
-averaged together (`learners/average.py`). Where no label reaches, the labels alone predict.
+averaged together (`learners/average.py`), each as much as leave-one-out says (`learners/mixture.py`). Where no label
+reaches, the labels alone predict.
 """
 
 from collections.abc import Sequence
@@ -15,10 +16,11 @@ from ...execution.tasks import Execution
 from ...graph.graph import Graph, KNNGraph
 from ...storage.blocks import Rows
 from ...storage.views import SelectedRows
-from ..average import Member, held_out_average, shares_of, shares_without_each, without
+from ..average import Member, held_out_average, without
 from ..class_prior import EQUAL
 from ..coding import Coding
 from ..kernel_family import KernelMembers, KernelSum, label_kernels
+from ..mixture import member_shares
 from ..model import Model, described_model, register_model
 from ..prior_shift import prior_shift
 from ..target import Target
@@ -149,10 +151,10 @@ class Blend:
                prior: np.ndarray | None = None) -> np.ndarray:
         """Return the values (q, c) of a fit to part of the labels: averaged, and moved as its leave-one-out values say.
 
-        functions (m, q, c) : the values of its members. prior (m,) : as `shares_of` takes it.
+        functions (m, q, c) : the values of its members. prior (m,) : as `member_shares` takes it.
         """
-        shares = shares_of([member.held_out for member in members], part, weight, prior)
-        held_out = held_out_average(members, shares_without_each(members, part, prior))
+        shares, of_label = member_shares(members, part, weight, prior)
+        held_out = held_out_average(members, of_label)
         shift = prior_shift(part, signed(held_out, part), self.model.coding, weight, EQUAL)
         return signed(np.tensordot(shares, functions, 1), part) + shift.columns
 
@@ -180,26 +182,25 @@ def fit_blend(graph: Graph, rows: Rows, target: Target, weight: np.ndarray | Non
 
     Raises BudgetError, NotConverged: as `fit_graph_ridge`; the index of the vertices does not fit.
     """
-    on_graph = graph_members(graph, target, weight, params, execution, measured=True)
+    on_graph = graph_members(graph, target, weight, params, execution, blended=True)
     structure = on_graph.rows.structure
     assert structure is not None
     # Scaled at all points, not at those alone that a label reaches, since the labels alone predict the others.
     everywhere = sampled(np.ones(len(rows), bool), params.seed)
-    kernels = KernelMembers.of(rows, everywhere, target, weight, params.seed)
+    kernels = KernelMembers.of(rows, everywhere, target, weight, params.seed, grouped=True)
     n, m = len(on_graph.members), len(kernels.members)
     of_labels = prior_of_labels(structure, target)
     prior = np.concatenate([np.full(n, 1 / n), np.full(m, of_labels / m)])
-    shares = shares_of([own.held_out for own in (*on_graph.members, *kernels.members)], target, weight, prior)
-    alone = shares_of([own.held_out for own in kernels.members], target, weight)
+    both = [*on_graph.members, *kernels.members]
+    shares, of_label = member_shares(both, target, weight, prior)
+    alone, alone_of_label = member_shares(kernels.members, target, weight)
     found = on_graph.weighed(shares[:n])
     columns = partial(signed, target=target)
     coding = target.coding
     model = BlendedModel(graph_model(graph, rows, found, target, knn, execution),
                          kernels.weighed(shares[n:], coding, columns), kernels.weighed(alone, coding, columns))
-
-    both = [*on_graph.members, *kernels.members]
-    held_out = held_out_average(both, shares_without_each(both, target, prior))
-    held_out_alone = held_out_average(kernels.members, shares_without_each(kernels.members, target))
+    held_out = held_out_average(both, of_label)
+    held_out_alone = held_out_average(kernels.members, alone_of_label)
     return Blend(model, found, found.reached[graph.vertices.vertex], columns(held_out), columns(held_out_alone),
                  on_graph, {
                      **found.described(graph.vertices), "structure": structure,

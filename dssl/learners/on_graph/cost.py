@@ -12,6 +12,7 @@ from ...solvers.direct import LARGEST
 from ...solvers.solve import FEW_COLUMNS, METHODS, opened_bytes
 from ...storage.blocks import Rows, rows_that_fit
 from ...storage.store import whole_bytes
+from ..average import GROUPS
 from ..kernel_family import KERNELS
 from .graph_ridge import MEASURED, SAMPLE, GraphRidgeParams, members_bytes
 from .held_out import BLOCK_COLUMNS
@@ -112,7 +113,8 @@ def automatic_cost(points: Rows, row_bytes: int, nnz: int, m: int, metric: str, 
     n = len(points)
     model = model_cost(points, row_bytes, m, metric, c, False, budget)
     own = learner_cost(n, nnz, m, c, family, guess=guess, sized=sized, measured=MEASURED)
-    labels = 0 if family is None else 8 * (m * (3 * m + m + SAMPLE) + 2 * len(KERNELS) * m * c)
+    grouped = 0 if family is None else (GROUPS + 1) * (len(KERNELS) + len(family.kernels))
+    labels = 0 if family is None else 8 * (m * (3 * m + m + SAMPLE) + (2 * len(KERNELS) + grouped) * m * c)
     held = 24 * n * c + (2 * row_bytes + 8 * len(KERNELS) * c) * m * (family is not None)
     peak = max(own.peak, labels + members_bytes(m, len(family.kernels)) if family else 0, model.peak) + held
     return cost_of(own.tasks * (1 if family else 2), own.read * (1 if family else 2) + model.read, model.written + held,

@@ -152,21 +152,21 @@ def members_bytes(n_labeled: int, n_kernels: int) -> int:
 
 
 def graph_members(graph: Graph, target: Target, weight: np.ndarray | None, params: GraphRidgeParams,
-                  execution: Execution, *, measured: bool = False) -> GraphMembers:
+                  execution: Execution, *, blended: bool = False) -> GraphMembers:
     """Return the functions of all kernels of a family; errors as `fit_graph_ridge`.
 
-    measured : whether the structure of the graph is found as well, on the labeled vertices and where these are fewer
-        than `MEASURED` on sampled ones.
+    blended : whether what a blend needs is found as well: `Member.without_groups`, and the structure of the graph, on
+        the labeled vertices and where these are fewer than `MEASURED` on sampled ones.
     """
     vertices, kernels = graph.vertices, params.kernels
     require(len(target.labeled) > 1, "one labeled point", why="kernels are judged by labels held out",
             fix="label a second point", error=DataError)
     reached, _ = reached_vertices(graph, vertices.vertex[target.labeled])
     sample = sampled(reached[vertices.vertex], params.seed)
-    more = 0 if not measured else MEASURED - len(np.unique(vertices.vertex[target.labeled]))
+    more = 0 if not blended else MEASURED - len(np.unique(vertices.vertex[target.labeled]))
     rows = KernelRows.of(graph, target.labeled, sample, kernels, params.functions, execution,
-                         block_rng(params.seed, SAMPLE_STREAM, 1).permutation(sample)[:max(more, 0)], measured)
-    members = [member_of(*rows.blocks(kernel), target, weight, params.penalty) for kernel in kernels]
+                         block_rng(params.seed, SAMPLE_STREAM, 1).permutation(sample)[:max(more, 0)], blended)
+    members = [member_of(*rows.blocks(kernel), target, weight, params.penalty, grouped=blended) for kernel in kernels]
     return GraphMembers(kernels, members, rows, reached)
 
 

@@ -260,7 +260,7 @@ AUTOMATIC = Kind.of(SPECS["automatic"], (
     replace(POINTS, version=7, needs=("dataset", "split", "labels"), params=ScaleParams.of, make=make_scaled_points,
             cost=_points_cost),
     VERTICES, NEIGHBORS, GRAPH, HEALTH,
-    Stage("models", 20, ("split", "points", "labels", "vertices", "neighbors", "graph"), FitParams.of, make_models,
+    Stage("models", 21, ("split", "points", "labels", "vertices", "neighbors", "graph"), FitParams.of, make_models,
           _models_cost, _FEWER, section=choice_section, refuses=_refused),
     SAMPLE_OF_GRAPH, predictions_with(_scores_cost, _values_of_training),
     replace(SCORES, version=5, params=AutomaticScoreParams.of, notes=scoring_notes, make=make_automatic_scores,
