@@ -287,7 +287,7 @@ def test_ingest_of_several_files_and_append(made, tmp_path, monkeypatch):
                                                  "started": process.create_time()}))
     held = invoke("ingest", "later.csv", "one", "--append")
     assert held.exit_code == 5
-    assert "two appends" in held.stderr
+    assert "one data set" in held.stderr
     assert len(open_dataset("one")) == 200
 def test_ingest_of_sparse_rows_and_missing_cells(tmp_path):
     (tmp_path / "wide.svm").write_text("1 7:0.5 1200:2\n0 3:1\n")

@@ -25,7 +25,8 @@ def cluster_command() -> None:
               help="Where the scheduler runs, a name or an address, and further names of scheduler and workers; may be "
                    "repeated. Default: this machine.")
 @click.option("--days", default=365, show_default=True, type=click.IntRange(min=1),
-              help="For how long the certificates are valid. Their authority is valid for ten years.")
+              help="Number of days for which the certificates are valid. The authority that signs them is valid for "
+                   "ten years.")
 @json_option
 def certs_command(folder: Path, hosts: tuple[str, ...], days: int, as_json: bool) -> None:
     """Write the TLS certificates of a Dask cluster into FOLDER, and print the description for `--on`.

@@ -90,12 +90,13 @@ on_option = click.option("--on", "runtime", default=None, metavar="WHERE", callb
 place_option = click.option("--on", "runtime", default="in-process", metavar="WHERE", callback=_place_of,
                             help="A cluster description (YAML) or a scheduler's address, whose workers share the "
                                  "blocks of rows. Default: threads of this process.")
-quiet_option = click.option("--quiet", is_flag=True, help="Tell nothing of the progress.")
+quiet_option = click.option("--quiet", is_flag=True, help="Do not show progress.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output.")
 safe_csv_option = click.option("--safe-csv", is_flag=True, help="In CSV, put an apostrophe before text that a "
                                "spreadsheet would take for a formula: it begins with =, +, - or @.")
 read_option = click.option("--read", "options", multiple=True, metavar="KEY=VALUE", callback=_fields_of,
-                           help="A reader's option, such as target=y, or target=none for points without labels.")
+                           help="An option of the file reader, such as target=y, or target=none if the points have no "
+                                "labels.")
 
 memory_option = click.option("--memory-budget", default=None, metavar="SIZE", callback=_bytes_of,
                              help="Memory that one task may take, such as 500MB or 2GiB; a process holds its libraries "
@@ -106,13 +107,14 @@ SHAPE_OPTIONS = (
     click.option("--points", default=None, metavar="N", callback=_count_of,
                  help="Plan for a dense source of so many rows, such as 1e8, which need not exist nor be named "
                       "in SPEC; with --columns."),
-    click.option("--columns", default=None, metavar="D", callback=_count_of, help="Features of such a source."),
+    click.option("--columns", default=None, metavar="D", callback=_count_of,
+                 help="Number of features of that source; with --points."),
     click.option("--dtype", default=None, type=click.Choice(["float32", "float64"]),
-                 help="In which features are stored: data.read.dtype of the spec."),
+                 help="Number type in which features are stored (data.read.dtype of the spec)."),
     click.option("--workers", default=1, show_default=True, type=click.IntRange(min=1),
-                 help="How many tasks run at a time; of one thread each."),
+                 help="How many tasks run at the same time, each on one core."),
     click.option("--memory", "worker_memory", default=None, metavar="SIZE", callback=_bytes_of,
-                 help="Memory limit of a worker; what it could not hold is refused."),
+                 help="Memory limit of each worker. Stages that would need more are refused."),
 )
 SPEC_OPTIONS = (
     click.argument("spec", type=click.Path(path_type=Path)),
@@ -122,9 +124,9 @@ SPEC_OPTIONS = (
     memory_option,
 )
 ANEW_OPTIONS = (
-    click.option("--fresh", is_flag=True, help="Make every artifact anew."),
+    click.option("--fresh", is_flag=True, help="Compute everything again, and reuse nothing from earlier runs."),
     click.option("--from", "from_stage", default=None, metavar="STAGE",
-                 help="Make this stage anew, and all that depend on it."),
+                 help="Compute this stage and all later stages that depend on it again."),
     click.option("--until", default=None, metavar="STAGE", help="Stop after this stage."),
 )
 

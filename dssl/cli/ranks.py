@@ -52,9 +52,10 @@ def rank_command(folder: Path) -> None:
     runtime = runtime_of(submission)
     if runtime.has_own_logs:
         _log_to(job_of(submission, runtime).log(rank.number))
-    require(rank.count == runtime.ranks, f"this process is rank {rank.number} of {rank.count}, of a job of "
-            f"{runtime.ranks}", error=ClusterError, why="each process learns from variables such as PMI_RANK and "
-            "PMI_SIZE which it is", fix=f"have {runtime.ranks} processes started by what sets them, such as mpiexec")
+    require(rank.count == runtime.ranks, f"this process is number {rank.number} of {rank.count}, but the "
+            f"run has {runtime.ranks} processes", error=ClusterError,
+            why="each process learns from variables such as PMI_RANK and PMI_SIZE which it is",
+            fix=f"have {runtime.ranks} processes started by what sets them, such as mpiexec")
     if rank.role == "driver":
         _drive(submission, runtime, rank)
         return

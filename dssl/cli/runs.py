@@ -28,15 +28,16 @@ if TYPE_CHECKING:
 @json_option
 @click.option("--wait", default=0.0, is_flag=False, flag_value="inf", metavar="[SECONDS]",
               type=click.FloatRange(min=0),
-              help="Wait for another run in the workspace: so many seconds, or as long as it takes.")
+              help="If another run is using the workspace, wait for it: at most this many seconds, or without a "
+                   "number until it ends.")
 @click.option("--keep", default="all", show_default=True, type=click.Choice(["all", "results"]),
-              help="What stays in the workspace once the run is done: with results only what predict, suggest and "
-                   "report need.")
+              help="What to keep in the workspace when the run is done. With `results`, only what predict, "
+                   "suggest and report need is kept.")
 @quiet_option
 @click.pass_obj
 def run_command(outcome: Outcome, made: Plan, runtime: str | None, as_json: bool, quiet: bool, wait: float,
                 keep: Literal["all", "results"]) -> None:
-    """Run the pipeline SPEC; what an earlier run made is used again."""
+    """Run the pipeline SPEC. Results of earlier runs are reused where nothing has changed."""
     from ..pipeline.run import run
     from ..progress import Activity, Reporter
     from ..runtime.start import open_runtime

@@ -42,13 +42,13 @@ def schedule_command() -> None:
 @schedule_command.command("add")
 @click.argument("spec", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option("--on", "where", required=True, metavar="WHERE",
-              help="Where each run is submitted, as `dssl submit` has it.")
+              help="Where each run is submitted: see `dssl submit --help`.")
 @click.option("--at", required=True, metavar="TIMES", help='When, as cron writes it: "0 2 * * *" is two at night.')
 @click.option("--to", "to", required=True, type=click.Choice(["cron", "systemd", "slurm", "kubernetes"]),
-              help="What keeps the times.")
+              help="Which service starts the runs.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY.KEY=VALUE", help="Set one value of the spec.")
 @click.option("--retries", default=2, show_default=True, type=click.IntRange(min=0),
-              help="How often a run that failed is tried again; after 1, 2, 4, ... minutes.")
+              help="How many times a failed run is repeated, after 1, 2, 4, ... minutes.")
 @click.option("--on-failure", default=None, metavar="COMMAND",
               help="A shell command that is run once when all attempts have failed, and not again until one succeeds.")
 @click.option("--install", is_flag=True, help="Have it started from now on; without it, only print what would be.")
@@ -97,7 +97,7 @@ def add_command(spec: Path, where: str, at: str, to: str, overrides: tuple[str, 
 @workspace_option
 @json_option
 def list_command(workspace: str, as_json: bool) -> None:
-    """Show the schedules of the workspace, and whether what starts them still has them."""
+    """List the schedules of the workspace, and check that cron, systemd, Slurm or Kubernetes still has each of them."""
     from ..pipeline.schedule import Schedule
     from ..runtime.schedules.kinds import SCHEDULERS
     from ..runtime.schedules.times import Times
@@ -128,7 +128,7 @@ def list_command(workspace: str, as_json: bool) -> None:
 @click.argument("name")
 @workspace_option
 def remove_command(name: str, workspace: str) -> None:
-    """Start NAME no more; its runs stay."""
+    """Stop running the schedule NAME. Runs that it has started are kept."""
     from ..pipeline.schedule import Schedule
     from ..runtime.schedules.kinds import SCHEDULERS
     from ..storage.artifacts import Workspace
@@ -178,7 +178,7 @@ def fire_command(ctx: click.Context, folder: Path) -> None:
     os.chdir(fields["cwd"])
     with schedule.alone() as is_alone:
         if not is_alone:
-            _say("an earlier firing is at work: this one is skipped")
+            _say("the previous scheduled run has not ended: this one is skipped")
             return
         ctx.exit(schedule.fire(lambda: _attempt(folder.parents[1], fields), _say))
 
@@ -195,7 +195,7 @@ def _attempt(workspace: Path, fields: dict[str, Any]) -> int:
             return 0
         made = fitted(made, fields["on"])
         run, is_new = hand_over(made, fields["on"], "all")
-        _say(f"submitted as {run.name}" if is_new else f"{run.name} is under way already")
+        _say(f"submitted as {run.name}" if is_new else f"{run.name} is already running")
         found, code = waited(run)
         _say(f"{run.name}: {found['state']}")
         return code

@@ -59,15 +59,16 @@ def _knows(engine: Mapping[str, Any]) -> bool:
 @click.command("submit")
 @planned_whole
 @click.option("--on", "where", required=True, metavar="WHERE",
-              help="A cluster description (YAML) or a scheduler's address: where the job runs.")
-@click.option("--dry-run", is_flag=True, help="Print the script or manifest that would be handed over, and stop.")
+              help="Where the run takes place: a cluster description (YAML) or the address of a scheduler.")
+@click.option("--dry-run", is_flag=True,
+              help="Print the script or manifest that would be submitted, and submit nothing.")
 @click.option("--keep", default="all", show_default=True, type=click.Choice(["all", "results"]),
-              help="What stays in the workspace once the run is done: with results only what predict, suggest and "
-                   "report need.")
+              help="What to keep in the workspace when the run is done. With `results`, only what predict, "
+                   "suggest and report need is kept.")
 @json_option
 @quiet_option
 def submit_command(made: Plan, where: str, dry_run: bool, keep: str, as_json: bool, quiet: bool) -> None:
-    """Hand the pipeline SPEC over to the engine of WHERE, and return: the run needs neither terminal nor connection.
+    """Submit the pipeline SPEC to run in the background or as a batch job, and return at once.
 
     Prints the name of the run, which `dssl status`, `logs`, `wait` and `cancel` take. A spec that is under way in the
     workspace is not submitted twice.
@@ -163,7 +164,7 @@ def _print_submitted(run: Path, as_json: bool, *, again: bool) -> None:
         return
     click.echo(run.name)
     if again:
-        click.echo("this spec is under way already, as the run above; nothing was submitted", err=True)
+        click.echo("this spec is already running, as the run named above; nothing was submitted", err=True)
     else:
         click.echo(f"follow it with `dssl logs {run.name} --follow`, wait with `dssl wait {run.name}`", err=True)
 
@@ -173,7 +174,7 @@ def _print_submitted(run: Path, as_json: bool, *, again: bool) -> None:
 @workspace_option
 @json_option
 def status_command(name: str | None, workspace: str, as_json: bool) -> None:
-    """Show where RUN is, or all runs of the workspace: state, stage, tasks, time left."""
+    """Show the progress of RUN, or of all runs in the workspace: state, stage, tasks and time left."""
     from ..pipeline.submission import find_run, state_of
     from ..storage.artifacts import Workspace
 
@@ -220,12 +221,13 @@ class KnowsNowAndThen:
 
 @click.command("logs")
 @run_argument
-@click.option("--follow", is_flag=True, help="Go on until the run has ended.")
+@click.option("--follow", is_flag=True, help="Keep printing new lines until the run has ended.")
 @click.option("--rank", default=None, type=click.IntRange(min=0),
-              help="Of this process: 0 is the scheduler, 1 the driver, others are workers. Default: the driver.")
+              help="Which process: 0 is the scheduler, 1 the driver that runs the pipeline, 2 and up are workers. "
+                   "Default: 1.")
 @workspace_option
 def logs_command(name: str | None, follow: bool, rank: int | None, workspace: str) -> None:
-    """Print the log of a process of the submitted RUN (default: the newest), or that of the job if there is none."""
+    """Print the log of one process of the submitted RUN (default: the newest run)."""
     from ..pipeline.submission import ENDED, Submission, find_run, state_of
     from ..runtime.batch.engine import JOB_LOG
     from ..storage.artifacts import Workspace
@@ -234,8 +236,9 @@ def logs_command(name: str | None, follow: bool, rank: int | None, workspace: st
     runtime = runtime_of(submission)
     job = job_of(submission, runtime)
     number = rank if rank is not None else 1 if runtime.ranks > 1 else 0
-    require(number < runtime.ranks, f"--rank {number} of a job of {runtime.ranks}", error=DataError,
-            why="ranks count from 0", fix=f"name one below {runtime.ranks}")
+    require(number < runtime.ranks, f"--rank {number}: the run has only {runtime.ranks} processes", error=DataError,
+            why="processes are numbered from 0",
+            fix=f"give a number from 0 to {runtime.ranks - 1}")
     path, shown, knows = job.log(number), 0, KnowsNowAndThen()
     while True:
         # Looked at before the log is read, so that nothing is missed.
@@ -245,10 +248,10 @@ def logs_command(name: str | None, follow: bool, rank: int | None, workspace: st
             break
         time.sleep(LOOK_EVERY)
     if shown == 0:
-        click.echo(f"rank {number} of {submission.folder.name} has written nothing; this is the log of its job "
-                   f"({job.logs / JOB_LOG}):", err=True)
+        click.echo(f"process {number} of {submission.folder.name} has not written anything; this is the log of the "
+                   f"whole job ({job.logs / JOB_LOG}):", err=True)
         if _shown_from(job.logs / JOB_LOG, 0) == 0:
-            click.echo(f"that is empty, too: see `dssl status {submission.folder.name}`", err=True)
+            click.echo(f"that log is empty too; see `dssl status {submission.folder.name}`", err=True)
 
 
 def _shown_from(path: Path, start: int) -> int:
@@ -265,12 +268,12 @@ def _shown_from(path: Path, start: int) -> int:
 @click.command("wait")
 @run_argument
 @click.option("--timeout", default=None, type=click.FloatRange(min=0), metavar="SECONDS",
-              help="Give up after so many seconds (exit code 5); the run goes on.")
+              help="Stop waiting after this many seconds (exit code 5). The run itself continues.")
 @workspace_option
 @json_option
 @click.pass_context
 def wait_command(ctx: click.Context, name: str | None, timeout: float | None, workspace: str, as_json: bool) -> None:
-    """Wait until the submitted RUN (default: the newest) has ended, and end with its exit code."""
+    """Wait until the submitted RUN (default: the newest run) has ended, and exit with its exit code."""
     from ..pipeline.submission import Submission, find_run
     from ..storage.artifacts import Workspace
 
@@ -292,7 +295,7 @@ def waited(folder: Path, seconds: float = float("inf")) -> tuple[dict[str, Any],
     until = time.monotonic() + seconds
     while (found := state_of(folder, knows))["state"] not in ENDED:
         require(time.monotonic() < until, f"run {folder.name} is {found['state']}", error=LockedError,
-                why=f"it was waited for {seconds:g} seconds, and goes on", fix="wait again")
+                why=f"it has not ended within {seconds:g} seconds, and continues", fix="wait again")
         time.sleep(LOOK_EVERY)
     return found, found["exit"]["code"] if found.get("exit") else ClusterError.exit_code
 
@@ -301,7 +304,7 @@ def waited(folder: Path, seconds: float = float("inf")) -> tuple[dict[str, Any],
 @click.argument("name", metavar="RUN")
 @workspace_option
 def cancel_command(name: str, workspace: str) -> None:
-    """End the submitted RUN; its finished parts stay."""
+    """Cancel the submitted RUN. What it has finished is kept."""
     from ..pipeline.submission import ENDED, Submission, find_run, state_of
     from ..storage.artifacts import Workspace
 

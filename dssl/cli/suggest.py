@@ -42,7 +42,7 @@ WIDTH, LONGEST_CELL = 80, 16  # of the table where nobody looks, and of a cell, 
 @click.option("--set", "overrides", multiple=True, metavar="KEY.KEY=VALUE",
               help="A value of SPEC that its run was given by --set; may be repeated.")
 @click.option("--out", required=True, type=PlaceType(), help="A CSV file that is not there yet.")
-@click.option("--seed", default=0, show_default=True, help="Of the draws of coverage.")
+@click.option("--seed", default=0, show_default=True, help="Seed of the random draws of the criterion coverage.")
 @safe_csv_option
 @workspace_option
 @memory_option

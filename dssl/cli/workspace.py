@@ -41,8 +41,8 @@ def verify_command(workspace: str, as_json: bool) -> None:
 @click.option("--intermediate", is_flag=True,
               help="Also what later stages alone have read, of runs that are done: predict, suggest and report still "
                    "work, and a run makes anew what it needs of it.")
-@click.option("--yes", is_flag=True, help="Remove what is listed.")
-@click.option("--dry-run", is_flag=True, help="Only list, as without --yes.")
+@click.option("--yes", is_flag=True, help="Remove everything that is listed.")
+@click.option("--dry-run", is_flag=True, help="List what would be removed, and remove nothing (the default).")
 @json_option
 def gc_command(workspace: str, keep_runs: int | None, drop: tuple[str, ...], intermediate: bool, yes: bool,
                dry_run: bool, as_json: bool) -> None:

@@ -205,7 +205,7 @@ class OnDask(Execution):
             if lost or self.client.status != "running":
                 raise ClusterError(explain(
                     f"the scheduler at {self.client.scheduler.addr if self.client.scheduler else '?'} was lost",
-                    why="tasks that were under way have no one to report to",
+                    why="running tasks can no longer report their results",
                     fix="start the cluster again and repeat the command: finished parts are kept")) from error
             if isinstance(error, ClusterError):  # who does not answer cannot cancel; tasks without a mark end
                 raise

@@ -58,7 +58,7 @@ class Submission:
     def at(cls, folder: Path) -> Self:
         """Return the submission of a run's folder; raise DataError if that run was not submitted."""
         require((folder / DESCRIPTION).is_file(), f"run {folder.name} was not submitted",
-                error=DataError, why="it is the process of `dssl run` itself, which has no engine",
+                error=DataError, why="it was started with `dssl run`, which runs in the terminal",
                 fix="see `dssl status`")
         return cls(folder)
 
@@ -245,11 +245,11 @@ class Submission:
         if self.is_cancelled:
             self.finish(TERMINATED, "cancelled", "somebody cancelled it")
         elif last < 0:
-            self.finish(1, "failed", "no driver has begun: see the logs of the job")
+            self.finish(1, "failed", "no process of the job has started the pipeline; see the log of the job")
         else:
             path = self.folder / "starts" / f"{last}-end.json"
             end: dict[str, Any] = read_json(path) if path.is_file() else {
-                "code": 1, "why": "the driver ended without a word"}
+                "code": 1, "why": "the driver process was killed or crashed before it could say why"}
             begun = read_json(self.folder / "starts" / f"{last}.json")["finished"]
             code = 1 if end["code"] in (COME_BACK, TERMINATED) else end["code"]
             if self.finished() <= begun:

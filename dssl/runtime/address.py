@@ -44,7 +44,7 @@ class AddressRuntime(DaskRuntime):
         require(encrypted or self.tls is None, f"tls with the address {self.address}", error=SpecError,
                 why="the connection would not be encrypted", fix="write tls:// in the address, or leave tls out")
         require(not (encrypted and self.insecure), f"insecure: true with the address {self.address}", error=SpecError,
-                why="the connection is encrypted", fix="leave insecure out")
+                why="the address begins with tls://, so the connection is encrypted", fix="leave insecure out")
         return self
 
     @contextmanager

@@ -102,7 +102,7 @@ class OperatorRuntime(PodFields, PoolRuntime):
                     kind.get(name, namespace=self.namespace).delete()
         except (HTTPError, OSError, RuntimeError, ValueError, SchedulerStartupError, kr8s.NotFoundError,
                 kr8s.ServerError, kr8s.APITimeoutError, kr8s.ConnectionClosedError) as error:
-            said = str(error) or f"no scheduler has come within {self.join_timeout:.0f} seconds"
+            said = str(error) or f"the scheduler did not start within {self.join_timeout:.0f} seconds"
             raise ClusterError(explain(
                 f"the Dask operator gives no cluster: {said}", why="tasks have nowhere to run",
                 fix="see that the operator is installed, and that you may create daskclusters in the namespace "

@@ -138,14 +138,14 @@ class BatchRuntime(RankedRuntime):
     @contextmanager
     def start(self, memory_budget: int) -> Iterator[tuple[Execution, str]]:
         raise SpecError(explain(
-            f"kind: {getattr(self, 'kind', '')} describes a job, not a cluster that is there",
+            f"kind: {getattr(self, 'kind', '')} describes a batch job, not a running cluster",
             why="its processes are started for one run", fix=self.instead))
         yield  # a context manager's function is a generator
 
     @property
     def instead(self) -> str:
         """What to do where a cluster is needed that is there."""
-        return "hand the run over with `dssl submit`"
+        return "submit the run with `dssl submit`"
 
     @property
     def beside(self) -> int:

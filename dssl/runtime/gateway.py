@@ -91,7 +91,7 @@ class GatewayRuntime(PoolRuntime):
             try:
                 offered[name] = value
             except (ValueError, TypeError) as error:
-                raise SpecError(explain(f"options: {name}: {value} ({error})", why=f"{self.address} does not take it",
+                raise SpecError(explain(f"options: {name}: {value} ({error})", why=f"{self.address} does not accept it",
                                         fix="mend it in the description")) from error
         return offered
 

@@ -47,8 +47,8 @@ class PoolRuntime(DaskRuntime):
                 client.wait_for_workers(1, timeout=self.join_timeout)
             if not client.nthreads():
                 raise ClusterError(explain(
-                    f"no worker has come within {self.join_timeout:.0f} seconds", why=f"{self.starter} has started "
-                    "none, or it did not reach the scheduler", fix=self.if_none_came))
+                    f"no worker has connected within {self.join_timeout:.0f} seconds",
+                    why=f"{self.starter} has started none, or it did not reach the scheduler", fix=self.if_none_came))
             execution = OnDask(client, memory_budget, self.patience)
             self.adapt(pool)
             yield execution, f"up to {self.workers} workers by {self.starter}"

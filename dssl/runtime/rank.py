@@ -43,7 +43,7 @@ class Rank:
                     raise ClusterError(explain(
                         f"{number}={environment[number]!r} with {count}={environment[count]!r}",
                         why="a process learns from these whether it is scheduler, driver or worker",
-                        fix="let the engine set them: ranks count from 0"))
+                        fix="let the batch system set these variables; processes are numbered from 0"))
                 return found
         return cls(0, 1, start)
 

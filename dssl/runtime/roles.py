@@ -28,7 +28,6 @@ from ..errors import ClusterError, explain
 from ..execution.on_dask import OnDask
 from ..storage.files import draft_of
 from .description import RankedRuntime
-from .rank import SCHEDULER
 
 LOOK_EVERY = 0.5  # seconds between two looks at whether a file is there, or whether the driver lives
 LOST = 10.0  # seconds for which a driver seeks a scheduler that is gone
@@ -74,8 +73,9 @@ class Meeting:
                     return address, security
             if time.monotonic() >= until:
                 raise ClusterError(explain(
-                    f"no scheduler has come within {seconds:.0f} seconds", why=f"rank {SCHEDULER} writes {self.path}",
-                    fix="see the log of rank 0, and that all ranks see the same folder"))
+                    f"the scheduler of this job did not start within {seconds:.0f} seconds",
+                    why=f"it would have written its address to {self.path}",
+                    fix="see `dssl logs RUN --rank 0`, and check that all processes of the job see the same folder"))
             time.sleep(LOOK_EVERY)
 
     def forget(self, address: str) -> None:
@@ -158,8 +158,9 @@ def driven(meeting: Meeting, runtime: RankedRuntime, workers: int, memory_budget
             come = len(client.scheduler_info(n_workers=-1)["workers"])
             if come == 0:
                 raise ClusterError(explain(
-                    f"none of {workers} workers has come within {seconds:.0f} seconds",
-                    why="tasks have nowhere to run", fix="see the logs of ranks 2 and up"))
+                    f"none of the {workers} workers has connected within {seconds:.0f} seconds",
+                    why="tasks have nowhere to run",
+                    fix="see the logs of the workers: `dssl logs RUN --rank 2`, and so on"))
             yield (OnDask(client, memory_budget, runtime.patience, runtime.beside),
                    f"{come} of {workers} workers, {runtime.threads_per_worker} thread(s) each")
         finally:

@@ -24,7 +24,7 @@ class SlurmRuntime(BatchRuntime):
     @property
     def instead(self) -> str:
         """What to do where a cluster is needed that is there."""
-        return "hand the run over with `dssl submit`, or use kind: jobqueue, whose workers come and go"
+        return "submit the run with `dssl submit`, or use kind: jobqueue, whose workers come and go"
 
     def engine(self) -> Slurm:
         return Slurm(time=self.time, memory=self.memory, cores=self.threads_per_worker, partition=self.partition,

@@ -124,7 +124,7 @@ def _refusal(address: str, tls: TlsFiles, error: ssl.SSLError) -> ClusterError:
     if reason.endswith("ALERT_UNKNOWN_CA"):
         return ClusterError(explain(
             f"the scheduler at {address} refuses {tls.cert}: it trusts another CA than {tls.ca_file}",
-            why="a scheduler takes tasks from those alone whose certificate its own CA has signed",
+            why="a scheduler accepts tasks only from processes whose certificate is signed by its own CA",
             fix="take ca_file, cert and key from the folder with the scheduler's own certificates"))
     return ClusterError(explain(
         f"the scheduler at {address} refuses {tls.cert} ({reason.replace('_', ' ').lower()})",

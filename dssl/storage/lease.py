@@ -51,8 +51,8 @@ class ObjectLease(Lock):
             self._record = {**self._mine, "epoch": epoch + 1, "beat": 0}
             taken = self.path.swap(_bytes(self._record), version)
         if taken is None:
-            raise LockedError(explain(f"{self.path} was taken by another process", why="several began at once",
-                                      fix="try again"))
+            raise LockedError(explain(f"another process has just taken the lock {self.path}",
+                                      why="several processes started at the same time", fix="try again"))
         self._version, self._renewed = taken, begun
         self._start_renewing()
         return self
@@ -90,8 +90,9 @@ class ObjectLease(Lock):
         if self._taker is not None:
             who = f"process {self._taker['pid']} on {self._taker['host']}" if is_holder(self._taker) else "somebody"
             raise LockedError(explain(
-                f"{who} has taken {self.path} from this process", why=f"this process renewed it {age:.0f} seconds ago; "
-                f"{self.why}", fix="see what held this process up, then run again: finished parts are kept"))
+                f"{who} has taken over the lock {self.path} from this process",
+                why=f"this process renewed it {age:.0f} seconds ago; {self.why}",
+                fix="see what held this process up, then run again: finished parts are kept"))
         if age > SAFE_SECONDS:
             raise LockedError(explain(
                 f"another process may take {self.path}, which this process holds",

@@ -78,7 +78,7 @@ class Lock(ABC):
 
     def _held_by(self, holder: dict[str, Any]) -> LockedError:
         """Return the error of a lock that another process has."""
-        return LockedError(explain(f"process {holder['pid']} on {holder['host']} is running in {self.path.parent}",
+        return LockedError(explain(f"process {holder['pid']} on {holder['host']} is using {self.path.parent}",
                                    why=self.why, fix=self.fix))
 
     def _start_renewing(self) -> None:
@@ -103,8 +103,8 @@ class FolderLock(Lock):
                 raise self._held_by(holder)
             self.path.unlink(missing_ok=True)
             if not write_json(self.path, self._mine, exclusive=True):
-                raise LockedError(explain(f"{self.path} was taken by another process", why="several began at once",
-                                          fix="try again"))
+                raise LockedError(explain(f"another process has just taken the lock {self.path}",
+                                          why="several processes started at the same time", fix="try again"))
         self._renewed = clock()
         self._start_renewing()
         return self
@@ -140,7 +140,7 @@ class FolderLock(Lock):
         if mine and not late:
             return
         if holder and not mine:
-            what = f"process {holder['pid']} on {holder['host']} has taken {self.path} from this process"
+            what = f"process {holder['pid']} on {holder['host']} has taken over the lock {self.path} from this process"
         elif mine:
             what = f"another process may take {self.path}, which this process holds"
         else:

@@ -922,7 +922,7 @@ def _(folder: Path) -> Outcome:
                    str(folder / "where.yaml"))
 
 
-@case("Machines and storage", "another run is at work in the workspace", 5, "is running in")
+@case("Machines and storage", "another run is at work in the workspace", 5, "is using")
 def _(folder: Path) -> Outcome:
     with Workspace.at(folder / "work").lock():
         outcome = pipeline(folder, npz(folder))

@@ -140,9 +140,9 @@ def test_a_stopped_run_keeps_what_it_finished_and_not_what_it_began(workspace, s
 def test_a_run_under_way_is_not_cleaned_away_and_another_may_wait_for_it(workspace, spec):
     place = Workspace.at(workspace)
     held = place.lock()
-    with held, pytest.raises(LockedError, match="is running in"):
+    with held, pytest.raises(LockedError, match="is using"):
         collect_garbage(place, keep_runs=0)
-    with held, pytest.raises(LockedError, match="is running in"):
+    with held, pytest.raises(LockedError, match="is using"):
         run(spec, workspace=workspace, execution=InProcess(1))
     assert list((workspace / "artifacts").glob("*/*"))
 
@@ -156,7 +156,7 @@ def test_a_run_under_way_is_not_cleaned_away_and_another_may_wait_for_it(workspa
     other = threading.Thread(target=hold)
     other.start()
     taken.wait()
-    with pytest.warns(WaitsForLock, match=r"process \d+ on .* is running in .*: waiting for it"):
+    with pytest.warns(WaitsForLock, match=r"process \d+ on .* is using .*: waiting for it"):
         result = run(spec, workspace=workspace, execution=InProcess(1), wait=float("inf"))
     other.join()
     assert result.status == "done"

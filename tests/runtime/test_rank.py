@@ -31,7 +31,7 @@ def test_an_engine_tells_the_rank(environment, rank, role):
 @pytest.mark.parametrize("environment", [{"DSSL_RANK": "3", "DSSL_RANKS": "3"}, {"DSSL_RANK": "x", "DSSL_RANKS": "3"},
                                          {"SLURM_PROCID": "-1", "SLURM_NTASKS": "3"}])
 def test_a_rank_that_cannot_be_is_refused(environment):
-    with pytest.raises(ClusterError, match="ranks count from 0"):
+    with pytest.raises(ClusterError, match="processes are numbered from 0"):
         Rank.of(environment)
 
 
@@ -67,5 +67,5 @@ def test_a_scheduler_that_was_killed_is_not_met(tmp_path, monkeypatch):
 
 def test_ranks_of_another_start_do_not_meet(tmp_path):
     Meeting(tmp_path, "0").announce("tls://127.0.0.1:1", Security.temporary())
-    with pytest.raises(ClusterError, match="no scheduler has come within 0 seconds"):
+    with pytest.raises(ClusterError, match="the scheduler of this job did not start within 0 seconds"):
         Meeting(tmp_path, "1").wait(0)

@@ -133,11 +133,11 @@ def test_the_log_of_a_lost_run_has_an_end(called, tmp_path):
 def test_where_no_rank_has_begun_the_log_of_the_job_says_why(called, tmp_path, options):
     made = ended(tmp_path)
     done = called("logs", made.folder.name, *options)
-    assert "that is empty, too" in done.stderr
+    assert "that log is empty too" in done.stderr
     (made.folder / "logs" / "job.log").write_text("module: command not found\n")
     done = called("logs", made.folder.name, *options)
     assert (done.exit_code, done.stdout) == (0, "module: command not found\n")
-    assert "has written nothing" in done.stderr
+    assert "has not written anything" in done.stderr
 
 
 def test_the_newest_run_is_the_newest_that_was_submitted(called, tmp_path):

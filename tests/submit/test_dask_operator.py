@@ -55,7 +55,7 @@ def test_workers_are_pods_that_come_and_go(operator, tmp_path):
 @pytest.mark.slow
 def test_a_cluster_that_nobody_starts_is_taken_away(operator, tmp_path):
     operator.works = False
-    with pytest.raises(ClusterError, match="no scheduler has come within 2 seconds"), \
+    with pytest.raises(ClusterError, match="the scheduler did not start within 2 seconds"), \
             described(tmp_path, join_timeout=2).start(1 << 28):
         pass
     assert operator.objects == {}

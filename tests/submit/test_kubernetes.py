@@ -185,7 +185,7 @@ def test_a_job_is_handed_over_asked_after_and_ended(cluster, tmp_path):
     path.write_text(engine.render(job))
     handle = engine.submit(job, path)
     assert engine.knows(handle)
-    with pytest.raises(ClusterError, match=r"under way already, for run 20261124T000000-abcdef"):
+    with pytest.raises(ClusterError, match=r"already running, for run 20261124T000000-abcdef"):
         engine.submit(job, path)
     with pytest.raises(ClusterError, match="AlreadyExists"):
         engine.kubectl("create", "--filename", str(path))
@@ -206,7 +206,7 @@ def test_what_kubernetes_does_not_know_it_refuses(cluster, tmp_path):
     engine, job = described(tmp_path).engine(), job_in(tmp_path)
     path = tmp_path / "job.yaml"
     path.write_text(engine.render(job).replace("backoffLimitPerIndex", "backoffLimitPerindex"))
-    with pytest.raises(ClusterError, match="the engine refused"):
+    with pytest.raises(ClusterError, match="the service behind this command refused it"):
         engine.submit(job, path)
 
 

@@ -90,7 +90,7 @@ def test_a_description_that_cannot_work_is_refused(tmp_path, change, told):
 
 
 def test_a_run_needs_dssl_submit(tmp_path):
-    with (pytest.raises(SpecError, match="hand the run over with `dssl submit`"),
+    with (pytest.raises(SpecError, match="submit the run with `dssl submit`"),
           ScriptRuntime(**cluster(tmp_path)).start(1)):
         pass
 
@@ -130,9 +130,10 @@ def test_processes_that_are_told_no_rank_compute_nothing(tmp_path, monkeypatch):
     done = subprocess.run([sys.executable, "-m", "dssl.cli", "rank", str(made.folder)], check=False, text=True,
                           capture_output=True, env={"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY)})
     assert done.returncode == ClusterError.exit_code
-    assert "this process is rank 0 of 1, of a job of 4" in (made.folder / "logs" / "rank-0.log").read_text()
+    said = (made.folder / "logs" / "rank-0.log").read_text()
+    assert "this process is number 0 of 1, but the run has 4 processes" in said
     assert CliRunner().invoke(main, ["settle", str(made.folder)]).exit_code == 1
-    assert "no driver has begun" in made.exit["why"]
+    assert "no process of the job has started" in made.exit["why"]
 
 
 def test_the_description_for_pbs_can_be_used():

@@ -158,7 +158,7 @@ def test_a_cancelled_run_is_not_started_again(submission):
 
 def test_a_job_without_a_driver_has_failed(submission):
     assert submission.settle(9) == 1
-    assert "no driver has begun" in submission.exit["why"]
+    assert "no process of the job has started" in submission.exit["why"]
 
 
 def test_another_version_does_not_take_part(submission):

@@ -83,8 +83,9 @@ def asked(command: Sequence[str], *, fix: str, text: str | None = None,
                                    fix=fix)) from error
     except subprocess.TimeoutExpired as error:
         raise ClusterError(explain(f"`{shlex.join(command)}` has not ended within a minute",
-                                   why="the engine does not answer", fix=fix)) from error
+                                   why="the service behind this command does not answer", fix=fix)) from error
     if done.returncode != 0:
         said = (done.stderr or done.stdout).strip() or f"exit code {done.returncode}"
-        raise ClusterError(explain(f"`{shlex.join(command)}` failed: {said}", why="the engine refused", fix=fix))
+        raise ClusterError(explain(f"`{shlex.join(command)}` failed: {said}", fix=fix,
+                                   why="the service behind this command refused it"))
     return done.stdout

@@ -130,7 +130,7 @@ class Kubernetes(Engine):
 
     def submit(self, job: Job, rendered: Path) -> dict[str, Any]:
         there = self._object(job.name)
-        require(there is None or _has_ended(there), f"the job {job.name} is under way already, for run {_run(there)}",
+        require(there is None or _has_ended(there), f"the job {job.name} is already running, for run {_run(there)}",
                 error=ClusterError, why="a spec is never run twice at once",
                 fix=f"wait for it (`dssl wait {_run(there)}`), or end it: kubectl --namespace {self.namespace} delete "
                     f"job {job.name}")
