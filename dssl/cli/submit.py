@@ -94,7 +94,8 @@ def submit_command(made: Plan, where: str, dry_run: bool, keep: str, as_json: bo
 
 def fitted(made: Plan, where: str) -> Plan:
     """Return a plan as it is on the workers of a description; raise BudgetError if they have no room for a stage."""
-    from ..pipeline.preflight import lowered_note
+    from ..pipeline.preflight import Room
+    from ..pipeline.worker_budget import lowered_note, plan_on
     from ..runtime.description import RankedRuntime
     from ..runtime.start import load_runtime
 
@@ -103,10 +104,10 @@ def fitted(made: Plan, where: str) -> Plan:
     if worker is None:
         made.require_fits()
         return made
-    on_workers = made.on(worker)
+    on_workers = plan_on(made, worker)
     on_workers.require_fits()
-    if on_workers.budget < made.budget:
-        click.echo(lowered_note(on_workers.budget, worker), err=True)
+    if note := lowered_note(made, Room(made.budget, worker), on_workers.budget):
+        click.echo(note, err=True)
     return on_workers
 
 

@@ -23,7 +23,7 @@ from .facts import Facts, Growing
 from .growth import CannotGrow, Growth, LastRun, why_unusable
 from .kinds.registry import KINDS, all_stage_names
 from .load import SHAPED, load_spec
-from .preflight import PlannedStage, Room, Status, budget_that_fits, price
+from .preflight import PlannedStage, Room, Status, price
 from .rates import Rates, rates_of
 from .spec import KernelPipeline, Spec
 from .spec_files import NOWHERE, find_files, shaped_source, source_file
@@ -148,18 +148,6 @@ class Plan:
             return own.anew(str(error))
         why = made.growth.too_much(made._n_rows()) if made.growth else ""
         return made.anew(why) if why else made
-
-    def on(self, worker: WorkerRoom | None) -> "Plan":
-        """Return the plan on workers the smallest of which this is, under a budget that fits it if none was given."""
-        tried = tuple(replace(own, worker=worker) for own in self.tried)
-        return replace(self, worker=worker, tried=tried).again(self.budget_for(Room(self.budget, worker)))
-
-    def budget_for(self, room: Room) -> int:
-        """Return the budget of a run: that of the room, or a smaller one where none was given; see `budget_that_fits`.
-        """
-        if self.budget_is_given:
-            return room.budget
-        return min(budget_that_fits(own.own_stages, own.facts, room) for own in (*self.tried, self))
 
     def anew(self, why: str) -> "Plan":
         """Return the plan where all rows are read anew for some reason, and nothing grows."""

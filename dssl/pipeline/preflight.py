@@ -148,33 +148,6 @@ def refusal(item: PlannedStage, facts: Facts[Any], room: Room,
         + f", or {worker.remedy(found.peak)}{_if_copies(own)}"))
 
 
-def budget_that_fits(stages: Sequence[PlannedStage], facts: Facts[Any] | None, room: Room) -> int:
-    """Return the budget of a run that was given none: that of the room, or if some stage would be refused by it, what
-    its worker has for a task.
-
-    The first is one for all machines, so that their blocks and bits are equal; no task that fits the second is too
-    large for the worker. A step of the driver may need more than that, and is then given as much as lets all stages
-    fit; where nothing does, the error is that of the second.
-    """
-    smaller = 0 if room.worker is None else room.worker.room
-    if facts is None or not 0 < smaller < room.budget:
-        return room.budget
-
-    def fits(budget: int) -> bool:
-        return not any(refusal(item, facts, replace(room, budget=budget), stages) for item in stages)
-
-    if fits(room.budget):
-        return room.budget
-    halves = (room.budget >> shift for shift in range(1, (room.budget // smaller).bit_length()))
-    return next((budget for budget in (smaller, *halves) if fits(budget)), smaller)
-
-
-def lowered_note(budget: int, worker: WorkerRoom) -> str:
-    """Return what to tell of a budget that was lowered since none was given."""
-    return (f"the memory budget of this run is {size_setting(budget, up=False)}: {worker.in_words('a task')}; a larger "
-            "memory_limit of workers makes room for a larger budget")
-
-
 def refuse_what_cannot_fit(stages: Sequence[PlannedStage], facts: Facts[Any] | None, room: Room) -> None:
     """Raise the error of the first of some stages that is refused; see `refusal`."""
     for item in stages:

@@ -37,12 +37,13 @@ from .growth import CannotGrow, LastRun
 from .inspection import with_disk_bytes
 from .plan import DEFAULT_WORKSPACE, SELECTION, Plan, plan, tried_graphs
 from .predictions import write_predictions
-from .preflight import PlannedStage, Room, lowered_note, price, refuse_what_cannot_fit
+from .preflight import PlannedStage, Room, price, refuse_what_cannot_fit
 from .rates import Rates
 from .records import PATHS, RESULT
 from .result import RunResult
 from .stage import Kind
 from .status import Status
+from .worker_budget import budget_for, lowered_note
 
 Events = Callable[[dict[str, Any]], None]
 Keep = Literal["all", "results"]
@@ -101,7 +102,7 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
     return_freed_memory()
     execution = execution or current_execution(memory_budget)
     before = Room.of(execution)
-    execution = execution.within(made.budget if made.budget_is_given else made.budget_for(before))
+    execution = execution.within(budget_for(made, before))
     for own in (*made.tried, made):
         refuse_what_cannot_fit(own.own_stages, own.facts, Room.of(execution))
     shown = in_notebook() if events is None else nullcontext(events)
@@ -125,9 +126,8 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
                          "stages": sum(item.status != "cached" for item in made.selected),
                          "cached": sum(item.status == "cached" for item in made.selected),
                          "estimated": estimated.later()})
-            if not made.budget_is_given and execution.memory_budget < before.budget and before.worker is not None:
-                status.tell({"event": "note", "stage": "dataset", "text": lowered_note(execution.memory_budget,
-                                                                                       before.worker)})
+            if note := lowered_note(made, before, execution.memory_budget):
+                status.tell({"event": "note", "stage": "dataset", "text": note})
             try:
                 result = _run(made, identity, folder, execution, estimated, status.tell)
             except CannotGrow as error:

@@ -15,9 +15,10 @@ from dssl.pipeline import rates, spec_files
 from dssl.pipeline.kinds.registry import KINDS
 from dssl.pipeline.plan import plan
 from dssl.pipeline.prediction import open_model
-from dssl.pipeline.preflight import Room, budget_that_fits, price, refusal, refuse_what_cannot_fit
+from dssl.pipeline.preflight import Room, price, refusal, refuse_what_cannot_fit
 from dssl.pipeline.result import RunResult
 from dssl.pipeline.run import run
+from dssl.pipeline.worker_budget import budget_that_fits, plan_on
 from dssl.storage.blocks import STEP_BYTES
 from dssl.units import size_setting
 
@@ -154,15 +155,15 @@ def test_blocks_that_fill_the_budget_are_refused_where_a_worker_has_less(spec, t
 def test_a_budget_that_nobody_gave_follows_from_the_smallest_worker(spec, tmp_path):
     made = plan(spec, workspace=tmp_path / "work")
     fitting = WorkerRoom(WorkerRoom(1).limit_for(100 << 20))
-    assert made.on(fitting).budget == 1 << 30  # blocks are those of any machine where no task is too large
+    assert plan_on(made, fitting).budget == 1 << 30  # blocks are those of any machine where no task is too large
     for cost, budget in ((lambda facts: Cost(9, 2, 3, facts.budget // 2, 1000), fitting.room),
                          (lambda facts: Cost(0, 2, 3, max(facts.budget // 2, 150 << 20), 1000), 1 << 30),
                          (lambda facts: Cost(9, 2, 3, 300 << 20, 1000), fitting.room)):
         stages = [with_cost(made, "models", cost)]
         assert budget_that_fits(stages, made.facts, Room(1 << 30, fitting)) == budget
     given = plan(spec, workspace=tmp_path / "work", memory_budget=1 << 29)
-    assert given.on(WorkerRoom(1)).budget == 1 << 29
-    assert given.on(WorkerRoom(1)).refused
+    assert plan_on(given, WorkerRoom(1)).budget == 1 << 29
+    assert plan_on(given, WorkerRoom(1)).refused
 
 
 @pytest.mark.slow
