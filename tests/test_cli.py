@@ -2,8 +2,11 @@
 
 import csv
 import json
+import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -600,3 +603,17 @@ def test_an_error_that_nobody_expects_is_a_document_and_a_traceback(made, monkey
     found = CliRunner().invoke(main, arguments)
     assert isinstance(found.exception, ZeroDivisionError)
     assert json.loads(found.stdout)["error"] == {"type": "ZeroDivisionError", "what": "a slip", "why": "", "fix": ""}
+
+
+@pytest.mark.skipif(os.geteuid() == 0 and shutil.which("setpriv") is None, reason="root writes everywhere")
+def test_a_folder_that_may_not_be_written_is_named_with_other_places(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b,label\n" + "1.5,2.5,x\n0.5,1.5,y\n" * 20, encoding="utf-8")
+    tmp_path.chmod(0o555)
+    rights = "-dac_override,-dac_read_search"
+    as_others = ["setpriv", f"--bounding-set={rights}", f"--inh-caps={rights}"] if os.geteuid() == 0 else []
+    done = subprocess.run([*as_others, sys.executable, "-m", "dssl.cli", "init", "t.csv"], cwd=tmp_path,
+                          capture_output=True, text=True, check=False)
+    tmp_path.chmod(0o755)
+    assert done.returncode == 1
+    assert "Permission denied (t.yaml)" in done.stderr
+    assert "or name another place (--workspace FOLDER, --out FILE)" in done.stderr

@@ -33,8 +33,9 @@ from .submit import cancel_command, logs_command, status_command, submit_command
 from .suggest import suggest_command
 from .workspace import doctor_command, gc_command, inspect_command, verify_command
 
+PERMISSIONS = "ask for the right to read or write there, or name another place (--workspace FOLDER, --out FILE)"
 REMEDIES = {errno.ENOSPC: "free space", errno.EDQUOT: "free space, or ask for more of it",
-            errno.EACCES: "mend permissions", errno.EPERM: "mend permissions", errno.EROFS: "name a folder to write to",
+            errno.EACCES: PERMISSIONS, errno.EPERM: PERMISSIONS, errno.EROFS: "name a folder to write to",
             errno.ENOENT: "check that the file is there for every process that runs tasks (`dssl doctor --on`)"}
 
 
