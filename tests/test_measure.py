@@ -4,6 +4,7 @@ import threading
 from multiprocessing import get_context
 
 import numpy as np
+import psutil
 import pytest
 from numba import njit
 
@@ -45,6 +46,26 @@ def test_memory_that_was_freed_before_does_not_hide_what_is_taken():
         rows = [np.ones(1000) for _ in range(10_000)]
     assert len(rows) == 10_000
     assert peak.bytes == pytest.approx(80e6, rel=0.15)
+
+
+def resident_after_holes(out):
+    """Put how far this process grew by arrays of which the last alone is kept, once a large one was freed."""
+    take(24)
+    return_freed_memory()
+    before = psutil.Process().memory_info().rss
+    arrays = [np.ones(MB // 8) for _ in range(40)]
+    del arrays[:-1]
+    out.put(psutil.Process().memory_info().rss - before)
+
+
+def test_what_is_freed_between_arrays_is_given_back_whatever_was_freed_before():
+    context = get_context("spawn")
+    out = context.Queue()
+    process = context.Process(target=resident_after_holes, args=(out,))
+    process.start()
+    grown = out.get(timeout=60)
+    process.join()
+    assert grown < 10 * MB
 
 
 def test_an_inner_measure_does_not_disturb_the_outer():
