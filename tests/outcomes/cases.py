@@ -926,7 +926,7 @@ def _(folder: Path) -> Outcome:
 def _(folder: Path) -> Outcome:
     with Workspace.at(folder / "work").lock():
         outcome = pipeline(folder, npz(folder))
-    return Outcome(outcome.code, "process …" + "".join(outcome.text.partition(" is running")[1:]))
+    return Outcome(outcome.code, "process …" + "".join(outcome.text.partition(" is using")[1:]))
 
 
 @case("Machines and storage", "a flipped byte in a stored chunk", 3, "damaged")
