@@ -11,23 +11,30 @@ from ..errors import explain
 from ..execution.size import budget_of
 from ..execution.tasks import Execution
 from ..graph.graph import KNNGraph
+from ..graph.health import graph_health
 from ..graph.regularizer_params import RegularizerParams
+from ..graph.weight_rule import KERNEL_WIDTH
+from ..kernels.base import BaseKernels
 from ..kernels.eta import Eta, require_eta
-from ..learners.deformed import GraphKernelParams, graph_covariance
-from ..learners.eta import deform_by
-from ..learners.kernel_model import expand
-from ..learners.ridge_and_svm import LearnerParams, fit_gram, learner_of
+from ..learners.deformed import GraphCovariance, GraphKernelParams
+from ..learners.kernel_model import KernelModel, expand
+from ..learners.ridge_and_svm import LearnerParams, learner_of
 from ..learners.target import Target
+from ..methods.deformed.covariance import covariance_of
+from ..methods.deformed.method import DEFORMED_RIDGE, DEFORMED_SVM, DeformedKernelParams, learning_of
+from ..methods.deformed.models import Expansion, problem_of, search_rows
+from ..methods.step import Context, Fit, MemoryWorkspace
 from ..params import BANDWIDTH
-from ..selection.calibration import out_of_fold_values
-from ..selection.search import VERSIONS, GridParams, Held, search_base, search_deformed
+from ..selection.search import GridParams, Held
 from ..solvers.solver_params import SolverParams
 from ..storage.blocks import Rows
-from .base import KernelEstimator, PointRegressor
+from .base import KernelReader, PointRegressor
 from .calibrated import CLASS_FREQUENCIES, CalibratedClassifier
+from .method import MethodEstimator
+from .targets import prior_of
 
 
-class DeformedKernelEstimator(KernelEstimator):
+class DeformedKernelEstimator(MethodEstimator, KernelReader):
     """What the estimators in a deformed kernel share.
 
     Parameters
@@ -53,8 +60,10 @@ class DeformedKernelEstimator(KernelEstimator):
     seed : of every random choice, but for those of a graph that is given.
     """
 
-    joint, versions = ("regularizer__power", "eta", "C"), VERSIONS
+    method, joint = DEFORMED_SVM, ("regularizer__power", "eta", "C")
     groups: ClassVar[dict[str, type]] = {"graph": KNNGraph, "regularizer": RegularizerParams}
+    defaults: ClassVar[dict[str, dict[str, Any]]] = {"graph": {"width": KERNEL_WIDTH}}
+    model_: KernelModel
     eta: Any
     C: Any
 
@@ -66,44 +75,57 @@ class DeformedKernelEstimator(KernelEstimator):
         self.graph, self.regularizer, self.n_subsample, self.tolerance = graph, regularizer, n_subsample, tolerance
         self.memory_budget, self.unlabeled, self.seed = memory_budget, unlabeled, seed
 
-    def _params(self) -> tuple[GraphKernelParams, LearnerParams]:
+    def _params(self) -> DeformedKernelParams:
         require_eta(self.eta)
-        learner = LearnerParams(kind=self._learner(), C=self.C)
-        return GraphKernelParams(
-            regularizer=self.group("regularizer"), n_subsample=self.n_subsample, seed=self.seed,  # type: ignore[arg-type]
-            budget=budget_of(self.memory_budget),
-            solver=SolverParams(tolerance=self.tolerance, seed=self.seed)), learner
+        LearnerParams(C=self.C)
+        bandwidth = self.bandwidth if isinstance(self.kernel, str) else None
+        measured = GraphKernelParams(n_subsample=self.n_subsample,  # type: ignore[arg-type]
+                                     budget=budget_of(self.memory_budget))
+        return DeformedKernelParams(
+            kernels=BaseKernels(self.kernel, {}, (bandwidth,), self.seed), learner=self._learner(),
+            regularizer=self.group("regularizer"), n_subsample=measured.size, C=self.C, eta=self.eta,
+            solver=SolverParams(tolerance=self.tolerance, seed=self.seed), seed=self.seed,
+            prior=prior_of(getattr(self, "class_prior", None), None))
 
     def _learner(self) -> Literal["svm", "ridge"]:
         return "ridge"
 
-    def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Any, params: Any,
+    def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Any, params: DeformedKernelParams,
                execution: Execution) -> None:
-        own, learner = params
-        if len(target.labeled) >= own.size and len(rows) > own.size:
+        if len(target.labeled) >= params.n_subsample and len(rows) > params.n_subsample:
             warnings.warn(explain(
-                f"{len(target.labeled)} labeled points and n_subsample={own.size}",
+                f"{len(target.labeled)} labeled points and n_subsample={params.n_subsample}",
                 why="functions are measured at labeled points alone, so the graph says little about the others",
                 fix=f"raise n_subsample to {2 * len(target.labeled)} or more" + (
-                    ", or memory_budget" if own.n_subsample == "auto" else "")), UserWarning, stacklevel=3)
-        base = self._kernel(rows)
-        covariance = graph_covariance(self._graph(rows, graph, execution), target.labeled, own, execution)
-        power, points = own.regularizer.power, rows.take(target.labeled)
-        X_S = rows.take(covariance.subsample)
-        deformed = deform_by(self.eta, base, X_S, covariance.powers[power], points, target, weight,
-                             covariance.structure[power])
-        learner = replace(learner, free=deformed.free)
-        coef, intercept, coding = fit_gram(deformed.K, target, learner, weight)
-        self.model_ = expand(deformed.kernel, points, coef, intercept, coding)
-        off, at_subsample = deformed.off_the_subsample(X_S, points, coef)
-        self._on_graph: Any = None
-        if len(covariance.vertices) > len(covariance.subsample) and at_subsample.any():
-            self._on_graph = (expand(off, points, coef, intercept, coding), covariance.of_least_energy(
-                at_subsample, power, execution), covariance.vertices.vertex)
+                    ", or memory_budget" if self.n_subsample == "auto" else "")), UserWarning, stacklevel=3)
+        self._run(rows, target, weight, self._graph(rows, graph, execution), params, execution)
+
+    def _told(self, context: Context, params: DeformedKernelParams) -> dict[str, Any]:
+        graph, covariance = context.graph(), covariance_of(context, params.powers)
         self.subsample_ = covariance.subsample
-        self.evidence_ = {**covariance.attributes, "n_subsample": len(self.subsample_), "eta": deformed.described(),
-                          "structure": covariance.structure[power]}
-        self._judge(deformed.K, target, weight, learner)
+        assert context.fit is not None
+        self._on_graph = self._off_the_subsample(context, context.fit.kept["model"], covariance,
+                                                 params.regularizer.power)
+        health = graph_health(graph.weights(), context.target().labeled, vertices=graph.vertices)
+        model = context.attributes("models")["models"]["model"]
+        return {**graph.attributes, "regularizer": context.attributes("system"),
+                **{name: health[name] for name in ("vertices", "components", "unreached")},
+                "solves": context.attributes("columns"), "n_subsample": len(self.subsample_), "eta": model["eta"],
+                "structure": covariance.structure[params.regularizer.power]}
+
+    def _off_the_subsample(self, context: Context, function: Expansion, covariance: GraphCovariance,
+                           power: int) -> Any:
+        """Return what predicts the points of the fit that are not in the subsample; None where all are.
+
+        A model at points off the subsample, the values of least energy at the vertices, and the vertex of each point.
+        """
+        model = self.model_
+        off, values = function.deformation.off_the_subsample(
+            context.points("train").take(covariance.subsample), function.points, function.coef)
+        if len(covariance.vertices) <= len(covariance.subsample) or not values.any():
+            return None
+        return (expand(off, function.points, function.coef, model.intercept, model.coding),
+                covariance.of_least_energy(values, power, context.execution), covariance.vertices.vertex)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in super().__getstate__().items() if name != "_on_graph"}
@@ -120,30 +142,26 @@ class DeformedKernelEstimator(KernelEstimator):
                       repetitions: Sequence[Sequence[np.ndarray]], tried: Sequence[dict[str, Any]],
                       scoring: str | None, execution: Execution, kept: dict[Any, Any]) -> list[dict[str, Any]]:
         """As the base class says: solves of one graph for all kernels, one factor of a kernel for all folds and C."""
-        own, _ = self._params()
-        usual = {"regularizer__power": own.regularizer.power, "eta": self.eta, "C": self.C}
+        params = self._params()
+        usual = {"regularizer__power": params.regularizer.power, "eta": self.eta, "C": self.C}
         chosen = [{**usual, **values} for values in tried]
         power, eta, C = (tuple(dict.fromkeys(values[name] for values in chosen)) for name in self.joint)
-        key = replace(own, regularizer=replace(own.regularizer, power=1))
-        if key not in kept or not set(power) <= set(kept[key].powers):
-            kept[key] = graph_covariance(kept["graph"], target.labeled, own, execution, power)
-        subsample, base = kept[key].subsample, self._kernel(rows)
-        place = {int(row): number for number, row in enumerate(subsample)}
-        position = np.array([place.get(int(row), -1) for row in target.labeled])
-        X_S, X_l, found = rows.take(subsample), rows.take(target.labeled), list[dict[str, Any]]()
-        held = Held(target, repetitions, self._learner(), weight, scoring)
+        key = "covariance", params.n_subsample, params.solver, replace(params.regularizer, power=1), params.seed
+        if key not in kept or not set(power) <= kept[key][0]:
+            solved = replace(params, grid=GridParams(power=tuple(sorted(power))))
+            kept[key] = set(power), MemoryWorkspace(Fit(rows, target, weight, kept["graph"]), execution)
+            kept[key][1].run(self.method.steps[:4], solved)
+        problem, found = problem_of(kept[key][1].context(), learning_of(params)), list[dict[str, Any]]()
+        held = Held(target, repetitions, params.learner, weight, scoring)
+        bandwidth = params.kernels.bandwidths[0]
         if positive := tuple(value for value in eta if value != 0):
-            found += search_deformed(base, X_S, X_l, position, kept[key].powers, kept[key].structure,
-                                     GridParams(power=power, eta=positive, C=C), held)
+            found += search_rows(problem, "model", bandwidth, GridParams(power=power, eta=positive, C=C), held)
         if 0 in eta:
-            plain = search_base(base, X_l, GridParams(C=C), held)
+            plain = search_rows(problem, "base", bandwidth, GridParams(C=C), held)
             found += [{**row, "power": each, "eta": 0.0} for each in power for row in plain]
         rows_of = {(row["power"], row["eta"], row["C"]): row for row in found}
         return [{name: value for name, value in rows_of[tuple(values[name] for name in self.joint)].items()
                  if name not in ("power", "eta")} for values in chosen]
-
-    def _judge(self, K: np.ndarray, target: Any, weight: np.ndarray | None, learner: LearnerParams) -> None:
-        """Keep what else the Gram matrix (l, l) of the labeled points says."""
 
 
 class LapSVC(CalibratedClassifier, DeformedKernelEstimator):
@@ -195,15 +213,6 @@ class LapSVC(CalibratedClassifier, DeformedKernelEstimator):
     def _learner(self) -> Literal["svm", "ridge"]:
         return learner_of(self.loss)
 
-    def _judge(self, K: np.ndarray, target: Any, weight: np.ndarray | None, learner: LearnerParams) -> None:
-        self._calibrate(target, lambda: out_of_fold_values(K, target, learner, weight, self.seed)[0], weight)
-
-    def _move(self, offset: np.ndarray) -> None:
-        super()._move(offset)
-        if self._on_graph is not None:
-            off, *others = self._on_graph
-            self._on_graph = (off.moved(offset), *others)
-
 
 class LapKernelRidge(PointRegressor, DeformedKernelEstimator):
     """Kernel ridge regression in the kernel deformed by the graph; the targets of unlabeled points are NaN.
@@ -217,3 +226,4 @@ class LapKernelRidge(PointRegressor, DeformedKernelEstimator):
     """
 
     __doc__ += DeformedKernelEstimator.__doc__ or ""
+    method = DEFORMED_RIDGE

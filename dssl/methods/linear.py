@@ -64,6 +64,7 @@ class LinearParams(ABC):
     kernels : the base kernel with each bandwidth that is tried. learners : those that are tried. cv : the folds where
     there is something to choose, else None. rule : which candidate is chosen. prior, weight : how frequent the classes
     are among the points that are predicted, and what their labels weigh. seed : of the folds that are held out.
+    baselines : "base", or none: then labels are held out to calibrate probabilities alone.
     """
 
     kernels: BaseKernels
@@ -73,6 +74,7 @@ class LinearParams(ABC):
     prior: ClassPrior = LABELS
     weight: ClassWeight = NO_WEIGHTS
     seed: int = 0
+    baselines: tuple[str, ...] = ("base",)
 
     @abstractmethod
     def variants(self) -> list[Variant]:
@@ -152,8 +154,9 @@ def fit_models(context: Context, params: LinearParams) -> tuple[dict[str, Model]
     """Fit the model and its baseline with the parameters that were chosen, and write them; return them, and JSON."""
     target, choices = context.target(params.prior), context.attributes("selection")["choices"]
     weight = context.label_weights(target, params.weight)
+    choices = {name: choices[name] for name in ("model", *params.baselines)}
     folds = LabelFolds.of(target, params.seed, a_fit_each=any(
-        chosen["loss_function"] != "squared" for chosen in choices.values()))
+        chosen["loss_function"] != "squared" for chosen in choices.values()), curve=bool(params.baselines))
     models, told, held_out = dict[str, Model](), dict[str, Any](), dict[str, list[HeldOut]]()
     for name, chosen in choices.items():
         variant = {key: chosen[key] for key in (params.variants()[0] if name == "model" else BASE_VARIANT)}
@@ -167,8 +170,8 @@ def fit_models(context: Context, params: LinearParams) -> tuple[dict[str, Model]
         told[name] = {"name": name, "n_labeled": len(target.labeled), "parameters": _row(variant, learner),
                       **features.told, **target.missed(features.F @ b + intercept, coding), **probabilities}
     described = context.write_models(models)
-    return models, {"models": {name: {**described[name], **own} for name, own in told.items()},
-                    "by_labels": by_labels(target, folds, held_out)}
+    compared = {"by_labels": by_labels(target, folds, held_out)} if params.baselines else {}
+    return models, {"models": {name: {**described[name], **own} for name, own in told.items()}, **compared}
 
 
 def selection_step(version: int, cost: Callable[[Any, Any], Cost], hint: str, words: Words) -> Step:

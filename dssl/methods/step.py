@@ -6,21 +6,26 @@ workspace (a pipeline), nor whether Python or YAML asked for it.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from ..data.source_files import Source
 from ..execution.cost import Cost
 from ..execution.tasks import Execution
+from ..graph.graph import Graph
+from ..graph.neighbor_lists import Neighbors
+from ..graph.vertices import VertexRows, Vertices
 from ..learners.class_prior import LABELS, ClassPrior, ClassWeight
 from ..learners.model import Model
-from ..learners.target import Target
+from ..learners.target import Classes, Target
 from ..report.page import Section
 from ..report.words import Baseline, Words
 from ..storage.artifacts import Artifact, Workspace
-from ..storage.blocks import ArrayRows, Parts, PartWriter, Rows
+from ..storage.blocks import ArrayRows, Arrays, Parts, PartWriter, Receipt, Rows
 from ..storage.pieces import BlockedCsrRows
+
+WEIGHT = "weight"  # beside the arrays of a target, the weights of its labels
 
 
 @dataclass(frozen=True)
@@ -50,13 +55,28 @@ class Made(Protocol):
 class Fit:
     """What the fit of an estimator begins with, and the models that it ends with, in memory.
 
-    points : the scaled training points (n, d). weight : of the labels (l,), None where all weigh 1.
+    points : the scaled training points (n, d). weight : of the labels (l,), None where all weigh 1. graph : of the
+    points, of a method that has one.
     """
 
     points: Rows
     target: Target
     weight: np.ndarray | None = None
+    graph: Graph | None = None
     models: dict[str, Model] = field(default_factory=dict)
+    kept: dict[str, Any] = field(default_factory=dict)  # see `FittedModels`
+
+
+@dataclass(frozen=True)
+class FittedModels:
+    """Models by name, and what is told of them, JSON.
+
+    kept : what an estimator needs beside them, by name; a workspace does not keep it.
+    """
+
+    models: dict[str, Model]
+    told: dict[str, Any]
+    kept: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -119,6 +139,78 @@ class Context:
         """Return what each label weighs (l,), by its class and by itself; see `Target.label_weights`."""
         return target.label_weights(weight, self.fit.weight if self.fit else None)
 
+    def shared_labels(self) -> tuple[Arrays, dict[str, Any]]:
+        """Return the arrays and attributes of which tasks make the target, by `Target.from_arrays`.
+
+        Beside them lies `weight` (l,), where the fit of an estimator is given weights.
+        """
+        if self.fit is None:
+            return self.inputs["labels"].parts.arrays(0), self.attributes("labels")
+        arrays, attributes = self.fit.target.to_arrays()
+        weight = {} if self.fit.weight is None else {WEIGHT: self.fit.weight}
+        names = {"classes": self.fit.target.names} if isinstance(self.fit.target, Classes) else {}
+        return self.execution.share(**arrays, **weight), attributes | names
+
+    # ---- the graph
+
+    def vertex_rows(self) -> VertexRows:
+        """Return which training points are copies, where that is stored."""
+        return VertexRows.of(self.inputs["vertices"].parts, self.attributes("vertices"))
+
+    def vertices(self) -> Vertices:
+        """Return which training points are copies, in memory."""
+        return self._graph.vertices if self.fit else self.vertex_rows().load()
+
+    def multiplicity(self) -> Arrays | None:
+        """Return the array `multiplicity` of the vertices; None where no points are copies."""
+        if self.fit:
+            return self._graph.copies(self.execution)
+        if self.attributes("vertices")["largest_multiplicity"] == 1:
+            return None
+        return self.execution.share(multiplicity=self.vertices().multiplicity)
+
+    def neighbor_lists(self) -> Neighbors | None:
+        """Return the neighbor lists; None where weights are given in their place."""
+        if self.fit:
+            return self._graph.neighbors
+        attributes = self.attributes("neighbors")
+        if "n_neighbors" not in attributes:
+            return None
+        return Neighbors.stored(self.inputs["neighbors"].parts, attributes)
+
+    def weights(self) -> Parts:
+        """Return the weights of the graph, in blocks of rows."""
+        return self._graph.stored if self.fit else self.inputs["graph"].parts
+
+    def graph(self) -> Graph:
+        """Return the graph, with the lists of its vertices where there are any."""
+        if self.fit:
+            return self._graph
+        return Graph(self.vertices(), self.weights(), self.neighbor_lists(),
+                     {"neighbors": self.attributes("neighbors"), "weights": self.attributes("graph")})
+
+    @property
+    def _graph(self) -> Graph:
+        assert self.fit is not None
+        assert self.fit.graph is not None
+        return self.fit.graph
+
+    # ---- models
+
+    def fit_models(self, fit: Callable[[], FittedModels]) -> dict[str, Any]:
+        """Return what a function tells of the models that it fits, JSON, and `models`, their attributes by name.
+
+        In a pipeline it is one task, which writes them.
+        """
+        if self.fit is not None:
+            fitted = fit()
+            self.fit.models.update(fitted.models)
+            self.fit.kept.update(fitted.kept)
+            return {"models": {name: model.attributes for name, model in fitted.models.items()}, **fitted.told}
+        receipt, = self.execution.map([ModelsTask(fit)], self.parts)
+        found: dict[str, Any] = receipt["found"]
+        return found
+
     def write_models(self, models: Mapping[str, Model]) -> dict[str, dict[str, Any]]:
         """Write models as arrays `NAME.ARRAY` of part 0, and return their attributes by name, of which they are read.
 
@@ -127,12 +219,31 @@ class Context:
         if self.fit is not None:
             self.fit.models.update(models)
             return {name: {} for name in models}
-        arrays, described = dict[str, np.ndarray](), {}
-        for name, model in models.items():
-            own, described[name] = model.to_arrays()
-            arrays |= {f"{name}.{key}": array for key, array in own.items()}
+        arrays, described = stored_form(models)
         PartWriter(self.parts, 0).write(**arrays)
         return described
+
+
+def stored_form(models: Mapping[str, Model]) -> tuple[dict[str, np.ndarray], dict[str, dict[str, Any]]]:
+    """Return models as arrays `NAME.ARRAY`, and their attributes by name, of which `stored_models` makes them."""
+    arrays, described = dict[str, np.ndarray](), {}
+    for name, model in models.items():
+        own, described[name] = model.to_arrays()
+        arrays |= {f"{name}.{key}": array for key, array in own.items()}
+    return arrays, described
+
+
+@dataclass(frozen=True)
+class ModelsTask:
+    """Fit models and write them; the receipt has `found`, what is told of them, with their attributes by name."""
+
+    fit: Callable[[], FittedModels]
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        fitted = self.fit()
+        arrays, described = stored_form(fitted.models)
+        out.write(**arrays)
+        return {"found": {"models": described, **fitted.told}}
 
 
 class PlanInputs(Protocol):
@@ -140,6 +251,9 @@ class PlanInputs(Protocol):
 
     budget: int
     attributes: dict[str, dict[str, Any]]  # of finished steps
+    bound: Literal["most", "least"]  # of numbers that are not known yet
+    estimated: set[str]  # the names of such numbers that costs were computed from
+    growing: Any  # what is known where rows are added to those of the last run, else None
 
     @property
     def n(self) -> int: ...
@@ -162,7 +276,26 @@ class PlanInputs(Protocol):
     @property
     def width(self) -> int: ...
 
+    @property
+    def x_chunk(self) -> int: ...
+
+    @property
+    def n_classes(self) -> int: ...
+
+    @property
+    def is_regression(self) -> bool: ...
+
+    @property
+    def vertices(self) -> int: ...
+
+    @property
+    def nnz(self) -> int: ...
+
     def dense(self, n: int, d: int) -> ArrayRows: ...
+
+    def found(self, stage: str, name: str, most: float, least: float, what: str) -> int: ...
+
+    def one_of(self, costs: Iterable[Cost]) -> Cost: ...
 
 
 SectionOf = Callable[[dict[str, Any], dict[str, Any]], Section | None]
@@ -180,6 +313,7 @@ class Step:
         cannot fit.
     intermediate : whether later steps alone read its arrays, so that `dssl gc --intermediate` removes them.
     section : what the report says of it; leads : whether that stands before the sections of earlier steps.
+    grows : whether it goes on from the artifact of the last run, where rows were added to those of that run.
     """
 
     name: str
@@ -192,6 +326,7 @@ class Step:
     intermediate: bool = False
     section: SectionOf | None = None
     leads: bool = False
+    grows: bool = False
 
 
 @dataclass(frozen=True)
@@ -200,6 +335,7 @@ class Method:
 
     name : `model.kind` in a spec. tasks : what it serves. steps : from the points and labels to the models, in their
     order. scores_cost : what predicting the test points takes, as the cost of a step. words, baselines : of the report.
+    has_graph : whether its steps begin with a graph of the points.
     """
 
     name: str
@@ -208,6 +344,13 @@ class Method:
     scores_cost: Callable[[Any, Any], Cost]
     words: Words
     baselines: tuple[Baseline, ...]
+    has_graph: bool = False
+
+    @property
+    def last(self) -> tuple[Step, ...]:
+        """Return the steps that choose parameters and fit models: what baselines and held-out labels count in."""
+        names = [step.name for step in self.steps]
+        return self.steps[names.index("selection"):]
 
 
 @dataclass(frozen=True)
@@ -231,6 +374,13 @@ class MemoryWorkspace:
         for step in steps:
             context = self.context()
             self.artifacts[step.name] = Held(context.parts, step.make(context, step.params(params)))
+
+    def tidy(self, method: Method) -> None:
+        """Remove the arrays that the last steps of a method do not read."""
+        needed = {name for step in method.last for name in step.needs}
+        for step in method.steps:
+            if step.intermediate and step.name not in needed:
+                self.artifacts[step.name].parts.remove()
 
     def context(self) -> Context:
         """Return what the next step gets."""

@@ -37,14 +37,14 @@ from ..graph.given import (
     store_weights,
     warn_full,
 )
-from ..graph.graph import VERSIONS, Graph
+from ..graph.graph import VERSIONS
 from ..graph.grow import grow_cost, grow_neighbors
 from ..graph.health import described_vertices, health_cost, lost_points, stored_health
 from ..graph.neighbor_lists import Neighbors
 from ..graph.neighbor_params import NeighborParams
 from ..graph.neighbors import find_neighbors, lowered_neighbors
 from ..graph.partition_sizes import partitioned_cost
-from ..graph.vertices import VertexRows, Vertices, find_vertex_rows, require_distinct
+from ..graph.vertices import VertexRows, find_vertex_rows, require_distinct
 from ..graph.weight_rule import WeightParams
 from ..graph.weights import weigh, weights_cost
 from ..methods.step import Context, NoParams
@@ -82,16 +82,6 @@ def make_vertices(context: Context, params: VertexParams) -> dict[str, Any]:
     if params.duplicates == "collapse":
         return find_vertex_rows(rows, context.execution, context.parts).attributes
     return VertexRows(None, len(rows), len(rows)).attributes
-
-
-def vertex_rows_of(context: Context) -> VertexRows:
-    """Return which training points are copies, where that is stored."""
-    return VertexRows.of(context.inputs["vertices"].parts, context.attributes("vertices"))
-
-
-def vertices_of(context: Context) -> Vertices:
-    """Return which training points are copies, in memory."""
-    return vertex_rows_of(context).load()
 
 
 def given_file(kind: str, path: str) -> Source:
@@ -200,7 +190,7 @@ def make_neighbors(context: Context, params: ListParams) -> dict[str, Any]:
     Where they grow, those of the base are the first vertices, since vertices are numbered by their first rows.
     """
     if params.search is not None:
-        points = vertex_rows_of(context)
+        points = context.vertex_rows()
         require_distinct(len(points) > 1, f"all {points.n} training points are equal")
         search = lowered_neighbors(params.search, len(points), "distinct training points")
         rows = points.distinct(context.points("train"))
@@ -218,14 +208,6 @@ def make_neighbors(context: Context, params: ListParams) -> dict[str, Any]:
     return _given(context, "neighbors")["lists"]
 
 
-def lists_of(context: Context) -> Neighbors | None:
-    """Return the lists; None where weights are given in their place."""
-    attributes = context.attributes("neighbors")
-    if "n_neighbors" not in attributes:
-        return None
-    return Neighbors.stored(context.inputs["neighbors"].parts, attributes)
-
-
 @dataclass(frozen=True)
 class EdgeParams:
     """How the lists are weighed; None where weights are given."""
@@ -235,7 +217,7 @@ class EdgeParams:
 
 def make_graph(context: Context, params: EdgeParams) -> dict[str, Any]:
     """Weigh the lists, or read given weights."""
-    lists = lists_of(context)
+    lists = context.neighbor_lists()
     if params.weights is not None and lists is not None:
         return weigh(lists, params.weights, context.execution, context.parts)
     described = described_weights(_given(context, "weights"))
@@ -243,19 +225,13 @@ def make_graph(context: Context, params: EdgeParams) -> dict[str, Any]:
     return described
 
 
-def graph_of(context: Context) -> Graph:
-    """Return the graph, with the lists of its vertices where there are any."""
-    return Graph(vertices_of(context), context.inputs["graph"].parts, lists_of(context),
-                 {"neighbors": context.attributes("neighbors"), "weights": context.attributes("graph")})
-
-
 def make_health(context: Context, params: NoParams) -> dict[str, Any]:
     """Describe the graph, and list the points that no label reaches."""
     labels = context.arrays("labels") if "labels" in context.inputs else {}
-    vertices = vertex_rows_of(context)
+    vertices = context.vertex_rows()
     # Quantities have no classes that neighbors could share.
     health = stored_health(context.inputs["graph"].parts, vertices, context.execution, context.parts,
-                           labels.get("labeled"), labels.get("codes"), lists_of(context),
+                           labels.get("labeled"), labels.get("codes"), context.neighbor_lists(),
                            context.rows("split", "train"))
     return health | {"vertices": described_vertices(vertices)}
 

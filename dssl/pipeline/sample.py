@@ -30,7 +30,6 @@ from ..selection.suggest import FEWEST, MOST, SuggestParams, prior_bytes
 from ..storage.blocks import arrays_within, block_rng, row_ranges
 from ..storage.csr import as_rows
 from .facts import Facts
-from .graphs import vertex_rows_of, vertices_of
 from .spec import GraphPipeline, Spec
 from .stage import Stage
 from .suggested_rows import choose_rows, with_places
@@ -78,7 +77,7 @@ def make_sample(context: Context, params: SampleParams) -> dict[str, Any]:
     own.remove()
     model = models.open()["model"]
     coding = model.coding
-    vertex = vertex_rows_of(context).vertex_of(drawn[:pictured]) if params.metric else drawn[:pictured]
+    vertex = context.vertex_rows().vertex_of(drawn[:pictured]) if params.metric else drawn[:pictured]
     shown = np.sort(np.unique(vertex, return_index=True)[1])  # of copies the first
     with one_thread():  # so that places are the same whatever else runs
         picture = _picture(context, params, rows.take(shown), vertex[shown], len(points) <= pictured)
@@ -183,7 +182,7 @@ def _next(context: Context, params: SampleParams, model: Model, labeled: np.ndar
     points = context.points("train")
     if len(points) > SUGGESTED:
         return {"suggested": len(points)}
-    vertices = vertices_of(context) if params.metric is not None else find_vertices(points, context.execution)
+    vertices = context.vertices() if params.metric is not None else find_vertices(points, context.execution)
     if len(vertices) - len(np.unique(vertices.vertex[labeled])) < LISTED:
         return {}
     own = replace(context, execution=context.execution.within(arrays_within(context.execution.memory_budget) // 2))

@@ -61,7 +61,7 @@ def _stage_of(step: Step, params: Callable[[Any], Any]) -> Stage:
         return step.cost(facts, params(facts.spec))
 
     return Stage(step.name, step.version, step.needs, params_of, step.make, cost_of, step.hint,
-                 intermediate=step.intermediate, section=step.section, leads=step.leads)
+                 intermediate=step.intermediate, section=step.section, leads=step.leads, grows=step.grows)
 
 
 PLAIN = Words(model="The model of this run.", changed="model that merely changed", cause="changed model", graph="model",

@@ -25,7 +25,6 @@ from ..storage.csv_lines import CsvLines
 from ..storage.files import draft_of, publish_once
 from ..storage.views import SelectedRows
 from .dataset import identifier_of, rows_in_files
-from .graphs import graph_of, vertices_of
 
 HEADER = SUGGESTED[3:]  # the columns after those that name a row
 
@@ -106,8 +105,8 @@ def choose_rows(context: Context, model: Model, params: SuggestParams) -> Sugges
     the criterion asks for it.
     """
     points, execution = context.points("train"), context.execution
-    graph = graph_of(context) if "neighbors" in context.inputs else None
-    vertices = vertices_of(context) if "vertices" in context.inputs else find_vertices(points, execution)
+    graph = context.graph() if "neighbors" in context.inputs else None
+    vertices = context.vertices() if "vertices" in context.inputs else find_vertices(points, execution)
     labeled, coding = context.target().labeled, model.coding
     name = params.chosen(graph=graph is not None, rows=True, model=isinstance(coding, ClassCoding))
     margins = _margins(model, context, vertices, len(labeled)) if name in OF_MODEL else None

@@ -38,9 +38,6 @@ from ..learners.target import Target
 from .folds import held_out
 from .held_out_scores import HeldOut, all_scores, held_out_scores
 
-# Of the code of each step, here and below; to be raised when its output changes.
-VERSIONS = {"subsample": 3, "system": 6, "columns": 4, "covariance": 5, "selection": 13}
-
 
 @dataclass(frozen=True, kw_only=True)
 class GridParams:

@@ -15,4 +15,6 @@ def unmoved(monkeypatch):
     for module in ("calibrated", "graph"):
         monkeypatch.setattr(f"dssl.estimators.{module}.shift_of",
                             lambda target, values, coding, n_columns, *more: PriorShift(np.zeros(n_columns)))
+    for module in ("deformed.models", "linear"):
+        monkeypatch.setattr(f"dssl.methods.{module}.with_prior", lambda model, target, held, *more: (model, None, held))
     monkeypatch.setattr("dssl.selection.held_out_scores.HeldOut.with_prior", lambda held, assumed: held)

@@ -23,7 +23,7 @@ from dssl.learners.model import Model, register_model
 from dssl.methods.step import Context
 from dssl.pipeline.dataset import DATASET
 from dssl.pipeline.facts import Facts
-from dssl.pipeline.graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, vertex_rows_of
+from dssl.pipeline.graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES
 from dssl.pipeline.kinds.registry import register_kind
 from dssl.pipeline.points import LABELS, POINTS
 from dssl.pipeline.scoring import SCORES
@@ -134,7 +134,7 @@ def make_paths(context: Context, params: PathParams) -> dict[str, Any]:
     """Measure the distances of all points from each labeled one."""
     graph, inputs = context.inputs["graph"].parts, context.inputs
     count = context.attributes("labels")["n_labeled"]
-    context.execution.map([PathTask(graph, inputs["labels"].parts.arrays(0), vertex_rows_of(context), index,
+    context.execution.map([PathTask(graph, inputs["labels"].parts.arrays(0), context.vertex_rows(), index,
                                     params.hops) for index in range(count)], context.parts)
     return {"count": count}
 

@@ -5,9 +5,10 @@ import pytest
 
 from dssl.errors import DataError, SpecError
 from dssl.execution.in_process import InProcess
+from dssl.kernels.base import BaseKernels
 from dssl.learners.class_prior import LABELS, ClassWeight
 from dssl.learners.eta import ETAS
-from dssl.pipeline.kinds.deformed_fit import DeformedProblem, LearningParams
+from dssl.methods.deformed.models import DeformedProblem, LearningParams
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.run import run
 from dssl.selection.choice import LOWEST
@@ -102,9 +103,9 @@ def test_the_shuffled_covariance_is_the_same_matrix_in_another_order():
     X = np.random.default_rng(0).normal(size=(12, 2))
     A = np.cov(np.random.default_rng(1).normal(size=(12, 40)))
     problem = DeformedProblem(ArrayRows(X), HeldArrays(power1=A), HeldArrays(subsample=np.arange(12)),
-                              HeldArrays(labeled=np.arange(4), codes=np.array([0, 1, 0, 1])), ["a", "b"],
-                              LearningParams("svm", "rbf", {}, ("base", "shuffled"), 0, None, LABELS,
-                                             ClassWeight()), {})
+                              HeldArrays(labeled=np.arange(4), codes=np.array([0, 1, 0, 1])), {"classes": ["a", "b"]},
+                              LearningParams("svm", BaseKernels("rbf", {}, (None,), 0), ("base", "shuffled"), 0, None,
+                                             LABELS, ClassWeight()), {})
     found = problem.covariances("shuffled", (1,), X)[1]
     assert np.allclose(np.linalg.eigvalsh(found), np.linalg.eigvalsh(A))
     assert not np.array_equal(found, A)

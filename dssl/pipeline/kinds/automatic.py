@@ -42,7 +42,7 @@ from ...storage.blocks import PartWriter
 from ...storage.views import SelectedRows
 from ..dataset import DATASET, dataset_of
 from ..facts import Facts
-from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, graph_of
+from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES
 from ..points import LABELS, POINTS, make_points, scale_points
 from ..predictions import predictions_with
 from ..sample import SAMPLE_OF_GRAPH
@@ -121,7 +121,7 @@ class AutomaticScoreParams(ScoreParams):
 
 def make_models(context: Context, params: FitParams) -> dict[str, Any]:
     """Fit the model, and what the labels alone and the nearest of them say; write the model's values at the points."""
-    target, points, graph = context.target(params.prior), context.points("train"), graph_of(context)
+    target, points, graph = context.target(params.prior), context.points("train"), context.graph()
     target.require_labels()
     if isinstance(target, Classes):
         target = with_scoring(target, params.scoring)

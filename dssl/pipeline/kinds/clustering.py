@@ -35,7 +35,7 @@ from ...solvers.eigen import eigenpairs_bytes
 from ...storage.blocks import PartWriter, Rows
 from ..dataset import DATASET
 from ..facts import Facts
-from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, graph_of
+from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES
 from ..points import POINTS
 from ..predictions import PREDICTIONS, predictions_with
 from ..sample import SAMPLE, SAMPLE_OF_GRAPH
@@ -70,7 +70,7 @@ def make_clusters(context: Context, params: ClustersParams) -> dict[str, Any]:
     """Find the clusters of the training points; write the model, `labels` (n,), and points of a picture."""
     points, execution, own = context.points("train"), context.execution, params.kmeans
     kernel = kernel_from(params.kernel, params.bandwidth, rows=points, seed=own.seed, **params.parameters)
-    graph = graph_of(context) if params.space.space in OF_GRAPH else None
+    graph = context.graph() if params.space.space in OF_GRAPH else None
     features = context.parts.within("features")
     found = chosen_clusters(points, kernel, params.space, graph, own, params.rule, execution, features)
     clusters = found.clusters

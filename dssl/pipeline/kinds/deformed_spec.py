@@ -13,10 +13,11 @@ from ...solvers.solver_params import SolverParams
 from ..spec import KernelGraph, KernelPipeline, LabelSpec
 from ..spec_section import SpecSection
 from ..spec_selection import GraphGrid, KernelGrid, KernelSelection
-from .class_spec import ClassModelSpec
+from .class_spec import ClassModelSpec, class_prior, class_weight
 
 if TYPE_CHECKING:
     from ...learners.ridge_and_svm import LearnerParams
+    from ...methods.deformed.method import DeformedKernelParams
     from ...selection.search import GridParams
 
 
@@ -156,28 +157,30 @@ class DeformedSpec(KernelPipeline):
                           C=tuple(grid.C or [model.C]), held_out_points=chosen.held_out_points)
 
     @property
-    def powers(self) -> tuple[int, ...]:
-        """Return the powers of the regularizer that are solved for, ascending."""
-        return tuple(sorted(self.grid.power)) if self.grid else (self.graph.power,)
-
-    @property
-    def has_several_etas(self) -> bool:
-        """Return whether the mean of kernels of several etas is made."""
-        return AUTO in (self.grid.eta if self.grid else (self.model.eta,))
-
-    @property
-    def n_columns(self) -> int:
-        """Return how many columns are solved: a chain of solves for each point of the subsample."""
-        from ...kernels.subsample import n_solves
-
-        return self.n_subsample * n_solves(self.powers)
-
-    @property
     def n_subsample(self) -> int:
         """Return the points of the subsample, of which there are fewer where there are not as many."""
         from ...learners.deformed import subsample_size
 
         return subsample_size(self.subsample.size, self.budget)
+
+    def params(self) -> DeformedKernelParams:
+        """Return the parameters of the method."""
+        from ...kernels.base import BaseKernels
+        from ...methods.deformed.method import DeformedKernelParams
+        from ...methods.deformed.models import SubsampleGraph
+        from ...selection.choice import LOWEST
+        from ...selection.halving import ALL
+
+        chosen, seed = self.selection, self.subsample.seed
+        kernels = BaseKernels(self.kernel.name, self.kernel.parameters,
+                              tuple(kernel.bandwidth for kernel in self.kernels()), seed)
+        return DeformedKernelParams(
+            kernels=kernels, learner=self.model.learner, regularizer=self.graph.regularizer(),
+            n_subsample=self.n_subsample, C=self.model.C, eta=self.model.eta, solver=self.solver.params(),
+            form=self.solver.form, seed=seed, grid=self.grid, cv=chosen.cv() if chosen else None,
+            rule=chosen.rule() if chosen else LOWEST, search=chosen.searched() if chosen else ALL,
+            baselines=self.baselines, prior=class_prior(self), weight=class_weight(self),
+            subsample_graph=SubsampleGraph(self.graph.neighbors(), self.graph.weighting(), self.graph.regularizer()))
 
     def parameters(self) -> Iterator[tuple[str, Callable[[], Any]]]:
         yield from super().parameters()

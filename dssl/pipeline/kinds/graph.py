@@ -47,7 +47,7 @@ from ...solvers.direct import LARGEST
 from ...storage.blocks import PartWriter, Rows
 from ..dataset import DATASET
 from ..facts import Facts
-from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, graph_of, vertices_of
+from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES
 from ..points import LABELS, POINTS
 from ..predictions import PREDICTIONS, predictions_with
 from ..sample import SAMPLE_OF_GRAPH
@@ -67,7 +67,7 @@ def make_selection(context: Context, params: Learners) -> dict[str, Any]:
     """Choose the learner by cross-validation on the labels; without a grid, take the one given."""
     if params.cv is None:
         return {"choices": {"model": params.names[0]}, "folds": 0, "place": 0}
-    target, graph, kept = context.target(params.values[0].prior), graph_of(context), dict[Any, Any]()
+    target, graph, kept = context.target(params.values[0].prior), context.graph(), dict[Any, Any]()
     repetitions, weight = params.cv.repeated(target), target.label_weights(params.values[0].weight)
 
     def judge(rung: int, standing: Mapping[str, Sequence[Any]], folds: Repetitions) -> dict[str, list[dict[str, Any]]]:
@@ -89,7 +89,7 @@ def make_selection(context: Context, params: Learners) -> dict[str, Any]:
 def make_values(context: Context, learners: Learners) -> dict[str, Any]:
     """Fit the function on the vertices, and predict labeled points without their own labels where that is known."""
     params = learners.values[context.attributes("selection")["place"]]
-    target, graph = context.target(params.prior), graph_of(context)
+    target, graph = context.target(params.prior), context.graph()
     target.require_labels()
     kept = dict[Any, Any]()
     found = params.fit(graph, target, target.label_weights(params.weight), context.execution, kept,
@@ -204,7 +204,7 @@ class ModelParams:
 def make_models(context: Context, params: ModelParams) -> dict[str, Any]:
     """Make the index by which new points reach the graph, and fit the baselines."""
     target, points = context.target(params.prior), context.points("train")
-    graph, found = graph_of(context), _values(context)
+    graph, found = context.graph(), _values(context)
     own = signed(found.values[graph.vertices.vertex[target.labeled]], target)
     model = graph_model(graph, points, found, target, params.graph, context.execution, {
         "name": "model", "n_labeled": len(target.labeled), **target.missed(own, scored(target)), **{
@@ -237,13 +237,13 @@ def make_models(context: Context, params: ModelParams) -> dict[str, Any]:
 
 def _values_of_training(context: Context) -> tuple[np.ndarray, np.ndarray]:
     """Return what the function says at the training points, and which of them no label reaches."""
-    found, vertex = _values(context), vertices_of(context).vertex
+    found, vertex = _values(context), context.vertices().vertex
     return signed(found.values[vertex], context.target()), ~found.reached[vertex]
 
 
 def make_graph_scores(context: Context, params: ScoreParams) -> dict[str, Any]:
     """Predict the test points with every model and compare; score the training points whose labels were not shown."""
-    found, vertex = _values(context), vertices_of(context).vertex
+    found, vertex = _values(context), context.vertices().vertex
     return {**make_scores(context, params), **transductive_scores(
         context, lambda target, places: signed(found.values[vertex[places]], target), ~found.reached[vertex])}
 

@@ -46,7 +46,7 @@ from ...storage.blocks import PartWriter
 from ...storage.views import SelectedRows
 from ..dataset import DATASET
 from ..facts import Facts
-from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES, vertex_rows_of
+from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES
 from ..points import LABELS, POINTS
 from ..predictions import predictions_with
 from ..sample import SAMPLE_OF_GRAPH
@@ -79,7 +79,7 @@ class ChoiceOfLandmarks:
 
 def make_landmarks(context: Context, params: ChoiceOfLandmarks) -> dict[str, Any]:
     """Choose the landmarks among the distinct training points; by leverage, those of each bandwidth."""
-    vertices, points = vertex_rows_of(context), context.points("train")
+    vertices, points = context.vertex_rows(), context.points("train")
     rows = vertices.distinct(points)
     labeled = np.unique(vertices.vertex_of(context.arrays("labels")["labeled"]))
     # The other methods do not ask a kernel.

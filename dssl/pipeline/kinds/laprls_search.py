@@ -23,7 +23,6 @@ from ...selection.folds import FoldParams
 from ...selection.halving import ALL, Repetitions, Search, judged_by_rungs, rungs_of
 from ...selection.laprls import ChosenPenalties, SearchedPenalties, choose_penalties, search_penalties, untold
 from ...storage.blocks import Parts
-from ..graphs import lists_of, vertex_rows_of
 from .class_spec import class_prior, class_weight
 from .laprls_spec import LapRLSPipeline
 
@@ -99,7 +98,7 @@ class FitParams:
 
     def problem(self, context: Context, target: Target) -> LapRLSProblem:
         """Return the problem of all kernels; its labels have the first folds where there is something to choose."""
-        own, vertices, lists = self.laprls, vertex_rows_of(context), lists_of(context)
+        own, vertices, lists = self.laprls, context.vertex_rows(), context.neighbor_lists()
         weight = target.label_weights(self.weight)
         lines = LabelLines.of(vertices.vertex_of(target.labeled),
                               np.ones(len(target.labeled)) if weight is None else weight, target.columns(), ())

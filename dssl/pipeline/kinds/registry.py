@@ -5,12 +5,13 @@ from typing import Any, get_type_hints
 from ...errors import ParameterError, explain, require
 from ..load import kind_spec_of
 from ..stage import Kind, Stage
-from . import automatic, clustering, deformed, graph, laprls, lapsvm, linear
+from . import automatic, clustering, graph, laprls, lapsvm
+from .methods import KINDS_OF_METHODS
 from .specs import SPECS
 
-KINDS: dict[str, Kind] = {kind.name: kind for kind in (
-    automatic.AUTOMATIC, deformed.SVM, deformed.RIDGE, laprls.LAPRLS, lapsvm.LAPSVM, graph.GRAPH_LEARNER,
-    linear.CLUSTER, linear.MULTISCALE, clustering.CLUSTERING, clustering.KERNEL_CLUSTERING)}
+_OWN = (automatic.AUTOMATIC, laprls.LAPRLS, lapsvm.LAPSVM, graph.GRAPH_LEARNER, clustering.CLUSTERING,
+        clustering.KERNEL_CLUSTERING, *KINDS_OF_METHODS)
+KINDS: dict[str, Kind] = {name: kind for name in SPECS for kind in _OWN if kind.name == name}
 
 
 def register_kind(kind: Kind) -> None:
@@ -49,7 +50,7 @@ def _spec_of(stage: Stage) -> type | None:
     """Return the class of specs that a stage makes its parameters of; None where it does not say."""
     hints: dict[str, Any] = get_type_hints(getattr(stage.params, "__func__", stage.params))
     found = next((hint for name, hint in hints.items() if name != "return"), None)
-    return found if isinstance(found, type) else None
+    return found if isinstance(found, type) and found is not Any else None
 
 
 def all_stage_names() -> list[str]:

@@ -1,21 +1,35 @@
-"""The steps of linear models on features run in memory and in a workspace alike, and a fit reports on itself."""
+"""The steps of methods, run in memory by estimators, and what a fit says of itself."""
+
+import pickle
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import make_moons
+from sklearn.exceptions import NotFittedError
 
-from dssl import ClusterKernelSVC, GridSearch, MultiscaleKernelClassifier, MultiscaleKernelRegressor
+from dssl import (
+    ClusterKernelSVC,
+    GridSearch,
+    KNNGraph,
+    LapKernelRidge,
+    LapSVC,
+    MultiscaleKernelClassifier,
+    MultiscaleKernelRegressor,
+)
 from dssl.execution.in_process import InProcess
+from dssl.graph.weight_rule import KERNEL_WIDTH
 from dssl.kernels.base import RBF
 from dssl.learners.target import Classes, Quantities
 from dssl.methods.cluster import CLUSTER_KERNEL
+from dssl.methods.deformed.method import DEFORMED_SVM
 from dssl.methods.multiscale import MULTISCALE_KERNEL
 from dssl.methods.step import Fit, MemoryWorkspace
 from dssl.storage.csr import as_rows
 
 METHODS = {"cluster": (CLUSTER_KERNEL, ClusterKernelSVC(landmarks=100)),
-           "multiscale": (MULTISCALE_KERNEL, MultiscaleKernelClassifier(n_carriers=100))}
+           "multiscale": (MULTISCALE_KERNEL, MultiscaleKernelClassifier(n_carriers=100)),
+           "svm": (DEFORMED_SVM, LapSVC(n_subsample=100))}
 
 
 @pytest.fixture(scope="module")
@@ -31,12 +45,13 @@ def moons():
 def test_the_steps_of_a_method_make_what_its_estimator_predicts(moons, name):
     X, _, known = moons
     method, estimator = METHODS[name]
-    workspace = MemoryWorkspace(Fit(as_rows(X), Classes.of(known, np.array([0, 1]))), InProcess(2**30))
+    graph = KNNGraph(width=KERNEL_WIDTH).build(X) if method.has_graph else None
+    workspace = MemoryWorkspace(Fit(as_rows(X), Classes.of(known, np.array([0, 1])), graph=graph), InProcess(2**30))
     workspace.run(method.steps, estimator._params())
-    assert list(workspace.artifacts) == ["basis", "selection", "models"]
+    assert list(workspace.artifacts) == [step.name for step in method.steps]
     model = workspace.fit.models["model"]
     fitted = estimator.set_params(scale="none").fit(X, known)
-    assert_array_equal(model.predict(X), fitted.transduction_)
+    assert_array_equal(model.predict(X), fitted.predict(X))
     assert_allclose(model.values(as_rows(X), InProcess(2**30)), fitted.model_.values(as_rows(X), InProcess(2**30)))
     assert workspace.fit.models["base"].predict(X).shape == (300,)
 
@@ -45,7 +60,7 @@ def test_the_steps_of_a_method_make_what_its_estimator_predicts(moons, name):
 def test_a_fit_says_whether_the_unlabeled_points_helped_and_writes_a_report(moons, name, tmp_path):
     X, _, known = moons
     fitted = METHODS[name][1].fit(X, known)
-    found = fitted.evidence_["by_labels"]
+    found = fitted.by_labels_
     assert found["n"] == 24
     assert found["scores"]["model"]["error"] <= found["scores"]["base"]["error"]
     assert set(found["scores"]) == {"model", "base", "majority"}
@@ -57,6 +72,19 @@ def test_a_fit_says_whether_the_unlabeled_points_helped_and_writes_a_report(moon
         assert text in html
 
 
+def test_what_held_out_labels_say_is_computed_when_it_is_asked_for(moons):
+    X, _, known = moons
+    fitted = LapSVC(n_subsample=100).fit(X, known)
+    before = fitted.decision_function(X)
+    with pytest.raises(NotFittedError, match="not asked for before the estimator was stored"):
+        pickle.loads(pickle.dumps(fitted)).report()
+    found = fitted.by_labels_
+    assert pickle.loads(pickle.dumps(fitted)).by_labels_ == found
+    assert_array_equal(fitted.decision_function(X), before)
+    Y = np.where(known < 0, np.nan, known)
+    assert LapKernelRidge(n_subsample=100).fit(X, Y).by_labels_["scores"]["mean"]["rmse"] > 0.4
+
+
 def test_a_kernel_that_is_a_function_has_a_report_too(moons):
     X, _, known = moons
 
@@ -66,16 +94,17 @@ def test_a_kernel_that_is_a_function_has_a_report_too(moons):
     fitted = ClusterKernelSVC(kernel, landmarks=100).fit(X, known)
     assert "Cluster kernel" in fitted.report()
     assert_array_equal(fitted.transduction_, ClusterKernelSVC(RBF(0.3), landmarks=100).fit(X, known).transduction_)
+    assert "Solver" in LapSVC(kernel, n_subsample=100).fit(X, known).report()
 
 
 def test_errors_of_several_quantities_are_not_compared(moons):
     X, y, known = moons
     Y = np.where(known[:, None] < 0, np.nan, np.stack([y, 2.0 - y], axis=1))
     fitted = MultiscaleKernelRegressor(n_carriers=100).fit(X, Y)
-    assert fitted.evidence_["by_labels"] == {"n": 0, "why": "the errors of several quantities are not compared"}
+    assert fitted.by_labels_ == {"n": 0, "why": "the errors of several quantities are not compared"}
     assert "There is no learning curve: the errors of several quantities are not compared." in fitted.report()
     one = MultiscaleKernelRegressor(n_carriers=100).fit(X, Y[:, 0])
-    assert one.evidence_["by_labels"]["scores"]["model"]["rmse"] < 0.3
+    assert one.by_labels_["scores"]["model"]["rmse"] < 0.3
 
 
 def test_weights_of_labels_and_of_classes_count_in_the_model_and_in_a_search(moons):

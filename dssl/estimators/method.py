@@ -1,0 +1,108 @@
+"""What estimators of a method share: a fit runs its steps in memory."""
+
+from abc import abstractmethod
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
+
+from ..errors import explain
+from ..execution.tasks import Execution
+from ..graph.graph import Graph
+from ..learners.model import Model
+from ..learners.probabilities import CALIBRATION, Calibration
+from ..learners.target import Target
+from ..methods.step import Context, Fit, MemoryWorkspace, Method
+from ..report.page import page
+from ..report.sections.answer import answer_section
+from ..report.sections.curve import curve_section
+from ..storage.blocks import Rows
+from .base import SearchedEstimator
+
+
+class MethodEstimator(SearchedEstimator):
+    """An estimator whose fit runs the steps of a method."""
+
+    method: ClassVar[Method]
+    calibration_: Calibration | None  # of a classifier
+    model_: Model
+    _facts: dict[str, dict[str, Any]]  # the attributes of what the steps made, by step
+    _begun: tuple[MemoryWorkspace, Any] | None  # what the comparison with the baseline goes on from
+    _by_labels: dict[str, Any] | None
+
+    @property
+    def versions(self) -> dict[str, int]:  # type: ignore[override]
+        """The versions of the steps."""
+        return {step.name: step.version for step in self.method.steps}
+
+    def _run(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Graph | None, params: Any,
+             execution: Execution) -> MemoryWorkspace:
+        """Run the steps without a baseline, and set `model_`, `calibration_` and `evidence_`."""
+        made = MemoryWorkspace(Fit(rows, target, weight, graph), execution)
+        made.run(self.method.steps, replace(params, baselines=()))
+        self._begun, self._by_labels = (made, params), None
+        self._facts = {**{name: artifact.attributes for name, artifact in made.artifacts.items()}, "labels": {
+            **target.to_arrays()[1], **target.described(), "n_labeled": len(target.labeled)}}
+        self.model_ = made.fit.models["model"]
+        self.evidence_ = self._told(made.context(), params)
+        made.tidy(self.method)
+        described = self._facts["models"]["models"]["model"]
+        if hasattr(self, "classes_"):
+            self.calibration_ = Calibration.from_described(described[CALIBRATION]) if CALIBRATION in described else None
+        return made
+
+    @property
+    def by_labels_(self) -> dict[str, Any]:
+        """What held-out labels say of the model and of its supervised baseline: whether the unlabeled points helped.
+
+        `scores` of the model, the baseline (`base`) and the most frequent class, or of a regressor the mean; the `gain`
+        in error over the baseline with its `p_value`, and what that says of the `unlabeled_data`; and the `curve` of
+        errors by the number of labels. Each label is predicted by fits without it; the unlabeled points are the same.
+
+        It takes several fits of the learner, on features or a kernel that `fit` has left, and is computed when it is
+        first asked for. A pickle holds it only if it has been asked for.
+
+        Raises sklearn.exceptions.NotFittedError : `fit` was not called, or this was not asked for before the estimator
+        was stored.
+        """
+        check_is_fitted(self, "model_")
+        if self._by_labels is None:
+            if self._begun is None:
+                raise NotFittedError(explain(
+                    "by_labels_ and report were not asked for before the estimator was stored",
+                    why="the points of the fit are not stored with it", fix="fit again, or ask for them before"))
+            made, params = self._begun
+            made.run(self.method.last, replace(params, baselines=("base",)))
+            self._by_labels = made.artifacts["models"].attributes["by_labels"]
+            self._begun = None
+        return self._by_labels
+
+    def __getstate__(self) -> dict[str, Any]:
+        return super().__getstate__() | {"_begun": None}
+
+    @abstractmethod
+    def _told(self, context: Context, params: Any) -> dict[str, Any]:
+        """Keep what the steps have made beside the model, and return what is known of it, for `evidence_`."""
+
+    def report(self, path: str | Path | None = None) -> str:
+        """Return the report of the fit, one self-contained HTML page, and write it where a path is given.
+
+        It says whether the unlabeled data helped, by labels that the model and its supervised baseline were fitted
+        without, and how the model was made.
+
+        Raises sklearn.exceptions.NotFittedError : `fit` was not called.
+        """
+        check_is_fitted(self, "model_")
+        facts = {**self._facts, "points": {"scaling": self.scaling_.to_arrays()[1]}}
+        result = {"gain": {"by_labels": self.by_labels_}}
+        sections = [step.section(facts, result) for step in self.method.steps if step.section]
+        html = page(type(self).__name__, f"{self.evidence_['n_labeled']:,} labeled and "
+                    f"{self.evidence_['n_unlabeled']:,} unlabeled points", [
+                        answer_section(facts, result, self.method.words, self.method.baselines),
+                        curve_section(facts, result), *sections])
+        if path is not None:
+            Path(path).write_text(html, encoding="utf-8")
+        return html

@@ -1,0 +1,132 @@
+"""The covariance Q^+ of the graph's regularizer on a subsample of the vertices, in four steps.
+
+    subsample    the vertices at which functions are measured
+    system       the solver of the regularizer
+    columns      its solutions, a column a vertex of the subsample
+    covariance   Q^+ on the subsample, of each power of the regularizer
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from ...graph.regularizer import prepare_regularizer
+from ...graph.regularizer_params import LaplacianKind, RegularizerParams
+from ...graph.vertices import covariance_at_points
+from ...kernels.structure import SOLVER_ARRAYS, structure_of
+from ...kernels.subsample import (
+    VECTOR_ARRAYS,
+    SolvedColumns,
+    multiply_factors,
+    solve_columns,
+    solve_evidence,
+)
+from ...learners.deformed import GraphCovariance, draw_subsample
+from ...solvers.solve import METHODS
+from ...solvers.solver_params import SolverParams
+from ...storage.blocks import PartWriter
+from ..step import Context
+
+
+@dataclass(frozen=True)
+class SubsampleParams:
+    """How many vertices functions are measured at, and the seed of their draw."""
+
+    size: int
+    seed: int
+
+
+def make_subsample(context: Context, params: SubsampleParams) -> dict[str, Any]:
+    """Choose the vertices at which functions are measured, and a training point of each, a labeled one if any is.
+
+    One that grows keeps what was chosen, as far as a random draw of all vertices has so many of the old ones.
+    """
+    points, rows = context.vertices(), context.target().labeled
+    labeled = points.of(rows)
+    before, n_before = None, 0
+    if context.base is not None:
+        before = context.base.parts.read(0, ("vertices",))["vertices"]
+        n_before = context.of_base("vertices").attributes["vertices"]
+    chosen = draw_subsample(labeled, len(points), params.size, params.seed, before, n_before)
+    PartWriter(context.parts, 0).write(subsample=points.rows_of(chosen, rows), vertices=chosen)
+    return {"n_subsample": len(chosen), "n_labeled": int(np.isin(chosen, labeled).sum())}
+
+
+@dataclass(frozen=True)
+class RegularizerSystem:
+    """The matrix, and the solver of so many columns of it; the powers matter through their number only."""
+
+    laplacian: LaplacianKind
+    ridge: float
+    n_columns: int
+    method: str
+    tolerance: float
+    max_iterations: int
+    seed: int
+
+
+def make_system(context: Context, params: RegularizerSystem) -> dict[str, Any]:
+    """Prepare the solver: scaled matrix, method, eigenvectors or hierarchy."""
+    solver = SolverParams(method=params.method, tolerance=params.tolerance,  # type: ignore[arg-type]
+                          max_iterations=params.max_iterations, seed=params.seed)
+    regularizer = RegularizerParams(laplacian=params.laplacian, ridge=params.ridge)
+    stored, chosen, attributes = prepare_regularizer(context.weights(), regularizer, params.n_columns,
+                                                     solver, context.execution, context.parts, context.multiplicity())
+    return {**attributes, "params": asdict(chosen), "stored_bytes": stored.nbytes}
+
+
+@dataclass(frozen=True)
+class ColumnParams:
+    """The powers that are solved for, how many columns at a time, and the form in which they are kept."""
+
+    powers: tuple[int, ...]
+    block_columns: int
+    form: Literal["energy", "restriction"]
+
+
+def begins(form: str, method: str) -> bool:
+    """Return whether solves of a method can begin at columns that were kept in a form."""
+    return form == "energy" and METHODS[method].iterates
+
+
+def make_columns(context: Context, params: ColumnParams) -> dict[str, Any]:
+    """Solve the columns of the subsample; those that were solved before vertices were added begin there."""
+    system, solved, before = context.attributes("system"), None, None
+    solver = SolverParams(**{**system["params"], "block_columns": params.block_columns})
+    if context.base is not None and begins(params.form, solver.method):
+        solved = SolvedColumns.of(context.base.parts, params.powers,
+                                  context.of_base("system").parts.read(0, VECTOR_ARRAYS), context.execution)
+        before = context.of_base("subsample").parts.read(0, ("vertices",))["vertices"]
+    receipts = solve_columns(context.inputs["system"].parts.arrays(0), solver, system["n"],
+                             context.arrays("subsample")["vertices"], params.powers, context.execution,
+                             context.parts, form=params.form, solved=solved, solved_subsample=before)
+    return {**solve_evidence(receipts, system["solver"]), "n_blocks": len(receipts)}
+
+
+def make_covariance(context: Context, params: ColumnParams) -> dict[str, Any]:
+    """Multiply the solved columns to Q^+ on the subsample."""
+    subsample = context.arrays("subsample")["vertices"]
+    found = multiply_factors(context.inputs["columns"].parts, context.attributes("system")["n"], subsample,
+                             params.powers, context.execution, context.parts.within("shares"), form=params.form,
+                             n_blocks=context.attributes("columns")["n_blocks"])
+    system = context.attributes("system")
+    solver = context.inputs["system"].parts.read(0, SOLVER_ARRAYS)
+    structure = {str(power): structure_of(np.diagonal(A), subsample, solver, system["ridge"], power)
+                 for power, A in found.items()}
+    m = context.vertices().multiplicity[subsample]
+    found = {power: covariance_at_points(A, m) for power, A in found.items()}
+    PartWriter(context.parts, 0).write(**{f"power{power}": A for power, A in found.items()})
+    return {"mean_diagonal": {str(power): float(np.trace(A)) / len(A) for power, A in found.items()},
+            "structure": structure}
+
+
+def covariance_of(context: Context, powers: tuple[int, ...]) -> GraphCovariance:
+    """Return what the steps have made, with what solves for more columns."""
+    system, covariance = context.attributes("system"), context.attributes("covariance")
+    arrays, chosen = context.arrays("covariance"), context.arrays("subsample")
+    return GraphCovariance(
+        chosen["subsample"], {power: arrays[f"power{power}"] for power in powers}, {}, vertices=context.vertices(),
+        chosen=chosen["vertices"], solver=context.inputs["system"].parts.arrays(0),
+        params=SolverParams(**system["params"]),
+        structure={int(power): value for power, value in covariance["structure"].items()})

@@ -1,0 +1,271 @@
+"""Kernels deformed by the graph of all points: a support vector machine or ridge regression on the labeled points.
+
+    subsample    the vertices at which functions are measured
+    system       the solver of the graph's regularizer
+    columns      its solutions, a column a vertex of the subsample
+    covariance   Q^+ on the subsample, of each power of the regularizer
+    selection    power, eta, bandwidth and C
+    models       the model and its baselines
+
+The columns are solved once for all labels, kernels and weights of the graph.
+
+References
+----------
+Lever, Diethe, Shawe-Taylor, "Data-dependent kernels in nearly-linear time", AISTATS 2012.
+"""
+
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Literal
+
+from ...execution.cost import Cost, cost_of, gram_seconds
+from ...graph.regularizer import system_cost
+from ...graph.regularizer_params import RegularizerParams
+from ...graph.scaling import scaled_rows
+from ...kernels.base import BaseKernels
+from ...kernels.eta import AUTO, Eta
+from ...kernels.subsample import (
+    columns_cost,
+    n_solves,
+    product_cost,
+)
+from ...learners.class_prior import LABELS, ClassPrior, ClassWeight
+from ...learners.eta import ETAS
+from ...learners.model import predict_cost
+from ...report.sections.selection import selection_section
+from ...report.sections.solver import solver_section
+from ...report.words import Baseline, Words
+from ...selection.choice import LOWEST, ChoiceRule
+from ...selection.folds import FoldParams
+from ...selection.halving import ALL, Search
+from ...selection.search import GridParams
+from ...solvers.direct import LARGEST
+from ...solvers.solve import METHODS, stored_bytes
+from ...solvers.solver_params import SolverParams
+from ..linear import NO_WEIGHTS
+from ..step import Method, PlanInputs, Step
+from .covariance import (
+    ColumnParams,
+    RegularizerSystem,
+    SubsampleParams,
+    begins,
+    make_columns,
+    make_covariance,
+    make_subsample,
+    make_system,
+)
+from .models import LearningParams, SearchParams, SubsampleGraph, make_models, make_selection
+
+SAMPLED = 1000  # points of the median distance
+FITTED = 8 << 20  # bytes that fits take beside their matrices, measured: folds, and the graph of the subsample
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeformedKernelParams:
+    """What a model in a deformed kernel follows from, beside the graph.
+
+    kernels : the base kernel with each bandwidth that is tried. learner : on the Gram matrix. C, eta : of the model,
+    where no `grid` is searched, as is the power of the regularizer. n_subsample : at most so many points. form : in
+    which solved columns are kept, see `solve_columns`. seed : of the subsample, the folds and the shuffled vertices.
+    grid, cv, rule, search : what is tried, on which folds, and what is chosen. prior, weight : how frequent the classes
+    are among the points that are predicted, and what their labels weigh. baselines : with none,
+    labels are held out to calibrate probabilities alone. subsample_graph : of the baseline so named.
+    """
+
+    kernels: BaseKernels
+    learner: Literal["svm", "ridge"]
+    regularizer: RegularizerParams
+    n_subsample: int
+    C: float = 10.0
+    eta: Eta = AUTO
+    solver: SolverParams = field(default_factory=SolverParams)
+    form: Literal["energy", "restriction"] = "energy"
+    seed: int = 0
+    grid: GridParams | None = None
+    cv: FoldParams | None = None
+    rule: ChoiceRule = LOWEST
+    search: Search = ALL
+    baselines: tuple[str, ...] = ("base",)
+    subsample_graph: SubsampleGraph | None = None
+    prior: ClassPrior = LABELS
+    weight: ClassWeight = NO_WEIGHTS
+
+    @property
+    def powers(self) -> tuple[int, ...]:
+        """Return the powers of the regularizer that are solved for, ascending."""
+        return tuple(sorted(self.grid.power)) if self.grid else (self.regularizer.power,)
+
+    @property
+    def has_several_etas(self) -> bool:
+        """Return whether the mean of kernels of several etas is made."""
+        return AUTO in (self.grid.eta if self.grid else (self.eta,))
+
+    @property
+    def n_columns(self) -> int:
+        """Return how many columns are solved: a chain of solves for each point of the subsample."""
+        return self.n_subsample * n_solves(self.powers)
+
+
+def _system(p: DeformedKernelParams) -> RegularizerSystem:
+    return RegularizerSystem(p.regularizer.laplacian, p.regularizer.ridge, p.n_columns, p.solver.method,
+                             p.solver.tolerance, p.solver.max_iterations, p.solver.seed)
+
+
+def _columns(p: DeformedKernelParams) -> ColumnParams:
+    return ColumnParams(p.powers, p.solver.block_columns, p.form)
+
+
+def learning_of(p: DeformedKernelParams) -> LearningParams:
+    """Return what the model and its baselines have in common."""
+    graph = p.subsample_graph if "subsample_graph" in p.baselines else None
+    return LearningParams(p.learner, p.kernels, p.baselines, p.seed, graph, p.prior, p.weight)
+
+
+def _search(p: DeformedKernelParams) -> SearchParams:
+    if p.grid is None:
+        return SearchParams(p.baselines, {"power": p.regularizer.power, "eta": p.eta, "C": p.C,
+                                          "bandwidth": p.kernels.bandwidths[0]})
+    return SearchParams(p.baselines, None, learning_of(p), p.grid, p.kernels.bandwidths, p.cv, p.rule, p.search)
+
+
+# ---- what the steps take
+
+
+def _solvers(f: PlanInputs, p: DeformedKernelParams) -> list[str]:
+    """Return the solver that is used, or those that may be."""
+    method = p.solver.method
+    if "system" in f.attributes:
+        return [f.attributes["system"]["params"]["method"]]
+    if method != "auto":
+        return [method]
+    if f.vertices <= LARGEST:
+        return ["direct"]
+    f.estimated.add("solver")
+    return ["amg", "deflated"] if f.bound == "most" else ["deflated"]  # first, which takes less
+
+
+def _system_cost(f: PlanInputs, p: DeformedKernelParams) -> Cost:
+    methods, n_columns = _solvers(f, p), n_subsample(f, p) * n_solves(p.powers)
+    f.estimated.update(*(METHODS[method].stored_guess for method in methods))
+    return system_cost(f.vertices, f.nnz, n_columns, methods, guess=f.bound == "most")
+
+
+def _columns_cost(f: PlanInputs, p: DeformedKernelParams) -> Cost:
+    n, nnz, s, guess, found = f.vertices, f.nnz, n_subsample(f, p), f.bound == "most", []
+    for method in _solvers(f, p):
+        if "system" in f.attributes:
+            stored = int(f.attributes["system"]["stored_bytes"])
+        else:
+            stored = stored_bytes(method, n, nnz, s * n_solves(p.powers), guess=guess)
+            f.estimated.update(METHODS[method].stored_guess)
+        f.estimated.update(METHODS[method].held_guess)
+        found.append(columns_cost(n, nnz, s, p.powers, p.solver.block_columns, p.form, method,
+                                  stored, f.budget, guess=guess,
+                                  started=f.growing is not None and begins(p.form, method)))
+    return f.one_of(found)
+
+
+def n_subsample(f: PlanInputs, p: DeformedKernelParams) -> int:
+    """Return the number of points at which functions are measured."""
+    size = min(p.n_subsample, f.n)
+    return f.found("subsample", "n_subsample", size, size, "subsample")
+
+
+def _training_bytes(f: PlanInputs, p: DeformedKernelParams) -> tuple[int, int, int]:
+    """Return what a task of the training reads, the most it holds, and the least.
+
+    Held: all covariances; to deform a kernel with one of them, it permuted, a Gram matrix, a sum with it and its
+    temporary, and a factor, of "auto" another; and kernels of the labels. Before these, points are taken out of chunks:
+    one as it is stored, decompressed, and copied.
+    """
+    s, m, d, powers = n_subsample(f, p), f.n_labeled, f.width, len(p.powers)
+    several = p.has_several_etas
+    read = 8 * s * s * powers + min(f.n, 3 * max(s, m, SAMPLED)) * f.row_bytes
+    chunk = min(f.n, scaled_rows(f.n, f.row_bytes, f.x_chunk, f.budget)) * f.row_bytes
+    held = max(8 * s * s * (powers + 5 + several) + 24 * (s + m) * d
+               + 8 * m * (3 * m + 3 * s) + several * 8 * m * 4 * m, 3 * chunk)
+    return read, held, 8 * s * s * (powers + 3)
+
+
+def search_cost(f: PlanInputs, p: DeformedKernelParams) -> Cost:
+    """Return that of a task a model and bandwidth, and one a model for the scores of its choice; of no grid, nothing.
+
+    A task holds the kernels of the labels one fold at a time, and the values without each of all C and repetitions.
+    """
+    m, s = f.n_labeled, n_subsample(f, p)
+    if p.grid is None or p.cv is None:
+        return cost_of(0, 0, 0, 0)
+    grid, names = p.grid, len({"model", *p.baselines} - {"shuffled"})
+    pairs = 1 if p.search == ALL else len(grid.power) * len(grid.eta)  # of some combinations, a task each
+    tasks = names * (min(len(p.kernels.bandwidths) * pairs, p.search.samples or len(p.kernels.bandwidths) * pairs) + 1)
+    read, held, least = _training_bytes(f, p)
+    columns = max(1, f.n_classes * (f.n_classes - 1) // 2) if p.learner == "svm" else f.n_outputs
+    values = 8 * m * columns * len(p.grid.C) * p.cv.repetitions
+    kernels = len(ETAS) - 1 if p.has_several_etas else 1
+    return cost_of(tasks, tasks * read, 0,
+                   held + 8 * m * m * 5 * kernels + values + 24 * s * (m + min(s, m)) * kernels, least,
+                   tasks * p.cv.repetitions * len(grid.power) * len(grid.eta) * _deformed_seconds(m, s))
+
+
+def fit_cost(f: PlanInputs, p: DeformedKernelParams) -> Cost:
+    """Return that of one task, which makes one deformed kernel after the other."""
+    read, held, least = _training_bytes(f, p)
+    points = n_subsample(f, p) + f.n_labeled
+    models = len(p.baselines) + 1
+    return cost_of(1, read, models * points * (f.row_bytes + 8 * f.n_outputs), held + FITTED, least,
+                   models * _deformed_seconds(f.n_labeled, n_subsample(f, p)))
+
+
+def _deformed_seconds(m: float, s: float) -> float:
+    """Return the estimated seconds of a deformed kernel on m labels and a learner in it: factor, solve and values."""
+    return gram_seconds(s / 6, s) + gram_seconds(m / 2, s) + gram_seconds(s, m) + gram_seconds(m, m)
+
+
+def _subsample_cost(f: PlanInputs, p: DeformedKernelParams) -> Cost:
+    return cost_of(0, 16 * f.n_labeled, 8 * n_subsample(f, p), 24 * f.n + 16 * n_subsample(f, p), 24 * f.n)
+
+
+def _product_cost(f: PlanInputs, p: DeformedKernelParams) -> Cost:
+    return product_cost(f.vertices, f.nnz, n_subsample(f, p), p.powers, p.solver.block_columns, p.form, f.budget)
+
+
+def _scores_cost(f: PlanInputs, p: DeformedKernelParams) -> Cost:
+    """The points of a model are the subsample and the labeled ones, with a column a pair of classes in an SVM."""
+    is_svm = p.learner == "svm"
+    columns = max(1, f.n_classes * (f.n_classes - 1) // 2) if is_svm else f.n_outputs
+    return predict_cost(p.kernels.for_costs(), f.dense(max(f.n_test, 1), f.width), f.row_bytes,
+                        n_subsample(f, p) + f.n_labeled, len(p.baselines) + 1, columns,
+                        8 if is_svm or f.is_regression else 16, f.budget)
+
+
+WORDS = Words(
+    model="The learner in the kernel that the graph of all points has reshaped.", changed="kernel that merely changed",
+    cause="changed kernel", graph="model.eta", norm="model.C",
+    folds="Points of a fold are held out of the subsample too.")
+BASE = Baseline(
+    "base", "The same learner and labels in the plain kernel, without the graph: unlabeled points enter at most the "
+            "scaling, the bandwidth and the landmarks. What the model gains over it is what the graph may have "
+            "brought.")
+BASELINES = (BASE, Baseline(
+    "shuffled", "The control: the model with the vertices of its graph permuted, so the kernel changes as much but "
+                "from a graph that knows nothing about the points. A real gain must also beat this one."), Baseline(
+    "subsample_graph", "The model with a graph of the subsample alone, which costs almost nothing. What the model "
+                       "gains over it is what the many other unlabeled points brought."))
+WHOLE_GRAPH = ("use model.kind laprls, which has no task with the whole graph: a solver has; or lower data.points, and "
+               "predict the others with the model, or graph.n_neighbors")
+_FEWER = "lower subsample.size"
+STEPS = (
+    Step("subsample", 3, ("labels", "vertices"), lambda p: SubsampleParams(p.n_subsample, p.seed), make_subsample,
+         _subsample_cost, "lower data.points", grows=True),
+    Step("system", 6, ("vertices", "graph"), _system, make_system, _system_cost, WHOLE_GRAPH,
+         intermediate=True),
+    Step("columns", 4, ("system", "subsample"), _columns, make_columns, _columns_cost, WHOLE_GRAPH,
+         intermediate=True, grows=True),
+    Step("covariance", 5, ("vertices", "system", "subsample", "columns"), _columns, make_covariance,
+         _product_cost, _FEWER, section=solver_section),
+    Step("selection", 14, ("points", "labels", "subsample", "covariance"), _search, make_selection, search_cost,
+         _FEWER, section=partial(selection_section, words=WORDS), leads=True),
+    Step("models", 11, ("points", "labels", "subsample", "covariance", "selection"), learning_of, make_models,
+         fit_cost, "lower subsample.size or labels"))
+DEFORMED_SVM = Method("svm", ("classification",), STEPS, _scores_cost, WORDS, BASELINES, has_graph=True)
+DEFORMED_RIDGE = replace(DEFORMED_SVM, name="ridge", tasks=("classification", "regression"))

@@ -1,0 +1,291 @@
+"""The model in a deformed kernel and its baselines, on the same labels: what they are fitted to, searches and fits.
+
+    model            the learner in the kernel deformed by the graph
+    base             the same learner in the base kernel: no unlabeled data
+    shuffled         the same as the model, with the graph's vertices permuted: an equal graph that says nothing
+    subsample_graph  the same as the model, with a graph of the subsample alone
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+
+from ...execution.in_process import InProcess
+from ...graph.laplacian import Laplacian
+from ...graph.neighbor_params import NeighborParams
+from ...graph.neighbors import find_neighbors
+from ...graph.regularizer_params import RegularizerParams
+from ...graph.weight_rule import WeightParams
+from ...graph.weights import weights
+from ...kernels.base import BaseKernels, Kernel, kernel_from
+from ...kernels.deformed import shuffled
+from ...kernels.subsample import (
+    inverse_on_subsample,
+)
+from ...learners.class_prior import ClassPrior, ClassWeight
+from ...learners.coding import Coding
+from ...learners.eta import Deformation, deform_by
+from ...learners.kernel_model import expand
+from ...learners.model import Model
+from ...learners.probabilities import calibration_attributes
+from ...learners.ridge_and_svm import LearnerParams, fit_gram
+from ...learners.target import Target
+from ...selection.by_labels import LabelFolds, by_labels, with_prior
+from ...selection.choice import LOWEST, ChoiceRule
+from ...selection.folds import FoldParams, held_out
+from ...selection.halving import ALL, Repetitions, Search, judged_by_rungs, some_folds
+from ...selection.held_out_scores import HeldOut
+from ...selection.search import GridParams, Held, search_base, search_deformed
+from ...solvers.solver_params import SolverParams
+from ...storage.blocks import Arrays, PartWriter, Receipt, Rows
+from ...storage.csr import as_rows
+from ..step import WEIGHT, Context, FittedModels
+
+
+@dataclass(frozen=True)
+class SubsampleGraph:
+    """How the graph of the subsample alone is made, for the baseline of that name."""
+
+    neighbors: NeighborParams
+    weights: WeightParams
+    regularizer: RegularizerParams
+
+
+@dataclass(frozen=True)
+class LearningParams:
+    """What the model and its baselines have in common; subsample_graph : of that baseline, where it is asked for."""
+
+    kind: Literal["svm", "ridge"]
+    kernels: BaseKernels
+    baselines: tuple[str, ...]
+    seed: int
+    subsample_graph: SubsampleGraph | None
+    prior: ClassPrior
+    weight: ClassWeight
+
+
+@dataclass(frozen=True)
+class DeformedProblem:
+    """What the model and its baselines are trained on, as the tasks that search and fit need it."""
+
+    points: Rows  # all training points, scaled
+    covariance: Arrays  # `power{p}` (s, s) of each power
+    chosen: Arrays  # subsample (s,)
+    labels: Arrays  # arrays of the `Target`, and the weights of its labels where there are any
+    attributes: dict[str, Any]  # of the `Target`
+    learning: LearningParams
+    structure: dict[int, float]  # of the graph, by power
+
+    def base(self, bandwidth: float | str | None) -> Kernel:
+        """Return the base kernel with a bandwidth."""
+        own = self.learning.kernels
+        return kernel_from(own.name, bandwidth, rows=self.points, seed=own.seed, **own.parameters)
+
+    def subsample(self) -> np.ndarray:
+        """Return the row numbers of the subsample (s,)."""
+        return self.chosen.load()["subsample"]
+
+    def target(self) -> Target:
+        """Return the labeled points with their classes or quantities."""
+        return Target.from_arrays(self.labels.load(), self.attributes).with_prior(self.learning.prior)
+
+    def weight(self, target: Target) -> np.ndarray | None:
+        """Return what each label weighs (l,); None where all weigh 1."""
+        return target.label_weights(self.learning.weight, self.labels.load().get(WEIGHT))
+
+    def structure_of(self, name: str) -> dict[int, float]:
+        """Return the structure, by power, of the graph of the model of this name, where it is known."""
+        return {} if name == "subsample_graph" else self.structure
+
+    def covariances(self, name: str, powers: tuple[int, ...], X_S: Any) -> dict[int, np.ndarray]:
+        """Return Q^+ (s, s) on the subsample of each power, as the model of this name takes it."""
+        if name == "subsample_graph":
+            assert self.learning.subsample_graph is not None
+            return subsample_graph_covariance(X_S, self.learning.subsample_graph, powers)
+        arrays, seed = self.covariance.load(), self.learning.seed
+        return {power: shuffled(arrays[f"power{power}"], seed) if name == "shuffled" else arrays[f"power{power}"]
+                for power in powers}
+
+
+def problem_of(context: Context, learning: LearningParams) -> DeformedProblem:
+    """Return what the tasks that search and fit need."""
+    graph = learning.subsample_graph
+    if graph is not None:
+        k = max(1, min(graph.neighbors.n_neighbors, context.attributes("subsample")["n_subsample"] - 1))
+        graph = replace(graph, neighbors=replace(graph.neighbors, n_neighbors=k))
+    labels, attributes = context.shared_labels()
+    return DeformedProblem(
+        points=context.points("train"), covariance=context.inputs["covariance"].parts.arrays(0),
+        chosen=context.inputs["subsample"].parts.arrays(0), labels=labels, attributes=attributes,
+        learning=replace(learning, subsample_graph=graph),
+        structure={int(power): own for power, own in context.attributes("covariance")["structure"].items()})
+
+
+@dataclass(frozen=True)
+class SearchTask:
+    """Cross-validate the grid of one model at one bandwidth."""
+
+    problem: DeformedProblem
+    name: str  # model, base or subsample_graph
+    bandwidth: float | str | None
+    grid: GridParams
+    cv: FoldParams
+    n_folds: int  # of all repetitions: those that are held out
+    scoring: str | None = None
+    complete: bool = False  # whether rows have every score
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        problem, target = self.problem, self.problem.target()
+        held = Held(target, some_folds(self.cv.repeated(target), self.n_folds), problem.learning.kind,
+                    problem.weight(target), self.scoring, self.complete)
+        found = search_rows(problem, self.name, self.bandwidth, self.grid, held)
+        return {"name": self.name, "grid": [{**row, "bandwidth": self.bandwidth} for row in found]}
+
+
+def search_rows(problem: DeformedProblem, name: str, bandwidth: float | str | None, grid: GridParams,
+                held: Held) -> list[dict[str, Any]]:
+    """Return the rows of a grid, of the model of a name at one bandwidth; see `search_deformed`."""
+    X_l, base = problem.points.take(held.target.labeled), problem.base(bandwidth)
+    if name == "base":
+        return search_base(base, X_l, grid, held)
+    subsample = problem.subsample()
+    X_S, place = problem.points.take(subsample), {int(row): i for i, row in enumerate(subsample)}
+    position = np.array([place.get(int(row), -1) for row in held.target.labeled])
+    return search_deformed(base, X_S, X_l, position, problem.covariances(name, grid.power, X_S),
+                           problem.structure_of(name), grid, held)
+
+
+@dataclass(frozen=True)
+class SearchParams:
+    """The grid and the bandwidths to choose from, the folds and the rule; without a grid, the parameters given."""
+
+    baselines: tuple[str, ...]
+    given: dict[str, Any] | None
+    learning: LearningParams | None = None
+    grid: GridParams | None = None
+    bandwidths: tuple[float | str | None, ...] = ()
+    cv: FoldParams | None = None
+    rule: ChoiceRule = LOWEST
+    search: Search = ALL
+
+
+def make_selection(context: Context, params: SearchParams) -> dict[str, Any]:
+    """Choose power, eta, bandwidth and C of each model by cross-validation; without a grid, take those given."""
+    if params.grid is None or params.learning is None or params.cv is None:
+        return {"choices": dict.fromkeys(("model", *params.baselines), params.given), "folds": 0}
+    whole, cv = params.grid, params.cv
+    problem, repetitions = problem_of(context, params.learning), cv.repeated(context.target())
+    points = params.search.drawn([(bandwidth, *point) for bandwidth in params.bandwidths
+                                  for point in whole.points])
+    of_base = list(dict.fromkeys((bandwidth, None, None, C) for bandwidth, _, _, C in points))
+    candidates = {name: of_base if name == "base" else points for name in ("model", *params.baselines)
+                  if name != "shuffled"}
+
+    def judge(rung: int, standing: Mapping[str, Sequence[Any]], folds: Repetitions) -> dict[str, list[dict[str, Any]]]:
+        tasks = [SearchTask(problem, name, bandwidth, grid, cv, sum(map(len, folds)), params.rule.scoring)
+                 for name, own in standing.items() for bandwidth in params.bandwidths
+                 for grid in whole.parts([point[1:] for point in own if point[0] == bandwidth])]
+        receipts = context.execution.map(tasks, context.parts.within(f"rung{rung}"))
+        rows = {(receipt["name"], row["bandwidth"], row["power"], row["eta"], row["C"]): row
+                for receipt in receipts for row in receipt["grid"]}
+        return {name: [rows[name, *point] for point in own] for name, own in standing.items()}
+
+    tables, last = judged_by_rungs(candidates, repetitions, params.search, params.rule, judge)
+    choices = {name: params.rule.choose(rows) for name, rows in last.items()}
+    # What is dear to score is scored where it was chosen.
+    complete = context.execution.map([
+        SearchTask(problem, name, row["bandwidth"], whole.at(row), cv, sum(map(len, repetitions)),
+                   complete=True) for name, row in choices.items()], context.parts.within("scores"))
+    scores = {receipt["name"]: receipt["grid"][0]["scores"] for receipt in complete}
+    return {"choices": {**choices, "shuffled": choices["model"]}, "folds": len(repetitions[0]),
+            "held_out_points": whole.held_out_points, "search": asdict(params.search),
+            "repetitions": cv.repetitions, "rule": asdict(params.rule), "grid": tables, "scores": scores}
+
+
+@dataclass(frozen=True, eq=False)
+class Expansion:
+    """The function `K(., points) coef` of the model, in the kernel K that the graph has deformed.
+
+    points (l, d) : the labeled ones. coef : (l, c).
+    """
+
+    deformation: Deformation
+    points: Any
+    coef: np.ndarray
+
+
+def make_models(context: Context, params: LearningParams) -> dict[str, Any]:
+    """Fit the model and its baselines."""
+    return context.fit_models(partial(
+        fit_models, problem_of(context, params), context.attributes("selection")["choices"]))
+
+
+def fit_models(problem: DeformedProblem, choices: dict[str, dict[str, Any]]) -> FittedModels:
+    """Return the model and its baselines, what labels held out say of them, and the `Expansion` of the model.
+
+    choices : power, eta, C and bandwidth, by name.
+    """
+    target, compares = problem.target(), bool(problem.learning.baselines)
+    weight = problem.weight(target)
+    X_S, X_l = problem.points.take(problem.subsample()), problem.points.take(target.labeled)
+    models, kept = dict[str, Model](), dict[str, Any]()
+    shares = None  # of the model's etas, which the control takes too
+    folds = LabelFolds.of(target, problem.learning.seed, a_fit_each=True, curve=compares)
+    left_out = dict[str, list[HeldOut]]()
+    held, of_model = list[HeldOut](), list[HeldOut]()
+    for name in ("model", *problem.learning.baselines):
+        chosen = choices[name]
+        base = problem.base(chosen["bandwidth"])
+        kernel: Any = base
+        learner = LearnerParams(kind=problem.learning.kind, C=chosen["C"])
+        facts: dict[str, Any] = {"name": name, "n_labeled": len(target.labeled)}
+        if name == "base":
+            K = kernel(X_l, X_l)
+        else:
+            A = problem.covariances(name, (chosen["power"],), X_S)[chosen["power"]]
+            deformed = deform_by(chosen["eta"], base, X_S, A, X_l, target, weight,
+                                 structure=problem.structure_of(name).get(chosen["power"]),
+                                 shares=shares if name == "shuffled" else None)
+            kernel, K, facts["eta"] = deformed.kernel, deformed.K, deformed.described()
+            shares = deformed.shares if name == "model" else shares
+            learner = replace(learner, free=deformed.free)
+        coef, intercept, coding = fit_gram(K, target, learner, weight)
+        facts |= {**target.missed(K @ coef + intercept, coding),
+                  "parameters": {key: chosen[key] for key in ("power", "eta", "C", "bandwidth")}}
+        judged = name in ("model", "base")
+        if judged:
+            held = [HeldOut(target, *_left_out(K, target, learner, own, weight), own, weight)
+                    for own in folds.repetitions]
+        # A control is moved as the model is.
+        model, calibration, moved = with_prior(expand(kernel, X_l, coef, intercept, coding, facts), target,
+                                               held if judged else of_model)
+        if judged:
+            left_out[name] = moved
+        if name == "model":
+            of_model = held
+            kept["model"] = Expansion(deformed, X_l, coef)
+            model = replace(model, attributes={**facts, **calibration_attributes(calibration)})
+        models[name] = model
+    return FittedModels(models, {"by_labels": by_labels(target, folds, left_out)} if compares else {}, kept)
+
+
+def _left_out(K: np.ndarray, target: Target, learner: LearnerParams,
+              folds: Sequence[np.ndarray], weight: np.ndarray | None) -> tuple[Coding, np.ndarray]:
+    values, coding = held_out([K] * len(folds), target, folds, learner, weight)
+    return coding, values
+
+
+def subsample_graph_covariance(X_S: Any, graph: SubsampleGraph, powers: tuple[int, ...]) -> dict[int, np.ndarray]:
+    """Return Q^-1 (s, s) by power of the graph of the subsample alone, a baseline of the paper (section 5.1)."""
+    lists, weighting = find_neighbors(as_rows(X_S), graph.neighbors, InProcess(1)), graph.weights
+    W = weights(lists, weighting.kind, bandwidth=weighting.bandwidth, width=weighting.width,
+                symmetrize=weighting.symmetrize, execution=InProcess(1))
+    laplacian = Laplacian(W, graph.regularizer.laplacian == "normalized")
+    found = inverse_on_subsample(laplacian.matrix(graph.regularizer.ridge), np.arange(len(lists)), powers,
+                                 params=SolverParams(method="direct"), vector=laplacian.vector, execution=InProcess(1))
+    return found.powers
+
+
