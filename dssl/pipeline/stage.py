@@ -48,14 +48,16 @@ class Stage:
     grows: bool = False
 
 
-def stages_of(method: Method, params: Callable[[Any], Any]) -> tuple[Stage, ...]:
-    """Return the steps of a method as stages; params : makes the parameters of the method of a spec."""
-    return tuple(_stage_of(step, params) for step in method.steps)
+def stages_of(method: Method, params: Callable[[Any], Any], spec: type[Spec]) -> tuple[Stage, ...]:
+    """Return the steps of a method as stages; params : makes the parameters of the method of such a spec."""
+    return tuple(_stage_of(step, params, spec) for step in method.steps)
 
 
-def _stage_of(step: Step, params: Callable[[Any], Any]) -> Stage:
+def _stage_of(step: Step, params: Callable[[Any], Any], kind_of_spec: type[Spec]) -> Stage:
     def params_of(spec: Any) -> Any:
         return step.params(params(spec))
+
+    params_of.__annotations__["spec"] = kind_of_spec
 
     def cost_of(facts: Facts[Any]) -> Cost:
         return step.cost(facts, params(facts.spec))

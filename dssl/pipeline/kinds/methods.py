@@ -28,7 +28,7 @@ def kind_of(method: Method, params: Callable[[Any], Any]) -> Kind:
 
     graph = (VERTICES, NEIGHBORS, GRAPH, HEALTH) if method.has_graph else ()
     return Kind.of(SPECS[method.name], (
-        DATASET, SPLIT, LABELS, POINTS, *graph, *stages_of(method, params),
+        DATASET, SPLIT, LABELS, POINTS, *graph, *stages_of(method, params, SPECS[method.name].spec),
         SAMPLE_OF_GRAPH if method.has_graph else SAMPLE, predictions_with(scores_cost),
         replace(SCORES, cost=scores_cost, remedy=method.steps[-1].hint),
     ), words=method.words, baselines=method.baselines)

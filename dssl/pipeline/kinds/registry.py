@@ -50,7 +50,7 @@ def _spec_of(stage: Stage) -> type | None:
     """Return the class of specs that a stage makes its parameters of; None where it does not say."""
     hints: dict[str, Any] = get_type_hints(getattr(stage.params, "__func__", stage.params))
     found = next((hint for name, hint in hints.items() if name != "return"), None)
-    return found if isinstance(found, type) and found is not Any else None
+    return found if isinstance(found, type) else None
 
 
 def all_stage_names() -> list[str]:
