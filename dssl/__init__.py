@@ -11,7 +11,7 @@ _PUBLIC = {
     "Graph": "dssl.graph.graph", "KNNGraph": "dssl.graph.graph", "Laplacian": "dssl.graph.laplacian",
     "effective_resistances": "dssl.learners.on_graph.resistances",
     "amplified_resistance_kernel": "dssl.learners.on_graph.resistances",
-    "graph_spectrum": "dssl.graph.spectrum", "neighbors": "dssl.graph.neighbors", "weights": "dssl.graph.weights",
+    "graph_spectrum": "dssl.graph.spectrum", "neighbors": "dssl.knn.search", "weights": "dssl.graph.weights.build",
     "RegularizerParams": "dssl.graph.regularizer_params", "LandmarkParams": "dssl.kernels.landmarks",
     "SystemParams": "dssl.learners.laprls.params", "LabeledKFold": "dssl.selection.folds",
     "solve": "dssl.solvers.solve", "LapSVC": "dssl.estimators.deformed", "LapKernelRidge": "dssl.estimators.deformed",
@@ -27,7 +27,7 @@ _PUBLIC = {
     "KernelKMeans": "dssl.estimators.kmeans", "clustering_scores": "dssl.selection.agreement",
     "MultiscaleKernelClassifier": "dssl.estimators.multiscale",
     "MultiscaleKernelRegressor": "dssl.estimators.multiscale",
-    "run": "dssl.pipeline.run", "plan": "dssl.pipeline.plan", "RunResult": "dssl.pipeline.result",
+    "run": "dssl.pipeline.run", "plan": "dssl.pipeline.plan.plan", "RunResult": "dssl.pipeline.result",
 }
 __all__ = ["ClusterKernelFeatures", "ClusterKernelSVC", "Dataset", "Graph", "GraphKernelRidge",
            "GraphKernelRidgeRegressor", "GridSearch", "KNNGraph", "KernelKMeans", "LabeledKFold", "LandmarkParams",
@@ -61,16 +61,16 @@ if TYPE_CHECKING:
     from .estimators.transductive import TransductiveSVC
     from .graph.graph import Graph, KNNGraph
     from .graph.laplacian import Laplacian
-    from .graph.neighbors import neighbors
     from .graph.regularizer_params import RegularizerParams
     from .graph.spectrum import graph_spectrum
-    from .graph.weights import weights
+    from .graph.weights.build import weights
     from .kernels.landmarks import LandmarkParams
     from .kernels.stochastic import StochasticParams
     from .kernels.transfer import TransferParams
+    from .knn.search import neighbors
     from .learners.laprls.params import SystemParams
     from .learners.on_graph.resistances import amplified_resistance_kernel, effective_resistances
-    from .pipeline.plan import plan
+    from .pipeline.plan.plan import plan
     from .pipeline.result import RunResult
     from .pipeline.run import run
     from .selection.agreement import clustering_scores

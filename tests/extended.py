@@ -25,7 +25,7 @@ EXTENDED = {
         "test_the_results_of_a_grid_are_those_of_fits_without_each_fold[LapRLSClassifier]"],
     "tests/estimators/test_deformed.py": ["test_unlabeled_points_help[split_moons-settings0-0.02-0.05]"],
     "tests/estimators/test_kmeans.py": ["test_scikit_learn_accepts_it[base]"],
-    "tests/graph/test_partitioned.py": ["test_no_task_takes_more_than_its_budget_where_rows_are_in_many_leaves"],
+    "tests/knn/test_partitioned.py": ["test_no_task_takes_more_than_its_budget_where_rows_are_in_many_leaves"],
     "tests/pipeline/test_damaged_records.py": [
         f"test_no_damaged_file_ends_in_a_traceback_or_another_result[{state}-{share}]"
         for state in ("finished", "killed") for share in range(1, 8)],
@@ -94,7 +94,7 @@ EXTENDED = {
         "test_no_task_holds_more_than_the_budget[star]",
         "test_no_task_holds_more_than_the_budget[mixed]"],
     "tests/graph/test_functions.py": ["test_either_way_gives_the_functions[normalized-0-0]"],
-    "tests/graph/test_neighbors.py": ["test_points_beyond_the_budget_are_streamed[tree]"],
+    "tests/knn/test_neighbors.py": ["test_points_beyond_the_budget_are_streamed[tree]"],
     "tests/graph/test_weights.py": [
         "test_no_task_and_no_driver_holds_more_than_a_budget_for_blocks[self_tuned]"],
     "tests/kernels/test_leverage.py": [

@@ -1,7 +1,7 @@
 """The Bouligand influence function (BIF) of manifold regularization on all n points, as the paper has it, corrected.
 
-A reference for `dssl.learners.influence`, which gives the same for points that stay in the graph from the Gram matrix
-of the labels alone, and what the tables of the paper are measured with.
+A reference for `dssl.learners.held_out.influence`, which gives the same for points that stay in the graph from the Gram
+matrix of the labels alone, and what the tables of the paper are measured with.
 
 The minimizer f = g + b of
 
@@ -40,13 +40,13 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import lu_factor, lu_solve
 
-from dssl.errors import require
-from dssl.graph.energy import GraphEnergy
+from dssl.base.errors import require
+from dssl.graph.energy.blocks import GraphEnergy
 from dssl.kernels.base import Kernel
 from dssl.kernels.landmarks import ceil_root, uniform_rows
 from dssl.kernels.nystrom import whiten
-from dssl.learners.influence import CurvedLabels, distinct_folds, mean_of_folds, removal
-from dssl.learners.smooth_losses import SmoothLoss
+from dssl.learners.held_out.influence import CurvedLabels, distinct_folds, mean_of_folds, removal
+from dssl.learners.losses import SmoothLoss
 from dssl.storage.blocks import block_rng, row_ranges
 
 BLOCK_BYTES = 64 << 20  # of the kernel between points and labels

@@ -13,22 +13,22 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from dssl import LapKernelRidge, LapSVC
 from dssl.execution.in_process import InProcess
-from dssl.graph.exact import exact_block_rows
 from dssl.graph.graph import KNNGraph
 from dssl.graph.laplacian import Laplacian
-from dssl.graph.neighbor_params import NeighborParams
-from dssl.graph.neighbors import find_neighbors, neighbors
 from dssl.graph.regularizer_params import RegularizerParams
-from dssl.graph.tiles import POINT_TILE, QUERY_TILE
 from dssl.graph.vertices import distinct_rows, find_vertices
-from dssl.graph.weights import weights
+from dssl.graph.weights.build import weights
 from dssl.kernels.base import RBF, median_bandwidth
 from dssl.kernels.deformed import deform
 from dssl.kernels.subsample import inverse_on_subsample
-from dssl.learners.coding import OneVsRest
+from dssl.knn.exact.blocks import exact_block_rows
+from dssl.knn.exact.tiles import POINT_TILE, QUERY_TILE
+from dssl.knn.params import NeighborParams
+from dssl.knn.search import find_neighbors, neighbors
 from dssl.learners.deformed import GraphKernelParams, graph_covariance
-from dssl.learners.ridge_and_svm import LearnerParams, fit_gram
-from dssl.learners.target import Classes, Quantities
+from dssl.learners.linear.gram import LearnerParams, fit_gram
+from dssl.learners.target.coding import OneVsRest
+from dssl.learners.target.target import Classes, Quantities
 from dssl.pipeline.run import run
 from dssl.solvers.solver_params import SolverParams
 from dssl.storage.blocks import ArrayRows

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ..errors import DataError, SpecError, require
+from ..base.errors import DataError, SpecError, require
 from .options import (
     PlaceType,
     console,
@@ -124,9 +124,9 @@ def predict_command(model: Path, source: tuple[str, ...], out: Path, options: di
     whose rows follow each other. It is read and predicted in blocks, which lie beside OUT meanwhile; with --on by
     workers, which must be able to open all three.
     """
-    from ..params import plain
-    from ..pipeline.new_predictions import CONTINUED, Pending
-    from ..pipeline.prediction import WRITTEN, open_model
+    from ..base.digest import plain
+    from ..pipeline.predict.model import WRITTEN, open_model
+    from ..pipeline.predict.new_only import CONTINUED, Pending
     from ..storage.files import has_folder, path_at
     from ..storage.store import StoredParts
 

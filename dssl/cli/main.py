@@ -20,10 +20,10 @@ from typing import Any
 import click
 
 from .. import __version__
-from ..errors import DsslError, Terminated, exit_code_of, explain, raise_terminated
+from ..base.errors import DsslError, Terminated, exit_code_of, explain, raise_terminated
 from .cluster import cluster_command
 from .data import ingest_command, predict_command
-from .init import init_command
+from .init.command import init_command
 from .options import console
 from .outcome import Outcome
 from .ranks import launch_command, pod_command, rank_command, settle_command

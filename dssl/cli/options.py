@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
-from ..errors import SpecError, require
+from ..base.errors import SpecError, require
 
 if TYPE_CHECKING:
     from ..execution.tasks import Execution
@@ -47,8 +47,8 @@ def _place_of(ctx: click.Context, parameter: click.Parameter, text: str | None) 
 
 def _fields_of(ctx: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, Any]:
     """Return the values of `--read KEY=VALUE` options, which the readers know."""
+    from ..base.yaml import parse_yaml
     from ..pipeline.spec import ingest_params
-    from ..plain_yaml import parse_yaml
 
     fields: dict[str, Any] = {}
     for option in given:
@@ -148,8 +148,8 @@ def planned_whole(command: Callable[..., None]) -> Callable[..., None]:
         read = () if dtype is None else (f"data.read.dtype={dtype}",)
         shaped = points is not None or columns is not None
         checked = load_spec(spec, (*overrides, *read), data_source=SHAPED if shaped else None)
-        from ..pipeline.plan import plan  # takes a second or two, of which a wrong spec waits for none
-        from ..progress import Activity
+        from ..pipeline.plan.plan import plan  # takes a second or two, of which a wrong spec waits for none
+        from ..pipeline.progress import Activity
 
         with Activity("planning", console, quiet=others.get("quiet", False)):  # a source may be read whole for it
             made = plan(checked, workspace=workspace, memory_budget=memory_budget, fresh=fresh, from_stage=from_stage,
@@ -168,7 +168,7 @@ def shaped(command: Callable[..., None]) -> Callable[..., None]:
 def working(name: str, runtime: str | None, memory_budget: int | None, quiet: bool) -> Iterator[Execution]:
     """Give the execution of a command that is no run, and tell of its tasks as they are done."""
     from ..execution.tasks import TaskCount
-    from ..progress import Activity
+    from ..pipeline.progress import Activity
     from ..runtime.start import open_runtime
 
     with Activity(name, console, quiet=quiet) as activity, open_runtime(runtime, memory_budget) as (execution, _):

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ..errors import described
+from ..base.errors import described
 
 
 class Outcome:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 import click
 
-from ..errors import (
+from ..base.errors import (
     COME_BACK,
     ClusterError,
     DsslError,
@@ -80,9 +80,9 @@ def _log_to(path: Path) -> None:
 
 def _drive(submission: Submission, runtime: Runtime, rank: Rank) -> None:
     """Run the pipeline, and note how it ended."""
-    from ..pipeline.plan import plan
+    from ..pipeline.plan.plan import plan
+    from ..pipeline.progress import Reporter
     from ..pipeline.run import run
-    from ..progress import Reporter
     from ..runtime.description import RankedRuntime
     from ..runtime.roles import Meeting, driven
     from ..storage.artifacts import Workspace

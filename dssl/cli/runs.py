@@ -12,12 +12,12 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from ..errors import DataError, require
-from ..units import size_text
+from ..base.errors import DataError, require
+from ..base.units import size_text
 from .options import console, json_option, on_option, planned, quiet_option, shaped, workspace_option
 
 if TYPE_CHECKING:
-    from ..pipeline.plan import Plan
+    from ..pipeline.plan.plan import Plan
     from ..pipeline.result import RunResult
     from .outcome import Outcome
 
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 def run_command(outcome: Outcome, made: Plan, runtime: str | None, as_json: bool, quiet: bool, wait: float,
                 keep: Literal["all", "results"]) -> None:
     """Run the pipeline SPEC. Results of earlier runs are reused where nothing has changed."""
+    from ..pipeline.progress import Activity, Reporter
     from ..pipeline.run import run
-    from ..progress import Activity, Reporter
     from ..runtime.start import open_runtime
 
     made.require_fits()  # before a cluster is started

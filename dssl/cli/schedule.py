@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..errors import ClusterError, DsslError, SpecError, exit_code_of, require
+from ..base.errors import ClusterError, DsslError, SpecError, exit_code_of, require
 from .options import console, json_option, require_folder, workspace_option
 from .submit import fitted, hand_over, waited
 
@@ -186,7 +186,7 @@ def fire_command(ctx: click.Context, folder: Path) -> None:
 def _attempt(workspace: Path, fields: dict[str, Any]) -> int:
     """Submit the spec unless nothing has changed; return the exit code of its run."""
     from ..pipeline.load import load_spec
-    from ..pipeline.plan import plan
+    from ..pipeline.plan.plan import plan
 
     try:
         made = plan(load_spec(fields["spec"], fields["set"]), workspace=workspace)

@@ -8,7 +8,7 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from ..units import size_text, time_text
+from ..base.units import size_text, time_text
 
 
 def show_run(found: dict[str, Any]) -> None:

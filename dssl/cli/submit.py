@@ -16,12 +16,12 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from ..errors import TERMINATED, ClusterError, DataError, LockedError, require
-from ..units import time_text
+from ..base.errors import TERMINATED, ClusterError, DataError, LockedError, require
+from ..base.units import time_text
 from .options import console, json_option, planned_whole, quiet_option, require_folder, workspace_option
 
 if TYPE_CHECKING:
-    from ..pipeline.plan import Plan
+    from ..pipeline.plan.plan import Plan
     from ..pipeline.submission import Submission
     from ..runtime.batch.engine import Job
     from ..runtime.description import Runtime
@@ -94,8 +94,8 @@ def submit_command(made: Plan, where: str, dry_run: bool, keep: str, as_json: bo
 
 def fitted(made: Plan, where: str) -> Plan:
     """Return a plan as it is on the workers of a description; raise BudgetError if they have no room for a stage."""
-    from ..pipeline.preflight import Room
-    from ..pipeline.worker_budget import lowered_note, plan_on
+    from ..pipeline.plan.preflight import Room
+    from ..pipeline.plan.worker_budget import lowered_note, plan_on
     from ..runtime.description import RankedRuntime
     from ..runtime.start import load_runtime
 

@@ -14,7 +14,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from ..errors import require
+from ..base.errors import require
 from .options import (
     PlaceType,
     json_option,
@@ -56,7 +56,7 @@ def suggest_command(run: str, count: int, criterion: Any, overrides: tuple[str, 
     Fill in the column `label` of OUT and name it in the next run, beside the files of earlier rounds, as the last line
     says: its labels are shown beside those of this run, and a class that is new becomes one.
     """
-    from ..pipeline.plan import DEFAULT_WORKSPACE
+    from ..pipeline.plan.plan import DEFAULT_WORKSPACE
     from ..pipeline.suggested_rows import require_new
     from ..pipeline.suggestion import YAML, suggest_rows
     from ..storage.files import has_folder

@@ -6,8 +6,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from ..errors import DataError, SpecError, require
-from ..units import size_text
+from ..base.errors import DataError, SpecError, require
+from ..base.units import size_text
 from .options import console, json_option, on_option, workspace_option
 from .show_run import show_run, show_runs
 
@@ -20,7 +20,7 @@ def verify_command(workspace: str, as_json: bool) -> None:
 
     Of artifacts that an interrupted run left unfinished, the finished parts are read.
     """
-    from ..progress import Activity
+    from ..pipeline.progress import Activity
     from ..storage.artifacts import Workspace
 
     place = Workspace.at(workspace)
@@ -124,7 +124,7 @@ def inspect_command(name: str | None, workspace: str, as_json: bool) -> None:
 @click.pass_context
 def doctor_command(ctx: click.Context, workspace: str, runtime: str | None, source: str | None, as_json: bool) -> None:
     """Check this machine, the workspace, and with --on a cluster; exit code 1 if there is a problem."""
-    from ..doctor import examine, worst
+    from .doctor import examine, worst
 
     colors = {"ok": "green", "warning": "yellow", "problem": "red"}
     checks = []

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DataError, explain, require
+from ..base.errors import DataError, explain, require
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
 from ..storage.array_files import remove_array

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
-from ..errors import DataError, column_label, explain, require
+from ..base.errors import DataError, column_label, explain, require
 from .readers.base import CellError
 from .readers.cells import Reading
 

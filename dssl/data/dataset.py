@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import issparse
 
-from ..errors import DataError, IntegrityError, column_label, explain, require
+from ..base.errors import DataError, IntegrityError, column_label, explain, require
 from ..storage.blocks import ArrayRows, Rows, row_ranges, write_dense
 from ..storage.csr import CsrRows, as_csr
 from ..storage.files import json_bytes, path_at, read_file, read_json, write_json

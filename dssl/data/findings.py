@@ -16,7 +16,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 from scipy.special import gammaln
 
-from ..errors import column_label, explain
+from ..base.errors import column_label, explain
 from .columns import spellings
 from .lists import column_of
 from .pairs import UNLABELED, Pairs

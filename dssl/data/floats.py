@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
-from ..errors import DataError, column_label, explain, require
+from ..base.errors import DataError, column_label, explain, require
 from ..storage.blocks import Receipt
 from .readers.base import CellError, Reader
 

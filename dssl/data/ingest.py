@@ -17,10 +17,10 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import issparse
 
-from ..errors import DataError, IntegrityError, column_label, require
+from ..base.digest import digest, plain
+from ..base.errors import DataError, IntegrityError, column_label, require
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
-from ..params import digest, plain
 from ..storage.blocks import MemoryParts, Parts, PartWriter, Receipt, row_ranges
 from ..storage.csr import as_csr, csr_arrays
 from ..storage.foreign_zarr import is_zarr

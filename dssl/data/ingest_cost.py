@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..errors import BudgetError, require
+from ..base.errors import BudgetError, require
 from ..execution.cost import Cost, block_count, cost_of
 from ..storage.blocks import rows_that_fit
 from ..storage.csr import csr_row_bytes

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..errors import DataError, IntegrityError, ParameterError, require
+from ..base.errors import DataError, IntegrityError, ParameterError, require
 from ..storage.blocks import Parts, Receipt
 from ..storage.lease import lock_at
 from ..storage.lock import Lock

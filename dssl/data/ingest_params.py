@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..errors import require
+from ..base.errors import require
 
 WhenMissing = Literal["error", "impute"]
 WhenText = Literal["error", "one_hot"]

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
-from ..errors import DataError, explain, require
+from ..base.errors import DataError, explain, require
 from ..execution.tasks import Execution
 from ..storage.blocks import ArrayRows, Parts, PartWriter, Receipt, Rows, row_ranges, take_by_chunk, write_dense
 from ..storage.csr import CsrRows

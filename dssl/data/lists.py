@@ -6,7 +6,7 @@ from collections.abc import Collection
 import numpy as np
 import pandas as pd
 
-from ..errors import DataError, require
+from ..base.errors import DataError, require
 
 EXAMPLES = 5  # rows shown of many
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import DataError, explain, require
+from ..base.errors import DataError, explain, require
 from ..storage.files import at_once, draft_of
 from ..storage.foreign_zarr import MARKS
 from ..storage.objects import ObjectPath

@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from ..errors import DataError, explain, require
+from ..base.errors import DataError, explain, require
+from ..base.urls import is_object_url, is_url
 from ..storage.objects import ObjectPath, matches, object_path
-from ..urls import is_object_url, is_url
 
 MARKS = "*?["
 

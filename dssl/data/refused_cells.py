@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
-from ..errors import DataError, column_label, explain
+from ..base.errors import DataError, column_label, explain
 from ..execution.tasks import Execution
 from ..storage.blocks import Parts, PartWriter, Receipt
 from .readers.base import CellError, Reader

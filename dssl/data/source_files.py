@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
-from ..errors import DataError, require
-from ..urls import is_url
+from ..base.errors import DataError, require
+from ..base.urls import is_url
 from .patterns import fits_pattern, natural_order, path_of
 from .readers.formats import files_of
 

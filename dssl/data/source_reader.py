@@ -4,10 +4,10 @@ from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
-from ..errors import DataError, require
+from ..base.digest import digest
+from ..base.errors import DataError, require
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
-from ..params import digest
 from ..storage.blocks import MemoryParts, Parts, row_ranges
 from .columns import Columns
 from .dataset import Dataset

@@ -21,11 +21,11 @@ from urllib.parse import urlsplit, urlunsplit
 import numpy as np
 import pandas as pd
 
-from ..errors import DataError, explain, require
-from ..measure import library
+from ..base.errors import DataError, explain, require
+from ..base.profiler import library
+from ..base.urls import STORES, hosts_alone, is_object_url, is_url, require_no_secret
 from ..storage import objects
 from ..storage.files import draft_of
-from ..urls import STORES, hosts_alone, is_object_url, is_url, require_no_secret
 from .object_copies import copy_of, last_copy
 from .patterns import matching_paths, path_of
 from .readers.compressed import OPENERS

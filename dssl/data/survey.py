@@ -16,7 +16,7 @@ import pandas as pd
 from numba import njit
 from scipy import sparse
 
-from ..errors import DataError, column_label, explain, require
+from ..base.errors import DataError, column_label, explain, require
 from ..execution.tasks import Execution
 from ..storage.blocks import Parts, PartWriter, Receipt
 from .columns import EXAMPLES, Columns, cells_of, missing_text, spellings

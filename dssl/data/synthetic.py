@@ -8,8 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
-from ..errors import require
-from ..params import require_seed
+from ..base.digest import require_seed
+from ..base.errors import require
 from ..storage.blocks import Rows, block_rng, take_by_chunk
 
 BLOCK_ROWS = 4096  # that share a random stream

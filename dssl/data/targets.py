@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..errors import DataError, explain, require
+from ..base.errors import DataError, explain, require
 from ..storage.blocks import Parts, Receipt
 from .readers.base import Reader
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ..errors import DataError, explain, require
-from ..missing import is_missing_text
+from ..base.errors import DataError, explain, require
+from ..base.missing import is_missing_text
 from .columns import folded, spellings
 
 ROW, LABEL = "row", "label"

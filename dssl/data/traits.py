@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
-from ..errors import column_label
+from ..base.errors import column_label
 from .columns import cells_of
 from .pairs import MOST_PAIRED, Pairs, class_texts, joined_pairs, pairs_of
 

@@ -8,21 +8,21 @@ from typing import Any, ClassVar, get_args
 
 import numpy as np
 
+from ..base.errors import explain, require
 from ..data.dataset import Dataset
 from ..data.frames import index_labels
-from ..errors import explain, require
+from ..data.scaling.outliers import warn_far_rows
+from ..data.scaling.scaling import Scaling
 from ..execution.size import budget_of
 from ..execution.tasks import Execution
 from ..graph.graph import KNNGraph
-from ..graph.index import require_index
-from ..graph.outliers import warn_far_rows
-from ..graph.scaling import Scaling
+from ..knn.index import require_index
 from ..learners.class_prior import class_shares
 from ..learners.class_scoring import require_decisions
 from ..learners.on_graph.automatic import Automatic, Loss, fit_automatic, measure_of, memory_binds, most_labels
 from ..learners.on_graph.graph_ridge import GraphRidgeParams, members_bytes
 from ..learners.probabilities import Calibration
-from ..learners.target import Classes
+from ..learners.target.target import Classes
 from ..selection.calibration import calibration_folds, calibration_of
 from ..selection.graph_gain import Gain, gain_of, held_out_loss
 from ..selection.odd_labels import odd_labels, warn_odd_labels

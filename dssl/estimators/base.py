@@ -13,34 +13,34 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ..base.digest import require_seed
+from ..base.errors import DataError, explain, require
 from ..data.dataset import Dataset
 from ..data.findings import warn_identifiers
 from ..data.frames import as_pandas, index_labels
 from ..data.inputs import header_of, in_order, labels_of, rows_of
-from ..errors import DataError, explain, require
+from ..data.scaling.out_of_range import warn_beyond
+from ..data.scaling.outliers import warn_far_rows
+from ..data.scaling.params import ScalingParams
+from ..data.scaling.rows import scaled
+from ..data.scaling.scaling import Scaling, fit_scaling
+from ..data.scaling.units import warn_unlike
 from ..execution.current import current_execution
 from ..execution.in_process import InProcess
 from ..execution.size import size_of
 from ..execution.tasks import Execution
-from ..graph.feature_units import warn_unlike
 from ..graph.graph import Graph, graph_of
-from ..graph.neighbor_lists import Neighbors
-from ..graph.outliers import warn_far_rows
-from ..graph.ranges import warn_beyond
-from ..graph.scaled_rows import scaled
-from ..graph.scaling import Scaling, fit_scaling
-from ..graph.scaling_params import ScalingParams
-from ..graph.weight_rule import KERNEL_WIDTH
+from ..graph.weights.rules import KERNEL_WIDTH
 from ..kernels.base import Kernel, kernel_from
+from ..knn.lists import Neighbors
 from ..learners.class_prior import ClassWeight
-from ..learners.coding import ClassCoding
 from ..learners.model import Model
-from ..learners.predict_to import predict_to_zarr
-from ..learners.target import Classes, Quantities, Target
-from ..params import require_seed
+from ..learners.target.coding import ClassCoding
+from ..learners.target.target import Classes, Quantities, Target
 from ..storage.blocks import ArrayRows, Rows
 from ..storage.views import SelectedRows
 from .groups import GroupedParams
+from .predict_to import predict_to_zarr
 from .targets import classes_of, prior_of, quantities_of, require_classes, require_per_class, require_unequal, weighed
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from ..errors import ParameterError, require
+from ..base.errors import ParameterError, require
 from ..graph.graph import KNNGraph
 from ..selection.halving import Search
 from .base import SearchedEstimator

@@ -9,7 +9,7 @@ from ..kernels.cluster_params import ClusterParams
 from ..kernels.landmarks import LandmarkParams
 from ..kernels.stochastic import StochasticParams
 from ..kernels.transfer import TransferParams
-from ..learners.virtual_samples import SampleLearner
+from ..learners.linear.features import SampleLearner
 from ..methods.cluster import CLUSTER_KERNEL, ClusterKernelParams, basis_in
 from ..methods.step import Context
 from .calibrated import CalibratedClassifier

@@ -5,15 +5,15 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from ..graph.scaled_rows import scaled
+from ..base.digest import require_seed
+from ..data.scaling.rows import scaled
 from ..kernels.cluster import ClusterBasis
 from ..kernels.cluster_params import basis_of
 from ..kernels.landmarks import LandmarkParams
 from ..kernels.stochastic import StochasticParams
 from ..kernels.transfer import TransferParams
-from ..learners.coding import Values
-from ..learners.virtual_samples import SampleModel, sample_model
-from ..params import require_seed
+from ..learners.linear.features import SampleModel, sample_model
+from ..learners.target.coding import Values
 from .base import KernelReader, require_unequal
 from .cluster import cluster_params
 

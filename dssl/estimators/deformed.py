@@ -7,24 +7,24 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from ..errors import explain
+from ..base.digest import BANDWIDTH
+from ..base.errors import explain
 from ..execution.size import budget_of
 from ..execution.tasks import Execution
 from ..graph.graph import KNNGraph
 from ..graph.health import graph_health
 from ..graph.regularizer_params import RegularizerParams
-from ..graph.weight_rule import KERNEL_WIDTH
+from ..graph.weights.rules import KERNEL_WIDTH
 from ..kernels.base import BaseKernels
 from ..kernels.eta import Eta, require_eta
 from ..learners.deformed import GraphCovariance, GraphKernelParams
-from ..learners.kernel_model import KernelModel, expand
-from ..learners.ridge_and_svm import LearnerParams, learner_of
-from ..learners.target import Target
+from ..learners.linear.gram import LearnerParams, learner_of
+from ..learners.linear.kernel_model import KernelModel, expand
+from ..learners.target.target import Target
 from ..methods.deformed.covariance import covariance_of
 from ..methods.deformed.method import DEFORMED_RIDGE, DEFORMED_SVM, DeformedKernelParams, learning_of
 from ..methods.deformed.models import Expansion, problem_of, search_rows
 from ..methods.step import Context, Fit, MemoryWorkspace
-from ..params import BANDWIDTH
 from ..selection.search import GridParams, Held
 from ..solvers.solver_params import SolverParams
 from ..storage.blocks import Rows
@@ -54,7 +54,7 @@ class DeformedKernelEstimator(MethodEstimator, KernelReader):
     tolerance : relative residual of the solves.
     scale : of the features: "auto", which standardizes columns whose ranges differ and leaves those of one unit, as
         pixels and embeddings, "standardize", "unit_range", "max_abs", "unit_norm", "global_range" or "none"
-        (`dssl.graph.scaling`); `scaling_` is what it came to.
+        (`dssl.data.scaling.scaling`); `scaling_` is what it came to.
     memory_budget : bytes, or text such as "600MB", that a task may take; None is 1 GiB, or what workers allow.
     unlabeled : the label of points without one, where it is not -1 (integers), NaN (floats), None or "" (text).
     seed : of every random choice, but for those of a graph that is given.

@@ -1,6 +1,6 @@
 """How features are scaled where the user does not say: what the columns say, and what the labels say of each scale.
 
-The first candidate is "auto" (`graph/scaling.py`), which knows no labels. Scales are weighed as kernels are
+The first candidate is "auto" (`data/scaling/scaling.py`), which knows no labels. Scales are weighed as kernels are
 (`learners/average.py`): with each, the family of kernels on the labels alone (`learners/kernel_family.py`) has squared
 leave-one-out residuals, which sum to L_m of a member, and the scale has the loss
 
@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
+from ..data.scaling.params import ScalingKind
+from ..data.scaling.scaling import Scaling, fit_scalings
 from ..execution.tasks import Execution
 from ..graph.equal_rows import rows_differ
-from ..graph.scaling import Scaling, fit_scalings
-from ..graph.scaling_params import ScalingKind
 from ..learners.kernel_family import KERNELS, KernelMembers
-from ..learners.target import Target
+from ..learners.target.target import Target
 from ..storage.blocks import Rows, block_rng
 from ..storage.csr import as_rows
 

@@ -9,12 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import clone
 
-from ..errors import DataError, explain, require
+from ..base.errors import DataError, explain, require
 from ..execution.tasks import Execution
 from ..graph.functions import FunctionParams
 from ..graph.graph import Graph, KNNGraph
 from ..learners.class_prior import EQUAL, LABELS, ClassPrior, class_shares
-from ..learners.coding import ClassCoding
 from ..learners.on_graph.class_sizes import with_class_sizes
 from ..learners.on_graph.graph_ridge import GraphRidgeParams, fit_graph_ridge
 from ..learners.on_graph.harmonic import fit_harmonic
@@ -30,7 +29,8 @@ from ..learners.on_graph.held_out import (
 from ..learners.on_graph.model import GraphModel, graph_model, scored, signed
 from ..learners.on_graph.poisson import fit_poisson
 from ..learners.on_graph.vertex_labels import VertexValues
-from ..learners.target import Classes, Target
+from ..learners.target.coding import ClassCoding
+from ..learners.target.target import Classes, Target
 from ..selection.calibration import calibration_folds, calibration_of, shift_of
 from ..selection.on_graph import VERSIONS, row_on_graph
 from ..solvers.solver_params import SolverParams

@@ -10,12 +10,12 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from ..errors import ParameterError, explain, require
+from ..base.digest import require_seed
+from ..base.errors import ParameterError, explain, require
+from ..data.scaling.rows import scaled
 from ..graph.graph import graph_of
-from ..graph.scaled_rows import scaled
 from ..graph.shared_search import SharedSearch
-from ..learners.target import Classes
-from ..params import require_seed
+from ..learners.target.target import Classes
 from ..selection.choice import ChoiceRule, cv_results
 from ..selection.folds import held_out_folds
 from ..selection.halving import Rung, better, require_factor, rungs_of

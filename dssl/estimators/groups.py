@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from ..errors import ParameterError, require
+from ..base.errors import ParameterError, require
 
 
 class GroupedParams(BaseEstimator):

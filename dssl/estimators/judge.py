@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from ..data.scaling.scaling import Scaling
 from ..execution.tasks import Execution
 from ..graph.graph import Graph, KNNGraph
-from ..graph.scaling import Scaling
 from ..graph.shared_search import SharedSearch
-from ..learners.target import Target
+from ..learners.target.target import Target
 from ..storage.artifacts import Artifact
 from ..storage.blocks import Rows
 from .base import SearchedEstimator

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import require
+from ..base.digest import digest
+from ..base.errors import require
 from ..graph.graph import Graph
 from ..graph.shared_search import GraphStore
-from ..learners.target import Target
-from ..params import digest
+from ..learners.target.target import Target
 from ..storage.artifacts import Artifact, Workspace
 from ..storage.digests import digest_of_arrays, digest_of_rows
 from .candidates import Fit

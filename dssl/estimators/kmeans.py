@@ -5,15 +5,15 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.base import ClusterMixin
 
-from ..errors import require
+from ..base.digest import BANDWIDTH, require_seed
+from ..base.errors import require
+from ..data.scaling.rows import scaled
 from ..execution.size import budget_of
 from ..graph.graph import KNNGraph, graph_of
 from ..graph.regularizer_params import RegularizerParams
-from ..graph.scaled_rows import scaled
+from ..learners.feature_maps import ETA, OF_GRAPH, SpaceParams
 from ..learners.kmeans import KMeansParams
 from ..learners.model import Model
-from ..learners.spaces import ETA, OF_GRAPH, SpaceParams
-from ..params import BANDWIDTH, require_seed
 from ..selection.number_of_clusters import chosen_clusters, require_number
 from .base import KernelReader, PointPredictor
 from .targets import require_unequal

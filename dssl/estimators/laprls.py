@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import clone
 
-from ..errors import explain, require
+from ..base.errors import explain, require
 from ..execution.size import budget_of
 from ..execution.tasks import Execution
 from ..graph.graph import KNNGraph
@@ -19,9 +19,9 @@ from ..learners.laprls.chosen import CHOSEN, bandwidths_of, values_of
 from ..learners.laprls.params import SystemParams
 from ..learners.laprls.penalties import PENALTIES, Penalty
 from ..learners.laprls.problem import LapRLSParams, LapRLSProblem, PreparedLapRLS
+from ..learners.losses import SQUARES, SmoothLoss
 from ..learners.measures import SQUARED, PointMeasure
-from ..learners.smooth_losses import SQUARES, SmoothLoss
-from ..learners.target import Target
+from ..learners.target.target import Target
 from ..selection.calibration import calibration_folds
 from ..selection.choice import LOWEST, ChoiceRule, cv_results
 from ..selection.chosen import ProbablePair, folds_to_choose
@@ -61,7 +61,7 @@ class LapRLSEstimator(KernelEstimator):
     fit_intercept : whether targets are centered at the mean of the labels.
     scale : of the features: "auto", which standardizes columns whose ranges differ and leaves those of one unit, as
         pixels and embeddings, "standardize", "unit_range", "max_abs", "unit_norm", "global_range" or "none"
-        (`dssl.graph.scaling`); `scaling_` is what it came to.
+        (`dssl.data.scaling.scaling`); `scaling_` is what it came to.
     memory_budget : bytes, or text such as "600MB", that a task may take; None is 1 GiB, or what workers allow.
     unlabeled : the label of points without one, where it is not -1 (integers), NaN (floats), None or "" (text).
     seed : of every random choice, but for those of groups that are given.

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
+from ..base.digest import BANDWIDTH
 from ..graph.graph import KNNGraph
 from ..kernels.landmarks import LandmarkParams
 from ..learners.laprls.params import SystemParams
 from ..learners.laprls.penalties import Penalty
+from ..learners.losses import SmoothLoss, loss_of
 from ..learners.measures import HINGE
-from ..learners.smooth_losses import SmoothLoss, loss_of
-from ..params import BANDWIDTH
 from .calibrated import CalibratedClassifier
 from .laprls import LapRLSEstimator
 
@@ -23,7 +23,7 @@ class LapSVM(CalibratedClassifier, LapRLSEstimator):
     Parameters
     ----------
     loss : "squared_hinge", "huber_hinge" (the hinge with its corner rounded over 0.01 to either side), "logistic", or
-        a `dssl.learners.smooth_losses.SmoothLoss`, such as `HuberHinge(h=0.5)`.
+        a `dssl.learners.losses.SmoothLoss`, such as `HuberHinge(h=0.5)`.
     gamma_A, gamma_I, landmarks, class_prior, class_weight, graph, solver, cv, kernel, bandwidth, scale, memory_budget,
         unlabeled, seed : as in `LapRLSClassifier`, but that none is "chosen"; penalties weigh against the mean loss of
         the labels.

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import clone
 
-from ..errors import require
+from ..base.errors import require
 from ..execution.tasks import Execution
-from ..learners.target import Target
+from ..learners.target.target import Target
 from ..methods.linear import LinearParams
 from ..methods.step import Context, Fit, MemoryWorkspace
 from ..selection.cluster import rows_of_samples

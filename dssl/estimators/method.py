@@ -9,12 +9,12 @@ import numpy as np
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from ..errors import explain
+from ..base.errors import explain
 from ..execution.tasks import Execution
 from ..graph.graph import Graph
 from ..learners.model import Model
 from ..learners.probabilities import CALIBRATION, Calibration
-from ..learners.target import Target
+from ..learners.target.target import Target
 from ..methods.step import Context, Fit, MemoryWorkspace, Method
 from ..report.page import page
 from ..report.sections.answer import answer_section

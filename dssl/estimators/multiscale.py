@@ -5,7 +5,7 @@ from typing import Any
 from ..execution.size import budget_of
 from ..kernels.base import BaseKernels
 from ..kernels.multiscale import MultiscaleMap, MultiscaleParams
-from ..learners.virtual_samples import SampleLearner
+from ..learners.linear.features import SampleLearner
 from ..methods.multiscale import MULTISCALE_KERNEL, MultiscaleKernelParams, map_in
 from ..methods.step import Context
 from .base import PointRegressor
@@ -30,7 +30,7 @@ class MultiscaleKernelEstimator(LinearEstimator):
     unit_diagonal : whether the kernel is scaled to unit diagonal, so that no point weighs more than others; False is
         the paper's.
     C : 1 / alpha, penalty of the loss against the norm, of a kernel whose diagonal, or its median, is 1; the paper's
-        rule is to interpolate (`dssl.learners.multiscale`), which C=1e6 does.
+        rule is to interpolate (`dssl.learners.linear.multiscale`), which C=1e6 does.
     scale : of the features, as in `LapSVC`.
     memory_budget : bytes, or text such as "600MB", that a task may take; None is 1 GiB, or what workers allow; carriers
         follow from what is given here or 1 GiB, never from workers.

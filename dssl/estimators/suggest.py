@@ -5,18 +5,18 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from ..base.errors import require
 from ..data.frames import as_pandas
 from ..data.inputs import in_order, labels_of, rows_of
-from ..errors import require
+from ..data.scaling.params import ScalingParams
+from ..data.scaling.rows import scaled
+from ..data.scaling.scaling import fit_scaling
 from ..execution.current import current_execution
 from ..execution.size import size_of
 from ..execution.tasks import Execution
 from ..graph.graph import KNNGraph, graph_of
-from ..graph.scaled_rows import scaled
-from ..graph.scaling import fit_scaling
-from ..graph.scaling_params import ScalingParams
 from ..graph.vertices import find_vertices
-from ..learners.target import Quantities
+from ..learners.target.target import Quantities
 from ..selection.suggest import Criterion, Suggestion, SuggestParams, suggest
 from ..storage.blocks import Rows
 from .targets import classes_of

@@ -6,14 +6,14 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import column_or_1d
 
+from ..base.errors import DataError, explain, require
+from ..base.missing import missing_values
 from ..data.inputs import labels_of
-from ..errors import DataError, explain, require
 from ..graph.equal_rows import rows_differ
 from ..graph.vertices import require_distinct
 from ..learners.class_prior import ClassPrior
-from ..learners.encoding import encode_labels, require_no_quantities, require_within
-from ..learners.target import Classes, Quantities, Target
-from ..missing import missing_values
+from ..learners.target.encoding import encode_labels, require_no_quantities, require_within
+from ..learners.target.target import Classes, Quantities, Target
 from ..storage.blocks import Rows
 
 AnyTarget = TypeVar("AnyTarget", bound=Target)

@@ -5,15 +5,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..errors import explain, require
+from ..base.digest import BANDWIDTH
+from ..base.errors import explain, require
 from ..execution.size import budget_of
 from ..execution.tasks import Execution
 from ..kernels.landmarks import LandmarkParams, choose_landmarks, landmark_count
 from ..learners.class_prior import LABELS, class_shares
-from ..learners.kernel_model import KernelModel
-from ..learners.target import Classes
-from ..learners.transductive import Signs, TransductiveParams, fit_transductive, landmarks_that_fit, require_fit
-from ..params import BANDWIDTH
+from ..learners.linear.kernel_model import KernelModel
+from ..learners.linear.transductive import Signs, TransductiveParams, fit_transductive, landmarks_that_fit, require_fit
+from ..learners.target.target import Classes
 from ..selection.calibration import calibration_folds
 from ..storage.blocks import Rows
 from .base import KernelReader

@@ -9,8 +9,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
+from ..base.units import size_setting
 from ..storage.blocks import STEP_BYTES
-from ..units import size_setting
 
 # Measured on one core: bytes of arrays that are read and decoded, or written, a second; floating-point operations of a
 # matrix product, half of what an idle core does; an entry of a kernel's block; and what any task takes.

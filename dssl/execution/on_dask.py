@@ -19,15 +19,15 @@ from distributed.comm import CommClosedError
 from threadpoolctl import threadpool_limits
 
 from .. import __version__
-from ..errors import ClusterError, IntegrityError, Preempted, TaskFailed, explain
-from ..params import digest
+from ..base.digest import digest
+from ..base.errors import ClusterError, IntegrityError, Preempted, TaskFailed, explain
+from ..base.urls import is_object_url
 from ..storage.behind import settle
 from ..storage.blocks import Parts, Receipt, Rows, write_dense
 from ..storage.files import is_there, path_at, place_of, remove_tree
 from ..storage.objects import ObjectPath
 from ..storage.pieces import write_sparse
 from ..storage.store import StoredParts
-from ..urls import is_object_url
 from .cost import PAUSE_SHARE, WorkerRoom
 from .in_process import InProcess, delayed_parts
 from .size import MEMORY_BUDGET

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import require
+from ..base.errors import require
 
 MEMORY_BUDGET = 1 << 30  # bytes a task may take unless told otherwise; equal everywhere, so that blocks and bits are
 UNITS = {"": 1, "b": 1} | {unit: base**power for base, ends in ((1000, ("", "b")), (1024, ("i", "ib")))

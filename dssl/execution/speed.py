@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..errors import IntegrityError
+from ..base.errors import IntegrityError
 from ..storage.files import read_json, write_json
 from ..storage.frames import pack, unpack
 from .tasks import one_thread

@@ -19,9 +19,9 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from ..errors import require
-from ..measure import PeakMemory, process_peak
-from ..params import plain
+from ..base.digest import plain
+from ..base.errors import require
+from ..base.profiler import PeakMemory, process_peak
 from ..storage.behind import settle
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges
 from ..storage.ledger import journal

@@ -7,7 +7,7 @@ from typing import Any
 from distributed import Client
 from distributed.comm import CommClosedError
 
-from ..errors import ClusterError, explain
+from ..base.errors import ClusterError, explain
 
 PATIENCE = 120.0  # seconds
 ANSWER = 15.0  # seconds in which a scheduler answers

@@ -10,7 +10,7 @@ from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Any, Self
 
-from ..errors import raise_preempted, raise_terminated
+from ..base.errors import raise_preempted, raise_terminated
 from ..storage.blocks import Receipt
 from .tasks import Task
 

@@ -7,7 +7,7 @@ from typing import Any
 from threadpoolctl import threadpool_info
 
 from .. import __version__
-from ..errors import ClusterError, explain
+from ..base.errors import ClusterError, explain
 from .cost import PAUSE_SHARE, WORKER_BYTES
 
 

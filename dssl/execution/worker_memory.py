@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import psutil
 
-from ..measure import return_freed_memory
+from ..base.profiler import return_freed_memory
 from ..storage.kept import give_back, limit_kept
 
 NEAR = 0.9  # of the mark at which a worker is paused

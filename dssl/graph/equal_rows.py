@@ -21,13 +21,13 @@ import numpy as np
 from numba import njit
 from scipy import sparse
 
-from ..errors import DataError, require
+from ..base.errors import DataError, require
 from ..execution.cost import Cost, block_count, bucket_requests, cost_of
+from ..execution.exchange.shuffle import gather, scatter
 from ..execution.tasks import Execution
+from ..knn.metric import measurable
 from ..storage.blocks import Parts, PartWriter, Receipt, Rows, arrays_within, row_ranges, rows_that_fit
 from ..storage.csr import narrow_csr
-from ..storage.shuffle import gather, scatter
-from .metric import measurable
 
 BLOCK_BYTES = 64 << 20
 BUCKET_BYTES = 110  # of a task, a hash of a bucket, measured

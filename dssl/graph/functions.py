@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import require
+from ..base.errors import require
 from ..execution.cost import Cost, block_count, cost_of, solve_seconds
 from ..execution.tasks import Execution, sums
 from ..solvers.chebyshev import Interval, combined_by_polynomial, polynomials
@@ -24,7 +24,7 @@ from .graph import Graph
 from .laplacian import Laplacian
 from .regularizer import FORMED_SECONDS, system_cost
 from .regularizer_params import LaplacianKind
-from .weights import read_graph
+from .weights.build import read_graph
 
 AT_ONCE = 2  # blocks of columns that start before it is known which functions converge
 

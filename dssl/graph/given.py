@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..errors import DataError, explain, require
+from ..base.errors import DataError, explain, require
 from ..execution.cost import Cost, cost_of
+from ..knn.lists import Neighbors
 from ..storage.blocks import ArrayRows, PartWriter, Receipt
 from .laplacian import check_weights
-from .neighbor_lists import Neighbors
-from .weight_rule import FLOOR
+from .weights.rules import FLOOR
 
 NO_NEIGHBOR = -1  # the id that fills a list shorter than others
 SHOWN = 5

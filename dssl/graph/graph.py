@@ -7,22 +7,22 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
-from ..errors import DataError, require
+from ..base.digest import require_seed
+from ..base.errors import DataError, require
+from ..data.scaling.params import ScalingKind, ScalingParams
+from ..data.scaling.rows import scaled
+from ..data.scaling.scaling import Scaling, fit_scaling
 from ..execution.current import current_execution
 from ..execution.tasks import Execution
-from ..params import require_seed
+from ..knn.lists import Neighbors
+from ..knn.params import NeighborParams
+from ..knn.search import find_neighbors, lowered_neighbors
 from ..storage.blocks import Arrays, MemoryParts, Parts, PartWriter, Rows
 from ..storage.csr import as_rows
 from .given import checked_neighbors, checked_weights, described_weights, store_weights, warn_full
-from .neighbor_lists import Neighbors
-from .neighbor_params import NeighborParams
-from .neighbors import find_neighbors, lowered_neighbors
-from .scaled_rows import scaled
-from .scaling import Scaling, fit_scaling
-from .scaling_params import ScalingKind, ScalingParams
 from .vertices import Vertices, distinct_rows, find_vertices, require_distinct
-from .weight_rule import WIDTH, WeightParams, warn_raised
-from .weights import read_graph, row_receipts, weigh
+from .weights.build import read_graph, row_receipts, weigh
+from .weights.rules import WIDTH, WeightParams, warn_raised
 
 VERSIONS = {"vertices": 3, "neighbors": 6, "graph": 4}  # of the code of each step; to be raised when its output changes
 

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from ..data.scaling.quantiles import MOST_RUNS, median_of_parts, runs_of
 from ..execution.cost import STEP_BYTES, Cost, block_count, cost_of
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
+from ..knn.lists import Neighbors
 from ..storage.blocks import ArrayRows, Arrays, MemoryParts, Parts, PartWriter, Receipt, Rows, row_ranges
-from .component_arrays import ComponentArrays
-from .components import components_cost, find_components
-from .median import MOST_RUNS, median_of_parts, runs_of
-from .neighbor_lists import Neighbors
+from .components.arrays import ComponentArrays
+from .components.stored import components_cost, find_components
 from .vertices import VertexRows, Vertices
-from .weights import BLOCK_ROWS, block_rows, read_weights
+from .weights.build import BLOCK_ROWS, block_rows, read_weights
 
 MOST_LISTED = 100
 MOST_HUBS = 10  # listed

@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
-from ..errors import DataError, require
+from ..base.errors import DataError, require
 
 ROUNDING = 1e-12  # relative asymmetry that is put down to rounding
 

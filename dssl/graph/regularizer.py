@@ -11,7 +11,7 @@ from ..solvers.solver_params import SolverParams
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt
 from .laplacian import Laplacian
 from .regularizer_params import RegularizerParams
-from .weights import read_graph
+from .weights.build import read_graph
 
 # Measured on one core: of a weight, to form the matrix; of a vertex, to prepare a hierarchy or eigenvectors of it.
 FORMED_SECONDS, PREPARED_SECONDS = 5e-7, 2.5e-5

@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from ..execution.tasks import Execution
+from ..knn.lists import Neighbors
+from ..knn.recall import certify_recall
+from ..knn.search import ALWAYS_EXACT_ROWS, lowered_neighbors
 from ..storage.artifacts import Artifact, Workspace
 from ..storage.blocks import Parts, Rows, write_dense
 from .graph import VERSIONS, Graph, KNNGraph
-from .neighbor_lists import Neighbors
-from .neighbors import ALWAYS_EXACT_ROWS, lowered_neighbors
-from .recall import certify_recall
 from .vertices import Vertices, distinct_rows
 
 LIST_ROWS = 1 << 16  # lists in one chunk

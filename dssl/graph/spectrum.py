@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import require
+from ..base.digest import require_seed
+from ..base.errors import require
 from ..execution.current import current_execution
 from ..execution.tasks import Execution
-from ..params import require_seed
 from ..solvers.eigen import EigenMethod, lowest_eigenpairs
 from ..solvers.warm_start import extended
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DataError, require
+from ..base.errors import DataError, require
 from ..execution.tasks import Execution
 from ..storage.blocks import ArrayRows, MemoryParts, Parts, Rows, RowStream
 from ..storage.views import SelectedRows

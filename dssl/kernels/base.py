@@ -17,9 +17,9 @@ import numpy as np
 from scipy import sparse
 from scipy.spatial.distance import pdist
 
-from ..errors import DataError, require
-from ..params import BANDWIDTH, multiple_of, plain, require_seed
-from ..plugins import load_plugins
+from ..base.digest import BANDWIDTH, multiple_of, plain, require_seed
+from ..base.errors import DataError, require
+from ..base.plugins import load_plugins
 from ..storage.blocks import Rows, row_ranges
 from ..storage.csr import as_rows
 from ..storage.csr_arithmetic import largest_of_rows, unit_rows

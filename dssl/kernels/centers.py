@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ..errors import DataError, require
+from ..base.errors import DataError, require
+from ..base.profiler import library
 from ..execution.tasks import Execution, one_thread
-from ..measure import library
 from ..storage.blocks import Arrays, PartWriter, Receipt, Rows, block_rng, row_ranges, rows_that_fit
 from ..storage.csr_arithmetic import squared_lengths
 from .points import require_finite

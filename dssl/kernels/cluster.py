@@ -31,7 +31,7 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import eigh
 
-from ..errors import BudgetError, DataError, require
+from ..base.errors import BudgetError, DataError, require
 from ..execution.cost import largest_within
 from ..execution.tasks import Execution, one_thread, sums
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges, rows_that_fit

@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from ..errors import BudgetError, require
+from ..base.errors import BudgetError, require
 from ..execution.cost import Cost, block_count, cost_of, gram_seconds, kernel_seconds
 from ..execution.size import MEMORY_BUDGET
 from ..execution.tasks import Execution

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpocon, dpotrf
 
-from ..errors import DataError, explain, require
+from ..base.errors import DataError, explain, require
 from ..storage.blocks import block_rng
 from ..storage.csr import as_rows, stack_points
 from .base import Kernel, diagonal_of

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import require
+from ..base.errors import require
 
 AUTO = "auto"
 MOST_ETA = 1e8

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import qr
 
-from ..errors import require
+from ..base.errors import require
 from ..storage.blocks import block_rng, row_ranges
 from .base import RBF, DistanceKernel, Kernel, LaplacianKernel
 

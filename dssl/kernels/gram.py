@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ..errors import DataError, require
+from ..base.errors import DataError, require
 from ..storage.blocks import Rows, rows_that_fit
 from .base import Kernel
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy import sparse
 
-from ..errors import DataError, explain, require
+from ..base.errors import DataError, explain, require
 from ..execution.cost import Cost, block_count, cost_of, kernel_seconds
 from ..execution.tasks import Execution
 from ..storage.blocks import Rows, block_rng

@@ -33,7 +33,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cholesky, eigh
 from scipy.linalg.blas import dtrsm
 
-from ..errors import DataError, explain, require
+from ..base.errors import DataError, explain, require
 from ..execution.tasks import Execution
 from ..storage.blocks import Arrays, PartWriter, Receipt, Rows, block_rng, row_ranges, rows_that_fit
 from ..storage.csr import point_arrays, points_nbytes, points_of

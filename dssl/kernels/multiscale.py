@@ -44,7 +44,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy.linalg import eigh
 
-from ..errors import BudgetError, DataError, explain, require
+from ..base.errors import BudgetError, DataError, explain, require
 from ..execution.cost import Cost, cost_of, gram_seconds, largest_within
 from ..execution.size import MEMORY_BUDGET
 from ..execution.tasks import Execution

@@ -12,7 +12,7 @@ from numbers import Real
 import numpy as np
 from scipy.linalg import eigh, qr
 
-from ..errors import DataError, require
+from ..base.errors import DataError, require
 from ..storage.blocks import row_ranges
 
 CUTOFF = 1e-10  # relative to the largest eigenvalue: well above rounding, about s times 1e-16

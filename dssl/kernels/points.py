@@ -7,7 +7,7 @@ import numpy as np
 from scipy import sparse
 from scipy.spatial.distance import cdist
 
-from ..errors import DataError, require
+from ..base.errors import DataError, require
 from ..storage.csr import as_csr
 from ..storage.csr_arithmetic import absolute_sums, overlaps, products, squared_lengths, with_values
 

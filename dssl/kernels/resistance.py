@@ -18,9 +18,9 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
-from ..errors import DataError, require
+from ..base.digest import require_seed
+from ..base.errors import DataError, require
 from ..execution.tasks import Execution, sums
-from ..params import require_seed
 from ..solvers.solve import Solver, prepare
 from ..solvers.solver_params import SolverParams
 from ..storage.blocks import Arrays, PartWriter, Receipt, block_rng, row_ranges

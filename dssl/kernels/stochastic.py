@@ -28,10 +28,10 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import BudgetError, DataError, require
+from ..base.digest import require_seed
+from ..base.errors import BudgetError, DataError, require
 from ..execution.cost import STEP_BYTES, largest_within
 from ..execution.tasks import Execution, Progress, one_thread, sums
-from ..params import require_seed
 from ..storage.blocks import Parts, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
 from ..storage.csr import as_rows
 from .base import DistanceKernel, Kernel

@@ -17,17 +17,17 @@ from typing import Any, Literal
 import numpy as np
 import scipy.sparse as sp
 
-from ..errors import require
+from ..base.errors import require
 from ..execution.cost import Cost, block_count, cost_of, gram_seconds, solve_seconds
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
+from ..graph.spectral_concentration import structure_bytes
 from ..solvers.operators import ScaledMatrix, vector_of
 from ..solvers.solve import METHODS, Solver, opened_bytes, prepare
 from ..solvers.solver_params import SolverParams
 from ..solvers.warm_start import carried
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
 from ..storage.store import decoding_bytes, whole_bytes
-from .structure import structure_bytes
 
 Form = Literal["energy", "restriction"]
 VECTOR_ARRAYS = ("A-order", "A-near_null", "A-scale")  # of a solver, from which its vector follows

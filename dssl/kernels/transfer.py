@@ -18,7 +18,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from ..errors import require
+from ..base.errors import require
 
 Transfer = Literal["linear", "step", "poly_step", "polynomial", "exponential"]
 BESIDE_LABELS = 9  # leading eigenvalues beside one a labeled point, as in eq. 1 of the storage fit paper

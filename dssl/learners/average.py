@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .closed_form import held_out_ridge, kept_means
-from .ridge_and_svm import mean_diagonal, ridge
-from .target import Target
+from .held_out.closed_form import held_out_ridge, kept_means
+from .linear.gram import mean_diagonal, ridge
+from .target.target import Target
 
 MOST_NESTED = 500  # quantities up to which each is left out of the residuals of all others; more are not changed by one
 GROUPS = 5  # of labels of classes, each of which has no part in what its kernels count for

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..errors import ParameterError, explain, require
+from ..base.errors import ParameterError, explain, require
 
 SMOOTHING = 0.5  # added to the count of each class
 NUMBER_OF = {"class_sizes": "a size", "class_weight": "a weight"}  # by parameter; of others a share

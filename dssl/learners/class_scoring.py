@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from ..errors import require
+from ..base.errors import require
 
 ClassScoring = Literal["accuracy", "balanced_accuracy", "f1", "f1_macro", "roc_auc", "neg_log_loss"]
 # What the loss of each is called.

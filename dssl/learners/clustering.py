@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import explain
+from ..base.errors import explain
 from ..execution.tasks import Execution
 from ..storage.blocks import ArrayRows
-from .coding import Scores
-from .kernel_model import ModelInKernel
+from .feature_maps import Features
 from .kmeans import KMeansParams, kmeans
+from .linear.kernel_model import ModelInKernel
 from .on_graph.model import GraphModel
-from .spaces import Features
+from .target.coding import Scores
 
 FeatureModel = ModelInKernel | GraphModel
 

@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 from scipy.linalg import cho_solve
 
-from ..errors import require
+from ..base.errors import require
 from ..execution.cost import largest_within, rank_budget
 from ..execution.size import MEMORY_BUDGET
 from ..execution.tasks import Execution
@@ -25,10 +25,10 @@ from ..graph.graph import Graph
 from ..graph.health import graph_health
 from ..graph.regularizer import prepare_regularizer
 from ..graph.regularizer_params import RegularizerParams
+from ..graph.spectral_concentration import SOLVER_ARRAYS, structure_of
 from ..graph.vertices import Vertices, covariance_at_points
 from ..kernels.deformed import factor_positive
 from ..kernels.landmarks import USUAL
-from ..kernels.structure import SOLVER_ARRAYS, structure_of
 from ..kernels.subsample import SubsampleInverse, multiply_factors, n_solves, solve_columns, solve_evidence
 from ..solvers.solve import Solver
 from ..solvers.solver_params import SolverParams
@@ -115,7 +115,7 @@ class GraphCovariance(SubsampleInverse):
     """`(R^-p)_SS` at points, and what solves for more columns.
 
     vertices : of the graph. chosen (s,) : those of the subsample. solver, params : of R. structure : of the graph, by
-    power (`kernels/structure.py`).
+    power (`graph/spectral_concentration.py`).
     """
 
     vertices: Vertices = field(kw_only=True)

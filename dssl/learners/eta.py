@@ -5,9 +5,9 @@
 with eta = 0, the base kernel alone, 10 and 100. A share is in proportion to `exp(-sum |e|^2 / (2 s^2))`, of the
 exact leave-one-out residuals e of ridge regression in K_eta (`average.py`), and to a prior that sees no label: the base
 kernel has `(2.4 / q)^2` against 1 of the others together, with the graph's structure q
-(`kernels/structure.py`). So where neighbors are those of noise the base kernel predicts from one label a class on,
-where there are clusters the graph does, and with more labels these decide. It is one kernel again, for any learner;
-the intercept of a ridge regression in it is as free as the base kernel's share is large.
+(`graph/spectral_concentration.py`). So where neighbors are those of noise the base kernel predicts from one label a
+class on, where there are clusters the graph does, and with more labels these decide. It is one kernel again, for any
+learner; the intercept of a ridge regression in it is as free as the base kernel's share is large.
 """
 
 from collections.abc import Sequence
@@ -22,9 +22,9 @@ from ..kernels.eta import Eta
 from ..kernels.gram import kernel_block
 from ..kernels.kernel_mean import KernelMean
 from .average import shares_of
-from .closed_form import held_out_ridge
-from .ridge_and_svm import mean_diagonal
-from .target import Target
+from .held_out.closed_form import held_out_ridge
+from .linear.gram import mean_diagonal
+from .target.target import Target
 
 ETAS = (0.0, 10.0, 100.0)
 EVEN = 2.4  # the structure of a graph that counts for as much as the base kernel

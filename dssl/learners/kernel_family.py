@@ -17,9 +17,9 @@ from ..kernels.gram import block_row_bytes, entries_of, held_points_bytes, kerne
 from ..storage.blocks import Rows
 from ..storage.csr import point_arrays, points_of
 from .average import Member, member_of
-from .coding import Coding
 from .model import Model, coding_of, described_model, register_model
-from .target import Target
+from .target.coding import Coding
+from .target.target import Target
 
 KERNELS = (*product((0.125, 0.25, 0.5, 1.0, 2.0), (0.01, 0.1, 1.0)), (8.0, 0.001), (8.0, 0.01), (8.0, 0.1))
 VERSION = 1

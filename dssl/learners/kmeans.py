@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DataError, explain, require
+from ..base.digest import is_whole, require_seed
+from ..base.errors import DataError, explain, require
+from ..base.profiler import library
 from ..execution.cost import Cost, block_count, cost_of, kernel_seconds
 from ..execution.tasks import Execution, one_thread
 from ..kernels.centers import SAMPLE_BYTES, TASKS, lloyd_bytes, lloyd_height, lloyd_pass, nearest_centers
-from ..measure import library
-from ..params import is_whole, require_seed
 from ..storage.blocks import ArrayRows, Arrays, PartWriter, Receipt, Rows, block_rng, row_ranges, rows_that_fit
 
 SAMPLE = 20_000  # rows that starts see, and 30 a cluster if these are more

@@ -23,7 +23,7 @@ from .average import Member, label_groups, shares_of, shares_without_each
 from .class_prior import EQUAL, LABELS
 from .prior_shift import judged_labels
 from .probabilities import fit_each_log_odds
-from .target import Classes, Target
+from .target.target import Classes, Target
 
 LEAST_PROBABILITY = 1e-12  # of a label, so that none of them is impossible
 

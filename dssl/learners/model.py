@@ -13,16 +13,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..errors import DataError, IntegrityError, require
+from ..base.errors import DataError, IntegrityError, require
+from ..base.plugins import load_plugins
 from ..execution.cost import Cost, block_count, cost_of, kernel_seconds
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
 from ..kernels.base import Kernel
 from ..kernels.gram import BLOCK_BYTES, block_rows
-from ..plugins import load_plugins
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
 from ..storage.csr import as_rows
-from .coding import CODINGS, Coding
+from .target.coding import CODINGS, Coding
 
 
 @dataclass(frozen=True)

@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 
 from ..execution.tasks import Execution
-from ..graph.index import NeighborIndex
-from ..graph.weight_rule import WeightRule
+from ..graph.weights.rules import WeightRule
+from ..knn.index import NeighborIndex
 from ..storage.blocks import Rows
 from ..storage.views import SelectedRows
 from .class_prior import LABELS, ClassPrior, smoothed
-from .coding import Coding
 from .model import Model, coding_of, described_model, register_model
 from .on_graph.class_sizes import offset_to
 from .on_graph.model import GraphModel, scored, signed
 from .prior_shift import prior_shift
-from .target import Classes, Target
+from .target.coding import Coding
+from .target.target import Classes, Target
 
 VERSION = 1
 MOST_SEARCHED = 100  # labeled points of which the nearest ones of each class are told; a class beyond is as far

@@ -27,10 +27,10 @@ import numpy as np
 
 from .class_prior import LABELS, ClassPrior
 from .class_scoring import SEARCHED
-from .coding import ClassCoding, Coding, margins_of
 from .decisions import f1_offset
 from .probabilities import Calibration, fit_log_odds
-from .target import Classes, Target
+from .target.coding import ClassCoding, Coding, margins_of
+from .target.target import Classes, Target
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""The structure of a stored graph (`kernels/structure.py`), from columns of some of its vertices, as one task."""
+"""The spectral concentration of a stored graph, from columns of some of its vertices, as one task."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,8 +9,8 @@ from ..execution.cost import Cost, cost_of, solve_seconds
 from ..execution.tasks import Execution
 from ..graph.laplacian import Laplacian
 from ..graph.regularizer import system_cost
-from ..graph.weights import read_graph, row_receipts
-from ..kernels.structure import structure_of
+from ..graph.spectral_concentration import structure_of
+from ..graph.weights.build import read_graph, row_receipts
 from ..solvers.solve import METHODS, prepare
 from ..solvers.solver_params import SolverParams
 from ..storage.blocks import STEP_BYTES, Parts, PartWriter, Receipt, Rows, arrays_within, block_rng, row_ranges

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from typing import Any
 
-from ..errors import explain
+from ..base.errors import explain
 from ..execution.cost import Cost, cost_of, gram_seconds
 from ..kernels.base import BaseKernels
 from ..kernels.cluster import ClusterBasis
@@ -23,9 +23,9 @@ from ..kernels.cluster_params import ClusterParams, basis_cost, basis_of
 from ..kernels.gram import BLOCK_BYTES
 from ..kernels.stochastic import stochastic_bytes
 from ..kernels.transfer import TransferParams
+from ..learners.linear.features import sample_model
 from ..learners.model import predict_cost
-from ..learners.target import Target
-from ..learners.virtual_samples import sample_model
+from ..learners.target.target import Target
 from ..report.sections.cluster import cluster_section
 from ..report.words import Words
 from ..storage.blocks import STEP_BYTES

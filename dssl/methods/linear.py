@@ -20,12 +20,12 @@ from ..kernels.base import BaseKernels, Kernel
 from ..kernels.features import LandmarkMap
 from ..kernels.nystrom import whiten
 from ..learners.class_prior import LABELS, ClassPrior, ClassWeight
-from ..learners.coding import Coding
-from ..learners.kernel_model import KernelModel
+from ..learners.linear.features import SampleLearner
+from ..learners.linear.kernel_model import KernelModel
 from ..learners.model import Model
 from ..learners.probabilities import calibration_attributes
-from ..learners.target import Target
-from ..learners.virtual_samples import SampleLearner
+from ..learners.target.coding import Coding
+from ..learners.target.target import Target
 from ..report.sections.selection import selection_section
 from ..report.words import Baseline, Words
 from ..selection.by_labels import LabelFolds, by_labels, with_prior

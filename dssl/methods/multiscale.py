@@ -18,10 +18,10 @@ import numpy as np
 from ..execution.cost import STEP_BYTES, Cost, cost_of
 from ..kernels.gram import BLOCK_BYTES
 from ..kernels.multiscale import MultiscaleMap, MultiscaleParams, multiscale_cost, multiscale_map
-from ..learners.coding import ClassCoding
+from ..learners.linear.multiscale import multiscale_model, scaled_features
 from ..learners.model import Model, predict_cost
-from ..learners.multiscale import multiscale_model, scaled_features
-from ..learners.target import Target
+from ..learners.target.coding import ClassCoding
+from ..learners.target.target import Target
 from ..report.sections.multiscale import multiscale_section, regions_section
 from ..report.words import Words
 from ..storage.blocks import PartWriter, Rows

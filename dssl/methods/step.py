@@ -14,11 +14,11 @@ from ..data.source_files import Source
 from ..execution.cost import Cost
 from ..execution.tasks import Execution
 from ..graph.graph import Graph
-from ..graph.neighbor_lists import Neighbors
 from ..graph.vertices import VertexRows, Vertices
+from ..knn.lists import Neighbors
 from ..learners.class_prior import LABELS, ClassPrior, ClassWeight
 from ..learners.model import Model
-from ..learners.target import Classes, Target
+from ..learners.target.target import Classes, Target
 from ..report.page import Section
 from ..report.words import Baseline, Words
 from ..storage.artifacts import Artifact, Workspace

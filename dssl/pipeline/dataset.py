@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ..base.errors import DataError, sentences
 from ..data.append import joined_labels
 from ..data.dataset import Dataset, chunk_rows
 from ..data.findings import dataset_notes, widened
@@ -16,15 +17,14 @@ from ..data.ingest_params import IngestParams
 from ..data.readers.file_rows import FileRows
 from ..data.source_files import Source, fingerprint
 from ..data.source_reader import open_source, scan_source
-from ..errors import DataError, sentences
 from ..execution.cost import Cost, block_count, cost_of
 from ..methods.step import Context, Made
 from ..report.sections.columns import columns_section
 from ..storage.artifacts import Artifact
 from ..storage.blocks import PartWriter, Receipt, Rows, row_ranges, rows_that_fit, write_dense
 from ..storage.pieces import BlockedCsrRows, JoinedRows
-from .facts import Facts, Growing
 from .growth import CannotGrow
+from .plan.facts import Facts, Growing
 from .spec import Spec, ingest_params
 from .stage import Stage
 

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 
 from ..data.readers.base import Reader
+from ..data.scaling.outliers import Reaches, outliers_of, sampled_places
+from ..data.scaling.scaling import merged, moments_of
 from ..execution.tasks import Execution, Reduction, Share
-from ..graph.outliers import Reaches, outliers_of, sampled_places
-from ..graph.scaling import merged, moments_of
 from ..storage.blocks import Arrays, PartWriter, Receipt
 
 

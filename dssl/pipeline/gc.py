@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from ..errors import DataError, IntegrityError, explain, require
+from ..base.errors import DataError, IntegrityError, explain, require
 from ..storage.artifacts import Workspace, remove_folder
 from ..storage.files import disk_bytes, read_json, remove_tree, write_json
 from ..storage.manifests import MANIFESTS

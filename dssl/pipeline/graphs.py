@@ -19,15 +19,15 @@ from zipfile import BadZipFile, ZipFile, is_zipfile
 import numpy as np
 import scipy.sparse as sp
 
+from ..base.errors import BudgetError, DataError, explain, require
+from ..base.units import size_setting
+from ..base.urls import is_url
 from ..data.readers.compressed import require_usual
 from ..data.readers.npz import DAMAGED
 from ..data.source_files import Source
 from ..data.sources import find_source
-from ..errors import BudgetError, DataError, explain, require
 from ..execution.cost import Cost
-from ..graph.descent import descent_cost
 from ..graph.equal_rows import vertices_cost
-from ..graph.exact import exact_cost
 from ..graph.given import (
     checked_neighbors,
     checked_weights,
@@ -38,25 +38,25 @@ from ..graph.given import (
     warn_full,
 )
 from ..graph.graph import VERSIONS
-from ..graph.grow import grow_cost, grow_neighbors
 from ..graph.health import described_vertices, health_cost, lost_points, stored_health
-from ..graph.neighbor_lists import Neighbors
-from ..graph.neighbor_params import NeighborParams
-from ..graph.neighbors import find_neighbors, lowered_neighbors
-from ..graph.partition_sizes import partitioned_cost
 from ..graph.vertices import VertexRows, find_vertex_rows, require_distinct
-from ..graph.weight_rule import WeightParams
-from ..graph.weights import weigh, weights_cost
+from ..graph.weights.build import weigh, weights_cost
+from ..graph.weights.rules import WeightParams
+from ..knn.descent.search import descent_cost
+from ..knn.exact.blocks import exact_cost
+from ..knn.grow import grow_cost, grow_neighbors
+from ..knn.lists import Neighbors
+from ..knn.params import NeighborParams
+from ..knn.partitioned.sizes import partitioned_cost
+from ..knn.search import find_neighbors, lowered_neighbors
 from ..methods.step import Context, NoParams
 from ..report.sections.graph import graph_section
 from ..storage.artifacts import Artifact
 from ..storage.blocks import PartWriter, Receipt, Rows, budget_beside, row_ranges
 from ..storage.csv_lines import CsvLines
 from ..storage.files import draft_of
-from ..units import size_setting
-from ..urls import is_url
-from .facts import Facts
 from .growth import CannotGrow
+from .plan.facts import Facts
 from .spec import GraphPipeline
 from .stage import Stage
 

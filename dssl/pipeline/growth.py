@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
+from ..base.digest import digest
+from ..base.errors import DsslError
 from ..data.source_files import FileChanges, FileRecord, Source, in_words, joined
-from ..errors import DsslError
-from ..params import digest
 from ..storage.artifacts import Workspace
 from ..storage.files import read_record, write_json
 from ..storage.manifests import PUBLISHED
-from .preflight import PlannedStage
+from .plan.preflight import PlannedStage
 from .spec import Spec
 
 LATEST = "latest"

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from ..errors import DataError, require
+from ..base.errors import DataError, require
 from ..storage.artifacts import Workspace, parts_in
 from ..storage.describe import describe_arrays
 from ..storage.files import at_once, disk_bytes, path_at, read_record

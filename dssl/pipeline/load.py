@@ -10,10 +10,10 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from ..errors import DsslError, SpecError, explain, require
-from ..plain_yaml import lines_of, parse_yaml, read_text, require_plain
-from ..plugins import load_plugins
-from ..urls import is_url, require_no_secret
+from ..base.errors import DsslError, SpecError, explain, require
+from ..base.plugins import load_plugins
+from ..base.urls import is_url, require_no_secret
+from ..base.yaml import lines_of, parse_yaml, read_text, require_plain
 from .kinds.specs import DEFAULT, SPECS
 from .mistakes import (
     Mistake,

@@ -9,8 +9,8 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from ..errors import DsslError, SpecError, said, sentences
-from ..plain_yaml import NO_SPACE
+from ..base.errors import DsslError, SpecError, said, sentences
+from ..base.yaml import NO_SPACE
 from .spec import READER_TYPES, Spec, read_mistakes
 
 Place = tuple[str, ...]

@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
+from ..base.errors import DataError, column_label, explain, require, sentences
 from ..data.ingest_params import IngestParams
 from ..data.labels import DRAW_ROWS, choose_labels
+from ..data.scaling.outliers import SHOWN, far_rows_in_words
+from ..data.scaling.params import ScalingParams
+from ..data.scaling.rows import ScaledRows
+from ..data.scaling.scaling import Scaling, fit_scaling, scaled_rows, scaling_cost
+from ..data.scaling.units import warn_unlike
 from ..data.told_labels import Identifiers, read_told_labels, spelled_as
-from ..errors import DataError, column_label, explain, require, sentences
 from ..execution.cost import Cost, cost_of
-from ..graph.feature_units import warn_unlike
-from ..graph.outliers import SHOWN, far_rows_in_words
-from ..graph.scaled_rows import ScaledRows
-from ..graph.scaling import Scaling, fit_scaling, scaled_rows, scaling_cost
-from ..graph.scaling_params import ScalingParams
-from ..learners.target import Target
+from ..learners.target.target import Target
 from ..methods.step import Context
 from ..report.sections.data import data_section
 from ..storage.blocks import PartWriter, Receipt, Rows, row_ranges
@@ -24,8 +24,8 @@ from ..storage.csr import csr_arrays
 from ..storage.pieces import BlockedCsrRows
 from ..storage.views import counts_below
 from .dataset import dataset_of, identifier_of, rows_called, rows_in_files
-from .facts import Facts
 from .growth import CannotGrow
+from .plan.facts import Facts
 from .spec import Spec
 from .split import training_strata
 from .stage import Stage

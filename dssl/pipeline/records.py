@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from ..errors import IntegrityError, require
+from ..base.errors import IntegrityError, require
 from ..storage.files import named_in, read_record
 
 RESULT, SPEC = "result.json", "spec.json"

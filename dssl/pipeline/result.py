@@ -7,8 +7,9 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
+from ..base.errors import DataError, explain, require
+from ..base.units import size_text, time_text
 from ..data.dataset import Dataset
-from ..errors import DataError, explain, require
 from ..execution.current import current_execution
 from ..execution.tasks import Execution
 from ..methods.step import Context
@@ -17,9 +18,8 @@ from ..report.markup import Html, table, tag
 from ..selection.suggest import Criterion
 from ..storage.artifacts import Workspace
 from ..storage.files import named_in, path_at
-from ..units import size_text, time_text
 from .dataset import dataset_of
-from .prediction import FittedPipeline, open_model
+from .predict.model import FittedPipeline, open_model
 from .records import PATHS, RESULT, SPEC, read_result, read_spec
 from .status import STATUS, read_status
 from .suggested_rows import SuggestedRows
@@ -64,7 +64,7 @@ class RunResult:
     came of each, the chosen one first. unreached : training points that no label reaches. stages : what each took.
     notes : what there is to know of the data, a line each.
     model_path, report : the folder of the models, and the page; None of a run that was stopped. predictions : the
-    table of every row of the source, see `dssl.pipeline.predictions`; None where the spec asks for none, or there are
+    table of every row of the source, see `dssl.pipeline.predict.stage`; None where the spec asks for none, or there are
     more than are predicted without being asked for.
     intermediate_bytes : what `dssl gc --intermediate` frees of `disk_bytes`.
     """

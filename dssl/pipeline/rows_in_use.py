@@ -7,11 +7,11 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from ..base.errors import DataError, require
 from ..data.dataset import Dataset
 from ..data.labels import DRAW_ROWS, official_test, split_test
 from ..data.targets import named_labels
-from ..errors import DataError, require
-from ..learners.encoding import (
+from ..learners.target.encoding import (
     UNLABELED,
     as_whole_numbers,
     encode_labels,

@@ -9,15 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from ..base.errors import ParameterError, require
+from ..base.profiler import PeakMemory, process_peak, return_freed_memory
 from ..data.findings import unread_columns
 from ..data.source_files import FileRecord
-from ..errors import ParameterError, require
 from ..execution.current import current_execution
 from ..execution.tasks import Execution, TaskCount
 from ..execution.worker_kinds import unlike_notes
-from ..measure import PeakMemory, process_peak, return_freed_memory
 from ..methods.step import Context
-from ..progress import in_notebook
 from ..report.page import page
 from ..report.sections.answer import never_note
 from ..report.sections.curve import curve_section
@@ -30,20 +29,21 @@ from ..storage.files import remove_tree, write_file, write_json
 from ..storage.manifests import libraries
 from ..storage.objects import ObjectPath
 from .changed_rows import changed_rows
-from .facts import Facts
 from .gc import remove_intermediate, write_stages
 from .graphs import write_unreached
 from .growth import CannotGrow, LastRun
 from .inspection import with_disk_bytes
-from .plan import DEFAULT_WORKSPACE, SELECTION, Plan, plan, tried_graphs
-from .predictions import write_predictions
-from .preflight import PlannedStage, Room, price, refuse_what_cannot_fit
-from .rates import Rates
+from .plan.facts import Facts
+from .plan.plan import DEFAULT_WORKSPACE, SELECTION, Plan, plan, tried_graphs
+from .plan.preflight import PlannedStage, Room, price, refuse_what_cannot_fit
+from .plan.rates import Rates
+from .plan.worker_budget import budget_for, lowered_note
+from .predict.stage import write_predictions
+from .progress import in_notebook
 from .records import PATHS, RESULT
 from .result import RunResult
 from .stage import Kind
 from .status import Status
-from .worker_budget import budget_for, lowered_note
 
 Events = Callable[[dict[str, Any]], None]
 Keep = Literal["all", "results"]

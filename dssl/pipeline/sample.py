@@ -10,18 +10,18 @@ from typing import Any
 
 import numpy as np
 
+from ..base.errors import BudgetError
 from ..data.ingest_params import IngestParams
-from ..errors import BudgetError
 from ..execution.cost import Cost, cost_of
 from ..execution.tasks import one_thread
-from ..graph.coordinates import BLOCK, edges_of, nearest_edges, plane_coordinates
-from ..graph.metric import measurable
+from ..graph.layout_2d import BLOCK, edges_of, nearest_edges, plane_coordinates
 from ..graph.vertices import find_vertices
-from ..graph.weights import read_graph
+from ..graph.weights.build import read_graph
 from ..kernels.points import as_points, squared_distances
-from ..learners.coding import ClassCoding, Coding, margins_of
+from ..knn.metric import measurable
 from ..learners.model import BlockValues, Model, predict_blocks, stored_models
 from ..learners.probabilities import CALIBRATION, Calibration
+from ..learners.target.coding import ClassCoding, Coding, margins_of
 from ..methods.step import Context
 from ..report.sections.sample import sample_section
 from ..selection.coverage import block_height
@@ -29,7 +29,7 @@ from ..selection.coverage import row_bytes as distance_bytes
 from ..selection.suggest import FEWEST, MOST, SuggestParams, prior_bytes
 from ..storage.blocks import arrays_within, block_rng, row_ranges
 from ..storage.csr import as_rows
-from .facts import Facts
+from .plan.facts import Facts
 from .spec import GraphPipeline, Spec
 from .stage import Stage
 from .suggested_rows import choose_rows, with_places

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from ..errors import DataError, require
-from ..params import digest
+from ..base.digest import digest
+from ..base.errors import DataError, require
 from ..storage.artifacts import Workspace
 from ..storage.files import read_json, write_file, write_json
 from .secrets import require_no_secret

@@ -7,7 +7,7 @@ from ..execution.cost import STEP_BYTES, Cost
 from ..learners.class_prior import ClassPrior, ClassWeight
 from ..learners.class_scoring import ClassScoring
 from ..learners.model import predict_cost, stored_models
-from ..learners.target import Classes
+from ..learners.target.target import Classes
 from ..methods.step import Context
 from ..report.sections.scores import scores_section
 from ..report.words import Baseline
@@ -21,8 +21,8 @@ from ..selection.scores import (
     unlabeled_verdict,
 )
 from ..selection.scoring import with_scoring
-from .facts import Facts
 from .kinds.class_spec import class_prior, class_weight
+from .plan.facts import Facts
 from .spec import Spec
 from .split import split_target
 from .stage import Stage

@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Mapping
 
-from ..errors import SpecError, require
+from ..base.errors import SpecError, require
 
 NAMES = re.compile("KEY|TOKEN|SECRET|PASSWORD", re.IGNORECASE)  # of variables whose values look like secrets
 SHORTEST = 6  # characters; a shorter value, such as "us" of KEYMAP, occurs by chance

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
+from ..base.errors import column_label
 from ..data.readers.base import FEWEST_ROWS, Reader
 from ..data.readers.cells import Cells
-from ..errors import column_label
 from ..execution.tasks import Execution
 from ..storage.blocks import PartWriter, Receipt
 from .extents import numbers_in

@@ -20,14 +20,14 @@ from pydantic import (
     model_validator,
 )
 
+from ..base.digest import BANDWIDTH
+from ..base.errors import DsslError, SpecError, explain, said
 from ..data.ingest_params import IngestParams
-from ..errors import DsslError, SpecError, explain, said
+from ..data.scaling.params import ScalingKind, ScalingParams
 from ..execution.size import budget_of
-from ..graph.neighbor_params import NeighborParams
 from ..graph.regularizer_params import LaplacianKind
-from ..graph.scaling_params import ScalingKind, ScalingParams
-from ..graph.weight_rule import KERNEL_WIDTH, WIDTH, WeightParams
-from ..params import BANDWIDTH
+from ..graph.weights.rules import KERNEL_WIDTH, WIDTH, WeightParams
+from ..knn.params import NeighborParams
 from .spec_section import PredictionsSpec, SpecSection, require_no_boolean
 from .spec_selection import KernelSelection, SelectionSpec
 

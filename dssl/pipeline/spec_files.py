@@ -5,13 +5,13 @@ from pathlib import Path
 
 import numpy as np
 
+from ..base.digest import digest, is_whole
+from ..base.errors import SpecError, explain
 from ..data.readers.base import Scan
 from ..data.readers.formats import format_of
 from ..data.source_files import FileRecord, Source, digested, fingerprint
 from ..data.sources import find_source
-from ..errors import SpecError, explain
 from ..methods.step import File
-from ..params import digest, is_whole
 from .graphs import given_file
 from .spec import Spec, TestSplit
 

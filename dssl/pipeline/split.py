@@ -10,22 +10,20 @@ from typing import Any
 
 import numpy as np
 
+from ..base.errors import DataError, require
+from ..base.yaml import yaml_of
 from ..data.columns import folded
 from ..data.dataset import Dataset
 from ..data.labels import DRAW_ROWS, sample_points
-from ..errors import DataError, require
 from ..execution.cost import Cost, cost_of
-from ..learners.encoding import (
-    UNLABELED,
-)
-from ..learners.target import Classes, Target
+from ..learners.target.encoding import UNLABELED
+from ..learners.target.target import Classes, Target
 from ..methods.step import Context
-from ..plain_yaml import yaml_of
 from ..storage.artifacts import Artifact
 from ..storage.blocks import RowStream, block_rng
 from ..storage.views import counts_below
 from .dataset import dataset_of
-from .facts import Facts
+from .plan.facts import Facts
 from .rows_in_use import Block, NothingKnown, RowsInUse, SplitParams, known_target_of
 from .stage import Stage
 

@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import DsslError, SpecError, explain
+from ..base.errors import DsslError, SpecError, explain
 from ..execution.cost import Cost
 from ..methods.step import Context, Method, Step
 from ..report.page import Section
 from ..report.sections.answer import answer_section
 from ..report.words import Baseline, Words
-from .facts import Facts
+from .plan.facts import Facts
 from .spec import KernelPipeline, KindSpec, Spec
 
 

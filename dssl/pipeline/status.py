@@ -10,12 +10,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-from ..errors import described
-from ..progress import BEAT
+from ..base.errors import described
 from ..storage.artifacts import Workspace
 from ..storage.files import read_record, write_file
 from ..storage.lease import is_held_by
-from .time_left import SOON, TimeLeft
+from .plan.time_left import SOON, TimeLeft
+from .progress import BEAT
 
 STATUS = "status.json"
 LOOK_EVERY = 0.5  # seconds between two looks at whether there is something to write

@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from .. import __version__
-from ..errors import COME_BACK, TERMINATED, ClusterError, DataError, require
-from ..params import digest
+from ..base.digest import digest
+from ..base.errors import COME_BACK, TERMINATED, ClusterError, DataError, require
 from ..storage.artifacts import Workspace
 from ..storage.files import read_json, write_file, write_json
 from ..storage.manifests import BEGUN, PUBLISHED, libraries

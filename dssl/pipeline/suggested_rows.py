@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 
+from ..base.errors import DataError, require
+from ..base.yaml import yaml_of
 from ..data.ingest_params import IngestParams
 from ..data.readers.file_rows import FileRow
 from ..data.source_files import Source
 from ..data.told_labels import SUGGESTED, column_beside
-from ..errors import DataError, require
 from ..graph.vertices import Vertices, distinct_rows, find_vertices
-from ..learners.coding import ClassCoding, margins_of
 from ..learners.model import Model
 from ..learners.on_graph.model import GraphModel
 from ..learners.probabilities import CALIBRATION, Calibration
+from ..learners.target.coding import ClassCoding, margins_of
 from ..methods.step import Context
-from ..plain_yaml import yaml_of
 from ..selection.suggest import OF_MODEL, SuggestParams, suggest
 from ..storage.csv_lines import CsvLines
 from ..storage.files import draft_of, publish_once

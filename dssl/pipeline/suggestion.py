@@ -5,10 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ..base.errors import DataError, explain, require
 from ..data.readers.formats import is_table
 from ..data.source_files import fingerprint
 from ..data.sources import find_source
-from ..errors import DataError, explain, require
 from ..execution.tasks import Execution
 from ..methods.step import Context
 from ..selection.suggest import Criterion, SuggestParams
@@ -16,9 +16,9 @@ from ..storage.artifacts import Artifact, Workspace
 from ..storage.files import named_in, path_at
 from ..storage.manifests import manifest_of, read_manifest
 from .load import load_spec
-from .model_folder import model_folder
-from .plan import DEFAULT_WORKSPACE, plan
-from .prediction import open_model
+from .plan.plan import DEFAULT_WORKSPACE, plan
+from .predict.model import open_model
+from .predict.model_folder import model_folder
 from .records import SPEC, read_result, read_spec
 from .spec import ingest_params
 from .suggested_rows import SuggestedRows, choose_rows, with_places

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..units import size_text
+from ..base.units import size_text
 
 ABSENT = "–"
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from distributed import Client
 from pydantic import Field, field_validator, model_validator
 
-from ..errors import ClusterError, SpecError, explain, require
+from ..base.errors import ClusterError, SpecError, explain, require
 from ..execution.on_dask import OnDask
 from .batch.detached import Detached
 from .description import DaskRuntime

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from ..errors import SpecError, explain, require
+from ..base.errors import SpecError, explain, require
 from ..storage.files import draft_of
 
 CA_DAYS = 3650

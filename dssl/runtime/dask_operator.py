@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from ..errors import ClusterError, SpecError, explain, require
+from ..base.errors import ClusterError, SpecError, explain, require
 from ..execution.size import size_of
 from .batch.kubernetes import Kubernetes
 from .description import BESIDE, SMALLEST

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from ..errors import SpecError, explain, require
+from ..base.errors import SpecError, explain, require
 from ..execution.cost import WorkerRoom
 from ..execution.size import size_of
 from ..execution.tasks import Execution

@@ -6,8 +6,8 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from ..errors import ClusterError, SpecError, explain, require
-from ..urls import require_no_secret
+from ..base.errors import ClusterError, SpecError, explain, require
+from ..base.urls import require_no_secret
 from .address import is_loopback
 from .pool import PoolRuntime
 

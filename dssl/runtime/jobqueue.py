@@ -15,7 +15,7 @@ from distributed.deploy.spec import ProcessInterface
 from distributed.security import Security
 from pydantic import Field, field_validator, model_validator
 
-from ..errors import ClusterError, SpecError, explain, require
+from ..base.errors import ClusterError, SpecError, explain, require
 from ..execution.size import size_of
 from .description import BESIDE, SMALLEST
 from .pool import PoolRuntime

@@ -13,7 +13,7 @@ from distributed import Client, LocalCluster
 from distributed.security import Security
 from pydantic import Field, field_validator
 
-from ..errors import SpecError, require
+from ..base.errors import SpecError, require
 from ..execution.on_dask import OnDask
 from ..execution.tasks import available_cores
 from .batch.detached import Detached

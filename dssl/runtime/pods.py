@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field, field_validator
 
-from ..errors import SpecError, require
+from ..base.errors import SpecError, require
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")]
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from ..errors import ClusterError, explain
+from ..base.errors import ClusterError, explain
 
 SCHEDULER, DRIVER, FIRST_WORKER = 0, 1, 2
 RANKS = "DSSL_RANKS"  # the variable that counts them

@@ -24,7 +24,7 @@ from distributed import Client, Nanny, Scheduler
 from distributed.comm import connect
 from distributed.security import Security
 
-from ..errors import ClusterError, explain
+from ..base.errors import ClusterError, explain
 from ..execution.on_dask import OnDask
 from ..storage.files import draft_of
 from .description import RankedRuntime

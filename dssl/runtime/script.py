@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, field_validator
 
-from ..errors import SpecError, require
+from ..base.errors import SpecError, require
 from .batch.script import OF_JOB, OF_SUBMIT, OF_TEMPLATE, PLACEHOLDER, Script
 from .description import BatchRuntime
 

@@ -22,11 +22,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from ..errors import SpecError, explain, said
+from ..base.errors import SpecError, explain, said
+from ..base.yaml import read_yaml
 from ..execution.in_process import InProcess
 from ..execution.size import MEMORY_BUDGET
 from ..execution.tasks import Execution
-from ..plain_yaml import read_yaml
 from .address import AddressRuntime
 from .batch.detached import Detached
 from .dask_operator import OperatorRuntime

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from distributed.security import Security
 from pydantic import BaseModel, ConfigDict
 
-from ..errors import ClusterError, explain
+from ..base.errors import ClusterError, explain
 
 SILENCE = 2.0  # seconds without a word after which an unencrypted scheduler is tried for an encrypted one
 EXPIRED, NOT_YET = 10, 9  # of OpenSSL's reasons not to trust a certificate

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import linear_sum_assignment
 
-from ..errors import DataError, require
-from ..measure import library
+from ..base.errors import DataError, require
+from ..base.profiler import library
 
 
 def clustering_scores(classes: np.ndarray, clusters: np.ndarray) -> dict[str, float]:

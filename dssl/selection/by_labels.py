@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from ..learners.class_prior import LABELS, ClassPrior
-from ..learners.coding import Coding
 from ..learners.measures import SQUARED, WRONG_CLASS, PointMeasure
 from ..learners.prior_shift import PriorShift, prior_shift
 from ..learners.probabilities import Calibration
-from ..learners.target import Classes, Target
+from ..learners.target.coding import Coding
+from ..learners.target.target import Classes, Target
 from ..storage.blocks import block_rng
 from .calibration import FOLDS, ONE_BY_ONE
 from .folds import labeled_folds

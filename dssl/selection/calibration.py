@@ -10,11 +10,11 @@ from typing import TypeGuard
 import numpy as np
 
 from ..learners.class_prior import LABELS, ClassPrior
-from ..learners.coding import ClassCoding, Coding, margins_of
+from ..learners.linear.gram import LearnerParams
 from ..learners.prior_shift import PriorShift, judged_labels, prior_shift
 from ..learners.probabilities import Calibration, fit_calibration
-from ..learners.ridge_and_svm import LearnerParams
-from ..learners.target import Classes, Target
+from ..learners.target.coding import ClassCoding, Coding, margins_of
+from ..learners.target.target import Classes, Target
 from .folds import held_out, labeled_folds
 
 FOLDS = 5

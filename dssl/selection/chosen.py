@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from ..execution.tasks import Execution
-from ..learners.closed_form import kept_means
+from ..learners.held_out.closed_form import kept_means
 from ..learners.laprls.chosen import MOST_LABELS, log_priors, log_priors_of_bandwidths
 from ..learners.laprls.params import SystemParams
 from ..learners.laprls.problem import LapRLSProblem
 from ..learners.structure import sampled_structure
-from ..learners.target import Target
+from ..learners.target.target import Target
 from .choice import ChoiceRule
 from .folds import FoldParams
 from .held_out_scores import HeldOut

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from ..learners.class_prior import LABELS
+from ..learners.linear.features import SampleLearner
 from ..learners.measures import HINGE
-from ..learners.target import Target
-from ..learners.virtual_samples import SampleLearner
+from ..learners.target.target import Target
 from .held_out_scores import HeldOut, all_scores, held_out_scores
 
 

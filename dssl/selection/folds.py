@@ -6,11 +6,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..errors import DataError, ParameterError, explain, require
-from ..learners.coding import Coding
-from ..learners.encoding import encode_labels
-from ..learners.ridge_and_svm import LearnerParams, fit_gram
-from ..learners.target import Target
+from ..base.errors import DataError, ParameterError, explain, require
+from ..learners.linear.gram import LearnerParams, fit_gram
+from ..learners.target.coding import Coding
+from ..learners.target.encoding import encode_labels
+from ..learners.target.target import Target
 from ..storage.blocks import block_rng
 
 FOLD_STREAM = 4  # of the seed, apart from those that choose labels and test points

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from ..learners.class_scoring import LOSSES
-from ..learners.coding import Coding
 from ..learners.measures import SQUARED, PointMeasure
-from ..learners.target import Classes, Target
+from ..learners.target.coding import Coding
+from ..learners.target.target import Classes, Target
 from .interval import interval_of_rmse, interval_of_score, interval_of_share
 from .scores import HELPED, HURT, SAME, TOO_FEW, UNCLEAR, Verdict, compared_by, compared_classes, compared_squares
 from .scoring import Predicted

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..errors import require
+from ..base.errors import require
 from ..storage.blocks import block_rng
 from .choice import ChoiceRule
 

@@ -24,12 +24,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..errors import require
+from ..base.errors import require
 from ..learners.class_prior import ClassPrior
-from ..learners.coding import ClassCoding, Coding
 from ..learners.measures import ABSOLUTE, SQUARED, WRONG_CLASS, PointMeasure
 from ..learners.prior_shift import moved_by_others
-from ..learners.target import Classes, Target
+from ..learners.target.coding import ClassCoding, Coding
+from ..learners.target.target import Classes, Target
 from .calibration import held_out_probabilities, shared_calibrations
 from .interval import interval_of_score, interval_of_share
 

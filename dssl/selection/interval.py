@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..measure import library
+from ..base.profiler import library
 
 CONFIDENCE = 0.95
 MOST_RESAMPLED, RESAMPLES = 2000, 1000  # points, and draws of as many of them

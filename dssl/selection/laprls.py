@@ -12,8 +12,8 @@ from ..kernels.landmarks import Landmarks
 from ..learners.class_prior import LABELS
 from ..learners.laprls.penalties import Penalties
 from ..learners.laprls.problem import FittedLapRLS, LapRLSProblem, PreparedLapRLS
+from ..learners.losses import SQUARES
 from ..learners.measures import HINGE, SQUARED, PointMeasure
-from ..learners.smooth_losses import SQUARES
 from .choice import LOWEST, ChoiceRule
 from .held_out_scores import HeldOut, all_scores, held_out_scores
 

@@ -19,15 +19,15 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from ..errors import require
+from ..base.digest import is_whole
+from ..base.errors import require
+from ..base.profiler import library
 from ..execution.tasks import Execution, one_thread
 from ..graph.graph import Graph
 from ..kernels.base import Kernel
 from ..learners.clustering import Clustering, clustered
+from ..learners.feature_maps import OF_NUMBER, Features, SpaceParams, features_of
 from ..learners.kmeans import KMeansParams, distinct, sample_of
-from ..learners.spaces import OF_NUMBER, Features, SpaceParams, features_of
-from ..measure import library
-from ..params import is_whole
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, block_rng
 
 NumberRule = Literal["eigengap", "gap"]

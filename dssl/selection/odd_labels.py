@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import explain
-from ..learners.target import Quantities, Target
+from ..base.errors import explain
+from ..learners.target.target import Quantities, Target
 
 ODD = 12.0  # of normal residuals, 8 standard deviations
 FAR = 6.0  # of normal targets, 4 standard deviations

@@ -13,7 +13,7 @@ from ..learners.measures import HINGE
 from ..learners.on_graph.graph_ridge import GraphRidgeParams
 from ..learners.on_graph.held_out import HeldOutValues
 from ..learners.on_graph.model import scored, signed
-from ..learners.target import Target
+from ..learners.target.target import Target
 from .held_out_scores import HeldOut, held_out_scores
 
 VERSIONS = {"held_out_on_graph": 6}  # of the code of each step; to be raised when its output changes

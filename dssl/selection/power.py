@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..measure import library
+from ..base.profiler import library
 
 LEVEL = 0.05  # of the tests
 SURE = 0.8  # of test sets, in which a difference that a test is said to find is found

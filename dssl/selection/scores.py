@@ -6,12 +6,12 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ..base.profiler import library
 from ..execution.tasks import Execution
-from ..learners.coding import ClassCoding
 from ..learners.model import Model, Output, SharedModels, predict_blocks
 from ..learners.probabilities import CALIBRATION, Calibration
-from ..learners.target import Classes, Target
-from ..measure import library
+from ..learners.target.coding import ClassCoding
+from ..learners.target.target import Classes, Target
 from ..storage.blocks import Arrays, Parts, Rows
 from .held_out_scores import LEAST_PROBABILITY, mean_area
 from .interval import interval_of_rmse, interval_of_share

@@ -25,8 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from ..learners.coding import Coding, margins_of
-from ..learners.target import Classes
+from ..learners.target.coding import Coding, margins_of
+from ..learners.target.target import Classes
 from .calibration import held_out_probabilities, shared_calibrations
 from .held_out_scores import LEAST_PROBABILITY, area, mean_area, require_scoring
 from .interval import interval_of_mean_share, interval_of_score

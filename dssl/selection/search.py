@@ -10,8 +10,8 @@ K_SS, one Cholesky factor, W = B^-1 K_Sl and the block (B^-1)_FF,
 
 (the inverse of a submatrix by the Schur complement). One factor serves all folds, of a grid point; K_SS serves all
 powers and etas, of a bandwidth; the solves of the graph serve all powers. Each fold has a Gram matrix of its own then,
-to which a ridge is fitted anew: the closed form (`learners/closed_form.py`) takes one matrix for all folds, as the base
-kernel has it.
+to which a ridge is fitted anew: the closed form (`learners/held_out/closed_form.py`) takes one matrix for all folds, as
+the base kernel has it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,19 +22,19 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_solve
 
-from ..errors import require
+from ..base.errors import require
 from ..graph.regularizer_params import RegularizerParams
 from ..kernels.base import Kernel
 from ..kernels.deformed import absolute_eta, factor_positive
 from ..kernels.eta import Eta, require_eta
 from ..learners.class_prior import LABELS
-from ..learners.closed_form import held_out_of_gram
-from ..learners.coding import Coding
 from ..learners.eta import ETAS, shares_of_etas, sum_of, weights_of
+from ..learners.held_out.closed_form import held_out_of_gram
 from ..learners.laprls.params import HeldOutPoints
+from ..learners.linear.gram import LearnerParams
 from ..learners.measures import HINGE
-from ..learners.ridge_and_svm import LearnerParams
-from ..learners.target import Target
+from ..learners.target.coding import Coding
+from ..learners.target.target import Target
 from .folds import held_out
 from .held_out_scores import HeldOut, all_scores, held_out_scores
 

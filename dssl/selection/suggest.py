@@ -26,13 +26,13 @@ from typing import Any, Literal, Protocol, get_args
 import numpy as np
 from scipy.special import softmax
 
-from ..errors import BudgetError, DataError, require
+from ..base.digest import is_whole, require_seed
+from ..base.errors import BudgetError, DataError, require
 from ..execution.tasks import Execution
 from ..graph.graph import Graph
 from ..graph.regularizer_params import RegularizerParams
 from ..graph.spectrum import SpectrumParams, graph_spectrum
 from ..graph.vertices import Vertices, distinct_rows
-from ..params import is_whole, require_seed
 from ..solvers.eigen import eigenpairs_bytes
 from ..storage.blocks import Rows
 from .coverage import Coverage, Distances

@@ -25,8 +25,8 @@ from typing import Any, Literal
 import numpy as np
 from scipy.linalg import eigh, eigh_tridiagonal
 
-from ..errors import NotConverged, explain, require
-from ..params import is_whole, require_seed
+from ..base.digest import is_whole, require_seed
+from ..base.errors import NotConverged, explain, require
 from .block_lanczos import RitzPairs, block_lanczos
 from .chebyshev_filter import filter_degree
 from .lanczos import SingularMatrix

@@ -21,7 +21,7 @@ from numba import njit
 from scipy.linalg import eigh_tridiagonal
 from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 
-from ..errors import require
+from ..base.errors import require
 from .chebyshev_filter import step_of
 from .operators import add_row, component_products, places_of
 

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from numba import njit
 from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 
-from ..errors import DataError, require
+from ..base.errors import DataError, require
 
 SINGULAR = 1e-13  # Rayleigh quotient below which a component has a null vector
 

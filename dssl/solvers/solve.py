@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DataError, NotConverged, explain, require
+from ..base.errors import DataError, NotConverged, explain, require
 from ..storage.blocks import row_ranges
 from .amg import Multigrid
 from .columns import add_columns, column_norms

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from ..errors import require
+from ..base.errors import require
 
 METHODS = ("auto", "jacobi", "deflated", "amg", "direct")
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..errors import require
+from ..base.errors import require
 from .columns import column_dots
 from .operators import ScaledMatrix, multiply
 

@@ -24,7 +24,7 @@ from zarr.codecs import Crc32cCodec, ZstdCodec
 from zarr.core.buffer import cpu
 from zarr.storage import MemoryStore
 
-from ..errors import DataError, IntegrityError, explain, require
+from ..base.errors import DataError, IntegrityError, explain, require
 from .files import files_in, outlasting, remove_tree, write_file, write_part_file
 from .frames import CRC_BYTES, ZSTD_LEVEL, damaged, lost, pack, unpack
 from .kept import FETCHED

@@ -21,8 +21,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from ..errors import IntegrityError, ParameterError, explain, require
-from ..params import digest, plain
+from ..base.digest import digest, plain
+from ..base.errors import IntegrityError, ParameterError, explain, require
 from .behind import settle
 from .files import (
     at_once,

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ..errors import BudgetError, require
-from ..params import require_seed
+from ..base.digest import require_seed
+from ..base.errors import BudgetError, require
 
 STEP_BYTES = 4 << 20  # what any step takes: receipts, descriptions of arrays; 30 tasks that do nothing took 0.6 MB
 STREAM_ROWS = 1 << 16  # in one chunk of an array that is written from its first row to its last

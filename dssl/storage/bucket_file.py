@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from ..errors import DataError, require
+from ..base.errors import DataError, require
 from .files import draft_of, outlasting
 from .frames import CRC_BYTES, crc, damaged, lost, pack, unpack
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ..errors import require
+from ..base.errors import require
 from .blocks import ArrayRows, Rows
 
 

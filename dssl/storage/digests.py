@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ..params import digest
+from ..base.digest import digest
 from .array_files import checksum
 from .blocks import Rows
 from .csr import csr_arrays

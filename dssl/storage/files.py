@@ -14,8 +14,8 @@ from functools import partial, wraps
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from ..errors import IntegrityError, explain, require
-from ..urls import STORES, is_object_url
+from ..base.errors import IntegrityError, explain, require
+from ..base.urls import STORES, is_object_url
 from .behind import AT_ONCE, LARGEST_BEHIND, settle, write_behind
 from .kept import FETCHED
 from .objects import ObjectPath, object_path

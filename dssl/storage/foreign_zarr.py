@@ -22,7 +22,7 @@ from numcodecs.abc import Codec
 from zarr.abc.codec import ArrayArrayCodec, BytesBytesCodec
 from zarr.codecs import ShardingCodec
 
-from ..errors import DataError, explain, require
+from ..base.errors import DataError, explain, require
 from .array_files import DESCRIPTION
 from .files import files_in, json_bytes, read_file, read_json, write_json
 from .objects import ObjectPath

@@ -6,7 +6,7 @@ from typing import Any
 import google_crc32c
 from numcodecs.zstd import Zstd
 
-from ..errors import IntegrityError, explain
+from ..base.errors import IntegrityError, explain
 
 ZSTD_LEVEL = 1
 CRC_BYTES = 4

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-from ..errors import LockedError, explain
+from ..base.errors import LockedError, explain
 from .lock import LEASE_SECONDS, FolderLock, Lock, clock, folder_is_held_by, is_gone, is_holder
 from .object_client import Version
 from .objects import ObjectPath

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import psutil
 
-from ..errors import IntegrityError, LockedError, explain
+from ..base.errors import IntegrityError, LockedError, explain
 from .files import read_json, write_json
 
 WAIT_STEP = 0.2  # seconds between looks at a lock that is waited for

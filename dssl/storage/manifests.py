@@ -7,7 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from ..errors import IntegrityError, explain
+from ..base.errors import IntegrityError, explain
 from .files import read_file, read_record, require_name, value_of
 
 BEGUN, PUBLISHED = "begun.json", "manifest.json"

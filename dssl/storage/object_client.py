@@ -13,8 +13,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from ..errors import ParameterError, explain
-from ..urls import hosts_alone
+from ..base.errors import ParameterError, explain
+from ..base.urls import hosts_alone
 
 RETRIES, RETRY_FOR = 8, timedelta(seconds=60)  # of requests that a store answers by 429 or 5xx, or not at all
 

@@ -18,8 +18,8 @@ from itertools import takewhile
 from pathlib import Path, PosixPath
 from typing import Any, Self
 
-from ..errors import require
-from ..urls import STORES, require_no_secret
+from ..base.errors import require
+from ..base.urls import STORES, require_no_secret
 from .behind import settle, wait_for, wait_for_removal
 from .kept import FETCHED
 from .object_client import ObjectStat, Version, obstore, stat_of, store_of, told, version_of

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import IntegrityError, require
+from ..base.errors import IntegrityError, require
 from .array_files import DESCRIPTION, checksum, chunk_files, described_array, open_array, rows_of
 from .files import MADE_ANEW, json_bytes, require_name, value_of
 from .frames import lost

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ..errors import require
+from ..base.errors import require
 from .blocks import MemoryParts, Parts, Rows, row_ranges, take_by_group
 from .csr import CsrRows, csr_arrays, csr_of, csr_row_bytes, stack_points
 

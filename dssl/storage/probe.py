@@ -3,7 +3,7 @@
 import os
 from functools import lru_cache
 
-from ..errors import ClusterError, explain
+from ..base.errors import ClusterError, explain
 from .objects import ObjectPath
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from ..errors import IntegrityError
+from ..base.errors import IntegrityError
 from .files import files_in, read_json
 from .objects import ObjectPath
 from .part_files import split_path

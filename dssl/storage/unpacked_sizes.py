@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..errors import DataError, explain, require
+from ..base.errors import DataError, explain, require
 from .frames import content_size
 
 DEFLATED = 1032  # times at most that deflated bytes unpack to

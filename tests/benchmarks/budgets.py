@@ -18,7 +18,7 @@ from statistics import fmean, pstdev
 import numpy as np
 
 from dssl import ClusterKernelSVC, LapRLSClassifier, LapSVC
-from dssl.measure import process_peak
+from dssl.base.profiler import process_peak
 
 from .draws import add_draw_option, draw_labels
 from .low_labels import read

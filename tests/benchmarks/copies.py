@@ -15,11 +15,11 @@ from dssl.data.ingest import open_dataset
 from dssl.data.labels import choose_labels
 from dssl.execution.in_process import InProcess
 from dssl.graph.health import graph_health
-from dssl.graph.neighbor_params import NeighborParams
-from dssl.graph.neighbors import find_neighbors
 from dssl.graph.vertices import Vertices, distinct_rows, find_vertices
-from dssl.graph.weights import weights
-from dssl.learners.encoding import encode_labels
+from dssl.graph.weights.build import weights
+from dssl.knn.params import NeighborParams
+from dssl.knn.search import find_neighbors
+from dssl.learners.target.encoding import encode_labels
 from dssl.storage.blocks import ArrayRows
 
 

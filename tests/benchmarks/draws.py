@@ -4,7 +4,7 @@ import argparse
 
 import numpy as np
 
-from dssl.learners.target import Classes
+from dssl.learners.target.target import Classes
 
 DRAWS = ("even", "random")
 

@@ -21,7 +21,7 @@ import numpy as np
 from sklearn.datasets import make_blobs
 
 from dssl import SemiSupervisedClassifier, SemiSupervisedRegressor
-from dssl.learners.target import Classes, Quantities
+from dssl.learners.target.target import Classes, Quantities
 from dssl.selection.scores import compared
 
 POINTS, TEST = 300, 100

@@ -13,7 +13,7 @@ import time
 from typing import Any
 
 from dssl.execution.in_process import InProcess
-from dssl.pipeline.plan import plan
+from dssl.pipeline.plan.plan import plan
 from dssl.pipeline.run import run
 
 LAST = "vertices"

@@ -18,22 +18,22 @@ from typing import Any
 
 import numpy as np
 
+from dssl.base.profiler import PeakMemory, return_freed_memory
+from dssl.execution.exchange.ordered import ordered
 from dssl.execution.in_process import InProcess
-from dssl.execution.ordered import ordered
 from dssl.execution.size import size_of
 from dssl.execution.tasks import SHARED_CHUNK
-from dssl.graph.components import find_components
-from dssl.graph.energy import StoredGraph
-from dssl.graph.energy_moves import energy_blocks
+from dssl.graph.components.stored import find_components
+from dssl.graph.energy.blocks import StoredGraph
+from dssl.graph.energy.permuted_blocks import energy_blocks
 from dssl.graph.health import stored_health
-from dssl.graph.neighbor_lists import Neighbors
 from dssl.graph.vertices import VertexRows, find_vertex_rows
-from dssl.graph.weight_rule import WeightParams
-from dssl.graph.weights import weigh
-from dssl.measure import PeakMemory, return_freed_memory
+from dssl.graph.weights.build import weigh
+from dssl.graph.weights.rules import WeightParams
+from dssl.knn.lists import Neighbors
 from dssl.storage.blocks import ArrayRows, Rows, write_dense
 from dssl.storage.store import StoredParts
-from tests.graph.made_lists import made_lists
+from tests.knn.made_lists import made_lists
 
 COLUMNS = 64
 

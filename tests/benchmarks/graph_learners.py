@@ -28,7 +28,7 @@ from dssl.graph.graph import Graph
 from dssl.learners.on_graph.graph_ridge import GraphRidgeParams, fit_graph_ridge
 from dssl.learners.on_graph.harmonic import fit_harmonic
 from dssl.learners.on_graph.poisson import fit_poisson
-from dssl.learners.target import Classes
+from dssl.learners.target.target import Classes
 from dssl.solvers.solver_params import SolverParams
 
 from .draws import add_draw_option, draw_labels

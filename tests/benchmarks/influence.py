@@ -19,15 +19,15 @@ from typing import Any
 import numpy as np
 
 from dssl import KNNGraph, open_dataset
-from dssl.graph.energy import GraphEnergy
+from dssl.graph.energy.blocks import GraphEnergy
 from dssl.kernels.base import RBF
-from dssl.learners.influence import influence_of_labels
+from dssl.learners.held_out.influence import influence_of_labels
 from dssl.learners.laprls.dense import DenseSystems, FullKernel
 from dssl.learners.laprls.held_out import without_folds
 from dssl.learners.laprls.params import LabelLines, SystemParams
 from dssl.learners.laprls.penalties import Penalties, PenaltyScale
-from dssl.learners.newton import GramOfLabels, minimize
-from dssl.learners.smooth_losses import Logistic
+from dssl.learners.linear.newton import GramOfLabels, minimize
+from dssl.learners.losses import Logistic
 from dssl.selection.folds import labeled_folds
 from tests.influence_on_graph import FittedOnGraph, FullSpace, NystromSpace, influence_on_graph, whole_graph
 

@@ -52,18 +52,18 @@ def main() -> None:
 
 def one_size(size: int, solvers: list[str], runs: int) -> None:
     """Print one JSON line a solver and rule."""
+    from dssl.base.profiler import PeakMemory
     from dssl.execution.in_process import InProcess
-    from dssl.graph.neighbor_params import NeighborParams
-    from dssl.graph.neighbors import find_neighbors
-    from dssl.graph.weight_rule import WeightParams
-    from dssl.graph.weights import weigh
+    from dssl.graph.weights.build import weigh
+    from dssl.graph.weights.rules import WeightParams
     from dssl.kernels.base import RBF, median_bandwidth
     from dssl.kernels.landmarks import LandmarkParams, choose_landmarks, landmark_count
+    from dssl.knn.params import NeighborParams
+    from dssl.knn.search import find_neighbors
     from dssl.learners.laprls.params import LabelLines, SystemParams
     from dssl.learners.laprls.penalties import Penalties
     from dssl.learners.laprls.solve import nystrom_solver
     from dssl.learners.laprls.system import assemble
-    from dssl.measure import PeakMemory
     from dssl.storage.blocks import ArrayRows, MemoryParts
 
     with np.load(Path(os.environ["DSSL_DATA"]) / "covtype.npz") as held:

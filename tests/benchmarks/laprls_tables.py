@@ -32,14 +32,14 @@ from scipy.stats import ttest_rel
 from dssl.execution.in_process import InProcess
 from dssl.kernels.base import RBF
 from dssl.kernels.landmarks import uniform_rows
-from dssl.learners.coding import Values
-from dssl.learners.kernel_model import KernelModel
 from dssl.learners.laprls.dense import DenseTask
 from dssl.learners.laprls.gram import gram_system, solve_from_gram
 from dssl.learners.laprls.iterations import solve_by_products
 from dssl.learners.laprls.params import Functions, SystemParams
 from dssl.learners.laprls.penalties import Penalties, with_folds
 from dssl.learners.laprls.solve import held_out_values, method_of
+from dssl.learners.linear.kernel_model import KernelModel
+from dssl.learners.target.coding import Values
 from dssl.selection.folds import labeled_folds
 from dssl.storage.blocks import ArrayRows
 

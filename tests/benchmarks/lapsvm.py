@@ -19,7 +19,7 @@ import numpy as np
 from scipy import sparse
 
 from dssl import KNNGraph, LapRLSClassifier, LapSVC, LapSVM, SystemParams
-from dssl.graph.weight_rule import KERNEL_WIDTH
+from dssl.graph.weights.rules import KERNEL_WIDTH
 from dssl.kernels.base import median_bandwidth
 from dssl.storage.blocks import ArrayRows
 

@@ -50,7 +50,7 @@ from dssl import (
     SemiSupervisedClassifier,
     TransductiveSVC,
 )
-from dssl.graph.weight_rule import KERNEL_WIDTH, WIDTH
+from dssl.graph.weights.rules import KERNEL_WIDTH, WIDTH
 from dssl.learners.on_graph.graph_ridge import RIDGES
 
 from .draws import add_draw_option, draw_labels

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from dssl.pipeline.plan import plan
+from dssl.pipeline.plan.plan import plan
 from dssl.pipeline.run import run
 from dssl.runtime.start import open_runtime
 

@@ -25,10 +25,10 @@ from threadpoolctl import threadpool_limits
 
 from dssl.data.synthetic import ManifoldParams, ManifoldRows
 from dssl.execution.in_process import InProcess
-from dssl.graph.neighbor_lists import Neighbors
-from dssl.graph.neighbor_params import NeighborParams
-from dssl.graph.neighbors import find_neighbors
-from dssl.graph.recall import certify_recall
+from dssl.knn.lists import Neighbors
+from dssl.knn.params import NeighborParams
+from dssl.knn.recall import certify_recall
+from dssl.knn.search import find_neighbors
 from dssl.storage.blocks import ArrayRows
 
 WARM_UP_ROWS = 3000

@@ -29,10 +29,10 @@ from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
 from dssl.execution.size import MEMORY_BUDGET
 from dssl.execution.tasks import Execution
-from dssl.graph.neighbor_lists import Neighbors
-from dssl.graph.neighbor_params import NeighborParams
-from dssl.graph.neighbors import find_neighbors
-from dssl.graph.recall import certify_recall
+from dssl.knn.lists import Neighbors
+from dssl.knn.params import NeighborParams
+from dssl.knn.recall import certify_recall
+from dssl.knn.search import find_neighbors
 from dssl.storage.blocks import ArrayRows, Rows, block_rng, write_dense
 from dssl.storage.store import StoredParts
 

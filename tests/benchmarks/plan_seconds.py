@@ -11,7 +11,7 @@ import tempfile
 from typing import Any
 
 from dssl.execution.in_process import InProcess
-from dssl.pipeline.plan import plan
+from dssl.pipeline.plan.plan import plan
 from dssl.pipeline.run import run
 
 MODELS: dict[str, dict[str, Any]] = {

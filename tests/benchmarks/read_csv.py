@@ -24,13 +24,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
 
+from dssl.base.profiler import PeakMemory
 from dssl.data.ingest import ingest
 from dssl.data.ingest_params import IngestParams
 from dssl.data.readers.file_rows import FileRows
 from dssl.data.source_reader import open_source
 from dssl.data.sources import find_source
 from dssl.execution.in_process import InProcess
-from dssl.measure import PeakMemory
 from dssl.storage.store import StoredParts
 
 ROWS = 50_000  # written at once

@@ -28,10 +28,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
-from dssl.errors import DsslError
+from dssl.base.errors import DsslError
+from dssl.cli.init.first_look import AmbiguousTarget
+from dssl.cli.init.first_spec import FirstSpec, first_spec
 from dssl.execution.in_process import InProcess
-from dssl.pipeline.first_look import AmbiguousTarget
-from dssl.pipeline.first_spec import FirstSpec, first_spec
 from dssl.pipeline.run import run
 
 CLASS, QUANTITY = "churn", "spend"

@@ -27,8 +27,8 @@ import numpy as np
 import pandas as pd
 
 from dssl import GraphKernelRidge, KNNGraph, LapRLSClassifier, LapSVC, SemiSupervisedClassifier
-from dssl.graph import scaling
-from dssl.graph.weight_rule import KERNEL_WIDTH
+from dssl.data.scaling import scaling
+from dssl.graph.weights.rules import KERNEL_WIDTH
 
 from .draws import add_draw_option, draw_labels
 from .low_labels import TOYS, simulated, stored

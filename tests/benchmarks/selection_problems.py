@@ -13,9 +13,9 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.linalg.lapack import dpstrf
 
 import dssl
-from dssl.graph.energy import GraphEnergy
-from dssl.graph.weight_rule import WeightsRaised
-from dssl.graph.weights import kth_distances
+from dssl.graph.energy.blocks import GraphEnergy
+from dssl.graph.weights.build import kth_distances
+from dssl.graph.weights.rules import WeightsRaised
 from dssl.kernels.base import RBF
 
 REGRESSION = ("bodyfat_scale", "mpg_scale", "housing_scale", "abalone_scale", "cpusmall_scale")

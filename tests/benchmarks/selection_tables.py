@@ -35,14 +35,14 @@ import scipy.sparse as sp
 from scipy.linalg import lu_factor, lu_solve
 from scipy.stats import ttest_rel
 
-from dssl.errors import NotConverged
+from dssl.base.errors import NotConverged
 from dssl.kernels.base import RBF
-from dssl.learners.closed_form import held_out_ridge
-from dssl.learners.influence import influence_of_labels
+from dssl.learners.held_out.closed_form import held_out_ridge
+from dssl.learners.held_out.influence import influence_of_labels
 from dssl.learners.laprls.held_out import without_folds
 from dssl.learners.laprls.params import LabelLines
-from dssl.learners.newton import GramOfLabels, Minimum, minimize
-from dssl.learners.smooth_losses import SQUARES, HuberHinge, SmoothLoss
+from dssl.learners.linear.newton import GramOfLabels, Minimum, minimize
+from dssl.learners.losses import SQUARES, HuberHinge, SmoothLoss
 from dssl.selection.folds import labeled_folds
 from tests.influence_on_graph import (
     FittedOnGraph,

@@ -24,10 +24,10 @@ from threadpoolctl import threadpool_limits
 
 from dssl.execution.in_process import InProcess
 from dssl.graph.laplacian import Laplacian
-from dssl.graph.neighbor_lists import Neighbors
-from dssl.graph.neighbors import neighbors
-from dssl.graph.weights import weights
+from dssl.graph.weights.build import weights
 from dssl.kernels.subsample import inverse_on_subsample
+from dssl.knn.lists import Neighbors
+from dssl.knn.search import neighbors
 from dssl.solvers.solve import Solver, prepare
 from dssl.solvers.solver_params import SolverParams
 

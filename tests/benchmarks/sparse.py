@@ -15,10 +15,10 @@ from scipy import sparse
 
 from dssl.estimators.deformed import LapSVC
 from dssl.execution.in_process import InProcess
-from dssl.graph.exact import plan_exact
 from dssl.graph.graph import KNNGraph
-from dssl.graph.neighbor_params import NeighborParams
-from dssl.graph.neighbors import find_neighbors
+from dssl.knn.exact.blocks import plan_exact
+from dssl.knn.params import NeighborParams
+from dssl.knn.search import find_neighbors
 from dssl.storage.csr import CsrRows, as_csr
 from dssl.storage.csr_arithmetic import unit_rows
 

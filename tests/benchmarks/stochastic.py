@@ -19,6 +19,7 @@ from dataclasses import replace
 import numpy as np
 from sklearn.datasets import load_digits
 
+from dssl.base.profiler import PeakMemory
 from dssl.data.ingest import open_dataset
 from dssl.execution.in_process import InProcess
 from dssl.kernels.base import RBF, DistanceKernel, LaplacianKernel, median_bandwidth
@@ -29,7 +30,6 @@ from dssl.kernels.stochastic import (
     stochastic_bytes,
     stochastic_eigensystem,
 )
-from dssl.measure import PeakMemory
 from dssl.storage.blocks import ArrayRows
 from tests import reference
 

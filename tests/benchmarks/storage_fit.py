@@ -46,6 +46,7 @@ from dssl import (
     TransductiveSVC,
     TransferParams,
 )
+from dssl.base.profiler import process_peak
 from dssl.execution.in_process import InProcess
 from dssl.execution.tasks import one_thread
 from dssl.kernels.base import kernel_from
@@ -53,9 +54,8 @@ from dssl.kernels.cluster import ClusterBasis
 from dssl.kernels.cluster_params import ClusterParams, basis_of
 from dssl.kernels.landmarks import LandmarkParams
 from dssl.kernels.stochastic import StochasticParams
-from dssl.learners.target import Classes
-from dssl.learners.virtual_samples import SampleLearner, sample_model
-from dssl.measure import process_peak
+from dssl.learners.linear.features import SampleLearner, sample_model
+from dssl.learners.target.target import Classes
 from dssl.methods.linear import base_map
 from dssl.selection.choice import ChoiceRule
 from dssl.selection.cluster import rows_of_samples

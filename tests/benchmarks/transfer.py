@@ -20,7 +20,7 @@ from dssl import TransferParams
 from dssl.execution.in_process import InProcess
 from dssl.kernels.base import kernel_from
 from dssl.kernels.cluster_params import ClusterParams, basis_of
-from dssl.learners.virtual_samples import SampleLearner
+from dssl.learners.linear.features import SampleLearner
 from dssl.storage.csr import as_rows
 
 from .draws import add_draw_option, draw_labels, target_of

@@ -15,12 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
+from dssl.base.errors import DataError, IntegrityError, LockedError
 from dssl.data import source_reader
 from dssl.data.append import append
 from dssl.data.dataset import MANIFEST, Dataset
 from dssl.data.ingest import ingest, open_dataset
 from dssl.data.source_files import fingerprint
-from dssl.errors import DataError, IntegrityError, LockedError
 from dssl.execution.in_process import InProcess
 from dssl.storage.blocks import MemoryParts
 from dssl.storage.files import place_of

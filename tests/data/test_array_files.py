@@ -9,9 +9,9 @@ import pytest
 from numpy.testing import assert_array_equal
 from scipy import sparse
 
+from dssl.base.errors import DataError, ParameterError
 from dssl.data.readers.formats import FORMATS, format_of, open_reader
 from dssl.data.sources import find_source
-from dssl.errors import DataError, ParameterError
 from tests.memory import traced_peak
 
 from .reading import dense, read_all

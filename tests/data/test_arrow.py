@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
+from dssl.base.errors import DataError, DsslError
 from dssl.data.ingest import ingest
 from dssl.data.readers.formats import open_reader
-from dssl.errors import DataError, DsslError
 from dssl.execution.in_process import InProcess
 from dssl.storage.blocks import MemoryParts
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
+from dssl.base.errors import DataError
 from dssl.data.columns import Columns, spellings
 from dssl.data.ingest import ingest
 from dssl.data.readers.cell_text import (
@@ -21,7 +22,6 @@ from dssl.data.readers.cell_text import (
 from dssl.data.readers.cells import CellCounts, decimal_of, is_category
 from dssl.data.readers.sizes import side_numbers
 from dssl.data.survey import Survey, choose_columns
-from dssl.errors import DataError
 from dssl.execution.in_process import InProcess
 from dssl.storage.blocks import MemoryParts
 

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
+from dssl.base.errors import DataError, ParameterError
 from dssl.data.columns import Columns, cells_of
 from dssl.data.dataset import Dataset
 from dssl.data.ingest import ingest, open_dataset
 from dssl.data.ingest_params import IngestParams
 from dssl.data.readers.cells import MOST_LEVELS
-from dssl.errors import DataError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.storage.blocks import MemoryParts
 from dssl.storage.store import StoredParts

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
+from dssl.base.errors import DataError, ParameterError
 from dssl.data.ingest import ingest
 from dssl.data.readers.formats import open_reader
-from dssl.errors import DataError, ParameterError
 from dssl.execution.in_process import InProcess
-from dssl.learners.encoding import encode_labels
+from dssl.learners.target.encoding import encode_labels
 from dssl.storage.blocks import MemoryParts
 
 from .reading import dense, read_all

@@ -8,9 +8,9 @@ import pytest
 from numpy.testing import assert_array_equal
 from scipy import sparse
 
+from dssl.base.errors import DataError, IntegrityError
 from dssl.data.dataset import Dataset
 from dssl.data.ingest import open_dataset
-from dssl.errors import DataError, IntegrityError
 
 
 def test_round_trip_through_arrays_and_a_folder(tmp_path):

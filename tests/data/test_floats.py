@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from scipy import sparse
 
+from dssl.base.errors import DataError
 from dssl.data.dataset import Dataset
 from dssl.data.floats import RESOLVED, narrow_columns, refuse_lost_columns
 from dssl.data.ingest import ingest
-from dssl.errors import DataError
 from dssl.execution.in_process import InProcess
 from dssl.storage.blocks import MemoryParts
 

@@ -9,12 +9,12 @@ import pytest
 import zarr
 from numpy.testing import assert_array_equal
 
+from dssl.base.errors import DataError, IntegrityError, ParameterError
 from dssl.data.dataset import Dataset
 from dssl.data.ingest import ingest, open_dataset
 from dssl.data.readers.formats import format_of, open_reader
 from dssl.data.source_files import fingerprint
 from dssl.data.sources import find_source
-from dssl.errors import DataError, IntegrityError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.storage.blocks import MemoryParts
 from dssl.storage.store import StoredParts

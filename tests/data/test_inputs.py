@@ -14,10 +14,10 @@ from numpy.testing import assert_array_equal
 from scipy import sparse
 
 from dssl import Dataset, SemiSupervisedClassifier
+from dssl.base.errors import DataError
 from dssl.data.floats import not_finite
 from dssl.data.frames import as_pandas
 from dssl.data.inputs import PieceRows, SlicedRows, header_of, labels_of, rows_of
-from dssl.errors import DataError
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
 from dssl.storage.blocks import ArrayRows, MemoryParts

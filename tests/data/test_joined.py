@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from scipy import sparse
 
+from dssl.base.errors import DataError
 from dssl.data.dataset import Dataset
 from dssl.data.ingest import ingest, open_dataset
 from dssl.data.ingest_params import IngestParams
@@ -17,7 +18,6 @@ from dssl.data.patterns import matching_paths, natural_order
 from dssl.data.source_files import fingerprint
 from dssl.data.source_reader import open_source
 from dssl.data.sources import find_source
-from dssl.errors import DataError
 from dssl.execution.in_process import InProcess
 from dssl.storage.blocks import MemoryParts
 

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
+from dssl.base.errors import DataError, ParameterError
 from dssl.data import labels
 from dssl.data.labels import dealt, official_test
-from dssl.errors import DataError, ParameterError
 
 
 def in_blocks(codes):

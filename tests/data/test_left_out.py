@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dssl.base.errors import DataError
 from dssl.data.append import append
 from dssl.data.ingest import ingest, open_dataset
-from dssl.errors import DataError
 from dssl.execution.in_process import InProcess
 from dssl.storage.blocks import MemoryParts
 from dssl.storage.store import StoredParts

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from numcodecs.zstd import Zstd
 
+from dssl.base.errors import DataError, IntegrityError
 from dssl.data.ingest import ingest
 from dssl.data.readers.lines import LONGEST
-from dssl.errors import DataError, IntegrityError
 from dssl.execution.in_process import InProcess
 from dssl.storage.array_files import open_array, read_rows
 from dssl.storage.frames import content_size, crc

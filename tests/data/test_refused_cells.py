@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
 
+from dssl.base.errors import DataError
 from dssl.data.columns import Columns
 from dssl.data.ingest import ingest
 from dssl.data.refused_cells import Cells, cells_in
-from dssl.errors import DataError
 from dssl.execution.in_process import InProcess
 from dssl.storage.blocks import MemoryParts
 

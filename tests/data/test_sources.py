@@ -14,10 +14,10 @@ import zarr
 from numpy.testing import assert_array_equal
 from sklearn import datasets
 
+from dssl.base.errors import DataError
 from dssl.data.ingest import open_dataset
 from dssl.data.source_files import Source, fingerprint
 from dssl.data.sources import BUNDLED, TWO_MOONS, find_source, save_npz, table_of_frame
-from dssl.errors import DataError
 from dssl.storage.files import place_of
 from dssl.storage.objects import ObjectPath
 

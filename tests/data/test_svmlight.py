@@ -8,8 +8,8 @@ from numpy.testing import assert_array_equal
 from scipy import sparse
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
+from dssl.base.errors import DataError
 from dssl.data.readers.formats import open_reader
-from dssl.errors import DataError
 
 from .reading import dense, read_all
 

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dssl.base.errors import DataError, ParameterError
 from dssl.data.ingest import open_dataset
 from dssl.data.source_files import fingerprint
 from dssl.data.sources import find_source
 from dssl.data.synthetic import BLOCK_ROWS, CurvedManifolds, ManifoldParams, ManifoldRows
-from dssl.errors import DataError, ParameterError
 
 PARAMS = ManifoldParams(points=3 * BLOCK_ROWS + 100, columns=20, classes=3, dimension=4, seed=5)
 X, Y = CurvedManifolds(PARAMS).read(0, PARAMS.points)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from dssl.base.errors import DataError
 from dssl.data.told_labels import Identifiers, count_told_labels, read_told_labels
-from dssl.errors import DataError
 
 
 def test_filled_labels_are_read_by_row(tmp_path):

@@ -12,9 +12,9 @@ import zarr
 from numpy.testing import assert_array_equal
 from scipy import sparse
 
+from dssl.base.errors import DataError
 from dssl.data.readers import compressed
 from dssl.data.readers.formats import open_reader
-from dssl.errors import DataError
 from tests.memory import traced_peak
 
 from .reading import dense, read_all

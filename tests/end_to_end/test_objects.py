@@ -14,11 +14,11 @@ from numpy.testing import assert_array_equal
 from sklearn.datasets import make_moons
 
 from dssl import LaplaceLearning
+from dssl.base.errors import DataError
 from dssl.data.dataset import Dataset, open_stored
 from dssl.data.ingest import open_dataset
 from dssl.data.ingest_leftovers import one_writer
-from dssl.errors import DataError
-from dssl.learners.predict_to import predict_to_zarr
+from dssl.estimators.predict_to import predict_to_zarr
 from dssl.pipeline.result import RunResult
 from dssl.pipeline.run import run
 from dssl.storage.artifacts import Workspace

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dssl.pipeline.plan import plan
+from dssl.pipeline.plan.plan import plan
 from dssl.pipeline.run import run
 from dssl.storage import object_client
 from tests.benchmarks.object_store import execution_of

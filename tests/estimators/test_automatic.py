@@ -22,7 +22,7 @@ from dssl import (
     SemiSupervisedClassifier,
     SemiSupervisedRegressor,
 )
-from dssl.errors import DataError, ParameterError
+from dssl.base.errors import DataError, ParameterError
 from dssl.estimators.automatic import GraphDoesNotHelp
 from dssl.estimators.feature_scales import choose_scale
 from dssl.execution.in_process import InProcess
@@ -30,7 +30,7 @@ from dssl.learners.average import shares_of
 from dssl.learners.model import model_type
 from dssl.learners.on_graph import automatic
 from dssl.learners.on_graph.blend import prior_of_labels
-from dssl.learners.target import Classes, Quantities
+from dssl.learners.target.target import Classes, Quantities
 from dssl.selection.odd_labels import OddLabels
 from dssl.storage.blocks import ArrayRows
 

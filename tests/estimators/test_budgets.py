@@ -7,7 +7,7 @@ import pytest
 from sklearn.datasets import make_moons
 
 from dssl import ClusterKernelSVC, LapRLSClassifier, LapSVC, SemiSupervisedClassifier
-from dssl.errors import BudgetError
+from dssl.base.errors import BudgetError
 
 CASES = {LapSVC: lambda fitted: fitted.evidence_["n_subsample"],
          LapRLSClassifier: lambda fitted: fitted.evidence_["landmarks"]["count"],

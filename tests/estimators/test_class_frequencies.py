@@ -17,10 +17,10 @@ from dssl import (
     SemiSupervisedClassifier,
     TransductiveSVC,
 )
-from dssl.errors import ParameterError
+from dssl.base.errors import ParameterError
 from dssl.learners.class_prior import EQUAL, LABELS
 from dssl.learners.prior_shift import moved_by_others, prior_shift
-from dssl.learners.target import Classes
+from dssl.learners.target.target import Classes
 
 FITTED_TO_LABELS = [LapSVC, LapRLSClassifier, LapSVM, ClusterKernelSVC, MultiscaleKernelClassifier, LaplaceLearning]
 ALL = [SemiSupervisedClassifier, GraphKernelRidge, PoissonLearning, *FITTED_TO_LABELS]

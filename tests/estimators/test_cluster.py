@@ -10,12 +10,12 @@ from sklearn.model_selection import KFold
 from sklearn.svm import SVC
 
 from dssl import ClusterKernelSVC, GridSearch, LandmarkParams, TransferParams
-from dssl.errors import BudgetError, DataError, ParameterError
+from dssl.base.errors import BudgetError, DataError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.kernels.base import RBF
 from dssl.kernels.landmarks import choose_landmarks
 from dssl.kernels.stochastic import StochasticParams
-from dssl.learners.virtual_samples import LOSSES
+from dssl.learners.linear.features import LOSSES
 from dssl.selection.folds import held_out_folds
 from dssl.storage.csr import as_rows
 

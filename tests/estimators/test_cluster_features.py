@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
 from dssl import ClusterKernelFeatures, ClusterKernelSVC, TransferParams
-from dssl.errors import BudgetError, DataError, ParameterError
+from dssl.base.errors import BudgetError, DataError, ParameterError
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def test_a_pipeline_predicts_new_points(moons):
     assert len(features.get_feature_names_out()) == features.transform(new).shape[1] == features.evidence_["features"]
 
 
-@pytest.mark.filterwarnings("ignore::dssl.graph.ranges.BeyondRange")
+@pytest.mark.filterwarnings("ignore::dssl.data.scaling.out_of_range.BeyondRange")
 def test_the_same_again_stored_sparse_and_under_a_budget(moons):
     X, _, _ = moons
     features = ClusterKernelFeatures(bandwidth=0.2, memory_budget="2MB")

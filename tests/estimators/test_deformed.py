@@ -11,11 +11,11 @@ from sklearn.exceptions import NotFittedError
 from sklearn.svm import SVC
 
 from dssl import KNNGraph, LapKernelRidge, LapSVC, RegularizerParams
-from dssl.errors import DataError, ParameterError
+from dssl.base.errors import DataError, ParameterError
 from dssl.estimators.targets import classes_of
 from dssl.learners.eta import ETAS
-from dssl.learners.kernel_model import KernelModel
-from dssl.learners.ridge_and_svm import LearnerParams, fit_gram, learner_of
+from dssl.learners.linear.gram import LearnerParams, fit_gram, learner_of
+from dssl.learners.linear.kernel_model import KernelModel
 from dssl.storage.blocks import ArrayRows
 from tests import reference
 from tests.moons import two_moons

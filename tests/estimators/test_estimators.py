@@ -45,8 +45,8 @@ from dssl import (
     RegularizerParams,
     TransductiveSVC,
 )
-from dssl.errors import DataError, ParameterError
-from dssl.graph.weight_rule import KERNEL_WIDTH
+from dssl.base.errors import DataError, ParameterError
+from dssl.graph.weights.rules import KERNEL_WIDTH
 from dssl.selection.folds import LabeledKFold
 from dssl.storage.blocks import ArrayRows
 from tests.moons import two_moons

@@ -18,10 +18,10 @@ from dssl import (
     LapSVM,
     SemiSupervisedClassifier,
 )
-from dssl.errors import ParameterError
+from dssl.base.errors import ParameterError
 from dssl.learners.laprls.problem import LapRLSProblem
-from dssl.learners.smooth_losses import HuberHinge, Logistic
-from dssl.learners.target import Classes
+from dssl.learners.losses import HuberHinge, Logistic
+from dssl.learners.target.target import Classes
 from dssl.selection.folds import held_out_folds
 from dssl.selection.halving import rungs_of
 from dssl.selection.held_out_scores import SCORED

@@ -20,13 +20,13 @@ from dssl import (
     LaplaceLearningRegressor,
     PoissonLearning,
 )
-from dssl.errors import DataError, ParameterError
+from dssl.base.errors import DataError, ParameterError
 from dssl.learners.average import member_of, shares_of
-from dssl.learners.average_held_out import HeldOutKernel, KeptLabels, averaged
+from dssl.learners.held_out.averages import HeldOutKernel, KeptLabels, averaged
 from dssl.learners.on_graph import held_out
 from dssl.learners.on_graph.poisson import Unlabeled
 from dssl.learners.prior_shift import PriorShift
-from dssl.learners.target import Classes, Quantities
+from dssl.learners.target.target import Classes, Quantities
 
 pytestmark = [pytest.mark.slow]
 EXACT = {"tolerance": 1e-9}

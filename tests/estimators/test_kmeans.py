@@ -13,7 +13,7 @@ from sklearn.datasets import make_blobs, make_circles, make_moons
 from sklearn.utils.estimator_checks import check_estimator
 
 from dssl import KernelKMeans, KNNGraph, clustering_scores
-from dssl.errors import BudgetError, DataError, ParameterError
+from dssl.base.errors import BudgetError, DataError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.kernels.base import RBF
 from dssl.kernels.deformed import deform

@@ -28,7 +28,8 @@ from dssl import (
     neighbors,
     weights,
 )
-from dssl.errors import BudgetError, DataError, NotConverged, ParameterError
+from dssl.base.errors import BudgetError, DataError, NotConverged, ParameterError
+from dssl.estimators.predict_to import predict_to_zarr
 from dssl.execution.in_process import InProcess
 from dssl.graph.laplacian import Laplacian
 from dssl.kernels.base import RBF
@@ -37,7 +38,6 @@ from dssl.learners.laprls.gram import gram_matrices
 from dssl.learners.laprls.params import LabelLines
 from dssl.learners.laprls.products import gram_bytes
 from dssl.learners.laprls.system import assemble, whitening_bytes
-from dssl.learners.predict_to import predict_to_zarr
 from dssl.storage.blocks import ArrayRows
 from tests import reference
 from tests.moons import two_moons

@@ -9,13 +9,13 @@ from sklearn.model_selection import KFold
 from sklearn.svm import LinearSVC
 
 from dssl import KNNGraph, LapRLSClassifier, LapSVM, SystemParams
-from dssl.errors import ParameterError
+from dssl.base.errors import ParameterError
 from dssl.estimators.targets import classes_of
 from dssl.execution.in_process import InProcess
-from dssl.graph.energy import GraphEnergy
+from dssl.graph.energy.blocks import GraphEnergy
 from dssl.kernels.base import RBF
 from dssl.learners.laprls.problem import LapRLSParams, LapRLSProblem
-from dssl.learners.smooth_losses import HuberHinge, Squared, loss_of
+from dssl.learners.losses import HuberHinge, Squared, loss_of
 from dssl.selection.folds import labeled_folds
 from dssl.storage.csr import as_rows
 from tests.influence_on_graph import FittedOnGraph, FullSpace, influence_on_graph, whole_graph

@@ -9,7 +9,7 @@ from scipy import sparse
 from sklearn.datasets import make_moons
 
 from dssl import GridSearch, MultiscaleKernelClassifier, MultiscaleKernelRegressor
-from dssl.errors import BudgetError, DataError, ParameterError
+from dssl.base.errors import BudgetError, DataError, ParameterError
 from dssl.kernels.multiscale import carrier_bytes
 from dssl.storage.blocks import arrays_within
 from tests import reference

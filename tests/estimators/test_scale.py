@@ -24,10 +24,10 @@ from dssl import (
     LapSVC,
     suggest_labels,
 )
+from dssl.base.errors import ParameterError
 from dssl.data.findings import IdentifierColumns
-from dssl.errors import ParameterError
-from dssl.graph.feature_units import UnlikeColumns
-from dssl.graph.ranges import BeyondRange
+from dssl.data.scaling.out_of_range import BeyondRange
+from dssl.data.scaling.units import UnlikeColumns
 from dssl.pipeline.spec import DataSpec
 
 

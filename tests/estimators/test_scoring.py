@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.metrics import balanced_accuracy_score
 
 from dssl import SemiSupervisedClassifier
-from dssl.errors import ParameterError
+from dssl.base.errors import ParameterError
 from dssl.learners.class_scoring import LOSSES
 from dssl.learners.on_graph import automatic
 

@@ -33,13 +33,13 @@ from dssl import (
     RegularizerParams,
     SystemParams,
 )
-from dssl.errors import IntegrityError, LockedError, ParameterError
+from dssl.base.errors import IntegrityError, LockedError, ParameterError
 from dssl.estimators import grid_search
 from dssl.estimators.candidates import fits_of
 from dssl.estimators.kept_rows import UNREAD, RowStore
 from dssl.execution.in_process import InProcess
 from dssl.graph.shared_search import GraphStore, SharedSearch
-from dssl.learners.smooth_losses import SquaredHinge
+from dssl.learners.losses import SquaredHinge
 from dssl.storage.artifacts import Workspace
 from dssl.storage.blocks import ArrayRows
 from dssl.storage.lock import WaitsForLock

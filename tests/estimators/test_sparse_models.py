@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
-from dssl.errors import DataError
+from dssl.base.errors import DataError
 from dssl.estimators.deformed import LapSVC
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
@@ -13,14 +13,14 @@ from dssl.graph.graph import KNNGraph
 from dssl.kernels.base import kernel_from
 from dssl.kernels.deformed import deform
 from dssl.learners.deformed import GraphKernelParams, graph_covariance
-from dssl.learners.kernel_model import KernelModel, expand
-from dssl.learners.ridge_and_svm import LearnerParams, fit_gram
-from dssl.learners.target import Classes
+from dssl.learners.linear.gram import LearnerParams, fit_gram
+from dssl.learners.linear.kernel_model import KernelModel, expand
+from dssl.learners.target.target import Classes
 from dssl.storage.blocks import MemoryParts
 from dssl.storage.csr import CsrRows, as_rows
 from dssl.storage.pieces import BlockedCsrRows, write_sparse
 from dssl.storage.store import StoredParts
-from tests.graph.test_sparse_neighbors import weighted, zipf
+from tests.knn.test_sparse_neighbors import weighted, zipf
 
 X = weighted(zipf(400, 300, 12, 0, np.float64), 1)
 CODES = (X @ np.random.default_rng(2).normal(size=300) > 0).astype(int)

@@ -9,7 +9,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from dssl import Dataset, GraphKernelRidge, KNNGraph, SemiSupervisedClassifier, suggest_labels
-from dssl.errors import DataError, ParameterError
+from dssl.base.errors import DataError, ParameterError
 from dssl.estimators.graph import PointsBeyond
 from dssl.execution.in_process import InProcess
 from dssl.selection.suggest import SuggestParams, suggest

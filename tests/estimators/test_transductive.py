@@ -13,7 +13,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.svm import LinearSVC
 
 from dssl import Graph, LabeledKFold, LandmarkParams, TransductiveSVC
-from dssl.errors import BudgetError, DataError, ParameterError
+from dssl.base.errors import BudgetError, DataError, ParameterError
 from dssl.estimators.targets import classes_of
 from dssl.selection.calibration import calibration_folds
 

@@ -19,33 +19,34 @@ from scipy import sparse
 from sklearn.datasets import dump_svmlight_file
 
 from dssl import ClusterKernelSVC, KernelKMeans, KNNGraph, LapKernelRidge, LapSVC, MultiscaleKernelClassifier
+from dssl.base.errors import DataError
+from dssl.cli.init.first_look import Look
 from dssl.data.append import append
 from dssl.data.findings import to_json
 from dssl.data.ingest import ingest
+from dssl.data.scaling.params import ScalingParams
+from dssl.data.scaling.scaling import fit_scaling
 from dssl.data.sources import find_source
 from dssl.data.synthetic import ManifoldParams, ManifoldRows
-from dssl.errors import DataError
-from dssl.execution import halo_rows
-from dssl.execution.ordered import ordered
+from dssl.execution.exchange import halo_rows
+from dssl.execution.exchange.ordered import ordered
 from dssl.execution.size import MEMORY_BUDGET
 from dssl.execution.tasks import Execution
 from dssl.graph import functions as functions_module
-from dssl.graph.components import find_components
-from dssl.graph.energy import StoredGraph
-from dssl.graph.energy_moves import energy_blocks
+from dssl.graph.components.stored import find_components
+from dssl.graph.energy.blocks import StoredGraph
+from dssl.graph.energy.permuted_blocks import energy_blocks
 from dssl.graph.functions import FunctionParams, graph_functions
-from dssl.graph.grow import grow_neighbors
 from dssl.graph.health import lost_points, stored_health
-from dssl.graph.neighbor_params import NeighborParams
-from dssl.graph.neighbors import neighbors
-from dssl.graph.scaling import fit_scaling
-from dssl.graph.scaling_params import ScalingParams
 from dssl.graph.spectrum import SpectrumParams, graph_spectrum
 from dssl.graph.vertices import VertexRows, find_vertex_rows
-from dssl.graph.weight_rule import WeightParams
-from dssl.graph.weights import weigh, weights
+from dssl.graph.weights.build import weigh, weights
+from dssl.graph.weights.rules import WeightParams
 from dssl.kernels.base import RBF
 from dssl.kernels.stochastic import StochasticParams, stochastic_eigensystem
+from dssl.knn.grow import grow_neighbors
+from dssl.knn.params import NeighborParams
+from dssl.knn.search import neighbors
 from dssl.learners import kmeans as kmeans_module
 from dssl.learners.on_graph.class_sizes import fit_class_sizes
 from dssl.learners.on_graph.graph_ridge import GraphRidgeParams, fit_graph_ridge
@@ -54,10 +55,9 @@ from dssl.learners.on_graph.held_out import held_out_harmonic, held_out_poisson
 from dssl.learners.on_graph.poisson import fit_poisson
 from dssl.learners.on_graph.resistances import amplified_resistance_kernel, effective_resistances
 from dssl.learners.on_graph.vertex_labels import VertexLabels
-from dssl.learners.target import Classes
+from dssl.learners.target.target import Classes
 from dssl.pipeline.extents import extents_of
-from dssl.pipeline.first_look import Look
-from dssl.pipeline.prediction import open_model
+from dssl.pipeline.predict.model import open_model
 from dssl.pipeline.run import run
 from dssl.pipeline.sentinels import find_sentinels
 from dssl.solvers.lanczos import Functions
@@ -66,7 +66,7 @@ from dssl.storage.artifacts import parts_in
 from dssl.storage.blocks import ArrayRows, write_dense
 from dssl.storage.csr import as_csr, as_rows, csr_arrays
 from dssl.storage.store import StoredParts
-from tests.graph.made_lists import made_lists
+from tests.knn.made_lists import made_lists
 
 GRID = {"grid": {"gamma_A": ["auto", "10*auto"], "gamma_I": [0, "auto"]}}
 Found = dict[str, Any]  # arrays and other values to compare, by name

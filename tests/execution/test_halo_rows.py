@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from dssl.execution import halo_rows
-from dssl.execution.halo_rows import bring_halos, halo_shuffles, halo_tasks
+from dssl.execution.exchange import halo_rows
+from dssl.execution.exchange.halo_rows import bring_halos, halo_shuffles, halo_tasks
 from dssl.execution.in_process import InProcess
 from dssl.execution.tasks import TaskCount
 from dssl.storage.blocks import ArrayRows, write_dense

@@ -5,8 +5,8 @@ import pytest
 from numpy.testing import assert_array_equal
 from scipy import sparse
 
+from dssl.execution.exchange.ordered import ordered
 from dssl.execution.in_process import InProcess
-from dssl.execution.ordered import ordered
 from dssl.storage.blocks import ArrayRows, write_dense
 from dssl.storage.csr import as_csr, as_rows
 from dssl.storage.pieces import write_sparse

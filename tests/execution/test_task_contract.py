@@ -21,7 +21,7 @@ from numpy.testing import assert_equal
 from scipy import sparse
 
 import dssl
-from dssl.errors import IntegrityError
+from dssl.base.errors import IntegrityError
 from dssl.execution import in_process
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask

@@ -14,7 +14,7 @@ import pytest
 from distributed import Client, LocalCluster
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dssl.errors import ParameterError
+from dssl.base.errors import ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
 from dssl.execution.tasks import Reduction, TaskCount, add, sums

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dssl.errors import ClusterError
+from dssl.base.errors import ClusterError
 from dssl.execution.watchdog import Watchdog
 
 ADDRESS = "tcp://1.2.3.4:5"

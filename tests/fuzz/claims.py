@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from dssl.base.errors import DsslError, SpecError
 from dssl.data.dataset import MANIFEST, Dataset
 from dssl.data.ingest import ingest
-from dssl.errors import DsslError, SpecError
 from dssl.execution.in_process import InProcess
 from dssl.pipeline.load import load_spec
-from dssl.pipeline.plan import plan
+from dssl.pipeline.plan.plan import plan
 from dssl.pipeline.spec import Spec
 from dssl.runtime.start import load_runtime
 from dssl.storage.blocks import MemoryParts, Parts

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import atheris
 
-with atheris.instrument_imports(include=["yaml", "dssl.pipeline.spec", "dssl.plain_yaml", "dssl.runtime",
+with atheris.instrument_imports(include=["yaml", "dssl.pipeline.spec", "dssl.base.yaml", "dssl.runtime",
                                          "dssl.kernels.base"]):
     from dssl.data import sources
 

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 
+from dssl.base.errors import DataError
 from dssl.data.sources import find_source
-from dssl.errors import DataError
 
 from .claims import read_or_refused, told
 from .files import File, damaged, damaged_inside, packed, random_files, text_files, with_options

@@ -5,12 +5,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dssl.base.errors import SpecError
+from dssl.base.yaml import parse_yaml
 from dssl.data.sources import find_source
-from dssl.errors import SpecError
 from dssl.pipeline.kinds.registry import KINDS
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.mistakes import has_key
-from dssl.plain_yaml import parse_yaml
 from dssl.runtime.start import load_runtime
 
 from . import specs

@@ -5,7 +5,7 @@ import scipy.sparse as sp
 from numpy.testing import assert_allclose
 from scipy.spatial.distance import cdist
 
-from dssl.graph.coordinates import edges_of, nearest_edges, plane_coordinates
+from dssl.graph.layout_2d import edges_of, nearest_edges, plane_coordinates
 
 
 def test_edges_are_those_of_the_lists_once_each():

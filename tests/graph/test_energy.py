@@ -11,20 +11,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dssl.errors import DataError
+from dssl.base.errors import DataError
+from dssl.execution.exchange.ordered import ordered as ordered_rows
 from dssl.execution.in_process import InProcess
-from dssl.execution.ordered import ordered as ordered_rows
-from dssl.graph.energy import GraphEnergy, StoredGraph, block_of, split_bytes, split_energy
-from dssl.graph.energy_moves import GraphUnordered, energy_blocks
+from dssl.graph.energy.blocks import GraphEnergy, StoredGraph, block_of, split_bytes, split_energy
+from dssl.graph.energy.permuted_blocks import GraphUnordered, energy_blocks
+from dssl.graph.energy.sampled_edges import Edges, joined_edges, sampled_edges
 from dssl.graph.given import store_weights
-from dssl.graph.neighbors import neighbors
-from dssl.graph.sampled_edges import Edges, joined_edges, sampled_edges
-from dssl.graph.weight_rule import WeightParams
-from dssl.graph.weights import weigh, weights
+from dssl.graph.weights.build import weigh, weights
+from dssl.graph.weights.rules import WeightParams
+from dssl.knn.search import neighbors
 from dssl.storage.blocks import ArrayRows, MemoryParts, PartWriter, row_ranges, write_dense
 from dssl.storage.store import StoredParts
 from tests import reference
-from tests.graph.made_lists import made_lists
+from tests.knn.made_lists import made_lists
 from tests.memory import Traced
 
 KINDS = ("unnormalized", "normalized")

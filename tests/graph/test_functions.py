@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dssl import KNNGraph
-from dssl.errors import ParameterError
+from dssl.base.errors import ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.graph import functions as module
 from dssl.graph.functions import FunctionParams, graph_functions, laplacian_of

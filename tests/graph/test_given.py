@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dssl.errors import DataError, ParameterError
+from dssl.base.errors import DataError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.graph.given import (
     GraphFull,
@@ -20,9 +20,9 @@ from dssl.graph.given import (
 )
 from dssl.graph.graph import Graph
 from dssl.graph.health import graph_health
-from dssl.graph.neighbors import neighbors
-from dssl.graph.weight_rule import WeightParams
-from dssl.graph.weights import read_graph, weigh, weights
+from dssl.graph.weights.build import read_graph, weigh, weights
+from dssl.graph.weights.rules import WeightParams
+from dssl.knn.search import neighbors
 from dssl.storage.blocks import MemoryParts, PartWriter
 
 

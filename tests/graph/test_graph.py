@@ -9,12 +9,12 @@ from numpy.testing import assert_array_equal
 from sklearn.base import clone
 
 from dssl import Graph, KNNGraph, LapKernelRidge, LapRLSClassifier, LapSVC
-from dssl.errors import DataError, ParameterError
+from dssl.base.errors import DataError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
 from dssl.graph.graph import graph_of
-from dssl.graph.neighbors import neighbors
-from dssl.graph.weights import weights
+from dssl.graph.weights.build import weights
+from dssl.knn.search import neighbors
 from dssl.storage.blocks import ArrayRows
 from dssl.storage.store import StoredParts
 

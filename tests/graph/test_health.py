@@ -11,19 +11,19 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from scipy.stats import binomtest
 
-from dssl.errors import DataError, ParameterError
+from dssl.base.errors import DataError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.graph import health as module
 from dssl.graph.health import graph_health, lost_points, stored_health
-from dssl.graph.neighbor_lists import Neighbors
-from dssl.graph.neighbors import neighbors
-from dssl.graph.recall import certify_recall, wilson_lower
 from dssl.graph.vertices import VertexRows, Vertices
-from dssl.graph.weight_rule import WeightParams
-from dssl.graph.weights import weigh, weights
+from dssl.graph.weights.build import weigh, weights
+from dssl.graph.weights.rules import WeightParams
+from dssl.knn.lists import Neighbors
+from dssl.knn.recall import certify_recall, wilson_lower
+from dssl.knn.search import neighbors
 from dssl.storage.blocks import ArrayRows, MemoryParts, row_ranges
 from dssl.storage.store import StoredParts
-from tests.graph.made_lists import made_lists
+from tests.knn.made_lists import made_lists
 from tests.memory import Traced
 
 

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csgraph
 
-from dssl.errors import DataError, ParameterError
+from dssl.base.errors import DataError, ParameterError
 from dssl.graph.graph import KNNGraph
 from dssl.graph.laplacian import Laplacian
-from dssl.graph.neighbors import neighbors
 from dssl.graph.regularizer_params import RegularizerParams
-from dssl.graph.weights import weights
+from dssl.graph.weights.build import weights
+from dssl.knn.search import neighbors
 
 
 def graph(n=80, seed=0):

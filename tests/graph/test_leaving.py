@@ -8,21 +8,15 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from dssl.execution.in_process import InProcess
-from dssl.graph.energy import GraphEnergy, StoredGraph, split_energy
+from dssl.graph.energy.blocks import GraphEnergy, StoredGraph, split_energy
+from dssl.graph.energy.vertex_removal import EnergyChange, changes_of_folds, energy_change, leaving_bytes, leaving_tasks
 from dssl.graph.given import store_weights
-from dssl.graph.leaving import (
-    EnergyChange,
-    changes_of_folds,
-    energy_change,
-    leaving_bytes,
-    leaving_tasks,
-)
-from dssl.graph.weight_rule import WeightParams
-from dssl.graph.weights import weigh
+from dssl.graph.weights.build import weigh
+from dssl.graph.weights.rules import WeightParams
 from dssl.storage.blocks import ArrayRows, MemoryParts, PartWriter
 from dssl.storage.store import StoredParts
 from tests import reference
-from tests.graph.made_lists import made_lists
+from tests.knn.made_lists import made_lists
 from tests.memory import Traced
 
 

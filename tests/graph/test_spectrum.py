@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dssl import Graph, KNNGraph, graph_spectrum
-from dssl.errors import NotConverged, ParameterError
+from dssl.base.errors import NotConverged, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.graph.laplacian import Laplacian
 from dssl.graph.spectrum import SpectrumParams

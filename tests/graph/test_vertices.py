@@ -7,13 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dssl.errors import BudgetError, DataError
+from dssl.base.errors import BudgetError, DataError
 from dssl.execution.in_process import InProcess
 from dssl.graph import equal_rows as module
 from dssl.graph.equal_rows import hash_rows
 from dssl.graph.laplacian import Laplacian
-from dssl.graph.neighbor_params import NeighborParams
-from dssl.graph.neighbors import find_neighbors, neighbors
 from dssl.graph.vertices import (
     VertexRows,
     Vertices,
@@ -22,8 +20,10 @@ from dssl.graph.vertices import (
     find_vertex_rows,
     find_vertices,
 )
-from dssl.graph.weights import weights
+from dssl.graph.weights.build import weights
 from dssl.kernels.subsample import inverse_on_subsample
+from dssl.knn.params import NeighborParams
+from dssl.knn.search import find_neighbors, neighbors
 from dssl.solvers.solver_params import SolverParams
 from dssl.storage.blocks import ArrayRows, MemoryParts, PartWriter
 from dssl.storage.csr import CsrRows, csr_arrays

@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.neighbors import kneighbors_graph
 
-from dssl.errors import DataError, IntegrityError, ParameterError
+from dssl.base.errors import DataError, IntegrityError, ParameterError
+from dssl.data.scaling import quantiles as median
 from dssl.execution.in_process import InProcess
-from dssl.graph import median
-from dssl.graph.neighbor_lists import Neighbors
-from dssl.graph.neighbors import neighbors
-from dssl.graph.weight_rule import WeightParams, WeightsRaised
-from dssl.graph.weights import read_graph, weigh, weights
+from dssl.graph.weights.build import read_graph, weigh, weights
+from dssl.graph.weights.rules import WeightParams, WeightsRaised
+from dssl.knn.lists import Neighbors
+from dssl.knn.search import neighbors
 from dssl.storage.blocks import MemoryParts
 from dssl.storage.store import StoredParts
-from tests.graph.made_lists import made_lists
+from tests.knn.made_lists import made_lists
 from tests.memory import Traced
 
 

@@ -6,7 +6,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
-from dssl.errors import BudgetError
+from dssl.base.errors import BudgetError
 from dssl.execution.in_process import InProcess
 from dssl.kernels import centers as centers_module
 from dssl.kernels.centers import LloydTask, SeedTask, cell_sums, kmeans_centers, nearest_centers

@@ -7,7 +7,7 @@ from scipy import sparse
 from sklearn.datasets import make_blobs
 from sklearn.svm import SVC
 
-from dssl.errors import BudgetError, DataError, ParameterError
+from dssl.base.errors import BudgetError, DataError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.execution.tasks import one_thread
 from dssl.kernels import cluster as cluster_module

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dssl.errors import DataError, ParameterError
+from dssl.base.errors import DataError, ParameterError
 from dssl.kernels.base import RBF, LaplacianKernel, Linear, Polynomial
 from dssl.kernels.deformed import subsample_deformation
 from dssl.storage.blocks import ArrayRows

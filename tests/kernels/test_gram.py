@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from dssl.errors import BudgetError, DataError
+from dssl.base.errors import BudgetError, DataError
 from dssl.kernels.base import RBF, Cosine, LaplacianKernel, Linear, Polynomial
 from dssl.kernels.gram import block_rows, kernel_block
 from dssl.storage.blocks import ArrayRows, budget_beside

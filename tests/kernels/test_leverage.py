@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.linalg import cholesky
 
-from dssl.errors import BudgetError, DataError
+from dssl.base.errors import BudgetError, DataError
 from dssl.execution.in_process import InProcess
 from dssl.kernels import leverage as leverage_module
 from dssl.kernels.base import RBF, Linear

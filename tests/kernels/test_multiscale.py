@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.datasets import make_moons
 
-from dssl.errors import BudgetError, DataError, ParameterError
+from dssl.base.errors import BudgetError, DataError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.kernels import multiscale
 from dssl.kernels.multiscale import (

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dssl.errors import DataError, ParameterError
+from dssl.base.errors import DataError, ParameterError
 from dssl.kernels.base import RBF, Cosine, Linear, Polynomial
 from dssl.kernels.nystrom import lower_trapezoidal, whiten
 from tests.memory import traced_peak

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
-from dssl.errors import BudgetError, DataError
+from dssl.base.errors import BudgetError, DataError
 from dssl.execution.in_process import InProcess
 from dssl.kernels.base import (
     RBF,
@@ -22,8 +22,8 @@ from dssl.kernels.base import (
 from dssl.kernels.deformed import subsample_deformation
 from dssl.kernels.gram import block_rows, entries_of, kernel_block
 from dssl.kernels.points import as_points, squared_distances
-from dssl.learners.coding import Values
-from dssl.learners.kernel_model import KernelModel
+from dssl.learners.linear.kernel_model import KernelModel
+from dssl.learners.target.coding import Values
 from dssl.storage.csr import CsrRows, as_csr, as_rows
 from tests.storage.test_csr import sparse_rows
 

@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
-from dssl.errors import BudgetError, DataError, ParameterError
+from dssl.base.errors import BudgetError, DataError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.kernels import stochastic
 from dssl.kernels.base import RBF, LaplacianKernel, Linear, Polynomial

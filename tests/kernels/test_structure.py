@@ -7,7 +7,7 @@ from dssl.execution.in_process import InProcess
 from dssl.graph.graph import KNNGraph
 from dssl.graph.laplacian import Laplacian
 from dssl.graph.regularizer_params import RegularizerParams
-from dssl.kernels.structure import structure_of_matrix
+from dssl.graph.spectral_concentration import structure_of_matrix
 from dssl.learners.deformed import GraphKernelParams, graph_covariance
 from tests import reference
 

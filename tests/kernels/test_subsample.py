@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dssl.errors import NotConverged, ParameterError
+from dssl.base.errors import NotConverged, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.graph.graph import KNNGraph
 from dssl.kernels import subsample as module

@@ -7,8 +7,8 @@ from numpy.testing import assert_allclose
 from dssl.kernels.base import RBF
 from dssl.learners import average
 from dssl.learners.average import held_out_average, label_groups, member_of, shares_of, shares_without_each
-from dssl.learners.closed_form import kept_means
-from dssl.learners.target import Classes, Quantities
+from dssl.learners.held_out.closed_form import kept_means
+from dssl.learners.target.target import Classes, Quantities
 
 
 def problem(kind, n_labels=12):

@@ -7,17 +7,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dssl.errors import ParameterError
+from dssl.base.errors import ParameterError
 from dssl.estimators.deformed import LapKernelRidge, LapSVC
 from dssl.execution.in_process import InProcess
 from dssl.graph.graph import Graph, KNNGraph
-from dssl.graph.neighbors import neighbors
 from dssl.graph.regularizer_params import RegularizerParams
-from dssl.graph.weight_rule import WeightsRaised
-from dssl.graph.weights import weights
+from dssl.graph.weights.build import weights
+from dssl.graph.weights.rules import WeightsRaised
 from dssl.kernels.base import RBF
 from dssl.kernels.deformed import check_share, deform, shuffled
 from dssl.kernels.eta import check_eta
+from dssl.knn.search import neighbors
 from dssl.learners.deformed import GraphKernelParams, draw_subsample, graph_covariance
 from dssl.solvers.solver_params import SolverParams
 from tests import reference

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from dssl.errors import DataError
-from dssl.learners.encoding import (
+from dssl.base.errors import DataError
+from dssl.base.missing import is_missing_text
+from dssl.learners.target.encoding import (
     MOST_CLASSES,
     encode_labels,
     encode_values,
@@ -16,8 +17,7 @@ from dssl.learners.encoding import (
     map_classes,
     require_no_quantities,
 )
-from dssl.learners.target import Quantities
-from dssl.missing import is_missing_text
+from dssl.learners.target.target import Quantities
 
 
 @pytest.mark.parametrize(("y", "codes", "classes"), [

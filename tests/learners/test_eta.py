@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from dssl.errors import ParameterError
+from dssl.base.errors import ParameterError
 from dssl.kernels.base import RBF
 from dssl.kernels.deformed import deform
 from dssl.kernels.eta import AUTO, require_eta
 from dssl.kernels.kernel_mean import KernelMean
 from dssl.learners.eta import ETAS, EVEN, deform_by, prior_of, shares_of_etas
-from dssl.learners.target import Classes, Quantities
+from dssl.learners.target.target import Classes, Quantities
 
 
 def problem(seed, s=12, m=8, n_classes=2):

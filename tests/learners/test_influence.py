@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dssl.errors import DataError, ParameterError
-from dssl.graph.energy import GraphEnergy
+from dssl.base.errors import DataError, ParameterError
+from dssl.graph.energy.blocks import GraphEnergy
 from dssl.kernels.base import RBF
-from dssl.learners.closed_form import held_out_ridge
-from dssl.learners.influence import influence_of_labels
-from dssl.learners.smooth_losses import HuberHinge, Logistic, Squared, SquaredHinge
+from dssl.learners.held_out.closed_form import held_out_ridge
+from dssl.learners.held_out.influence import influence_of_labels
+from dssl.learners.losses import HuberHinge, Logistic, Squared, SquaredHinge
 from tests import reference
 from tests.influence_on_graph import (
     FittedOnGraph,

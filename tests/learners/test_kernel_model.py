@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.metrics.pairwise import rbf_kernel
 
-from dssl.errors import DataError, IntegrityError, ParameterError
+from dssl.base.errors import DataError, IntegrityError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.kernels.base import RBF, Linear, Polynomial
 from dssl.kernels.deformed import subsample_deformation
-from dssl.learners.coding import CODINGS, OneVsRest, Values
-from dssl.learners.kernel_model import LEAST_SUPPORT, KernelModel, expand
+from dssl.learners.linear.kernel_model import LEAST_SUPPORT, KernelModel, expand
 from dssl.learners.model import (
     MODELS,
     BlockValues,
@@ -25,6 +24,7 @@ from dssl.learners.model import (
     register_model,
     stored_models,
 )
+from dssl.learners.target.coding import CODINGS, OneVsRest, Values
 from dssl.storage.blocks import ArrayRows, budget_beside
 from dssl.storage.store import StoredParts
 from tests import reference

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 from dssl.kernels.base import RBF
 from dssl.learners.average import GROUPS, held_out_average, member_of
 from dssl.learners.mixture import label_probabilities, member_shares, mixture_shares
-from dssl.learners.target import Classes, Quantities
+from dssl.learners.target.target import Classes, Quantities
 
 PRIOR = np.array([1.0, 1.0, 2.0])
 

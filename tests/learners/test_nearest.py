@@ -9,7 +9,7 @@ from dssl.execution.in_process import InProcess
 from dssl.learners.class_prior import ClassPrior
 from dssl.learners.model import model_type
 from dssl.learners.nearest import NearestByClass, fit_nearest, fit_nearest_as_told
-from dssl.learners.target import Classes
+from dssl.learners.target.target import Classes
 from dssl.storage.blocks import ArrayRows
 
 HERE = InProcess(1)

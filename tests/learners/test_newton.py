@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize as scipy_minimize
 
-from dssl.errors import NotConverged
-from dssl.learners.newton import FeaturesOfLabels, GramOfLabels, Minimum, minimize
-from dssl.learners.smooth_losses import HuberHinge, Logistic, Squared, SquaredHinge
+from dssl.base.errors import NotConverged
+from dssl.learners.linear.newton import FeaturesOfLabels, GramOfLabels, Minimum, minimize
+from dssl.learners.losses import HuberHinge, Logistic, Squared, SquaredHinge
 
 LOSSES = [Squared(), SquaredHinge(), HuberHinge(0.01), HuberHinge(0.5), Logistic()]
 

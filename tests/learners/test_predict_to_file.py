@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 import zarr
 
-from dssl.errors import DataError
+from dssl.base.errors import DataError
+from dssl.estimators import predict_to as predict_to_module
+from dssl.estimators.predict_to import predict_to_zarr
 from dssl.execution.in_process import InProcess
 from dssl.kernels.base import RBF
-from dssl.learners import predict_to as predict_to_module
-from dssl.learners import predict_to_file as predict_to_file_module
-from dssl.learners.coding import CODINGS, margins_of
-from dssl.learners.kernel_model import KernelModel
+from dssl.learners.linear.kernel_model import KernelModel
 from dssl.learners.model import predict_blocks
-from dssl.learners.predict_to import predict_to_zarr
-from dssl.learners.predict_to_file import predict_to_file
 from dssl.learners.probabilities import Calibration
+from dssl.learners.target.coding import CODINGS, margins_of
+from dssl.pipeline.predict import to_file as predict_to_file_module
+from dssl.pipeline.predict.to_file import predict_to_file
 from dssl.storage.blocks import ArrayRows, write_dense
 from dssl.storage.store import StoredParts
 from tests.memory import traced_peak

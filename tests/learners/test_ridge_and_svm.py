@@ -9,12 +9,12 @@ from sklearn.datasets import load_iris, make_blobs
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.svm import SVC
 
-from dssl.errors import DataError, ParameterError
+from dssl.base.errors import DataError, ParameterError
 from dssl.kernels.base import RBF, Polynomial
-from dssl.learners.coding import OneVsOne, OneVsRest, class_pairs
-from dssl.learners.kernel_model import KernelModel
-from dssl.learners.ridge_and_svm import LearnerParams, fit_gram, mean_diagonal, ridge
-from dssl.learners.target import Classes, Quantities
+from dssl.learners.linear.gram import LearnerParams, fit_gram, mean_diagonal, ridge
+from dssl.learners.linear.kernel_model import KernelModel
+from dssl.learners.target.coding import OneVsOne, OneVsRest, class_pairs
+from dssl.learners.target.target import Classes, Quantities
 from tests import reference
 
 CLASSES = np.array(["a", "b", "c", "d"])

@@ -6,8 +6,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.optimize import check_grad
 
-from dssl.errors import ParameterError
-from dssl.learners.smooth_losses import (
+from dssl.base.errors import ParameterError
+from dssl.learners.losses import (
     HALF_WIDTHS,
     SMOOTH_LOSSES,
     ExpectedSquaredHinge,

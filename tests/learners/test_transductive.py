@@ -6,12 +6,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit
 from sklearn.svm import LinearSVC
 
-from dssl.errors import BudgetError, NotConverged, ParameterError
+from dssl.base.errors import BudgetError, NotConverged, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.kernels.base import RBF, Linear
-from dssl.learners.newton import FeaturesOfLabels, minimize
-from dssl.learners.smooth_losses import ExpectedSquaredHinge, SquaredHinge
-from dssl.learners.transductive import (
+from dssl.learners.linear.newton import FeaturesOfLabels, minimize
+from dssl.learners.linear.transductive import (
     TEMPERATURES,
     HeldFeatures,
     Signs,
@@ -23,6 +22,7 @@ from dssl.learners.transductive import (
     fit_transductive,
     require_fit,
 )
+from dssl.learners.losses import ExpectedSquaredHinge, SquaredHinge
 from dssl.storage.csr import as_rows
 from tests.memory import traced_peak
 
@@ -122,7 +122,7 @@ def test_a_column_that_is_no_minimum_is_an_error(monkeypatch):
     X, y, labeled = two_blobs()
     given = Signs.of(np.where(labeled, y, 0.0)[:, None], np.ones(len(X)), None, TransductiveParams())
     _, space, signs = held(X, given)
-    monkeypatch.setattr("dssl.learners.newton._line_search", lambda loss, y, *args: np.zeros(y.shape[1]))
+    monkeypatch.setattr("dssl.learners.linear.newton._line_search", lambda loss, y, *args: np.zeros(y.shape[1]))
     with pytest.raises(NotConverged, match=r"no minimum for its signs(.|\n)*lower C"):
         list(annealing(space, signs))
 

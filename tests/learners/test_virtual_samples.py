@@ -9,13 +9,13 @@ from sklearn.datasets import make_blobs
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.svm import LinearSVC
 
-from dssl.errors import BudgetError, IntegrityError, ParameterError
+from dssl.base.errors import BudgetError, IntegrityError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.kernels.base import RBF
 from dssl.kernels.cluster import cluster_basis
 from dssl.kernels.transfer import TransferParams
-from dssl.learners.target import Classes
-from dssl.learners.virtual_samples import LOSSES, SampleLearner, SampleModel, sample_model
+from dssl.learners.linear.features import LOSSES, SampleLearner, SampleModel, sample_model
+from dssl.learners.target.target import Classes
 from dssl.storage.csr import as_rows
 
 

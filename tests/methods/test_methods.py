@@ -18,9 +18,9 @@ from dssl import (
     MultiscaleKernelRegressor,
 )
 from dssl.execution.in_process import InProcess
-from dssl.graph.weight_rule import KERNEL_WIDTH
+from dssl.graph.weights.rules import KERNEL_WIDTH
 from dssl.kernels.base import RBF
-from dssl.learners.target import Classes, Quantities
+from dssl.learners.target.target import Classes, Quantities
 from dssl.methods.cluster import CLUSTER_KERNEL
 from dssl.methods.deformed.method import DEFORMED_SVM
 from dssl.methods.multiscale import MULTISCALE_KERNEL

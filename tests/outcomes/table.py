@@ -17,8 +17,8 @@ from pathlib import Path
 import yaml
 from click.testing import CliRunner
 
+from dssl.base.errors import DsslError
 from dssl.cli.main import main
-from dssl.errors import DsslError
 
 PAGE = Path(__file__).parents[2] / "docs" / "outcomes.md"
 LONGEST = 230  # characters of a message in the table

@@ -10,7 +10,7 @@ import pytest
 from sklearn.datasets import make_blobs
 
 from dssl.execution.in_process import InProcess
-from dssl.pipeline import rates
+from dssl.pipeline.plan import rates
 from dssl.pipeline.result import RunResult
 from dssl.pipeline.run import run
 from dssl.pipeline.stage import Kind, Stage

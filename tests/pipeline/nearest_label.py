@@ -15,16 +15,16 @@ from scipy.sparse.csgraph import dijkstra
 
 from dssl.execution.cost import Cost, cost_of
 from dssl.graph.vertices import VertexRows
-from dssl.graph.weights import read_graph
+from dssl.graph.weights.build import read_graph
 from dssl.kernels.base import MercerKernel, register_kernel
 from dssl.kernels.points import squared_distances
-from dssl.learners.coding import OneVsRest
 from dssl.learners.model import Model, register_model
+from dssl.learners.target.coding import OneVsRest
 from dssl.methods.step import Context
 from dssl.pipeline.dataset import DATASET
-from dssl.pipeline.facts import Facts
 from dssl.pipeline.graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES
 from dssl.pipeline.kinds.registry import register_kind
+from dssl.pipeline.plan.facts import Facts
 from dssl.pipeline.points import LABELS, POINTS
 from dssl.pipeline.scoring import SCORES
 from dssl.pipeline.spec import GraphPipeline, LabelSpec, ModelSpec

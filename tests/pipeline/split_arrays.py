@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dssl.errors import IntegrityError
+from dssl.base.errors import IntegrityError
 from dssl.storage.artifacts import parts_in
 from dssl.storage.store import StoredParts
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dssl.pipeline.kinds.registry import KINDS
-from dssl.pipeline.plan import plan
+from dssl.pipeline.plan.plan import plan
 from dssl.storage.artifacts import Workspace
 
 NAMES = KINDS["svm"].names

@@ -9,11 +9,11 @@ from sklearn.datasets import load_digits, make_blobs
 from sklearn.metrics import log_loss, roc_auc_score
 
 from dssl import SemiSupervisedClassifier, SemiSupervisedRegressor
-from dssl.errors import ParameterError, SpecError
+from dssl.base.errors import ParameterError, SpecError
 from dssl.execution.in_process import InProcess
 from dssl.learners.on_graph import automatic
 from dssl.pipeline.load import load_spec
-from dssl.pipeline.prediction import open_model
+from dssl.pipeline.predict.model import open_model
 from dssl.pipeline.run import run
 from dssl.storage.artifacts import parts_in
 from dssl.storage.blocks import ArrayRows

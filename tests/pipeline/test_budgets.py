@@ -5,7 +5,7 @@ import pytest
 from dssl.execution.cost import largest_within, rank_budget
 from dssl.execution.in_process import InProcess
 from dssl.learners.laprls.problem import LapRLSParams
-from dssl.pipeline.plan import plan
+from dssl.pipeline.plan.plan import plan
 from dssl.pipeline.run import run
 from dssl.storage.manifests import read_manifest
 from tests.moons import moons_spec

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dssl.errors import ParameterError
+from dssl.base.errors import ParameterError
 from dssl.learners.class_prior import EQUAL, LABELS, ClassPrior
 from dssl.pipeline.kinds.automatic_spec import AutomaticPipeline
 from dssl.pipeline.kinds.class_spec import class_prior

@@ -17,8 +17,8 @@ from dssl import (
     MultiscaleKernelClassifier,
     SemiSupervisedClassifier,
 )
+from dssl.base.errors import ParameterError
 from dssl.cli.main import main
-from dssl.errors import ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.learners.class_prior import ClassWeight
 from dssl.pipeline.kinds.automatic_spec import AutomaticPipeline

@@ -8,14 +8,14 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dssl import ClusterKernelSVC
-from dssl.errors import BudgetError, SpecError
+from dssl.base.errors import BudgetError, SpecError
 from dssl.execution.in_process import InProcess
 from dssl.kernels import cluster as cluster_module
 from dssl.kernels.cluster import budget_for
 from dssl.kernels.stochastic import StochasticSteps
 from dssl.methods import cluster as kind_module
-from dssl.pipeline.plan import plan
-from dssl.pipeline.prediction import open_model
+from dssl.pipeline.plan.plan import plan
+from dssl.pipeline.predict.model import open_model
 from dssl.pipeline.run import run
 from dssl.storage.artifacts import parts_in
 from dssl.storage.csr import as_rows

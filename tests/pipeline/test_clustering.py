@@ -8,11 +8,11 @@ from numpy.testing import assert_array_equal
 from sklearn.datasets import make_moons
 
 from dssl import KernelKMeans, KNNGraph, clustering_scores
-from dssl.errors import DataError, SpecError
+from dssl.base.errors import DataError, SpecError
 from dssl.execution.in_process import InProcess
 from dssl.pipeline.load import load_spec
-from dssl.pipeline.plan import plan
-from dssl.pipeline.prediction import open_model
+from dssl.pipeline.plan.plan import plan
+from dssl.pipeline.predict.model import open_model
 from dssl.pipeline.run import run
 
 GRAPH = {"kind": "clustering", "clusters": 2}

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dssl.base.errors import BudgetError
 from dssl.data.readers.base import Scan
-from dssl.errors import BudgetError
-from dssl.pipeline.facts import Facts
 from dssl.pipeline.kinds.registry import KINDS
 from dssl.pipeline.load import load_spec
+from dssl.pipeline.plan.facts import Facts
 
 from .conftest import by_name
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dssl.errors import DsslError, IntegrityError
+from dssl.base.errors import DsslError, IntegrityError
 from dssl.execution.in_process import InProcess
 from dssl.pipeline.gc import find_garbage
 from dssl.pipeline.inspection import describe_folder, runs_of

@@ -14,18 +14,18 @@ from numpy.testing import assert_array_equal
 from scipy import sparse
 from sklearn.datasets import dump_svmlight_file, make_blobs
 
+from dssl.base.errors import DataError
+from dssl.cli.init.first_labels import Labels, joined_labels, labels_in
+from dssl.cli.init.first_look import NO_TARGETS, Look, likely_target
+from dssl.cli.init.first_spec import first_spec
 from dssl.cli.main import main
 from dssl.data.findings import ColumnRecord, dataset_notes
 from dssl.data.ingest import ingest
 from dssl.data.readers.csv import CsvReader
 from dssl.data.sources import find_source
-from dssl.errors import DataError
 from dssl.execution.in_process import InProcess
-from dssl.pipeline.first_labels import Labels, joined_labels, labels_in
-from dssl.pipeline.first_look import NO_TARGETS, Look, likely_target
-from dssl.pipeline.first_spec import first_spec
 from dssl.pipeline.load import load_spec
-from dssl.pipeline.prediction import open_model
+from dssl.pipeline.predict.model import open_model
 from dssl.pipeline.result import RunResult
 from dssl.storage.blocks import MemoryParts
 
@@ -289,7 +289,7 @@ def test_a_target_whose_labels_are_of_one_class_so_far_is_the_target_and_its_spe
 
 def test_a_terminal_is_asked_where_two_columns_may_be_the_target(here, monkeypatch):
     trees()[["height", "age", "soil"]].to_csv("t.csv", index=False)
-    monkeypatch.setattr("dssl.cli.init.is_terminal", lambda: True)
+    monkeypatch.setattr("dssl.cli.init.command.is_terminal", lambda: True)
     done = CliRunner().invoke(main, ["init", "t.csv"], input="soil\n", catch_exceptions=False)
     assert done.exit_code == 0, done.stderr
     assert load_spec("t.yaml").data.read["target"] == "soil"

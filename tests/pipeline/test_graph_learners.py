@@ -16,13 +16,13 @@ from dssl import (
     LaplaceLearningRegressor,
     PoissonLearning,
 )
-from dssl.errors import DataError, ParameterError, SpecError
+from dssl.base.errors import DataError, ParameterError, SpecError
 from dssl.execution.in_process import InProcess
-from dssl.graph.neighbors import neighbors
-from dssl.graph.weights import weights
+from dssl.graph.weights.build import weights
+from dssl.knn.search import neighbors
 from dssl.pipeline.load import load_spec
-from dssl.pipeline.plan import plan
-from dssl.pipeline.prediction import open_model
+from dssl.pipeline.plan.plan import plan
+from dssl.pipeline.predict.model import open_model
 from dssl.pipeline.run import run
 from dssl.storage.artifacts import parts_in
 from dssl.storage.blocks import ArrayRows

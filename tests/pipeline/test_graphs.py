@@ -10,15 +10,15 @@ import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import make_blobs
 
+from dssl.base.errors import BudgetError, DataError, ParameterError, SpecError
 from dssl.data.readers import compressed
-from dssl.errors import BudgetError, DataError, ParameterError, SpecError
 from dssl.execution.in_process import InProcess
 from dssl.graph.graph import KNNGraph
-from dssl.graph.neighbors import neighbors
-from dssl.graph.weights import weights
+from dssl.graph.weights.build import weights
+from dssl.knn.search import neighbors
 from dssl.learners.deformed import GraphKernelParams, graph_covariance
-from dssl.pipeline.plan import plan
-from dssl.pipeline.prediction import open_model
+from dssl.pipeline.plan.plan import plan
+from dssl.pipeline.predict.model import open_model
 from dssl.pipeline.run import run
 from dssl.solvers.solver_params import SolverParams
 from dssl.storage.artifacts import parts_in

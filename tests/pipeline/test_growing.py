@@ -11,14 +11,14 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
 
+from dssl.base.errors import DataError, IntegrityError, SpecError
 from dssl.data import source_reader
-from dssl.errors import DataError, IntegrityError, SpecError
 from dssl.execution.in_process import InProcess
 from dssl.pipeline import growth
 from dssl.pipeline.gc import collect_garbage
 from dssl.pipeline.kinds.registry import KINDS
 from dssl.pipeline.load import load_spec
-from dssl.pipeline.plan import plan
+from dssl.pipeline.plan.plan import plan
 from dssl.pipeline.run import run
 from dssl.storage.artifacts import Workspace
 from dssl.storage.files import place_of

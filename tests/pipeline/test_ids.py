@@ -11,7 +11,7 @@ from sklearn.datasets import make_moons
 
 from dssl.cli.main import main
 from dssl.execution.in_process import InProcess
-from dssl.pipeline.plan import plan
+from dssl.pipeline.plan.plan import plan
 from dssl.pipeline.run import run
 
 N, NEW = 200, 50

@@ -2,11 +2,11 @@
 
 import pytest
 
+from dssl.base.errors import DataError, IntegrityError
 from dssl.data.dataset import Dataset
-from dssl.errors import DataError, IntegrityError
 from dssl.pipeline.inspection import inspect
 from dssl.pipeline.kinds.registry import KINDS
-from dssl.pipeline.plan import plan
+from dssl.pipeline.plan.plan import plan
 from dssl.storage.artifacts import Workspace
 
 from ..stored import stored

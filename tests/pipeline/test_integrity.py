@@ -15,10 +15,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from dssl.errors import IntegrityError, LockedError
+from dssl.base.errors import IntegrityError, LockedError
 from dssl.execution.in_process import InProcess
 from dssl.pipeline.kinds.registry import KINDS
-from dssl.pipeline.plan import plan
+from dssl.pipeline.plan.plan import plan
 from dssl.pipeline.run import run
 from dssl.storage.artifacts import Workspace
 from dssl.storage.blocks import MemoryParts

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from dssl.errors import BudgetError
+from dssl.base.errors import BudgetError
 from dssl.execution.cost import WORKER_BYTES
 from dssl.execution.size import size_of
-from dssl.pipeline.plan import plan
+from dssl.pipeline.plan.plan import plan
 from dssl.pipeline.run import run
 from dssl.runtime.local import LocalRuntime
 

@@ -12,10 +12,10 @@ from click.testing import CliRunner
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dssl import KNNGraph, LapRLSClassifier
+from dssl.base.errors import BudgetError, DataError, SpecError
 from dssl.cli.main import main
 from dssl.data.dataset import Dataset
 from dssl.data.ingest import open_dataset
-from dssl.errors import BudgetError, DataError, SpecError
 from dssl.execution.in_process import InProcess
 from dssl.learners.laprls import system as laprls_system
 from dssl.learners.laprls.chosen import BANDWIDTHS
@@ -24,8 +24,8 @@ from dssl.pipeline.inspection import inspect
 from dssl.pipeline.kinds import laprls_search as search
 from dssl.pipeline.kinds.registry import KINDS
 from dssl.pipeline.load import load_spec
-from dssl.pipeline.plan import plan
-from dssl.pipeline.prediction import open_model
+from dssl.pipeline.plan.plan import plan
+from dssl.pipeline.predict.model import open_model
 from dssl.pipeline.run import run
 from dssl.selection.by_labels import most_repetitions
 from dssl.storage.artifacts import Workspace, parts_in

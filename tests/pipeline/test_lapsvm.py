@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from dssl import KNNGraph, LapSVM
-from dssl.errors import SpecError
+from dssl.base.errors import SpecError
 from dssl.execution.in_process import InProcess
-from dssl.learners.smooth_losses import HuberHinge
+from dssl.learners.losses import HuberHinge
 from dssl.pipeline.load import load_spec
-from dssl.pipeline.plan import plan
-from dssl.pipeline.prediction import open_model
+from dssl.pipeline.plan.plan import plan
+from dssl.pipeline.predict.model import open_model
 from dssl.pipeline.run import run
 from dssl.storage.artifacts import parts_in
 from dssl.storage.blocks import ArrayRows

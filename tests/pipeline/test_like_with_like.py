@@ -6,7 +6,7 @@ import pytest
 
 from dssl.execution.in_process import InProcess
 from dssl.learners.class_prior import EQUAL, ClassPrior
-from dssl.learners.target import Classes
+from dssl.learners.target.target import Classes
 from dssl.pipeline.run import run
 from dssl.selection.scores import constant_guess
 

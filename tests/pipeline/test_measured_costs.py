@@ -12,7 +12,7 @@ from scipy import sparse
 from sklearn.datasets import dump_svmlight_file
 
 from dssl.execution.in_process import InProcess
-from dssl.graph.neighbors import neighbors
+from dssl.knn.search import neighbors
 from dssl.pipeline.run import run
 from dssl.storage.blocks import STEP_BYTES
 from dssl.storage.csr import as_csr, csr_arrays

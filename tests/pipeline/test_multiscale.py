@@ -9,11 +9,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import make_moons
 
 from dssl import MultiscaleKernelClassifier
-from dssl.errors import BudgetError, SpecError
+from dssl.base.errors import BudgetError, SpecError
 from dssl.execution.in_process import InProcess
 from dssl.kernels import multiscale as kernel_module
-from dssl.pipeline.plan import plan
-from dssl.pipeline.prediction import open_model
+from dssl.pipeline.plan.plan import plan
+from dssl.pipeline.predict.model import open_model
 from dssl.pipeline.run import run
 from dssl.storage.artifacts import parts_in
 from dssl.storage.csr import as_rows

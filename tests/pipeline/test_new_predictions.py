@@ -13,7 +13,7 @@ from sklearn.datasets import make_blobs
 from dssl.cli.main import main
 from dssl.data import source_reader
 from dssl.execution.in_process import InProcess
-from dssl.pipeline import new_predictions
+from dssl.pipeline.predict import new_only as new_predictions
 from dssl.pipeline.run import run
 from dssl.storage.files import place_of
 

@@ -6,21 +6,22 @@ from pathlib import Path
 
 import pytest
 
+from dssl.base.errors import BudgetError, DataError, ParameterError, SpecError
+from dssl.base.units import size_setting
 from dssl.data import source_files
-from dssl.errors import BudgetError, DataError, ParameterError, SpecError
 from dssl.execution.cost import Cost, WorkerRoom
 from dssl.execution.in_process import InProcess
 from dssl.execution.size import MEMORY_BUDGET, size_of
-from dssl.pipeline import rates, spec_files
+from dssl.pipeline import spec_files
 from dssl.pipeline.kinds.registry import KINDS
-from dssl.pipeline.plan import plan
-from dssl.pipeline.prediction import open_model
-from dssl.pipeline.preflight import Room, price, refusal, refuse_what_cannot_fit
+from dssl.pipeline.plan import rates
+from dssl.pipeline.plan.plan import plan
+from dssl.pipeline.plan.preflight import Room, price, refusal, refuse_what_cannot_fit
+from dssl.pipeline.plan.worker_budget import budget_that_fits, plan_on
+from dssl.pipeline.predict.model import open_model
 from dssl.pipeline.result import RunResult
 from dssl.pipeline.run import run
-from dssl.pipeline.worker_budget import budget_that_fits, plan_on
 from dssl.storage.blocks import STEP_BYTES
-from dssl.units import size_setting
 
 from ..stored import stored
 from .conftest import by_name

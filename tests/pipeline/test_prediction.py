@@ -9,12 +9,12 @@ import zarr
 from click.testing import CliRunner
 from sklearn.datasets import make_blobs
 
+from dssl.base.errors import DataError, SpecError
 from dssl.cli.main import main
 from dssl.data.append import append
 from dssl.data.ingest import ingest
-from dssl.errors import DataError, SpecError
 from dssl.execution.in_process import InProcess
-from dssl.pipeline.prediction import ChosenColumns, open_model
+from dssl.pipeline.predict.model import ChosenColumns, open_model
 from dssl.pipeline.run import run
 from dssl.storage.blocks import MemoryParts
 from dssl.storage.csr import as_rows

@@ -13,8 +13,8 @@ from dssl.cli.main import main
 from dssl.execution.in_process import InProcess
 from dssl.methods.step import Context
 from dssl.pipeline.load import load_spec
-from dssl.pipeline.prediction import open_model
-from dssl.pipeline.predictions import PREDICTIONS, PredictionParams, make_predictions
+from dssl.pipeline.predict.model import open_model
+from dssl.pipeline.predict.stage import PREDICTIONS, PredictionParams, make_predictions
 from dssl.pipeline.run import run
 from dssl.pipeline.suggestion import artifacts_behind
 from dssl.report.sections.ran import predict_command

@@ -12,11 +12,11 @@ from sklearn.datasets import make_blobs
 from sklearn.metrics import log_loss
 
 from dssl import KNNGraph, LapRLSClassifier, LapSVM, SemiSupervisedClassifier
+from dssl.base.errors import DataError
 from dssl.cli.main import main
-from dssl.errors import DataError
 from dssl.execution.in_process import InProcess
-from dssl.graph.weight_rule import KERNEL_WIDTH
-from dssl.pipeline.prediction import open_model
+from dssl.graph.weights.rules import KERNEL_WIDTH
+from dssl.pipeline.predict.model import open_model
 from dssl.pipeline.run import run
 from dssl.storage.artifacts import parts_in
 from dssl.storage.csr import as_rows

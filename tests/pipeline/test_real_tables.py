@@ -2,10 +2,10 @@
 
 import pytest
 
+from dssl.base.errors import DataError
+from dssl.cli.init.first_spec import first_spec
 from dssl.data.ingest import ingest
-from dssl.errors import DataError
 from dssl.execution.in_process import InProcess
-from dssl.pipeline.first_spec import first_spec
 from dssl.pipeline.load import load_spec
 from dssl.storage.blocks import MemoryParts
 

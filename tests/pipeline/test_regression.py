@@ -10,14 +10,14 @@ from click.testing import CliRunner
 from numpy.testing import assert_allclose
 from scipy.stats import ttest_rel
 
+from dssl.base.errors import DataError, SpecError
 from dssl.cli.main import main
-from dssl.errors import DataError, SpecError
 from dssl.execution.in_process import InProcess
-from dssl.pipeline.facts import Facts
 from dssl.pipeline.kinds.registry import KINDS
 from dssl.pipeline.load import load_spec
-from dssl.pipeline.plan import plan
-from dssl.pipeline.prediction import open_model
+from dssl.pipeline.plan.facts import Facts
+from dssl.pipeline.plan.plan import plan
+from dssl.pipeline.predict.model import open_model
 from dssl.pipeline.run import run
 from dssl.storage.artifacts import parts_in
 

@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 import dssl
-from dssl.errors import DataError
+from dssl.base.errors import DataError
 from dssl.execution.in_process import InProcess
-from dssl.pipeline.plan import plan
+from dssl.pipeline.plan.plan import plan
 from dssl.pipeline.result import RunResult
 from dssl.pipeline.run import run
 

@@ -11,12 +11,12 @@ import pytest
 from numpy.testing import assert_array_equal
 from sklearn.datasets import make_blobs
 
+from dssl.base.errors import BudgetError, DataError, IntegrityError, NotConverged, ParameterError, SpecError
 from dssl.data.ingest import open_dataset
-from dssl.errors import BudgetError, DataError, IntegrityError, NotConverged, ParameterError, SpecError
 from dssl.execution.in_process import InProcess
 from dssl.pipeline.kinds.registry import KINDS
-from dssl.pipeline.plan import plan
-from dssl.pipeline.prediction import open_model
+from dssl.pipeline.plan.plan import plan
+from dssl.pipeline.predict.model import open_model
 from dssl.pipeline.run import run
 from dssl.storage.artifacts import Workspace, parts_in
 from dssl.storage.csr import as_rows

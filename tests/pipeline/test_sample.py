@@ -6,10 +6,10 @@ from numpy.testing import assert_allclose
 
 from dssl.data.ingest_params import IngestParams
 from dssl.execution.in_process import InProcess
-from dssl.graph.weights import read_graph
+from dssl.graph.weights.build import read_graph
 from dssl.methods.step import Context
 from dssl.pipeline import sample
-from dssl.pipeline.prediction import open_model
+from dssl.pipeline.predict.model import open_model
 from dssl.pipeline.sample import SampleParams, make_sample
 from dssl.pipeline.suggestion import artifacts_behind
 

@@ -10,13 +10,13 @@ from pydantic import ValidationError
 from sklearn.metrics import balanced_accuracy_score, f1_score, log_loss, roc_auc_score
 
 from dssl import SemiSupervisedClassifier
-from dssl.errors import DsslError, ParameterError
+from dssl.base.errors import DsslError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.learners.class_scoring import LOSSES
 from dssl.learners.on_graph import automatic
 from dssl.pipeline.kinds.automatic_spec import AutomaticPipeline
 from dssl.pipeline.load import schema
-from dssl.pipeline.plan import plan
+from dssl.pipeline.plan.plan import plan
 from dssl.pipeline.run import run
 from dssl.selection.scoring import KEYS
 from dssl.storage.manifests import read_manifest

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from dssl import GraphKernelRidge, GridSearch, KNNGraph
-from dssl.errors import SpecError
+from dssl.base.errors import SpecError
 from dssl.execution.in_process import InProcess
 from dssl.learners.laprls.products import GramTask
 from dssl.methods.deformed import models as deformed_models
 from dssl.pipeline.kinds import laprls_search
 from dssl.pipeline.load import load_spec
-from dssl.pipeline.plan import plan
+from dssl.pipeline.plan.plan import plan
 from dssl.pipeline.run import run
 from dssl.selection.folds import labeled_folds
 from dssl.storage.artifacts import parts_in

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dssl.errors import DataError, SpecError
+from dssl.base.errors import DataError, SpecError
 from dssl.execution.in_process import InProcess
 from dssl.kernels.base import BaseKernels
 from dssl.learners.class_prior import LABELS, ClassWeight

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from dssl.errors import DataError
+from dssl.base.errors import DataError
 from dssl.execution.in_process import InProcess
-from dssl.pipeline.prediction import open_model
+from dssl.pipeline.predict.model import open_model
 from dssl.pipeline.run import run
 from dssl.storage.artifacts import Workspace
 from dssl.storage.csr import CsrRows, as_csr, csr_arrays
-from tests.graph.test_sparse_neighbors import zipf
+from tests.knn.test_sparse_neighbors import zipf
 from tests.rounding import to_rounding
 
 N, D, BLOCK = 260, 1200, 50

@@ -9,30 +9,30 @@ from typing import get_args
 import pytest
 import yaml
 
-from dssl.errors import SpecError
-from dssl.graph.weight_rule import KERNEL_WIDTH, WeightParams
+from dssl.base.errors import SpecError
+from dssl.base.yaml import parse_yaml, yaml_of
+from dssl.graph.weights.rules import KERNEL_WIDTH, WeightParams
 from dssl.kernels.cluster_params import Approximation
 from dssl.kernels.landmarks import LandmarkMethod
 from dssl.kernels.multiscale import MultiscaleParams
 from dssl.kernels.stochastic import StochasticParams
+from dssl.learners.feature_maps import ETA
 from dssl.learners.laprls import params
+from dssl.learners.linear.features import SampleLearner
+from dssl.learners.linear.gram import LearnerParams
+from dssl.learners.losses import HuberHinge
 from dssl.learners.on_graph.graph_ridge import POWERS, GraphRidgeParams
-from dssl.learners.ridge_and_svm import LearnerParams
-from dssl.learners.smooth_losses import HuberHinge
-from dssl.learners.spaces import ETA
-from dssl.learners.virtual_samples import SampleLearner
 from dssl.pipeline import spec_selection
 from dssl.pipeline.dataset import DATASET
 from dssl.pipeline.kinds import clustering_spec, laprls_spec, linear_spec
 from dssl.pipeline.kinds.registry import KINDS
 from dssl.pipeline.kinds.specs import DEFAULT, SPECS
 from dssl.pipeline.load import load_spec, schema
-from dssl.pipeline.plan import plan
+from dssl.pipeline.plan.plan import plan
 from dssl.pipeline.run import run
 from dssl.pipeline.spec import KernelPipeline
 from dssl.pipeline.split import SPLIT
 from dssl.pipeline.stage import STAGED, Kind
-from dssl.plain_yaml import parse_yaml, yaml_of
 from dssl.selection import held_out_scores
 from dssl.selection.number_of_clusters import NumberRule
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import yaml
 
+from dssl.base.errors import DataError
 from dssl.data import labels
-from dssl.errors import DataError
 from dssl.execution.in_process import InProcess
 from dssl.pipeline import points, rows_in_use, split
-from dssl.pipeline.plan import plan
+from dssl.pipeline.plan.plan import plan
 from dssl.pipeline.run import run
 
 from .split_arrays import split_arrays

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from pydantic import BaseModel
 
-from dssl.errors import ParameterError
+from dssl.base.digest import plain
+from dssl.base.errors import ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.methods.step import Context
-from dssl.params import plain
 from dssl.pipeline.kinds.registry import KINDS, register_kind
 from dssl.pipeline.load import load_spec
-from dssl.pipeline.plan import plan
+from dssl.pipeline.plan.plan import plan
 from dssl.pipeline.run import run
 from dssl.pipeline.spec import GraphPipeline, Spec
 from dssl.pipeline.stage import Kind, Stage

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from dssl.errors import DataError, NotConverged
+from dssl.base.errors import DataError, NotConverged
 from dssl.execution.in_process import InProcess
 from dssl.pipeline import status as status_module
 from dssl.pipeline.inspection import inspect

@@ -11,14 +11,14 @@ import yaml
 from click.testing import CliRunner
 from sklearn.datasets import make_blobs
 
+from dssl.base.errors import DataError, ParameterError
 from dssl.cli.main import main
-from dssl.errors import DataError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.graph.graph import KNNGraph
 from dssl.learners.model import Model
 from dssl.pipeline import suggestion
 from dssl.pipeline.load import load_spec
-from dssl.pipeline.plan import plan
+from dssl.pipeline.plan.plan import plan
 from dssl.pipeline.points import LABELS, labels_notes
 from dssl.pipeline.run import run
 from dssl.pipeline.suggestion import artifacts_behind, finished_models, suggest_rows

@@ -6,10 +6,10 @@ import tracemalloc
 import pytest
 
 from dssl.execution import speed
-from dssl.pipeline import rates
-from dssl.pipeline.plan import plan
-from dssl.pipeline.rates import Rates, rates_of
-from dssl.pipeline.time_left import TimeLeft
+from dssl.pipeline.plan import rates
+from dssl.pipeline.plan.plan import plan
+from dssl.pipeline.plan.rates import Rates, rates_of
+from dssl.pipeline.plan.time_left import TimeLeft
 from dssl.storage.artifacts import Workspace
 
 

@@ -4,12 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dssl.base.errors import DataError, SpecError
+from dssl.cli.init.first_spec import first_spec
 from dssl.data.told_labels import spelled_as
-from dssl.errors import DataError, SpecError
 from dssl.execution.in_process import InProcess
-from dssl.pipeline.first_spec import first_spec
 from dssl.pipeline.load import load_spec
-from dssl.pipeline.plan import plan
+from dssl.pipeline.plan.plan import plan
 from dssl.pipeline.points import labels_notes
 from dssl.pipeline.run import run
 

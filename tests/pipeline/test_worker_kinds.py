@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from distributed import Client, LocalCluster
 
-from dssl.errors import ClusterError
+from dssl.base.errors import ClusterError
 from dssl.execution.cost import WORKER_BYTES
 from dssl.execution.on_dask import OnDask
 from dssl.execution.worker_kinds import this_kind

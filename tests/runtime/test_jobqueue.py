@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from dssl.errors import ClusterError, SpecError
+from dssl.base.errors import ClusterError, SpecError
 from dssl.runtime import jobqueue
 from dssl.runtime.description import BESIDE
 from dssl.runtime.jobqueue import CLUSTERS, JobqueueRuntime

@@ -7,7 +7,7 @@ import pytest
 from distributed import Scheduler
 from distributed.security import Security
 
-from dssl.errors import ClusterError
+from dssl.base.errors import ClusterError
 from dssl.runtime import roles
 from dssl.runtime.rank import Rank
 from dssl.runtime.roles import Meeting

@@ -13,7 +13,7 @@ from distributed import LocalCluster
 from distributed.comm import connect
 from distributed.security import Security
 
-from dssl.errors import ClusterError, ParameterError, SpecError
+from dssl.base.errors import ClusterError, ParameterError, SpecError
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
 from dssl.execution.size import MEMORY_BUDGET, size_of

@@ -13,8 +13,8 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from dssl.base.errors import ClusterError, SpecError
 from dssl.cli.main import main
-from dssl.errors import ClusterError, SpecError
 from dssl.runtime.address import AddressRuntime
 from dssl.runtime.certificates import make_certificates
 from dssl.runtime.start import load_runtime, open_runtime

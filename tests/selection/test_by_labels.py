@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from dssl.learners.target import Classes, Quantities
+from dssl.learners.target.target import Classes, Quantities
 from dssl.selection.by_labels import LabelFolds, by_labels, error_by_other_folds, without_choice
 from dssl.selection.held_out_scores import HeldOut
 from dssl.selection.interval import interval_of_share

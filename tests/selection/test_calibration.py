@@ -18,10 +18,10 @@ from dssl import (
     SemiSupervisedClassifier,
 )
 from dssl.kernels.base import RBF
-from dssl.learners.coding import class_pairs, margins_of
+from dssl.learners.linear.gram import LearnerParams
 from dssl.learners.probabilities import Calibration, fit_calibration, fit_log_odds, most_probable
-from dssl.learners.ridge_and_svm import LearnerParams
-from dssl.learners.target import Classes
+from dssl.learners.target.coding import class_pairs, margins_of
+from dssl.learners.target.target import Classes
 from dssl.selection.calibration import calibration_folds, out_of_fold_values
 from dssl.selection.folds import labeled_folds
 from tests.estimators.test_estimators import SMALL, blobs

@@ -8,19 +8,19 @@ from numpy.testing import assert_allclose
 from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut, StratifiedKFold
 
 from dssl import KNNGraph
-from dssl.errors import BudgetError, DataError, ParameterError
+from dssl.base.errors import BudgetError, DataError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.kernels.base import RBF
 from dssl.kernels.landmarks import LandmarkParams
-from dssl.learners.closed_form import held_out_of_gram, held_out_ridge, held_out_ridge_of_features, kept_means
+from dssl.learners.held_out.closed_form import held_out_of_gram, held_out_ridge, held_out_ridge_of_features, kept_means
 from dssl.learners.laprls.closed_form import closed_form_flops
 from dssl.learners.laprls.params import SystemParams
 from dssl.learners.laprls.penalties import Penalties, with_folds
 from dssl.learners.laprls.problem import LapRLSParams, LapRLSProblem
 from dssl.learners.laprls.solve import nystrom_solver
-from dssl.learners.ridge_and_svm import LearnerParams
-from dssl.learners.smooth_losses import Logistic
-from dssl.learners.target import Classes, Quantities
+from dssl.learners.linear.gram import LearnerParams
+from dssl.learners.losses import Logistic
+from dssl.learners.target.target import Classes, Quantities
 from dssl.selection.folds import held_out, held_out_folds, labeled_folds
 from dssl.storage.blocks import ArrayRows
 from tests import reference

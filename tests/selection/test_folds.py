@@ -18,8 +18,8 @@ from sklearn.model_selection import (
 )
 
 from dssl import LapSVC
-from dssl.errors import DataError, ParameterError
-from dssl.learners.target import Classes, Quantities
+from dssl.base.errors import DataError, ParameterError
+from dssl.learners.target.target import Classes, Quantities
 from dssl.selection.folds import FoldParams, LabeledKFold, held_out_folds, labeled_folds
 
 

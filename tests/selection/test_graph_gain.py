@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from dssl.learners.class_scoring import LOSSES
-from dssl.learners.coding import Scores
 from dssl.learners.measures import SQUARED, WRONG_CLASS
-from dssl.learners.target import Classes, Quantities
+from dssl.learners.target.coding import Scores
+from dssl.learners.target.target import Classes, Quantities
 from dssl.selection.graph_gain import MEANINGS, gain_of
 from dssl.selection.interval import interval_of_share
 from dssl.selection.scores import unlabeled_verdict

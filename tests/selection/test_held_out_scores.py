@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from sklearn import metrics
 
-from dssl.errors import ParameterError
-from dssl.learners.coding import OneVsOne, OneVsRest, Values
+from dssl.base.errors import ParameterError
 from dssl.learners.measures import HINGE, SQUARED
 from dssl.learners.probabilities import fit_calibration
-from dssl.learners.target import Classes, Quantities
+from dssl.learners.target.coding import OneVsOne, OneVsRest, Values
+from dssl.learners.target.target import Classes, Quantities
 from dssl.selection.calibration import held_out_probabilities
 from dssl.selection.choice import ChoiceRule, cv_results
 from dssl.selection.folds import FoldParams, labeled_folds

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import binomtest
 
-from dssl.learners.target import Classes, Quantities
+from dssl.learners.target.target import Classes, Quantities
 from dssl.selection.held_out_scores import with_intervals
 from dssl.selection.interval import interval_of_mean_share, interval_of_rmse, interval_of_score, interval_of_share
 from dssl.selection.scores import scores_of

@@ -10,9 +10,9 @@ from numpy.testing import assert_allclose
 from scipy.stats import ttest_rel
 from sklearn import metrics
 
-from dssl.learners.coding import OneVsOne, OneVsRest
 from dssl.learners.probabilities import Calibration, calibration_attributes
-from dssl.learners.target import Classes, Quantities
+from dssl.learners.target.coding import OneVsOne, OneVsRest
+from dssl.learners.target.target import Classes, Quantities
 from dssl.selection.scores import (
     evidence_for_classes,
     guess,

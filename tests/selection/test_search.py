@@ -7,15 +7,15 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from sklearn.svm import SVC
 
-from dssl.errors import ParameterError
+from dssl.base.errors import ParameterError
 from dssl.kernels.base import RBF
 from dssl.kernels.deformed import absolute_eta, subsample_deformation
 from dssl.kernels.eta import AUTO
 from dssl.learners.class_prior import EQUAL, LABELS, ClassPrior
 from dssl.learners.eta import ETAS, shares_of_etas
+from dssl.learners.linear.gram import LearnerParams, fit_gram
 from dssl.learners.measures import HINGE
-from dssl.learners.ridge_and_svm import LearnerParams, fit_gram
-from dssl.learners.target import Classes, Quantities
+from dssl.learners.target.target import Classes, Quantities
 from dssl.selection.folds import held_out, labeled_folds
 from dssl.selection.held_out_scores import HeldOut, held_out_scores
 from dssl.selection.search import GridParams, Held, held_out_grams, search_base, search_deformed

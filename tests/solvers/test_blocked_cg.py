@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dssl.errors import ParameterError
+from dssl.base.errors import ParameterError
 from dssl.solvers.blocked_cg import blocked_cg
 from dssl.solvers.solver_params import Stop
 

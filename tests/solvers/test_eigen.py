@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse.csgraph import connected_components
 from threadpoolctl import threadpool_limits
 
-from dssl.errors import NotConverged, ParameterError
+from dssl.base.errors import NotConverged, ParameterError
 from dssl.graph.graph import KNNGraph
 from dssl.graph.laplacian import Laplacian
 from dssl.solvers import eigen

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dssl import KNNGraph
-from dssl.errors import ParameterError
+from dssl.base.errors import ParameterError
 from dssl.graph.laplacian import Laplacian
 from dssl.solvers.lanczos import Functions, Krylov, SingularMatrix, combined, krylov
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse.linalg import spsolve
 
-from dssl.errors import DataError, NotConverged, ParameterError
+from dssl.base.errors import DataError, NotConverged, ParameterError
 from dssl.graph.graph import KNNGraph
 from dssl.graph.laplacian import Laplacian
 from dssl.solvers import amg

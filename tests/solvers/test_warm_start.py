@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dssl.errors import ParameterError
+from dssl.base.errors import ParameterError
 from dssl.graph.graph import KNNGraph
 from dssl.solvers import amg
 from dssl.solvers.solve import prepare, solve, solve_columns

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from scipy import sparse
 
-from dssl.errors import BudgetError, IntegrityError, ParameterError
+from dssl.base.errors import BudgetError, IntegrityError, ParameterError
 from dssl.storage.blocks import (
     STEP_BYTES,
     ArrayRows,

@@ -6,8 +6,8 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from dssl.execution.in_process import InProcess
-from dssl.graph.weights import read_graph, weigh
-from dssl.pipeline.plan import plan
+from dssl.graph.weights.build import read_graph, weigh
+from dssl.pipeline.plan.plan import plan
 from dssl.pipeline.run import run
 from dssl.storage import object_client
 from dssl.storage.artifacts import Workspace

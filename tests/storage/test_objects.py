@@ -17,7 +17,8 @@ import pytest
 import zarr
 from numpy.testing import assert_array_equal
 
-from dssl.errors import ClusterError, IntegrityError, LockedError, ParameterError
+from dssl.base.errors import ClusterError, IntegrityError, LockedError, ParameterError
+from dssl.execution.exchange.shuffle import gather, scatter
 from dssl.execution.in_process import InProcess
 from dssl.storage import array_files, lease, object_client
 from dssl.storage.artifacts import Workspace
@@ -27,7 +28,6 @@ from dssl.storage.lease import is_held_by, lock_at
 from dssl.storage.lock import WaitsForLock, here
 from dssl.storage.objects import ObjectPath, object_path
 from dssl.storage.probe import require_exclusive
-from dssl.storage.shuffle import gather, scatter
 from dssl.storage.store import StoredParts
 from tests import objects as servers
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from scipy import sparse
 
-from dssl.errors import ParameterError
+from dssl.base.errors import ParameterError
 from dssl.storage.blocks import ArrayRows, MemoryParts
 from dssl.storage.csr import CsrRows
 from dssl.storage.pieces import JoinedRows, write_sparse

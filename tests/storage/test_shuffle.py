@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from dssl.errors import DataError, IntegrityError, ParameterError
+from dssl.base.errors import DataError, IntegrityError, ParameterError
+from dssl.execution.exchange.shuffle import gather, pieces, scatter
 from dssl.storage.blocks import MemoryParts, PartWriter
 from dssl.storage.bucket_file import ENTRY
-from dssl.storage.shuffle import gather, pieces, scatter
 from dssl.storage.store import StoredParts
 from dssl.storage.verify import verify_finished, verify_parts
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from dssl.errors import DataError, IntegrityError, ParameterError
+from dssl.base.errors import DataError, IntegrityError, ParameterError
 from dssl.storage import kept, store
 from dssl.storage.array_files import create_array
 from dssl.storage.files import draft_of, read_json, write_json

@@ -10,8 +10,8 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from dssl.base.errors import SpecError
 from dssl.cli.main import main
-from dssl.errors import SpecError
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.schedule import Schedule
 from dssl.pipeline.secrets import require_no_secret

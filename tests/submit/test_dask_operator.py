@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dssl.errors import ClusterError, SpecError
+from dssl.base.errors import ClusterError, SpecError
 from dssl.runtime.dask_operator import OperatorRuntime
 from dssl.runtime.start import load_runtime
 

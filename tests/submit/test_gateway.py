@@ -12,7 +12,7 @@ import dask
 import pytest
 import yaml
 
-from dssl.errors import DsslError
+from dssl.base.errors import DsslError
 from dssl.runtime.gateway import GatewayRuntime
 from dssl.runtime.start import load_runtime
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from dssl.base.errors import SpecError
 from dssl.cli.main import main
-from dssl.errors import SpecError
 from dssl.pipeline.schedule import FIRST_PAUSE, Schedule
 from dssl.runtime.batch.detached import Detached
 from dssl.runtime.schedules.schedule import Cron, Scheduled, Systemd

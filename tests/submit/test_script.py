@@ -13,8 +13,8 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from dssl.base.errors import ClusterError, SpecError
 from dssl.cli.main import main
-from dssl.errors import ClusterError, SpecError
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.submission import Submission
 from dssl.runtime.batch.engine import Job

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dssl.errors import ClusterError, SpecError
+from dssl.base.errors import ClusterError, SpecError
 from dssl.runtime.batch.engine import Job
 from dssl.runtime.description import BESIDE
 from dssl.runtime.slurm import SlurmRuntime

@@ -8,8 +8,8 @@ from contextlib import suppress
 
 import pytest
 
+from dssl.base.errors import COME_BACK, TERMINATED, ClusterError, DataError
 from dssl.cli.submit import waited
-from dssl.errors import COME_BACK, TERMINATED, ClusterError, DataError
 from dssl.pipeline.gc import find_garbage, write_stages
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.submission import HANDING_OVER, Submission, find_run, state_of

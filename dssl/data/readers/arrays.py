@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import DataError, require
+from ...base.errors import DataError, require
 from ...storage.foreign_zarr import ForeignArray
 from ..targets import target_values
 from .base import NO_TARGET, Block, Reader, Scan, no_rows

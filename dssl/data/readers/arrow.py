@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from ...errors import DataError, require
+from ...base.errors import DataError, require
 from .grouped import GroupedReader, Groups
 
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from ...errors import DataError, explain, require
+from ...base.errors import DataError, explain, require
 from .cells import Cells, Reading
 
 TARGET_NAMES = ("y", "label", "target", "class")

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...missing import MISSING
+from ...base.missing import MISSING
 
 # Missing in columns of numbers, in any case, beside MISSING; in text they may be a category.
 NUMBER_GAPS = ("-", "--", "---", "—", "–", ".", "..", "...", "na", "n/a", "n.a.", "n.a", "#n/a", "<na>", "nan", "null",

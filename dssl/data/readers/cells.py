@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...missing import MISSING
+from ...base.missing import MISSING
 from .cell_text import (
     GROUPS,
     TRUTH_WORDS,

@@ -4,7 +4,7 @@ import difflib
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
-from ...errors import DataError, explain, require
+from ...base.errors import DataError, explain, require
 from .base import NO_TARGET, TARGET_NAMES, CellError
 
 Column = str | int

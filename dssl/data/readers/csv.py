@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
 
-from ...errors import DataError, ParameterError, explain, require
-from ...missing import MISSING
+from ...base.errors import DataError, ParameterError, explain, require
+from ...base.missing import MISSING
 from . import lines
 from .base import Scan, no_rows
 from .cell_text import NUMBER_GAPS, possible_formats, trimmed

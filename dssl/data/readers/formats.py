@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ...errors import DataError, explain, require
+from ...base.errors import DataError, explain, require
 from ...storage.foreign_zarr import is_zarr
 from ...storage.store import MANIFEST
 from .arrow import ArrowReader

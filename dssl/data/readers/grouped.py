@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...errors import DataError, explain, require
+from ...base.errors import DataError, explain, require
 from ..lists import element_name, refuse_ragged
 from .base import PROBE_ROWS, Scan, no_rows
 from .cell_text import plain_text, possible_formats, trimmed

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ...errors import DataError, require
+from ...base.errors import DataError, require
 from .base import cut_short, no_rows
 from .npy import NpyReader
 

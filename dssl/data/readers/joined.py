@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from ...errors import DataError, explain, require
+from ...base.errors import DataError, explain, require
 from ...storage.csr import stack_points
 from ...storage.pieces import pieces_of
 from ..targets import named_labels, text_of

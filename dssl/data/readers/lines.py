@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 from numba import njit
 
-from ...errors import DataError, explain, require
+from ...base.errors import DataError, explain, require
 from .base import Reader, cut_short
 
 STRIDE = 1 << 16  # bytes between two noted rows: what a block reads too much at either end

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import ClassVar
 
-from ...errors import DataError, ParameterError, explain, sentences
+from ...base.errors import DataError, ParameterError, explain, sentences
 from ...storage.files import draft_of
 from ..synthetic import CurvedManifolds, ManifoldParams
 from .base import Block, Reader, Scan

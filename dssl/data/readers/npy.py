@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ...errors import DataError, explain
+from ...base.errors import DataError, explain
 from .arrays import ArrayReader
 from .base import Scan
 

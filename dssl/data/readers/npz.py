@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import sparse
 
-from ...errors import DataError, explain, require
+from ...base.errors import DataError, explain, require
 from .arrays import ArrayReader, require_numbers
 from .base import Scan, cut_short, no_rows
 from .compressed import CHECKED, require_space, require_usual, scratch_file, write_stream

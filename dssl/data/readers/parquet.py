@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ...errors import DataError, require
+from ...base.errors import DataError, require
 from .grouped import GroupedReader, Groups
 
 

@@ -5,7 +5,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
-from ...errors import DataError, require
+from ...base.errors import DataError, require
 from ...storage.files import read_json
 from ...storage.store import MANIFEST, StoredParts
 from ..dataset import Dataset, open_stored

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import sparse
 
-from ...errors import DataError, explain, require
-from ...measure import library
+from ...base.errors import DataError, explain, require
+from ...base.profiler import library
 from ..targets import whole_numbers
 from .base import Block, Reader, Scan, no_rows
 from .lines import ENTRIES, LARGEST, ROWS, SMALLEST, LineReader, index_lines, index_svmlight

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import ClassVar
 
-from ...errors import DataError, require
+from ...base.errors import DataError, require
 from ...storage.foreign_zarr import ForeignArray, list_arrays
 from .arrays import ArrayReader
 from .base import Scan

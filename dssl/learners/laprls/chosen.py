@@ -7,10 +7,10 @@
 Of all pairs in both kernels the most probable is taken: in proportion to `exp(-sum |e|^2 / (2 s^2))` of the held-out
 residuals e, as in `average.py`, of values times the factor that fits them best, times what it counts for before any
 label. There the pairs without the graph count `(5 / q)^2` in all against 1 of the others, with the graph's structure q
-(`kernels/structure.py`), and of these each in proportion to `(q / 25)^log10(r / 10)`, r = lambda_I / lambda_A; the
-wider kernel counts `5 / q`, or 1 if that is more, against 1 of the narrower. So where neighbors are those of noise the
-base kernel predicts from one label a class on, the more clusters a graph has the more it weighs, and the narrower the
-kernel that keeps them apart, and with more labels these decide.
+(`graph/spectral_concentration.py`), and of these each in proportion to `(q / 25)^log10(r / 10)`, r = lambda_I /
+lambda_A; the wider kernel counts `5 / q`, or 1 if that is more, against 1 of the narrower. So where neighbors are those
+of noise the base kernel predicts from one label a class on, the more clusters a graph has the more it weighs, and the
+narrower the kernel that keeps them apart, and with more labels these decide.
 """
 
 from collections.abc import Sequence
@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from ...base.digest import BANDWIDTH
 from ...kernels.base import has_bandwidth
-from ...params import BANDWIDTH
 from .penalties import CHOSEN, Penalties, Penalty
 
 VALUES: dict[str, tuple[Penalty, ...]] = {"gamma_A": ("10*auto", "auto"), "gamma_I": (0.0, "auto", "10*auto")}

@@ -6,8 +6,9 @@ Without a fold, `f = Phi b + mean` is ridge regression on the labels that are ke
 
 which does not depend on the fold where points that are held out stay in the graph, unlabeled (`inductive.py` is of
 those that leave it), and rho is gamma_I / gamma_A over n^2. So pairs of one rho share their features X (m, r), and all
-folds are blocks of one inverse (`learners/closed_form.py`). Whitened, R = I, and in the eigenbasis U of E all X are
-`Phi_m U (I + rho Lambda)^-1/2`; otherwise, and for few pairs, `X = Phi_m C^-1'` by a Cholesky factor C of R + rho E.
+folds are blocks of one inverse (`learners/held_out/closed_form.py`). Whitened, R = I, and in the eigenbasis U of E all
+X are `Phi_m U (I + rho Lambda)^-1/2`; otherwise, and for few pairs, `X = Phi_m C^-1'` by a Cholesky factor C of R + rho
+E.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,10 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
-from ...errors import BudgetError, DataError, require
+from ...base.errors import BudgetError, DataError, require
 from ...execution.tasks import Execution
 from ...storage.blocks import Arrays, PartWriter, Receipt
-from ..closed_form import EIGEN_FLOPS, held_out_ridge_of_features, ridge_flops
+from ..held_out.closed_form import EIGEN_FLOPS, held_out_ridge_of_features, ridge_flops
 from .gram import GramSystem
 from .label_features import label_features
 from .params import LabelLines, SystemParams

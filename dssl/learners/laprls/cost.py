@@ -12,12 +12,12 @@ from ...execution.cost import (
     gram_seconds,
     kernel_seconds,
 )
-from ...execution.halo_rows import halo_shuffles, halo_tasks
-from ...execution.ordered import ordered_requests, ordered_tasks
+from ...execution.exchange.halo_rows import halo_shuffles, halo_tasks
+from ...execution.exchange.ordered import ordered_requests, ordered_tasks
 from ...execution.tasks import combining_tasks
-from ...graph.energy import split_bytes
-from ...graph.energy_moves import energy_shuffles, energy_tasks
-from ...graph.leaving import leaving_tasks
+from ...graph.energy.blocks import split_bytes
+from ...graph.energy.permuted_blocks import energy_shuffles, energy_tasks
+from ...graph.energy.vertex_removal import leaving_tasks
 from ...storage.blocks import arrays_within
 from .closed_form import closed_form_bytes, closed_form_flops
 from .dense import chunk_bytes

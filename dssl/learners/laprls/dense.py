@@ -13,7 +13,7 @@ With lambda_I = 0 the coefficients of unlabeled points are zero: the points are 
 Other losses see the labeled points alone, where the functions are those of the kernel `J K (gamma_A I + gamma_I E K /
 n^2)^-1 J'`: one such system for all folds, classes, Newton steps and norms of a ratio of penalties. Folds are fitted
 from the minimum of all labels on, or left out by the influence function, which that kernel gives too: it is exact to
-first order, and takes nothing of the size of n (`learners/influence.py`).
+first order, and takes nothing of the size of n (`learners/held_out/influence.py`).
 
 References
 ----------
@@ -27,18 +27,18 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import cho_solve, lu_factor, lu_solve
 
-from ...errors import BudgetError, NotConverged, require
-from ...graph.energy import StoredGraph
-from ...graph.leaving import energy_change
+from ...base.errors import BudgetError, NotConverged, require
+from ...graph.energy.blocks import StoredGraph
+from ...graph.energy.vertex_removal import energy_change
 from ...graph.regularizer_params import LaplacianKind
 from ...kernels.base import Kernel
 from ...kernels.nystrom import whiten
 from ...solvers.blocked_cg import blocked_cg
 from ...solvers.solver_params import Stop
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges
-from ..closed_form import held_out_ridge
-from ..newton import GramOfLabels, minimize
-from ..smooth_losses import SQUARES, SmoothLoss
+from ..held_out.closed_form import held_out_ridge
+from ..linear.newton import GramOfLabels, minimize
+from ..losses import SQUARES, SmoothLoss
 from .factor import by_system, factor_raised
 from .held_out import REFINE, without_folds
 from .iterations import convergence, require_converged

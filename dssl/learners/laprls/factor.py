@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_factor
 
-from ...errors import DataError, ParameterError, explain, require
+from ...base.errors import DataError, ParameterError, explain, require
 
 
 def by_system(of: np.ndarray, like: np.ndarray, columns_of: Callable[[int, np.ndarray], np.ndarray]) -> np.ndarray:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_solve
 
-from ...errors import BudgetError, NotConverged, require
+from ...base.errors import BudgetError, NotConverged, require
 from ...execution.tasks import Execution, sums
 from ...solvers.blocked_cg import column_scale
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt, row_ranges

@@ -3,9 +3,9 @@
 import numpy as np
 
 from ...storage.blocks import row_ranges
-from ..influence import influence_of_labels
-from ..newton import GramOfLabels, LabelSpace, Minimum, minimize
-from ..smooth_losses import SmoothLoss
+from ..held_out.influence import influence_of_labels
+from ..linear.newton import GramOfLabels, LabelSpace, Minimum, minimize
+from ..losses import SmoothLoss
 from .params import LabelLines
 
 COLUMN_BYTES = 64 << 20  # of the values of columns that are fitted side by side

@@ -1,8 +1,9 @@
 """Cross-validation in which points that are held out leave the graph: each fold has an energy of its own.
 
 Without fold F, whose points leave, `Phi' E_F Phi = Phi' E Phi + X + X'`, X = Phi_S' J Phi, from the change J + J' of
-the energy (`graph/leaving.py`), which reads the points within two edges of the fold's and no others. Landmarks stay
-what they are, those that are held out too; a point that is held out is predicted through its kernel with them.
+the energy (`graph/energy/vertex_removal.py`), which reads the points within two edges of the fold's and no others.
+Landmarks stay what they are, those that are held out too; a point that is held out is predicted through its kernel with
+them.
 
     closed form    ridge on the labels that are kept in the kernel `Phi_m (R + rho E_F)^-1 Phi_m'`: for every rho a
                    factor, or an eigendecomposition for all, of a fold, and then one of as many labels or features
@@ -19,9 +20,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.linalg import cho_solve
 
-from ...errors import BudgetError, require
+from ...base.errors import BudgetError, require
 from ...execution.tasks import Execution
-from ...graph.leaving import EnergyChange, changes_of_folds, leaving_bytes
+from ...graph.energy.vertex_removal import EnergyChange, changes_of_folds, leaving_bytes
 from ...storage.blocks import Arrays, PartWriter, Receipt, row_ranges
 from .closed_form import closed_form_bytes, features_of, ridge_arrays
 from .factor import factor_raised

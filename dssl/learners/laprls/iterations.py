@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import NotConverged, require
+from ...base.errors import NotConverged, require
 from ...execution.tasks import Execution, sums
 from ...solvers.blocked_cg import blocked_cg
 from ...solvers.solve import Solution

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...errors import BudgetError, require
+from ...base.errors import BudgetError, require
 from ...execution.tasks import Execution
 from ...storage.blocks import PartWriter, Receipt
 from .products import Landmarked

@@ -6,10 +6,10 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from ...errors import require
+from ...base.errors import require
 from ...graph.regularizer_params import LaplacianKind
 from ...solvers.solver_params import Stop
-from ..smooth_losses import SQUARES, SmoothLoss
+from ..losses import SQUARES, SmoothLoss
 
 CUTOFFS = {"float64": 1e-10, "float32": 1e-6}  # of whitening "auto"
 
@@ -40,9 +40,10 @@ class SystemParams:
         the labels' weight, and "refined_influence" a step of Newton's method a fold after it, of "nystrom-direct" where
         there are no more labels than landmarks, or else "refit" again, and of "direct", "pcg" and "cg".
     held_out_points : where they are meanwhile: "transductive", in the graph as unlabeled points; "inductive", in none,
-        as new points are: the graph is the one among the points left (`graph/leaving.py`), of which gamma_I / n^2 has
-        the number. Landmarks that are held out are landmarks still. By "closed_form" or "refit", and all solvers but
-        "nystrom-pcg" and "nystrom-cg"; a fold has Gram matrices, and in closed form a kernel, of its own then.
+        as new points are: the graph is the one among the points left (`graph/energy/vertex_removal.py`), of which
+        gamma_I / n^2 has the number. Landmarks that are held out are landmarks still. By "closed_form" or "refit", and
+        all solvers but "nystrom-pcg" and "nystrom-cg"; a fold has Gram matrices, and in closed form a kernel, of its
+        own then.
     """
 
     solver: Solver = "auto"

@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import require
-from ...params import multiple_of
+from ...base.digest import multiple_of
+from ...base.errors import require
 
 AUTO_A, AUTO_I = 0.01, 0.1  # "auto", in the paper's scale
 PENALTIES = ("gamma_A", "gamma_I")

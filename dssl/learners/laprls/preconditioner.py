@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_solve, lu_factor, lu_solve
 
-from ...errors import require
+from ...base.errors import require
 from ...execution.tasks import Execution, sums
-from ...graph.sampled_edges import sampled_edges
+from ...graph.energy.sampled_edges import sampled_edges
 from ...storage.blocks import Arrays, PartWriter, Receipt, block_rng, row_ranges
 from .factor import factor_raised
 from .penalties import Penalties

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import require
+from ...base.errors import require
 from ...execution.cost import largest_within, rank_budget
 from ...execution.size import MEMORY_BUDGET
 from ...execution.tasks import Execution, one_thread
@@ -31,9 +31,9 @@ from ...kernels.base import Kernel
 from ...kernels.landmarks import LandmarkParams, Landmarks, choose_landmarks, landmark_count
 from ...storage.blocks import ArrayRows, Parts, Rows
 from ...storage.csr import as_rows
-from ..kernel_model import KernelModel
-from ..smooth_losses import SQUARES, SmoothLoss
-from ..target import Target
+from ..linear.kernel_model import KernelModel
+from ..losses import SQUARES, SmoothLoss
+from ..target.target import Target
 from .dense import DenseTask
 from .gram import GramSystem
 from .params import LabelLines, SystemParams

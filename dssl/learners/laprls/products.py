@@ -1,7 +1,7 @@
 """Products of a tall kernel matrix with the graph's energy and with labels, in blocks that never hold it whole.
 
 With `K = K(X, Z)` (v, s) of all vertices X against the landmarks Z, `Phi = K T` (v, r), E the graph's energy
-(`graph/energy.py`) and J the labels, a block of vertices and their neighbors gives its share of
+(`graph/energy/blocks.py`) and J the labels, a block of vertices and their neighbors gives its share of
 
     Gram form      Phi' E Phi,  Phi' Phi,  Phi_F' Phi_F and Phi_F' Y of each fold F
     column form    K' (lambda_I E + J) K P   of columns P (s, t), each with its own lambda_I and held-out fold
@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ...execution.halo_rows import HaloRows
-from ...graph.energy import EnergyBlocks
+from ...execution.exchange.halo_rows import HaloRows
+from ...graph.energy.blocks import EnergyBlocks
 from ...kernels.base import Kernel
 from ...kernels.features import LandmarkMap
 from ...storage.blocks import Arrays, PartWriter, Receipt, Rows, row_ranges

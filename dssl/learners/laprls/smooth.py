@@ -23,13 +23,13 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
 
-from ...errors import explain
+from ...base.errors import explain
 from ...execution.tasks import Execution
 from ...solvers.blocked_cg import blocked_cg
 from ...solvers.solver_params import Stop
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
-from ..newton import FeaturesOfLabels, GramOfLabels, LabelSpace, Minimum, minimize
-from ..smooth_losses import SmoothLoss
+from ..linear.newton import FeaturesOfLabels, GramOfLabels, LabelSpace, Minimum, minimize
+from ..losses import SmoothLoss
 from .factor import by_system, factor_raised
 from .gram import GramSystem, gram_matrices, gram_system
 from .held_out import REFINE, without_folds

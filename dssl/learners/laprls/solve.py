@@ -9,7 +9,7 @@ import numpy as np
 
 from ...execution.tasks import Execution
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt
-from ..smooth_losses import SQUARES
+from ..losses import SQUARES
 from .closed_form import closed_form_of, closed_form_of_features, closed_form_values
 from .dense import DenseTask
 from .gram import GramSystem, gram_matrices, gram_system, solve_from_gram

@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import BudgetError, require
-from ...execution.halo_rows import HaloRows, bring_halos
-from ...execution.ordered import ordered
+from ...base.errors import BudgetError, require
+from ...execution.exchange.halo_rows import HaloRows, bring_halos
+from ...execution.exchange.ordered import ordered
 from ...execution.tasks import Execution
-from ...graph.energy import EnergyBlocks, StoredGraph
-from ...graph.energy_moves import energy_blocks
+from ...graph.energy.blocks import EnergyBlocks, StoredGraph
+from ...graph.energy.permuted_blocks import energy_blocks
 from ...graph.regularizer_params import LaplacianKind
 from ...kernels.base import Kernel
 from ...kernels.features import LandmarkMap

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ...errors import ParameterError, require
+from ...base.errors import ParameterError, require
 from ...execution.cost import largest_within
 from ...execution.tasks import Execution
 from ...graph.graph import Graph, KNNGraph
@@ -23,7 +23,7 @@ from ..measures import SQUARED, WRONG_CLASS, PointMeasure
 from ..model import Model
 from ..prior_shift import moved_by_others, prior_shift
 from ..probabilities import Calibration
-from ..target import Classes, Target
+from ..target.target import Classes, Target
 from .blend import BlendedModel, fit_blend
 from .class_sizes import with_class_sizes
 from .graph_ridge import GraphRidgeParams, members_bytes

@@ -18,20 +18,20 @@ from ...storage.blocks import Rows
 from ...storage.views import SelectedRows
 from ..average import Member, held_out_average, without
 from ..class_prior import EQUAL
-from ..coding import Coding
 from ..kernel_family import KernelMembers, KernelSum, label_kernels
 from ..mixture import member_shares
 from ..model import Model, described_model, register_model
 from ..prior_shift import prior_shift
-from ..target import Target
+from ..target.coding import Coding
+from ..target.target import Target
 from .graph_ridge import GraphMembers, GraphRidgeParams, graph_members, sampled
 from .model import GraphModel, graph_model, signed
 from .vertex_labels import VertexValues
 
 VERSION = 1
 # What the labels alone count for against 1 of the graph, all members together and before leave-one-out: as much, and
-# less where the graph has a structure (`kernels/structure.py`) beyond that of noise and of tables, (15 / structure)^2
-# down to a tenth (`tests/benchmarks/blend_prior.py`).
+# less where the graph has a structure (`graph/spectral_concentration.py`) beyond that of noise and of tables,
+# (15 / structure)^2 down to a tenth (`tests/benchmarks/blend_prior.py`).
 LEAST_PRIOR, STRUCTURED = 0.1, 15.0
 
 

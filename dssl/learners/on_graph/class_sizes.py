@@ -18,8 +18,8 @@ from ...solvers.solve import prepare
 from ...solvers.solver_params import SolverParams
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt
 from ..class_prior import class_shares
-from ..coding import ClassCoding, Coding
-from ..target import Classes, Target
+from ..target.coding import ClassCoding, Coding
+from ..target.target import Classes, Target
 from .vertex_labels import VertexLabels, VertexValues
 
 TEMPERATURE = 0.05  # of the softmax, in standard deviations of the scores

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from ...execution.cost import Cost, block_count, cost_of, kernel_seconds, solve_seconds
 from ...graph.functions import functions_cost
-from ...graph.index import index_bytes, indexing_bytes, require_index
-from ...graph.inverted import measured_row_bytes
 from ...graph.regularizer import system_cost
 from ...kernels.gram import BLOCK_BYTES
+from ...knn.exact.inverted_index import measured_row_bytes
+from ...knn.index import index_bytes, indexing_bytes, require_index
 from ...solvers.direct import LARGEST
 from ...solvers.solve import FEW_COLUMNS, METHODS, opened_bytes
 from ...storage.blocks import Rows, rows_that_fit

@@ -16,16 +16,16 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import BudgetError, DataError, require
+from ...base.errors import BudgetError, DataError, require
 from ...execution.tasks import Execution
 from ...graph.functions import FunctionParams, GraphFunctions, graph_functions, laplacian_of
 from ...graph.graph import Graph
-from ...kernels.structure import structure_of_matrix
+from ...graph.spectral_concentration import structure_of_matrix
 from ...solvers.lanczos import Functions
 from ...storage.blocks import block_rng
 from ..average import Member, member_of, shares_of
 from ..structure import POWER, RIDGE
-from ..target import Target
+from ..target.target import Target
 from .vertex_labels import VertexValues, reached_vertices
 
 RIDGES, POWERS = (1e-5, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2), (1, 2, 3)

@@ -23,7 +23,7 @@ from ...solvers.solve import solve_columns
 from ...solvers.solver_params import SolverParams
 from ...solvers.warm_start import begins_at, extended
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt
-from ..target import Target
+from ..target.target import Target
 from .vertex_labels import VertexLabels, VertexValues, reached_vertices
 
 

@@ -1,7 +1,7 @@
 """Values of labeled points by learners on the graph without each fold; points that are held out stay in the graph.
 
 Ridge in graph kernels: the columns of the labeled points are solved once, for all kernels, penalties and folds, and all
-else happens among the labels (`learners/average_held_out.py`).
+else happens among the labels (`learners/held_out/averages.py`).
 
 Harmonic functions: with all vertices eliminated but the labeled ones, the Laplacian is a matrix S of these, and where
 the fold F is free and C is clamped `S_FF f_F = -S_FC y_C`. Its columns are solves of one system, one a labeled vertex.
@@ -23,8 +23,8 @@ from ...execution.tasks import Execution
 from ...graph.graph import Graph
 from ...solvers.solver_params import SolverParams
 from ...storage.blocks import row_ranges
-from ..average_held_out import HeldOutKernel, HeldOutMember, KeptLabels, averaged
-from ..target import Target
+from ..held_out.averages import HeldOutKernel, HeldOutMember, KeptLabels, averaged
+from ..target.target import Target
 from .graph_ridge import GraphRidgeParams, Kernel, KernelRows, sampled
 from .harmonic import FlowTask, fit_harmonic
 from .poisson import PoissonTask, Sources, Unlabeled

@@ -15,11 +15,11 @@ from ...solvers.solver_params import SolverParams
 from ...storage.blocks import Rows, block_rng
 from ...storage.views import SelectedRows
 from ..class_prior import LABELS
-from ..coding import Coding
 from ..nearest import fit_nearest
 from ..prior_shift import prior_shift
 from ..probabilities import Calibration
-from ..target import Target
+from ..target.coding import Coding
+from ..target.target import Target
 from .harmonic import fit_harmonic
 from .model import GraphModel, graph_model, signed
 

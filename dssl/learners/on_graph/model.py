@@ -17,14 +17,14 @@ import numpy as np
 
 from ...execution.tasks import Execution
 from ...graph.graph import Graph, KNNGraph
-from ...graph.index import NeighborIndex
 from ...graph.vertices import distinct_rows
-from ...graph.weight_rule import WeightRule
-from ...graph.weights import kth_distances
+from ...graph.weights.build import kth_distances
+from ...graph.weights.rules import WeightRule
+from ...knn.index import NeighborIndex
 from ...storage.blocks import Rows
-from ..coding import ClassCoding, Coding, Scores
 from ..model import Model, coding_of, described_model, register_model
-from ..target import Classes, Target
+from ..target.coding import ClassCoding, Coding, Scores
+from ..target.target import Classes, Target
 from .vertex_labels import VertexValues
 
 VERSION = 1

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...errors import explain
+from ...base.errors import explain
 from ...execution.tasks import Execution
 from ...graph.functions import laplacian_of
 from ...graph.graph import Graph
@@ -31,7 +31,7 @@ from ...solvers.solve import solve_columns
 from ...solvers.solver_params import SolverParams
 from ...solvers.warm_start import begins_at, extended
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt
-from ..target import Classes
+from ..target.target import Classes
 from .vertex_labels import VertexLabels, VertexValues, reached_vertices
 
 FEWEST_UNLABELED = 20  # vertices of a component that tell a mean and a standard deviation

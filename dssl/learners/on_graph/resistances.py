@@ -9,7 +9,7 @@ that of the vertices, 0 between copies.
 import numpy as np
 import scipy.sparse as sp
 
-from ...errors import require
+from ...base.errors import require
 from ...execution.current import current_execution
 from ...execution.tasks import Execution
 from ...graph.graph import Graph, require_graph

@@ -7,7 +7,7 @@ import numpy as np
 
 from ...graph.graph import Graph
 from ...graph.vertices import Vertices
-from ..target import Target
+from ..target.target import Target
 
 
 @dataclass(frozen=True, eq=False)

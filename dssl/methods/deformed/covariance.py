@@ -13,8 +13,8 @@ import numpy as np
 
 from ...graph.regularizer import prepare_regularizer
 from ...graph.regularizer_params import LaplacianKind, RegularizerParams
+from ...graph.spectral_concentration import SOLVER_ARRAYS, structure_of
 from ...graph.vertices import covariance_at_points
-from ...kernels.structure import SOLVER_ARRAYS, structure_of
 from ...kernels.subsample import (
     VECTOR_ARRAYS,
     SolvedColumns,

@@ -18,10 +18,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
+from ...data.scaling.scaling import scaled_rows
 from ...execution.cost import Cost, cost_of, gram_seconds
 from ...graph.regularizer import system_cost
 from ...graph.regularizer_params import RegularizerParams
-from ...graph.scaling import scaled_rows
 from ...kernels.base import BaseKernels
 from ...kernels.eta import AUTO, Eta
 from ...kernels.subsample import (

@@ -15,24 +15,24 @@ import numpy as np
 
 from ...execution.in_process import InProcess
 from ...graph.laplacian import Laplacian
-from ...graph.neighbor_params import NeighborParams
-from ...graph.neighbors import find_neighbors
 from ...graph.regularizer_params import RegularizerParams
-from ...graph.weight_rule import WeightParams
-from ...graph.weights import weights
+from ...graph.weights.build import weights
+from ...graph.weights.rules import WeightParams
 from ...kernels.base import BaseKernels, Kernel, kernel_from
 from ...kernels.deformed import shuffled
 from ...kernels.subsample import (
     inverse_on_subsample,
 )
+from ...knn.params import NeighborParams
+from ...knn.search import find_neighbors
 from ...learners.class_prior import ClassPrior, ClassWeight
-from ...learners.coding import Coding
 from ...learners.eta import Deformation, deform_by
-from ...learners.kernel_model import expand
+from ...learners.linear.gram import LearnerParams, fit_gram
+from ...learners.linear.kernel_model import expand
 from ...learners.model import Model
 from ...learners.probabilities import calibration_attributes
-from ...learners.ridge_and_svm import LearnerParams, fit_gram
-from ...learners.target import Target
+from ...learners.target.coding import Coding
+from ...learners.target.target import Target
 from ...selection.by_labels import LabelFolds, by_labels, with_prior
 from ...selection.choice import LOWEST, ChoiceRule
 from ...selection.folds import FoldParams, held_out

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ParameterError
+from ...base.errors import ParameterError
+from ...data.scaling.params import ScalingParams
+from ...data.scaling.scaling import scaling_cost
 from ...estimators.feature_scales import choose_scale, choosing_bytes
 from ...execution.cost import Cost
 from ...graph.graph import KNNGraph
-from ...graph.scaling import scaling_cost
-from ...graph.scaling_params import ScalingParams
 from ...learners.class_prior import ClassPrior, ClassWeight
 from ...learners.class_scoring import ClassScoring
 from ...learners.kernel_family import KernelSum
@@ -28,7 +28,7 @@ from ...learners.on_graph.class_sizes import known_shares, offset_to
 from ...learners.on_graph.cost import automatic_cost, predicted_cost
 from ...learners.on_graph.graph_ridge import GraphRidgeParams
 from ...learners.probabilities import calibration_attributes
-from ...learners.target import Classes, Target
+from ...learners.target.target import Classes, Target
 from ...methods.step import Context
 from ...report.sections.choice import choice_section
 from ...report.words import Baseline, Words
@@ -41,10 +41,10 @@ from ...solvers.direct import LARGEST
 from ...storage.blocks import PartWriter
 from ...storage.views import SelectedRows
 from ..dataset import DATASET, dataset_of
-from ..facts import Facts
 from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES
+from ..plan.facts import Facts
 from ..points import LABELS, POINTS, make_points, scale_points
-from ..predictions import predictions_with
+from ..predict.stage import predictions_with
 from ..sample import SAMPLE_OF_GRAPH
 from ..scoring import SCORES, ScoreParams, make_scores_in, with_scored
 from ..spec import Spec

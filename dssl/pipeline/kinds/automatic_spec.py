@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ...errors import require
-from ...graph.scaling_params import ScalingKind, ScalingParams
+from ...base.errors import require
+from ...data.scaling.params import ScalingKind, ScalingParams
 from ...learners.class_scoring import ClassScoring, require_decisions
 from ..spec import DataSpec, GraphPipeline, LabelSpec
 from .graph_spec import SizedModelSpec, require_sizes_of_classes

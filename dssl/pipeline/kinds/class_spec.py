@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from ...errors import require
+from ...base.errors import require
 from ..spec import ModelSpec, Spec
 
 if TYPE_CHECKING:

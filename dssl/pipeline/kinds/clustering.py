@@ -12,19 +12,19 @@ from typing import Any
 
 import numpy as np
 
+from ...base.profiler import process_peak
 from ...execution.cost import Cost, cost_of
 from ...kernels.base import Linear, kernel_from
 from ...kernels.cluster_params import ClusterParams, basis_cost
 from ...kernels.multiscale import MultiscaleParams, multiscale_cost
 from ...learners.clustering import center_model
-from ...learners.coding import Values
-from ...learners.kernel_model import KernelModel
+from ...learners.feature_maps import OF_GRAPH, PAIRS, SpaceParams
 from ...learners.kmeans import KMeansParams, kmeans, kmeans_cost
+from ...learners.linear.kernel_model import KernelModel
 from ...learners.model import Model, predict_cost, stored_models
 from ...learners.on_graph.cost import predicted_cost
-from ...learners.spaces import OF_GRAPH, PAIRS, SpaceParams
-from ...learners.target import Classes
-from ...measure import process_peak
+from ...learners.target.coding import Values
+from ...learners.target.target import Classes
 from ...methods.multiscale import USUAL_SCALES
 from ...methods.step import Context, NoParams
 from ...report.sections.clusters import clusters_section
@@ -34,10 +34,10 @@ from ...selection.number_of_clusters import NumberRule, chosen_clusters, require
 from ...solvers.eigen import eigenpairs_bytes
 from ...storage.blocks import PartWriter, Rows
 from ..dataset import DATASET
-from ..facts import Facts
 from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES
+from ..plan.facts import Facts
 from ..points import POINTS
-from ..predictions import PREDICTIONS, predictions_with
+from ..predict.stage import PREDICTIONS, predictions_with
 from ..sample import SAMPLE, SAMPLE_OF_GRAPH
 from ..split import SPLIT, known_target
 from ..stage import Kind, Stage

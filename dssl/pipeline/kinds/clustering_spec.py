@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from ...errors import DsslError, SpecError, explain
-from ...graph.weight_rule import WIDTH
+from ...base.errors import DsslError, SpecError, explain
+from ...graph.weights.rules import WIDTH
 from ..spec import WIDTH_DESCRIPTION, DataSpec, GraphPipeline, KernelSpec, LearningTask, ModelSpec, Spec, TestSplit
 from .deformed_spec import RegularizedGraph
 
 if TYPE_CHECKING:
+    from ...learners.feature_maps import SpaceParams
     from ...learners.kmeans import KMeansParams
-    from ...learners.spaces import SpaceParams
 
 NumberRule = Literal["eigengap", "gap"]
 
@@ -100,7 +100,7 @@ class GraphClusteringPipeline(ClusteringPipeline, GraphPipeline):
     model: GraphClustersSpec
 
     def space(self) -> SpaceParams:
-        from ...learners.spaces import SpaceParams
+        from ...learners.feature_maps import SpaceParams
 
         own = self.model
         return SpaceParams(space=own.space, regularizer=self.graph.regularizer(), eta=own.eta,
@@ -113,7 +113,7 @@ class KernelClusteringPipeline(ClusteringPipeline):
     model: KernelClustersSpec
 
     def space(self) -> SpaceParams:
-        from ...learners.spaces import SpaceParams
+        from ...learners.feature_maps import SpaceParams
 
         own = self.model
         return SpaceParams(space=own.space, n_landmarks=own.landmarks, budget=self.budget, seed=own.seed)

@@ -16,7 +16,7 @@ from ..spec_selection import GraphGrid, KernelGrid, KernelSelection
 from .class_spec import ClassModelSpec, class_prior, class_weight
 
 if TYPE_CHECKING:
-    from ...learners.ridge_and_svm import LearnerParams
+    from ...learners.linear.gram import LearnerParams
     from ...methods.deformed.method import DeformedKernelParams
     from ...selection.search import GridParams
 
@@ -77,7 +77,7 @@ class LearnerSpec(ClassModelSpec):
 
     def params(self) -> LearnerParams:
         """Return the learner's parameters."""
-        from ...learners.ridge_and_svm import LearnerParams
+        from ...learners.linear.gram import LearnerParams
 
         return LearnerParams(kind=self.learner, C=self.C)
 
@@ -90,7 +90,7 @@ class SvmSpec(LearnerSpec):
 
     @property
     def learner(self) -> Literal["svm", "ridge"]:
-        from ...learners.ridge_and_svm import LOSSES
+        from ...learners.linear.gram import LOSSES
 
         return LOSSES[self.loss]
 

@@ -19,7 +19,8 @@ from ...execution.tasks import Execution
 from ...graph.graph import Graph, KNNGraph
 from ...kernels.base import kernel_from
 from ...learners.class_prior import ClassPrior, ClassWeight
-from ...learners.kernel_model import KernelModel, expand
+from ...learners.linear.gram import LearnerParams, fit_gram
+from ...learners.linear.kernel_model import KernelModel, expand
 from ...learners.nearest import fit_nearest_as_told
 from ...learners.on_graph.class_sizes import known_shares, offset_to
 from ...learners.on_graph.cost import held_out_cost, learner_cost, model_cost, predicted_cost
@@ -32,8 +33,7 @@ from ...learners.on_graph.model import graph_model, scored, signed
 from ...learners.on_graph.vertex_labels import VertexValues
 from ...learners.prior_shift import PriorShift
 from ...learners.probabilities import CALIBRATION, calibration_attributes
-from ...learners.ridge_and_svm import LearnerParams, fit_gram
-from ...learners.target import Classes, Target
+from ...learners.target.target import Classes, Target
 from ...methods.step import Context
 from ...report.sections.selection import selection_section
 from ...report.sections.vertex_values import values_section
@@ -46,10 +46,10 @@ from ...selection.on_graph import row_on_graph
 from ...solvers.direct import LARGEST
 from ...storage.blocks import PartWriter, Rows
 from ..dataset import DATASET
-from ..facts import Facts
 from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES
+from ..plan.facts import Facts
 from ..points import LABELS, POINTS
-from ..predictions import PREDICTIONS, predictions_with
+from ..predict.stage import PREDICTIONS, predictions_with
 from ..sample import SAMPLE_OF_GRAPH
 from ..scoring import SCORES, ScoreParams, make_scores, with_scored
 from ..split import SPLIT

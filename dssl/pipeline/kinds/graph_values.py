@@ -24,7 +24,7 @@ from ...learners.on_graph.held_out import (
 )
 from ...learners.on_graph.poisson import fit_poisson
 from ...learners.on_graph.vertex_labels import VertexValues
-from ...learners.target import Classes, Target
+from ...learners.target.target import Classes, Target
 from ...selection.choice import LOWEST, ChoiceRule
 from ...selection.folds import FoldParams
 from ...selection.halving import ALL, Search

@@ -29,10 +29,10 @@ from ...learners.laprls.problem import (
     landmarks_of,
 )
 from ...learners.laprls.products import gram_bytes
+from ...learners.losses import SQUARES
 from ...learners.probabilities import calibration_attributes
-from ...learners.smooth_losses import SQUARES
 from ...learners.structure import fits_a_task, structure_cost
-from ...learners.target import Target
+from ...learners.target.target import Target
 from ...methods.step import Context
 from ...report.sections.laprls import laprls_section
 from ...report.sections.selection import selection_section
@@ -45,10 +45,10 @@ from ...selection.laprls import VERSIONS
 from ...storage.blocks import PartWriter
 from ...storage.views import SelectedRows
 from ..dataset import DATASET
-from ..facts import Facts
 from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES
+from ..plan.facts import Facts
 from ..points import LABELS, POINTS
-from ..predictions import predictions_with
+from ..predict.stage import predictions_with
 from ..sample import SAMPLE_OF_GRAPH
 from ..scoring import BASE, SCORES, scores_cost
 from ..split import SPLIT

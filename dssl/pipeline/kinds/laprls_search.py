@@ -13,8 +13,8 @@ from ...learners.class_prior import ClassPrior, ClassWeight
 from ...learners.laprls.closed_form import closed_form_bytes
 from ...learners.laprls.params import LabelLines
 from ...learners.laprls.problem import DENSE, LapRLSParams, LapRLSProblem, PreparedLapRLS
-from ...learners.smooth_losses import SmoothLoss
-from ...learners.target import Target
+from ...learners.losses import SmoothLoss
+from ...learners.target.target import Target
 from ...methods.step import Context
 from ...selection.by_labels import LabelFolds
 from ...selection.choice import LOWEST, ChoiceRule

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from ...errors import require
+from ...base.errors import require
 from ...graph.regularizer_params import LaplacianKind
 from ...learners.laprls.penalties import CHOSEN, Penalty, require_penalties
 from ..spec import KernelGraph, KernelPipeline, KernelSpec, LabelSpec
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ...kernels.landmarks import LandmarkParams
     from ...learners.laprls.params import SystemParams
     from ...learners.laprls.problem import LapRLSParams
-    from ...learners.smooth_losses import SmoothLoss
+    from ...learners.losses import SmoothLoss
 
 
 class LandmarkSpec(SpecSection):
@@ -94,7 +94,7 @@ class LapRLSSpec(ClassModelSpec):
 
     def minimized(self) -> SmoothLoss:
         """Return the loss that is minimized."""
-        from ...learners.smooth_losses import SQUARES
+        from ...learners.losses import SQUARES
 
         return SQUARES
 

@@ -10,7 +10,7 @@ from ...learners.laprls.penalties import Penalty
 from .laprls_spec import LapRLSKernel, LapRLSPipeline, LapRLSSpec, PenaltyGrid, PenaltySelection
 
 if TYPE_CHECKING:
-    from ...learners.smooth_losses import SmoothLoss
+    from ...learners.losses import SmoothLoss
 
 HALF_WIDTH = 0.01  # of huber_hinge, the paper's
 LossName = Literal["squared_hinge", "huber_hinge", "logistic"]
@@ -27,7 +27,7 @@ class LapSVMSpec(LapRLSSpec):
     fit_intercept: Literal[True] = True
 
     def minimized(self) -> SmoothLoss:
-        from ...learners.smooth_losses import loss_of
+        from ...learners.losses import loss_of
 
         return loss_of(self.loss, self.h)
 
@@ -71,6 +71,6 @@ class LapSVMPipeline(LapRLSPipeline):
         return (self.selection.grid.loss if self.selection else None) or [self.model.loss]
 
     def losses(self) -> tuple[SmoothLoss, ...]:
-        from ...learners.smooth_losses import loss_of
+        from ...learners.losses import loss_of
 
         return tuple(loss_of(name, self.model.h) for name in self._loss_names())

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
 
 from pydantic import Field, model_validator
 
-from ...errors import DsslError, SpecError, explain, require
+from ...base.digest import BANDWIDTH
+from ...base.errors import DsslError, SpecError, explain, require
 from ...kernels.transfer import Transfer, TransferParams
-from ...params import BANDWIDTH
 from ..spec import KernelSpec, LabelSpec, Spec
 from ..spec_section import SpecSection
 from ..spec_selection import SelectionSpec
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ...kernels.cluster_params import ClusterParams
     from ...kernels.multiscale import MultiscaleParams
     from ...learners.class_prior import ClassPrior, ClassWeight
-    from ...learners.virtual_samples import SampleLearner
+    from ...learners.linear.features import SampleLearner
     from ...methods.cluster import ClusterKernelParams
     from ...methods.multiscale import MultiscaleKernelParams
     from ...selection.choice import ChoiceRule
@@ -88,7 +88,7 @@ class LinearPipeline(Spec):
 
     def learners(self) -> tuple[SampleLearner, ...]:
         """Return the learners that are tried."""
-        from ...learners.virtual_samples import SampleLearner
+        from ...learners.linear.features import SampleLearner
 
         return tuple(SampleLearner(loss=loss, C=C) for loss, C in product(self.tried("loss"), self.tried("C")))
 

@@ -10,10 +10,10 @@ from ...methods.deformed.method import DEFORMED_RIDGE, DEFORMED_SVM
 from ...methods.multiscale import MULTISCALE_KERNEL
 from ...methods.step import Method
 from ..dataset import DATASET
-from ..facts import Facts
 from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES
+from ..plan.facts import Facts
 from ..points import LABELS, POINTS
-from ..predictions import predictions_with
+from ..predict.stage import predictions_with
 from ..sample import SAMPLE, SAMPLE_OF_GRAPH
 from ..scoring import SCORES, with_scored
 from ..split import SPLIT

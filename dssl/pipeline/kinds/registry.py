@@ -2,7 +2,7 @@
 
 from typing import Any, get_type_hints
 
-from ...errors import ParameterError, explain, require
+from ...base.errors import ParameterError, explain, require
 from ..load import kind_spec_of
 from ..stage import Kind, Stage
 from . import automatic, clustering, graph, laprls, lapsvm

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ...learners.on_graph.model import scored
-from ...learners.target import Target
+from ...learners.target.target import Target
 from ...methods.step import Context
 from ...selection.scores import scores_of, withheld
 from ..split import split_target

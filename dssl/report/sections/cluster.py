@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ...params import BANDWIDTH
+from ...base.digest import BANDWIDTH
 from ..markup import at, duration, number, table
 from ..page import Section
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ...params import BANDWIDTH
+from ...base.digest import BANDWIDTH
 from ..markup import Html, at, counted, described, duration, joined, number, percent, tag
 from ..page import Section
 from ..words import HELD_OUT_POINTS

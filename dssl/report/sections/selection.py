@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from ...params import BANDWIDTH
+from ...base.digest import BANDWIDTH
 from ..error_measure import Measure, measure_of
 from ..markup import Html, at, counted, described, figure, finite, joined, number, percent, table, tag
 from ..page import Finding, Section

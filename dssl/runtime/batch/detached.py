@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 
-from ...errors import COME_BACK
+from ...base.errors import COME_BACK
 from ..rank import DRIVER, FIRST_WORKER, SCHEDULER, START
 from .engine import JOB_LOG, Engine, Job
 

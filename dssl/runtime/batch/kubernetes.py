@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from ...errors import COME_BACK, ClusterError, SpecError, require
+from ...base.errors import COME_BACK, ClusterError, SpecError, require
 from ..rank import DRIVER, RANKS
 from .engine import NOTICE, Engine, Job, asked
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...errors import ClusterError, explain
+from ...base.errors import ClusterError, explain
 from .engine import JOB_LOG, Engine, Job, asked
 
 FIX = "run this where the commands of the batch system are, and see the message above"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...errors import COME_BACK, ClusterError, SpecError, require
+from ...base.errors import COME_BACK, ClusterError, SpecError, require
 from .engine import JOB_LOG, NOTICE, Engine, Job, asked
 
 FIX = "run this where Slurm's commands are, such as a login node, and see the message above"

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from ...errors import SpecError, require
+from ...base.errors import SpecError, require
 from ..batch.engine import asked
 from ..batch.kubernetes import FIX, Kubernetes
 from .schedule import Scheduled, Scheduler

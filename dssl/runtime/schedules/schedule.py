@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import tzinfo
 from pathlib import Path
 
-from ...errors import ClusterError
+from ...base.errors import ClusterError
 from ..batch.engine import Engine, asked
 from .times import Times
 

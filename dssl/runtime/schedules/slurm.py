@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
-from ...errors import ClusterError, explain
+from ...base.errors import ClusterError, explain
 from ..batch.engine import asked
 from ..batch.slurm import FIX, Slurm, as_word, file_pattern, outside_of_a_job
 from .schedule import Scheduled, Scheduler, unit_of

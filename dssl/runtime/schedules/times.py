@@ -6,7 +6,7 @@ from typing import Self
 
 from cronsim import CronSim, CronSimError
 
-from ...errors import SpecError, explain, require
+from ...base.errors import SpecError, explain, require
 
 DAYS = ("Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat")
 

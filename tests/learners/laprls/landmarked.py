@@ -7,11 +7,11 @@ import numpy as np
 
 from dssl.execution.in_process import InProcess
 from dssl.execution.tasks import sums
-from dssl.graph.energy import GraphEnergy, StoredGraph, split_energy
+from dssl.graph.energy.blocks import GraphEnergy, StoredGraph, split_energy
 from dssl.graph.given import store_weights
-from dssl.graph.neighbors import neighbors
-from dssl.graph.weights import weights
+from dssl.graph.weights.build import weights
 from dssl.kernels.base import RBF
+from dssl.knn.search import neighbors
 from dssl.learners.laprls.products import GramTask, Landmarked
 from dssl.storage.blocks import PartWriter
 from dssl.storage.csr import as_rows, point_arrays

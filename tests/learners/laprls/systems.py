@@ -9,10 +9,10 @@ import scipy.sparse as sp
 
 from dssl.execution.in_process import InProcess
 from dssl.graph.given import store_weights
-from dssl.graph.neighbors import neighbors
-from dssl.graph.weights import weights
+from dssl.graph.weights.build import weights
 from dssl.kernels.base import RBF
 from dssl.kernels.landmarks import Landmarks
+from dssl.knn.search import neighbors
 from dssl.learners.laprls import system as laprls_system
 from dssl.learners.laprls.params import LabelLines, SystemParams
 from dssl.learners.laprls.solve import nystrom_solver

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from dssl.errors import ParameterError
+from dssl.base.errors import ParameterError
 from dssl.kernels.base import Linear
 from dssl.learners.laprls.chosen import (
     CHOSEN,

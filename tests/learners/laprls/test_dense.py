@@ -12,8 +12,8 @@ from dssl.learners.laprls import dense
 from dssl.learners.laprls.dense import FullKernel
 from dssl.learners.laprls.params import SystemParams
 from dssl.learners.laprls.problem import LapRLSParams, LapRLSProblem
-from dssl.learners.smooth_losses import SQUARES, HuberHinge, SquaredHinge
-from dssl.learners.target import Classes, Quantities
+from dssl.learners.losses import SQUARES, HuberHinge, SquaredHinge
+from dssl.learners.target.target import Classes, Quantities
 from dssl.selection.laprls import fit_laprls, search_penalties
 from dssl.storage.blocks import ArrayRows
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dssl import Graph, KNNGraph
-from dssl.errors import BudgetError, ParameterError
+from dssl.base.errors import BudgetError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
 from dssl.kernels.base import RBF
@@ -19,8 +19,8 @@ from dssl.learners.laprls import system as laprls_system
 from dssl.learners.laprls.params import SystemParams
 from dssl.learners.laprls.penalties import Penalties
 from dssl.learners.laprls.problem import LapRLSParams, LapRLSProblem
-from dssl.learners.smooth_losses import SQUARES, Logistic, Squared, SquaredHinge
-from dssl.learners.target import Classes, Quantities
+from dssl.learners.losses import SQUARES, Logistic, Squared, SquaredHinge
+from dssl.learners.target.target import Classes, Quantities
 from dssl.storage.blocks import ArrayRows
 from dssl.storage.csr import as_rows
 from tests import reference

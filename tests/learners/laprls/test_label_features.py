@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from dssl.errors import BudgetError
+from dssl.base.errors import BudgetError
 from dssl.execution.in_process import InProcess
 from dssl.learners.laprls.label_features import label_features
 

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from dssl.errors import ParameterError
+from dssl.base.errors import ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.kernels.base import RBF
 from dssl.kernels.landmarks import LandmarkParams
 from dssl.learners.laprls.params import LabelLines
 from dssl.learners.laprls.penalties import Penalties, PenaltyScale, require_penalties
 from dssl.learners.laprls.problem import LapRLSParams, LapRLSProblem
-from dssl.learners.target import Quantities
+from dssl.learners.target.target import Quantities
 from dssl.storage.blocks import ArrayRows
 from tests import reference
 

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.linalg import cho_solve
 from sklearn.datasets import load_digits
 
-from dssl.errors import DataError, ParameterError
+from dssl.base.errors import DataError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.kernels.base import RBF
 from dssl.kernels.landmarks import Landmarks

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.metrics.pairwise import rbf_kernel
 
-from dssl.execution import halo_rows
-from dssl.execution.halo_rows import bring_halos
+from dssl.execution.exchange import halo_rows
+from dssl.execution.exchange.halo_rows import bring_halos
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
 from dssl.execution.tasks import sums

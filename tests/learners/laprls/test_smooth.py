@@ -10,7 +10,7 @@ from dssl.execution.in_process import InProcess
 from dssl.kernels.base import RBF
 from dssl.learners.laprls.penalties import Penalties, PenaltyScale, with_folds
 from dssl.learners.laprls.smooth import smooth_solver
-from dssl.learners.smooth_losses import HuberHinge, Logistic, Squared, SquaredHinge
+from dssl.learners.losses import HuberHinge, Logistic, Squared, SquaredHinge
 
 from .systems import case
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dssl.errors import DataError, NotConverged
+from dssl.base.errors import DataError, NotConverged
 from dssl.execution.in_process import InProcess
 from dssl.kernels.base import RBF, Linear
 from dssl.kernels.landmarks import Landmarks

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from dssl.graph.graph import Graph
-from dssl.learners.target import Classes, Quantities
+from dssl.learners.target.target import Classes, Quantities
 
 
 def random_weights(rng, sizes, degree=3.0):

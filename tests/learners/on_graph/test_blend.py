@@ -9,7 +9,7 @@ from dssl.graph.graph import KNNGraph
 from dssl.learners.on_graph import blend
 from dssl.learners.on_graph.automatic import MOST_LABELS, fit_automatic
 from dssl.learners.on_graph.graph_ridge import GraphRidgeParams
-from dssl.learners.target import Classes, Quantities
+from dssl.learners.target.target import Classes, Quantities
 from dssl.selection.graph_gain import held_out_loss
 from dssl.storage.blocks import ArrayRows
 from tests.learners.on_graph.test_graph_ridge import moons

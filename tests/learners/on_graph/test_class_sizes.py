@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import softmax
 
 from dssl import KNNGraph
-from dssl.errors import ParameterError
+from dssl.base.errors import ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.learners.on_graph.class_sizes import (
     MOST_DIFFUSIONS,
@@ -21,7 +21,7 @@ from dssl.learners.on_graph.class_sizes import (
 from dssl.learners.on_graph.harmonic import fit_harmonic
 from dssl.learners.on_graph.poisson import fit_poisson
 from dssl.learners.on_graph.vertex_labels import VertexLabels, VertexValues
-from dssl.learners.target import Classes
+from dssl.learners.target.target import Classes
 from dssl.solvers.solver_params import SolverParams
 
 NAMES = np.array(["ash", "elm", "oak"])

@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dssl import KNNGraph
-from dssl.errors import BudgetError, ParameterError
+from dssl.base.errors import BudgetError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.graph import functions as graph_functions_module
 from dssl.graph.functions import FunctionParams
 from dssl.learners.on_graph import graph_ridge as module
 from dssl.learners.on_graph.graph_ridge import GraphRidgeParams, fit_graph_ridge, graph_members
-from dssl.learners.target import Classes, Quantities
+from dssl.learners.target.target import Classes, Quantities
 
 from ... import reference
 from .problems import graph_of_weights, ones_unless, problems

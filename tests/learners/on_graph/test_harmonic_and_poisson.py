@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dssl import KNNGraph
-from dssl.errors import NotConverged
+from dssl.base.errors import NotConverged
 from dssl.execution.in_process import InProcess
 from dssl.learners.on_graph.harmonic import fit_harmonic
 from dssl.learners.on_graph.poisson import OneClass, Sources, Unlabeled, fit_poisson
 from dssl.learners.on_graph.vertex_labels import VertexLabels
-from dssl.learners.target import Classes, Quantities
+from dssl.learners.target.target import Classes, Quantities
 from dssl.solvers.solver_params import SolverParams
 
 from ... import reference

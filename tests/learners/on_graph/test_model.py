@@ -9,15 +9,15 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 from dssl import KNNGraph
-from dssl.errors import IntegrityError
+from dssl.base.errors import IntegrityError
 from dssl.execution.in_process import InProcess
 from dssl.graph.graph import Graph
-from dssl.graph.neighbors import neighbors
+from dssl.knn.search import neighbors
 from dssl.learners.model import model_type
 from dssl.learners.on_graph.harmonic import fit_harmonic
 from dssl.learners.on_graph.model import GraphModel, graph_model, signed
 from dssl.learners.on_graph.vertex_labels import VertexValues
-from dssl.learners.target import Classes, Quantities
+from dssl.learners.target.target import Classes, Quantities
 from dssl.solvers.solver_params import SolverParams
 from dssl.storage.csr import as_rows
 

@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse.csgraph import connected_components
 
 from dssl import Graph, KNNGraph, amplified_resistance_kernel, effective_resistances
-from dssl.errors import DataError, NotConverged, ParameterError
+from dssl.base.errors import DataError, NotConverged, ParameterError
 from dssl.kernels.resistance import projections_for
 from dssl.solvers.solver_params import SolverParams
 

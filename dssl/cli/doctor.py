@@ -1,0 +1,334 @@
+"""Whether dssl can work here: one check a line, ok, warning or problem, each with what to do."""
+
+import os
+import platform
+import shutil
+import sys
+import tempfile
+import tomllib
+import uuid
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, metadata, requires, version
+from pathlib import Path
+from typing import Literal, get_args
+
+import numba
+import psutil
+from packaging.requirements import Requirement
+
+from ..base.errors import DsslError, sentences
+from ..data.sources import cache_folder, find_source, named_files
+from ..execution.on_dask import OnDask
+from ..execution.size import MEMORY_BUDGET
+from ..execution.tasks import available_cores
+from ..execution.watchdog import PATIENCE
+from ..runtime.start import open_runtime
+from ..storage.files import place_of, remove_tree
+from ..storage.objects import ObjectPath
+from ..storage.probe import require_exclusive
+
+Level = Literal["ok", "warning", "problem"]
+THREAD_SETTINGS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+LEAST_FREE = 2 << 30  # bytes of a disk below which a warning is due
+PYTHON = "Python"
+PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
+
+
+@dataclass(frozen=True)
+class Check:
+    """What was looked at, how it is, what was found, and what to do unless it is well."""
+
+    name: str
+    level: Level
+    found: str
+    fix: str = ""
+
+    @classmethod
+    def unless(cls, well: bool, level: Level, name: str, found: str, fix: str) -> "Check":
+        """Return a check of this level with its fix, or one that is ok and needs none."""
+        return cls(name, "ok", found) if well else cls(name, level, found, fix)
+
+    def to_dict(self) -> dict[str, str]:
+        return asdict(self)
+
+
+def examine(workspace: str | Path, where: str | Path | None = None, source: str | None = None) -> Iterator[Check]:
+    """Yield all checks of this machine and this workspace, and of a cluster, and what it sees of a source, if named."""
+    yield Check(PYTHON, "ok", f"{platform.python_version()}, {sys.executable}")
+    yield from check_libraries()
+    yield check_machine()
+    yield check_threads()
+    yield check_compiled_code()
+    yield check_data()
+    yield from check_workspace(workspace)
+    yield from check_extras()
+    if source is not None:
+        here = check_source(source)
+        yield here
+        if here.level == "problem":
+            source = None  # there is nothing to compare with
+    if where is not None:
+        yield from check_cluster(where, workspace, source)
+
+
+def requirements() -> list[Requirement]:
+    """Return what dssl depends on, with bounds, Python first: of the installed package, or of the checkout."""
+    try:
+        python, found = metadata("dssl")["Requires-Python"], requires("dssl") or []
+    except PackageNotFoundError:
+        project = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]
+        python, extras = project["requires-python"], project["optional-dependencies"]
+        found = project["dependencies"] + [f"{item} ; extra == '{extra}'" for extra in extras for item in extras[extra]]
+    return [Requirement(text) for text in (f"Python{python}", *found)]
+
+
+def check_libraries() -> Iterator[Check]:
+    """Compare the interpreter and the installed versions with the bounds of the package."""
+    fine = []
+    for needed in requirements():
+        if needed.marker and not needed.marker.evaluate({"extra": ""}):
+            continue
+        found = _version(needed.name)
+        if found is not None and needed.specifier.contains(found, prereleases=True):
+            fine.append(f"{needed.name} {found}")
+        else:
+            yield Check(needed.name, "problem", f"{found}, dssl needs {needed.specifier}" if found else
+                        "is not installed", f'make an environment with "{needed}"' if needed.name == PYTHON else
+                        f'pip install "{needed}"')
+    yield Check("libraries", "ok", ", ".join(fine))
+
+
+def check_machine() -> Check:
+    """Compare memory with what one task a core may take."""
+    memory, cores = psutil.virtual_memory(), available_cores()
+    return Check.unless(
+        memory.available >= cores * MEMORY_BUDGET, "warning", "machine",
+        f"{cores} cores, {_size(memory.total)} of memory, {_size(memory.available)} of it free",
+        f"one task a core may take {_size(MEMORY_BUDGET)}: lower --memory-budget, or name fewer workers with --on")
+
+
+def check_threads() -> Check:
+    """Tell the settings by which libraries start threads; dssl runs each task on one core."""
+    given = {name: os.environ[name] for name in THREAD_SETTINGS if name in os.environ}
+    wrong = ", ".join(name for name, value in given.items() if not value.isdigit() or int(value) < 1)
+    found = ", ".join(f"{name}={value}" for name, value in given.items()) or "none set; a task uses one core"
+    return Check.unless(not wrong, "problem", "threads", found, f"unset {wrong}, or set it to a whole number from 1 on")
+
+
+def check_compiled_code() -> Check:
+    """See whether compiled functions can be kept: else each process compiles them anew, for a minute or more."""
+    folder = Path(numba.config.CACHE_DIR or Path(__file__).parent / "__pycache__")  # type: ignore[attr-defined]
+    error = _write_error(folder)
+    return Check.unless(error is None, "warning", "compiled code",
+                        f"{folder} cannot be written ({error})" if error else f"is kept in {folder}",
+                        "set NUMBA_CACHE_DIR to a folder that can be, or every process compiles for itself")
+
+
+def check_data() -> Check:
+    """See whether named data sets are found."""
+    named = os.environ.get("DSSL_DATA")
+    if not named:
+        return Check("DSSL_DATA", "ok", f"is not set; named data sets are looked for in {cache_folder()}")
+    sets = named_files(Path(named).expanduser())
+    return Check.unless(bool(sets), "warning", "DSSL_DATA", f"{named}: {len(sets)} data sets",
+                        "set it to the folder of mnist.npz")
+
+
+def check_workspace(workspace: str | Path) -> Iterator[Check]:
+    """See whether the workspace can be written, locked, and has space."""
+    try:
+        folder = place_of(workspace)
+        if isinstance(folder, ObjectPath):
+            require_exclusive(folder)
+            yield Check("workspace", "ok", f"{folder} can be written, and lets one of two writers win")
+            return
+    except DsslError as refused:
+        what, _, fix = sentences(str(refused))
+        yield Check("workspace", "problem", what, fix)
+        return
+    place = _existing(folder)
+    error = _write_error(place)
+    if error is not None:
+        yield Check("workspace", "problem", f"{place} cannot be written ({error})", "mend permissions, or name another")
+        return
+    yield Check("workspace", "ok", f"{folder}{'' if folder.exists() else ' (will be made)'}")
+    free = shutil.disk_usage(place).free
+    yield Check.unless(free >= LEAST_FREE, "warning", "disk", f"{_size(free)} free at {place}",
+                       "`dssl plan` tells what a run writes; free some space")
+    yield _check_locks(place)
+
+
+def _check_locks(place: Path) -> Check:
+    """See whether the file system has locks and exclusive links, by which one run at a time is told."""
+    import fcntl
+
+    with tempfile.TemporaryDirectory(prefix=".dssl-doctor-", dir=place) as folder:
+        file = Path(folder) / "file"
+        file.touch()
+        try:
+            os.link(file, Path(folder) / "link")
+        except OSError as refused:
+            return Check("file system", "problem", f"has no hard links ({refused.strerror})",
+                         "artifacts are published by them: name a workspace on another file system")
+        try:
+            with open(file, "w", encoding="utf-8") as opened:
+                fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as refused:
+            return Check("file system", "warning", f"has no locks ({refused.strerror})",
+                         "do not start two runs in one workspace at the same moment")
+    return Check("file system", "ok", "has locks and exclusive links")
+
+
+def check_extras() -> Iterator[Check]:
+    """Tell which optional libraries are there; none is needed."""
+    by_extra: dict[str, list[str]] = {}
+    for needed in requirements():
+        extra = str(needed.marker or "").partition("extra ==")[2].strip(" '\")")
+        if extra not in ("", "dev", "test") and needed.name != "dssl":
+            by_extra.setdefault(extra, []).append(needed.name)
+    for extra, names in sorted(by_extra.items()):
+        yield Check(f"extra {extra}", "ok", "is installed" if all(map(_version, names)) else
+                    f"is not installed; where it is needed: pip install {' '.join(names)}")
+
+
+def check_cluster(where: str | Path, workspace: str | Path, source: str | None = None) -> Iterator[Check]:
+    """Connect, and compare every worker with this process: versions, memory, settings, the workspace and a source."""
+    try:
+        with open_runtime(where) as (execution, described):
+            yield Check("cluster", "ok", described)
+            if isinstance(execution, OnDask):
+                yield from check_workers(execution, place_of(workspace))
+                yield from check_settings(execution)
+                if source is not None:
+                    yield check_source_on_workers(execution, source)
+    except ImportError as error:
+        yield Check("cluster", "problem", f"a worker cannot import dssl ({error})", "install dssl on every machine")
+    except DsslError as error:
+        what, *more = str(error).splitlines()
+        yield Check("cluster", "problem", what, next((line.removeprefix("  fix: ") for line in more if "fix:" in line),
+                                                     "see the message"))
+
+
+def check_workers(execution: OnDask, folder: Path) -> Iterator[Check]:
+    """Compare every worker with this process."""
+    mine, workers = _versions(), execution.ask_workers(_versions)
+    if not workers:
+        yield Check("workers", "problem", "there are none", "start workers, and ask again")
+        return
+    different = [f"{address}: {name} {theirs.get(name, 'missing')}, here {own}" for address, theirs in workers.items()
+                 for name, own in mine.items() if theirs.get(name) != own]
+    yield Check.unless(not different, "problem", "versions", "; ".join(different[:4]) or
+                       f"equal on {len(workers)} workers", "install the same versions on every machine")
+    smallest, budget = execution.smallest_worker, execution.memory_budget
+    if smallest is None:
+        yield Check("memory of workers", "warning", "no limit is set", "start workers with a memory limit, so that one "
+                    "that grows is ended and not its machine")
+    else:
+        found = f"{_size(smallest.room)} a task, the budget is {_size(budget)}"
+        if smallest.larger is not None:  # not all alike
+            found += f"; {smallest.address} has the least"
+        yield Check.unless(smallest.room >= budget, "problem", "memory of workers", found,
+                           f"lower --memory-budget, or {smallest.remedy(budget)}")
+    made = (folder if isinstance(folder, ObjectPath) else _existing(folder)) / f".dssl-doctor-{uuid.uuid4().hex}"
+    made.mkdir()
+    try:
+        seen = execution.ask_workers(_leave_a_file, made)
+        blind = [f"{address}: {error}" for address, error in seen.items() if error]
+        lost = len(seen) - len(blind) - len(list(made.iterdir()))
+    finally:
+        remove_tree(made)
+    found = f"{lost} workers wrote elsewhere" if lost > 0 else f"{len(seen)} workers can open {folder}"
+    yield Check.unless(not blind and lost <= 0, "problem", "workspace on workers", "; ".join(blind[:4]) or found,
+                       "name a workspace on a file system that every machine mounts at the same path")
+
+
+def check_settings(execution: OnDask) -> Iterator[Check]:
+    """See what the scheduler and the workers do about workers that stop, die, or are full."""
+    found = execution.settings()
+    silent, allowed, pauses = found["worker-ttl"], found["allowed-failures"], found["pause"]
+    yield Check.unless(silent is not None and silent <= PATIENCE, "warning", "worker-ttl",
+                       f"a worker without a sign of life is given up after {silent:.0f} seconds" if silent else
+                       "is not set: a worker that is stopped holds its tasks for ever",
+                       "start the scheduler with DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL=60s")
+    yield Check.unless(allowed >= 1, "warning", "allowed-failures",
+                       f"a task may end {allowed} workers before it is given up",
+                       "start the scheduler with DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES=3, or more where "
+                       "workers are taken away")
+    yield Check.unless(not pauses, "warning", "pausing", "a worker begins no task at " +
+                       ", ".join(f"{share:.0%}" for share in pauses) + " of its memory limit" if pauses else
+                       "workers do not pause", "start workers with DASK_DISTRIBUTED__WORKER__MEMORY__PAUSE=False: one "
+                       "that waits for memory may wait for ever")
+
+
+def check_source(source: str) -> Check:
+    """See whether the files of a source are there for this process."""
+    try:
+        files = find_source(source, download=False).files
+    except DsslError as error:
+        what, why, fix = sentences(str(error))
+        return Check("source", "problem", f"{what}; {why}", fix)
+    return Check("source", "ok", f"{source}: {len(files)} file(s)")
+
+
+def check_source_on_workers(execution: OnDask, source: str) -> Check:
+    """Compare what every worker sees of a source's files with what this process sees: whether they are there, sizes."""
+    paths = [str(file.path.resolve()) for file in find_source(source, download=False).files]
+    mine = _sizes(paths)
+    wrong = [f"{address}: {path} {'is not there' if size is None else f'has {size:,} bytes'}, here {here:,}"
+             for address, theirs in execution.ask_workers(_sizes, paths).items()
+             for path, size, here in zip(paths, theirs, mine, strict=True) if size != here]
+    return Check.unless(not wrong, "problem", "source on workers", "; ".join(wrong[:4]) or
+                        f"workers see the same {len(paths)} file(s)",
+                        "keep data on a file system that every machine mounts at the same path")
+
+
+def _sizes(paths: list[str]) -> list[int | None]:
+    return [os.stat(path).st_size if os.path.exists(path) else None for path in paths]
+
+
+def _versions() -> dict[str, str]:
+    from .. import __version__
+
+    names = [item.name for item in requirements() if not item.marker]
+    return {"dssl": __version__, **{name: found for name in names if (found := _version(name))}}
+
+
+def _leave_a_file(folder: Path) -> str | None:
+    """Write a file of this worker's own; return why it cannot."""
+    try:
+        (folder / uuid.uuid4().hex).touch()
+    except OSError as error:
+        return str(error)
+    return None
+
+
+def _version(name: str) -> str | None:
+    """Return the version of a library, or of the interpreter; None where it is not installed."""
+    try:
+        return platform.python_version() if name == PYTHON else version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _existing(folder: Path) -> Path:
+    """Return a folder, or the nearest above it that is there."""
+    return next(path for path in (folder, *folder.absolute().parents) if path.exists())
+
+
+def _write_error(folder: Path) -> str | None:
+    """Return why nothing can be written to a folder, or to the one above it that is there; None if it can."""
+    try:
+        with tempfile.TemporaryFile(dir=_existing(folder)):
+            return None
+    except OSError as error:
+        return error.strerror or str(error)
+
+
+def _size(nbytes: float) -> str:
+    return f"{nbytes / 2**30:.1f} GiB"
+
+
+def worst(checks: list[Check]) -> Level:
+    """Return the most serious level."""
+    return max((check.level for check in checks), key=get_args(Level).index, default="ok")

@@ -1,0 +1,71 @@
+"""`dssl init`: the first spec of a file."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ...base.errors import DataError, require, sentences
+from ..options import json_option, memory_option, read_option
+
+
+@click.command("init")
+@click.argument("source", nargs=-1, required=True)
+@click.option("--out", default=None, metavar="SPEC", type=click.Path(path_type=Path),
+              help="The file to write, which is not there yet. Default: the name of SOURCE, in this folder, as .yaml.")
+@click.option("--target", default=None, metavar="COLUMN", help="What is predicted; none for clusters. By default it is "
+              "looked for: by its name, then the column with by far the most empty cells, then the last one.")
+@read_option
+@memory_option
+@json_option
+def init_command(source: tuple[str, ...], out: Path | None, target: str | None, options: dict[str, Any],
+                 memory_budget: int | None, as_json: bool) -> None:
+    """Look at SOURCE and write a spec for it, with the reasons as comments: the target, rows without a label, columns
+    that are no features, text, empty cells, scale, and the automatic model.
+
+    SOURCE is what `data.source` takes: a path, a pattern such as 'part-*.csv', a folder, a URL or a name.
+    """
+    from ...execution.in_process import InProcess
+    from .first_look import AmbiguousTarget
+    from .first_spec import first_spec
+
+    if out is not None:
+        _require_new(out)
+    execution = InProcess() if memory_budget is None else InProcess().within(memory_budget)
+    try:
+        found = first_spec(source, options, execution, target=target)
+    except AmbiguousTarget as error:
+        if not is_terminal() or as_json or len(error.candidates) < 2:
+            raise
+        click.echo(sentences(str(error))[1], err=True)
+        chosen = click.prompt("Which column is predicted? (none for clusters)", err=True, default=error.candidates[0],
+                              type=click.Choice([*error.candidates, "none"]))
+        found = first_spec(source, options, execution, target=chosen)
+    path = out or Path(f"{found.name}.yaml")
+    _require_new(path)
+    with open(path, "x", encoding="utf-8") as file:
+        file.write(found.text)
+    if as_json:
+        click.echo(json.dumps({"spec": str(path), "task": found.task, "target": found.target, "chosen": found.told,
+                               "columns": found.records}, indent=1))
+        return
+    for line in found.told:
+        click.echo(line)
+    click.echo(f"written: {path}, with these reasons; look at it, then: dssl run {path}")
+
+
+def is_terminal() -> bool:
+    """Return whether somebody can answer a question."""
+    return sys.stdin.isatty()
+
+
+def _require_new(path: Path) -> None:
+    """Raise DataError where there is such a file, or no folder for it."""
+    require(not path.exists(), f"{path} is there already", why="a spec that somebody wrote is not overwritten",
+            fix="name another with --out, or remove it", error=DataError)
+    require(path.parent.is_dir(), f"there is no folder {path.parent}", why="the spec is written into it",
+            fix="make it, or name another with --out", error=DataError)

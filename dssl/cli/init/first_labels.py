@@ -1,0 +1,87 @@
+"""What a target holds that no spec names yet: how many rows have a label, and of which class."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...data.readers.base import Reader
+from ...data.readers.cells import MOST_LEVELS
+from ...data.targets import number_text, whole_numbers
+from ...storage.blocks import PartWriter, Receipt
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What a target holds: the rows with and without it, and how many have each label, the most frequent first.
+
+    counts : None where there are more than `MOST_LEVELS`.
+    """
+
+    known: int
+    missing: int
+    is_text: bool
+    is_whole: bool
+    counts: dict[Any, int] | None
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class LabelsTask:
+    """Tell what the target holds in rows [start, stop); see `labels_in`."""
+
+    reader: Reader
+    start: int
+    stop: int
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        y = self.reader.read(self.start, self.stop).y
+        assert y is not None
+        return labels_in(y)
+
+
+def labels_in(y: np.ndarray) -> Receipt:
+    """Return what labels (n,) of a block hold, JSON: `known`, `missing`, whether they are text or whole numbers.
+
+    `range` : of numbers. `values`, `sizes` : None where there are more than `MOST_LEVELS`. `marked` : how many are -1,
+    among integers, where that is no label if others are text.
+    """
+    is_text = y.dtype == object
+    there = np.array([label is not None for label in y], bool) if is_text else np.isfinite(y.astype(np.float64))
+    own = y[there]
+    if own.dtype.kind == "f":
+        own = whole_numbers(own)
+    values, sizes = np.unique(own.astype(str) if is_text else own, return_counts=True)
+    few = len(values) <= MOST_LEVELS
+    return {"known": len(own), "missing": len(y) - len(own), "is_text": is_text, "is_whole": own.dtype.kind != "f",
+            "marked": int((y == -1).sum()) if y.dtype.kind == "i" else 0,
+            "range": None if is_text or not len(own) else [float(own.min()), float(own.max())],
+            "values": values.tolist() if few else None, "sizes": sizes.tolist() if few else None}
+
+
+def joined_labels(blocks: Sequence[Receipt], names: Sequence[str] | None) -> Labels:
+    """Return what the labels of all blocks hold; names : of the whole numbers from 0 on, or None."""
+    known, missing = (sum(block[name] for block in blocks) for name in ("known", "missing"))
+    is_text = any(block["is_text"] for block in blocks)  # text in one block is text in all
+    is_whole = not is_text and all(block["is_whole"] for block in blocks if block["known"])
+    counts: dict[Any, int] | None = {}
+    for block in blocks:
+        marked = block["marked"] if is_text else 0
+        known, missing = known - marked, missing + marked
+        if counts is None or block["values"] is None:
+            counts = None
+            continue
+        for value, size in zip(block["values"], block["sizes"], strict=True):
+            if not (marked and value == -1):
+                label = number_text(value) if is_text and not block["is_text"] else value
+                counts[label] = counts.get(label, 0) + size
+        counts = counts if len(counts) <= MOST_LEVELS else None
+    if counts is not None:
+        counts = dict(sorted(counts.items(), key=lambda item: (-item[1], str(item[0]))))
+        if names and is_whole:
+            counts = {names[value] if 0 <= value < len(names) else value: size for value, size in counts.items()}
+    ends = [] if is_text else [end for block in blocks if block["range"] for end in block["range"]]
+    return Labels(known, missing, is_text or bool(names), is_whole, counts,
+                  min(ends, default=None), max(ends, default=None))

@@ -1,0 +1,393 @@
+"""The first spec of a file: what is in it, which column is the target, and what is to be said of the others.
+
+Everything that is chosen stands in the spec with the reason, and can be changed there.
+"""
+
+import os
+import re
+import tempfile
+import textwrap
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from ...base.errors import DataError, require
+from ...base.yaml import yaml_of
+from ...data.findings import ColumnRecord, to_json
+from ...data.findings import left_out as left_out_by_itself
+from ...data.floats import RESOLVED
+from ...data.readers.cells import MOST_LEVELS
+from ...data.readers.file_rows import FileRows
+from ...data.readers.formats import ENDINGS, FORMATS, folder_format
+from ...data.scaling.outliers import SHOWN as SHOWN_ROWS
+from ...data.scaling.outliers import far_rows_in_words
+from ...data.sources import find_source
+from ...execution.tasks import Execution
+from ...pipeline.extents import extents_of
+from ...pipeline.split import alike_classes, classes_joined
+from .first_labels import Labels
+from .first_look import FEW, Look, listed
+
+Task = Literal["classification", "regression", "clustering"]
+UNKNOWN = {"unknown", "unlabeled", "unlabelled", "none", "missing", "no label", "-", "--", "tbd", "todo"}  # as labels
+FEW_LABELS = 50  # labels below which all are learned from, and judge the result held out one by one
+FEW_TESTS = 30  # test points below which an error is a rough guess
+SHOWN = 6  # classes, and columns, that a comment names
+WIDTH, COMMENT = 34, 80  # of what stands before a comment, and of a line of it
+
+
+@dataclass(frozen=True)
+class FirstSpec:
+    """A spec as text, and what was seen and chosen, a line each.
+
+    task, target : what is predicted. records : of the columns, in their order, JSON.
+    """
+
+    name: str
+    text: str
+    told: list[str]
+    task: Task
+    target: str | None
+    records: list[dict[str, Any]]
+
+
+def first_spec(sources: Sequence[str], options: dict[str, Any], execution: Execution, *,
+               target: str | None = None) -> FirstSpec:
+    """Return the spec of a source that has none yet.
+
+    sources : names, paths, URLs or patterns; a folder of files of one format stands for all of them.
+    options : of the reader, as in `data.read`. target : the column or member that is predicted, or "none"; unset, it
+    is looked for. Memory: a block of rows a thread.
+
+    Raises DataError: there is no such source, it cannot be read, or nothing in it is the target beyond doubt.
+    """
+    named = [_files_in(source) for source in sources]
+    source = find_source(named if len(named) > 1 else named[0], labels=options.get("labels"),
+                         format=options.get("format"))
+    given = options if target is None else {**options, "target": target}
+    with tempfile.TemporaryDirectory() as scratch:
+        look = Look(source, given, Path(scratch), execution)
+        why = "as asked for" if target is not None or "target" in options else ""
+        if not why:
+            found, why = look.target()
+            if found is not None:
+                given = {**given, "target": found}
+                look = Look(source, given, Path(scratch), execution)
+        look.name_codes()
+        look.name_sentinels()
+        return _written(named, _name_of(sources[0]), look, why)
+
+
+def _files_in(source: str) -> str:
+    """Return a source; of a folder that is no data set the pattern of its files, if they have one format."""
+    path = Path(source).expanduser()
+    if not path.is_dir() or folder_format(path) is not None:
+        return source
+    endings = sorted({file.suffix for file in path.iterdir() if file.is_file() and file.suffix.lower() in ENDINGS})
+    require(len(endings) == 1, f"{source} is a folder with files that end in {', '.join(endings) or 'nothing known'}",
+            why="files of one format are read as one data set", error=DataError,
+            fix=f"name some of them with a pattern, such as '{source}/*{(endings or ['.csv'])[0]}'")
+    return os.path.join(source, f"*{endings[0]}")
+
+
+@dataclass
+class _Lines:
+    """The lines of a spec, with their comments, and what is told of them."""
+
+    lines: list[str] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
+    depth: int = 0
+
+    def add(self, body: str, comment: str = "", *, told: str | None = None) -> None:
+        """Add a line; told : what is said of it, if anything."""
+        text = "  " * self.depth + body
+        first, *more = textwrap.wrap(comment, COMMENT, break_long_words=False) or [""]
+        self.lines.append(f"{text:<{WIDTH}}  # {first}" if comment else text)
+        self.lines += [f"{'':<{WIDTH}}  # {line}" for line in more]
+        if told is not None:
+            self.told.append(told)
+
+    @contextmanager
+    def section(self, body: str, comment: str = "") -> Iterator[None]:
+        self.add(body, comment)
+        self.depth += 1
+        yield
+        self.depth -= 1
+
+
+def _name_of(source: str) -> str:
+    """Return the name of a spec, from that of its source."""
+    plain = Path(re.sub(r"[*?\[\]]+", "", source).rstrip("/")).name.lower().split(".")[0]
+    return re.sub(r"[^a-z0-9_-]+", "-", plain).strip("-_")[:60] or "mine"
+
+
+def _written(named: Sequence[str], name: str, look: Look, why: str) -> FirstSpec:
+    """Return the spec of what was seen."""
+    scan, labels = look.scan, look.labels()
+    records = look.records or []
+    task = _task(labels, look.source.name)
+    has_nulls = FORMATS[look.format].is_typed
+    marker = _marker(labels, has_nulls=has_nulls) if labels is not None and task == "classification" else None
+    if labels is not None and task == "classification":
+        labels = _without_unlabeled(labels, marker)
+    out = _Lines()
+    shown = " ".join(named)
+    columns = f"{scan.n_columns:,} features" + (" (sparse)" if scan.nnz is not None else "")
+    out.told.append(f"{shown}: {look.format}, {scan.n_rows:,} rows, {columns}")
+    out.add(f"# What `dssl init {shown}` found: {scan.n_rows:,} rows, {columns}. Change what is wrong; a line that is")
+    out.add("# left out takes the default. `dssl schema` prints all keys with their meaning.")
+    out.add(f"name: {yaml_of(name)}")
+    with out.section("data:"):
+        _data(out, named, look, labels, task, marker, why, records)
+    if task == "clustering":
+        with out.section("model:"):
+            out.add("kind: clustering")
+            out.add("clusters: eigengap", "their number, or eigengap: chosen where the eigenvalues fall most")
+    else:
+        out.add("labels: {given: true}", "every label but those of the test; {per_class: 10} shows so many only")
+        out.add("model: {kind: automatic}", "nothing to tune: graph kernels and the labels alone, weighed by "
+                                            "leave-one-out")
+    return FirstSpec(name, "\n".join(out.lines) + "\n", out.told, task, scan.target, to_json(records))
+
+
+def _task(labels: Labels | None, source: str) -> Task:
+    if labels is None:
+        return "clustering"
+    require(labels.known > 0, f"{source}: no row of the target has a value", why="there is nothing to learn from",
+            fix="name another column with --target, or --target none for clusters", error=DataError)
+    if labels.is_text or (labels.is_whole and labels.counts is not None and len(labels.counts) <= FEW):
+        require(labels.counts is not None, f"{source}: the target has more than {MOST_LEVELS:,} different texts",
+                why="it names rows, not classes", fix="name another column with --target", error=DataError)
+        require(len(labels.counts or ()) >= 2 or labels.missing > 0, f"{source}: the target has one value",
+                why="classes are told apart from two on", fix="name another column with --target", error=DataError)
+        return "classification"
+    require(labels.low != labels.high or labels.known == 1, error=DataError,
+            what=f"{source}: the target is {labels.low:g} in all {labels.known:,} rows that have one",
+            why="there is nothing to learn: every model predicts this number",
+            fix="name another column with --target, or --target none for clusters")
+    return "regression"
+
+
+def _data(out: _Lines, named: Sequence[str], look: Look, labels: Labels | None, task: Task,
+          marker: tuple[Any, str] | None, why: str, records: Sequence[ColumnRecord]) -> None:
+    """Add the section `data`."""
+    out.add(f"source: {yaml_of(list(named) if len(named) > 1 else named[0])}")
+    if task != "classification":
+        about = "no target: rows are grouped" if labels is None else (
+            f"numbers from {labels.low:g} to {labels.high:g}; classification if they are codes of classes")
+        out.add(f"task: {task}", about, told=f"task: {task}: {about}")
+    left_out = _left_out(records, look)
+    _read(out, look, labels, why, records, left_out)
+    if marker is not None:
+        out.add(f"unlabeled: {yaml_of(marker[0])}", marker[1], told=f"data.unlabeled: {marker[0]!r}: {marker[1]}")
+    classes = list(labels.counts or ()) if labels is not None and task == "classification" else []
+    if alike := alike_classes(classes):
+        pairs = "; ".join(" and ".join(map(repr, group)) for group in alike[:SHOWN])
+        about = f"joined, since they differ in capitals or spaces alone: {pairs}"
+        out.add(f"classes: {yaml_of(classes_joined(classes))}", about, told=f"data.classes: {about}")
+    if labels is not None and task == "classification" and labels.counts and len(labels.counts) == 1:
+        only = next(iter(labels.counts))
+        one = f"all labels are {only!r}: a classifier needs two classes, so label some rows of another one"
+        out.add(f"# {one}", told=one)
+    if labels is not None:
+        _test(out, look, labels, task)
+    for remark in look.remarks:
+        out.add(f"# {remark}", told=remark)
+    if look.sentinels.counts and (rows := look.sentinels.rows):
+        places = "; ".join(look.reader.places(rows[:SHOWN])) + (
+            f"; and {len(rows) - SHOWN:,} more" if len(rows) > SHOWN else "")
+        codes = " and ".join(map(str, look.sentinels.counts))
+        empty = f"every number is {codes}, so nothing is known of the row: {places}; leave it out of the file"
+        out.add(f"# {empty}", told=empty)
+    extents = extents_of(look.reader, look.ranges, look.execution)
+    spans = [] if extents is None else [
+        float(extents.largest[j] - extents.smallest[j]) for j, record in enumerate(records)
+        if record.name not in left_out and record.kind in ("number", "integer")
+        and extents.largest[j] > extents.smallest[j]]
+    if extents is not None and extents.outliers and extents.outliers["n_rows"]:
+        identifier = next((record.name for record in records if record.finding == "identifier"), None)
+        found = FileRows.of(look.reader, look.scan.n_rows)
+        called = [] if found is None else found.called(extents.outliers["rows"][:SHOWN_ROWS], identifier)
+        far = far_rows_in_words(extents.outliers, look.scan.feature_names, called)
+        out.told.append(f"{far}; if that is a code of a missing cell, mark it as missing")
+    chosen = "ranges" if task == "clustering" else "ranges and labels"
+    scale = f"the run chooses it by the columns' {chosen}"
+    if spans:
+        scale += f"; the widest column of numbers ranges {max(spans) / min(spans):,.1f} times the narrowest"
+    out.add("# scale: auto", scale, told=f"data.scale: auto: {scale}")
+
+
+def _left_out(records: Sequence[ColumnRecord], look: Look) -> dict[str, str]:
+    """Return the columns of a table that are no features, with the reason; none where no other is left."""
+    if not look.is_table:
+        return {}
+    keep = look.options.get("keep_ids", False)
+    kept = {record.name for record in records if record.finding == "identifier"
+            and (keep is True or record.name in listed(keep))}
+    columns = look.reader.column_names()  # one side of a column of sizes cannot be left out
+    found = {record.name: record.why or record.finding for record in records
+             if record.finding is not None and record.name not in kept and (not columns or record.name in columns)}
+    found |= {record.name: f"{record.why}; if new rows have it too, it is a feature" for record in records
+              if record.finding == "target"}
+    return found if len(found) < len(records) else {}
+
+
+def _identifiers(records: Sequence[ColumnRecord], look: Look) -> dict[str, str]:
+    """Return the columns that a run leaves out by itself, identifiers and free text, with the reason."""
+    names = look.scan.feature_names
+    if not look.is_table or names is None or len(set(names)) < len(names):
+        return {}
+    return {records[j].name: str(records[j].why)
+            for j in sorted(left_out_by_itself(records, look.options.get("keep_ids", False)))}
+
+
+def _read(out: _Lines, look: Look, labels: Labels | None, why: str, records: Sequence[ColumnRecord],
+          left_out: dict[str, str]) -> None:
+    """Add the section `data.read`."""
+    used = [record for record in records if record.name not in left_out]
+    given = {key: value for key, value in look.options.items() if key not in ("target", "drop")}
+    texts = [record for record in used if record.kind in ("category", "text", "time")]
+    empty = [record for record in used if record.missing]
+    narrow = [record for record in used if _is_narrow(record)]
+    settable = "target" in look.reader.options
+    identifiers = _identifiers(records, look)
+    dropped = dict.fromkeys(listed(look.options.get("drop")), "as asked for") | look.unusable | {
+        column: reason for column, reason in left_out.items() if column not in identifiers}
+    is_plain = not (given or texts or empty or narrow or dropped) and not settable
+    if labels is not None:
+        counted = _counted(labels)
+        reason = f"; {why}" if why else ""
+        out.told.append(f"target: {look.scan.target}{reason}; {counted}")
+    if is_plain:
+        return
+    with out.section("read:"):
+        if settable and (labels is not None or "target" in look.options):
+            out.add(f"target: {yaml_of(look.options.get('target', look.scan.target))}",
+                    f"{why}; {counted}" if labels is not None else "no column is the target")
+        for key, value in given.items():
+            as_yaml = yaml_of(list(value) if isinstance(value, tuple) else value)
+            out.add(f"{key}: {as_yaml}", look.reasons.get(key, "as asked for"))
+            if key in look.reasons:
+                out.told.append(f"data.read.{key}: {as_yaml}: {look.reasons[key]}")
+        if identifiers:
+            each = "; ".join(f"{column}: {reason}" for column, reason in identifiers.items())
+            naming = next((record.name for record in records
+                           if record.finding == "identifier" and record.name in identifiers), None)
+            out.add(f"# keep_ids: {yaml_of([*identifiers])}", f"{each}: left out of the features by itself"
+                    + (f"; dssl predict names rows by {naming}" if naming else ""))
+            out.told += [f"left out: {column}: {reason}" for column, reason in identifiers.items()]
+        if dropped:
+            with out.section("drop:", "columns that are no features; without its line a column is one"):
+                for column, reason in dropped.items():
+                    out.add(f"- {yaml_of(column)}", reason, told=f"left out: {column}: {reason}")
+        if empty:
+            shown = _some([f"{record.name} {record.missing:,}" for record in empty])
+            out.add("when_missing: impute", f"empty cells: {shown}; a number takes the mean of its column",
+                    told=f"data.read.when_missing: impute: empty cells: {shown}")
+        written = {records[j].name: text for j, text in look.scan.written.items() if j < len(records)}
+        if shown := _some([f"{name} ({text})" for name, text in written.items() if name not in left_out]):
+            out.add("# numbers as they are written", shown, told=f"read as numbers: {shown}")
+        if bounds := _bounds(look, left_out):
+            out.add("# numbers with a bound", f"read as the bound: {bounds}", told=f"read as its bound: {bounds}")
+        if texts:
+            shown = _some([f"{record.name} ({record.levels} different)" for record in texts])
+            out.add("when_text: one_hot", f"text: {shown}; a column of 0 and 1 for each",
+                    told=f"data.read.when_text: one_hot: text: {shown}")
+        if narrow:
+            shown = _some([record.name for record in narrow])
+            out.add("dtype: float64", f"float32 would lose digits of {shown}",
+                    told=f"data.read.dtype: float64: float32 would lose digits of {shown}")
+
+
+def _bounds(look: Look, left_out: Collection[str]) -> str:
+    """Return which cells of the features have a bound, such as <5, a few with their places."""
+    names, texts = look.scan.feature_names, []
+    for j, cells in look.scan.bounds.items():
+        label = names[j] if names else str(j)
+        if label not in left_out:
+            places = look.reader.places([row for row, _ in cells.shown])
+            shown = ", ".join(f"{text!r} in {place}" for (_, text), place in zip(cells.shown, places, strict=True))
+            texts.append(f"{label} ({cells.texts:,}: {shown})")
+    return _some(texts)
+
+
+def _some(texts: Sequence[str]) -> str:
+    more = len(texts) - SHOWN
+    return ", ".join(texts[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _is_narrow(record: ColumnRecord) -> bool:
+    """Return whether float32 may not tell the values of a column apart."""
+    if record.min is None or record.max is None or record.kind not in ("number", "integer"):
+        return False
+    largest = max(abs(record.min), abs(record.max))
+    if record.kind == "integer" and largest <= 1 << 24:
+        return False
+    return 0 < record.max - record.min < RESOLVED * float(np.spacing(np.float32(min(largest, 1e38))))
+
+
+def _counted(labels: Labels) -> str:
+    """Return how many rows have a label, and how many each class has."""
+    rows = f"{labels.known:,} rows have one, {labels.missing:,} do not" if labels.missing else \
+        f"all {labels.known:,} rows have one"
+    few = labels.counts is not None and (labels.is_text or (labels.is_whole and len(labels.counts) <= FEW))
+    each = _some([f"{value} {count:,}" for value, count in (labels.counts or {}).items()]) if few else ""
+    return f"{rows}: {each}" if each else rows
+
+
+def _marker(labels: Labels, *, has_nulls: bool = False) -> tuple[Any, str] | None:
+    """Return the label that stands for none, or one that does not occur where -1 is a class, and why.
+
+    has_nulls : whether the format has nulls: where there are some, these mark rows without a label, and no text does.
+    """
+    counts = labels.counts or {}
+    if -1 in counts and labels.is_whole:
+        if len(counts) == 2:
+            return 0, "0 does not occur: -1 is a class here, where there are two"
+        return (-1, "-1 marks rows without a label") if labels.missing else None
+    if has_nulls and labels.missing:
+        return None
+    unknown = [value for value in counts if isinstance(value, str) and value.strip().lower() in UNKNOWN]
+    if len(unknown) == 1 and len(counts) > 2:
+        return unknown[0], f"{counts[unknown[0]]:,} rows say so; remove the line if it is a class"
+    return None
+
+
+def _without_unlabeled(labels: Labels, marker: tuple[Any, str] | None) -> Labels:
+    """Return the labels with those that stand for none among the missing: a marker, or -1 among whole numbers."""
+    hidden = marker[0] if marker is not None else -1 if labels.is_whole else None
+    counts = dict(labels.counts or {})
+    gone = counts.pop(hidden, 0)
+    return replace(labels, known=labels.known - gone, missing=labels.missing + gone, counts=counts)
+
+
+def _test(out: _Lines, look: Look, labels: Labels, task: Task) -> None:
+    """Add the test points: a fifth of the labeled rows, or as many as leave a label of each class."""
+    if look.scan.has_split:
+        out.add("test: {official: true}", "the split that the source comes with")
+        return
+    sizes = list((labels.counts or {}).values()) if task == "classification" else [labels.known]
+    known = sum(sizes)
+    most = sum(size - 1 for size in sizes)
+    if most < 1:
+        require(labels.missing > labels.known, f"no class has two labels: {_counted(labels)}", error=DataError,
+                why="a label of its own for most rows names rows, not classes",
+                fix="name another column with --target, or label two rows of a class or more")
+        reason = ("all labels are learned from; no class has two, so none can be held out and nothing judges the "
+                  "result: label a second row of each class")
+        out.add("test: {none: true}", reason, told=f"data.test: none: {reason}")
+        return
+    if known < FEW_LABELS:
+        reason = f"all {known:,} labels are learned from, and each is predicted without itself to judge the result"
+        out.add("test: {none: true}", reason, told=f"data.test: none: {reason}")
+        return
+    count = max(1, round(known / 5))
+    body = "test: {fraction: 0.2}" if count <= most else f"test: {{count: {most}}}"
+    n_test = min(count, most)
+    rough = ": few, the error is a rough guess" if n_test < FEW_TESTS else ""
+    out.add(body, f"{n_test:,} of the {known:,} labeled rows judge the result{rough}",
+            told=f"data.test: {n_test:,} of the {known:,} labeled rows judge the result{rough}")

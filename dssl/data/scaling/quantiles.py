@@ -1,0 +1,93 @@
+"""The exact median of numbers that lie in parts: no task and no driver holds more than a bounded number of them.
+
+The bits of floats, read as integers (those of negative numbers turned over), ascend with the floats. A pass counts how
+many values lie in each of 2^16 equal ranges of these integers; the range of the value that is sought is divided again,
+until what lies in it can be collected.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...execution.tasks import Execution, sums
+from ...storage.blocks import Parts, PartWriter, Receipt, row_ranges
+
+DIGIT = 16  # bits of a pass
+MOST_RUNS = 64  # of parts
+MOST_COLLECTED = 1 << 20
+
+
+def runs_of(n_parts: int) -> list[tuple[int, int]]:
+    """Return ranges [first, last) of parts, each of which is read by one task."""
+    return row_ranges(n_parts, -(-n_parts // MOST_RUNS))
+
+
+def most_collected(budget: int) -> int:
+    """Return how many values are collected in one place."""
+    return int(np.clip(budget // 256, 1 << DIGIT, MOST_COLLECTED))
+
+
+def keys_of(values: np.ndarray) -> np.ndarray:
+    """Return integers that ascend with float64 values (m,), uint64."""
+    bits = np.ascontiguousarray(values, np.float64).view(np.uint64)
+    return bits ^ np.where(bits >> np.uint64(63), ~np.uint64(0), np.uint64(1) << np.uint64(63))
+
+
+def values_of(keys: np.ndarray) -> np.ndarray:
+    """Return the float64 values of which `keys_of` gave the integers."""
+    return (keys ^ np.where(keys >> np.uint64(63), np.uint64(1) << np.uint64(63), ~np.uint64(0))).view(np.float64)
+
+
+@dataclass(frozen=True)
+class WithinTask:
+    """Write the `keys` in [low, low + 2^bits) of an array of parts [first, last); or their `counts` by digit."""
+
+    parts: Parts
+    name: str
+    first: int
+    last: int
+    low: int
+    bits: int
+    collect: bool
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        counts, found = np.zeros(1 << DIGIT, np.int64), [np.zeros(0, np.uint64)]
+        for index in range(self.first, self.last):
+            keys = keys_of(self.parts.read(index, [self.name])[self.name])
+            keys = keys[keys >= np.uint64(self.low)] - np.uint64(self.low)
+            keys = keys if self.bits == 64 else keys[keys < np.uint64(1 << self.bits)]
+            if self.collect:
+                found.append(keys + np.uint64(self.low))
+            else:
+                counts += np.bincount((keys >> np.uint64(self.bits - DIGIT)).astype(np.int64), minlength=1 << DIGIT)
+        return out.write(keys=np.concatenate(found)) if self.collect else out.write(counts=counts)
+
+
+def median_of_parts(parts: Parts, name: str, counts: Sequence[int], execution: Execution) -> float:
+    """Return the median of the arrays of this name of parts 0, 1, ..., of so many values each; one or more in all."""
+    total = sum(counts)
+    if total <= most_collected(execution.memory_budget):
+        return float(np.median(np.concatenate([parts.read(index, [name])[name] for index in range(len(counts))])
+                               .astype(np.float64)))
+    ranks = {(total - 1) // 2, total // 2}
+    return float(np.mean([_of_rank(parts, name, len(counts), total, rank, execution) for rank in sorted(ranks)]))
+
+
+def _of_rank(parts: Parts, name: str, n_parts: int, total: int, rank: int, execution: Execution) -> float:
+    """Return the value of a rank, from 0, among `total` values in parts."""
+    low, bits, most = 0, 64, most_collected(execution.memory_budget)
+    runs = runs_of(n_parts)
+    while total > most and bits:
+        counts = execution.reduce(sums([WithinTask(parts, name, *run, low, bits, False) for run in runs]))["counts"]
+        digit = int(np.searchsorted(np.cumsum(counts), rank, side="right"))
+        rank, total = rank - int(counts[:digit].sum()), int(counts[digit])
+        bits -= DIGIT
+        low += digit << bits
+    if not bits:  # all that is left is one value
+        return float(values_of(np.array([low], np.uint64))[0])
+    found = execution.scratch()
+    execution.map([WithinTask(parts, name, *run, low, bits, True) for run in runs], found)
+    keys = np.concatenate([found.read(index)["keys"] for index in range(len(runs))])
+    found.remove()
+    return float(values_of(np.partition(keys, rank)[rank:rank + 1])[0])

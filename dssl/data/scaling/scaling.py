@@ -1,0 +1,390 @@
+"""Scaling of features, fitted on the training rows only, and the choice of one where nobody says: "auto".
+
+Columns whose ranges, but for less than a quarter of them, lie within a factor of three are in one unit, as pixels and
+embeddings are, and stay as they are; others are standardized, or of sparse rows divided by their largest absolute
+values. Columns that text became, and others of 0 and 1 beside numbers, are scaled by the distance of their levels
+instead (`feature_units.py`); where nothing says that these are no pixels, by one factor, which is 1 at most.
+
+Block step: count, mean, sum of squared deviations, smallest and largest value of each column, in float64.
+A first pass samples rows too, from which follows where a column ends (`outliers.py`). Where a cell lies beyond, a
+second pass has the moments and ranges without such cells, and these are cut off there wherever rows are scaled.
+Combine step: pairwise, by the formulas of Chan, Golub and LeVeque. Finish step: one shift and one factor a column.
+Sparse rows take the kinds that leave zeros zero; they stay sparse throughout.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from ...base.errors import DataError, column_label, require
+from ...execution.cost import Cost, block_count, cost_of
+from ...execution.tasks import Execution, Reduction, Share
+from ...storage import csr_arithmetic
+from ...storage.blocks import Arrays, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
+from ...storage.csr import as_csr
+from ...storage.views import counts_below
+from .out_of_range import LARGEST_BLOCK, Ranges
+from .outliers import MOST_LISTED as MOST_FAR
+from .outliers import Reaches, outliers_of, sampled_places
+from .params import ScalingKind, ScalingParams
+from .units import columns_of_category, farthest_levels, near_distance, ratio_of_ranges, sampled_rows, zero_one_columns
+
+KEEPS_ZEROS = ("max_abs", "unit_norm", "global_range", "none")
+ONE_UNIT = 3.0  # the largest range of a column over the lower quartile
+APART = 2.0  # levels of a category, in distances to near neighbors
+MOST_LISTED = 100  # constant columns of sparse rows that are named
+SCALED_CHUNK = 16 << 20  # bytes of scaled rows in one chunk
+
+LISTED = {"sample": None, "far": MOST_FAR}  # arrays of rows in the shares of blocks, and how many rows are kept
+
+MOMENT_SECONDS, SCALED_SECONDS = 3e-8, 6e-9  # of a number, on one core, to take its moments, and to scale it
+
+
+def moments_of(X: Any) -> Share:
+    """Return what is known of the columns of a block, shape (rows, d), dense or sparse, at least one row.
+
+    count, zero_rows; mean, squares (sum over rows of (x - mean)^2), smallest and largest, shape (d,), float64. What
+    sparse rows do not store counts as zero.
+    """
+    n, d = X.shape
+    with np.errstate(over="ignore", invalid="ignore"):  # beyond 1e154 a square is infinite; fit_scaling refuses it
+        if sparse.issparse(X):
+            columns, values = X.indices, np.asarray(X.data, np.float64)
+            mean = np.bincount(columns, values, d) / n
+            squares = np.bincount(columns, (values - mean[columns]) ** 2, d)
+            squares += (n - np.bincount(columns, minlength=d)) * mean**2
+            smallest, largest = (np.asarray(of(axis=0).toarray().ravel(), np.float64) for of in (X.min, X.max))
+            zero_rows = csr_arithmetic.largest_of_rows(X) == 0
+        else:
+            X = np.asarray(X, np.float64)
+            mean = X.mean(axis=0)
+            deviation = X - mean
+            # The second term is zero but for the rounding of the mean.
+            squares = np.maximum((deviation**2).sum(axis=0) - deviation.sum(axis=0) ** 2 / n, 0)
+            smallest, largest, zero_rows = X.min(axis=0), X.max(axis=0), ~X.any(axis=1)
+    return {"count": np.array(n), "mean": mean, "squares": squares, "smallest": smallest, "largest": largest,
+            "zero_rows": np.array(zero_rows.sum())}
+
+
+def merged(share: Share, later: Share) -> Share:
+    """Return the moments of two sets of rows.
+
+    Chan, Golub, LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
+    """
+    n, m = int(share["count"]), int(later["count"])
+    with np.errstate(over="ignore", invalid="ignore"):
+        difference = later["mean"] - share["mean"]
+        mean = share["mean"] + difference * (m / (n + m))
+        squares = share["squares"] + later["squares"] + difference**2 * (n * m / (n + m))
+    return {"count": np.array(n + m), "mean": mean, "squares": squares,
+            "smallest": np.minimum(share["smallest"], later["smallest"]),
+            "largest": np.maximum(share["largest"], later["largest"]),
+            **{name: share[name] + later[name] for name in ("zero_rows", "n_far", "n_out") if name in share},
+            **{name: np.concatenate([share[name], later[name]])[:most] for name, most in LISTED.items()
+               if name in share}}
+
+
+@dataclass(frozen=True)
+class MomentsTask:
+    """Find the moments of the chosen rows of one block, and write them to the block's own part.
+
+    shared : the numbers of rows that are sampled, `sampled` (m,), ascending, which are written too; or a `Reaches`,
+    without whose outliers the moments are. None of sparse rows.
+    """
+
+    rows: Rows
+    start: int
+    stop: int
+    ids: Rows | None  # numbers of the chosen rows, ascending; None for all
+    begin: int  # of `ids`, those from here
+    end: int  # to here lie in the block
+    shared: Arrays | None
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        block = self.rows.read(self.start, self.stop)
+        numbers = np.arange(self.start, self.stop) if self.ids is None else self.ids.read(self.begin, self.end)
+        X = block if self.ids is None else block[numbers - self.start]
+        if self.shared is None:
+            return out.write(**moments_of(X))
+        arrays = self.shared.load()
+        if "sampled" in arrays:
+            first, last = np.searchsorted(arrays["sampled"], [self.start, self.stop])
+            sample = np.asarray(block[arrays["sampled"][first:last] - self.start], np.float64)
+            return out.write(sample=sample, **moments_of(X))
+        inliers, outliers = Reaches(arrays["median"], arrays["reach"], arrays["rare"]).inliers(X, numbers)
+        return out.write(**moments_of(inliers), **outliers)
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """A fitted scaling: columns become (x - shift) * factor, or rows get length 1.
+
+    kind : "auto" where that scaled columns of 0 and 1 apart from the numbers, else what it chose.
+    shift, factor : ndarray, shape (d,), float64; both empty where the kind does not need them.
+    lower, upper : ndarray, shape (d,), float64: where values are cut off before; empty where no training row has a cell
+        beyond, and of a kind that does not mind.
+    attributes : the number of training rows, the constant columns and how many, the number of zero rows. Of "auto" the
+        `ranges`, the largest over the lower quartile, what became of `numbers`, how many columns are `categories`, and
+        the `level_distance` between two levels of one. `outliers`, as `outliers_of`, where a cell is out of range;
+        of "auto" `narrow_columns`, those beside columns in one unit that are much narrower.
+    seen : the ranges of the training rows but for such cells, where it was fitted; not part of its arrays.
+    """
+
+    kind: ScalingKind
+    shift: np.ndarray
+    factor: np.ndarray
+    attributes: dict[str, Any]
+    seen: Ranges | None = None
+    lower: np.ndarray = field(default_factory=lambda: np.empty(0))
+    upper: np.ndarray = field(default_factory=lambda: np.empty(0))
+
+    @property
+    def keeps_zeros(self) -> bool:
+        """Return whether sparse rows stay sparse."""
+        return self.kind in KEEPS_ZEROS
+
+    def transform(self, block: Any) -> Any:
+        """Return a block of rows, scaled; computed in float64, float32 where the block is no wider than that.
+
+        A sparse block stays sparse where the kind keeps zeros, and becomes an array where it does not.
+        """
+        X: Any = block if sparse.issparse(block) else np.asarray(block)
+        width = self.attributes["n_columns"]
+        require_columns(X.shape, width)
+        dtype = np.result_type(X.dtype, np.float32)
+        if sparse.issparse(X):
+            return self._transform_sparse(as_csr(X), dtype) if self.keeps_zeros else self.transform(X.toarray())
+        if self.kind == "unit_norm":
+            return csr_arithmetic.unit_rows(X.astype(np.float64, copy=False)).astype(dtype)
+        if self.kind == "none":
+            return np.clip(X, self.lower, self.upper).astype(dtype) if self.cuts else X.astype(dtype, copy=False)
+        Z = X - self.shift
+        if self.cuts:
+            np.clip(Z, self.lower - self.shift, self.upper - self.shift, out=Z)
+        Z *= self.factor
+        return Z.astype(dtype)
+
+    @property
+    def cuts(self) -> bool:
+        """Return whether values are cut off."""
+        return len(self.lower) > 0
+
+    def _transform_sparse(self, X: Any, dtype: np.dtype) -> Any:
+        if self.kind == "unit_norm":
+            X = csr_arithmetic.unit_rows(X)
+        elif self.kind != "none":
+            X = csr_arithmetic.with_values(X, X.data * self.factor[X.indices])
+        return csr_arithmetic.with_values(X, X.data.astype(dtype, copy=False))
+
+    def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Return named arrays and JSON attributes, read by `from_arrays`."""
+        arrays = {name: getattr(self, name) for name in ("shift", "factor", "lower", "upper")}
+        return arrays, {"kind": self.kind, **self.attributes}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "Scaling":
+        """Return the scaling that `to_arrays` described."""
+        rest = {name: value for name, value in attributes.items() if name != "kind"}
+        return cls(ScalingParams(kind=attributes["kind"]).kind, arrays["shift"], arrays["factor"], rest, None,
+                   arrays["lower"], arrays["upper"])
+
+
+def require_columns(shape: tuple[int, ...], width: int) -> None:
+    """Raise DataError unless rows have the columns that a scaling was fitted on."""
+    require(len(shape) == 2 and shape[1] == width, f"the block has shape {shape}, expected (rows, {width})",
+            why="the scaling was fitted on that many columns", fix="pass the same features", error=DataError)
+
+
+def require_kept_zeros(kind: ScalingKind, n: int, d: int) -> None:
+    """Raise DataError if a scaling of sparse rows (n, d) would move their zeros."""
+    require(kind in (*KEEPS_ZEROS, "auto"), f"scaling {kind!r} of sparse rows ({n} x {d})", error=DataError,
+            why=f"it moves zeros, so every row would hold all {d} columns",
+            fix="set `data.scale` (scale=) to auto, unit_norm, max_abs, global_range or none; or, where all columns "
+                "fit, read the file as dense rows: `read: {sparse: false}`")
+
+
+def fit_scaling(rows: Rows, ids: Rows | None, params: ScalingParams, execution: Execution, *,
+                feature_names: list[str] | None = None, categories: np.ndarray | None = None,
+                chosen: bool = False) -> Scaling:
+    """Return the scaling of some training rows; see `fit_scalings`.
+
+    chosen : whether labels chose the kind under "auto". A user who asks for "none" has values that are never cut off.
+    """
+    return fit_scalings(rows, ids, (params.kind,), execution, feature_names=feature_names, categories=categories,
+                        cuts=chosen or params.kind != "none")[params.kind]
+
+
+def fit_scalings(rows: Rows, ids: Rows | None, kinds: Sequence[ScalingKind], execution: Execution, *,
+                 feature_names: list[str] | None = None, categories: np.ndarray | None = None,
+                 cuts: bool = True) -> dict[ScalingKind, Scaling]:
+    """Return scalings of some training rows by kind, from one pass over these, or two where a cell is out of range.
+
+    rows : shape (n, d). ids : numbers of the training rows, ascending; None for all.
+    feature_names : names of the columns, for the attributes. categories : which columns text became, (d,) bool.
+    cuts : whether values out of range are cut off, and named.
+
+    A task needs 24 d bytes a row: the block in float64, its deviations and their squares; of sparse rows 5 times the
+    row, and 80 d. "auto" reads up to 1,000 rows in this process where there are categories.
+
+    Raises DataError: there are no training rows, the rows are sparse and a kind moves zeros, or a column is too large
+    for its variance to be a float64.
+    """
+    n, d = rows.shape
+    require(n > 0 and (ids is None or len(ids) > 0), "no training rows to fit the scaling on", error=DataError,
+            why="it is made of their means and ranges", fix="check the split into training and test points")
+    first, last = (0, 0) if ids is None else (int(own[0]) for own in (ids.read(0, 1), ids.read(len(ids) - 1, len(ids))))
+    require(first >= 0 and last < n, f"training rows from {first} to {last}", why=f"there are {n} rows",
+            fix="choose the rows from this data set", error=DataError)
+    if rows.is_sparse:
+        for kind in kinds:
+            require_kept_zeros(kind, n, d)
+    found, made = _moments(rows, ids, execution), dict[ScalingKind, Scaling]()
+    reaches = None if rows.is_sparse else Reaches.of(found.pop("sample"))
+    if cuts and reaches is not None and reaches.exceeded(found["smallest"], found["largest"]):
+        found = _moments(rows, ids, execution, reaches)
+    most = MOST_LISTED if rows.is_sparse else d
+    for kind in kinds:
+        made[kind] = _scaling_of(kind, found, feature_names, most) if kind != "auto" else _by_ranges(
+            found, rows, ids, np.zeros(d, bool) if categories is None else categories, feature_names, most)
+    if "auto" in made and reaches is not None and reaches.narrow:
+        made["auto"].attributes["narrow_columns"] = reaches.narrow
+    if reaches is None or "n_out" not in found:
+        return made
+    return {kind: _cut(scaling, reaches, found) for kind, scaling in made.items()}
+
+
+def _cut(scaling: Scaling, reaches: Reaches, found: Share) -> Scaling:
+    """Return a scaling that cuts values off; what it tells of outliers."""
+    attributes = {**scaling.attributes, "outliers": outliers_of(found)}
+    if scaling.kind == "unit_norm":
+        return replace(scaling, attributes=attributes)
+    lower, upper = reaches.bounds(found["smallest"], found["largest"],
+                                  shared=scaling.kind in ("none", "global_range"))
+    return replace(scaling, attributes=attributes, lower=lower, upper=upper)
+
+
+def _by_ranges(found: Share, rows: Rows, ids: Rows | None, categories: np.ndarray, feature_names: list[str] | None,
+               most: int) -> Scaling:
+    """Return the scaling "auto"; categories (d,) bool."""
+    scaled = _scaling_of("max_abs" if rows.is_sparse else "standardize", found, feature_names, most)
+    ranges = ratio_of_ranges((found["largest"] - found["smallest"])[~categories])
+    alike, told = ranges <= ONE_UNIT, {**scaled.attributes, "ranges": ranges}
+    varies = scaled.factor > 0
+    flags = varies & (categories | zero_one_columns(found))
+    if rows.is_sparse or not flags.any() or not (varies & ~flags).any():
+        return replace(_scaling_of("none", found, feature_names, most) if alike else scaled, attributes=told)
+    factor, shift = (np.ones_like(scaled.factor), np.zeros_like(scaled.shift)) if alike else (
+        scaled.factor.copy(), scaled.shift.copy())
+    numbers = varies & ~flags
+    cells = sampled_rows(rows, ids, varies)
+    sample = (cells[:, numbers[varies]] - shift[numbers]) * factor[numbers]
+    usual = float(np.median(factor[numbers] / scaled.factor[numbers]))  # the standard deviation of a scaled number
+    told_flags = bool(categories.any()) or not alike  # others may be pixels, in the unit of the numbers
+    near = APART * near_distance(sample, len(rows) if ids is None else len(ids))
+    if not told_flags and near >= np.sqrt(2):
+        return replace(_scaling_of("none", found, feature_names, most), attributes=told)
+    apart, alone = np.full(int(flags.sum()), near), np.zeros(int(flags.sum()), bool)
+    if told_flags:
+        columns = columns_of_category(cells[:, flags[varies]])
+        apart, alone = np.minimum(near, usual * farthest_levels(columns)), columns == 1
+    factor[flags], shift[flags] = np.where(alone, apart, apart / np.sqrt(2)), 0.0
+    return Scaling("auto", shift, factor, {
+        **told, "numbers": "none" if alike else "standardize", "categories": int(flags.sum()),
+        "level_distance": float(apart.max())}, scaled.seen)
+
+
+def _scaling_of(kind: ScalingKind, found: Share, feature_names: list[str] | None, most: int) -> Scaling:
+    """Return the scaling that follows from moments; most : constant columns that are named."""
+    smallest, largest = found["smallest"], found["largest"]
+    d = len(smallest)
+    shift = np.zeros(d)
+    with np.errstate(over="ignore"):
+        spread = largest - smallest
+    constant = np.flatnonzero(spread == 0)
+    if kind == "standardize":
+        shift, spread = found["mean"], np.where(spread > 0, np.sqrt(found["squares"] / found["count"]), 0)
+    elif kind == "unit_range":
+        shift = smallest
+    elif kind == "max_abs":
+        spread = np.maximum(np.abs(smallest), np.abs(largest))
+    elif kind == "global_range":
+        spread = np.full(d, max(abs(float(smallest.min())), abs(float(largest.max()))))
+    attributes = {"n_columns": d, "n_training_rows": int(found["count"]), "zero_rows": int(found["zero_rows"]),
+                  "constant_columns": len(constant),
+                  "constant_column_names": [_name(feature_names, int(j)) for j in constant[:most]]}
+    seen = Ranges(smallest, largest, int(found["count"]))
+    if kind == "none":
+        return Scaling(kind, np.empty(0), np.empty(0), attributes, seen)
+    wild = [column_label(feature_names, j) for j in np.flatnonzero(~np.isfinite(spread))[:1].tolist()]
+    require(not wild, f"{''.join(wild)} spreads beyond float64", fix="leave it out, or rescale it",
+            why="its deviation from the mean, squared, is infinite", error=DataError)
+    with np.errstate(divide="ignore", over="ignore"):
+        factor = np.where(spread > 0, 1 / spread, 0)
+    factor[~np.isfinite(factor)] = 0  # a spread below 1e-308 is no spread
+    if kind == "unit_norm":
+        return Scaling(kind, np.empty(0), np.empty(0), attributes, seen)
+    return Scaling(kind, shift, factor, attributes, seen)
+
+
+def moment_rows(n: int, d: int, chunk: int, budget: int, sparse_row_bytes: int | None = None) -> int:
+    """Return the rows of a block whose moments one task finds: whole chunks of `chunk` rows where one fits."""
+    row_bytes = sparse_row_bytes or 8 * max(d, 1)
+    fit = rows_that_fit(budget, 11 * row_bytes if sparse_row_bytes else 48 * d + 8, n,
+                        fixed_bytes=80 * d if sparse_row_bytes else 0)
+    height = min(fit, max(1, LARGEST_BLOCK // row_bytes))
+    return max(1, height // chunk) * chunk if chunk <= height else height
+
+
+def scaled_rows(n: int, row_bytes: int, chunk: int, budget: int) -> int:
+    """Return the rows that one task scales: it reads chunks of `chunk` rows, one at a time, and writes one chunk."""
+    beside_chunks = rows_that_fit(budget, row_bytes, n, fixed_bytes=2 * chunk * row_bytes)
+    return min(beside_chunks, rows_that_fit(budget, 6 * row_bytes, n), max(1, SCALED_CHUNK // row_bytes))
+
+
+def _moments(rows: Rows, ids: Rows | None, execution: Execution, reaches: Reaches | None = None) -> Share:
+    """Return the moments of the chosen rows, those without outliers where `reaches` tell them, and else a sample."""
+    n, d = rows.shape
+    shared_arrays = None
+    if not rows.is_sparse and reaches is None:
+        places = sampled_places(n if ids is None else len(ids), d)
+        shared_arrays = execution.share(sampled=places if ids is None else ids.take(places))
+    elif reaches is not None:
+        shared_arrays = execution.share(median=reaches.median, reach=reaches.reach, rare=reaches.rare)
+    chunk = getattr(rows, "block_rows" if rows.is_sparse else "chunk_rows", 1)
+    height = moment_rows(n, d, chunk, execution.memory_budget, rows.row_bytes if rows.is_sparse else None)
+    ranges = row_ranges(n, height)
+    shared = None if ids is None else execution.share_rows(ids)
+    edges = np.array([0, *(stop for _, stop in ranges)])
+    places = edges if ids is None else counts_below(ids, edges)
+    tasks = [MomentsTask(rows, start, stop, shared, int(begin), int(end), shared_arrays)
+             for (start, stop), begin, end in zip(ranges, places[:-1], places[1:], strict=True) if end > begin]
+    # By pairs of blocks, then pairs of these, ...: rounding grows with the height of this tree only.
+    return execution.reduce(Reduction(tasks, merged, lambda share: share, fan_in=2))
+
+
+def _name(feature_names: list[str] | None, column: int) -> str:
+    return feature_names[column] if feature_names else f"column {column}"
+
+
+def scaling_cost(kind: ScalingKind, rows_of: tuple[int, int, int], d: int, row_bytes: int, width: int, chunk: int,
+                 budget: int, *, is_sparse: bool) -> Cost:
+    """Return what fitting a scaling on the n training rows and scaling them and the test rows takes.
+
+    Moments: a block, and five of it in float64; then scaling: a chunk of X, the rows chosen of it, two in float64.
+
+    rows_of : n, n_test, and the rows they are chosen among. width : columns of a dense row of `row_bytes` bytes.
+    """
+    n, n_test, n_rows = rows_of
+    height = scaled_rows(n, row_bytes, chunk, budget)
+    tasks = block_count(n, height) + block_count(n_test, height)
+    wide = 0 if kind == "none" else 16 * width  # beside stored chunks, which may not have shrunk
+    peak: float = max((height + 2 * chunk) * row_bytes, height * (2 * row_bytes + wide))
+    read = (n + n_test + tasks * chunk) * row_bytes
+    block, share = moment_rows(n_rows, d, chunk, budget, row_bytes if is_sparse else None), n / max(n_rows, 1)
+    peak = max(peak, block * (row_bytes + (40 * width + 8) * min(1.0, share)))
+    tasks, read = tasks + block_count(n_rows, block), read + n_rows * row_bytes
+    return cost_of(tasks, read, (n + n_test) * row_bytes, peak, 2 * chunk * row_bytes + 6 * row_bytes,
+                   width * (MOMENT_SECONDS * n_rows + SCALED_SECONDS * (n + n_test)))

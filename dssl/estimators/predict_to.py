@@ -1,0 +1,117 @@
+"""Predictions of many points, block by block, into a Zarr array: no task and no process ever holds all of them."""
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..base.errors import DataError, require
+from ..execution.current import current_execution
+from ..execution.tasks import Execution
+from ..learners.model import Model, Output, predict_blocks, withheld_rows
+from ..learners.probabilities import Calibration
+from ..learners.target.coding import margins_of
+from ..storage.blocks import Rows
+from ..storage.csr import as_rows
+from ..storage.files import has_folder, path_at
+from ..storage.foreign_zarr import publish_array
+from ..storage.objects import ObjectPath
+from ..storage.probe import require_exclusive
+from ..storage.store import StoredParts
+
+
+@dataclass(frozen=True)
+class Entries(Output):
+    """The predictions of one model as an array holds them, and receipts that tell what they are.
+
+    abstain : whether points that the model says nothing about have no prediction. far : which others have none, bool
+    (n,), or None.
+    """
+
+    abstain: bool
+    far: Rows | None = None
+
+    def arrays(self, models: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], Any]]:
+        model, = models.values()
+        shape = model.coding.entries(np.zeros((1, model.n_columns))).shape[1:]
+        return {"predictions": (shape, model.coding.entry_type)}
+
+    def __call__(self, models: Mapping[str, Any], X: Any, start: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        model, = models.values()
+        values, beyond = model.block_values(X)
+        entries, empty = model.coding.entries(values), withheld_rows(beyond & self.abstain, self.far, start)
+        summary = model.coding.summary(entries[~empty])
+        if empty.any():
+            entries = entries.copy()
+            entries[empty] = model.coding.absent
+        return {"predictions": entries}, {"unsupported": int(beyond.sum()), "abstained": int(empty.sum()),
+                                        "summary": summary}
+
+
+@dataclass(frozen=True)
+class Probabilities(Output):
+    """The probabilities of the classes of one model, NaN where a point has no prediction; receipts as of `Entries`."""
+
+    abstain: bool
+    calibration: Calibration
+    far: Rows | None = None
+
+    def arrays(self, models: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], Any]]:
+        model, = models.values()
+        return {"predictions": ((len(model.coding.classes),), np.float64)}
+
+    def __call__(self, models: Mapping[str, Any], X: Any, start: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        model, = models.values()
+        values, beyond = model.block_values(X)
+        empty = withheld_rows(beyond & self.abstain, self.far, start)
+        probabilities = self.calibration.probabilities(margins_of(values, model.coding))
+        probabilities[empty] = np.nan
+        return {"predictions": probabilities}, {
+            "unsupported": int(beyond.sum()), "abstained": int(empty.sum()),
+            "summary": model.coding.summary(model.coding.entries(values)[~empty])}
+
+
+def predict_to_zarr(model: Model, X: Any, out: str | Path, execution: Execution | None = None, *,
+                    abstain: bool = False, calibration: Calibration | None = None,
+                    far: Rows | None = None) -> dict[str, Any]:
+    """Write the predictions of X (n, d) to a Zarr array (n,), or (n, c) of several targets.
+
+    Classes that are numbers are written as such; of others their codes are, and the attribute `classes` of the array
+    names them. The array appears when all of it is written. Returns `n`, `unsupported`, `abstained` (points without a
+    prediction), and `counts` by class, or `values` with `min`, `mean`, `max`.
+
+    X : Rows, an array or a sparse matrix. out : a path that does not exist yet, on storage that every worker can open,
+    or such a URL of an object store.
+    abstain : whether points that the model says nothing about get NaN, or -1 among integers. far : which other points
+    get it, bool (n,), or None. calibration : by which
+    the probabilities of the classes are written instead, (n, n_classes), whose order the attribute `classes` tells.
+
+    Raises DataError: the path exists, its folder does not, or abstaining asks for -1 where it is a class, or unsigned.
+    ClusterError: the store lets two writers write one object.
+    """
+    execution, target, coding = execution or current_execution(), path_at(out), model.coding
+    rows = execution.share_rows(as_rows(X))
+    require(not target.exists(), f"{target} exists", why="predictions are written to a place of their own",
+            fix="remove it, or name another path", error=DataError)
+    require(has_folder(target), f"there is no folder {target.parent}", why="the predictions are written into it",
+            fix="make it, or name another path", error=DataError)
+    withholds = abstain or far is not None
+    require(calibration is not None or not (withholds and coding.classes.dtype.kind in "iu") or coding.has_room,
+            error=DataError,
+            what="-1 is a class, or cannot be among unsigned ones, and would mark points without a label",
+            why="it would read as another label", fix="write a .csv file, or fit signed classes")
+    if isinstance(target, ObjectPath):
+        require_exclusive(target.parent)
+    draft = StoredParts(target.with_name(f".{target.name}.{uuid.uuid4().hex}"))
+    try:
+        written, names = (Entries(abstain, far), coding.entry_names) if calibration is None else (
+            Probabilities(abstain, calibration, far), coding.classes.tolist())
+        receipts = predict_blocks(rows, model.shared(execution), written, execution, draft)
+        publish_array(draft.rows("predictions").path, target, {"classes": names} if names else {})
+    finally:
+        draft.remove()
+    totals = {name: sum(receipt[name] for receipt in receipts) for name in ("unsupported", "abstained")}
+    return {"n": len(rows), **totals, **coding.total([receipt["summary"] for receipt in receipts])}

@@ -1,0 +1,215 @@
+"""What changes in the graph's energy where points leave it: exactly, and near these points alone.
+
+The graph they leave is that among the points that stay. Edges between these and their weights are as they were: no
+point finds another neighbor, and weights that were made of distances to points that have left, as self-tuned ones may
+be, stay. Degrees are its own, and a vertex that has lost its last edge is isolated, with the zero row. A vertex that
+stands for m points, k of which leave, stands for m - k. With t = (m - k) / m, in the letters of `energy.py`,
+
+    E' = C' (D' - T M W M T) C',    D' of the weights T M W M T,    c' = 1, or (t m / d')^1/2 where d' > 0
+
+so that E' - E has entries in the rows and columns of the vertices that are left or joined to one by an edge, S. Of the
+unnormalized energy both ends of an entry are among them; of the normalized one an end may be a neighbor of S.
+
+Where points are held out of a graph that lies in blocks, no more of it is held than the rows of S: `near_graph`.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.sparse as sp
+
+from ...data.scaling.quantiles import runs_of
+from ...execution.tasks import Execution
+from ...storage.blocks import Arrays, Parts, PartWriter, Receipt
+from ..regularizer_params import LaplacianKind
+from .blocks import EnergyBlocks, GraphEnergy, StoredGraph
+
+NEAR_BYTES = 120  # an entry of the rows near the points that leave, measured
+
+
+@dataclass(frozen=True, eq=False)
+class EnergyChange:
+    """`E' - E = J + J'`, where J has the rows `half` (s, a) at the vertices rows[near], and its columns at `rows`.
+
+    rows : (a,), ascending. near : (s,), places among `rows`.
+    """
+
+    rows: np.ndarray
+    near: np.ndarray
+    half: sp.csr_array
+
+    def matrix(self, v: int) -> sp.csr_array:
+        """Return E' - E, CSR (v, v)."""
+        coo = self.half.tocoo()
+        i, j = self.rows[self.near[coo.coords[0]]], self.rows[coo.coords[1]]
+        J = sp.csr_array((coo.data, (i, j)), shape=(v, v))
+        return sp.csr_array(J + J.T)
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        return {"rows": self.rows, "near": self.near, "data": self.half.data, "indices": self.half.indices,
+                "indptr": self.half.indptr}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray]) -> "EnergyChange":
+        shape = (len(arrays["near"]), len(arrays["rows"]))
+        half = sp.csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=shape)
+        return cls(arrays["rows"], arrays["near"], half)
+
+
+def energy_change(energy: GraphEnergy, kind: LaplacianKind, leaving: np.ndarray,
+                  multiplicity: np.ndarray | None = None) -> EnergyChange:
+    """Return the change of an energy of this kind where points leave: the vertex of each, (k,), in any order.
+
+    multiplicity : (v,), the points that each vertex stands for; None for one each.
+
+    Cost: the entries of W in the rows of S, some times; nothing of the others.
+    """
+    left, gone = np.unique(leaving, return_counts=True)
+    S = np.union1d(left, energy.W[left].indices)
+    W_S = energy.W[S]
+    rows, columns = np.unique(np.concatenate([S, W_S.indices]), return_inverse=True)
+    W_S = sp.csr_array((W_S.data, columns[len(S):], W_S.indptr), shape=(len(S), len(rows)))
+    near, m = columns[:len(S)], np.ones(len(rows)) if multiplicity is None else multiplicity[rows].astype(np.float64)
+    t = np.ones(len(rows))
+    place = np.searchsorted(rows, left)
+    t[place] = np.maximum(m[place] - gone, 0) / m[place]
+    degrees, left_degrees = W_S @ np.ones(len(rows)), t[near] * (W_S @ t)
+    before, after = energy.scale[rows], energy.scale[rows].copy()
+    after[near] = left_degrees > 0
+    if kind == "normalized":
+        after[near] = np.sqrt(np.divide((t * m)[near], left_degrees, out=np.zeros(len(S)), where=left_degrees > 0))
+    of = np.repeat(near, np.diff(W_S.indptr))
+    inside = np.zeros(len(rows), bool)
+    inside[near] = True
+    off = W_S.data * ((before[of] * before[W_S.indices]) - (after * t)[of] * (after * t)[W_S.indices])
+    off[inside[W_S.indices]] /= 2  # such an entry is in J and in J'
+    diagonal = (after[near] ** 2 * left_degrees - before[near] ** 2 * degrees) / 2
+    half = sp.csr_array((off, W_S.indices, W_S.indptr), shape=W_S.shape)
+    half = sp.csr_array(half + sp.csr_array((diagonal, (np.arange(len(S)), near)), shape=W_S.shape))
+    half.eliminate_zeros()
+    used = inside.copy()
+    used[half.indices] = True
+    number = np.cumsum(used) - 1
+    return EnergyChange(rows[used], number[near], sp.csr_array((half.data, number[half.indices], half.indptr),
+                                                               shape=(len(S), int(used.sum()))))
+
+
+@dataclass(frozen=True)
+class RowsTask:
+    """Write the rows of the weights at some `places` that lie in blocks [first, last), as the energy has them.
+
+    `degree` (r,), the entries of each row, and `scale`, C there; of each entry `place`, that of the other vertex, `w`,
+    and `other`, C there.
+    """
+
+    blocks: EnergyBlocks
+    places: Arrays
+    first: int
+    last: int
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        wanted, found = self.places.load()["places"], []
+        for index, (start, stop) in enumerate(self.blocks.ranges[self.first:self.last], self.first):
+            own = wanted[slice(*np.searchsorted(wanted, [start, stop]))] - start
+            if len(own):
+                found.append(self._rows(index, own))
+        empty = {"degree": np.arange(0), "scale": np.zeros(0), "place": np.arange(0), "w": np.zeros(0),
+                 "other": np.zeros(0)}
+        return out.write(**{name: np.concatenate([none, *(rows[name] for rows in found)])
+                            for name, none in empty.items()})
+
+    def _rows(self, index: int, own: np.ndarray) -> dict[str, np.ndarray]:
+        part, (start, stop) = self.blocks.parts.read(index), self.blocks.ranges[index]
+        scale = np.concatenate([part["scale"], part["halo_scale"]])
+        E = sp.csr_array((part["data"], part["indices"], part["indptr"]), shape=(stop - start, len(scale)))[own].tocoo()
+        row, column = E.coords
+        off = (own[row] != column) & (E.data != 0)
+        row, column = row[off], column[off]
+        return {"degree": np.bincount(row, minlength=len(own)), "scale": scale[own], "other": scale[column],
+                "place": np.concatenate([np.arange(start, stop), part["halo"]])[column],
+                "w": -E.data[off] / (scale[own[row]] * scale[column])}
+
+
+def _rows_at(blocks: EnergyBlocks, places: np.ndarray, execution: Execution) -> dict[str, np.ndarray]:
+    """Return what `RowsTask` writes of ascending places, read by tasks of runs of blocks."""
+    parts, shared = execution.scratch(), execution.share(places=places)
+    runs = runs_of(len(blocks.ranges))
+    execution.map([RowsTask(blocks, shared, first, last) for first, last in runs], parts)
+    found = [parts.read(index) for index in range(len(runs))]
+    parts.remove()
+    return {name: np.concatenate([own[name] for own in found]) for name in found[0]}
+
+
+def near_graph(graph: StoredGraph, blocks: EnergyBlocks, leaving: np.ndarray, execution: Execution
+               ) -> dict[str, np.ndarray]:
+    """Return the part of a graph that changes may be made of where points at some places leave it.
+
+    `rows` (a,), ascending: places within two edges of those that leave; `scale` (a,), C there; `multiplicity` (a,), the
+    points that each stands for; and the rows of the weights among them within one edge, CSR (a, a) `data`, `indices`,
+    `indptr`, the others without entries.
+    """
+    left = np.unique(leaving)
+    S = np.union1d(left, _rows_at(blocks, left, execution)["place"])
+    found = _rows_at(blocks, S, execution)
+    rows = np.union1d(S, found["place"])
+    near, indices = np.searchsorted(rows, S), np.searchsorted(rows, found["place"])
+    scale, degree = np.zeros(len(rows)), np.zeros(len(rows), np.int64)
+    scale[indices] = found["other"]
+    scale[near], degree[near] = found["scale"], found["degree"]
+    order, copies = blocks.parts.rows("order"), graph.copies
+    m = np.ones(len(rows), np.int64) if copies is None else copies.take(order.take(rows))
+    return {"rows": rows, "scale": scale, "multiplicity": m, "data": found["w"], "indices": indices,
+            "indptr": np.concatenate([[0], np.cumsum(degree)])}
+
+
+@dataclass(frozen=True)
+class LeavingTask:
+    """Write into part f of `changes` the change without fold f, its vertices numbered by their places in the blocks.
+
+    near : what `near_graph` returns. leaving : `position` (m,) of points that are held out and their `fold`.
+    """
+
+    kind: LaplacianKind
+    near: Arrays
+    leaving: Arrays
+    n_folds: int
+    changes: Parts
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        near, leaving = self.near.load(), self.leaving.load()
+        rows = near["rows"]
+        W = sp.csr_array((near["data"], near["indices"], near["indptr"]), shape=(len(rows), len(rows)))
+        energy, largest = GraphEnergy(W, near["scale"]), 0
+        for fold in range(self.n_folds):
+            own = np.searchsorted(rows, leaving["position"][leaving["fold"] == fold])
+            change = energy_change(energy, self.kind, own, near["multiplicity"])
+            self.changes.write(fold, replace(change, rows=rows[change.rows]).to_arrays())
+            largest = max(largest, len(change.rows))
+        return {"largest": largest}
+
+
+def changes_of_folds(graph: StoredGraph, blocks: EnergyBlocks, position: np.ndarray, fold: np.ndarray, n_folds: int,
+                     execution: Execution) -> Parts:
+    """Return parts that hold the `EnergyChange` without each of some folds of points, as their places say.
+
+    Blocks are read twice; `leaving_bytes` of what lies near the points is held, here and by one task.
+    """
+    parts = execution.scratch()
+    changes, near = parts.within("changes"), near_graph(graph, blocks, position[fold < n_folds], execution)
+    execution.map([LeavingTask(graph.kind, execution.share(**near), execution.share(position=position, fold=fold),
+                               n_folds, changes)], parts)
+    return changes
+
+
+def leaving_tasks(n_blocks: int) -> int:
+    """Return the number of tasks of `changes_of_folds`."""
+    return 2 * len(runs_of(n_blocks)) + 1
+
+
+def leaving_bytes(v: int, nnz: int, m: int) -> int:
+    """Return what `changes_of_folds` takes where m points leave a graph of v vertices and nnz weights.
+
+    The entries in the rows of these points and of their neighbors, of nnz / v a point: all of them at most.
+    """
+    degree = nnz / max(v, 1)
+    return int(NEAR_BYTES * min(nnz + v, m * (1 + degree) * (1 + degree)))

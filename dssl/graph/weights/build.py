@@ -1,0 +1,302 @@
+"""Weights of the neighbor graph: a symmetric sparse matrix, made and stored in blocks of rows.
+
+A block weighs the entries of its own lists, and those of others that end in it. The latter come by a shuffle, with the
+scales of the points whose lists they are; the scales of the points that its own entries end at come back by a second:
+
+    ListsTask     scatters (i, j, d, s_i) of each entry to the block of j
+    LogsTask      gathers these, scatters s_j back to the block of i, and keeps the logs of a sample for the median
+    WeightsTask   gathers both, and writes its rows of W
+
+so that a task holds the entries of its block, and each entry is written twice and read four times, whatever n is. Of
+binary weights there is nothing to send back.
+"""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ...base.errors import DataError, IntegrityError, require
+from ...data.scaling.quantiles import median_of_parts, most_collected
+from ...execution.cost import Cost, block_count, bucket_requests, cost_of
+from ...execution.exchange.shuffle import bucket_order, gather, rows_of_writers, scatter
+from ...execution.in_process import InProcess
+from ...execution.tasks import Execution
+from ...knn.lists import Neighbors
+from ...storage.blocks import Parts, PartWriter, Receipt, row_ranges, rows_that_fit
+from .rules import FLOOR, LEAST_LOG, WIDTH, WeightParams, WeightRule, warn_raised
+
+BLOCK_ROWS = 1 << 16
+ENTRY_BYTES = 130  # of a task, measured: an entry of its lists and one that ends in its block
+MEDIAN_ENTRIES = 10_000_000  # of all lists, from which the median is taken
+
+
+def _blocks(neighbors: Neighbors) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+    return neighbors.blocks(_sampled_rows(neighbors.k))
+
+
+def _sampled_rows(k: int) -> int:
+    """Return the rows of which every so many-th is in the sample of the median, from their first on."""
+    return max(1, BLOCK_ROWS * 10 // k)
+
+
+def id_type(n: int) -> type[np.signedinteger]:
+    """Return the type of vertex numbers as they are stored."""
+    return np.int32 if n < 2**31 else np.int64
+
+
+def last_distances(ids: np.ndarray, distances: np.ndarray) -> np.ndarray:
+    """Return the distance to the last neighbor of each list (b, k), 0 of an empty one, in the type of the distances."""
+    return distances[:, -1] if (ids[:, -1] >= 0).all() else np.where(ids >= 0, distances, 0).max(axis=1)
+
+
+def kth_distances(neighbors: Neighbors) -> np.ndarray:
+    """Return the distance of each point to its last neighbor, (n,) float64; 0 for a point without any."""
+    return np.concatenate([last_distances(ids, distances) for _, ids, distances in _blocks(neighbors)]).astype(
+        np.float64)
+
+
+@dataclass(frozen=True)
+class ListBlocks:
+    """Neighbor lists in blocks of `height` rows, and what the tasks of earlier passes wrote of them.
+
+    lists : by `ListsTask`. scales : by `LogsTask`.
+    """
+
+    neighbors: Neighbors
+    height: int
+    kind: str
+    lists: Parts
+    scales: Parts
+
+    @property
+    def ranges(self) -> list[tuple[int, int]]:
+        return row_ranges(len(self.neighbors), self.height)
+
+    @property
+    def count(self) -> int:
+        return block_count(len(self.neighbors), self.height)
+
+    def own(self, index: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Return the entries of a block of lists: i, counted from its first row, j and d, (e,); and s of its rows."""
+        start, stop = self.ranges[index]
+        ids, distances = self.neighbors.ids.read(start, stop), self.neighbors.distances.read(start, stop)
+        there = ids >= 0
+        i = np.repeat(np.arange(stop - start, dtype=np.int32), there.sum(axis=1))
+        return i, ids[there], distances[there], last_distances(ids, distances)
+
+
+@dataclass(frozen=True)
+class ListsTask:
+    """Scatter the entries of a block of lists to the blocks of the points that they name; write `scales` (b,)."""
+
+    blocks: ListBlocks
+    index: int
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        blocks = self.blocks
+        start, _ = blocks.ranges[self.index]
+        i, j, d, s = blocks.own(self.index)
+        block = j // blocks.height
+        names = {"s": s[i]} if blocks.kind == "self_tuned" else {}
+        receipt = scatter(out, block, blocks.count, i=i + id_type(len(blocks.neighbors))(start),
+                          j=(j - block * blocks.height).astype(np.int32), d=d, **names)
+        return {**receipt, **out.write(scales=s[s > 0] if blocks.kind == "heat" else s), "positive": int((s > 0).sum())}
+
+
+@dataclass(frozen=True)
+class LogsTask:
+    """Write the log weights of the sampled entries that end in a block; send back the scales of its points.
+
+    Every `step`-th list of each `_sampled_rows` is in the sample.
+    """
+
+    blocks: ListBlocks
+    rule: WeightRule
+    step: int
+    index: int
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        blocks, tuned = self.blocks, self.rule.kind == "self_tuned"
+        own = blocks.lists.read(self.index, ["scales"])["scales"]
+        entering = gather(blocks.lists, blocks.count, self.index)
+        receipt: Receipt = {}
+        if tuned:
+            sent = rows_of_writers(blocks.lists, blocks.count, self.index)
+            receipt = scatter(out, np.repeat(np.arange(len(sent)), sent), blocks.count, s=own[entering["j"]])
+        sampled = entering["i"] % _sampled_rows(blocks.neighbors.k) % self.step == 0
+        ends = (entering["s"][sampled], own[entering["j"][sampled]]) if tuned else (np.zeros(1), np.zeros(1))
+        logs = self.rule.log_weights(entering["d"][sampled], *(scales.astype(np.float64) for scales in ends))
+        return {**receipt, **out.write(logs=logs), "logs": len(logs)}
+
+
+@dataclass(frozen=True)
+class WeightsTask:
+    """Write the rows of W of a block as `data`, `indices` (columns of W) and `indptr`."""
+
+    blocks: ListBlocks
+    rule: WeightRule
+    symmetrize: str
+    index: int
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        blocks, n = self.blocks, len(self.blocks.neighbors)
+        start, stop = blocks.ranges[self.index]
+        i, j, d, s = blocks.own(self.index)
+        other = np.zeros_like(s, shape=len(j))
+        if self.rule.kind == "self_tuned":  # back from the blocks of j, in the order in which they were sent
+            other[bucket_order(j // blocks.height, blocks.count)] = gather(blocks.scales, blocks.count, self.index)["s"]
+        weights, raised = self.rule.weights(d, s[i].astype(np.float64), other.astype(np.float64))
+        shape = (stop - start, n)
+        leaving = sp.csr_array((weights, (i, j)), shape=shape)
+        del i, j, d, other, weights
+        entering = gather(blocks.lists, blocks.count, self.index)
+        i_scales = entering["s"] if "s" in entering else np.zeros(1)
+        weights, _ = self.rule.weights(entering["d"], i_scales.astype(np.float64), s[entering["j"]].astype(np.float64))
+        back = sp.csr_array((weights, (entering["j"], entering["i"])), shape=shape)
+        del entering, i_scales, weights
+        W = sp.csr_array((leaving + back) * 0.5 if self.symmetrize == "mean" else
+                         getattr(leaving, self.symmetrize)(back))
+        W.eliminate_zeros()
+        W.sort_indices()
+        receipt = out.write(data=W.data, indices=W.indices.astype(id_type(n)),
+                            indptr=W.indptr.astype(np.int64))
+        return {**receipt, "rows": [start, stop], "n": n, "nnz": int(W.nnz), "raised": raised}
+
+
+def block_rows(n: int, k: int, budget: int) -> int:
+    """Return the rows of a block of lists: those that take half the budget, as more entries may end in one; 65,536."""
+    return rows_that_fit(budget, ENTRY_BYTES * k, min(n, BLOCK_ROWS), share=2)
+
+
+def weigh(neighbors: Neighbors, params: WeightParams, execution: Execution, parts: Parts,
+          height: int | None = None) -> dict[str, Any]:
+    """Write W into `parts`, one part a block of rows, to be read by `read_graph`; return its attributes (JSON).
+
+    The attributes: parameters, the bandwidth used, `nnz`, `entries` (of all lists), `floor` (the least weight) and
+    `raised` (the list entries that were below it).
+
+    height : rows of a block; by default those that fit the budget of the execution. W does not depend on it.
+    Raises ParameterError: a bandwidth or width at which the median weight is zero.
+    """
+    n, lists, scales = len(neighbors), parts.within("lists"), parts.within("scales")
+    height = height or block_rows(n, neighbors.k, execution.memory_budget)
+    blocks = ListBlocks(neighbors, height, params.kind, lists, scales)
+    rule = weight_rule(blocks, params, execution)
+    receipts = execution.map([WeightsTask(blocks, rule, params.symmetrize, index) for index in range(blocks.count)],
+                             parts)
+    for passed in (lists, scales):
+        passed.remove()
+    return {**asdict(params), "bandwidth": rule.scale if params.kind == "heat" else None,
+            "width": rule.scale if params.kind == "self_tuned" else None, "n": n,
+            "nnz": sum(receipt["nnz"] for receipt in receipts),
+            "entries": neighbors.attributes.get("entries", n * neighbors.k),
+            "floor": float(np.exp(rule.least_log)), "raised": sum(receipt["raised"] for receipt in receipts)}
+
+
+def weight_rule(blocks: ListBlocks, params: WeightParams, execution: Execution) -> WeightRule:
+    """Run the passes before the last, and return the rule of these lists: medians that are exact (see `median`)."""
+    n, k = len(blocks.neighbors), blocks.neighbors.k
+    receipts = execution.map([ListsTask(blocks, index) for index in range(blocks.count)], blocks.lists)
+    if params.kind == "binary":
+        return WeightRule("binary", 1.0, -np.inf)
+    typical = 1.0  # copies say nothing about the scale
+    if params.kind == "heat" and any(receipt["positive"] for receipt in receipts):
+        typical = median_of_parts(blocks.lists, "scales", [receipt["positive"] for receipt in receipts], execution)
+    bandwidth = typical if params.bandwidth is None else params.bandwidth
+    rule = WeightRule(params.kind, bandwidth if params.kind == "heat" else params.width, -np.inf)
+    step = max(1, -(-n * k // MEDIAN_ENTRIES))
+    receipts = execution.map([LogsTask(blocks, rule, step, index) for index in range(blocks.count)], blocks.scales)
+    median = median_of_parts(blocks.scales, "logs", [receipt["logs"] for receipt in receipts], execution)
+    name, near = ("width", f"{WIDTH}") if params.kind == "self_tuned" else (
+        "bandwidth", f"{typical:.3g}, the median distance to the k-th neighbor")
+    require(median > LEAST_LOG, f"with {name}={rule.scale:.3g} the median weight is exp({median:.4g})",
+            why="half of all weights, or more, are zero in float64", fix=f"choose a {name} near {near}")
+    return replace(rule, least_log=median + float(np.log(FLOOR)))
+
+
+def weights_cost(n: int, k: int, nnz: int, kind: str, budget: int) -> Cost:
+    """Return what `weigh` takes for k neighbors a row and a W of nnz entries.
+
+    Entries of 12 bytes as they are listed and 12 to 16 as they are sent, 4 that come back.
+    """
+    height, entries, tuned = block_rows(n, k, budget), n * k, kind == "self_tuned"
+    blocks, sent, back = block_count(n, height), (16 if tuned else 12) * entries, 4 * entries * tuned
+    binary = kind == "binary"
+    peak = max(ENTRY_BYTES * height * k, 24 * min(entries, most_collected(budget)))
+    return cost_of(blocks * (2 if binary else 3), 24 * entries + sent * (1 if binary else 2) + back,
+                   sent + back + 12 * nnz + 16 * n, peak, ENTRY_BYTES * k,
+                   asked=bucket_requests(*[(blocks, blocks)] * (1 if binary else 3 if tuned else 2)))
+
+
+def read_weights(parts: Parts, index: int, start: int, stop: int, n: int) -> sp.csr_array:
+    """Return rows [start, stop) of the matrix (n, n), CSR (stop - start, n), from the part that holds them."""
+    part = parts.read(index)
+    # Pointers as narrow as the columns: SciPy widens both to the wider.
+    indptr = part["indptr"].astype(np.int32 if len(part["data"]) < 2**31 else np.int64)
+    return sp.csr_array((part["data"], part["indices"], indptr), shape=(stop - start, n))
+
+
+def row_receipts(parts: Parts, n: int) -> list[Receipt]:
+    """Return the receipts of the blocks of rows of a graph of n vertices, that `weigh` wrote.
+
+    Raises
+    ------
+    IntegrityError : a block of rows is missing.
+    """
+    count = block_count(n, parts.receipt(0)["rows"][1])
+    found = parts.receipts(count)
+    missing = next((index for index in range(count) if index not in found), None)
+    require(missing is None, f"the graph lacks block {missing} of {count}", error=IntegrityError,
+            why="its rows were never written", fix="run the weights again: finished blocks are kept")
+    return [found[index] for index in range(count)]
+
+
+def read_graph(parts: Parts) -> sp.csr_array:
+    """Return the matrix (n, n) whose rows `weigh` wrote.
+
+    Raises
+    ------
+    IntegrityError : a block of rows is missing.
+    """
+    n = parts.receipt(0)["n"]
+    ranges = [receipt["rows"] for receipt in row_receipts(parts, n)]
+    pieces = [read_weights(parts, index, start, stop, n) for index, (start, stop) in enumerate(ranges)]
+    W = sp.vstack(pieces, format="csr")
+    W.has_sorted_indices = True
+    return W
+
+
+def weights(neighbors: Neighbors, kind: str = "self_tuned", *, bandwidth: float | None = None, width: float = WIDTH,
+            symmetrize: str = "maximum", execution: Execution | None = None) -> sp.csr_array:
+    """Return the symmetric weights W (n, n) of neighbor lists; sorted indices, float64, zero diagonal.
+
+    Warns
+    -----
+    WeightsRaised : weights below 1e-10 of the median were raised to that floor; bandwidth or width is too small.
+
+    Raises
+    ------
+    ParameterError : no neighbor lists, an unknown kind, or a bandwidth or width at which the median weight is zero.
+    DataError : a list names a point that does not exist, or its own.
+    """
+    params = WeightParams(kind=kind, bandwidth=bandwidth, width=width, symmetrize=symmetrize)  # type: ignore[arg-type]
+    require(isinstance(neighbors, Neighbors), f"neighbors is of type {type(neighbors).__name__}",
+            why="weights are made of neighbor lists", fix="pass dssl.neighbors(X); a graph has graph.weights()")
+    _check_lists(neighbors)
+    execution = execution or InProcess()
+    parts = execution.scratch()
+    attributes = weigh(neighbors, params, execution, parts)
+    warn_raised(attributes, stacklevel=3)
+    return read_graph(parts)
+
+
+def _check_lists(neighbors: Neighbors) -> None:
+    for first, ids, _ in _blocks(neighbors):
+        own = first + np.arange(len(ids))
+        wrong = (ids < 0) | (ids >= len(neighbors)) | (ids == own[:, None])
+        require(not wrong.any(), f"the list of point {first + int(wrong.any(axis=1).argmax())} is not valid: "
+                f"{ids[wrong.any(axis=1)][:1].tolist()}", error=DataError,
+                why="a neighbor is one of the other points", fix="make the lists with dssl.neighbors")

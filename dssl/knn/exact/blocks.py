@@ -1,0 +1,237 @@
+"""Exact neighbors of all rows: one task a block of rows, each searching all points.
+
+Two searches give the same lists: a tree (`tree.py`), which looks at few points where the data have few effective
+dimensions, and tiles (`tiles.py`), which look at all of them by matrix products. A count on sampled queries decides.
+
+Points whose layout fits half of the memory budget are laid out once and shared by the tasks. Larger ones are read in
+blocks by every task, each block laid out on its own; the heaps carry over from block to block. Sparse rows are not laid
+out: their tasks read blocks of them and search an inverted index (`inverted.py`).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from ...execution.cost import Cost, block_count, cost_of
+from ...execution.tasks import Execution
+from ...storage.blocks import Arrays, PartWriter, Receipt, Rows, rows_that_fit
+from ...storage.store import whole_bytes
+from ..heap import empty_heaps, sort_heaps
+from ..metric import measurable, measured_itemsize, sample_ids, stored_distances
+from .inverted_index import (
+    SparsePoints,
+    inverted_bytes,
+    inverted_cost,
+    inverted_seconds,
+    measured_row_bytes,
+    point_rows,
+    tile_bytes,
+)
+from .layout import (
+    MAX_AXES,
+    SAMPLE_ROWS,
+    Frame,
+    Layout,
+    bisect,
+    lay_out,
+    layout_bytes,
+    principal_frame,
+    project,
+    tree_depth,
+)
+from .tiles import POINT_TILE, QUERY_TILE, nearest_by_tiles
+from .tree import nearest_by_tree
+
+PILOT_QUERIES = 64
+MOST_TASKS = 16
+LEAST_BLOCK, MOST_BLOCK = 1024, 65536
+# Measured on one core, nanoseconds: a query of the tree, a row or box that it looks at, and each axis of it; a pair of
+# rows in tiles. A look costs twice as much where the coordinates of all points fill `FAR_BYTES`: caches hold no more.
+TREE_QUERY_NS, TREE_VISIT_NS, TREE_AXIS_NS, TILE_PAIR_NS = 5000.0, 11.0, 0.6, 3.0
+FAR_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class DensePoints:
+    """Dense points to search: laid out once, or block by block wherever they are searched.
+
+    held : the layout of all points, or the frame that blocks of `block_rows` are seen from.
+    search : "tree" or "tiles".
+    """
+
+    rows: Rows
+    metric: str
+    block_rows: int
+    held: Arrays | Frame
+    search: str = "tiles"
+
+    def layouts(self) -> Iterator[Layout]:
+        """Yield the layout of each block."""
+        if isinstance(self.held, Arrays):
+            yield Layout(**self.held.load())  # type: ignore[arg-type]
+            return
+        for first, block in self.rows.blocks(self.block_rows):
+            yield lay_out(measurable(block, self.metric), np.arange(first, first + len(block)), self.held)
+
+    def nearest(self, queries: np.ndarray, query_ids: np.ndarray, k: int,
+                within: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Return the squared distances and ids (q, k) of the points nearest to rows, ascending by (distance, id).
+
+        within : squared distances (q,), beyond which no point counts; entries without one are `EMPTY` and infinitely
+            far.
+        """
+        queries = measurable(queries, self.metric)
+        distances, ids = empty_heaps(len(queries), k, within)
+        nearest = nearest_by_tree if self.search == "tree" else nearest_by_tiles
+        for layout in self.layouts():
+            seen = project(queries, layout.frame, float(layout.scale))
+            order = bisect(seen.lead[:, :-1], tree_depth(len(queries)))
+            nearest(layout, queries, query_ids, seen, order, distances, ids)
+        sort_heaps(distances, ids)
+        return distances, ids
+
+
+def points_in_blocks(rows: Rows, metric: str, block_rows: int, sample: np.ndarray) -> DensePoints | SparsePoints:
+    """Return points that are read in blocks by whoever searches them; `sample` (m, d), measurable, gives the axes."""
+    if rows.is_sparse:
+        return SparsePoints(rows, metric, block_rows)
+    return DensePoints(rows, metric, block_rows, principal_frame(sample))
+
+
+@dataclass(frozen=True)
+class NearestTask:
+    """Find the k nearest points of rows [start, stop) and write them to `ids` and `distances`, whose first row is
+    that of row `first`.
+    """
+
+    points: DensePoints | SparsePoints
+    start: int
+    stop: int
+    k: int
+    first: int = 0
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        queries = self.points.rows.read(self.start, self.stop)
+        squared, ids = self.points.nearest(queries, np.arange(self.start, self.stop), self.k)
+        return out.write_rows(self.start - self.first, ids=ids, distances=stored_distances(squared))
+
+
+def exact_block_rows(X: Rows, k: int, metric: str, budget: int, entry_bytes: int = 0) -> int:
+    """Return the rows of one task's block: no more than `MOST_TASKS` tasks, unless their blocks grew too large.
+
+    A row takes 40 d bytes (itself and its coordinates, each twice) and 16 k for its heap, within a quarter of the
+    budget beside one tile of products; a sparse row `measured_row_bytes` and 40 k, in half of the budget.
+    entry_bytes : that an entry of a list takes besides.
+    """
+    n = len(X)
+    if X.is_sparse:
+        fit = rows_that_fit(budget, measured_row_bytes(X, metric) + (40 + entry_bytes) * k, n,
+                            fixed_bytes=tile_bytes(X), share=2)
+    else:
+        fit = rows_that_fit(budget, 40 * X.shape[1] + (16 + entry_bytes) * k, n,
+                            fixed_bytes=4 * QUERY_TILE * POINT_TILE, share=4)
+    return min(fit, max(LEAST_BLOCK, min(MOST_BLOCK, -(-n // MOST_TASKS))), n)
+
+
+def laid_out_rows(X: Rows, metric: str, budget: int) -> int:
+    """Return the rows laid out at a time: all if twice their layout fits the budget, or what fits a quarter of it."""
+    n, each = len(X), 2 * layout_bytes(1, X.shape[1], measured_itemsize(X.dtype, metric))
+    return n if n * each <= budget else rows_that_fit(budget, each, n, share=4)
+
+
+def plan_exact(X: Rows, k: int, metric: str, execution: Execution) -> tuple[DensePoints | SparsePoints, float]:
+    """Return the points, laid out if they fit, with the search that costs less, and its seconds on one core.
+
+    Peak memory: the layout, at most `layout_bytes`, and once more while it is made; where that is beyond the
+    budget, blocks of points that fill a quarter of it.
+    """
+    n = len(X)
+    if X.is_sparse:
+        return SparsePoints(X, metric, point_rows(X, metric, execution.memory_budget)), inverted_seconds(X, k)
+    points, layout = dense_points(X, metric, sampled_frame(X, metric), execution)
+    pilot = sample_ids(n, PILOT_QUERIES)
+    return with_search(points, layout, measurable(X.take(pilot), metric), pilot, k, n)
+
+
+def sampled_frame(X: Rows, metric: str) -> Frame:
+    """Return the frame of a sample of dense rows."""
+    return principal_frame(measurable(X.take(sample_ids(len(X), SAMPLE_ROWS)), metric))
+
+
+def dense_points(X: Rows, metric: str, frame: Frame, execution: Execution) -> tuple[DensePoints, Layout]:
+    """Return dense rows as points, laid out if all of them fit, and the layout of the first block."""
+    points = DensePoints(X, metric, laid_out_rows(X, metric, execution.memory_budget), frame)
+    layout = next(points.layouts())
+    if len(layout.ids) < len(X):
+        return points, layout
+    scratch = execution.scratch()
+    scratch.write(0, {field.name: np.asarray(getattr(layout, field.name)) for field in fields(layout)})
+    return replace(points, held=scratch.arrays(0)), layout
+
+
+def with_search(points: DensePoints, layout: Layout, queries: np.ndarray, query_ids: np.ndarray, k: int, n_queries: int,
+                within: np.ndarray | None = None) -> tuple[DensePoints, float]:
+    """Return the points with the search that costs less, and its seconds on one core for `n_queries` queries.
+
+    layout : of their first block. queries : some of them (q, d), measurable, with `query_ids` and `within` as
+    `DensePoints.nearest` takes them.
+    """
+    seen = project(queries, layout.frame, layout.scale)
+    # A query stops at half of the points and counts as that: a few do, far from all others, among many that do not.
+    visits = nearest_by_tree(layout, queries, query_ids, seen, np.arange(len(queries)),
+                             *empty_heaps(len(queries), k, within), most=len(layout.ids) // 2 + 100)
+    look = (TREE_VISIT_NS + TREE_AXIS_NS * layout.lead.shape[1]) * (1 + min(1.0, layout.lead.nbytes / FAR_BYTES))
+    n = len(points.rows)
+    tree = (TREE_QUERY_NS + visits / len(queries) * look) * 1e-9 * n_queries * block_count(n, points.block_rows)
+    tiles = TILE_PAIR_NS * 1e-9 * float(n_queries) * n
+    return replace(points, search="tree" if tree <= tiles else "tiles"), min(tree, tiles)
+
+
+def least_exact_seconds(X: Rows, metric: str, budget: int) -> float:
+    """Return the least seconds that `plan_exact` may find for rows of the shape of X, which are not read.
+
+    Of tiles, or of a tree a block of points whose queries look at nothing; of sparse rows nothing is known.
+    """
+    n = len(X)
+    if X.is_sparse:
+        return 0.0
+    return n * min(TREE_QUERY_NS * block_count(n, laid_out_rows(X, metric, budget)), TILE_PAIR_NS * n) * 1e-9
+
+
+def sampling_bytes(X: Rows, metric: str) -> int:
+    """Return what a sample of dense rows takes, in float64, and the frame that is made of it."""
+    n, d = X.shape
+    return min(n, SAMPLE_ROWS) * d * (X.dtype.itemsize + 16 + 8 * (metric == "cosine")) + 24 * d * d
+
+
+def searching_bytes(X: Rows, k: int, metric: str, height: int, budget: int) -> tuple[int, int]:
+    """Return what `height` queries of all rows of X take, or laying these out; and the bytes of a layout of all rows.
+
+    The second is 0 where not all are laid out at once. Points beside their layout; the layout and its queries.
+    """
+    n, d = X.shape
+    if X.is_sparse:
+        return inverted_bytes(X, k, metric, height, budget), 0
+    itemsize, axes = measured_itemsize(X.dtype, metric), min(d, MAX_AXES)
+    block = laid_out_rows(X, metric, budget)
+    layout = layout_bytes(block, d, itemsize)
+    laying_out = block * d * itemsize + max(layout + 4 * (axes + 3) * block, (8 + 4) * axes * block)
+    queries = height * (d * itemsize + 12 * axes + 16 * k) + (4 << 20)
+    if block < n:
+        return laying_out + queries, 0
+    return max(laying_out, layout + max(int(whole_bytes(layout)), queries)), layout
+
+
+def exact_cost(X: Rows, k: int, metric: str, budget: int) -> Cost:
+    """Return what an exact search takes for rows of the shape and dtype of X, which are not read.
+
+    In the driver a sample, then points beside their layout; in a task the layout and its queries.
+    """
+    n, height = len(X), exact_block_rows(X, k, metric, budget)
+    if X.is_sparse:
+        return inverted_cost(X, k, metric, height, budget)
+    sample, tasks = sampling_bytes(X, metric), block_count(n, height)
+    search, layout = searching_bytes(X, k, metric, height, budget)
+    return cost_of(tasks, n * X.row_bytes * (4 if layout else 4 + tasks) + layout, 12 * n * k + layout,
+                   max(sample, search), sample, TILE_PAIR_NS * 1e-9 * float(n) * n)

@@ -1,0 +1,218 @@
+"""Exact neighbors of sparse rows, by an inverted index.
+
+Points are taken in tiles; of each tile the rows are listed by column. A query adds its products with the rows of its
+own columns into one line of float64, so only columns that both hold cost anything; columns that a fifth of the
+tile holds are multiplied as dense matrices instead. With e entries in the longest row, the squared distance that
+follows is off by less than
+
+    (3 e + 34) 2^-52 (|x|^2 + |z|^2),
+
+e for lengths and product, and 2 e + 2 for the measured distance, whose 2 e terms are at most twice these lengths. So
+pairs that are farther than the k-th by more are ruled out; the others are measured (`distances.py`). Where all
+values are whole numbers whose sums stay below 2^53 nothing is rounded, and the first distance is final.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numba import njit
+from scipy import sparse
+
+from ...execution.cost import Cost, block_count, cost_of
+from ...storage.blocks import Rows, row_ranges, rows_that_fit
+from ...storage.csr_arithmetic import add_products, squared_lengths
+from ..heap import empty_heaps, put, sift_down, sort_heaps
+from ..metric import measurable, sample_ids
+from ..squared_distances import sparse_squared_distance
+
+QUERY_TILE, POINT_TILE = 64, 2048
+HEAD_SHARE, MOST_HEADS = 0.2, 256  # of a tile's rows that hold a column which is multiplied densely
+SAMPLE_ROWS = 8192
+MOST_BLOCK_BYTES = 64 << 20
+# Measured on one core, nanoseconds: a pair of rows, a product of entries, a dense product of one column, and an entry
+# of two rows that are measured, of which there are about 3 k a query.
+PAIR_NS, ENTRY_NS, HEAD_NS, MEASURED_NS = 1.2, 1.2, 0.06, 20.0
+
+
+@njit(nogil=True, cache=True)
+def measure_near(products, first_query, query_ids, query_indptr, query_columns, query_values, query_lengths,
+                 first_point, points_indptr, points_columns, points_values, point_lengths, slack, bounds, distances,
+                 ids):
+    """Improve the heaps of a tile of queries by a tile of points, whose products (q, p) are known but for rounding.
+
+    `bounds` (queries, k) are heaps of upper bounds of the k smallest distances. `slack` 0 says that nothing was
+    rounded.
+    """
+    n_points, k = products.shape[1], bounds.shape[1]
+    flags = np.zeros(-(-n_points // 8) * 8, np.uint8)
+    words = flags.view(np.uint64)
+    candidates = np.empty(n_points, np.int64)
+    lowest = np.empty(n_points)
+    unused = np.zeros(k, np.int64)
+    for offset in range(products.shape[0]):
+        which = first_query + offset
+        line, bound, mine = products[offset], bounds[which], query_ids[which]
+        length, count = query_lengths[which], 0
+        for place in range(n_points):
+            lowest[place] = (length + point_lengths[place]) * (1 - slack) - 2 * line[place]
+        limit = bound[0]
+        for place in range(n_points):
+            flags[place] = lowest[place] <= limit
+        for word in range(words.shape[0]):
+            if words[word] == 0:
+                continue
+            for place in range(8 * word, 8 * word + 8):
+                if flags[place] == 0 or lowest[place] > bound[0] or first_point + place == mine:
+                    continue
+                if slack == 0:
+                    if put(lowest[place], np.int64(first_point + place), distances[which], ids[which]):
+                        bound[0] = distances[which, 0]
+                    continue
+                candidates[count] = place
+                count += 1
+                highest = lowest[place] + 2 * slack * (length + point_lengths[place])
+                if highest < bound[0]:
+                    bound[0] = highest
+                    sift_down(bound, unused, 0, k)
+        x = slice(query_indptr[which], query_indptr[which + 1])
+        for place in candidates[:count]:
+            if lowest[place] > bound[0]:
+                continue
+            z = slice(points_indptr[place], points_indptr[place + 1])
+            distance = sparse_squared_distance(query_columns[x], query_values[x], points_columns[z], points_values[z])
+            put(distance, np.int64(first_point + place), distances[which], ids[which])
+
+
+def head_columns(rows: sparse.csr_array) -> np.ndarray:
+    """Return the numbers of the columns that so many rows of a tile hold that they are multiplied densely."""
+    held = np.bincount(rows.indices, minlength=rows.shape[1])
+    heads = np.flatnonzero(held > HEAD_SHARE * rows.shape[0])
+    return heads if len(heads) <= MOST_HEADS else np.sort(heads[np.argsort(-held[heads], kind="stable")[:MOST_HEADS]])
+
+
+def without_columns(rows: sparse.csr_array, columns: np.ndarray) -> sparse.csc_array:
+    """Return sparse rows by column, some columns left out."""
+    tail = rows.copy()
+    if len(columns):
+        tail.data[np.isin(rows.indices, columns)] = 0
+        tail.eliminate_zeros()
+    return tail.tocsc()
+
+
+def nothing_is_rounded(rows: sparse.csr_array) -> bool:
+    """Return whether all values (float64) are whole numbers, small enough that no sum over two rows is rounded."""
+    largest = float(np.abs(rows.data).max(initial=0))
+    return 4 * largest**2 * rows.shape[1] < 2.0**53 and bool((rows.data == np.rint(rows.data)).all())
+
+
+class Queries:
+    """Rows whose neighbors are sought, with their heaps; offered all points in the order of their ids.
+
+    Peak memory in bytes: the rows, 24 k a row, and a tile: 8 QUERY_TILE POINT_TILE, and its rows three times.
+    """
+
+    def __init__(self, rows: sparse.csr_array, ids: np.ndarray, k: int, within: np.ndarray | None = None):
+        rows = rows.astype(np.float64, copy=False)
+        self.rows, self.ids, self.k = rows, np.asarray(ids, np.int64), k
+        self.lengths = squared_lengths(rows)
+        self.distances, self.neighbor_ids = empty_heaps(rows.shape[0], k, within)
+        self.bounds = self.distances.copy()
+        self.whole = nothing_is_rounded(rows)
+        self.longest = int(np.diff(rows.indptr).max(initial=0))
+
+    def offer(self, first: int, points: sparse.csr_array) -> None:
+        """Offer sparse points with numbers first, first + 1, ..."""
+        points = points.astype(np.float64, copy=False)
+        for start, stop in row_ranges(points.shape[0], POINT_TILE):
+            self._offer_tile(first + start, points[start:stop])
+
+    def _offer_tile(self, first: int, points: sparse.csr_array) -> None:
+        exact = self.whole and nothing_is_rounded(points)
+        longest = max(self.longest, int(np.diff(points.indptr).max(initial=0)))
+        slack = 0.0 if exact else (3 * longest + 34) * 2.0**-52
+        heads, lengths = head_columns(points), squared_lengths(points)
+        tail, query_heads, point_heads = (without_columns(points, heads), self.rows[:, heads].toarray(),
+                                          points[:, heads].toarray())
+        work = np.empty((min(QUERY_TILE, self.rows.shape[0]), points.shape[0]))
+        for start in range(0, self.rows.shape[0], QUERY_TILE):
+            mine = query_heads[start:start + QUERY_TILE]
+            products = np.dot(mine, point_heads.T, out=work[:len(mine)])
+            add_products(self.rows.indptr[start:start + len(mine) + 1], self.rows.indices, self.rows.data,
+                         tail.indptr, tail.indices, tail.data, products)
+            measure_near(
+                products, start, self.ids, self.rows.indptr, self.rows.indices, self.rows.data, self.lengths, first,
+                points.indptr, points.indices, points.data, lengths, slack, self.bounds, self.distances,
+                self.neighbor_ids)
+
+    def nearest(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the squared distances and ids (q, k) of the nearest points so far, ascending by (distance, id)."""
+        sort_heaps(self.distances, self.neighbor_ids)
+        return self.distances, self.neighbor_ids
+
+
+@dataclass(frozen=True)
+class SparsePoints:
+    """Sparse points to search, read in blocks."""
+
+    rows: Rows
+    metric: str
+    block_rows: int
+    search = "inverted index"
+
+    def nearest(self, queries: Any, query_ids: np.ndarray, k: int,
+                within: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Return the squared distances and ids (q, k) of the points nearest to rows, ascending by (distance, id).
+
+        within : as of `DensePoints.nearest`.
+        """
+        found = Queries(measurable(queries, self.metric), query_ids, k, within)
+        for first, block in self.rows.blocks(self.block_rows):
+            found.offer(first, measurable(block, self.metric))
+        return found.nearest()
+
+
+def measured_row_bytes(X: Rows, metric: str) -> int:
+    """Return the bytes of a sparse row while it is searched: as read, measurable, and in float64."""
+    entries = X.row_bytes // (X.dtype.itemsize + 4) + 1
+    return 2 * X.row_bytes + 12 * entries * (2 if metric == "cosine" else 1) + 8
+
+
+def point_rows(X: Rows, metric: str, budget: int) -> int:
+    """Return the rows of points that a task reads at a time, whole parts where X is stored in parts."""
+    per_row = measured_row_bytes(X, metric)
+    fit = rows_that_fit(budget, per_row, len(X), share=4)
+    fit = min(fit, max(POINT_TILE, MOST_BLOCK_BYTES // per_row))
+    part = getattr(X, "block_rows", 1)
+    return max(1, fit // part) * part if part <= fit else fit
+
+
+def tile_bytes(X: Rows) -> int:
+    """Return the bytes of a tile: the products, its rows by row and by column, its heads, and those of the queries."""
+    points = min(POINT_TILE, len(X))
+    return 8 * QUERY_TILE * points + 3 * points * (X.row_bytes + 8 * 32) + 16 * X.shape[1]
+
+
+def inverted_bytes(X: Rows, k: int, metric: str, height: int, budget: int) -> int:
+    """Return what `height` queries with their heaps take, the points that are read at a time, and a tile of them."""
+    each = measured_row_bytes(X, metric)
+    return height * (each + 40 * k) + min(point_rows(X, metric, budget), len(X)) * each + tile_bytes(X)
+
+
+def inverted_cost(X: Rows, k: int, metric: str, height: int, budget: int) -> Cost:
+    """Return what the search takes for rows of the shape of X, `height` queries a task."""
+    n, d = X.shape
+    sample, peak = min(n, SAMPLE_ROWS) * X.row_bytes * 3 + 24 * d, inverted_bytes(X, k, metric, height, budget)
+    tasks = block_count(n, height)
+    return cost_of(tasks, (tasks + 2) * n * X.row_bytes, 12 * n * k, max(sample, peak),
+                   measured_row_bytes(X, metric) + 40 * k + tile_bytes(X))
+
+
+def inverted_seconds(X: Rows, k: int) -> float:
+    """Return the predicted seconds of the search on one core, from how many of `SAMPLE_ROWS` rows hold each column."""
+    n = len(X)
+    sample: Any = X.take(sample_ids(n, SAMPLE_ROWS))
+    share = np.bincount(sample.indices, minlength=X.shape[1]) / sample.shape[0]
+    entry = np.minimum(ENTRY_NS * share**2, np.where(share > HEAD_SHARE, HEAD_NS, np.inf))
+    entries = sample.nnz / sample.shape[0]
+    return (float(n) * n * (PAIR_NS + float(entry.sum())) + 3.0 * n * k * 2 * entries * MEASURED_NS) * 1e-9

@@ -1,0 +1,116 @@
+"""Exact neighbors by a tree: for rows of few effective dimensions, where boxes rule out nearly everything.
+
+A query walks the tree of `layout.py` nearer child first, and leaves out every node whose box, and every row whose
+leading coordinates, are farther than its k-th neighbor so far. What remains is measured in float64.
+"""
+
+import numpy as np
+from numba import njit
+
+from ..heap import offer
+from .layout import Coordinates, Layout, level_bounds, tree_depth
+
+STEP = 16  # columns of `lead` between two looks at the limit
+
+
+def float32_slack(lead_columns: int, data_columns: int) -> tuple[float, float]:
+    """Return (a, b): a distance computed from float32 coordinates is below true (1 + b) + a (|q| + |t|).
+
+    a : rounding of the coordinates, and of the length of the rest, which is the root of a difference.
+    b : rounding of the sum of squares.
+    """
+    return 2.0**-23 + float(np.sqrt(data_columns * 2.0**-52)), (lead_columns + 8) * 2.0**-23
+
+
+@njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
+def _box_distance(query, low, high):
+    """Return the squared distance from a query to a box along the box's axes."""
+    total = np.float32(0.0)
+    for axis in range(low.shape[0]):
+        outside = max(max(low[axis] - query[axis], query[axis] - high[axis]), np.float32(0.0))
+        total += outside * outside
+    return total
+
+
+@njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
+def _lead_distance(query, point, axes, limit):
+    """Return a partial sum of the squared differences of leading coordinates; above `limit` it may stop early."""
+    total = np.float32(0.0)
+    begin = 0
+    while begin < axes and total <= limit:
+        end = min(begin + STEP, axes)
+        part = np.float32(0.0)
+        for axis in range(begin, end):
+            difference = query[axis] - point[axis]
+            part += difference * difference
+        total += part
+        begin = end
+    return total
+
+
+@njit(nogil=True, cache=True)
+def _limit(kth, scale, length, slack, relative):
+    """Return the float32 bound above which a computed squared distance proves the row farther than the k-th."""
+    if kth == np.inf:
+        return np.float32(np.inf)
+    distance = np.sqrt(kth) * scale
+    # A row within the k-th distance is at most `length + distance` from the center.
+    return np.float32((distance + slack * (2 * length + distance)) ** 2 * (1 + relative))
+
+
+@njit(nogil=True, cache=True)
+def search_tree(queries, query_ids, query_lead, query_length, rows, ids, lead, leaves, low, high, scale, slack,
+                relative, distances, heap_ids, order, most):
+    """Improve the heaps of all queries, in this order; return how many rows and boxes were looked at.
+
+    Leaf i holds the rows from leaves[i] to leaves[i + 1]. A query stops after `most` looks, and has then found k rows
+    that are near, but perhaps not the nearest.
+    """
+    axes, boxed = lead.shape[1] - 1, low.shape[1]
+    first_leaf = low.shape[0] // 2
+    stack = np.empty(256, np.int64)
+    bounds = np.empty(256, np.float32)
+    terms = np.empty(queries.shape[1])
+    total = 0
+    for which in order:
+        query, mine = query_lead[which], query_ids[which]
+        heap, heap_id = distances[which], heap_ids[which]
+        limit = _limit(heap[0], scale, query_length[which], slack, relative)
+        stack[0], bounds[0], top, seen = 0, np.float32(0.0), 1, 0
+        while top > 0 and seen < most:
+            top -= 1
+            if bounds[top] > limit:
+                continue
+            node = stack[top]
+            if node < first_leaf:
+                left, right = 2 * node + 1, 2 * node + 2
+                to_left = _box_distance(query[:boxed], low[left], high[left])
+                to_right = _box_distance(query[:boxed], low[right], high[right])
+                seen += 2
+                if to_left <= to_right:
+                    left, right = right, left
+                    to_left, to_right = to_right, to_left
+                if to_left <= limit:
+                    stack[top], bounds[top] = left, to_left
+                    top += 1
+                if to_right <= limit:
+                    stack[top], bounds[top] = right, to_right
+                    top += 1
+                continue
+            start, stop = leaves[node - first_leaf], leaves[node - first_leaf + 1]
+            seen += stop - start
+            for place in range(start, stop):
+                if (_lead_distance(query, lead[place], axes, limit) <= limit and ids[place] != mine
+                        and offer(queries[which], rows[place], ids[place], heap, heap_id, terms)):
+                    limit = _limit(heap[0], scale, query_length[which], slack, relative)
+        total += seen
+    return total
+
+
+def nearest_by_tree(layout: Layout, queries: np.ndarray, query_ids: np.ndarray, seen: Coordinates, order: np.ndarray,
+                    distances: np.ndarray, ids: np.ndarray, most: int = 2**62) -> int:
+    """Improve the heaps (q, k) of the queries by the rows of a layout; return the rows and boxes looked at."""
+    slack, relative = float32_slack(layout.lead.shape[1], layout.rows.shape[1])
+    leaves = level_bounds(len(layout.ids), tree_depth(len(layout.ids)))
+    return search_tree(queries, query_ids, seen.lead, np.sqrt(seen.norm), layout.rows, layout.ids, layout.lead, leaves,
+                       layout.low, layout.high, seen.scale, slack, relative, distances, ids, order, most)

@@ -1,0 +1,129 @@
+"""The points of a graph, laid out so that new ones find their nearest among them, exactly.
+
+Dense points are searched by a tree or by tiles, sparse ones by an inverted index, as in `exact.py`. The layout is
+stored with a model, so that nothing is computed when it is opened.
+"""
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array, issparse
+
+from ..base.errors import BudgetError, DataError, require
+from ..execution.tasks import Execution
+from ..storage.blocks import ArrayRows, Arrays, HeldArrays, Rows
+from ..storage.csr import as_rows, point_arrays, points_of
+from ..storage.csr_arithmetic import largest_of_rows
+from .exact.blocks import DensePoints, plan_exact
+from .exact.inverted_index import SparsePoints, measured_row_bytes, point_rows
+from .exact.layout import MAX_AXES, SAMPLE_ROWS, Layout, layout_bytes
+from .metric import measured_itemsize
+
+TREE_QUERIES = 16  # neighbors of the pilot queries by which a search is chosen
+SPARSE_BUDGET = 1 << 28  # bytes of sparse points that are searched at a time
+
+
+@dataclass(frozen=True, eq=False)
+class NeighborIndex:
+    """Points (m, d) that answer queries.
+
+    searched : the points with their search. n_features : d.
+    """
+
+    searched: DensePoints | SparsePoints
+    n_features: int
+
+    @classmethod
+    def of(cls, rows: Rows, metric: str, execution: Execution) -> "NeighborIndex":
+        """Return the index of rows (m, d), dense or sparse, that are finite.
+
+        Raises BudgetError: twice the layout of all rows does not fit the memory budget.
+        """
+        if rows.is_sparse:
+            held = as_rows(rows.read_all())
+            return cls(SparsePoints(held, metric, point_rows(held, metric, SPARSE_BUDGET)), rows.shape[1])
+        require_index(rows, metric, execution.memory_budget)
+        searched, _ = plan_exact(rows, min(TREE_QUERIES, len(rows)), metric, execution)
+        assert isinstance(searched, DensePoints)
+        assert isinstance(searched.held, Arrays)
+        return cls._dense(searched.held.load(), metric, searched.search)
+
+    @classmethod
+    def _dense(cls, arrays: dict[str, np.ndarray], metric: str, search: str) -> "NeighborIndex":
+        rows = ArrayRows(arrays["rows"])
+        return cls(DensePoints(rows, metric, len(rows), HeldArrays(**arrays), search), rows.shape[1])
+
+    def __len__(self) -> int:
+        return len(self.searched.rows)
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """Return the metric and the search; JSON."""
+        return {"metric": self.searched.metric, "search": self.searched.search}
+
+    def nearest(self, X: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the distances (q, k) float64 and ids (q, k) of the points nearest to rows X (q, d), ascending.
+
+        Raises DataError: a row of X is not finite, or zero under the cosine metric.
+        """
+        if self.searched.rows.is_sparse:
+            X = csr_array(X)
+        elif issparse(X):
+            X = X.toarray()
+        values = X.data if issparse(X) else X
+        require(bool(np.isfinite(values).all()), "new points hold NaN or infinite values", error=DataError,
+                why="they have no distances", fix="drop these rows, or fill the values")
+        if self.searched.metric == "cosine" and X.shape[0]:
+            zero = np.flatnonzero(largest_of_rows(X) == 0 if issparse(X) else ~X.any(axis=1))
+            require(len(zero) == 0, f"{len(zero)} new points are zero, first {zero[:5]}", error=DataError,
+                    why="a zero row has no direction, so no cosine", fix="drop these rows, or fit the euclidean metric")
+        squared, ids = self.searched.nearest(X, np.full(X.shape[0], -1), min(k, len(self)))
+        return np.sqrt(np.maximum(squared, 0)), ids
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Return the named arrays that `from_arrays` takes, beside the attributes."""
+        if isinstance(self.searched, SparsePoints):
+            return point_arrays("index", self.searched.rows.read_all())
+        assert isinstance(self.searched.held, Arrays)
+        return {f"index.{name}": np.asarray(array) for name, array in self.searched.held.load().items()}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "NeighborIndex":
+        """Return the index that `to_arrays` and `attributes` described."""
+        metric = attributes["metric"]
+        if "index.shape" in arrays:
+            rows = as_rows(points_of(arrays, "index"))
+            return cls(SparsePoints(rows, metric, point_rows(rows, metric, SPARSE_BUDGET)), rows.shape[1])
+        own = {field.name: arrays[f"index.{field.name}"] for field in fields(Layout)}
+        return cls._dense(own, metric, attributes["search"])
+
+    def query_bytes(self, rows: Rows, k: int) -> int:
+        """Return the bytes that a row takes while its neighbors are sought; see `exact_block_rows`."""
+        return measured_row_bytes(rows, self.searched.metric) + 40 * k if rows.is_sparse else (
+            40 * self.n_features + 16 * k)
+
+
+def require_index(points: Rows, metric: str, budget: int) -> None:
+    """Raise BudgetError unless twice the layout of dense points fits the memory budget (bytes)."""
+    needed = 0 if points.is_sparse else 2 * index_bytes(points, metric)
+    require(needed <= budget, f"an index of {len(points):,} points", error=BudgetError,
+            why=f"laying them out takes {needed:,} bytes, the budget is {budget:,}",
+            fix=f"raise memory_budget to {needed:,} bytes, or use a model on landmarks such as LapRLS")
+
+
+def index_bytes(points: Rows, metric: str) -> int:
+    """Return a bound of the bytes of an index of points whose shape and type `points` has."""
+    if points.is_sparse:
+        return len(points) * points.row_bytes
+    return layout_bytes(len(points), points.shape[1], measured_itemsize(points.dtype, metric))
+
+
+def indexing_bytes(points: Rows, metric: str) -> int:
+    """Return what making an index takes: a sample in float64, then the points beside their layout; see `exact_cost`."""
+    if points.is_sparse:
+        return 2 * index_bytes(points, metric)
+    n, d = points.shape
+    sample = min(n, SAMPLE_ROWS) * d * (points.dtype.itemsize + 16 + 8 * (metric == "cosine")) + 24 * d * d
+    return max(sample, n * d * measured_itemsize(points.dtype, metric) + index_bytes(points, metric)
+               + 12 * n * (min(d, MAX_AXES) + 3))

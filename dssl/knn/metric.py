@@ -1,0 +1,132 @@
+"""Rows as the search sees them: checked, in a dtype it can read, and of unit length under the cosine metric."""
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from ..base.errors import DataError, ParameterError, require
+from ..storage.blocks import Rows, row_ranges
+from ..storage.csr_arithmetic import largest_of_rows, unit_rows, with_values
+
+CHECK_BYTES = 64 << 20
+
+
+def measurable(rows: Any, metric: str) -> Any:
+    """Return rows (n, d) whose Euclidean distances are the metric's; a row depends on nothing but itself.
+
+    Under "cosine" the rows get unit length, so that |x - z|^2 = 2 (1 - cos(x, z)). Sparse rows stay sparse, and get
+    the values that the dense rows get.
+    """
+    if sparse.issparse(rows):
+        return unit_rows(rows) if metric == "cosine" else with_values(rows, measurable(rows.data, metric))
+    if metric == "cosine":
+        unit = np.array(rows, np.float64, order="C")
+        for start, stop in row_ranges(len(unit), 1024):
+            part = unit[start:stop]
+            part /= np.abs(part).max(axis=1, keepdims=True)
+            part /= np.sqrt(np.cumsum(part**2, axis=1)[:, -1:])  # added in the order of the columns, as sparse rows are
+        return unit
+    return np.ascontiguousarray(rows, _measured_dtype(rows.dtype))
+
+
+def _measured_dtype(dtype: np.dtype) -> type[np.float32] | type[np.float64]:
+    """Return the type that distances are measured in: float32 where it holds every value, as it holds 16-bit integers.
+
+    Two types are all that kernels are compiled for.
+    """
+    return np.float32 if np.can_cast(dtype, np.float32) else np.float64
+
+
+def sample_ids(n_rows: int, most: int) -> np.ndarray:
+    """Return up to `most` row numbers, evenly spread."""
+    return np.unique(np.linspace(0, n_rows - 1, min(n_rows, most)).astype(np.int64))
+
+
+def measured_itemsize(dtype: np.dtype, metric: str) -> int:
+    """Return the bytes of one value of `measurable` rows."""
+    return 8 if metric == "cosine" else np.dtype(_measured_dtype(dtype)).itemsize
+
+
+def stored_distances(squared: np.ndarray) -> np.ndarray:
+    """Return the roots of squared distances (q, k) float64 as float32, the form of the lists.
+
+    Raises
+    ------
+    DataError : one is beyond float32, or most are so small that they would be zero, as between copies.
+    """
+    distances = np.sqrt(squared)
+    with np.errstate(over="ignore", under="ignore"):
+        stored = distances.astype(np.float32)
+    largest = float(distances.max(initial=0))
+    require(bool(np.isfinite(stored).all()), f"neighbors are {largest:.3g} apart", error=DataError,
+            why="distances are kept in float32, which ends at 3.4e38", fix="scale the features")
+    vanished = int(((stored == 0) & (distances > 0)).sum())
+    require(2 * vanished <= stored.size, f"{vanished} of {stored.size} distances are below 1e-45, the largest "
+            f"{largest:.3g}", error=DataError, why="they are zero in float32, as if these points were copies",
+            fix="scale the features")
+    return stored
+
+
+def check_shape(X: Rows, n_neighbors: int) -> None:
+    """Raise unless X is an array of points, of which each has `n_neighbors` others; see `check_rows`."""
+    require(len(X.shape) == 2, f"X has shape {X.shape}, expected (n_points, n_features)", error=DataError,
+            why="points are rows of a two-dimensional array",
+            fix="use X.reshape(-1, 1) for one feature, or X.reshape(len(X), -1) to flatten images")
+    n, d = X.shape
+    require(d >= 1, f"X has shape {X.shape}, expected at least one column", error=DataError,
+            why="points without features are all equal", fix="pass the features")
+    require(X.dtype.kind in "biuf", f"X has dtype {X.dtype}, expected real numbers", error=DataError,
+            why="a distance is a number", fix="code categories as numbers, or pass X.astype(float)")
+    require(n_neighbors < n, f"n_neighbors={n_neighbors} with {n} points",
+            why=f"a point is not its own neighbor, so each has {n - 1} others to choose from",
+            fix=f"choose n_neighbors <= {n - 1}", error=ParameterError)
+
+
+def check_block(block: Any, first: int, metric: str) -> float:
+    """Return the largest of the absolute values of a block of rows from number `first` on, 0 where they are integers.
+
+    Raises
+    ------
+    DataError : NaN or infinite, too large to square, or zero under the cosine metric.
+    """
+    largest_of_all = 0.0
+    if block.dtype.kind == "f":
+        # A maximum is NaN or infinite if any value is, and takes no copy of the block.
+        largest = (largest_of_rows(block) if sparse.issparse(block) else
+                   np.maximum(block.max(axis=1), -block.min(axis=1)))
+        bad = first + np.flatnonzero(~np.isfinite(largest))
+        require(len(bad) == 0, f"{len(bad)} rows from row {first} on hold NaN or infinite values, first {bad[:5]}",
+                why="their distances do not exist, and one such row would spoil all lists", error=DataError,
+                fix="drop these rows, or fill the values before searching")
+        require(float(largest.max()) < 1e150, f"row {first + int(largest.argmax())} holds values of 1e150 or more",
+                why="their squares are beyond float64", fix="scale the features", error=DataError)
+        largest_of_all = float(largest.max())
+    if metric == "cosine":
+        zero = first + np.flatnonzero(largest_of_rows(block) == 0 if sparse.issparse(block) else ~block.any(axis=1))
+        require(len(zero) == 0, f"{len(zero)} rows from row {first} on are zero, first {zero[:5]}",
+                why="a zero row has no direction, so no cosine", error=DataError,
+                fix='drop these rows, or use metric="euclidean"')
+    return largest_of_all
+
+
+def require_squares(largest: float, dtype: np.dtype) -> None:
+    """Raise DataError where the largest of all values is so small that its square is zero, but not zero."""
+    require(largest == 0 or largest > 1e-150 or dtype.kind != "f", error=DataError,
+            what=f"no value is larger than {largest:.3g}", why="their squares are zero in float64",
+            fix="scale the features")
+
+
+def check_rows(X: Rows, n_neighbors: int, metric: str) -> None:
+    """Raise unless rows (n, d) have `n_neighbors` others to be near to, and distances that exist; reads X once.
+
+    Raises
+    ------
+    ParameterError : n_neighbors >= n.
+    DataError : not two-dimensional, not numbers, NaN or infinite, too large to square, or zero under the cosine metric.
+    """
+    check_shape(X, n_neighbors)
+    if X.dtype.kind != "f" and metric != "cosine":
+        return
+    height = max(1, CHECK_BYTES // (X.row_bytes if X.is_sparse else X.shape[1] * 8))
+    require_squares(max((check_block(block, first, metric) for first, block in X.blocks(height)), default=0.0), X.dtype)

@@ -1,0 +1,48 @@
+"""How neighbors are found: the parameters, without what searches."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from ..base.errors import require
+
+METHODS = ("auto", "exact", "descent", "partitioned")
+METRICS = ("euclidean", "cosine")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeighborParams:
+    """How neighbors are found.
+
+    n_neighbors : others per point; the point itself is not counted.
+    method : "exact", "descent" (NN-descent in one task, approximate), "partitioned" (the same in leaves that
+        overlap, approximate, of any number of dense rows), or "auto" (see `neighbors`).
+    metric : "euclidean", or "cosine": Euclidean between the rows scaled to unit length.
+    seed : of the approximate searches and of the sample that certifies them; an exact one does not depend on it.
+    recall : that a partitioned search has to reach, as its certificate bounds it from below; NN-descent is repeated
+        wider, once, where it does not.
+    """
+
+    n_neighbors: int = 10
+    method: Literal["auto", "exact", "descent", "partitioned"] = "auto"
+    metric: Literal["euclidean", "cosine"] = "euclidean"
+    seed: int = 0
+    recall: float = 0.95
+
+    def __post_init__(self) -> None:
+        require(isinstance(self.n_neighbors, (int, np.integer)) and self.n_neighbors >= 1,
+                f"n_neighbors={self.n_neighbors!r}, expected an integer >= 1",
+                why="a point without neighbors is isolated and receives no label; the point itself is not counted",
+                fix="choose 5 to 50; larger values smooth more")
+        require(self.method in METHODS, f"method={self.method!r}, expected one of {METHODS}",
+                why="no other search exists", fix='leave it at "auto"')
+        require(self.metric in METRICS, f"metric={self.metric!r}, expected one of {METRICS}",
+                why="no other distance is implemented",
+                fix="transform the features so that their Euclidean distance is the one you mean")
+        require(isinstance(self.seed, (int, np.integer)) and 0 <= self.seed < 2**32,
+                f"seed={self.seed!r}, expected an integer in [0, 2^32)",
+                why="the random streams take no other", fix="use seed=0")
+        require(isinstance(self.recall, (int, float)) and 0 < self.recall < 1,
+                f"recall={self.recall!r}, expected above 0 and below 1", why="a sample certifies no more",
+                fix="use 0.95, or the method exact")

@@ -1,0 +1,122 @@
+"""The k nearest neighbors of every row: parameters, and the choice of a method."""
+
+import warnings
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+
+from ..base.errors import explain
+from ..execution.in_process import InProcess
+from ..execution.tasks import Execution
+from ..storage.blocks import Parts, Rows, row_ranges
+from ..storage.csr import as_rows
+from .descent.search import DescentTask, descent_cost, descent_seconds
+from .exact.blocks import NearestTask, exact_block_rows, least_exact_seconds, plan_exact
+from .lists import Neighbors
+from .metric import check_rows, check_shape
+from .params import NeighborParams
+from .partitioned.search import find_partitioned
+from .partitioned.sizes import list_rows
+from .recall import SAMPLE, sampled_ids, true_neighbors
+
+ALWAYS_EXACT_ROWS = 20_000
+WORTH = 5  # times the seconds of NN-descent that an exact search may take
+
+
+def neighbors(X: Any, n_neighbors: int = 10, *, method: str = "auto", metric: str = "euclidean", seed: int = 0,
+              recall: float = 0.95, execution: Execution | None = None, parts: Parts | None = None) -> Neighbors:
+    """Return the `n_neighbors` nearest other rows of every row, or all others with a warning where there are fewer.
+
+    Parameters
+    ----------
+    X : array-like or Rows, shape (n, d)
+    method : "auto" is exact for n <= 20,000, and above wherever the exact search is predicted to take less time
+        than `WORTH` times that of NN-descent on one core, since it finds all and workers share it. Exact: 5 us + 13 to
+        100 ns (by the axes and the bytes of all points) per point that the tree looks at for 64 sampled rows, or 3 ns
+        per pair, whichever is less. NN-descent: (1.5 us + 10 ns min(d, 192)) (k + max(5, k / 4)) a row.
+        Sparse rows: what `inverted_seconds` counts, and 140 ns an entry in place of 10 ns min(d, 192).
+        So exact up to about 90,000 rows of many effective dimensions, and far beyond where the tree works. Only
+        counts enter, so the choice is reproducible. Where NN-descent does not fit the memory budget, dense rows are
+        partitioned, and their lists have the attribute `ordered`: `parts` hold the row at each place of an order in
+        which near rows lie together, as `order` (n,).
+    recall : which a sample certifies. NN-descent is repeated, wider, where it misses more, with a warning if that does
+        not reach it; a partition goes on until it is reached.
+    execution : where the tasks run; threads of this process by default.
+    parts : where the lists are written, as shared arrays `ids` and `distances`; finished blocks are kept.
+
+    Raises
+    ------
+    ParameterError : a parameter out of range, or a single row.
+    DataError : X is not two-dimensional, not finite, or has zero rows under the cosine metric; it is sparse and is to
+        be partitioned, or no partition reaches the `recall`.
+    """
+    params = NeighborParams(n_neighbors=n_neighbors, method=method, metric=metric, seed=seed,  # type: ignore[arg-type]
+                            recall=recall)
+    rows = as_rows(X)
+    return find_neighbors(rows, lowered_neighbors(params, len(rows), "points"), execution or InProcess(), parts)
+
+
+def lowered_neighbors(params: NeighborParams, n: int, points: str) -> NeighborParams:
+    """Return parameters that ask for no more neighbors than n > 1 points have; warn if that is fewer than asked for."""
+    if params.n_neighbors < n or n < 2:
+        return params
+    warnings.warn(explain(f"n_neighbors={params.n_neighbors} is lowered to {n - 1}, with {n} {points}",
+                          why="a point has the others for neighbors", fix="lower n_neighbors, or pass more points"),
+                  UserWarning, stacklevel=3)
+    return replace(params, n_neighbors=n - 1)
+
+
+def approximate_method(X: Rows, k: int, metric: str, budget: int) -> str:
+    """Return the search that "auto" uses where an exact one takes longer: NN-descent, unless it does not fit a task."""
+    fits = descent_cost(X, k, metric, budget).peak <= budget
+    return "descent" if fits or X.is_sparse else "partitioned"
+
+
+def possible_methods(X: Rows, k: int, metric: str, budget: int) -> set[str]:
+    """Return the searches that "auto" may use for rows of the shape of X, which are not read."""
+    if len(X) <= ALWAYS_EXACT_ROWS:
+        return {"exact"}
+    approximate = approximate_method(X, k, metric, budget)
+    is_worth = least_exact_seconds(X, metric, budget) <= WORTH * descent_seconds(X, k)
+    return {approximate, "exact"} if is_worth else {approximate}
+
+
+def find_neighbors(X: Rows, params: NeighborParams, execution: Execution, parts: Parts | None = None) -> Neighbors:
+    """Return the neighbors of rows (n, d); see `neighbors`."""
+    k, metric, n = params.n_neighbors, params.metric, len(X)
+    check_shape(X, k)  # before anything is sized by it
+    method: str = params.method
+    if method == "auto" and possible_methods(X, k, metric, execution.memory_budget) == {"partitioned"}:
+        method = "partitioned"
+    if method != "partitioned":  # which checks the values where its tasks read them
+        check_rows(X, k, metric)
+    parts = parts or execution.scratch()
+    if method in ("auto", "exact"):
+        points, seconds = plan_exact(X, k, metric, execution)
+        is_exact = method == "exact" or n <= ALWAYS_EXACT_ROWS or seconds <= WORTH * descent_seconds(X, k)
+        method = "exact" if is_exact else approximate_method(X, k, metric, execution.memory_budget)
+    height = (list_rows(X, k, metric, execution.memory_budget) if method == "partitioned" else
+              exact_block_rows(X, k, metric, execution.memory_budget))
+    parts.allocate("ids", (n, k), np.int64, height)
+    parts.allocate("distances", (n, k), np.float32, height)
+    found: dict[str, Any] = {"method": method}
+    if method == "exact":
+        execution.map([NearestTask(points, start, stop, k) for start, stop in row_ranges(n, height)], parts)
+        found |= {"search": points.search, "recall": {"recall": 1.0, "lower": 1.0, "certified": "exact"}}
+    elif method == "descent":
+        chosen = sampled_ids(n, SAMPLE, params.seed)
+        true = true_neighbors(X, chosen, np.full((len(chosen), k), -1), metric, execution)
+        truth = execution.share(ids=chosen, kth=true["distances"][:, -1:])
+        receipt, = execution.map([DescentTask(X, k, metric, params.seed, execution.tasks_per_process, height, truth,
+                                              params.recall)], parts)
+        found |= {name: receipt[name] for name in ("filled_exactly", "searches", "recall")}
+        if found["recall"]["recall"] < params.recall:
+            warnings.warn(explain(
+                f"NN-descent found {found['recall']['recall']:.1%} of the neighbors of sampled rows, and "
+                f"recall={params.recall} is asked for", why="in many independent columns, or between rows far from all "
+                "others, neighbors of neighbors are not near", fix="scale the features or use fewer (principal "
+                "components), set method to exact, or ask for a lower recall"), UserWarning, stacklevel=3)
+    else:
+        found |= find_partitioned(X, k, metric, params.seed, params.recall, execution, parts)
+    return Neighbors.stored(parts, {**asdict(params), "n": n, "block_rows": height, **found})

@@ -1,0 +1,233 @@
+"""Cross-validation of ridge regression from one training: what refits without each fold predict, exactly.
+
+With weights W of m labeled points, in coordinates z = W^1/2 (y - mean), kernels S = W^1/2 N W^1/2 and features
+X = W^1/2 Phi, the residual at a fold F of ridge regression that was fitted without it is
+
+    [((S + lambda I)^-1)_FF]^-1 ((S + lambda I)^-1 z)_F                          "dual", from N (m, m)
+    (I - H_FF)^-1 (z - H z)_F,    H = X (X'X + lambda I)^-1 X'                   "primal", from Phi (m, r)
+
+Both need the blocks Q_F Q_F' of one root, Q Q' = (S + lambda I)^-1 or H. The mean of the kept labels is one of each
+fold: residuals are linear in the columns, so those of a column of ones tell what any mean adds. Folds of equal lambda
+share a Cholesky factor; where there are many lambdas, of folds or of a grid, an eigendecomposition serves all.
+
+References
+----------
+Allen, "The relationship between variable selection and data augmentation and a method for prediction", Technometrics
+1974, for one point; Pahikkala, Boberg, Salakoski, "Fast n-fold cross-validation for regularized least-squares", SCAI
+2006.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg.lapack import dtrtri
+
+from ...base.errors import DataError, explain, require
+from ..linear.gram import mean_diagonal, require_scale
+from ..target.target import Target
+
+EIGEN_FLOPS, INVERSE_FLOPS = 6.5, 2 / 3  # times k^3: an eigendecomposition, a Cholesky factor with its inverse
+CANCELED = 1e-6  # of 1 - leverage: a fold below it is fitted anew, since the primal form has lost so many digits
+
+
+def kept_means(values: np.ndarray, folds: Sequence[np.ndarray], weight: np.ndarray | None = None) -> np.ndarray:
+    """Return the weighted means (F, c) of values (m, c) without each fold; sums alone, no differences."""
+    weight = np.ones(len(values)) if weight is None else weight
+    number = np.full(len(values), len(folds))
+    for index, fold in enumerate(folds):
+        number[fold] = index
+    sums = np.zeros((len(folds) + 1, values.shape[1] + 1))
+    np.add.at(sums, number, weight[:, None] * np.column_stack([values, np.ones(len(values))]))
+    before, after = np.cumsum(sums, axis=0), np.cumsum(sums[::-1], axis=0)[::-1]
+    kept = after[1:]
+    kept[1:] += before[:-2]
+    return kept[:, :-1] / kept[:, -1:]
+
+
+def held_out_ridge(N: np.ndarray, Y: np.ndarray, folds: Sequence[np.ndarray], penalty: np.ndarray,
+                   weight: np.ndarray | None = None, centered: bool = True) -> np.ndarray:
+    """Return the values (..., m, c) of each labeled point by ridge regression without its fold; NaN of none.
+
+    A function f = sum over kept points of N_ij beta_j + mean solves (N + lambda W^-1) beta = y - mean, with the points
+    and the weighted mean of those that are kept.
+
+    N : (m, m), symmetric, positive semi-definite. Y : (m, c). folds : F disjoint lists of positions.
+    penalty : (..., F), lambda > 0 of each fold, in as many grid points as there are values. weight : (m,) > 0, or 1.
+    centered : whether there is a mean, or else 0.
+
+    Cost: `2 m^3 / 3` flops a distinct lambda, or `6.5 m^3` for all; and `2 m^2` times the mean size of a fold each.
+
+    Raises DataError: N + lambda W^-1 is not positive definite, or values are not finite.
+    """
+    root = np.ones(len(Y)) if weight is None else np.sqrt(weight)
+    return _held_out(root[:, None] * N * root, None, root, Y, folds, penalty, centered)
+
+
+def held_out_ridge_of_features(Phi: np.ndarray, Y: np.ndarray, folds: Sequence[np.ndarray], penalty: np.ndarray,
+                               weight: np.ndarray | None = None, centered: bool = True) -> np.ndarray:
+    """Return the same for N = Phi Phi' of features (m, r); where m > r without a matrix of m x m.
+
+    A fold of more than r points, and one whose points alone determine a direction (`CANCELED`), are fitted without
+    their share of X'X.
+
+    Cost: where m > r, `m r^2` flops, and `r^3 / 3 + m r^2` a distinct lambda, or `6.5 r^3 + 2 m r^2` for all; `2 m r`
+    times the mean size of a fold each; and `r^3 / 3` a fold that is fitted.
+    """
+    if len(Phi) <= Phi.shape[1]:
+        return held_out_ridge(Phi @ Phi.T, Y, folds, penalty, weight, centered)
+    root = np.ones(len(Y)) if weight is None else np.sqrt(weight)
+    X = root[:, None] * Phi
+    return _held_out(X.T @ X, X, root, Y, folds, penalty, centered)
+
+
+def held_out_of_gram(K: np.ndarray, target: Target, folds: Sequence[np.ndarray], Cs: Sequence[float],
+                     weight: np.ndarray | None = None) -> np.ndarray:
+    """Return the values (p, m, c) of `ridge_and_svm.fit_gram`, kind "ridge", without each point's fold, for each C.
+
+    K : (m, m), the Gram matrix of the labeled points, which does not depend on the fold. Its scale does: the mean
+    diagonal of the kept points.
+
+    Raises DataError: as `fit_gram` of what a fold leaves.
+    """
+    scale = mean_diagonal(K, weight)
+    for fold in folds:
+        target.take(np.setdiff1d(np.arange(len(K)), fold)).require_labels()
+    scales = kept_means(np.diagonal(K)[:, None], folds, weight)[:, 0]
+    for own in scales:
+        require_scale(own)
+    return held_out_ridge(K / scale, target.each_column(), folds, scales / scale / np.asarray(Cs)[:, None], weight)
+
+
+def ridge_flops(k: int, m: int, n_folds: int, n_lambdas: int, n_points: int) -> float:
+    """Return the flops of `held_out_ridge_of_features` for k = min(m, r) features, beside those of the products.
+
+    n_lambdas : distinct ones. n_points : of the grid, as many blocks of all folds.
+    """
+    rows = 0.0 if k == m else m * k * k
+    factors = min(n_lambdas * (INVERSE_FLOPS * k**3 + rows), EIGEN_FLOPS * k**3 + 2 * rows)
+    size = m / n_folds
+    of_folds = m * k * k + n_folds * k**3 / 3 if size > k else 2.0 * m * k * size + m * size**2
+    return factors + n_points * of_folds
+
+
+@dataclass(frozen=True, eq=False)
+class _Roots:
+    """Roots Q (m, k) of `(A + lambda I)^-1`, or `X (A + lambda I)^-1 X'`, of one A (k, k) and any lambda.
+
+    X : (m, k) of the primal form, or None. Z : (m, t), the columns. n_lambdas : that will be asked for.
+    """
+
+    A: np.ndarray
+    X: np.ndarray | None
+    Z: np.ndarray
+    n_lambdas: int
+
+    @cached_property
+    def moments(self) -> np.ndarray:
+        """Return X'Z (k, t)."""
+        return self.Z if self.X is None else self.X.T @ self.Z
+
+    @cached_property
+    def eigen(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the eigenvalues (k,) of A, X times its eigenvectors (m, k), and the columns in these (k, t)."""
+        values, vectors = np.linalg.eigh(self.A)
+        return values, vectors if self.X is None else self.X @ vectors, vectors.T @ self.moments
+
+    @property
+    def by_eigen(self) -> bool:
+        rows, size = 0.0 if self.X is None else self.X.size * len(self.A), float(len(self.A)) ** 3
+        return self.n_lambdas * (INVERSE_FLOPS * size + rows) > EIGEN_FLOPS * size + 2 * rows
+
+    def of(self, penalty: float, held: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the rows `held` of Q, (h, k), and Q'Z (k, t)."""
+        if not self.by_eigen:
+            try:
+                L = cholesky(self.A + penalty * np.eye(len(self.A)), lower=True, check_finite=False)
+            except np.linalg.LinAlgError:
+                pass  # the penalty is below the rounding of A, or the kernel is negative: eigenvalues tell
+            else:
+                if self.X is None:
+                    inverse = dtrtri(L, lower=1)[0]
+                    return inverse.T[held], inverse @ self.Z
+                return (solve_triangular(L, self.X[held].T, lower=True, check_finite=False).T,
+                        solve_triangular(L, self.moments, lower=True, check_finite=False))
+        values, rows, columns = self.eigen
+        rounding = len(values) * np.finfo(float).eps * float(np.abs(values).max(initial=0.0))
+        raised = np.where(values < -rounding, values, np.maximum(values, 0.0)) + penalty
+        if not (raised > 0).all():
+            raise DataError(explain(
+                f"the Gram matrix of {len(self.Z)} points plus a penalty of {penalty:g} is not positive definite",
+                why="the kernel has negative eigenvalues",
+                fix="raise the penalty, by a larger gamma_A or a smaller C, or check the kernel"))
+        scale = 1 / np.sqrt(raised)
+        return rows[held] * scale, scale[:, None] * columns
+
+    def refitted(self, penalty: float, members: np.ndarray) -> np.ndarray:
+        """Return the residuals (k, t) at the points `members` of the primal problem without them."""
+        assert self.X is not None
+        own, columns = self.X[members], self.Z[members]
+        A = self.A - own.T @ own + penalty * np.eye(len(self.A))
+        return columns - own @ np.linalg.solve(A, self.moments - own.T @ columns)
+
+
+def _held_out(A: np.ndarray, X: np.ndarray | None, root: np.ndarray, Y: np.ndarray, folds: Sequence[np.ndarray],
+              penalty: np.ndarray, centered: bool) -> np.ndarray:
+    """Return the held-out values (..., m, c) of the dual form, or of the primal one with X; root : W^1/2 (m,)."""
+    penalty = np.asarray(penalty, np.float64)
+    points, (m, c) = penalty.reshape(-1, len(folds)), Y.shape
+    # Centered once, so that the means of folds are small beside the targets' own spread.
+    middle = np.average(Y, axis=0, weights=root**2) if centered else np.zeros(c)
+    means = kept_means(Y - middle, folds, root**2) if centered else np.zeros((len(folds), c))
+    roots = _Roots(A, X, root[:, None] * np.column_stack([Y - middle, np.ones(m)]), len(np.unique(points)))
+    found = np.full((len(points), m, c), np.nan)
+    for value in np.unique(points):
+        point, number = np.nonzero(points == value)
+        some = sorted(np.unique(number), key=lambda index: len(folds[index]))  # equal sizes in a row
+        held = np.concatenate([folds[index] for index in some])
+        residuals = np.concatenate([own.reshape(-1, c + 1) for own in _residuals(
+            roots, value, [len(folds[index]) for index in some], held)]) / root[held, None]
+        of_line = np.repeat(some, [len(folds[index]) for index in some])
+        values = Y[held] - (residuals[:, :-1] - means[of_line] * residuals[:, -1:])
+        require(bool(np.isfinite(values).all()), f"held-out values with a penalty of {value:g} are not finite",
+                error=DataError, why="kernel, targets or penalties are too large or too small for floats",
+                fix="scale targets, weights and penalties to about 1")
+        for index in np.unique(point):
+            mine = np.isin(of_line, number[point == index])
+            found[index, held[mine]] = values[mine]
+    return found.reshape(*penalty.shape[:-1], m, c)
+
+
+def _residuals(roots: _Roots, penalty: float, sizes: Sequence[int], held: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield the residuals (n, k, t) of n folds of k points at a time, in scaled coordinates.
+
+    sizes : of folds, ascending. held : their points one after the other.
+    """
+    Q, QZ = roots.of(penalty, held)
+    start = 0
+    for size, n in zip(*np.unique(sizes, return_counts=True), strict=True):
+        members = held[start:start + n * size].reshape(n, size)
+        own = Q[start:start + n * size].reshape(n, size, Q.shape[1])
+        start += n * size
+        if roots.X is None:
+            yield np.linalg.solve(own @ own.transpose(0, 2, 1), own @ QZ)
+            continue
+        found, lost = roots.Z[members] - own @ QZ, np.ones(n, bool)
+        if size <= Q.shape[1]:
+            blocks = np.eye(size) - own @ own.transpose(0, 2, 1)
+            lost = _smallest_pivots(blocks) < CANCELED
+            found[~lost] = np.linalg.solve(blocks[~lost], found[~lost])
+        for index in np.flatnonzero(lost):
+            found[index] = roots.refitted(penalty, members[index])
+        yield found
+
+
+def _smallest_pivots(blocks: np.ndarray) -> np.ndarray:
+    """Return the smallest pivot (n,) of a Cholesky factor of each block (n, k, k); 0 of all where one has none."""
+    try:
+        factors = np.linalg.cholesky(blocks)
+    except np.linalg.LinAlgError:
+        return np.zeros(len(blocks))
+    return np.diagonal(factors, axis1=1, axis2=2).min(axis=1, initial=1.0) ** 2

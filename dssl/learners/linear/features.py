@@ -1,0 +1,154 @@
+"""Machines that are linear in the virtual samples of a cluster kernel, and the model that they are.
+
+With F (l, k) of the labeled points, `f = F b + intercept` is the machine in the kernel `F F'` (Proposition 1 of
+"Storage fit learning with unlabeled data"), whichever of both is solved: the Gram matrix (l, l), or the primal (k, k).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from numbers import Real
+from typing import Any, Self
+
+import numpy as np
+
+from ...base.errors import BudgetError, require
+from ...kernels.base import Kernel
+from ...kernels.cluster import VirtualSamples
+from ...storage.blocks import Rows
+from ...storage.csr import points_of
+from ..held_out.closed_form import held_out_ridge_of_features
+from ..losses import loss_of
+from ..model import register_model
+from ..target.coding import Coding
+from ..target.target import Target
+from .gram import LearnerParams, fit_gram, mean_diagonal
+from .kernel_model import ModelInKernel
+from .newton import FeaturesOfLabels, GramOfLabels, LabelSpace, minimize
+
+LOSSES = ("squared", "hinge", "squared_hinge", "logistic")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleLearner:
+    """loss : "hinge" is a machine for each pair of classes; of the others each class is told from the rest.
+
+    C : what the loss of a point counts for against half the squared norm.
+    """
+
+    loss: str = "squared"
+    C: float = 10.0
+
+    def __post_init__(self) -> None:
+        require(self.loss in LOSSES, f"loss={self.loss!r}, expected one of {', '.join(LOSSES)}",
+                why="it decides the learner", fix='use "hinge" for a support vector machine, "squared" for ridge')
+        require(isinstance(self.C, Real) and 0 < self.C < np.inf, f"C={self.C!r}, expected a finite number > 0",
+                why="it weighs the labels against smoothness", fix="use 0.1 to 100")
+
+    def bytes(self, m: int, k: int) -> int:
+        """Return the bytes of a fit to m labels of k features."""
+        return 8 * (2 * m * k + 4 * min(m, m if self.loss == "hinge" else k) ** 2)
+
+    def require_fits(self, m: int, k: int, budget: int) -> None:
+        """Raise BudgetError where it does not."""
+        needed = self.bytes(m, k)
+        require(needed <= budget, f"{m:,} labels, {k:,} features and the {self.loss} loss", error=BudgetError,
+                why=f"their matrices take {needed:,} bytes, the budget is {budget:,}",
+                fix=f'use a budget of {needed:,} bytes, or with the hinge loss "squared_hinge", whose matrices are of '
+                    "features")
+
+    def fit(self, F: np.ndarray, target: Target,
+            weight: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, Coding]:
+        """Return (b (k, c), intercept (c,), coding) from the samples F (l, k) of the labeled points; weight : (l,)."""
+        if self.loss == "hinge" or (self.loss == "squared" and len(F) <= F.shape[1]):
+            K = F @ F.T
+            C = self.C * mean_diagonal(K, weight)  # of the kernel as it is, as in the primal
+            kind = LearnerParams(kind="svm" if self.loss == "hinge" else "ridge", C=C)
+            coef, intercept, coding = fit_gram(K, target, kind, weight)
+            return F.T @ coef, intercept, coding
+        target.require_labels()
+        if self.loss == "squared":
+            return *self._ridge(F, target.each_column(), weight), target.coding
+        own = np.ones(len(F)) if weight is None else weight
+        space, lift = self._space(F, float(own.sum()))
+        y = target.columns()
+        found = minimize(space, loss_of(self.loss), y, np.repeat((own / own.sum())[:, None], y.shape[1], axis=1),
+                         fit_intercept=True)
+        return *target.coding.completed(lift(found.coef), found.intercept), target.coding
+
+    def held_out(self, F: np.ndarray, target: Target, folds: Sequence[np.ndarray],
+                 weight: np.ndarray | None = None) -> tuple[np.ndarray, Coding]:
+        """Return the values (l, c) of each labeled point without its fold, NaN of none, and their coding.
+
+        The squared loss in closed form, others by a fit a fold.
+        """
+        if self.loss == "squared":
+            penalty = np.full(len(folds), 1 / self.C)
+            return held_out_ridge_of_features(F, target.each_column(), folds, penalty, weight), target.coding
+        found: list[np.ndarray] = []
+        for fold in folds:
+            kept = np.setdiff1d(np.arange(len(F)), fold)
+            b, intercept, coding = self.fit(F[kept], target.take(kept), None if weight is None else weight[kept])
+            found.append(F[fold] @ b + intercept)
+        values = np.full((len(F), found[0].shape[1]), np.nan)
+        values[np.concatenate(folds)] = np.concatenate(found)
+        return values, coding
+
+    def _ridge(self, F: np.ndarray, Y: np.ndarray, weight: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        own = np.ones(len(F)) if weight is None else weight
+        mean = np.average(Y, axis=0, weights=own)
+        A = F.T @ (own[:, None] * F)
+        A[np.diag_indices_from(A)] += 1 / self.C
+        return np.linalg.solve(A, F.T @ (own[:, None] * (Y - mean))), mean
+
+    def _space(self, F: np.ndarray, total: float) -> tuple[LabelSpace, Any]:
+        """Return where the norm counts 1 / (2 C) against the mean loss, and what makes b of its coefficients."""
+        scale = 2 * self.C * total
+        if len(F) <= F.shape[1]:
+            return GramOfLabels(scale * (F @ F.T)), lambda coef: scale * (F.T @ coef)
+        return FeaturesOfLabels(F, np.eye(F.shape[1]) / scale), lambda coef: coef
+
+
+@dataclass(frozen=True, eq=False)
+class SampleModel(ModelInKernel):
+    """`f(x) = F(x) coef + intercept` of the virtual samples F; prediction needs the landmarks alone.
+
+    kernel, points, M : of `VirtualSamples`. coef : (k, c). intercept : (c,). coding : what the c columns mean.
+    """
+
+    kernel: Kernel
+    points: Any
+    M: np.ndarray
+    coef: np.ndarray
+    intercept: np.ndarray
+    coding: Coding
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def samples(self) -> VirtualSamples:
+        return VirtualSamples(self.kernel, self.points, self.M)
+
+    def block_values(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        samples = self.samples
+        K = samples.block(X)
+        return samples.of_block(K) @ self.coef + self.intercept, (K == 0).all(axis=1)
+
+    def row_bytes(self, rows: Rows) -> int:
+        return super().row_bytes(rows) + 8 * (self.points.shape[0] + 2 * self.M.shape[1])
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        return {**super()._arrays(), "M": self.M}
+
+    @classmethod
+    def _of(cls, kernel: Kernel, coding: Coding, arrays: dict[str, np.ndarray],
+            attributes: dict[str, Any] | None = None) -> Self:
+        return cls(kernel, points_of(arrays, "points"), arrays["M"], arrays["coef"], arrays["intercept"], coding,
+                   attributes or {})
+
+
+def sample_model(samples: VirtualSamples, coef: np.ndarray, intercept: np.ndarray, coding: Coding,
+                 attributes: dict[str, Any] | None = None) -> SampleModel:
+    """Return the model that is linear in these virtual samples."""
+    return SampleModel(samples.kernel, samples.points, samples.M, coef, intercept, coding, attributes or {})
+
+
+register_model("SampleModel", SampleModel)

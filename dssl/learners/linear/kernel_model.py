@@ -1,0 +1,132 @@
+"""A fitted function of a kernel: points, coefficients, and what its columns mean."""
+
+from abc import abstractmethod
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+from scipy import sparse
+
+from ...base.errors import require
+from ...execution.tasks import Execution
+from ...kernels.base import Kernel, MercerKernel, diagonal_of, kernel_from_dict
+from ...kernels.gram import block_row_bytes, entries_of, held_points_bytes, kernel_block
+from ...storage.blocks import Rows
+from ...storage.csr import point_arrays, points_of
+from ..model import Model, SharedModels, coding_of, described_model, register_model
+from ..target.coding import Coding
+
+VERSION = 1
+LEAST_SUPPORT = 1e-10  # below it a value is the intercept, to ten digits of the kernel
+
+
+class ModelInKernel(Model):
+    """A model of its kernel with points that it keeps; a subclass is a dataclass that is registered under its name.
+
+    kernel; points (m, d), an array or sparse rows; coef (k, c), intercept (c,). coding : what the c columns mean.
+    """
+
+    kernel: Kernel
+    points: Any
+    coef: np.ndarray
+    intercept: np.ndarray
+
+    @property
+    def n_features(self) -> int:
+        return self.points.shape[1]
+
+    @property
+    def n_columns(self) -> int:
+        return len(self.intercept)
+
+    def linear(self, coef: np.ndarray, intercept: np.ndarray, coding: Coding, attributes: dict[str, Any]) -> Self:
+        """Return the model of this one's values times coef (c, k), plus intercept (k,)."""
+        own = {"coef": self.coef @ coef, "intercept": self.intercept @ coef + intercept}
+        return replace(self, **own, coding=coding, attributes=attributes)  # type: ignore[type-var]
+
+    def moved(self, offset: np.ndarray) -> Self:
+        """Return the model whose values are larger by an offset (c,)."""
+        return replace(self, intercept=self.intercept + offset)  # type: ignore[type-var]
+
+    def block_support(self, X: Any) -> np.ndarray:
+        """Return the largest |K(x, z_j)| over the model's points, relative to its largest K(z_j, z_j), (b,).
+
+        Where it is below `LEAST_SUPPORT`, 1e-10, no point of the model is near: f(x) is the intercept alone, and the
+        label that follows from it says nothing about x.
+        """
+        return self._support(kernel_block(self.kernel, X, self.points))
+
+    def _support(self, block: np.ndarray) -> np.ndarray:
+        largest: np.ndarray = np.maximum(block.max(axis=1), -block.min(axis=1))
+        return largest / (float(diagonal_of(self.kernel, self.points).max()) or 1.0)
+
+    def row_bytes(self, rows: Rows) -> int:
+        return block_row_bytes(self.kernel, rows, self.points.shape[0], entries_of(self.points))
+
+    def fixed_bytes(self, rows: Rows) -> int:
+        return held_points_bytes(rows, self.points.shape[0], entries_of(self.points))
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        return {**point_arrays("points", self.points), "coef": self.coef, "intercept": self.intercept}
+
+    @classmethod
+    @abstractmethod
+    def _of(cls, kernel: Kernel, coding: Coding, arrays: dict[str, np.ndarray],
+            attributes: dict[str, Any] | None = None) -> Self:
+        """Return the model of the arrays that `_arrays` returns."""
+
+    def shared(self, execution: Execution) -> SharedModels:
+        """Return the model as tasks find it; its kernel may be a function, which has no stored form."""
+        return SharedModels(execution.share(**{f"model.{key}": array for key, array in self._arrays().items()}),
+                            {"model": partial(type(self)._of, self.kernel, self.coding)})
+
+    def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Return named arrays and JSON attributes, read by `from_arrays`; raise where the kernel is a function."""
+        require(isinstance(self.kernel, MercerKernel), f"the kernel {self.kernel!r} cannot be stored",
+                why="a function is code, and models hold numbers only", fix="use a kernel that has a name")
+        kernel: MercerKernel = self.kernel  # type: ignore[assignment]
+        return self._arrays(), {
+            "type": type(self).__name__, "version": VERSION, "kernel": kernel.to_dict(), "coding": self.coding.name,
+            "classes": self.coding.classes.tolist(), **self.attributes}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> Self:
+        rest = described_model(attributes, cls.__name__, VERSION, ("kernel",))
+        return cls._of(kernel_from_dict(attributes["kernel"]), coding_of(attributes), arrays, rest)
+
+
+@dataclass(frozen=True, eq=False)
+class KernelModel(ModelInKernel):
+    """`f(x) = K(x, points) coef + intercept`, in a base kernel, so that prediction needs neither graph nor solve.
+
+    points (m, d), an array or sparse rows, coef (m, c), intercept (c,). coding : what the c columns mean.
+    """
+
+    kernel: Kernel
+    points: Any
+    coef: np.ndarray
+    intercept: np.ndarray
+    coding: Coding
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+    def block_values(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        block = kernel_block(self.kernel, X, self.points)
+        return block @ self.coef + self.intercept, self._support(block) < LEAST_SUPPORT
+
+    @classmethod
+    def _of(cls, kernel: Kernel, coding: Coding, arrays: dict[str, np.ndarray],
+            attributes: dict[str, Any] | None = None) -> Self:
+        return cls(kernel, points_of(arrays, "points"), arrays["coef"], arrays["intercept"], coding, attributes or {})
+
+
+def expand(kernel: Any, points: Any, coef: np.ndarray, intercept: np.ndarray, coding: Coding,
+           attributes: dict[str, Any] | None = None) -> KernelModel:
+    """Return the model `kernel(x, points) coef + intercept`, a deformed kernel rewritten in its base kernel."""
+    if hasattr(kernel, "expansion"):
+        kernel, points, coef = kernel.expansion(points, coef)
+    points = points if sparse.issparse(points) else np.asarray(points)
+    return KernelModel(kernel, points, coef, intercept, coding, attributes or {})
+
+
+register_model("KernelModel", KernelModel)

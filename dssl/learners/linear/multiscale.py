@@ -1,0 +1,70 @@
+"""Ridge regression, and other machines, in the multi-scale eigen kernel: linear in its features.
+
+The paper's Algorithm 1 takes, of a grid alpha = p, p^2, ..., p^N with p < 1, the one of the smallest residual
+`|K (K + alpha I)^-1 y - y|` at the labels. The residual of each eigenvector of K is alpha / (mu + alpha) of y's, which
+falls with alpha: so that is always p^N, whatever the data, and the rule is to interpolate up to rounding. `C` is
+1 / alpha here, of the kernel of unit diagonal, or of eq. 7 over its median diagonal at the carriers.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+
+from ...kernels.base import Kernel
+from ...kernels.multiscale import MultiscaleMap
+from ...storage.blocks import Rows
+from ..model import register_model
+from ..target.coding import Coding
+from .kernel_model import LEAST_SUPPORT, ModelInKernel
+
+
+@dataclass(frozen=True, eq=False)
+class MultiscaleModel(ModelInKernel):
+    """`f(x) = Phi(x) coef + intercept` of the features of a `MultiscaleMap`.
+
+    coef : (r + 1, c). intercept : (c,). coding : what the c columns mean. Support is that of W of the largest scale
+    that is used; far from all carriers the features are those of the nearest.
+    """
+
+    features: MultiscaleMap
+    coef: np.ndarray
+    intercept: np.ndarray
+    coding: Coding
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def kernel(self) -> Kernel:  # type: ignore[override]
+        return self.features.widest
+
+    @property
+    def points(self) -> Any:
+        return self.features.points
+
+    def block_values(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        return self.features(X) @ self.coef + self.intercept, self.block_support(X) < LEAST_SUPPORT
+
+    def row_bytes(self, rows: Rows) -> int:
+        return super().row_bytes(rows) + self.features.row_bytes
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        return {**self.features.arrays(), "coef": self.coef, "intercept": self.intercept}
+
+    @classmethod
+    def _of(cls, kernel: Kernel, coding: Coding, arrays: dict[str, np.ndarray],
+            attributes: dict[str, Any] | None = None) -> Self:
+        return cls(MultiscaleMap.of(arrays), arrays["coef"], arrays["intercept"], coding, attributes or {})
+
+
+def scaled_features(features: MultiscaleMap, rows: Rows, numbers: np.ndarray, budget: int) -> np.ndarray:
+    """Return the features (m, r + 1) of some rows, of unit length, or with a median length of 1 at the carriers."""
+    return features.of_rows(rows, numbers, budget) / np.sqrt(features.typical)
+
+
+def multiscale_model(features: MultiscaleMap, coef: np.ndarray, intercept: np.ndarray, coding: Coding,
+                     attributes: dict[str, Any] | None = None) -> MultiscaleModel:
+    """Return the model that is linear in `scaled_features`."""
+    return MultiscaleModel(features, coef / np.sqrt(features.typical), intercept, coding, attributes or {})
+
+
+register_model("MultiscaleModel", MultiscaleModel)

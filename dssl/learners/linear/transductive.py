@@ -1,0 +1,312 @@
+"""Transductive support vector machines by deterministic annealing, one class against the rest: many columns at once.
+
+    min over w, b, p of  |w|^2 / 2 + C sum of q_i V(y_i f_i) + C' sum of (p_j V(f_j) + (1 - p_j) V(-f_j) - T H(p_j))
+
+    f = Phi w + b,   V(z) = max(0, 1 - z)^2,   C' = C unlabeled_weight (sum of q) / u,   mean of p_j = share
+
+over the l labeled points i with weights q and the u others j, whose signs are +1 with probability p_j: H is the entropy
+of a sign. The temperature T is lowered step by step from one at which signs are open to one at which they are decided.
+At each, what is known in closed form and what is convex take turns, none of which raises the objective:
+
+    p_j = 1 / (1 + exp((V(f_j) - V(-f_j) - nu) / T)),    nu such that the p_j have the mean `share`
+    w, b by Newton's method, in which a sign with probability p is the target 2 p - 1 of `ExpectedSquaredHinge`
+
+Features are held, one row a point; a Newton step is conjugate gradients with the matrix of all points' curvature as
+preconditioner, one factor for all columns, temperatures and steps. The intercept is a feature of ones without penalty.
+
+References
+----------
+Sindhwani, Keerthi, Chapelle, "Deterministic annealing for semi-supervised kernel machines", ICML 2006; Sindhwani,
+Keerthi, "Large scale semi-supervised linear SVMs", SIGIR 2006, section 4. Kernels by features: Zhang, Lan, Wang,
+Moerchen, "Scaling up kernel SVM on limited resources: a low-rank linearization approach", AISTATS 2012.
+"""
+
+import math
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from scipy.linalg import cho_solve
+from scipy.special import entr, expit, rel_entr
+
+from ...base.errors import BudgetError, NotConverged, explain, require
+from ...execution.cost import largest_within
+from ...execution.tasks import Execution, one_thread
+from ...kernels.base import Kernel
+from ...kernels.gram import BLOCK_BYTES, kernel_block
+from ...kernels.nystrom import whiten
+from ...solvers.blocked_cg import blocked_cg, dots
+from ...solvers.solver_params import Stop
+from ...storage.blocks import Rows, row_ranges
+from ..laprls.factor import factor_raised
+from ..losses import ExpectedSquaredHinge, SquaredHinge
+from ..target.coding import Values
+from .gram import require_scale
+from .kernel_model import KernelModel
+from .newton import LabelSpace, Minimum, minimize
+
+TEMPERATURES = tuple(10.0 / 2**step for step in range(21))  # in units of V
+DECIDED = 1e-3  # mean entropy of the signs of a column that need not be cooled any further, but for one sign
+SETTLED = 1e-6  # mean relative entropy of the signs, after a turn to before it, at which a temperature is done
+MOST_TURNS = 100  # at a temperature
+STEPS_IN_A_TURN = 2  # of Newton's method: a turn has to lower the objective, and the last one only to minimize it
+ITERATIONS = 500  # of conjugate gradients, in a step
+BALANCED = 1e-9  # how far the mean of p may be from the share
+BISECTIONS = 60
+COLUMN_ARRAYS, COEFFICIENT_ARRAYS = 28, 14  # of n and of s numbers, that a column takes at a time
+GRAM_ROWS = 2048  # that are weighed at a time
+MARGIN, EXPECTED, ONE = SquaredHinge(), ExpectedSquaredHinge(), np.ones(1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransductiveParams:
+    """C : penalty of the loss against the norm, for a kernel of unit mean diagonal.
+
+    unlabeled_weight : of the losses of all unlabeled points together, against those of all labeled ones; 0 leaves them
+        out.
+    """
+
+    C: float = 1.0
+    unlabeled_weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        require(_is_number(self.C) and 0 < self.C < np.inf, f"C={self.C!r}, expected a finite number > 0",
+                why="it weighs the losses against smoothness", fix="use 1 to 100")
+        require(_is_number(self.unlabeled_weight) and 0 <= self.unlabeled_weight < np.inf,
+                f"unlabeled_weight={self.unlabeled_weight!r}, expected a finite number >= 0",
+                why="it weighs the losses of unlabeled points against those of labeled ones",
+                fix="use 1; 0 is the machine of the labels alone")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def fit_bytes(n: int, s: int, t: int, threads: int = 1) -> int:
+    """Return the bytes that a fit of t columns to n points on s landmarks takes beside the points.
+
+    The largest of three: the landmarks' kernel, its eigenvectors and LAPACK's workspace; the features of all points,
+    and as many blocks of the kernel, with products and sums, as there are threads that make them; and the features with
+    the preconditioner, its factor, rows that are weighed, and what Newton's method and the signs hold of each column.
+    """
+    features = n * (s + 8) + (s + 1) ** 2
+    made = 3 * threads * min(n * s, BLOCK_BYTES // 8)
+    solved = 3 * (s + 1) ** 2 + GRAM_ROWS * (s + 1) + (COLUMN_ARRAYS * n + COEFFICIENT_ARRAYS * s) * t
+    return 8 * max(5 * (s + 1) ** 2, features + max(made, solved))
+
+
+def landmarks_that_fit(n: int, most: int, t: int, budget: int, threads: int) -> int:
+    """Return how many landmarks, up to `most`, a fit of t columns to n points can have in a budget (bytes); or 0."""
+    return largest_within(budget, most, lambda s: fit_bytes(n, s, t, threads))
+
+
+def require_fit(n: int, s: int, t: int, execution: Execution) -> None:
+    """Raise BudgetError, with what would do, if a fit of t columns to n points on s landmarks does not fit."""
+    threads = execution.tasks_per_process
+    fitting, needed = landmarks_that_fit(n, s, t, execution.memory_budget, threads), fit_bytes(n, s, t, threads)
+    require(fitting == s, f"the features of {n:,} points on {s:,} landmarks and {t} columns do not fit",
+            why=f"they take {needed:,} bytes, the memory budget is {execution.memory_budget:,}", error=BudgetError,
+            fix=f"raise memory_budget to {needed:,}, or " + (
+                f"use {fitting:,} landmarks or fewer" if fitting else "fit a part of the points"))
+
+
+def feature_model(kernel: Kernel, landmarks: Any) -> tuple[KernelModel, float]:
+    """Return the whitened Nystrom features and 1 as a model of r + 1 columns, and the condition of the landmarks.
+
+    The features are those of the kernel divided by its mean diagonal at the landmarks.
+    """
+    K = kernel_block(kernel, landmarks, landmarks)
+    scale = float(np.trace(K)) / len(K)
+    require_scale(scale)
+    white = whiten(K)
+    T = np.zeros((len(K), white.rank + 1))
+    np.divide(white.T, math.sqrt(scale), out=T[:, :-1])
+    return KernelModel(kernel, landmarks, T, np.append(np.zeros(white.rank), 1.0), Values()), white.condition
+
+
+@dataclass(frozen=True, eq=False)
+class Signs:
+    """What columns say of n points.
+
+    known (n, t) : -1 or +1 of a labeled point, 0 of an unlabeled one. weight (n, t) : of the loss of each, C q_i or C'.
+    share (t,) : of +1 among the unlabeled points.
+    """
+
+    known: np.ndarray
+    weight: np.ndarray
+    share: np.ndarray
+
+    @classmethod
+    def of(cls, known: np.ndarray, weight: np.ndarray, sizes: np.ndarray | None, params: TransductiveParams) -> "Signs":
+        """Return the signs `known` of columns; weight (n,) is that of each labeled point.
+
+        sizes (t,) : how many of all points are +1; None takes the shares of the labels.
+        """
+        labeled = known != 0
+        free = len(known) - labeled.sum(axis=0)
+        total = weight @ labeled
+        each = params.unlabeled_weight * total / np.maximum(free, 1)
+        weights = params.C * np.where(labeled, weight[:, None], each)
+        share = weight @ (known > 0) / total if sizes is None else (
+            sizes - (known > 0).sum(axis=0)) / np.maximum(free, 1)
+        return cls(known, weights, np.clip(share, 0.0, 1.0))
+
+    @property
+    def free(self) -> np.ndarray:
+        """Return which points have a loss and no label in each column, (n, t)."""
+        return (self.known == 0) & (self.weight > 0)
+
+
+class HeldFeatures(LabelSpace):
+    """Functions of features that are held, the last without a penalty: G = diag(ridge, ..., ridge, 0).
+
+    Psi : (n, k). weight (n,) : no less than half the curvature of each point in any column, by which the preconditioner
+    `Psi' diag(2 weight) Psi + 2 G` is one for all columns and steps.
+    """
+
+    def __init__(self, Psi: np.ndarray, ridge: float, weight: np.ndarray):
+        self.Psi, self.ridge = Psi, np.append(np.full(Psi.shape[1] - 1, ridge), 0.0)[:, None]
+        curved = np.diag(2 * self.ridge[:, 0])
+        for start, stop in row_ranges(len(Psi), GRAM_ROWS):
+            curved += Psi[start:stop].T @ (2 * weight[start:stop, None] * Psi[start:stop])
+        self.factor = factor_raised(curved)
+
+    def solve(self, D: np.ndarray, V: np.ndarray, C: np.ndarray, GC: np.ndarray, columns: np.ndarray,
+              tolerance: float) -> np.ndarray:
+        u, q = V.shape[1:]
+        rights = np.tensordot(self.Psi, V, (0, 0)) - 2 * GC
+        found = blocked_cg(
+            lambda P, own: self.Psi.T @ (D[:, own // q] * (self.Psi @ P)) + 2 * self.ridge * P,
+            rights.reshape(-1, u * q), lambda R, own: cho_solve(self.factor, R, check_finite=False),
+            Stop(tolerance, ITERATIONS))
+        return found.value.reshape(-1, u, q)
+
+    def values(self, C: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        return self.Psi @ C
+
+    def penalized(self, C: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        return self.ridge * C
+
+    @property
+    def n_coefficients(self) -> int:
+        return self.Psi.shape[1]
+
+
+@dataclass(eq=False)
+class Annealing:
+    """Columns on their way: coef (k, t), values (n, t), p (n, t) of +1, Newton steps (t,), and the temperature."""
+
+    coef: np.ndarray
+    values: np.ndarray
+    p: np.ndarray
+    steps: np.ndarray
+    temperature: float
+
+    def improve(self, space: LabelSpace, signs: Signs, columns: np.ndarray, *, most: int, required: bool) -> None:
+        """Lower the objective of some columns by w and b."""
+        start = Minimum(self.coef[:, columns], np.zeros(len(columns)), self.values[:, columns], self.steps[columns])
+        targets = np.where(signs.known[:, columns] == 0, 2 * self.p[:, columns] - 1, signs.known[:, columns])
+        found = minimize(space, EXPECTED, targets, signs.weight[:, columns], fit_intercept=False, start=start,
+                         max_steps=most, required=required)
+        self.coef[:, columns], self.values[:, columns] = found.coef, found.values
+        self.steps[columns] += found.steps
+
+    def objective(self, space: LabelSpace, signs: Signs) -> np.ndarray:
+        """Return what a turn lowers, (t,): losses, norm and T times the entropy of the signs."""
+        targets = np.where(signs.known == 0, 2 * self.p - 1, signs.known)
+        entropy = np.where(signs.free, entr(self.p) + entr(1 - self.p), 0.0)
+        losses = EXPECTED.value(self.values, targets) - self.temperature * entropy
+        return dots(signs.weight, losses) + dots(self.coef, space.penalized(self.coef, np.arange(len(self.steps))))
+
+
+def expected_signs(values: np.ndarray, free: np.ndarray, share: np.ndarray, temperature: float) -> np.ndarray:
+    """Return p (n, t) of all points, of which those that are `free` (n, t) have the mean `share` (t,)."""
+    gap, count = MARGIN.value(values, ONE) - MARGIN.value(values, -ONE), free.sum(axis=0)
+    with np.errstate(divide="ignore"):
+        logit = temperature * (np.log(share) - np.log1p(-share))  # of equal values it is nu less the gap
+    low = np.where(free, gap, np.inf).min(axis=0) + logit
+    high = np.where(free, gap, -np.inf).max(axis=0) + logit
+    for _ in range(BISECTIONS):
+        nu = (low + high) / 2
+        p = expit((nu - gap) / temperature)
+        mean = dots(p, free) / count
+        if np.abs(mean - share).max() <= BALANCED:
+            break
+        low, high = np.where(mean < share, nu, low), np.where(mean < share, high, nu)
+    return p
+
+
+def annealing(space: LabelSpace, signs: Signs) -> Iterator[Annealing]:
+    """Yield the columns, one object, after each turn; those that are settled, or decided, take no part."""
+    n, t = signs.known.shape
+    p = np.broadcast_to(signs.share, (n, t)).copy()
+    now = Annealing(np.zeros((space.n_coefficients, t)), np.zeros((n, t)), p, np.zeros(t, np.int64), TEMPERATURES[0])
+    now.improve(space, signs, np.arange(t), most=MOST_TURNS, required=False)
+    free = signs.free
+    under_way = np.flatnonzero(free.any(axis=0))
+    count = free.sum(axis=0)
+    for temperature in TEMPERATURES:
+        now.temperature, active = temperature, under_way
+        for _ in range(MOST_TURNS):
+            if not len(active):
+                break
+            p = expected_signs(now.values[:, active], free[:, active], signs.share[active], now.temperature)
+            before = now.p[:, active]
+            moved = rel_entr(p, before) + rel_entr(1 - p, 1 - before)
+            now.p[:, active] = p
+            active = active[dots(free[:, active], np.where(free[:, active], moved, 0.0)) > SETTLED * count[active]]
+            if len(active):
+                now.improve(space, signs, active, most=STEPS_IN_A_TURN, required=False)
+                yield now
+        entropy = np.where(free, entr(now.p) + entr(1 - now.p), 0.0).sum(axis=0)
+        # One sign stays open for good where the share of the points is no whole number of them.
+        under_way = under_way[entropy[under_way] > DECIDED * count[under_way] + math.log(2)]
+    try:
+        now.improve(space, signs, np.arange(t), most=MOST_TURNS, required=True)
+    except NotConverged as error:
+        raise NotConverged(explain(
+            f"a column is no minimum for its signs after {MOST_TURNS} Newton steps",
+            why="the losses outweigh the norm so far that the system is singular to the precision of floats",
+            fix="lower C")) from error
+    yield now
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """coef (s, t) of landmarks, intercept (t,), values (n, t) at all points, and evidence, JSON."""
+
+    coef: np.ndarray
+    intercept: np.ndarray
+    values: np.ndarray
+    evidence: dict[str, Any]
+
+
+def fit_transductive(rows: Rows, kernel: Kernel, landmarks: Any, signs: Signs, execution: Execution) -> Fitted:
+    """Return the functions of columns of signs.
+
+    O(n s^2 + s^3) time for features and preconditioner, and O(n s t) for each iteration of a Newton step.
+    Memory: `fit_bytes`, in the driver, where it takes one core.
+
+    Raises BudgetError: features and one column do not fit. NotConverged: a column is no minimum for its signs.
+    """
+    n, t = signs.known.shape
+    require_fit(n, landmarks.shape[0], t, execution)
+    with one_thread():
+        features, condition = feature_model(kernel, landmarks)
+    Psi = features.values(rows, execution)
+    total = float(signs.weight.sum(axis=0).max())
+    with one_thread():
+        space = HeldFeatures(Psi, 1 / (2 * total), signs.weight.max(axis=1) / total)
+        scaled = Signs(signs.known, signs.weight / total, signs.share)
+        now, = deque(annealing(space, scaled), maxlen=1)
+        weighted = features.coef @ now.coef
+    coef, values, free = now.coef, now.values, signs.known == 0
+    likelier = np.where(free, np.where(values > 0, 1.0, -1.0), signs.known)
+    objective = dots(signs.weight, MARGIN.value(values, likelier)) + dots(coef[:-1], coef[:-1]) / 2
+    reached = ((values > 0) & free).sum(axis=0) / np.maximum(free.sum(axis=0), 1)
+    return Fitted(weighted, coef[-1], values, {
+        "rank": Psi.shape[1] - 1, "condition": condition, "steps": now.steps.tolist(),
+        "objective": objective.tolist(), "share": signs.share.tolist(), "reached_share": reached.tolist()})

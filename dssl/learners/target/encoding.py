@@ -1,0 +1,206 @@
+"""Labels as they come, turned into codes of classes or into quantities; and classes that are joined or left out."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ...base.errors import DataError, explain, require
+from ...base.missing import missing_values
+
+LARGEST_WHOLE = 2.0**53  # up to which floats tell whole numbers apart
+UNLABELED = -1  # the code of a point without a label
+MOST_CLASSES = 1000
+LARGEST_VALUE = 1e150  # of a target, so that sums of squares are finite
+
+
+def encode_labels(y: Any, unlabeled: Any = None, *, occurs: bool = True) -> tuple[np.ndarray, np.ndarray]:
+    """Return codes (n,), int64, -1 of unlabeled points, and classes (n_classes,), ascending: classes[codes] is y.
+
+    y : array-like, shape (n,) : integers, floats, booleans, text, objects, or a pandas Series or Categorical of them.
+    unlabeled : the label of points without one. Unset: -1 among integers. Missing values (NaN, None, pandas.NA, blank
+        text, or text that marks a missing cell of a CSV file, `dssl.base.missing`) are unlabeled in any case; where
+        another marker is named, -1 is a class like any other. A marker that does not occur is refused, unless -1 does.
+    occurs : False takes a marker that does not occur: some labels of many may all be known.
+
+    Raises DataError: y is not one-dimensional, mixes types, or is -1 and +1 throughout with the default marker; floats
+    hold -1 beside other whole numbers, which may be a marker or a class; the marker that is named does not occur.
+    """
+    values = _one_dimension(y)
+    require(values.dtype.kind not in "cSV", f"labels are of type {values.dtype}", error=DataError,
+            why="a class is named by a number or a text", fix="pass integers or text; decode bytes by y.astype(str)")
+    hidden = missing_values(values)
+    if unlabeled is None and values.dtype.kind in "iu":
+        present = np.unique(values)
+        require(present.tolist() != [-1, 1], "labels are -1 and +1 throughout", error=DataError,
+                why="-1 marks unlabeled points, and here it could as well be a class",
+                fix="if -1 is a class, name another marker, for example unlabeled=0 (it need not occur); "
+                    "if -1 marks unlabeled points, there must be two classes besides it")
+        hidden |= values == UNLABELED
+    elif unlabeled is None and values.dtype.kind == "f":
+        present = np.unique(values[~hidden])
+        whole = bool((present == np.floor(present)).all())
+        require(not (whole and -1 in present) or present.tolist() == [-1, 1], error=DataError,
+                what=f"labels are whole numbers stored as floats, and -1 is among them: {present[:6].tolist()}",
+                why="NaN marks unlabeled points among floats and -1 among integers, so -1 may be a marker or a class",
+                fix="name the marker, unlabeled=-1; or one that does not occur if -1 is a class")
+    elif unlabeled is not None:
+        marked = np.array([type(value) is type(unlabeled) and bool(value == unlabeled) for value in values], bool) \
+            if values.dtype == object else np.broadcast_to(np.asarray(values == unlabeled, bool), values.shape)
+        minus_one = values.dtype.kind in "iuf" and bool((values == UNLABELED).any())
+        require_marker(not occurs or bool(marked.any()) or minus_one or not len(values), unlabeled, "label")
+        hidden |= marked
+    known = _typed(values[~hidden])
+    classes, inverse = np.unique(known, return_inverse=True)
+    if classes.dtype.kind == "U" or classes.dtype.kind == "T":
+        classes = classes.astype(str)
+    codes = np.full(len(values), UNLABELED, np.int64)
+    codes[~hidden] = inverse
+    return codes, classes
+
+
+def as_whole_numbers(classes: np.ndarray) -> np.ndarray:
+    """Return classes (n_classes,) that are whole numbers as integers: empty cells of a table made them floats.
+
+    Not where -1 is among them, which marks no label among integers.
+    """
+    if classes.dtype.kind != "f" or UNLABELED in classes or (np.abs(classes) >= LARGEST_WHOLE).any() or (
+            classes != np.round(classes)).any():
+        return classes
+    return classes.astype(np.int64)
+
+
+def require_no_quantities(classes: np.ndarray, fix: str) -> None:
+    """Raise DataError if classes (n_classes,) are quantities: fractions, or more than `MOST_CLASSES` of them."""
+    whole = classes.dtype.kind != "f" or bool((classes == np.round(classes)).all())
+    # scikit-learn's checks of estimators look for the words before the colon.
+    require(whole and len(classes) <= MOST_CLASSES, f"Unknown label type: continuous, {len(classes)} different values "
+            f"such as {classes[:3].tolist()}", error=DataError, fix=fix,
+            why=f"fractions, and more than {MOST_CLASSES:,} values, are quantities, not classes")
+
+
+def encode_values(y: Any, unlabeled: float | None = None, *, occurs: bool = True, first_row: int = 0) -> np.ndarray:
+    """Return a target of quantities as float64, shape (n,), NaN where a point has none.
+
+    y : array-like of numbers, shape (n,). Missing values (NaN, None, pandas.NA) are unlabeled.
+    unlabeled : a number that marks unlabeled points too. No number does by itself, -1 neither.
+    occurs : False takes a marker that does not occur: y may be some rows of many. first_row : the number of y[0].
+
+    Raises DataError: y is not one-dimensional, holds text, booleans or values beyond `LARGEST_VALUE`; the marker does
+    not occur.
+    """
+    values = _one_dimension(y)
+    hidden = missing_values(values)
+    known = _typed(values[~hidden])
+    require(known.dtype.kind in "iuf", f"the target holds {known[:3].tolist()}", error=DataError,
+            why="a regression predicts numbers", fix="name a column of numbers, or set data.task to classification")
+    found = np.full(len(values), np.nan)
+    found[~hidden] = known
+    if unlabeled is not None:
+        marked = found == unlabeled
+        require_marker(not occurs or bool(marked.any()) or not len(found), unlabeled, "target")
+        found[marked] = np.nan
+    require_within(found, first_row)
+    return found
+
+
+def require_marker(occurs: bool, unlabeled: Any, name: str) -> None:
+    """Raise DataError if a marker of unlabeled points was named, other than NaN, and no label or target is one."""
+    missing = isinstance(unlabeled, float) and np.isnan(unlabeled)
+    require(occurs or unlabeled is None or missing, f"no {name} is the marker of unlabeled points, {unlabeled!r}",
+            why="every point would be taken as labeled", fix="correct the marker, or leave it out", error=DataError)
+
+
+def require_within(targets: np.ndarray, first_row: int = 0) -> None:
+    """Raise DataError if quantities (n, ...), NaN where there is none, are beyond `LARGEST_VALUE`."""
+    beyond = np.argwhere(np.abs(targets) > LARGEST_VALUE)
+    require(len(beyond) == 0, error=DataError,
+            what=f"values of the target beyond {LARGEST_VALUE:g}: {len(beyond):,}; the first is "
+                 f"{targets[tuple(beyond[0])] if len(beyond) else 0:g} in row {(beyond[:1, 0] + first_row).tolist()}, "
+                 "counted from 0",
+            why="no model can fit them: their squares are not finite",
+            fix="drop these rows, mark them unlabeled with NaN, or give the target in other units")
+
+
+def map_classes(codes: np.ndarray, classes: np.ndarray, mapping: Mapping[Any, Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Return codes and classes after classes are joined, as in {"even": [0, 2], "odd": [1, 3]}.
+
+    Raises DataError: a class is unknown, mapped twice, or not mapped at all; the message lists the classes.
+    """
+    names = _typed(np.array(list(mapping), object))
+    new_classes, new_codes = np.unique(names, return_inverse=True)
+    codes_of = np.full(len(classes), UNLABELED, np.int64)
+    owner: dict[int, Any] = {}
+    for name, code, members in zip(mapping, new_codes, mapping.values(), strict=True):
+        for member in members if isinstance(members, (list, tuple, set, np.ndarray)) else [members]:
+            found = find_class(classes, member)
+            require(found not in owner, f"class {member!r} is mapped to {owner.get(found)!r} and to {name!r}",
+                    why="a point has one class", fix=_known(classes), error=DataError)
+            owner[found], codes_of[found] = name, code
+    left = [classes[i].item() for i in range(len(classes)) if i not in owner]
+    require(not left, f"no class is given for {', '.join(map(repr, left[:12]))}", error=DataError,
+            why="their points would silently lose their labels",
+            fix="add them to the mapping, or keep the others with keep_classes first; " + _known(classes))
+    return np.where(codes < 0, UNLABELED, np.append(codes_of, UNLABELED)[codes]), new_classes
+
+
+def keep_classes(codes: np.ndarray, classes: np.ndarray,
+                 keep: Iterable[Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return (ids, codes, classes) of the points of some classes, as in 4 against 9; unlabeled points are kept too.
+
+    Raises DataError: a class is unknown or named twice; the message lists the classes.
+    """
+    kept = [find_class(classes, member) for member in keep]
+    require(len(set(kept)) == len(kept) > 0, f"classes to keep: {[classes[i].item() for i in kept]}",
+            why="each is kept once, and one at least", fix=_known(classes), error=DataError)
+    kept.sort()
+    new_code = np.full(len(classes) + 1, len(kept), np.int64)
+    new_code[kept] = np.arange(len(kept))
+    new_code[-1] = UNLABELED
+    found = new_code[codes]
+    ids = np.flatnonzero(found < len(kept))
+    return ids, found[ids], classes[kept]
+
+
+def find_class(classes: np.ndarray, wanted: Any) -> int:
+    """Return the number of the class that equals `wanted`, or else is written like it."""
+    values = classes.tolist()
+    for i, value in enumerate(values):
+        if isinstance(value, bool) == isinstance(wanted, bool) and value == wanted:
+            return i
+    for i, value in enumerate(values):
+        if str(wanted) in (str(value), f"{value:g}" if isinstance(value, float) else str(value)):
+            return i
+    raise DataError(explain(f"no class is {wanted!r}", why="it would select no points", fix=_known(classes)))
+
+
+def _known(classes: np.ndarray) -> str:
+    shown = ", ".join(repr(value) for value in classes.tolist()[:40])
+    return f"the classes are {shown}{', ...' if len(classes) > 40 else ''}"
+
+
+def _one_dimension(y: Any) -> np.ndarray:
+    """Return labels (n,) as NumPy has them, or as objects what it would turn into text."""
+    dtype = getattr(y, "dtype", None)
+    values = np.asarray(y, object if hasattr(dtype, "construct_array_type") else None)  # which types of pandas have
+    if dtype is None and values.dtype.kind in "US" and not all(isinstance(value, (str, bytes)) for value in y):
+        values = np.array(list(y), object)  # NumPy makes the text "None" of None and "1" of 1
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    require(values.ndim == 1, f"labels have shape {values.shape}, expected (n,)", error=DataError,
+            why="each point has one label", fix="pass one column; several labels a point are not supported")
+    return values
+
+
+def _typed(values: np.ndarray) -> np.ndarray:
+    """Return objects as an array of the one type that they have."""
+    if values.dtype != object:
+        return values
+    kinds = {"text" if isinstance(value, str) else "boolean" if isinstance(value, (bool, np.bool_)) else
+             "number" if isinstance(value, (int, float, np.number)) else type(value).__name__ for value in values}
+    require(len(kinds) <= 1 and kinds <= {"text", "boolean", "number"}, error=DataError,
+            what=f"labels are of {len(kinds)} kinds: {', '.join(sorted(kinds))}",
+            why="classes are put in order, and these have none", fix="make all labels text, or all numbers")
+    if not len(values):
+        return np.empty(0, np.int64)
+    return np.array(values.tolist())

@@ -1,0 +1,398 @@
+"""A plan: per stage what is there of it, what it would take, and whether it can fit; made before anything runs."""
+
+import tempfile
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from ...base.digest import is_whole, plain
+from ...base.errors import ParameterError, SpecError, require
+from ...base.units import size_text, time_text
+from ...data.readers.base import Scan
+from ...data.scaling.scaling import require_kept_zeros
+from ...data.source_reader import scan_source
+from ...execution.cost import WorkerRoom
+from ...methods.step import File
+from ...report.markup import table, tag
+from ...storage.artifacts import Artifact, Workspace
+from ...storage.objects import ObjectPath
+from ..dataset import growing_of
+from ..growth import CannotGrow, Growth, LastRun, why_unusable
+from ..kinds.registry import KINDS, all_stage_names
+from ..load import SHAPED, load_spec
+from ..spec import KernelPipeline, Spec
+from ..spec_files import NOWHERE, find_files, shaped_source, source_file
+from ..stage import Kind
+from .facts import Facts, Growing
+from .preflight import PlannedStage, Room, Status, price
+from .rates import Rates, rates_of
+
+DEFAULT_WORKSPACE = "dssl-work"
+SELECTION = "selection"  # the stage by which graphs are compared
+# Figures of stages that add up.
+SUMS = ("tasks", "requests", "read_bytes", "written_bytes", "core_seconds", "wall_seconds")
+
+
+def check_stage(name: str, option: str, kind: Kind) -> str:
+    """Return the name of a stage of a kind; raise SpecError with the names there are."""
+    other = name in all_stage_names()
+    require(name in kind.names, error=SpecError,
+            what=f"{option} {name!r} is not a stage{f' of model.kind {kind.name}' if other else ''}",
+            why=f"a pipeline is made of named stages{', and each kind of model has its own' if other else ''}",
+            fix=f"name one of {', '.join(kind.names)}")
+    return name
+
+
+def planned_stages(kind: Kind, spec: Spec, workspace: Workspace, files: Mapping[str, File],
+                   remake: Collection[str] = (), done: Collection[str] = (), until: str | None = None,
+                   bases: Mapping[str, str] = MappingProxyType({})) -> list[PlannedStage]:
+    """Return the stages of a spec with the addresses of their artifacts and what is there of them.
+
+    remake : names of stages that are to be made anew, whatever is there, but for addresses that are `done`.
+    bases : by stage, the address of the artifact that it grows from.
+    until : the last stage that is run, by default of all. An artifact that was removed as something intermediate counts
+        as cached as long as no stage that is run reads it.
+    """
+    planned: dict[str, PlannedStage] = {}
+    removed, made = workspace.removed(), dict[str, tuple[Any, Artifact, str]]()
+    for stage in kind.stages:
+        params = stage.params(spec)
+        inputs = {name: made[name][1].address for name in stage.needs}
+        inputs |= {name: files[name].digest for name in stage.files if name in files}
+        base = bases.get(stage.name, "") if stage.grows else ""
+        inputs |= {"base": base} if base else {}
+        made[stage.name] = params, workspace.artifact(stage.name, stage.version, plain(params), inputs), base
+    how_far = workspace.how_far([artifact for _, artifact, _ in made.values()])
+    for stage, finished in zip(kind.stages, how_far, strict=True):
+        params, artifact, base = made[stage.name]
+        waiting = [name for name in stage.needs if planned[name].status != "cached"]
+        status: Status = "to run"
+        if stage.name in remake and artifact.address not in done:
+            why = "asked to be made anew"
+        elif finished is None:
+            status, why = "cached", "same inputs and parameters"
+        elif finished:
+            status, why = "partial", f"{finished} parts are finished"
+        else:
+            why = f"after {', '.join(waiting)}" if waiting else "not made yet"
+            day = removed.get(f"{stage.name}/{artifact.folder.name}")
+            why = f"removed by dssl gc on {day}" if day else why
+        planned[stage.name] = PlannedStage(stage, params, artifact, status, why, base)
+    running: dict[str, PlannedStage] = {}
+    for item in reversed(list(planned.values())[:kind.names.index(until or kind.names[-1]) + 1]):
+        name, artifact = item.stage.name, item.artifact
+        if item.status == "cached":
+            continue
+        read = any(name in later.stage.needs for later in running.values())
+        day = removed.get(f"{name}/{artifact.folder.name}")
+        if day and artifact.is_known and name not in remake and not read:
+            planned[name] = replace(item, status="cached", why=f"removed by dssl gc on {day}; no stage to run reads it")
+        else:
+            running[name] = item
+    return list(planned.values())
+
+
+@dataclass(frozen=True, repr=False)
+class Plan:
+    """A checked spec, its source, and what a run of it would do.
+
+    budget : bytes one task may take; budget_is_given : whether somebody has chosen it. remake : stages to be made anew.
+    until : the last stage that is run.
+    facts : what the costs follow from; None where nothing is to run. worker : one that any task may come to, None
+    where nobody says. workers, rates : tasks that run at a time, and how long stages take on this machine.
+    growth : how the source lies to that of the last run; None where runs of the spec do not grow.
+    given : the spec as it was given. values : where several graphs are tried, those of this one. tried : the plans of
+    all of them, up to the selection; this one is then of the graph that was chosen, or of the first until all have one.
+    """
+
+    spec: Spec
+    kind: Kind
+    files: dict[str, File]
+    workspace: Workspace
+    budget: int
+    remake: frozenset[str]
+    until: str
+    stages: list[PlannedStage]
+    facts: Facts[Any] | None
+    given: Spec
+    values: dict[str, Any] = field(default_factory=dict)
+    tried: tuple["Plan", ...] = ()
+    worker: WorkerRoom | None = None
+    workers: int = 1
+    rates: Rates = field(default_factory=Rates)
+    growth: Growth | None = None
+    budget_is_given: bool = False
+
+    def again(self, budget: int, done: Collection[str] = ()) -> "Plan":
+        """Return the plan as things are now, under another budget; the source is neither hashed nor scanned again.
+
+        done : addresses of what this run has made, and does not make anew.
+        """
+        tried = tuple(own.again(budget, done) for own in self.tried)
+        fresh = [own.growth for own in tried if own.growth and not own.growth.goes_on]
+        if self.growth and self.growth.goes_on and fresh:
+            return self.anew(fresh[0].why_fresh)
+        own = self if not tried else replace(tried[chosen_graph(tried) or 0], until=self.until, tried=tried)
+        bases = own.growth.bases(own.workspace, own.values) if own.growth else {}
+        stages = planned_stages(own.kind, own.spec, own.workspace, own.files, own.remake, done, own.until, bases)
+        grows = own.growth is not None and own.growth.grows
+        why = next(filter(None, (why_unusable(own.workspace, own.kind.names, item, grows)
+                                 for item in stages[:len(own.own_names)])), None)
+        if why:
+            return own.anew(why)
+        try:
+            made = replace(own, budget=budget)._priced(stages)
+        except CannotGrow as error:
+            return own.anew(str(error))
+        why = made.growth.too_much(made._n_rows()) if made.growth else ""
+        return made.anew(why) if why else made
+
+    def anew(self, why: str) -> "Plan":
+        """Return the plan where all rows are read anew for some reason, and nothing grows."""
+        assert self.growth is not None
+        growth = self.growth.anew(why)
+        files = {**self.files, "source": source_file(growth.source, self.spec)}
+        fresh = [replace(own, growth=growth, files=files, facts=None) for own in (self, *self.tried)]
+        return replace(fresh[0], tried=tuple(fresh[1:])).again(self.budget)
+
+    def _n_rows(self) -> int:
+        """Return how many rows the source has, once it is scanned or read."""
+        dataset = self.artifact("dataset")
+        return int(dataset.attributes["n"]) if self.facts is None or dataset.is_known else self.facts.n_rows
+
+    def notes_of_growth(self) -> list[str]:
+        """Return what there is to say of files that are new, or gone, a line each."""
+        return [] if self.growth is None else self.growth.notes(self._n_rows() if self.growth.grows else None)
+
+    def _priced(self, stages: list[PlannedStage]) -> "Plan":
+        """Return the plan with these stages, and the costs of those that would run."""
+        cached = {item.stage.name: item.artifact for item in stages if item.status == "cached"}
+        if len(cached) == len(stages):
+            return replace(self, stages=stages, facts=None)
+        scan, growing = None, self._growing(stages)
+        if "dataset" not in cached:
+            scan = growing.scan if growing else self.facts.scan if self.facts and self.facts.scan else self._scan()
+        facts = Facts(self.spec, self.budget, scan, {name: artifact.attributes for name, artifact in cached.items()},
+                      growing=growing)
+        facts.require_rows()
+        if facts.sparse_entries is not None and self.spec.data.scaling is not None:
+            require_kept_zeros(self.spec.data.scaling.kind, facts.n_rows, facts.d)
+        room, run = Room(self.budget, self.worker), stages[:self.kind.names.index(self.until) + 1]
+        return replace(self, facts=facts, stages=[price(item, facts, room, run) for item in stages])
+
+    def _growing(self, stages: list[PlannedStage]) -> Growing | None:
+        """Return what is known of what grows, where rows are added; new files are scanned unless they are stored."""
+        if self.growth is None or not self.growth.grows:
+            return None
+        if self.facts is not None and self.facts.growing is not None:
+            return self.facts.growing
+        bases = {item.stage.name: self.workspace.artifact_in(item.stage.name, item.base)
+                 for item in stages if item.base}
+        return growing_of(bases, self.growth.added, self.spec, self.budget, scans=stages[0].status != "cached")
+
+    def _scan(self) -> Scan:
+        """Return what the source holds; a compressed file is unpacked meanwhile, into a folder for temporary files."""
+        with tempfile.TemporaryDirectory(prefix="dssl-") as folder:
+            return scan_source(self.files["source"].source, self.spec.data.ingest_params(), Path(folder), self.budget)
+
+    def artifact(self, stage: str) -> Artifact:
+        """Return the artifact of a stage."""
+        return self.stages[self.kind.names.index(stage)].artifact
+
+    @property
+    def selected(self) -> list[PlannedStage]:
+        """Return the stages up to and with `until`; before them those of all graphs that are tried, each once."""
+        found: dict[str, PlannedStage] = {}
+        for item in (*(item for own in self.tried for item in own.selected), *self.own_stages):
+            found.setdefault(item.artifact.address, replace(item, graph=self.graph_of(item)))
+        return list(found.values())
+
+    @property
+    def own_names(self) -> list[str]:
+        """Return the names of the stages up to and with `until`."""
+        return self.kind.names[:self.kind.names.index(self.until) + 1]
+
+    @property
+    def own_stages(self) -> list[PlannedStage]:
+        """Return the stages of this graph up to and with `until`."""
+        return self.stages[:len(self.own_names)]
+
+    def graph_of(self, item: PlannedStage) -> str:
+        """Return the values of the graph that a stage is of, in words; nothing of one that serves several."""
+        address = item.artifact.address
+        own = [made for made in self.tried if any(other.artifact.address == address for other in made.stages)]
+        return item.graph or (own[0].named if len(own) == 1 else "")
+
+    @property
+    def has_source(self) -> bool:
+        """Return whether there is a source, and not only the shape of one."""
+        return self.files["source"].source.path != NOWHERE
+
+    @property
+    def refused(self) -> list[PlannedStage]:
+        """Return the stages that a run would refuse, which it would do before it made anything."""
+        return [item for item in self.selected if item.refused]
+
+    def require_fits(self) -> None:
+        """Raise the error of the first stage that a run would refuse."""
+        for item in self.selected:
+            if item.refused:
+                raise item.refused
+
+    def total(self) -> dict[str, Any]:
+        """Return what the stages to run take together, as far as they have figures: JSON.
+
+        tasks; requests to an object store where the workspace is one; read_bytes; written_bytes, most of which stays on
+        disk, compressed; peak_bytes, of the largest task; core_seconds, wall_seconds.
+        """
+        rows = self.records()
+        total = {name: sum(row[name] or 0 for row in rows) for name in SUMS}
+        return {**total, "peak_bytes": max((row["peak_bytes"] or 0 for row in rows), default=0)}
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return one mapping a stage, such as the rows of a DataFrame; see `PlannedStage.to_dict`."""
+        return [item.to_dict(self.workers, self.rates.of(item.stage.name)) for item in self.selected]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {"stages": self.records(), "total": self.total(), "memory_budget": self.budget,
+                "task_limit": self.worker and self.worker.room, "workers": self.workers}
+
+    def rows(self) -> tuple[list[str], list[list[str]]]:
+        """Return the plan as texts: the head of a table, and its rows, the last one of the figures that add up."""
+        several, total, rows = self.workers > 1, self.total(), []
+        in_store = isinstance(self.workspace.root, ObjectPath)
+        for stage in self.records():
+            sign = "" if not stage["estimated"] else "< " if stage["bound"] == "most" else "> "
+            is_cached = stage["status"] == "cached"
+            sizes = ["" if is_cached else "?" if size is None else f"{sign * bool(size)}{size_text(size)}"
+                     for size in (stage["read_bytes"], stage["written_bytes"], stage["peak_bytes"])]
+            times = ["" if is_cached else "?" if seconds is None else time_text(seconds)
+                     for seconds in (stage["core_seconds"], *([stage["wall_seconds"]] * several))]
+            name = f"{stage['name']} ({stage['graph']})" if "graph" in stage else stage["name"]
+            rows.append([name, stage["status"], "refused" if stage["refused"] else stage["why"],
+                         str(stage["tasks"] or ""), *[_count_text(stage["requests"])] * in_store, *sizes, *times,
+                         stage["address"][:12]])
+        if total["tasks"]:
+            rows.append(["in all", "", "", str(total["tasks"]), *[_count_text(total["requests"])] * in_store,
+                         size_text(total["read_bytes"]), size_text(total["written_bytes"]),
+                         size_text(total["peak_bytes"]), time_text(total["core_seconds"]),
+                         *([time_text(total["wall_seconds"])] * several), ""])
+        return ["stage", "status", "why", "tasks", *["requests"] * in_store, "read", "written", "peak memory",
+                "one core", *([f"{self.workers} workers"] * several), "address"], rows
+
+    def notes(self) -> list[str]:
+        """Return what the signs in the table mean, and why stages are refused."""
+        stages, found = self.records(), self.notes_of_growth()
+        estimated = sorted({name for stage in stages for name in stage["estimated"]})
+        if estimated:
+            found.append(f"<: taken from above until a stage has found it: {', '.join(estimated)}")
+        if any(stage["bound"] == "least" for stage in stages):
+            found.append(">: from below, since the most that this may be does not fit the memory budget")
+        return [*found, *(f"refused: {item.refused}" for item in self.refused)]
+
+    def __repr__(self) -> str:
+        head, rows = self.rows()
+        widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+                 for row in (head, *rows)]
+        return "\n".join([f"{type(self).__name__} of {self.spec.name}", *lines, *self.notes()])
+
+    def _repr_html_(self) -> str:
+        head, rows = self.rows()
+        return tag("div", tag("h4", f"Plan of {self.spec.name}"), table(head, rows, range(3, len(head) - 1)),
+                   *(tag("p", note) for note in self.notes()))
+
+    @property
+    def named(self) -> str:
+        """Return the values of the graph in words."""
+        return ", ".join(f"{name} {value}" for name, value in self.values.items())
+
+
+def plan(spec: str | Path | dict[str, Any] | Spec, *, set: Iterable[str] = (),
+         workspace: str | Path = DEFAULT_WORKSPACE, memory_budget: int | None = None, fresh: bool = False,
+         from_stage: str | None = None, until: str | None = None, points: int | None = None,
+         columns: int | None = None, workers: int = 1, worker_memory: int | None = None) -> Plan:
+    """Return what a run would do: a plan, which `run` takes, and a notebook shows as a table.
+
+    Parameters
+    ----------
+    spec : a YAML file or a mapping. set : overrides "key.key=value". workspace : folder of artifacts and runs.
+    memory_budget : bytes one task may take, by default what the spec says, or else 1 GiB.
+    fresh : make every stage anew. from_stage : this one, and all that depend on it; not with fresh. until : run no
+        stage after it.
+    points, columns : plan for a dense source of so many rows and features, which need not exist: nothing is read, and
+        the spec needs no data.source.
+    workers : how many tasks run at a time. worker_memory : memory limit (bytes) of a worker of one thread.
+
+    Raises
+    ------
+    SpecError : the spec, or the name of a stage. ParameterError : a number of bytes or workers. DataError : there is
+        no such source, or it cannot be used.
+    """
+    for name, value in (("memory_budget", memory_budget), ("worker_memory", worker_memory)):
+        require(value is None or (is_whole(value) and value >= 1), f"{name}={value!r}, expected a whole number of "
+                "bytes", why="sizes are text in specs and commands alone", fix=f"pass bytes, such as {4 << 30} for "
+                "4 GiB", error=ParameterError)
+    require(not isinstance(set, str) and isinstance(set, Iterable), f"set={set!r}", error=ParameterError,
+            why="overrides are several texts key.key=value", fix='pass a list, such as ["model.eta=100"]')
+    require(is_whole(workers) and workers >= 1, f"workers={workers!r}, expected a whole number from 1 on",
+            why="so many tasks run at a time", fix="leave it at 1, or count the workers", error=ParameterError)
+    shaped = points is not None or columns is not None
+    checked = load_spec(spec, tuple(set), data_source=SHAPED if shaped else None)
+    place = Workspace.at(workspace)
+    kind = KINDS[checked.model.kind]
+    names = kind.names
+    require(not fresh or from_stage is None, f"--fresh and --from {from_stage}", error=SpecError,
+            why="--fresh makes every stage anew, --from only those from one on",
+            fix="leave one of them out")
+    remake = frozenset(names) if fresh else frozenset()
+    if from_stage is not None:
+        remake |= kind.dependents(check_stage(from_stage, "--from", kind))
+    ends = names[-1] if until is None else check_stage(until, "--until", kind)
+    begins = 0 if from_stage is None else names.index(from_stage)
+    require(begins <= names.index(ends), f"--from {from_stage} --until {ends}", error=SpecError,
+            why=f"{from_stage} comes after {ends}, so nothing would be made",
+            fix="name an earlier stage in --from, or a later one in --until")
+    budget, facts, growth = memory_budget or checked.budget, None, None
+    if shaped:
+        checked, files, scan = shaped_source(checked, points, columns)
+        facts = Facts(checked, budget, scan, {})
+    else:
+        last = LastRun.of(place, checked) if checked.data.grows and not fresh else None
+        files = find_files(checked, last.files if last else ())
+        if checked.data.grows:
+            growth = Growth.of(last, files["source"].source)
+            files["source"] = source_file(growth.source, checked)
+    worker, rates = WorkerRoom(worker_memory) if worker_memory else None, rates_of(place)
+    graphs: Sequence[tuple[dict[str, Any], Spec]] = [({}, checked)]
+    if isinstance(checked, KernelPipeline):
+        graphs = checked.graphs()
+    plans = [Plan(own, kind, files, place, budget, remake, ends, [], facts, checked, values, (), worker, workers, rates,
+                  growth, memory_budget is not None or checked.memory_budget is not None) for values, own in graphs]
+    made = plans[0].again(budget)
+    if len(plans) > 1:
+        selected = min(ends, SELECTION, key=names.index)
+        # The facts of the first hold what the source holds, so that it is scanned once.
+        made = replace(made, tried=tuple(replace(own, until=selected, facts=made.facts) for own in plans)).again(budget)
+    return made
+
+
+def _count_text(count: int | None) -> str:
+    return "?" if count is None else f"{count:,}" if count else ""
+
+
+def chosen_graph(tried: Sequence[Plan]) -> int | None:
+    """Return the place of the plan whose selection has the best model; None where one has no selection yet."""
+    if not all(own.artifact(SELECTION).is_known for own in tried):
+        return None
+    chosen = tried[0].spec.selection  # type: ignore[attr-defined]
+    return chosen.rule().place([own.artifact(SELECTION).attributes["choices"]["model"] for own in tried])
+
+
+def tried_graphs(made: Plan) -> list[dict[str, Any]]:
+    """Return, of each graph that was tried, its values and the row of its best model, that of the chosen one first."""
+    rows = [{"graph": own.values, **own.artifact(SELECTION).attributes["choices"]["model"]} for own in made.tried]
+    return sorted(rows, key=lambda row: row["graph"] != made.values)

@@ -1,0 +1,218 @@
+"""What the stages of a plan take, and what is refused of it: before a run, and again as soon as more is known."""
+
+import re
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from ...base.errors import BudgetError, DsslError, explain, sentences
+from ...base.units import size_setting
+from ...execution.cost import Cost, WorkerRoom
+from ...execution.tasks import Execution
+from ...storage.artifacts import Artifact
+from ...storage.blocks import STEP_BYTES, budget_beside
+from ...storage.objects import ObjectPath
+from ..stage import Stage
+from .facts import DISTINCT, Bound, Facts
+
+Status = Literal["cached", "partial", "to run"]
+STEPS_BUDGET = re.compile(r"(, or )?raise (the )?memory_budget to [\d,]+( bytes)?( or more)?(, or )?")
+LEAST_TRIED = 1 << 20  # bytes; of the budgets that are tried where a smaller one would do
+DOUBLINGS = 24  # of the budget that are tried where a larger one would
+
+
+@dataclass(frozen=True)
+class Room:
+    """The bytes that a task may take: its memory budget, and what a worker has for it, None where nobody says."""
+
+    budget: int
+    worker: WorkerRoom | None = None
+
+    @classmethod
+    def of(cls, execution: Execution) -> "Room":
+        return cls(execution.memory_budget, execution.smallest_worker)
+
+
+@dataclass(frozen=True)
+class PlannedStage:
+    """A stage with its parameters and artifact: "cached", "partial" (some parts are finished) or "to run", and why.
+
+    base : the address of the artifact that it grows from; empty where it does not.
+    cost : of what a run would do; None for a stage that is cached, or that cannot fit.
+    estimated : names of the numbers that the cost follows from and that an earlier stage has yet to find; bound : from
+    where they are taken, "least" where the stage would not fit by the most that they may be. graph : where several are
+    tried, the values of the one that the stage is of. refused : why a run would refuse it, if it would.
+    """
+
+    stage: Stage
+    params: Any
+    artifact: Artifact
+    status: Status
+    why: str
+    base: str = ""
+    cost: Cost | None = None
+    estimated: tuple[str, ...] = ()
+    bound: Bound = "most"
+    graph: str = ""
+    refused: DsslError | None = None
+
+    def to_dict(self, workers: int = 1, rate: float = 1.0) -> dict[str, Any]:
+        """Return the JSON form; of a cached stage nothing is run, so its figures are 0.
+
+        rate : how many times its estimate the stage takes on this machine.
+
+        name, status, why, address; tasks; requests, 0 unless the workspace is an object store; read_bytes and
+        written_bytes, of arrays before compression; peak_bytes, of the largest task; core_seconds on one core,
+        wall_seconds with so many workers; estimated, the names of the numbers behind these that an earlier stage has
+        yet to find, taken from above where bound is "most", from below where it is "least"; refused, why a run would
+        refuse the stage, or None.
+        """
+        cost = Cost(0, 0, 0, 0, 0) if self.status == "cached" else self.cost
+        is_asked = self.status != "cached" and isinstance(self.artifact.root, ObjectPath)
+        return {"name": self.stage.name, "status": self.status, "why": self.why, "address": self.artifact.address,
+                "tasks": cost and cost.tasks, "requests": cost and cost.requests * is_asked,
+                "read_bytes": cost and cost.read, "written_bytes": cost and cost.written,
+                "peak_bytes": cost and cost.peak, "core_seconds": cost and round(rate * cost.core_seconds, 3),
+                "wall_seconds": cost and round(rate * cost.wall_seconds(workers), 3), "estimated": list(self.estimated),
+                "bound": self.bound, "refused": self.refused and str(self.refused),
+                **({"graph": self.graph} if self.graph else {})}
+
+
+def price(item: PlannedStage, facts: Facts[Any], room: Room | None = None,
+          stages: Sequence[PlannedStage] = ()) -> PlannedStage:
+    """Return the stage with its cost, and with why it is refused; what cannot fit has no cost.
+
+    stages : all that run, which the budget that an error names is enough for.
+    """
+    if item.status == "cached":
+        return item
+    refused = refusal(item, facts, room or Room(facts.budget), stages)
+    bounds: tuple[Bound, ...] = ("most", "least") if item.stage.cost else ()
+    for bound in bounds:  # the upper estimate of something may not fit where the thing itself does
+        own = replace(facts, bound=bound, estimated=set())
+        try:
+            cost = item.stage.cost(own)  # type: ignore[misc]
+            return replace(item, cost=cost, estimated=tuple(sorted(own.estimated)), bound=bound, refused=refused)
+        except BudgetError:
+            continue
+    return replace(item, refused=refused)
+
+
+def refusal(item: PlannedStage, facts: Facts[Any], room: Room,
+            stages: Sequence[PlannedStage] = ()) -> DsslError | None:
+    """Return the error for a stage to run that refuses what is known, or that cannot fit, whatever is yet to be found.
+
+    None where there is none.
+
+    Numbers that are not known are taken from below, but for copies among the points: until they are counted there are
+    none. It cannot fit where its largest task exceeds the budget, by which its blocks were made, or what the smallest
+    worker has for it, since any task may come to any worker. stages : as of `price`.
+    """
+    name, cost = item.stage.name, item.stage.cost
+    if item.status == "cached":
+        return None
+    error = None if item.stage.refuses is None else item.stage.refuses(facts)
+    if error is not None or cost is None:
+        return error
+    own, worker = replace(facts, budget=room.budget, bound="least", estimated=set()), room.worker
+    have = f"the memory budget is {size_setting(room.budget, up=False)}"
+    if worker is not None and worker.room <= room.budget:
+        have += f", and {worker.in_words()}"
+
+    def fix() -> str:
+        enough = _enough([item, *stages], own)
+        fits = None if enough is None or worker is None or enough <= worker.room else worker.limit_for(enough)
+        return (f"{item.stage.remedy}, or raise memory_budget{_to(enough)}, in the spec or by --memory-budget"
+                f"{f', and the memory_limit of workers{_to(fits)}' if fits else ''}{_if_copies(own)}")
+
+    try:
+        found = cost(own)
+    except BudgetError as too_small:
+        what, why, remedy = sentences(str(too_small))
+        others = STEPS_BUDGET.sub("", remedy)  # the budget of all stages is told, not that of this step
+        return BudgetError(explain(f"stage {name} cannot fit, {have}", why=f"{what}; {why}",
+                                   fix=f"{others}; {fix()}" if others else fix()))
+    if _needed(found) > room.budget:
+        return BudgetError(explain(
+            f"stage {name} needs {size_setting(_needed(found), up=True)} in one task, {have}",
+            why="it would exceed that, or fail, only after the stages before it were paid for", fix=fix()))
+    if worker is None or not found.tasks or found.peak <= worker.room:
+        return None
+    smaller = _budget_that_fits(cost, own, worker.room)
+    return BudgetError(explain(
+        f"stage {name} takes {size_setting(found.peak, up=True)} in one task, {worker.in_words()}",
+        why="blocks are as large as the memory budget lets them be, any task may come to any worker, and a worker that "
+            "is full ends its task",
+        fix=(f"lower memory_budget to {size_setting(smaller, up=False)}" if smaller else item.stage.remedy)
+        + f", or {worker.remedy(found.peak)}{_if_copies(own)}"))
+
+
+def refuse_what_cannot_fit(stages: Sequence[PlannedStage], facts: Facts[Any] | None, room: Room) -> None:
+    """Raise the error of the first of some stages that is refused; see `refusal`."""
+    for item in stages:
+        error = refusal(item, facts, room, stages) if facts is not None else None
+        if error is not None:
+            raise error
+
+
+def _needed(cost: Cost) -> int:
+    """Return the least budget that has room for the largest task, beside what any step takes."""
+    return budget_beside(max(cost.peak - STEP_BYTES, cost.least))
+
+
+def _to(size: int | None) -> str:
+    return "" if size is None else f" to {size_setting(size, up=True)}"
+
+
+def _if_copies(facts: Facts[Any]) -> str:
+    """Return what to do where the points were taken as distinct."""
+    return "; if many of the points are equal, have them counted first: --until vertices" \
+        if DISTINCT in facts.estimated else ""
+
+
+def _enough(stages: Sequence[PlannedStage], facts: Facts[Any]) -> int | None:
+    """Return about the least budget by which stages fit whatever is yet to be found; None where no budget does.
+
+    Where none of those that are tried is enough for the most that something may be, that which fits the least.
+    """
+    bounds: tuple[Bound, ...] = ("most", "least")
+    for bound in bounds:
+        def fits(budget: int, bound: Bound = bound) -> bool:
+            return all(_fits(item, own, budget) for own in _under(facts, budget, bound) for item in stages)
+
+        most = next((budget for budget in (facts.budget << shift for shift in range(DOUBLINGS)) if fits(budget)), None)
+        if most is not None and most > facts.budget:
+            tried = range(most // 2, most)
+            return tried.start + bisect_left(tried, True, key=fits)
+    return None
+
+
+def _under(facts: Facts[Any], budget: int, bound: Bound) -> list[Facts[Any]]:
+    """Return the facts of another budget: told by an option, and by the spec, which chooses sizes by it."""
+    own = replace(facts, budget=budget, bound=bound, estimated=set())
+    if facts.spec.memory_budget is None:
+        return [own]
+    return [own, replace(own, spec=facts.spec.model_copy(update={"memory_budget": budget}), estimated=set())]
+
+
+def _fits(item: PlannedStage, facts: Facts[Any], budget: int) -> bool:
+    if item.status == "cached" or item.stage.cost is None:
+        return True
+    try:
+        return _needed(item.stage.cost(facts)) <= budget
+    except BudgetError:
+        return False
+
+
+def _budget_that_fits(cost: Any, facts: Facts[Any], limit: int) -> int | None:
+    """Return the largest of halves of the budget by which a stage fits a limit; None if there is none."""
+    budget = facts.budget // 2
+    while budget >= LEAST_TRIED:
+        try:
+            if cost(replace(facts, budget=budget, estimated=set())).peak <= limit:
+                return budget
+        except BudgetError:
+            return None
+        budget //= 2
+    return None

@@ -1,0 +1,352 @@
+"""Open the model of a run, to predict new points."""
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ...base.errors import DataError, SpecError, explain, require
+from ...data.columns import Columns
+from ...data.dataset import Dataset
+from ...data.frames import as_pandas
+from ...data.ingest import ingest
+from ...data.ingest_params import IngestParams
+from ...data.lists import column_of
+from ...data.readers.formats import FORMATS, format_of, open_reader
+from ...data.readers.parquet import parquet_columns, parquet_writer
+from ...data.readers.stored import StoredReader
+from ...data.scaling.out_of_range import Comparison, Ranges
+from ...data.scaling.rows import ScaledRows
+from ...data.scaling.scaling import Scaling
+from ...data.source_files import Source
+from ...data.sources import find_source
+from ...data.targets import MOST_NAMES
+from ...estimators.predict_to import predict_to_zarr
+from ...execution.in_process import InProcess
+from ...execution.tasks import Execution
+from ...learners.model import Model, stored_models
+from ...learners.probabilities import CALIBRATION, Calibration
+from ...learners.target.coding import ClassCoding, margins_of
+from ...storage.artifacts import parts_in
+from ...storage.blocks import Parts, Rows
+from ...storage.csr import as_rows
+from ...storage.files import draft_of
+from ...storage.manifests import read_manifest
+from ...storage.views import ChosenColumns
+from ..kinds import registry  # noqa: F401  (a kind registers the types of its models)
+from ..spec import ingest_params
+from .model_folder import model_folder, model_manifest
+from .to_file import FROM_NOTHING, Continued, PredictionTable, RowNames, has_room, predict_to_file, require_same_columns
+
+WRITTEN = (".csv", ".parquet", ".npz", ".npy", ".zarr")
+
+
+def write_parquet(out: Path, table: PredictionTable) -> None:
+    """Write a table of predictions as Parquet, a row group a block; null where there is no label."""
+    before, empty = table.continued.table, table.block(0, 0)
+    if before is not None:
+        require_same_columns(parquet_columns(before), parquet_columns(empty))
+    with draft_of(out) as draft:
+        with parquet_writer(draft, empty, before) as write:
+            for block in table.blocks():
+                write(block)
+        table.continued.done(draft)
+
+
+@dataclass(frozen=True)
+class FittedPipeline:
+    """A model with the scaling of its training points, and how these were read: predicts raw points.
+
+    dataset : attributes of the training data set: `feature_names` and `target`, or None where it had no names.
+    ranges : of the training points. address : of the artifact that holds the model.
+    """
+
+    scaling: Scaling
+    model: Model
+    dataset: dict[str, Any]
+    read: IngestParams
+    ranges: Ranges
+    address: str
+
+    def predict(self, X: Rows, execution: Execution | None = None) -> np.ndarray:
+        """Return the predicted classes or quantities of raw points X (n, d), dense or sparse, shape (n,)."""
+        return self.model.coding.labels(self.model.values(self._scaled(X, execution), execution))
+
+    def predict_supported(self, X: Rows, execution: Execution | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Return what `predict` does, and which of the points have support, (n,) bool.
+
+        The others lie where every kernel value is as good as zero, so that the intercept alone predicts them; or where
+        no label reaches a neighbor, and then what is predicted is a guess; or far beyond the range of the training
+        points in some column, see `graph.ranges`.
+        """
+        values, beyond = self.model.values_and_beyond(self._scaled(X, execution), execution)
+        return self.model.coding.labels(values), ~beyond & ~self.compared(X, execution or InProcess()).is_far.read_all()
+
+    def compared(self, X: Rows, execution: Execution) -> Comparison:
+        """Return how raw points X (n, d) lie to the ranges of the training points."""
+        return self.ranges.compare(as_rows(X), execution)
+
+    def _scaled(self, X: Rows, execution: Execution | None) -> ScaledRows:
+        return ScaledRows(execution.share_rows(as_rows(X)) if execution else as_rows(X), self.scaling, execution)
+
+    def calibration(self) -> Calibration:
+        """Return what makes probabilities of the model's scores; raise DataError where nothing was calibrated."""
+        require(isinstance(self.model.coding, ClassCoding), "the model has no probabilities", error=DataError,
+                why="it predicts quantities, not classes", fix="leave --probabilities out")
+        described = self.model.attributes.get(CALIBRATION)
+        if described is None:
+            raise DataError(explain(
+                "the model has no probabilities", why="a model has them of classes with two labels or more each "
+                "whose sizes are not told, and no baseline has; laprls and lapsvm where leaving labels out fits the "
+                "memory budget", fix="leave --probabilities out, label a second point of each class, or raise the "
+                "budget"))
+        return Calibration.from_described(described)
+
+    def predict_proba(self, X: Rows, execution: Execution | None = None) -> np.ndarray:
+        """Return the probability of each class of raw points X (n, d), (n, n_classes), in the order of the classes.
+
+        Raises DataError: see `calibration`.
+        """
+        calibration, values = self.calibration(), self.model.values(self._scaled(X, execution), execution)
+        return calibration.probabilities(margins_of(values, self.model.coding))
+
+    def write(self, X: Rows, out: Path, execution: Execution, *, abstain: bool = False, probabilities: bool = False,
+              is_far: Rows | None = None, names: RowNames | None = None, safe_csv: bool = False,
+              continued: Continued | None = None) -> dict[str, Any]:
+        """Write the predictions of raw points X (n, d) to a path of one of `WRITTEN`; return what they are (JSON).
+
+        They are made by tasks in blocks, and written block by block; see `predict_to_file`, and `predict_to_zarr`,
+        which tells what is returned.
+
+        abstain : whether points without support get no label; those of a model that abstains never do. is_far : then
+        those that are far beyond the ranges of the training points, bool (n,), get none either; see `compared`.
+        probabilities : whether a table has a column a class too, and an array holds them in place of the labels,
+        (n, n_classes), in the order of the classes; NaN, or an empty cell, where there is no label.
+
+        names : of the rows, the first column of a table in place of their numbers. safe_csv : whether text in a CSV
+        file that a spreadsheet would take for a formula is escaped; see `CsvLines`. continued : the table that a .csv
+        or .parquet file begins with.
+
+        Raises DataError: an array has no room for no label, and some point gets none; see `predict_to_zarr`; there are
+        no probabilities.
+        """
+        known = isinstance(self.model.coding, ClassCoding) and CALIBRATION in self.model.attributes
+        calibration = self.calibration() if probabilities or known else None
+        rows, far = self._scaled(X, execution), is_far if abstain else None
+        abstain = abstain or self.model.abstains
+        if out.suffix == ".zarr":
+            return predict_to_zarr(self.model, rows, out, execution, abstain=abstain, far=far,
+                                   calibration=calibration if probabilities else None)
+        return predict_to_file(self.model, rows, out, execution, abstain=abstain, calibration=calibration, far=far,
+                               of_all=probabilities, writers={".parquet": write_parquet}, names=names,
+                               safe_csv=safe_csv, continued=continued or FROM_NOTHING)
+
+    def has_room(self, out: Path, *, probabilities: bool) -> bool:
+        """Return whether a file of this name can say that a point has no label."""
+        return has_room(out.suffix, self.model.coding, of_all=probabilities)
+
+    def dataset_of(self, source: str | Path | Sequence[str | Path] | Source, execution: Execution,
+                   parts: Parts | None = None, **options: Any) -> Dataset:
+        """Return the points of a source, read as the training points were, with `options` of the reader on top.
+
+        parts : where they are written; scratch of the execution by default.
+        Columns with the same names are matched by name, in any order, and a table may hold the target or not, nor need
+        it hold those that were left out; an identifier among these is the target of what is returned (`names_of`).
+        Files of another format, whose names are others or none, are taken column by column. A stored data set is not
+        copied.
+        Missing cells and text become what they became in the training data: its means and its levels. A text that it
+        did not have is 0 in all columns of its levels, and counted in the attribute `unseen`. A file of a format
+        without text holds the columns of the levels themselves.
+
+        Raises
+        ------
+        DataError : a feature is missing, there are columns that the model does not know, or another number of them; a
+            cell is missing, and missing cells were an error in training.
+        """
+        choices = sorted({"when_missing", "when_text"} & set(options))
+        require(not choices, f"{', '.join(choices)} cannot be set for a prediction", error=SpecError,
+                why="fills and levels are those of the training data", fix="set it under data.read, and run again")
+        found = source if isinstance(source, Source) else find_source(source, format=options.get("format") or None)
+        kind = format_of(found.path, options.get("format") or None)
+        known, same, columns = FORMATS[kind].options, kind == self.dataset["format"], Columns.of(self.dataset)
+        if columns is None and same and "drop" in known:  # numbers, however the new file writes them
+            columns = Columns.of_numbers(self.dataset.get("feature_names"), self.model.n_features, {})
+        levels = columns is not None and bool(columns.levels)
+        target = "none" if "target" in known else None
+        params = replace(self.read, target=target, labels=None, split=None) if same else IngestParams(
+            target=target, dtype=self.read.dtype, when_text="one_hot" if levels and "when_text" in known else "error",
+            categories=self.read.categories if "categories" in known else None)
+        # A stored data set has its own, which are compared; a format without text holds those that text became.
+        if kind == StoredReader.format or (not same and levels and "when_text" not in known):
+            columns = None
+        expected = list(columns.names or ()) if columns else self.dataset.get("feature_names")
+        fixed: dict[str, Any] = {"sparse": bool(self.dataset.get("sparse"))}
+        if kind == self.dataset["format"] == "svmlight":  # a file need not show the last column, nor the first
+            fixed |= {"n_columns": self.model.n_features, "zero_based": self.dataset["zero_based"]}
+        if same and self.dataset.get("decimal") and params.decimal is None:
+            fixed["decimal"] = self.dataset["decimal"]
+        params = replace(params, **(fixed | options))
+        named = None
+        if expected:
+            dropped = self._columns_to_drop(found, params, expected, strict=same)
+            params = replace(params, drop=dropped) if "drop" in known else params
+            named = self._identifier(found, params) if "target" in known and "target" not in options else None
+            if named is not None:  # it is read in place of a target
+                params = replace(params, target=named, drop=tuple(name for name in dropped if name != named))
+        if kind == StoredReader.format and not found.more:
+            reader = open_reader(found.path, scratch=Path(), **params.reader_options())
+            assert isinstance(reader, StoredReader)
+            dataset = self._as_stored(reader.dataset, found.name)
+        else:
+            dataset = ingest(found, parts or execution.scratch(), execution, params, columns=columns, examine=False,
+                             leave_out=[name for name in self._left_out() if name != named] if expected else ())
+        if columns is not None:
+            return dataset
+        X, names = dataset.X, dataset.feature_names
+        if expected and names and len(set(names)) == len(names) and set(expected) <= set(names) <= {
+                *expected, *self._left_out()}:
+            order = [names.index(name) for name in expected]
+            return dataset if order == [*range(len(names))] else replace(dataset, X=ChosenColumns(X, order))
+        width = len(self.dataset["feature_names"] or ()) or self.model.n_features
+        require(X.shape[1] == width, error=DataError,
+                what=f"{found.name} has {X.shape[1]} features, the model was fitted on {width}",
+                why="a kernel compares equal features",
+                fix="pass the columns of the training data; name the labels' column with --read target=NAME")
+        return dataset
+
+    def _identifier(self, found: Source, params: IngestParams) -> str | None:
+        """Return the column of a table that names its rows, and was left out of the training data; None without one.
+
+        Nor where a file of several lacks it, or it has more texts than a target may.
+        """
+        identifiers = self._identifiers()
+        if not identifiers:
+            return None
+        with tempfile.TemporaryDirectory() as folder:
+            options = {**params.reader_options(), "drop": None, "when_text": "one_hot"}  # only the rows are counted
+            readers = [open_reader(file.path, params.format, scratch=Path(folder), **options) for file in found.files]
+            for record in identifiers:
+                if all(record["name"] in reader.column_names() for reader in readers) and (
+                        record["kind"] != "text" or (not found.more and readers[0].scan().n_rows <= MOST_NAMES)):
+                    return str(record["name"])
+        return None
+
+    def _identifiers(self) -> list[dict[str, Any]]:
+        return [record for record in self.dataset.get("survey", ())
+                if record["finding"] == "identifier" and not record["used"]]
+
+    def names_of(self, dataset: Dataset) -> RowNames | None:
+        """Return what names the rows of what `dataset_of` returned; None where their numbers do."""
+        target = dataset.attributes.get("target")
+        if dataset.y is None or target not in [record["name"] for record in self._identifiers()]:
+            return None
+        texts = dataset.attributes.get("label_names")
+        return RowNames(str(target), dataset.y, None if texts is None else np.array([*texts, ""]))
+
+    def rows_of(self, X: Any, execution: Execution) -> Rows:
+        """Return raw points as rows that the model predicts.
+
+        X : a source (see `dataset_of`), a DataFrame of any library with the columns of the training data among its
+            own, or an array or sparse matrix (n, d) of what these became.
+
+        Raises DataError: columns are missing, or there are others; cells are missing, and were an error in training.
+        """
+        if isinstance(X, (str, Path)):
+            return self.dataset_of(X, execution).X
+        X = as_pandas(X)
+        if isinstance(X, pd.DataFrame):
+            columns = Columns.of(self.dataset)
+            names = list(columns.names or ()) if columns else self.dataset.get("feature_names") or []
+            self._require_features("X", names, list(map(str, X.columns)))
+            X = X[names] if names else X
+            if columns is not None:
+                X = columns.apply(X, columns.order(None, X.shape[1], "X")).X
+        rows = Dataset.from_arrays(X).X
+        if not rows.is_sparse:
+            rows = as_rows(rows.read_all().astype(self.read.dtype, copy=False))  # as a file of them would be read
+        require(rows.shape[1] == self.model.n_features, error=DataError,
+                what=f"X has {rows.shape[1]} features, the model was fitted on {self.model.n_features}",
+                why="a kernel compares equal features", fix="pass the columns of the training data")
+        return rows
+
+    def _as_stored(self, dataset: Dataset, name: str) -> Dataset:
+        """Return a stored data set whose columns were made as those of the model; raise DataError if they were not."""
+        mine, theirs = Columns.of(self.dataset), Columns.of(dataset.attributes)
+        require((theirs is None) == (mine is None) and (mine is None or theirs is None or mine.equals(theirs)),
+                f"{name} has other fills of missing cells or other levels of text than the training data",
+                why="its columns are not those that the model was fitted on", error=DataError,
+                fix="predict the file that it was read from")
+        kept = {name: value for name, value in dataset.attributes.items() if name not in ("imputed", "unseen")}
+        return replace(dataset, attributes=kept)
+
+    def _left_out(self) -> list[str]:
+        """Return the names of the columns of the training file that are no features."""
+        return [record["name"] for record in self.dataset.get("survey", ()) if not record["used"]]
+
+    def _require_features(self, source: str, expected: Sequence[str], names: Sequence[str]) -> None:
+        """Raise DataError if a table lacks a feature; what it has beside the known columns may be it, misspelled."""
+        missing = [name for name in expected if name not in names]
+        features = [name for name in names if name not in ("", self.dataset.get("target"))]
+        unknown = [name for name in features if name not in {*expected, *self._left_out()}]
+        columns = Columns.of(self.dataset)
+        cells = ", with empty cells where nothing is known" if columns is not None and columns.fill is not None else ""
+        rest = f", or name it so if it is one of {', '.join(unknown[:8])}" if unknown else \
+            f"; its columns are {', '.join(features[:40])}"
+        require(not missing, f"{source} has no column {', '.join(missing[:8])}", error=DataError,
+                why="the model was fitted on it", fix=f"add it{cells}{rest}")
+
+    def _columns_to_drop(self, found: Source, params: IngestParams, expected: list[str], *,
+                         strict: bool) -> tuple[str | int, ...]:
+        """Return the columns of a table that are no features: the target of the training file, and given ones.
+
+        Unless it is `strict`, a table that has none of the names of the features is one of other names.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            reader = open_reader(found.path, params.format, scratch=Path(folder), labels=found.labels,
+                                 **{**params.reader_options(), "drop": None})
+            names = reader.column_names()
+        if not strict and not set(names) & set(expected):
+            names = []
+        dropped = tuple(column for column in params.drop or () if not names or column in names)
+        expected = [column_of(name, names) for name in expected]
+        if names:
+            self._require_features(found.name, expected, names)
+        targets, out = {self.dataset.get("target"), params.target}, set(self._left_out())
+        unnamed = tuple(number for number, name in enumerate(names) if name == "")
+        unknown = [name for name in names if name not in {*expected, *dropped, *targets, *out, ""}]
+        require(not unknown, f"{found.name} has columns that the model does not know: {', '.join(unknown[:8])}",
+                error=DataError, why="it was not fitted on them",
+                fix=f"leave them out: --read 'drop=[{', '.join(unknown[:8])}]'" if "drop" in reader.options else
+                "leave them out where the data set is made")
+        return (*dropped, *unnamed, *(
+            name for name in names if name in targets - {params.target} and name not in dropped))
+
+
+def open_model(path: str | Path, name: str = "model") -> FittedPipeline:
+    """Return a fitted pipeline from what `model_folder` takes.
+
+    Raises
+    ------
+    DataError : there is no model. IntegrityError : it is damaged.
+    """
+    folder = model_folder(path)
+    described = read_manifest(folder / "manifest.json")
+    models = described["attributes"].get("models", {})
+    if name not in models:
+        raise DataError(explain(f"{folder} has no model named {name!r}", why="the run fitted no such model",
+                                fix=f"choose one of {', '.join(models)}"))
+    artifacts = folder.parent.parent
+    points = artifacts / "points" / described["inputs"]["points"][:24]
+    prepared = model_manifest(points)
+    scaling = Scaling.from_arrays(parts_in(points).within("scaling").read(0), prepared["attributes"]["scaling"])
+    data = model_manifest(artifacts / "dataset" / prepared["inputs"]["dataset"][:24])
+    model = stored_models(parts_in(folder), {name: models[name]}).open()[name]
+    seen = parts_in(points).within("ranges").read(0)
+    ranges = Ranges(seen["smallest"], seen["largest"], scaling.attributes["n_training_rows"])
+    return FittedPipeline(scaling, model, data["attributes"]["dataset"],
+                          ingest_params({name: value for name, value in data["params"].items() if name != "type"},
+                                        "the training data's options"), ranges, described["address"])

@@ -1,0 +1,58 @@
+"""Where the models of a run lie, and what they follow from."""
+
+from pathlib import Path
+from typing import Any
+
+from ...base.errors import DataError, explain, require
+from ...storage.artifacts import Workspace
+from ...storage.files import named_in, path_at
+from ...storage.manifests import manifest_of, read_manifest
+from ..records import read_result
+
+
+def _model_of(result: Path) -> Path:
+    """Return the folder of the model that a result.json names, wherever its workspace is now.
+
+    Raises
+    ------
+    DataError : the run was stopped before it had a model.
+    """
+    named = read_result(result).get("model")
+    if named is None:
+        raise DataError(explain(f"the run of {result} has no model", why="it was stopped before the stage that fits it",
+                                fix="run the pipeline without --until"))
+    return named_in(result.parent, named).resolve()
+
+
+def model_folder(path: str | Path) -> Path:
+    """Return the folder of the models of a run's folder, its result.json, or the folder that this names as "model".
+
+    Raises DataError: there is no model.
+    """
+    path = path_at(path)
+    result = path if path.name == "result.json" else path / "result.json"
+    folder = _model_of(result) if result.is_file() else path
+    if not (folder / "manifest.json").is_file():
+        _refuse_removed(folder)
+        require(path.exists(), f"{path} does not exist", error=DataError, why="a prediction needs the model of a run",
+                fix="pass the result.json or the folder of a finished run; `dssl inspect` lists those of a workspace")
+        raise DataError(explain(f"{path} holds no model", why="a model is the folder of a finished run's models stage",
+                                fix='pass the "model" path of `dssl run --json`, or the result.json of the run'))
+    return folder
+
+
+def _refuse_removed(folder: Path) -> None:
+    """Raise DataError if an artifact's folder was removed by `dssl gc`."""
+    workspace = Workspace(folder.resolve().parents[2]) if len(folder.resolve().parents) > 2 else None
+    day = workspace.removed().get(f"{folder.parent.name}/{folder.name}") if workspace else None
+    require(day is None, f"{folder} was removed by dssl gc on {day}", error=DataError,
+            why="no run that was kept needed it",
+            fix="run the pipeline again: what is missing is made anew, with equal bytes")
+
+
+def model_manifest(folder: Path) -> dict[str, Any]:
+    """Return the manifest of an artifact that a model follows from; raise DataError if it was removed."""
+    path = manifest_of(folder)
+    if not path.is_file():
+        _refuse_removed(folder)
+    return read_manifest(path)

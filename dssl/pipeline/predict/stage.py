@@ -1,0 +1,296 @@
+"""What a run predicts of every row of its source: a stage, and the table that it becomes beside the report.
+
+The table has a row for each row of the source that is in use, in their order:
+
+    id           the identifier of the row, under the name that its column has, where the table has one
+    row          its number in the source, counted from 0
+    file, line   where it stands, the first line being 1; of text without an identifier, `file` where there are several
+    given        the label or the value that the row has in the source or in `labels.file`; empty where it has none
+    label        the predicted class, or `value`, the predicted quantity; empty where the model says nothing
+    probability  of that class where the model is calibrated; else `score`, by how much it leads the next class
+    role         labeled (learned from), test, unlabeled, or unused (not drawn by `data.points`)
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...data.ingest_params import IngestParams
+from ...data.readers.file_rows import FileRowBlock, FileRows
+from ...data.readers.parquet import parquet_writer
+from ...data.scaling.rows import ScaledRows
+from ...data.scaling.scaling import Scaling
+from ...execution.cost import Cost
+from ...learners.model import predict_blocks, stored_models
+from ...learners.probabilities import CALIBRATION, Calibration
+from ...learners.target.coding import CODINGS, ClassCoding, Coding
+from ...methods.step import Context
+from ...storage.artifacts import Artifact
+from ...storage.blocks import Parts, Receipt, Rows, row_ranges
+from ...storage.csv_lines import CsvLines
+from ...storage.files import draft_of
+from ...storage.views import SelectedRows, counts_below
+from ..dataset import dataset_of, identifier_of, rows_in_files
+from ..plan.facts import Facts
+from ..spec import Spec
+from ..stage import Stage
+from .to_file import Answers, csv_cells
+
+FILE = "predictions_all"  # of a run's folder
+PARTS = ("train", "test", "rest")  # the rows in use, as the stage `split` divides them
+ROLES = np.array(["unlabeled", "test", "unused", "labeled"])
+LABELED = 3  # the place of that role
+LINES = 1 << 14  # rows of the table that are made at a time
+
+
+@dataclass(frozen=True)
+class PredictionParams:
+    """most : rows up to which all of them are predicted; None for any number."""
+
+    most: int | None
+
+    @classmethod
+    def of(cls, spec: Spec) -> "PredictionParams":
+        return cls(spec.predictions.most)
+
+
+ValuesOfTraining = Callable[[Context], tuple[np.ndarray, np.ndarray]]
+
+
+def make_predictions(context: Context, params: PredictionParams,
+                     of_training: ValuesOfTraining | None = None) -> dict[str, Any]:
+    """Predict all rows in use with the model; write a part for each of `PARTS`.
+
+    of_training : context -> the values (n_train, c) of the model at the training points, where an earlier stage wrote
+    them, and at which of these it says nothing, bool (n_train,).
+    """
+    sizes = {name: context.attributes("split")[f"n_{name}"] for name in PARTS}
+    n = sum(sizes.values())
+    if params.most is not None and n > params.most:
+        return {"n": n, "made": False, "most": params.most}
+    described = context.attributes("models")["models"]["model"]
+    shared = stored_models(context.inputs["models"].parts, {"model": described})
+    model = shared.open()["model"]
+    calibration = None if CALIBRATION not in described else Calibration.from_described(described[CALIBRATION])
+    answers = Answers(model.abstains, calibration)
+    receipts: list[Receipt] = []
+    for name in PARTS:
+        parts = context.parts.within(name)
+        if name == "train" and of_training is not None:
+            values, beyond = of_training(context)
+            receipts += _write_answers(answers, model.coding, values, beyond, parts)
+        elif sizes[name]:
+            receipts += predict_blocks(context.execution.share_rows(_points(context, name)), shared, answers,
+                                       context.execution, parts)
+    counts = []
+    if isinstance(model.coding, ClassCoding):
+        counts = np.sum([receipt["summary"]["counts"] for receipt in receipts], axis=0).tolist()
+    return {"n": n, "made": True, "counts": counts, "calibrated": calibration is not None,
+            "coding": model.coding.name, "classes": model.coding.classes.tolist()}
+
+
+def _points(context: Context, name: str) -> Rows:
+    """Return the scaled rows of one of `PARTS`."""
+    if name != "rest":
+        return context.points(name)
+    scaling = Scaling.from_arrays(context.inputs["points"].parts.within("scaling").read(0),
+                                  context.attributes("points")["scaling"])
+    chosen = SelectedRows(dataset_of(context).X, context.rows("split", "rest"))
+    return ScaledRows(chosen, scaling, context.execution)
+
+
+def _write_answers(answers: Answers, coding: Coding, values: np.ndarray, beyond: np.ndarray,
+                   parts: Parts) -> list[Receipt]:
+    """Write the predictions that follow from the values (n, c) of training points; return a receipt for each block."""
+    receipts = []
+    for start, stop in row_ranges(len(values), LINES):
+        arrays, receipt = answers.of_values(coding, values[start:stop], beyond[start:stop], start)
+        for name, array in arrays.items():
+            if start == 0:
+                parts.allocate(name, (len(values), *array.shape[1:]), array.dtype, min(LINES, len(values)))
+        parts.write_range(start, arrays)
+        receipts.append(receipt)
+    return receipts
+
+
+class FactsOfAllRows(Facts[Any]):
+    """The numbers that memory and bytes of predicting all rows are functions of: as if each was a test point."""
+
+    @property
+    def n_test(self) -> int:
+        most = self.spec.predictions.most
+        return self.n_rows if most is None or self.n_rows <= most else 0
+
+    @property
+    def n_scored(self) -> int:
+        return 0
+
+
+class FactsOfOtherRows(FactsOfAllRows):
+    """The same where the values at the training points are there already."""
+
+    @property
+    def n_test(self) -> int:
+        return max(super().n_test - self.n, 0)
+
+
+def cost_of_all_rows(of_test: Callable[[Facts[Any]], Cost], *, of_training: bool) -> Callable[[Facts[Any]], Cost]:
+    """Return the cost of predicting all rows, from that of predicting the test points with a model and its baselines.
+
+    of_training : whether the values at the training points are there already.
+    """
+    kind = FactsOfOtherRows if of_training else FactsOfAllRows
+    return lambda f: of_test(kind(**{own.name: getattr(f, own.name) for own in fields(f)}))
+
+
+def _notes(found: dict[str, Any]) -> list[str]:
+    if found["made"] or found["most"] == 0:
+        return []
+    return [f"the source has {found['n']:,} rows, more than the {found['most']:,} that are predicted without being "
+            "asked for; set predictions.format to parquet or csv to predict all of them"]
+
+
+PREDICTIONS = Stage("predictions", 2, ("dataset", "split", "labels", "points", "models"), PredictionParams.of,
+                    make_predictions, remedy="set predictions.format to none", notes=_notes)
+
+
+def predictions_with(cost: Callable[[Facts[Any]], Cost], of_training: ValuesOfTraining | None = None,
+                     needs: tuple[str, ...] = PREDICTIONS.needs) -> Stage:
+    """Return the stage of a kind; cost : of predicting its test points. of_training : as of `make_predictions`."""
+    def make(context: Context, params: PredictionParams) -> dict[str, Any]:
+        return make_predictions(context, params, of_training)
+
+    return replace(PREDICTIONS, needs=needs, make=make,
+                   cost=cost_of_all_rows(cost, of_training=of_training is not None))
+
+
+# ---- the table
+
+
+def write_predictions(folder: Path, artifacts: dict[str, Artifact], source: Any, read: IngestParams,
+                      format: str, safe_csv: bool = False) -> Path | None:
+    """Write the table of all rows into a run's folder, block by block; return it, None where nothing was predicted.
+
+    source : the `Source` that was read, with these parameters. format : csv or parquet. safe_csv : see `CsvLines`.
+    """
+    found = artifacts.get("predictions")
+    if found is None or not found.attributes["made"]:
+        return None
+    table = AllPredictions(artifacts)
+    out = folder / f"{FILE}.{format}"
+    dataset = artifacts["dataset"].attributes
+    with rows_in_files(source, read, dataset) as rows:
+        identifier = identifier_of(dataset)
+        identifier = identifier if rows is not None and identifier in rows.names else None
+        blocks = table.blocks(rows, identifier)
+        first = next(blocks)
+        if format == "parquet":
+            empty = {name: column[:0] for name, column in first.items()}
+            with draft_of(out) as draft, parquet_writer(draft, empty) as write:
+                for block in (first, *blocks):
+                    write(block)
+        else:
+            with draft_of(out) as draft, open(draft, "w", encoding="utf-8", newline="") as file:
+                lines = CsvLines(file, safe_csv)
+                lines.write([*first])
+                for block in (first, *blocks):
+                    lines.write_all(zip(*(csv_cells(column, name in ("probability", "score"))
+                                          for name, column in block.items()), strict=True))
+    return out
+
+
+class AllPredictions:
+    """What the stage `predictions` wrote of all rows in use, beside what is known of them."""
+
+    def __init__(self, artifacts: dict[str, Artifact]):
+        self.artifacts, self.split = artifacts, artifacts["split"]
+        found = artifacts["predictions"].attributes
+        self.coding = CODINGS[found["coding"]](np.array(found["classes"]))
+        self.sure = "" if not isinstance(self.coding, ClassCoding) else "probability" if found["calibrated"] else \
+            "score"
+        self.names = [name for name in PARTS if self.split.attributes[f"n_{name}"]]
+        self.known = "codes" if self.split.attributes.get("classes") else "values" if "target" in \
+            self.split.attributes else ""
+        self.labeled = artifacts["labels"].parts.read(0) if "labels" in artifacts else None
+
+    def blocks(self, rows: FileRows | None, identifier: str | None) -> Iterator[dict[str, np.ndarray]]:
+        """Yield the columns of the table by name, `LINES` rows of the source after the other.
+
+        rows : those of the source as they stand in their files, where it is a table. identifier : its column there.
+        """
+        n = self.artifacts["dataset"].attributes["n"]
+        edges = np.array([0, *(stop for _, stop in row_ranges(n, LINES))])
+        begin = {name: counts_below(self.split.parts.rows(name), edges) for name in self.names}
+        text = rows.blocks([identifier] if identifier else [], LINES) if rows is not None else None
+        for place, (start, _) in enumerate(row_ranges(n, LINES)):
+            own = {name: (int(begin[name][place]), int(begin[name][place + 1])) for name in self.names}
+            columns = self._columns(own)
+            here = None if text is None else next(text)
+            order = np.argsort(columns["row"])
+            columns = {name: column[order] for name, column in columns.items()}
+            if rows is None or here is None:
+                yield columns
+                continue
+            yield {**_head(rows, identifier, here, columns["row"] - start, columns), **columns}
+
+    def _columns(self, own: dict[str, tuple[int, int]]) -> dict[str, np.ndarray]:
+        """Return the columns of some rows of each part, one part after the other."""
+        found: dict[str, list[np.ndarray]] = {}
+        for name, (start, stop) in own.items():
+            parts = self.artifacts["predictions"].parts.within(name)
+            empty, predicted = (parts.rows(array).read(start, stop) for array in ("empty", "found"))
+            columns = {"row": self.split.parts.rows(name).read(start, stop)}
+            role = np.full(stop - start, PARTS.index(name))
+            if self.known:
+                columns["given"], labeled = self._given(name, start, stop)
+                role[labeled] = LABELED
+            labels = self.coding.classes[predicted] if isinstance(self.coding, ClassCoding) else predicted
+            for j, column in enumerate(labels.T if labels.ndim == 2 else [labels]):
+                head = self.coding.written_as if labels.ndim == 1 else f"{self.coding.written_as} {j}"
+                columns[head] = np.ma.masked_array(column, empty)
+            if self.sure:
+                columns[self.sure] = parts.rows("sure").read(start, stop)
+            if self.labeled is not None:
+                columns["role"] = ROLES[role]
+            for head, column in columns.items():
+                found.setdefault(head, []).append(column)
+        return {head: np.ma.concatenate(columns) if any(map(np.ma.isMaskedArray, columns)) else
+                np.concatenate(columns) for head, columns in found.items()}
+
+    def _given(self, name: str, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the labels that rows of a part have, masked where there is none, and which of them were learned from.
+        """
+        known = self.split.parts.rows(f"{name}_{self.known}").read(start, stop)
+        places = labels = np.zeros(0, np.int64)
+        if name == "train" and self.labeled is not None:
+            first, last = np.searchsorted(self.labeled["labeled"], [start, stop])
+            places, labels = self.labeled["labeled"][first:last] - start, self.labeled[self.known][first:last]
+        if self.known == "values":
+            known[places] = labels
+            return np.ma.masked_array(known, np.isnan(known)), places
+        names = np.array(self.split.attributes["classes"])
+        told = names if self.labeled is None else np.array(self.artifacts["labels"].attributes["classes"])
+        dtype = np.result_type(names, told) if names.dtype.kind == told.dtype.kind else np.dtype(object)
+        given = np.ma.masked_array(names[known].astype(dtype), known < 0)
+        given[places] = told[labels]
+        return given, places
+
+
+def _head(rows: FileRows, identifier: str | None, here: FileRowBlock, at: np.ndarray,
+          columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the columns that name the rows of a table in the words of their files; the number of the row among them.
+
+    here : rows of the files. at (r,) : which of them the rows of the table are.
+    """
+    if identifier is not None:
+        head = identifier if identifier not in columns else f"{identifier} of the source"
+        return {head: np.array(here.cells[0], str)[at]}
+    if not rows.has_lines:
+        return {}
+    found = {"row": columns["row"]}
+    if len(rows.readers) > 1:
+        found["file"] = np.array(here.files, str)[at]
+    return {**found, "line": np.array(here.lines, np.int64)[at]}

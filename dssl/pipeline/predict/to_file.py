@@ -1,0 +1,328 @@
+"""Predictions of many points, block by block, into a table or a file of arrays: no process holds all of them.
+
+A table has a row a point, in the order of the source:
+
+    row            its number in the source, counted from 0; or its identifier, under the name that this has there
+    label          the class, or `value`, the quantity; empty where there is no prediction
+    probability    of the label, where the model is calibrated; else
+    score          by how much the label's score exceeds that of the next class; of quantities neither
+    abstained      whether it has no prediction, where that was asked for, or the model says so of itself
+    probability A  of each class, where that was asked for
+
+CSV files hold it as text, probabilities and scores in nine digits, npz files an array a column. An npy file is one
+array, of the labels or values, or of the probabilities of all classes, (n, n_classes), whose row i is row i of the
+source.
+"""
+
+import csv
+import shutil
+import uuid
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from ...base.errors import DataError, require
+from ...execution.tasks import Execution
+from ...learners.model import Model, Output, predict_blocks, withheld_rows
+from ...learners.probabilities import Calibration
+from ...learners.target.coding import ClassCoding, Coding, margins_of
+from ...storage.blocks import Rows, row_ranges
+from ...storage.csr import as_rows
+from ...storage.csv_lines import CsvLines
+from ...storage.files import draft_of
+from ...storage.store import StoredParts
+
+LINES = 1 << 14  # of a table that are made at a time
+
+
+@dataclass(frozen=True)
+class Answers(Output):
+    """The codes or quantities that one model predicts, which points get none, how sure it is, and of every class.
+
+    abstain : whether points that the model says nothing about have no prediction. calibration : of its probabilities,
+    None where it has none. of_all : whether those of all classes are kept. far : which other points have no prediction,
+    bool (n,), or None.
+    """
+
+    abstain: bool
+    calibration: Calibration | None
+    of_all: bool = False
+    far: Rows | None = None
+
+    def arrays(self, models: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], Any]]:
+        model, = models.values()
+        found = _found(model.coding, np.zeros((1, model.n_columns)))
+        arrays: dict[str, tuple[tuple[int, ...], Any]] = {"found": (found.shape[1:], found.dtype), "empty": ((), bool)}
+        if isinstance(model.coding, ClassCoding):
+            arrays["sure"] = ((), np.float64)
+        if self.of_all:
+            arrays["probabilities"] = ((len(model.coding.classes),), np.float64)
+        return arrays
+
+    def __call__(self, models: Mapping[str, Any], X: Any, start: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        model, = models.values()
+        values, beyond = model.block_values(X)
+        return self.of_values(model.coding, values, beyond, start)
+
+    def of_values(self, coding: Coding, values: np.ndarray, beyond: np.ndarray,
+                  start: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Return what is written of the values (b, c) of points from number `start` on, and the receipt.
+
+        beyond (b,) bool : of which the model says nothing.
+        """
+        empty, found = withheld_rows(beyond & self.abstain, self.far, start), _found(coding, values)
+        arrays = {"found": found, "empty": empty}
+        if isinstance(coding, ClassCoding):
+            of_classes = margins_of(values, coding)
+            if self.calibration is not None:
+                of_classes = self.calibration.probabilities(of_classes)
+                arrays["sure"] = of_classes[np.arange(len(found)), found]
+            else:
+                arrays["sure"] = lead_of(of_classes, found)
+            arrays["sure"] = np.where(empty, np.nan, arrays["sure"])
+            if self.of_all:
+                arrays["probabilities"] = np.where(empty[:, None], np.nan, of_classes)
+        return arrays, {"unsupported": int(beyond.sum()), "abstained": int(empty.sum()),
+                        "summary": coding.summary(coding.entries(values)[~empty])}
+
+
+def lead_of(scores: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """Return by how much the score of each code (n,) exceeds the largest of the others, of scores (n, n_classes)."""
+    others, at = scores.copy(), np.arange(len(codes))
+    others[at, codes] = -np.inf
+    return scores[at, codes] - others.max(axis=1)
+
+
+def _found(coding: Coding, values: np.ndarray) -> np.ndarray:
+    """Return the codes of classes, or quantities."""
+    return coding.codes(values) if isinstance(coding, ClassCoding) else np.asarray(coding.labels(values), np.float64)
+
+
+@dataclass(frozen=True)
+class RowNames:
+    """The identifiers of rows: the name of their column, and numbers (n,), or the codes (n,) of `texts`.
+
+    texts : (t + 1,), the last one empty, for rows without, whose code is -1.
+    """
+
+    head: str
+    rows: Rows
+    texts: np.ndarray | None = None
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Return those of some rows, masked where there is none."""
+        found = self.rows.read(start, stop)
+        if self.texts is None:
+            return np.ma.masked_array(found, np.isnan(found))
+        return np.ma.masked_array(self.texts[found], found < 0)
+
+
+@dataclass(frozen=True)
+class Continued:
+    """The table that one goes on from, which begins with its rows.
+
+    table : a file of the same ending; None where there is none yet. rows : how many it has. done : called with the
+    whole table before that gets its name.
+    """
+
+    table: Path | None
+    rows: int
+    done: Callable[[Path], None]
+
+
+FROM_NOTHING = Continued(None, 0, lambda draft: None)
+
+
+@dataclass(frozen=True)
+class PredictionTable:
+    """The table of predictions that `Answers` wrote to parts, a block of rows at a time; see the head of this file.
+
+    abstains : whether it has the column `abstained`. calibrated : whether the model has probabilities. of_all : whether
+    those of all classes are in it. names : of the rows; None where their numbers are. safe_csv : see `CsvLines`.
+    continued : the table whose rows come before.
+    """
+
+    parts: StoredParts
+    coding: Coding
+    abstains: bool
+    calibrated: bool
+    of_all: bool
+    names: RowNames | None = None
+    safe_csv: bool = False
+    continued: Continued = FROM_NOTHING
+
+    def __len__(self) -> int:
+        return len(self.parts.rows("found"))
+
+    @property
+    def sure(self) -> str:
+        """Return the name of the column that says how sure the model is; nothing of quantities."""
+        return "" if not isinstance(self.coding, ClassCoding) else "probability" if self.calibrated else "score"
+
+    @property
+    def rounded(self) -> set[str]:
+        """Return the names of the columns that text has in nine digits, with which probabilities still add up to 1."""
+        return {self.sure, *(f"probability {name}" for name in self.coding.classes)} if self.sure else set()
+
+    def blocks(self) -> Iterator[dict[str, np.ndarray]]:
+        """Yield all rows, `block` by block."""
+        for first, last in row_ranges(len(self), self.parts.rows("found").chunk_rows):
+            for start, stop in row_ranges(last - first, LINES):
+                yield self.block(first + start, first + stop)
+
+    def block(self, start: int, stop: int) -> dict[str, np.ndarray]:
+        """Return the columns of some rows by name, in their order; labels are masked where there is none."""
+        def read(name: str) -> np.ndarray:
+            return self.parts.rows(name).read(start, stop)
+
+        empty, found = read("empty"), read("found")
+        labels = self.coding.classes[found] if isinstance(self.coding, ClassCoding) else found
+        name = self.coding.written_as
+        columns = {name: labels} if labels.ndim == 1 else {f"{name} {j}": own for j, own in enumerate(labels.T)}
+        block = {} if self.names is not None else {"row": self.continued.rows + np.arange(start, stop)}
+        block |= {name: np.ma.masked_array(own, empty) for name, own in columns.items()}
+        if self.sure:
+            block[self.sure] = read("sure")
+        if self.abstains:
+            block["abstained"] = empty
+        if self.of_all:
+            each = read("probabilities")
+            block |= {f"probability {name}": each[:, j] for j, name in enumerate(self.coding.classes)}
+        if self.names is None:
+            return block
+        head = self.names.head if self.names.head not in {*block, *self.rounded} else f"{self.names.head} of the source"
+        return {head: self.names.read(start, stop), **block}
+
+
+def has_room(suffix: str, coding: Coding, *, of_all: bool) -> bool:
+    """Return whether a file of this ending can say that a point has no label; of_all : probabilities of all classes."""
+    if suffix == ".npz":
+        return coding.has_room or coding.classes.dtype.kind == "U"
+    return coding.has_room or of_all or suffix not in (".npy", ".zarr")
+
+
+TableWriter = Callable[[Path, PredictionTable], None]
+
+
+def predict_to_file(model: Model, X: Any, out: Path, execution: Execution, *, abstain: bool = False,
+                    calibration: Calibration | None = None, of_all: bool = False, far: Rows | None = None,
+                    writers: Mapping[str, TableWriter] | None = None,
+                    names: RowNames | None = None, safe_csv: bool = False,
+                    continued: Continued = FROM_NOTHING) -> dict[str, Any]:
+    """Write the predictions of X (n, d) to a file, all or none; return what `predict_to_zarr` does.
+
+    out : a path that ends in .csv, .npy, .npz, or another of `writers`. In an array NaN among floats, -1 among integers
+    and the empty text stand for no prediction. calibration : of the model's probabilities, where it has some. of_all :
+    whether a table has a column a class for them, and an npy file holds them in place of the labels. names : of the
+    rows, where these have some. far : points that have no prediction either, bool (n,), or None.
+    continued : the table that a .csv or .parquet file begins with.
+
+    The tasks write blocks beside the file, on storage that every worker can open, each prediction into a folder of
+    its own; then they are put together here, one after the other, and the file gets its name.
+
+    Raises DataError: some point has no prediction, and the array no room to say so.
+    """
+    coding = model.coding
+    draft = StoredParts(out.with_name(f".{out.name}.{uuid.uuid4().hex}"))
+    try:
+        rows = execution.share_rows(as_rows(X))
+        answers = Answers(abstain, calibration, of_all, far)
+        receipts = predict_blocks(rows, model.shared(execution), answers, execution, draft)
+        abstained = sum(receipt["abstained"] for receipt in receipts)
+        require(not abstained or has_room(out.suffix, coding, of_all=of_all), error=DataError,
+                what=f"{abstained} points get no label, with {out} and classes such as {coding.classes[:3].tolist()}",
+                why="an array has room for no label only as -1 among other integers", fix="write a .csv file")
+        write = {".csv": write_csv, ".npy": write_array, ".npz": write_arrays, **(writers or {})}[out.suffix]
+        write(out, PredictionTable(draft, coding, abstain, calibration is not None, of_all, names, safe_csv,
+                                   continued))
+    finally:
+        draft.remove()
+    return {"n": len(rows), "abstained": abstained,
+            "unsupported": sum(receipt["unsupported"] for receipt in receipts),
+            **coding.total([receipt["summary"] for receipt in receipts])}
+
+
+def write_csv(out: Path, table: PredictionTable) -> None:
+    """Write a table as delimited text; empty where there is nothing."""
+    before, rounded = table.continued.table, table.rounded
+    with draft_of(out) as draft:
+        if before is not None:
+            shutil.copyfile(before, draft)
+        with open(draft, "a", encoding="utf-8", newline="") as file:
+            lines = CsvLines(file, table.safe_csv)
+            if before is None:
+                lines.write([*table.block(0, 0)])
+            else:
+                with open(before, encoding="utf-8", newline="") as old:
+                    require_same_columns(next(csv.reader(old)), [*table.block(0, 0)])
+            for block in table.blocks():
+                if "abstained" in block:
+                    block["abstained"] = np.where(block["abstained"], "true", "false")
+                lines.write_all(zip(*(csv_cells(column, name in rounded) for name, column in block.items()),
+                                    strict=True))
+        table.continued.done(draft)
+
+
+def require_same_columns(before: Sequence[str], now: Sequence[str]) -> None:
+    """Raise DataError unless the rows that are added to a table have its columns."""
+    require(list(before) == list(now), f"the table has the columns {', '.join(before)}, the new rows {', '.join(now)}",
+            error=DataError, why="all rows of a table have the same columns", fix="write them to another file")
+
+
+def csv_cells(column: np.ndarray, rounded: bool) -> list[Any]:
+    """Return a column as it is written to delimited text: empty where there is nothing, in nine digits if rounded."""
+    return ["" if value is None or value != value else f"{value:.9g}" if rounded else value
+            for value in column.tolist()]
+
+
+def write_array(out: Path, table: PredictionTable) -> None:
+    """Write labels or values as one array in NumPy's format; or the probabilities of all classes in their place."""
+    name = "probabilities" if table.of_all else "found"
+    own = [table.parts.rows(part) for part in (name, "empty")]
+
+    def block(start: int, stop: int) -> np.ndarray:
+        found, empty = (rows.read(start, stop) for rows in own)
+        if table.of_all:
+            return found
+        labels = table.coding.classes[found] if isinstance(table.coding, ClassCoding) else found
+        return _filled(np.ma.masked_array(labels, np.broadcast_to(empty.reshape(-1, *[1] * (labels.ndim - 1)),
+                                                                  labels.shape)))
+
+    with draft_of(out) as draft, open(draft, "wb") as file:
+        _stream(file, len(table), block(0, 0), (block(*span) for span in row_ranges(len(table), own[0].chunk_rows)))
+
+
+def write_arrays(out: Path, table: PredictionTable) -> None:
+    """Write an npz file: an array a column, and `classes`; `probabilities` (n, n_classes) are one array."""
+    first = table.block(0, 0)
+    with draft_of(out) as draft, zipfile.ZipFile(draft, "w", zipfile.ZIP_STORED, allowZip64=True) as file:
+        for name in [name for name in first if not name.startswith("probability ")]:
+            with file.open(f"{name}.npy", "w", force_zip64=True) as member:
+                _stream(member, len(table), _filled(first[name]), (_filled(own[name]) for own in table.blocks()))
+        if table.of_all:
+            rows = table.parts.rows("probabilities")
+            with file.open("probabilities.npy", "w", force_zip64=True) as member:
+                _stream(member, len(table), rows.read(0, 0), (own for _, own in rows.blocks(rows.chunk_rows)))
+        if isinstance(table.coding, ClassCoding):
+            with file.open("classes.npy", "w") as member:
+                np.lib.format.write_array(member, table.coding.classes, allow_pickle=False)
+
+
+def _filled(column: np.ndarray) -> np.ndarray:
+    """Return a column with what stands for no prediction: NaN among floats, -1 among integers, the empty text."""
+    if not np.ma.is_masked(column):
+        return np.asarray(column)
+    kind = column.dtype.kind
+    return np.ma.filled(column, np.nan if kind == "f" else "" if kind == "U" else -1)
+
+
+def _stream(file: IO[bytes], n: int, like: np.ndarray, blocks: Iterable[np.ndarray]) -> None:
+    """Write an array of n rows, of which `like` has none, in NumPy's format."""
+    header = np.lib.format.header_data_from_array_1_0(like) | {"shape": (n, *like.shape[1:])}
+    np.lib.format.write_array_header_1_0(file, header)
+    for block in blocks:
+        file.write(np.ascontiguousarray(block, like.dtype).tobytes())

@@ -1,0 +1,141 @@
+"""What doctor finds: a sound machine, and one fault after the other."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from dssl.cli import doctor
+from dssl.cli.doctor import check_cluster, check_settings, check_source_on_workers, check_workers, examine, worst
+from dssl.execution.on_dask import OnDask
+from dssl.storage.files import place_of
+
+
+def levels(checks):
+    return {check.name: check.level for check in checks}
+
+
+def one(checks, name):
+    return next(check for check in checks if check.name == name)
+
+
+def test_this_machine_and_a_new_workspace(tmp_path, monkeypatch):
+    monkeypatch.delenv("DSSL_DATA", raising=False)
+    checks = list(examine(tmp_path / "work"))
+    assert {"Python", "libraries", "machine", "threads", "compiled code", "DSSL_DATA", "workspace", "disk",
+            "file system", "extra cloud"} <= set(levels(checks))
+    assert worst(checks) != "problem"
+    assert "numpy" in one(checks, "libraries").found
+    assert all(check.fix for check in checks if check.level != "ok")
+    assert not (tmp_path / "work").exists()
+
+
+def test_a_library_that_is_too_old_or_missing(monkeypatch):
+    monkeypatch.setattr(doctor, "requirements", lambda: [doctor.Requirement("numpy>=99"),
+                                                         doctor.Requirement("no-such-library>=1")])
+    checks = list(doctor.check_libraries())
+    assert one(checks, "numpy").level == one(checks, "no-such-library").level == "problem"
+    assert 'pip install "numpy>=99"' in one(checks, "numpy").fix
+    assert worst(checks) == "problem"
+
+
+def test_threads_that_are_no_number(monkeypatch):
+    monkeypatch.setenv("NUMBA_NUM_THREADS", "many")
+    assert doctor.check_threads().level == "problem"
+    monkeypatch.setenv("NUMBA_NUM_THREADS", "2")
+    assert doctor.check_threads().level == "ok"
+
+
+def test_a_data_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("DSSL_DATA", str(tmp_path / "none"))
+    assert doctor.check_data().level == "warning"
+    (tmp_path / "points.npz").write_bytes(b"PK")
+    monkeypatch.setenv("DSSL_DATA", str(tmp_path))
+    assert doctor.check_data().found.endswith("1 data sets")
+
+
+def test_a_workspace_that_is_in_the_way_or_elsewhere(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    assert one(list(doctor.check_workspace(tmp_path / "file" / "work")), "workspace").level == "problem"
+    assert one(list(doctor.check_workspace("ftp://host/work")), "workspace").level == "problem"
+
+
+def test_memory_that_is_short(monkeypatch):
+    monkeypatch.setattr(doctor, "MEMORY_BUDGET", 1 << 50)
+    assert doctor.check_machine().level == "warning"
+
+
+def test_a_cluster_that_is_not_there(tmp_path):
+    (tmp_path / "gone.yaml").write_text("kind: address\naddress: tcp://127.0.0.1:9\ntimeout: 1\n")
+    check, = check_cluster(tmp_path / "gone.yaml", tmp_path)
+    assert check.level == "problem"
+    assert "no scheduler answers" in check.found
+    assert "dask scheduler" in check.fix
+
+
+@pytest.mark.cluster
+def test_workers_are_compared(cluster_client, tmp_path):
+    checks = list(check_workers(OnDask(cluster_client), tmp_path / "work"))
+    assert levels(checks) == {"versions": "ok", "memory of workers": "ok", "workspace on workers": "ok"}
+    assert "2 workers can open" in one(checks, "workspace on workers").found
+    large = OnDask(cluster_client, memory_budget=1 << 40)
+    assert one(list(check_workers(large, tmp_path)), "memory of workers").level == "problem"
+
+
+@pytest.mark.cluster
+def test_what_a_cluster_does_about_workers_that_stop(cluster_client, monkeypatch):
+    execution = OnDask(cluster_client)
+    found = list(check_settings(execution))
+    assert levels(found) == {"worker-ttl": "warning", "allowed-failures": "ok", "pausing": "warning"}  # Dask's own
+    assert "after 300 seconds" in one(found, "worker-ttl").found
+    assert "at 80% of" in one(found, "pausing").found
+    answers = {"worker-ttl": 60.0, "allowed-failures": 0, "pause": []}
+    monkeypatch.setattr(execution, "settings", lambda: answers)
+    assert levels(check_settings(execution)) == {"worker-ttl": "ok", "allowed-failures": "warning", "pausing": "ok"}
+    answers["worker-ttl"] = None
+    assert "for ever" in one(list(check_settings(execution)), "worker-ttl").found
+
+
+@pytest.mark.cluster
+def test_a_source_that_is_not_there_is_told_without_a_cluster(tmp_path):
+    for source, level in ((tmp_path / "missing.csv", "problem"), ("manifolds:100x4", "ok")):
+        assert {check.name: check.level for check in examine(tmp_path, None, str(source))}["source"] == level
+
+
+def test_a_source_that_workers_see_otherwise(cluster_client, tmp_path, monkeypatch):
+    execution, path = OnDask(cluster_client), tmp_path / "points.csv"
+    path.write_text("a,b\n1,2\n")
+    assert check_source_on_workers(execution, str(path)).level == "ok"
+    monkeypatch.setattr(execution, "ask_workers", lambda question, paths: {"w1": [None], "w2": [3], "w3": [8]})
+    found = check_source_on_workers(execution, str(path))
+    assert found.level == "problem"
+    assert found.found == f"w1: {path} is not there, here 8; w2: {path} has 3 bytes, here 8"
+
+
+@pytest.mark.cluster
+def test_a_worker_of_another_version(cluster_client, tmp_path, monkeypatch):
+    monkeypatch.setattr("dssl.__version__", "9.9.9")
+    found = one(list(check_workers(OnDask(cluster_client), tmp_path)), "versions")
+    assert found.level == "problem"
+    assert "9.9.9" in found.found
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_workspace_in_an_object_store(s3, cluster_client):
+    assert one(list(doctor.check_workspace(s3)), "workspace").level == "ok"
+    assert one(list(doctor.check_workspace("s3://nobody-made-it/work")), "workspace").level == "problem"
+    cluster_client.run(os.environ.update, {name: os.environ[name] for name in os.environ if name.startswith("AWS_")})
+    found = one(list(doctor.check_workers(OnDask(cluster_client), place_of(s3))), "workspace on workers")
+    assert (found.level, found.found) == ("ok", f"2 workers can open {s3}")
+    assert not place_of(s3).is_dir()
+
+
+def test_every_install_line_works_without_dssl_in_a_package_index():
+    """An index that has no dssl refuses "dssl[cloud]"; the extras are installed from a clone, or a library by its name.
+    """
+    root = Path(__file__).parents[2]
+    texts = [*root.glob("*.md"), *root.glob("docs/*.md"), *root.rglob("cluster/**/*.yaml"), *root.rglob("dssl/**/*.py")]
+    lines = [line for text in texts for line in text.read_text().splitlines() if re.search("pip install", line)]
+    assert any('-e ".[cloud]"' in line for line in lines)
+    assert [line for line in lines if re.search(r"""pip install[^`]*[\s"']dssl""", line)] == []

@@ -1,0 +1,56 @@
+"""How new points lie to the ranges of the training points."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from scipy import sparse
+
+from dssl.base.errors import DataError
+from dssl.data.scaling.out_of_range import Ranges
+from dssl.execution.in_process import InProcess
+from dssl.storage.csr import as_rows
+
+X = np.array([[0, 10, 5], [4, 12, 5], [2, 11, 5]], np.float32)
+SEEN = Ranges(X.min(axis=0).astype(float), X.max(axis=0).astype(float), 3)
+NEW = np.array([[0, 10, 5], [8, 12, 5], [8.1, 11, 5], [-4, 11, 5], [2, 14.5, 6], [-4.1, 7, 5]], np.float32)
+
+
+@pytest.mark.parametrize("rows", [NEW, sparse.csr_array(NEW)], ids=["dense", "sparse"])
+@pytest.mark.parametrize("budget", [200, 1 << 20])
+def test_points_are_far_where_a_column_is_beyond_its_range_by_more_than_the_width(rows, budget):
+    found = SEEN.compare(as_rows(rows), InProcess(2, memory_budget=budget))
+    assert_array_equal(found.is_far.read_all(), [False, False, True, False, True, True])
+    assert found.far == 3
+    first, second, third = found.described(["a", "b", "c"])
+    assert first == {"column": "a", "below": 2, "above": 2, "far": 2, "min": pytest.approx(-4.1),
+                     "max": pytest.approx(8.1), "training_min": 0, "training_max": 4, "notable": True}
+    assert (second["below"], second["above"], second["far"]) == (1, 1, 2)
+    assert (third["column"], third["above"], third["far"]) == ("c", 1, 0)  # it was constant: no width
+    assert found.notes(["a", "b", "c"])[0] == (
+        "4 of 6 values of column 'a' are beyond the range of the training points: from -4.1 to 8.1, where "
+        "these are from 0 to 4")
+
+
+def test_zeros_that_are_not_stored_are_beyond_a_range_without_zero():
+    new = sparse.csr_array(np.array([[1.0, 0, 5], [3, 11, 0]]))
+    found = SEEN.compare(as_rows(new), InProcess(1)).described(None)
+    assert [(own["column"], own["below"], own["min"]) for own in found] == [("1", 1, 0), ("2", 1, 0)]
+
+
+def test_what_chance_puts_beyond_a_range_is_not_worth_a_word_and_a_shift_is():
+    rng = np.random.default_rng(0)
+    train, same = rng.normal(size=(2, 1000, 40))
+    seen = Ranges(train.min(axis=0), train.max(axis=0), 1000)
+    by_chance = seen.compare(as_rows(same), InProcess(1))
+    assert len(by_chance.columns) > 20  # of most columns
+    assert by_chance.notes(None) == []
+    same[:, 7] += 2
+    moved = seen.compare(as_rows(same), InProcess(1))
+    assert [line.split("(")[0] for line in moved.notes(None)] == [moved.notes(None)[0].split("(")[0]]
+    assert "column 7 (counted from 0)" in moved.notes(None)[0]
+    assert len(seen.compare(as_rows(same + 100), InProcess(1)).notes(None)) == 11
+
+
+def test_other_columns_are_refused():
+    with pytest.raises(DataError, match="2 columns, the training points 3"):
+        SEEN.compare(as_rows(NEW[:, :2]), InProcess(1))

@@ -1,0 +1,120 @@
+"""The index of a graph's points against brute force, dense and sparse, by either search."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+
+from dssl.base.errors import BudgetError, DataError
+from dssl.execution.in_process import InProcess
+from dssl.knn.index import NeighborIndex
+from dssl.storage.csr import as_rows
+from tests import reference
+
+
+def distances(queries, X, metric):
+    """Return the distances (q, m) of all pairs."""
+    if metric == "euclidean":
+        return np.sqrt(reference.squared_distances(queries, X))
+    unit = [Z / np.linalg.norm(Z, axis=1)[:, None] for Z in (queries, X)]
+    return 1 - unit[0] @ unit[1].T
+
+
+def index_of(X, metric="euclidean", **options):
+    return NeighborIndex.of(as_rows(X), metric, InProcess(1, **options))
+
+
+def check(index, queries, X, metric, k):
+    """Assert that the distances are the k smallest of all, ascending, and that the ids have them."""
+    dense = queries.toarray() if sparse.issparse(queries) else queries
+    whole = distances(dense.astype(float), X.astype(float), metric)
+    found, ids = index.nearest(queries, k)
+    expected = np.sort(whole, axis=1)[:, :k]
+    close = {"rtol": 1e-5, "atol": 2e-3 * np.abs(X).max()} if X.dtype == np.float32 else {"rtol": 1e-6, "atol": 1e-6}
+    own = np.take_along_axis(whole, ids, axis=1)
+    if metric == "cosine":  # its distance is that of unit vectors
+        expected, own = np.sqrt(2 * np.maximum(expected, 0)), np.sqrt(2 * np.maximum(own, 0))
+    assert_allclose(found, expected, **close)
+    assert_allclose(own, expected, **close)
+    assert (np.diff(found, axis=1) >= 0).all()
+    assert all(len(set(row)) == len(row) for row in ids.tolist())
+
+
+@settings(max_examples=50)
+@given(seed=st.integers(0, 999), n=st.integers(2, 60), d=st.integers(1, 30), k=st.integers(1, 12),
+       metric=st.sampled_from(["euclidean", "cosine"]), dtype=st.sampled_from([np.float32, np.float64]))
+def test_dense_queries_are_those_of_brute_force(seed, n, d, k, metric, dtype):
+    rng = np.random.default_rng(seed)
+    X, queries = rng.normal(size=(n, d)).astype(dtype), rng.normal(size=(7, d)).astype(dtype)
+    index = index_of(X, metric)
+    check(index, queries, X, metric, min(k, n))
+    found, ids = index.nearest(queries, n + 5)  # more than there are: all of them
+    assert ids.shape == found.shape == (7, n)
+
+
+@pytest.mark.parametrize(("d", "search"), [(2, "tree"), (200, "tiles")])
+def test_either_search_is_exact(d, search):
+    rng = np.random.default_rng(0)
+    X, queries = rng.normal(size=(3000, d)), rng.normal(size=(50, d))
+    index = index_of(X)
+    assert index.attributes == {"metric": "euclidean", "search": search}
+    assert (len(index), index.n_features) == (3000, d)
+    check(index, queries, X, "euclidean", 10)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+@pytest.mark.parametrize("form", [sparse.csr_array, sparse.csr_matrix])
+def test_sparse_queries_are_those_of_brute_force(metric, form):
+    rng = np.random.default_rng(1)
+    X = (rng.random((80, 40)) < 0.15) * rng.uniform(0.5, 2, (80, 40))
+    X[np.arange(80), np.arange(80) % 40] += 1
+    index = index_of(sparse.csr_array(X), metric)
+    check(index, form(X[:9] + (rng.random((9, 40)) < 0.05)), X, metric, 5)
+    assert_array_equal(index.nearest(X[:9], 3)[1], index.nearest(form(X[:9]), 3)[1])
+
+
+@pytest.mark.parametrize("rows", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+def test_a_point_of_the_index_finds_itself_first(rows, metric):
+    X = np.random.default_rng(2).uniform(0.1, 1, size=(70, 6)).astype(np.float32)
+    distance, ids = index_of(rows(X), metric).nearest(rows(X), 3)
+    assert_array_equal(ids[:, 0], np.arange(70))
+    assert_array_equal(distance[:, 0], np.zeros(70))
+
+
+@pytest.mark.parametrize("X", [np.random.default_rng(3).normal(size=(50, 3)),
+                               np.random.default_rng(3).normal(size=(600, 90)),
+                               sparse.csr_array(np.eye(9) + 0.5)], ids=["tree", "tiles", "sparse"])
+def test_arrays_and_attributes_make_the_same_index(X):
+    index = index_of(X)
+    again = NeighborIndex.from_arrays({name: array.copy() for name, array in index.to_arrays().items()},
+                                      index.attributes)
+    assert again.attributes == index.attributes
+    queries = X[:5] * 1.1
+    for mine, own in zip(again.nearest(queries, 4), index.nearest(queries, 4), strict=True):
+        assert_array_equal(mine, own)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_queries_that_are_not_finite_are_refused(bad):
+    X = np.random.default_rng(4).normal(size=(20, 3))
+    queries = X[:2].copy()
+    queries[1, 1] = bad
+    with pytest.raises(DataError, match="NaN or infinite"):
+        index_of(X).nearest(queries, 2)
+    with pytest.raises(DataError, match="NaN or infinite"):
+        index_of(sparse.csr_array(X)).nearest(sparse.csr_array(queries), 2)
+
+
+@pytest.mark.parametrize("rows", [np.asarray, sparse.csr_array])
+def test_a_query_of_zeros_has_no_direction(rows):
+    X = np.random.default_rng(5).uniform(0.1, 1, size=(20, 3))
+    with pytest.raises(DataError, match="zero"):
+        index_of(rows(X), "cosine").nearest(rows(np.zeros((1, 3))), 2)
+
+
+def test_points_that_do_not_fit_are_refused():
+    with pytest.raises(BudgetError, match="an index of 4,000 points"):
+        index_of(np.zeros((4000, 50)), memory_budget=1 << 20)

@@ -1,0 +1,374 @@
+"""Neighbor lists against scikit-learn and a dense float64 reference, whatever the blocks, the method and the units."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+from sklearn.neighbors import NearestNeighbors
+
+from dssl import KNNGraph
+from dssl.base.errors import DataError, ParameterError
+from dssl.execution.in_process import InProcess
+from dssl.graph.shared_search import SharedSearch
+from dssl.knn.descent.search import descend
+from dssl.knn.exact import blocks as exact
+from dssl.knn.exact.blocks import plan_exact
+from dssl.knn.exact.layout import Frame
+from dssl.knn.lists import Neighbors
+from dssl.knn.params import NeighborParams
+from dssl.knn.recall import certify_recall
+from dssl.knn.search import descent_seconds, find_neighbors, neighbors
+from dssl.storage.blocks import ArrayRows
+from dssl.storage.csr import as_csr, as_rows
+from dssl.storage.store import StoredParts
+from tests.knn.test_sparse_neighbors import weighted, zipf
+
+
+def dense_neighbors(X, k):
+    """Return ids and distances by sorting all (distance, id) pairs; float64, the point itself left out by number."""
+    X = np.asarray(X, np.float64)
+    ids, distances = np.empty((len(X), k), np.int64), np.empty((len(X), k))
+    for i, x in enumerate(X):
+        d2 = ((X - x) ** 2).sum(axis=1)
+        others = np.delete(np.arange(len(X)), i)
+        ids[i] = others[np.lexsort((others, d2[others]))[:k]]
+        distances[i] = np.sqrt(d2[ids[i]])
+    return ids, distances
+
+
+def ids_by(X, k, search, monkeypatch, *, budget=2 << 30, threads=1):
+    """Return the ids that one search finds within a memory budget, and the points as they are planned."""
+    monkeypatch.setattr(exact, "TREE_QUERY_NS", 0.0 if search == "tree" else 1e12)
+    monkeypatch.setattr(exact, "TREE_VISIT_NS", 0.0)
+    monkeypatch.setattr(exact, "TREE_AXIS_NS", 0.0)
+    execution = InProcess(threads, memory_budget=budget)
+    rows = ArrayRows(np.asarray(X))
+    points, _ = plan_exact(rows, k, "euclidean", execution)
+    assert points.search == search
+    found = find_neighbors(rows, NeighborParams(n_neighbors=k, method="exact"), execution)
+    return found.ids.read_all(), points
+
+
+SEARCHES = pytest.mark.parametrize("search", ["tree", "tiles"])
+METHODS = pytest.mark.parametrize("method", ["exact", "descent"])
+
+
+@SEARCHES
+@pytest.mark.parametrize("d", [1, 3, 40, 300])
+def test_both_searches_equal_the_dense_reference(search, d, monkeypatch):
+    X = np.random.default_rng(d).normal(size=(700, d))
+    ids, _ = ids_by(X, 7, search, monkeypatch)
+    assert_array_equal(ids, dense_neighbors(X, 7)[0])
+
+
+@SEARCHES
+def test_ties_break_by_id_on_a_grid_full_of_copies(search, monkeypatch):
+    """Integers, so every distance is exact; 900 points on 64 places."""
+    X = np.random.default_rng(0).integers(0, 4, size=(900, 3))
+    ids, _ = ids_by(X, 20, search, monkeypatch)
+    assert_array_equal(ids, dense_neighbors(X, 20)[0])
+
+
+@SEARCHES
+@pytest.mark.parametrize("kind", ["distinct", "copies"])
+def test_blocks_and_tiles_do_not_change_the_lists(search, kind, monkeypatch):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(1500, 48)) if kind == "distinct" else rng.integers(0, 3, size=(1500, 4)).astype(np.float32)
+    expected, _ = ids_by(X, 5, search, monkeypatch)
+    for query_tile, point_tile, block_rows, leaf in [(7, 40, 100, 5), (64, 1500, 1500, 32), (513, 257, 499, 200)]:
+        monkeypatch.setattr("dssl.knn.exact.tiles.QUERY_TILE", query_tile)
+        monkeypatch.setattr("dssl.knn.exact.tiles.POINT_TILE", point_tile)
+        monkeypatch.setattr("dssl.knn.exact.layout.LEAF_ROWS", leaf)
+        monkeypatch.setattr(exact, "LEAST_BLOCK", block_rows)
+        monkeypatch.setattr(exact, "MOST_BLOCK", block_rows)
+        found, _ = ids_by(X, 5, search, monkeypatch, threads=2)
+        assert_array_equal(found, expected)
+
+
+@given(st.data())
+@settings(max_examples=40, deadline=None)
+def test_lists_are_the_dense_ones_for_any_small_data(data):
+    n = data.draw(st.integers(2, 40))
+    d, k = data.draw(st.integers(1, 5)), data.draw(st.integers(1, n - 1))
+    values = st.integers(-3, 3) if data.draw(st.booleans()) else st.floats(-1e3, 1e3, width=32)
+    X = np.array(data.draw(st.lists(st.lists(values, min_size=d, max_size=d), min_size=n, max_size=n)), np.float64)
+    found = neighbors(X, k).to_arrays()
+    ids, distances = dense_neighbors(X, k)
+    assert_allclose(found["distances"], distances, rtol=1e-6, atol=1e-30)
+    assert (np.diff(found["distances"], axis=1) >= 0).all()
+    assert (np.arange(n)[:, None] != found["ids"]).all()
+    assert all(len(set(row)) == k for row in found["ids"].tolist())
+    if (np.round(X) == X).all():
+        assert_array_equal(found["ids"], ids)
+
+
+@SEARCHES
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_data_far_from_the_origin_lose_nothing(search, dtype, monkeypatch):
+    X = (np.random.default_rng(2).normal(size=(800, 30)) + 1e4).astype(dtype)
+    ids, _ = ids_by(X, 6, search, monkeypatch)
+    assert_array_equal(ids, dense_neighbors(X, 6)[0])
+
+
+@SEARCHES
+def test_two_clusters_far_apart_lose_nothing(search, monkeypatch):
+    """The center lies between the clusters, so float32 coordinates cannot tell the rows of a cluster apart."""
+    X = np.random.default_rng(3).normal(size=(600, 10)) * 1e-3
+    X[::2] += 1e5
+    ids, _ = ids_by(X, 4, search, monkeypatch)
+    assert_array_equal(ids, dense_neighbors(X, 4)[0])
+
+
+@SEARCHES
+@pytest.mark.parametrize("unit", [1e-30, 1e30])
+def test_units_do_not_change_the_lists(search, unit, monkeypatch):
+    X = np.random.default_rng(4).normal(size=(500, 100))
+    ids, _ = ids_by(X * unit, 5, search, monkeypatch)
+    assert_array_equal(ids, dense_neighbors(X, 5)[0])
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.int64, np.float16, np.float32, np.float64, bool])
+def test_every_numeric_dtype_means_its_values(dtype):
+    X = (np.random.default_rng(5).integers(0, 2 if dtype is bool else 100, size=(300, 8))).astype(dtype)
+    found = neighbors(X, 5).to_arrays()
+    ids, distances = dense_neighbors(X, 5)
+    assert_array_equal(found["ids"], ids)
+    assert_allclose(found["distances"], distances, rtol=1e-6)
+
+
+def test_scikit_learn_finds_the_same():
+    X = np.random.default_rng(6).normal(size=(1000, 12))
+    distances, ids = NearestNeighbors(n_neighbors=9).fit(X).kneighbors()
+    found = neighbors(X, 9).to_arrays()
+    assert_array_equal(found["ids"], ids)
+    assert_allclose(found["distances"], distances, rtol=1e-6)
+    assert found["ids"].dtype == np.int64
+    assert found["distances"].dtype == np.float32
+
+
+def test_cosine_is_euclidean_on_unit_rows():
+    X = np.random.default_rng(7).normal(size=(400, 6)) * np.exp(np.random.default_rng(8).normal(size=(400, 1)))
+    found = neighbors(X, 5, metric="cosine").to_arrays()
+    unit = X / np.linalg.norm(X, axis=1, keepdims=True)
+    assert_array_equal(found["ids"], neighbors(unit, 5).ids.read_all())
+    cosine, ids = NearestNeighbors(n_neighbors=5, metric="cosine").fit(X).kneighbors()
+    assert_array_equal(found["ids"], ids)
+    assert_allclose(found["distances"] ** 2 / 2, cosine, rtol=1e-5)
+
+
+def test_row_order_does_not_matter():
+    X = np.random.default_rng(9).normal(size=(500, 20))
+    order = np.random.default_rng(10).permutation(500)
+    plain, mixed = neighbors(X, 6).ids.read_all(), neighbors(X[order], 6).ids.read_all()
+    assert_array_equal(order[mixed], plain[order])
+
+
+@METHODS
+def test_every_other_point_is_listed_when_k_is_n_minus_1(method):
+    X = np.random.default_rng(11).normal(size=(12, 3))
+    ids = neighbors(X, 11, method=method).ids.read_all()
+    assert_array_equal(np.sort(ids, axis=1), [[j for j in range(12) if j != i] for i in range(12)])
+
+
+def test_all_points_equal():
+    found = neighbors(np.ones((50, 3)), 4).to_arrays()
+    assert_array_equal(found["ids"], dense_neighbors(np.ones((50, 3)), 4)[0])
+    assert (found["distances"] == 0).all()
+
+
+@SEARCHES
+def test_points_beyond_the_budget_are_streamed(search, monkeypatch):
+    X = np.random.default_rng(12).normal(size=(3000, 300)).astype(np.float32)
+    whole, points = ids_by(X, 5, search, monkeypatch)
+    assert not isinstance(points.held, Frame)
+    streamed, points = ids_by(X, 5, search, monkeypatch, budget=12_000_000)
+    assert isinstance(points.held, Frame)
+    assert points.block_rows < 3000
+    assert_array_equal(streamed, whole)
+
+
+def stored(X, folder, chunk_rows=333):
+    parts = StoredParts(folder)
+    parts.allocate("X", X.shape, X.dtype, chunk_rows)
+    parts.write_range(0, {"X": X})
+    return parts.rows("X")
+
+
+@METHODS
+def test_stored_rows_and_parts_give_what_memory_gives(tmp_path, method):
+    X = np.random.default_rng(13).normal(size=(2500, 10)).astype(np.float32)
+    memory = neighbors(X, 6, method=method)
+    parts = StoredParts(tmp_path / "lists")
+    disk = neighbors(stored(X, tmp_path / "data"), 6, method=method, parts=parts)
+    for name, array in memory.to_arrays().items():
+        assert_array_equal(disk.to_arrays()[name], array)
+    assert disk.attributes == memory.attributes
+    assert len(parts.receipts(200)) == (3 if method == "exact" else 1)
+
+
+def test_descent_is_seeded_certified_and_measured_in_float64():
+    X = np.random.default_rng(15).normal(size=(3000, 8)) + 1e4
+    first, again = (neighbors(X, 10, method="descent", seed=3) for _ in range(2))
+    assert_array_equal(first.ids.read_all(), again.ids.read_all())
+    found = first.to_arrays()
+    i = np.arange(3000)[:, None]
+    assert_allclose(found["distances"], np.sqrt(((X[i] - X[found["ids"]]) ** 2).sum(axis=2)), rtol=1e-6)
+    assert (found["ids"] != i).all()
+    assert first.attributes["recall"]["recall"] > 0.95
+    assert 0.9 < first.attributes["recall"]["lower"] < first.attributes["recall"]["recall"]
+
+
+def test_descent_does_not_depend_on_units_and_refuses_distances_beyond_float32():
+    X = np.random.default_rng(8).normal(size=(300, 5))
+    expected = neighbors(X, 5).ids.read_all()
+    for unit in (1e-30, 1e30):
+        assert (neighbors(X * unit, 5, method="descent").ids.read_all() == expected).mean() > 0.98
+    for unit, message in ((1e60, "apart"), (1e-60, "distances are below 1e-45")):
+        with pytest.raises(DataError, match=message):
+            neighbors(X * unit, 5, method="descent")
+
+
+def test_descent_fills_what_the_search_left_out(monkeypatch):
+    """A search that finds nothing for some rows, and one row twice for others."""
+    def few(points, k, rng, most, threads):
+        ids = np.full((len(points), k), -1, np.int32)
+        ids[1::2, :3] = [5, 5, 7]
+        return np.zeros(ids.shape, np.float32), ids
+
+    monkeypatch.setattr("dssl.knn.descent.search.nearest_in_memory", few)
+    X = np.random.default_rng(16).normal(size=(200, 4))
+    found = neighbors(X, 5, method="descent")
+    assert found.attributes["filled_exactly"] == 200
+    assert_array_equal(found.ids.read_all(), dense_neighbors(X, 5)[0])
+
+
+@pytest.mark.parametrize("make", [lambda rng: rng.normal(size=(4000, 7)), lambda rng: sparse.random(
+    4000, 60, 0.2, "csr", rng=rng)])
+def test_the_lists_of_descent_do_not_depend_on_threads(make):
+    X = make(np.random.default_rng(3))
+    rows = X if isinstance(X, np.ndarray) else as_csr(X)
+    one, three = (descend(rows, 8, seed=1, threads=threads) for threads in (1, 3))
+    for mine, theirs in zip(one, three, strict=True):
+        assert_array_equal(mine, theirs)
+    found = find_neighbors(as_rows(rows), NeighborParams(n_neighbors=8, method="descent", seed=1, recall=0.1),
+                           InProcess(2))
+    assert_array_equal(found.ids.read_all(), one[1])
+
+
+def test_descent_is_repeated_wider_where_it_misses_too_many():
+    X = np.random.default_rng(5).normal(size=(6000, 40))
+    once, again = (neighbors(X, 10, method="descent", recall=recall).attributes for recall in (0.5, 0.95))
+    assert (once["searches"], again["searches"]) == (1, 2)
+    assert once["recall"]["recall"] + 0.02 < again["recall"]["recall"]
+
+
+def test_what_descent_does_not_reach_is_told_by_a_warning():
+    X = np.random.default_rng(6).normal(size=(6000, 100))
+    with pytest.warns(UserWarning, match=r"NN-descent found \d\d.\d% of the neighbors .* recall=0.999 is asked for"):
+        found = neighbors(X, 10, method="descent", recall=0.999)
+    assert found.attributes["recall"]["recall"] < 0.999
+
+
+def test_descent_searches_rows_far_beyond_all_others_exactly():
+    """Their neighbors, next to each other, look alike in float32 from where the others are."""
+    X = np.random.default_rng(4).normal(size=(3000, 6))
+    X[:4] = 1e7 + X[:4] / 100
+    found = neighbors(X, 3, method="descent")
+    assert_array_equal(found.ids.read_all()[:4], dense_neighbors(X, 3)[0][:4])
+    assert found.attributes["filled_exactly"] == 4
+
+
+def test_auto_is_exact_for_small_data_and_says_so():
+    found = neighbors(np.random.default_rng(17).normal(size=(300, 5)), 5)
+    assert found.attributes["method"] == "exact"
+    assert found.attributes["recall"]["lower"] == 1.0
+
+
+def test_of_a_shared_descent_lists_are_cut_and_certified_anew():
+    X = ArrayRows(np.random.default_rng(0).normal(size=(2000, 12)).astype(np.float32))
+    family = [KNNGraph(n_neighbors=k, method="descent") for k in (5, 15)]
+    shared = SharedSearch(X, family, InProcess(1))
+    few = shared.graph(family[0])
+    lists = find_neighbors(X, family[1].search, InProcess(1))
+    assert shared.n_searches == 1
+    assert_array_equal(few.neighbors.ids.read_all(), lists.ids.read_all()[:, :5])
+    assert few.attributes["neighbors"]["recall"] == certify_recall(X, few.neighbors)
+
+
+def test_descent_on_sparse_rows_finds_most_neighbors_and_measures_them_exactly():
+    X = weighted(zipf(3000, 300, 10, 13), 14)
+    found = neighbors(X, 8, method="descent")
+    assert found.attributes["method"] == "descent"
+    assert found.attributes["recall"]["recall"] > 0.8
+    ids, distances = found.ids.read_all(), found.distances.read_all()
+    dense = X.toarray().astype(np.float64)
+    for row in range(0, 3000, 500):
+        assert_allclose(distances[row], np.sqrt(((dense[row] - dense[ids[row]]) ** 2).sum(axis=1)), rtol=1e-6)
+    again = neighbors(X, 8, method="descent")
+    assert_array_equal(again.ids.read_all(), ids)
+
+
+def test_auto_descends_where_an_exact_search_is_predicted_to_take_longer(monkeypatch):
+    X = np.random.default_rng(19).normal(size=(2000, 3))
+    monkeypatch.setattr("dssl.knn.search.ALWAYS_EXACT_ROWS", 100)
+    assert neighbors(X, 5).attributes["method"] == "exact"
+    monkeypatch.setattr("dssl.knn.search.descent_seconds", lambda X, k: 0.0)
+    found = neighbors(X, 5)
+    assert found.attributes["method"] == "descent"
+    assert found.attributes["recall"]["certified"] == "sample"
+
+
+def test_arrays_carry_the_lists():
+    found = neighbors(np.random.default_rng(18).normal(size=(60, 5)), 5)
+    back = Neighbors.from_arrays(found.to_arrays(), found.attributes)
+    assert_array_equal(back.ids.read_all(), found.ids.read_all())
+    assert back.attributes == found.attributes
+    assert back.k == 5
+    assert len(back) == 60
+
+
+@pytest.mark.parametrize("changes", [{"n_neighbors": 0}, {"n_neighbors": 2.5}, {"method": "kd"}, {"metric": "l1"},
+                                     {"seed": -1}])
+def test_parameters_are_checked(changes):
+    with pytest.raises(ParameterError, match=next(iter(changes))):
+        NeighborParams(**changes)
+
+
+@pytest.mark.parametrize(("X", "message"), [
+    (np.zeros(5), "shape"),
+    (np.zeros((5, 0)), "column"),
+    (np.array([["a"], ["b"]]), "dtype"),
+    (np.array([[0.0], [np.nan], [1.0]]), "NaN"),
+    (np.array([[0.0], [-np.inf], [1.0]]), "NaN or infinite"),
+    (np.array([[0.0], [1e200], [1.0]]), "1e150"),
+])
+def test_rows_are_checked(X, message):
+    with pytest.raises(DataError, match=message):
+        neighbors(X, 1)
+
+
+def test_k_and_zero_rows_are_checked():
+    with pytest.warns(UserWarning, match="n_neighbors=5 is lowered to 4, with 5 points"):
+        assert neighbors(np.eye(5), 5).k == 4
+    with pytest.raises(ParameterError, match="n_neighbors=5 with 1 points"):
+        neighbors(np.eye(5)[:1], 5)
+    with pytest.raises(DataError, match="zero"):
+        neighbors(np.array([[0.0, 0], [1, 0], [0, 1]]), 1, metric="cosine")
+    with pytest.raises(DataError, match="zero"):
+        neighbors(np.array([[0, 0], [1, 0], [0, 1]]), 1, metric="cosine")
+
+
+def test_the_tree_is_chosen_where_it_looks_at_few_points(dssl_data):
+    """Forest cover: as it is, a few columns tell points apart; standardized, 54 do, and tree and tiles cost more than
+    NN-descent. A query of 64 that looks at all points is counted as it is.
+    """
+    with np.load(dssl_data / "covtype.npz") as held:
+        X = held["X"][::4].astype(np.float32)
+    descent = descent_seconds(ArrayRows(X), 10)
+    raw, seconds = plan_exact(ArrayRows(X), 10, "euclidean", InProcess())
+    assert raw.search == "tree"
+    assert seconds < descent
+    standardized = (X - X.mean(axis=0)) / np.maximum(X.std(axis=0), 1e-12)
+    assert plan_exact(ArrayRows(standardized), 10, "euclidean", InProcess())[1] > descent

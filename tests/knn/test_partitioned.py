@@ -1,0 +1,313 @@
+"""Partitioned neighbors against exact ones: lists in many leaves, joined across borders, whatever runs the tasks."""
+
+from contextlib import suppress
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+
+from dssl.base.errors import BudgetError, DataError, ParameterError
+from dssl.data.synthetic import ManifoldParams, ManifoldRows
+from dssl.execution.exchange.shuffle import gather, scatter
+from dssl.execution.in_process import InProcess
+from dssl.execution.tasks import TaskCount
+from dssl.knn.descent.local_joins import CANDIDATES, empty_lists, nearest_in_memory, push_all
+from dssl.knn.pair_distances import Coordinates
+from dssl.knn.params import NeighborParams
+from dssl.knn.partitioned.partitions import Cells, fit_cells, pack
+from dssl.knn.partitioned.permutation import Ordered, Places
+from dssl.knn.partitioned.sizes import partitioned_cost
+from dssl.knn.partitioned.tasks import SearchTask
+from dssl.knn.recall import certify_recall
+from dssl.knn.search import find_neighbors, neighbors
+from dssl.pipeline.run import run
+from dssl.storage.blocks import ArrayRows, HeldArrays, MemoryParts, PartWriter, block_rng
+from dssl.storage.store import StoredParts
+from dssl.storage.views import SelectedRows
+from tests.memory import Traced
+
+N, K, BUDGET = 6000, 8, 3 << 20
+
+
+def search(X, execution=None, parts=None, **params):
+    """Return the lists of a partitioned search in tasks of a small budget."""
+    return neighbors(X, K, method="partitioned", execution=execution or InProcess(2, BUDGET), parts=parts, **params)
+
+
+@pytest.fixture(scope="module")
+def points():
+    return ManifoldRows(ManifoldParams(points=N, columns=24, dimension=4)).read(0, N)[:]
+
+
+@pytest.fixture(scope="module")
+def found(points):
+    execution, parts = InProcess(1, BUDGET), MemoryParts()
+    return search(points, execution, parts), parts
+
+
+def test_lists_of_many_leaves_are_nearly_exact(points, found):
+    """The certificate, a sample, agrees with a comparison of all lists with the exact ones."""
+    lists, _ = found
+    exact, given_ = neighbors(points, K, method="exact").to_arrays(), lists.to_arrays()
+    recall = (given_["distances"] <= exact["distances"][:, -1:]).mean()
+    certificate = lists.attributes["recall"]
+    assert lists.attributes["blocks"] > 4
+    assert certificate["lower"] >= 0.95
+    assert abs(recall - certificate["recall"]) < 0.015
+    assert certificate == certify_recall(points, lists)
+
+
+def test_lists_are_measured_in_float64_and_ascend(points, found):
+    arrays = found[0].to_arrays()
+    ids, distances = arrays["ids"], arrays["distances"]
+    X = points.astype(np.float64)
+    assert_allclose(distances, np.sqrt(((X[:, None] - X[ids]) ** 2).sum(axis=2)), rtol=1e-6)
+    assert (np.diff(distances, axis=1) >= 0).all()
+    assert (ids != np.arange(N)[:, None]).all()
+    assert (np.diff(np.sort(ids, axis=1), axis=1) > 0).all()
+
+
+def test_the_order_is_a_permutation_that_keeps_near_rows_together(points, found):
+    lists, parts = found
+    order = parts.rows("order").read_all()
+    assert lists.attributes["ordered"] is True
+    assert_array_equal(np.sort(order), np.arange(N))
+    place = np.argsort(order)
+    apart = np.abs(place[lists.ids.read_all()] - place[:, None])
+    assert np.median(apart) < N / 8  # of a random order it is 0.29 N
+
+
+def test_lists_do_not_depend_on_threads_or_on_which_task_ends_first(points, found):
+    class Backwards(InProcess):
+        def _run(self, pending, parts, done):
+            super()._run(pending[::-1], parts, done)
+
+    for execution in (InProcess(3, BUDGET), Backwards(1, BUDGET)):
+        again = search(points, execution)
+        assert again.attributes == found[0].attributes
+        for name, array in found[0].to_arrays().items():
+            assert_array_equal(again.to_arrays()[name], array)
+
+
+def test_no_task_takes_more_than_its_budget(points, found):
+    """Warm: kernels are compiled. Rows are taken by numbers, and so copied, as those of a store are."""
+    execution = InProcess(1, 8 << 20)
+    rows = SelectedRows(ArrayRows(np.tile(points, (3, 1)) + np.repeat(np.float32([0, 9, 18]), N)[:, None]),
+                        np.arange(3 * N))
+    lists = find_neighbors(rows, NeighborParams(n_neighbors=K, method="partitioned"), execution)
+    assert lists.attributes["blocks"] > 4
+    assert execution.largest_task_bytes <= execution.memory_budget
+    predicted = partitioned_cost(rows, K, "euclidean", execution.memory_budget).peak
+    assert execution.largest_task_bytes <= predicted
+
+
+def test_cosine_lists_are_those_of_unit_rows(points):
+    shifted = points + 0.5
+    lists = search(shifted, metric="cosine").to_arrays()
+    exact = neighbors(shifted, K, method="exact", metric="cosine").to_arrays()
+    assert (lists["distances"] <= exact["distances"][:, -1:]).mean() > 0.95
+
+
+def test_copies_constant_columns_and_few_rows(points):
+    """Copies are neighbors at distance zero; a column may say nothing; few rows are searched whole."""
+    copied = np.repeat(points[:1000], 3, axis=0)
+    lists = search(np.column_stack([copied, np.full(len(copied), 7.0, np.float32)])).to_arrays()
+    assert (lists["distances"][:, :2] == 0).all()
+    assert (lists["distances"][:, 2] > 0).all()
+    few = points[:K + 2]
+    assert_array_equal(search(few).ids.read_all(), neighbors(few, K, method="exact").ids.read_all())
+
+
+def test_points_that_are_all_equal_have_a_price():
+    """As one vertex they are refused by what says so, after the plan."""
+    assert partitioned_cost(ArrayRows(np.ones((1, 3), np.float32)), K, "euclidean", BUDGET).peak > 0
+
+
+@pytest.mark.slow
+def test_no_task_takes_more_than_its_budget_where_rows_are_in_many_leaves(tmp_path):
+    """Warm, in storage. Of nine columns and noise, which takes many axes."""
+    X = np.random.default_rng(0).normal(size=(3000, 180)).astype(np.float32)
+    X[:, 9:] *= 0.03
+    search(X, InProcess(1, 2 * BUDGET), recall=0.997)
+    with Traced(tmp_path, 2 * BUDGET) as execution:
+        lists = search(execution.share_rows(ArrayRows(X)), execution, StoredParts(tmp_path / "lists"), recall=0.997)
+    first, second = lists.attributes["overlaps"]
+    assert second > 8 > 2 > first
+    assert {"SpreadTask", "SearchTask", "MergeTask", "JoinTask", "MeasureTask"} <= set(execution.tasks)
+    assert max(execution.tasks.values()) <= execution.memory_budget
+
+
+def test_noise_of_many_dimensions_is_refused_with_the_way_out():
+    X = np.random.default_rng(0).normal(size=(5000, 60)).astype(np.float32)
+    with pytest.raises(BudgetError, match=r"noise in many columns(.|\n)*hours of one core"):
+        search(X)
+    with pytest.raises(DataError, match=r"certified 0\.\d+, and 0.95 is asked(.|\n)*hours of one core"):
+        search(X, InProcess(2, 4 * BUDGET))
+
+
+class Stopped(InProcess):
+    """Runs so many tasks, and then none."""
+
+    def __init__(self, tasks: float = np.inf):
+        super().__init__(1, BUDGET)
+        self.left, self.ran, self.told = tasks, 0, [(0, 0)]
+        self.counter = TaskCount(lambda *told: self.told.append(told), 0)
+
+    def _run(self, pending, parts, done):
+        for index, task in pending:
+            if self.ran >= self.left:
+                raise KeyboardInterrupt
+            super()._run([(index, task)], parts, done)
+            self.ran += 1
+
+
+def written(folder):
+    """Return the bytes of all chunks in a folder by their paths."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*")
+            if path.is_file() and path.suffix != ".json"}
+
+
+def test_a_search_that_is_killed_goes_on_where_it_stopped(points, tmp_path, monkeypatch):
+    """After some tasks again and again, and whenever something is removed: no task runs twice, the bytes are the same.
+    """
+    X, whole = points[:2500], Stopped()
+    undisturbed = search(X, whole, StoredParts(tmp_path / "whole"), recall=0.97)
+    assert undisturbed.attributes["joins"] > 0
+    assert not list((tmp_path / "whole" / "within").iterdir())
+    remove, begun = StoredParts.remove, set()
+
+    def remove_at_last(parts):
+        if parts.folder not in begun:
+            begun.add(parts.folder)
+            raise KeyboardInterrupt
+        remove(parts)
+
+    monkeypatch.setattr(StoredParts, "remove", remove_at_last)
+    executions, found = [], None
+    while found is None:
+        executions.append(Stopped(5))
+        with suppress(KeyboardInterrupt):
+            found = search(X, executions[-1], StoredParts(tmp_path / "killed"), recall=0.97)
+    assert len(executions) > whole.ran // 5 + 4
+    assert sum(execution.ran for execution in executions) == whole.ran
+    assert max(execution.told[-1][0] for execution in executions) > 0.8 * whole.ran  # but those of the certificate
+    assert found.attributes == undisturbed.attributes
+    assert written(tmp_path / "killed") == written(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_rows_far_beyond_all_others_do_no_harm(points, count):
+    """Neither to the axes nor to the precision of the others; their own neighbors are the true ones."""
+    X, far = points.copy(), np.array([3, 500, 2500, 5999])[:count]
+    X[far] = 1e7 * np.random.default_rng(0).normal(size=(count, X.shape[1])) / np.sqrt(X.shape[1])
+    exact, lists = neighbors(X, K, method="exact").to_arrays(), search(X).to_arrays()
+    assert (lists["distances"] <= exact["distances"][:, -1:]).mean() > 0.97
+    for name in ("ids", "distances"):
+        assert_array_equal(lists[name][far], exact[name][far])
+
+
+def test_leaves_of_neighboring_seeds_are_searched_by_streams_of_their_own(points):
+    seen, parts = points[:1500], MemoryParts()
+    place = np.arange(len(seen), dtype=np.int32)
+    scatter(PartWriter(parts, 0), np.repeat([0, 1], len(seen)), 2, np.tile(place, 2), seen=seen, place=place,
+            home=place)
+    ordered = Ordered(parts, HeldArrays(starts=np.array([0, len(seen)]), counts=np.array([len(seen)])), 64)
+    lists = []
+    for seed, step, leaf in ((0, 0, 1), (1, 0, 0), (0, 1, 0), (0, 0, 0)):
+        out = PartWriter(MemoryParts(), 0)
+        SearchTask(ordered, parts, K, CANDIDATES, seed, step, leaf)(out)
+        lists.append(gather(out.parts, 1, 0)["ids"])
+    assert not any(np.array_equal(one, other) for one, other in combinations(lists, 2))
+
+
+def test_what_cannot_be_partitioned_is_refused(points):
+    with pytest.raises(DataError, match=r"sparse rows(.|\n)*exact"):
+        search(sparse.csr_array(points[:50]))
+    with pytest.raises(DataError, match=r"shape \(6000,\)(.|\n)*reshape"):
+        search(points[:, 0])
+    with pytest.raises(DataError, match="NaN"):
+        search(np.where(np.arange(N)[:, None] == 77, np.float32(np.nan), points))
+    with pytest.raises(BudgetError, match="raise memory_budget"):
+        search(points, InProcess(1, 1 << 18))
+    with pytest.raises(BudgetError, match="too near each other"):
+        search(np.ones((N, 3), np.float32))
+    for rows, recall, most in ((points, 0.9999, "0.99904"), (points[:10], 0.96, "0.95418")):
+        with pytest.raises(DataError, match=rf"recall={recall}(.|\n)*certify {most} at most(.|\n)*exact"):
+            search(rows, recall=recall)
+    with pytest.raises(ParameterError, match="recall=1"):
+        NeighborParams(recall=1)
+
+
+def test_auto_partitions_what_fits_no_task(points, monkeypatch):
+    monkeypatch.setattr("dssl.knn.search.ALWAYS_EXACT_ROWS", 100)
+    monkeypatch.setattr("dssl.knn.search.descent_seconds", lambda X, k: 0.0)
+    for name in ("check_rows", "plan_exact"):  # each reads all rows here, and so do the tasks that check them
+        monkeypatch.setattr(f"dssl.knn.search.{name}", None)
+    lists = neighbors(points, K, execution=InProcess(2, 8 << 20))
+    assert lists.attributes["method"] == "partitioned"
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.data())
+def test_a_merge_keeps_the_nearest_each_once(data):
+    n, k, count = (data.draw(st.integers(1, most)) for most in (4, 5, 40))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**31)))
+    distance = rng.permutation(100).astype(np.float32)  # of each id; no ties
+    rows, ids = rng.integers(n, size=count), rng.integers(12, size=(count, 1)).astype(np.int32)
+    distances, kept, flags = empty_lists(n, k)
+    push_all(rows, ids, distance[ids], np.ones(count, np.uint8), distances, kept, flags)
+    for row in range(n):
+        nearest = sorted(set(ids[rows == row, 0].tolist()), key=lambda i: distance[i])[:k]
+        assert sorted(kept[row][kept[row] >= 0]) == sorted(nearest)
+        assert_array_equal(np.sort(distances[row])[:len(nearest)], distance[nearest])
+
+
+def test_in_memory_few_rows_are_searched_exactly(points):
+    distances, ids = nearest_in_memory(Coordinates(points[:100]), 5, block_rng(0))
+    expected = neighbors(points[:100], 5, method="exact")
+    assert_array_equal(np.sort(ids, axis=1), np.sort(expected.ids.read_all(), axis=1))
+    assert_allclose(np.sort(np.sqrt(distances), axis=1), expected.distances.read_all(), rtol=1e-4)
+
+
+def test_leaves_are_of_nearly_equal_weight_and_hold_the_nearest_cell(points):
+    weights = np.random.default_rng(0).uniform(1, 2, 300)
+    leaf = pack(points[:300], weights, 7, None)
+    shares = np.bincount(leaf, weights) / weights.sum()
+    assert abs(shares - 1 / 7).max() < 0.02
+    cells = fit_cells(points, 5, block_rng(1), rotated=True)
+    rows, leaves, home = cells.members(points, 3, 1.5)
+    assert_array_equal(rows[home == 1], np.arange(N))
+    assert_array_equal(leaves[home == 1], cells.homes(points))
+    assert len(np.unique(rows * 5 + leaves)) == len(rows)
+    assert_array_equal(Cells(cells.centers, cells.leaf).members(points, 1, 9.0)[1], cells.homes(points))
+
+
+def test_places_leave_no_row_out():
+    places = Places.of(np.array([5, 0, 8, 3]), 4)
+    assert_array_equal(places.starts, [0, 8, 8, 16, 20])
+    assert_array_equal(places.at(0, 16), [0, 1, 2, 3, 4, *range(8, 16), 16, 17, 18])
+    assert_array_equal(places.at(4, 6), [4, 8])
+    assert_array_equal(places.block(np.array([0, 7, 8, 15, 16])), [0, 0, 2, 2, 3])
+
+
+def test_a_pipeline_partitions_its_points(points, tmp_path):
+    np.savez(tmp_path / "points.npz", X=points[:3000], y=points[:3000, 0] > 0)
+    result = run({"name": "partitioned", "data": {"source": str(tmp_path / "points.npz"), "test": {"count": 300}},
+                  "labels": {"per_class": 20}, "graph": {"n_neighbors": 6, "method": "partitioned", "recall": 0.9},
+                  "subsample": {"size": 40}, "model": {"kind": "svm"}},
+                 workspace=tmp_path / "work", execution=InProcess(2, 12 << 20))
+    assert result.status == "done"
+    assert next(stage for stage in result.stages if stage.name == "neighbors").status == "done"
+
+
+def test_coordinates_tell_who_is_near_in_a_cloud_among_others():
+    """The clouds' centers hold most of the variance: the axes that hold all but 3 % of it are not enough."""
+    rng = np.random.default_rng(0)
+    centers = 3 * rng.normal(size=(40, 64))
+    X = (centers[rng.integers(40, size=12_000)] + rng.normal(size=(12_000, 64))).astype(np.float32)
+    found = neighbors(X, 10, method="partitioned", execution=InProcess(1, memory_budget=16 << 20))
+    assert found.attributes["recall"]["recall"] > 0.97

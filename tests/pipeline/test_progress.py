@@ -1,0 +1,206 @@
+"""Lines of progress: one as a stage begins its tasks, few while it runs, one when it ends."""
+
+import errno
+import io
+import os
+import pty
+import re
+import sys
+import time
+import types
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from rich.console import Console
+
+from dssl.pipeline import progress
+from dssl.pipeline.progress import BEAT, EVERY, Activity, Board, Reporter, in_notebook
+
+
+def told(events, **options):
+    """Return the lines of a list of (seconds, event)."""
+    out, now = io.StringIO(), [0.0]
+    with Reporter("two processes", Console(file=out, width=100), clock=lambda: now[0], **options) as reporter:
+        for seconds, event in events:
+            now[0] = seconds
+            reporter.tell(event)
+    return out.getvalue().splitlines()
+
+
+def run_of(stage, seconds, tasks):
+    """Return the events of a stage of equally long tasks."""
+    yield 0.0, {"event": "stage", "stage": stage, "status": "to run"}
+    for done in range(tasks + 1):
+        yield seconds * done / tasks, {"event": "progress", "stage": stage, "done": done, "of": tasks}
+    yield seconds, {"event": "stage", "stage": stage, "status": "done", "seconds": seconds}
+
+
+def test_a_long_stage_tells_at_most_every_ten_seconds():
+    lines = told(run_of("columns", 60.0, 600))
+    assert lines[0] == "running on two processes"
+    assert "0 of 600 tasks" in lines[1]
+    assert "columns  done       60.00 s" in lines[-1]
+    assert [line.split()[-4] for line in lines[2:-1]] == ["100", "200", "300", "400", "500"]
+    assert "10.00 s" in lines[2]
+
+
+def test_a_stage_of_one_task_is_one_line():
+    assert len(told(run_of("system", 60.0, 1))) == 2
+
+
+def test_a_stage_without_tasks_and_a_cached_one():
+    events = [(0, {"event": "stage", "stage": "split", "status": "cached"}),
+              (0, {"event": "stage", "stage": "split", "status": "cached", "seconds": 0.0})]
+    assert told(events)[1].split() == ["split", "cached", "0.00", "s"]
+
+
+def test_quiet_tells_nothing():
+    assert told(run_of("columns", 60.0, 600), quiet=True) == []
+
+
+def test_a_heartbeat_tells_rate_and_time_left():
+    """Where nothing else was told for a while: a task of an hour, or a stage that has none."""
+    def beat(seconds, **known):
+        return seconds, {"event": "heartbeat", "stage": "columns", "seconds": seconds, "done": None, "of": None,
+                         "rate": None, "time_left": None} | known
+
+    lines = told([(0.0, {"event": "stage", "stage": "columns", "status": "to run"}),
+                  beat(10.0), (12.0, {"event": "progress", "stage": "columns", "done": 0, "of": 9}),
+                  (18.0, {"event": "progress", "stage": "columns", "done": 1, "of": 9, "rate": 0.1, "time_left": 80.0}),
+                  beat(20.0, done=1, of=9, rate=0.1, time_left=80.0),
+                  beat(30.0, done=2, of=9, rate=0.01, time_left=7000.0)])
+    assert [line.split()[2] for line in lines[1:]] == ["10.00", "20.00", "30.00"]
+    assert lines[2].endswith("1 of 9 tasks, 0.1 a second, 1.3 min left")
+    assert lines[3].endswith("2 of 9 tasks, 0.01 a second, 1.9 h left")
+
+
+def heartbeat(stage, **known):
+    return {"event": "heartbeat", "stage": stage, "seconds": 0.0, "done": None, "of": None, "rate": None,
+            "time_left": None, "run_left": 100.0} | known
+
+
+@pytest.mark.parametrize("tasks_at", [(), (3.7,), (5.5, 11.9, 12.1, 26.3), tuple(0.3 * i for i in range(400))])
+def test_no_stage_is_silent_for_more_than_ten_seconds(tasks_at):
+    """Whatever its tasks do: what is told between two lines never hides that one is due."""
+    out, now, told_at = io.StringIO(), [0.0], []
+    with Reporter("here", Console(file=out, width=120), clock=lambda: now[0]) as reporter:
+        reporter.tell({"event": "stage", "stage": "neighbors", "status": "to run"})
+        events = [(float(second), heartbeat("neighbors")) for second in range(1, 120)]
+        events += [(at, {"event": "progress", "stage": "neighbors", "done": i, "of": 400})
+                   for i, at in enumerate(tasks_at)]
+        for now[0], event in sorted(events, key=lambda event: event[0]):
+            before = out.tell()
+            reporter.tell(event)
+            if out.tell() > before:
+                told_at.append(now[0])
+    gaps = [later - earlier for earlier, later in zip([0.0, *told_at], [*told_at, 120.0], strict=True)]
+    assert max(gaps) <= EVERY + BEAT
+    assert len(told_at) <= 120 / (EVERY - 2 * BEAT) + 1
+    assert "run: 1.7 min left" in out.getvalue()
+
+
+def a_run(stages=3, seconds=4.0):
+    """Return the events of a run of one cached stage and of some that take long, with the second of each."""
+    yield 0.0, {"event": "run", "run": "r", "name": "moons", "stages": stages, "cached": 1,
+                "run_left": stages * seconds, "estimated": stages * seconds}
+    yield 0.0, {"event": "stage", "stage": "dataset", "status": "cached"}
+    yield 0.0, {"event": "stage", "stage": "dataset", "status": "cached", "seconds": 0.0}
+    for number in range(stages):
+        begin, name = seconds * number, f"stage{number}"
+        yield begin, {"event": "stage", "stage": name, "status": "to run", "run_left": (stages - number) * seconds}
+        yield begin + seconds / 2, {"event": "progress", "stage": name, "done": 3, "of": 6, "rate": 1.0,
+                                    "time_left": seconds / 2, "run_left": (stages - number) * seconds - seconds / 2}
+        yield begin + seconds, {"event": "stage", "stage": name, "status": "done", "seconds": seconds,
+                                "run_left": (stages - number - 1) * seconds}
+
+
+def test_a_board_has_one_line_for_the_run_and_collapses_what_ended():
+    now = [0.0]
+    board = Board(lambda: now[0])
+    for now[0], event in a_run():
+        board.tell(event)
+        if event.get("done") == 3 and event["stage"] == "stage1":
+            assert board.summary() == "moons: 50 % in 6.0 s, about 6.0 s left"
+            assert board.rows(20) == [("", "cached", "1 stages"), ("stage0", "done", "4.0 s"),
+                                      ("stage1", "running", "2.0 s  3 of 6 tasks, 2.0 s left"),
+                                      ("", "waiting", "1 stages")]
+    assert board.summary() == "moons: 100 % in 12 s"
+    assert board.rows(3) == [("", "cached", "1 stages"), ("", "done", "2 stages in 8.0 s"), ("stage2", "done", "4.0 s")]
+
+
+def until_closed(own):
+    """Return all that was written to the other end of a pseudo-terminal, which passes it on in pieces."""
+    pieces = []
+    while True:
+        try:
+            pieces.append(os.read(own, 1 << 16))
+        except OSError as err:
+            if err.errno != errno.EIO:      # EIO: the other end is closed
+                raise
+            return b"".join(pieces).decode()
+
+
+def test_on_a_terminal_the_run_is_one_picture_that_fits_it():
+    """On a pseudo-terminal of ten lines: the last picture stands, and none was higher than the screen."""
+    own, other = pty.openpty()
+    with ThreadPoolExecutor() as pool, os.fdopen(other, "w") as file:
+        written = pool.submit(until_closed, own)
+        console = Console(file=file, width=70, height=10)
+        assert console.is_terminal
+        now = [0.0]
+        with Reporter("here", console, clock=lambda: now[0]) as reporter:
+            for now[0], event in a_run(30):
+                reporter.tell(event)
+            reporter._live.refresh()
+    os.close(own)
+    pictures = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).strip().splitlines()
+                for text in written.result().split("\x1b[2K")]
+    assert max(map(len, pictures)) < 10
+    whole, cached, done, *last = [line.strip() for line in pictures[-1]]
+    assert whole.startswith("moons: 100 % in 2.0 min")
+    assert (cached.split(), done.split()) == (["cached", "1", "stages"], ["done", "26", "stages", "in", "1.7", "min"])
+    assert [line.split()[0] for line in last] == [f"stage{i}" for i in range(26, 30)]
+
+
+def test_a_short_activity_tells_nothing_and_a_long_one_its_tasks(monkeypatch):
+    monkeypatch.setattr(progress, "EVERY", 0.05)
+    out = io.StringIO()
+    with Activity("predict", Console(file=out, width=100)) as activity:
+        activity.count(2, 8)
+        time.sleep(0.12)
+    lines = out.getvalue().splitlines()
+    assert 1 <= len(lines) <= 3
+    assert re.match(r" +predict  running +0\.\d\d s  2 of 8 tasks", lines[0])
+    monkeypatch.undo()
+    quiet = io.StringIO()
+    with Activity("predict", Console(file=quiet)):
+        pass
+    assert quiet.getvalue() == ""
+
+
+def test_a_notebook_shows_one_output_that_is_replaced(monkeypatch):
+    shown = []
+
+    class Handle:
+        def update(self, page):
+            shown.append(page)
+
+    def display(page, display_id):
+        shown.append(page)
+        return Handle()
+
+    ipython, drawing = types.ModuleType("IPython"), types.ModuleType("IPython.display")
+    ipython.get_ipython = lambda: types.SimpleNamespace(kernel=object())
+    drawing.HTML, drawing.display = str, display
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    monkeypatch.setitem(sys.modules, "IPython.display", drawing)
+    now = [0.0]
+    with in_notebook(lambda: now[0]) as tell:
+        for now[0], event in a_run():
+            tell(event)
+    assert len(shown) > 5
+    assert "<td>stage1</td><td>running</td><td>2.0 s  3 of 6 tasks" in "".join(shown)
+    assert "moons: 100 % in 12 s" in shown[-1]
+    ipython.get_ipython = lambda: types.SimpleNamespace()  # of a terminal
+    with in_notebook() as tell:
+        assert tell is None
