@@ -48,6 +48,7 @@ def ingest_command(source: tuple[str, ...], folder: Path, options: dict[str, Any
     from ..data.dataset import open_stored
     from ..data.ingest import ingest
     from ..data.ingest_leftovers import one_writer
+    from ..data.patterns import matching_paths
     from ..pipeline.spec import ingest_params
     from ..storage.store import MANIFEST, StoredParts
 
@@ -64,6 +65,8 @@ def ingest_command(source: tuple[str, ...], folder: Path, options: dict[str, Any
         return
     params = ingest_params(options, "--read")
     _require_vacant(folder)
+    for text in source:
+        matching_paths(text)  # raises where nothing matches, before there is a folder that an error would name
     with one_writer(folder) as lock, working("ingest", runtime, memory_budget, quiet) as execution:
         _require_vacant(folder)  # another process may have ended meanwhile
         dataset = ingest(source, StoredParts(folder.resolve()), execution, params)

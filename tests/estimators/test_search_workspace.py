@@ -163,7 +163,7 @@ def test_each_parameter_of_an_estimator_is_in_the_address(kind, tmp_path):
         return store.table(fit, "graph", [[np.arange(3)]], None).address
 
     class Newer(kind):
-        versions = kind.versions | {"selection": kind.versions["selection"] + 1}
+        versions = kind().versions | {"selection": kind().versions["selection"] + 1}
 
     Newer.__name__ = kind.__name__
     assert address(Newer()) != address(kind())
