@@ -15,7 +15,7 @@ from ...storage.store import whole_bytes
 from ..average import GROUPS
 from ..kernel_family import KERNELS
 from .graph_ridge import MEASURED, SAMPLE, GraphRidgeParams, members_bytes
-from .held_out import BLOCK_COLUMNS
+from .held_out import columns_at_once
 
 INDEXED_SECONDS, QUERY_SECONDS = 1e-5, 1e-4  # of a point of an index, and of one that asks it, on one core
 
@@ -58,12 +58,12 @@ def learner_cost(n: int, nnz: int, m: int, c: int, family: GraphRidgeParams | No
 
 
 def held_out_cost(n: int, nnz: int, m: int, c: int, families: Sequence[GraphRidgeParams], n_folds: int, *, systems: int,
-                  guess: bool) -> Cost:
+                  budget: int, guess: bool) -> Cost:
     """Return what values of m labeled points without each of some folds take, by ridge in families and by systems.
 
     The columns of all kernels are made once, and the caller holds them (four times while they are put together), and an
     eigendecomposition; a system has the columns of all folds, or one a labeled point, whichever are fewer, a task a
-    block of them.
+    block of them, of as many as the budget lets be (`columns_at_once`).
     """
     caller, own = 40 * nnz + 60 * n, list[Cost]()
     if families:
@@ -74,9 +74,10 @@ def held_out_cost(n: int, nnz: int, m: int, c: int, families: Sequence[GraphRidg
         own.append(cost_of(made.tasks, made.read, 0, peak, max(held, made.least), made.seconds))
     # Where folds have fewer columns than labels, they may be fitted one after the other.
     columns = min(m, n_folds * c) if guess or m <= n_folds * c else c
-    blocks = block_count(columns, BLOCK_COLUMNS)
+    height = columns_at_once(n, budget)
+    blocks = block_count(columns, height)
     if systems:
-        solved = solve_cost(n, nnz, min(columns, BLOCK_COLUMNS), guess=guess)
+        solved = solve_cost(n, nnz, min(columns, height), guess=guess)
         own.append(cost_of(systems * blocks, systems * blocks * solved.read, 0, max(caller, solved.peak) + 8 * m * m,
                            solved.least, systems * blocks * solved.seconds))
     return cost_of(sum(one.tasks for one in own), sum(one.read for one in own), 0, max(one.peak for one in own),

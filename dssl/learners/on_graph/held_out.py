@@ -30,7 +30,13 @@ from .harmonic import FlowTask, fit_harmonic
 from .poisson import PoissonTask, Sources, Unlabeled
 from .vertex_labels import VertexLabels, VertexValues, reached_vertices
 
-BLOCK_COLUMNS = 256  # that a task solves
+BLOCK_COLUMNS = 256  # that a task solves at most
+COLUMN_BYTES = 128  # that a column takes a vertex while it is solved, beside the system
+
+
+def columns_at_once(n: int, memory_budget: int) -> int:
+    """Return how many columns of n vertices a task solves: as many as fit half the budget, `BLOCK_COLUMNS` at most."""
+    return max(1, min(BLOCK_COLUMNS, memory_budget // 2 // (COLUMN_BYTES * max(n, 1))))
 Repetitions = Sequence[Sequence[np.ndarray]]
 Fit = Callable[[Target, "np.ndarray | None"], VertexValues]
 
@@ -132,7 +138,8 @@ def held_out_harmonic(graph: Graph, target: Target, weight: np.ndarray | None, r
         fit = partial(fit_harmonic, graph, solver=solver, execution=execution)
         return [held_out_refits(fit, graph, target, weight, folds) for folds in repetitions]
     shared, parts = execution.share(vertex=own.labels.vertex, reached=own.reached), execution.scratch()
-    copies, blocks = graph.copies(execution), row_ranges(u, BLOCK_COLUMNS)
+    copies = graph.copies(execution)
+    blocks = row_ranges(u, columns_at_once(len(own.component), execution.memory_budget))
     execution.map([FlowTask(graph.stored, copies, shared, *block, solver) for block in blocks], parts)
     S = np.concatenate([parts.read(number)["flow"] for number in range(len(blocks))], axis=1)
     S = (S + S.T) / 2
@@ -166,7 +173,8 @@ def held_out_poisson(graph: Graph, target: Target, weight: np.ndarray | None, re
         return found
 
     def potentials(source: np.ndarray) -> np.ndarray:
-        blocks, parts = row_ranges(source.shape[1], BLOCK_COLUMNS), execution.scratch()
+        blocks = row_ranges(source.shape[1], columns_at_once(len(own.component), execution.memory_budget))
+        parts = execution.scratch()
         execution.map([PoissonTask(graph.stored, copies, execution.share(
             vertex=own.labels.vertex, source=source[:, first:last], component=own.component, rows=rows),
             solver) for first, last in blocks], parts)

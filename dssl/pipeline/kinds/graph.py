@@ -258,7 +258,7 @@ def _learner_costs(f: Facts[GraphLearnerPipeline]) -> list[Cost]:
         if own.family is None and not own.sized:
             # One label of each class at a time, and what the learning curve does not see.
             folds = (FOLDS if m > ONE_BY_ONE else max(FOLDS, m // c)) + (most_repetitions(m) - 1) * (n <= MOST_SOLVED)
-            left_out = held_out_cost(n, f.nnz, m, c, [], folds, systems=1, guess=guess)
+            left_out = held_out_cost(n, f.nnz, m, c, [], folds, systems=1, budget=f.budget, guess=guess)
             cost = cost_of(cost.tasks + left_out.tasks, cost.read + left_out.read, cost.written,
                            max(cost.peak, left_out.peak), max(cost.least, left_out.least))
         found.append(cost)
@@ -281,7 +281,8 @@ def _selection_cost(f: Facts[GraphLearnerPipeline]) -> Cost:
     learners, m = Learners.of(f.spec).values, f.n_labeled
     families = [own.family for own in learners if own.family is not None]
     return held_out_cost(f.vertices, f.nnz, m, f.n_outputs, families, chosen.cv().count(m) * chosen.repetitions,
-                         systems=sum(own.family is None for own in learners), guess=f.bound == "most")
+                         systems=sum(own.family is None for own in learners), budget=f.budget,
+                         guess=f.bound == "most")
 
 
 def _models_cost(f: Facts[GraphLearnerPipeline]) -> Cost:

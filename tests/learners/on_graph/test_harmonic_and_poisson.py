@@ -12,6 +12,13 @@ from dssl import KNNGraph
 from dssl.base.errors import NotConverged
 from dssl.execution.in_process import InProcess
 from dssl.learners.on_graph.harmonic import fit_harmonic
+from dssl.learners.on_graph.held_out import (
+    BLOCK_COLUMNS,
+    COLUMN_BYTES,
+    columns_at_once,
+    held_out_harmonic,
+    held_out_poisson,
+)
 from dssl.learners.on_graph.poisson import OneClass, Sources, Unlabeled, fit_poisson
 from dssl.learners.on_graph.vertex_labels import VertexLabels
 from dssl.learners.target.target import Classes, Quantities
@@ -242,3 +249,22 @@ def test_what_does_not_converge_is_an_error(learner):
     target = Classes(np.array([0, 3000]), np.array([0, 1]), np.arange(2))
     with pytest.raises(NotConverged, match="max_iterations"):
         learner(graph, target, None, replace(EXACT, method="jacobi", max_iterations=5), InProcess(1))
+
+
+@pytest.mark.parametrize("held_out", [held_out_harmonic, held_out_poisson])
+def test_values_held_out_are_solved_in_as_many_columns_as_the_budget_lets_be(held_out, monkeypatch):
+    rng = np.random.default_rng(0)
+    graph, codes = graph_of_weights(random_weights(rng, [60])), np.arange(12) % 3
+    target = Classes(np.sort(rng.choice(60, 12, replace=False)), codes, np.arange(3))
+    folds, solved = [[np.array([i]) for i in range(12)]], []
+
+    def counted(n, memory_budget):
+        solved.append(columns_at_once(n, memory_budget))
+        return solved[-1]
+
+    monkeypatch.setattr("dssl.learners.on_graph.held_out.columns_at_once", counted)
+    whole, few = (held_out(graph, target, None, folds, EXACT, InProcess(memory_budget=budget))[0].values
+                  for budget in (2**30, 60 * COLUMN_BYTES * 2 * 5))
+    assert solved == [BLOCK_COLUMNS, 5]
+    assert_allclose(few, whole, atol=1e-9)
+    assert columns_at_once(10**9, 2**20) == 1
