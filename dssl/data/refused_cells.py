@@ -16,7 +16,7 @@ from ..base.errors import DataError, column_label, explain
 from ..execution.tasks import Execution
 from ..storage.blocks import Parts, PartWriter, Receipt
 from .readers.base import CellError, Reader
-from .readers.cell_text import TRUTH, is_number
+from .readers.cell_text import TRUTH_WORDS, is_number
 from .readers.cells import EXAMPLES, Cells
 
 MOST_LISTED = 20  # columns
@@ -48,7 +48,7 @@ def cells_in(X: Any, first_row: int = 0,
 
 
 def _is_number(cell: Any) -> bool:
-    return not isinstance(cell, str) or cell.strip().lower() in TRUTH[0] or is_number(cell)
+    return not isinstance(cell, str) or cell.strip().lower() in TRUTH_WORDS[0] or is_number(cell)
 
 
 def _first_of_each(cells: Sequence[tuple[int, str]], first_row: int) -> tuple[tuple[int, str], ...]:

@@ -80,6 +80,14 @@ def test_few_texts_among_numbers_may_mark_missing_cells(files):
     assert [record["missing"] for record in found.attributes["survey"]] == [0, 3, 1, 2]
 
 
+def test_true_and_false_among_numbers_are_not_told_as_text(tmp_path):
+    cells = ["true", "False", *["1"] * 52, *["oak"] * 6]
+    pd.DataFrame({"a": cells, "x": np.arange(60) / 7, "y": [0, 1] * 30}).to_csv(tmp_path / "t.csv", index=False)
+    text = refusal(tmp_path / "t.csv")
+    assert "(6 of 60 cells)" in text
+    assert "`missing: ['oak']`" in text
+
+
 def test_new_rows_that_do_not_fit_are_told_at_once(files, table, tmp_path):
     known = ingest(files / "t.csv", MemoryParts(), InProcess(1), when_text="one_hot", drop=("gaps", "odd"),
                    when_missing="impute")

@@ -3,7 +3,7 @@
 Columns whose ranges, but for less than a quarter of them, lie within a factor of three are in one unit, as pixels and
 embeddings are, and stay as they are; others are standardized, or of sparse rows divided by their largest absolute
 values. Columns that text became, and others of 0 and 1 beside numbers, are scaled by the distance of their levels
-instead (`feature_units.py`); where nothing says that these are no pixels, by one factor, which is 1 at most.
+instead (`units.py`); where nothing says that these are no pixels, by one factor, which is 1 at most.
 
 Block step: count, mean, sum of squared deviations, smallest and largest value of each column, in float64.
 A first pass samples rows too, from which follows where a column ends (`outliers.py`). Where a cell lies beyond, a

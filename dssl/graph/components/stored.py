@@ -2,7 +2,7 @@
 
 Each root is the first vertex of its component, so that components are numbered in the order of these. One task finds
 them where `WHOLE_BYTES` a vertex fit it; of larger graphs they are found by ranges of vertices
-(`component_ranges.py`), with the same result.
+(`ranges.py`), with the same result.
 """
 
 from dataclasses import dataclass

@@ -14,7 +14,7 @@ neighbors worked in, where it had one, or reverse Cuthill-McKee, for which one t
 are stored with columns numbered within the block: first its own vertices, then the others that they are joined to (its
 halo). Measured on covtype (581,012 points, 10-NN), blocks of 16,384, by reverse Cuthill-McKee: the halo adds 43 %, in
 the order of the file 107 %. Where there is an order, or the graph fits no task, blocks are moved by shuffles
-(`energy_moves.py`).
+(`permuted_blocks.py`).
 """
 
 from dataclasses import dataclass

@@ -3,7 +3,7 @@
 The graph they leave is that among the points that stay. Edges between these and their weights are as they were: no
 point finds another neighbor, and weights that were made of distances to points that have left, as self-tuned ones may
 be, stay. Degrees are its own, and a vertex that has lost its last edge is isolated, with the zero row. A vertex that
-stands for m points, k of which leave, stands for m - k. With t = (m - k) / m, in the letters of `energy.py`,
+stands for m points, k of which leave, stands for m - k. With t = (m - k) / m, in the letters of `blocks.py`,
 
     E' = C' (D' - T M W M T) C',    D' of the weights T M W M T,    c' = 1, or (t m / d')^1/2 where d' > 0
 

@@ -5,7 +5,7 @@ dimensions, and tiles (`tiles.py`), which look at all of them by matrix products
 
 Points whose layout fits half of the memory budget are laid out once and shared by the tasks. Larger ones are read in
 blocks by every task, each block laid out on its own; the heaps carry over from block to block. Sparse rows are not laid
-out: their tasks read blocks of them and search an inverted index (`inverted.py`).
+out: their tasks read blocks of them and search an inverted index (`inverted_index.py`).
 """
 
 from collections.abc import Iterator

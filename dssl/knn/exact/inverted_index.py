@@ -8,7 +8,7 @@ follows is off by less than
     (3 e + 34) 2^-52 (|x|^2 + |z|^2),
 
 e for lengths and product, and 2 e + 2 for the measured distance, whose 2 e terms are at most twice these lengths. So
-pairs that are farther than the k-th by more are ruled out; the others are measured (`distances.py`). Where all
+pairs that are farther than the k-th by more are ruled out; the others are measured (`squared_distances.py`). Where all
 values are whole numbers whose sums stay below 2^53 nothing is rounded, and the first distance is final.
 """
 

@@ -4,7 +4,7 @@
     order    a task a block: its rows and their coordinates, ordered so that near ones lie together. Their numbers in
              that order, block after block, are their places; from here on lists hold places
     spread   a task a block: the coordinates of each row to every leaf that it belongs to
-    search   a task a leaf: near rows by local joins in memory (`join.py`), to the blocks that own the rows
+    search   a task a leaf: near rows by local joins in memory (`local_joins.py`), to the blocks that own the rows
     merge    a task a block: the nearest of what leaves or joins found, each once
     join     a task a block: who has two rows for neighbors offers them to each other, to the blocks that own them
     measure  a task a block: the lists measured in float64 from the rows, to the ranges of rows they belong to

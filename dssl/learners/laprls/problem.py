@@ -51,7 +51,7 @@ class LapRLSParams:
     """Penalties, of which all pairs are tried where there are several, and how the systems are made.
 
     gamma_A : > 0, of the norm; gamma_I : >= 0, of the graph's energy; 0 is plain (Nystrom) RLS. Numbers, "auto" or its
-    multiples: see `penalties.py`. loss : the squared one, or another of `smooth_losses.py`: LapSVM. chosen : whether
+    multiples: see `penalties.py`. loss : the squared one, or another of `losses.py`: LapSVM. chosen : whether
     the pair, or the kernel's bandwidth, is chosen as `chosen.py` says. budget : bytes by which landmarks are counted;
     it is told, not that of the machine, so that the model is the same wherever it is computed.
     """
