@@ -1,6 +1,6 @@
-"""Modules of other packages that register kinds, kernels and models: the entry points of the group `dssl.base.plugins`.
+"""Modules of other packages that register kinds, kernels and models: the entry points of the group `dssl.plugins`.
 
-    [project.entry-points."dssl.base.plugins"]
+    [project.entry-points."dssl.plugins"]
     mine = "my_package.for_dssl"
 
 Who does not know a name loads them, and looks again.
@@ -11,7 +11,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 from .errors import PluginError, explain
 
-GROUP = "dssl.base.plugins"
+GROUP = "dssl.plugins"
 
 
 def load_plugins() -> None:

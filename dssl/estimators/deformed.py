@@ -61,6 +61,7 @@ class DeformedKernelEstimator(MethodEstimator, KernelReader):
     """
 
     method, joint = DEFORMED_SVM, ("regularizer__power", "eta", "C")
+    kept_steps = ("system",)
     groups: ClassVar[dict[str, type]] = {"graph": KNNGraph, "regularizer": RegularizerParams}
     defaults: ClassVar[dict[str, dict[str, Any]]] = {"graph": {"width": KERNEL_WIDTH}}
     model_: KernelModel
@@ -108,7 +109,7 @@ class DeformedKernelEstimator(MethodEstimator, KernelReader):
                                                  params.regularizer.power)
         health = graph_health(graph.weights(), context.target().labeled, vertices=graph.vertices)
         model = context.attributes("models")["models"]["model"]
-        return {**graph.attributes, "regularizer": context.attributes("system"),
+        return {**graph.attributes, "regularizer": {**context.attributes("system"), "power": params.regularizer.power},
                 **{name: health[name] for name in ("vertices", "components", "unreached")},
                 "solves": context.attributes("columns"), "n_subsample": len(self.subsample_), "eta": model["eta"],
                 "structure": covariance.structure[params.regularizer.power]}

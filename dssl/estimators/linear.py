@@ -47,12 +47,14 @@ class LinearEstimator(MethodEstimator):
                       repetitions: Sequence[Sequence[np.ndarray]], tried: Sequence[dict[str, Any]],
                       scoring: str | None, execution: Execution, kept: dict[Any, Any]) -> list[dict[str, Any]]:
         """As the base class says: one basis serves all folds, features and learners."""
-        basis = self.method.steps[0]
-        key = repr(basis.params(self._params()))  # a base kernel may be a function, or have unhashable parameters
-        if key not in kept:
-            kept[key] = MemoryWorkspace(Fit(rows, target, weight), execution)
-            kept[key].run([basis], self._params())
-        context, features, found = kept[key].context(), dict[str, np.ndarray](), list[dict[str, Any]]()
+        basis, params = self.method.steps[0], self._params()
+        needed, bases = basis.params(params), kept.setdefault("bases", [])  # compared: a base kernel may be a function
+        made = next((workspace for known, workspace in bases if known == needed), None)
+        if made is None:
+            made = MemoryWorkspace(Fit(rows, target, weight), execution)
+            made.run([basis], params)
+            bases.append((needed, made))
+        context, features, found = made.context(), dict[str, np.ndarray](), list[dict[str, Any]]()
         for values in tried:
             params = clone(self).set_params(**values)._params()
             variant = params.variants()[0]

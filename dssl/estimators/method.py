@@ -27,6 +27,7 @@ class MethodEstimator(SearchedEstimator):
     """An estimator whose fit runs the steps of a method."""
 
     method: ClassVar[Method]
+    kept_steps: ClassVar[tuple[str, ...]] = ()  # intermediate steps whose arrays `_told` reads
     calibration_: Calibration | None  # of a classifier
     model_: Model
     _facts: dict[str, dict[str, Any]]  # the attributes of what the steps made, by step
@@ -42,7 +43,8 @@ class MethodEstimator(SearchedEstimator):
              execution: Execution) -> MemoryWorkspace:
         """Run the steps without a baseline, and set `model_`, `calibration_` and `evidence_`."""
         made = MemoryWorkspace(Fit(rows, target, weight, graph), execution)
-        made.run(self.method.steps, replace(params, baselines=()))
+        needed = {name for step in self.method.last for name in step.needs}
+        made.run(self.method.steps, replace(params, baselines=()), keep={*needed, *self.kept_steps})
         self._begun, self._by_labels = (made, params), None
         self._facts = {**{name: artifact.attributes for name, artifact in made.artifacts.items()}, "labels": {
             **target.to_arrays()[1], **target.described(), "n_labeled": len(target.labeled)}}
@@ -98,7 +100,9 @@ class MethodEstimator(SearchedEstimator):
         check_is_fitted(self, "model_")
         facts = {**self._facts, "points": {"scaling": self.scaling_.to_arrays()[1]}}
         result = {"gain": {"by_labels": self.by_labels_}}
-        sections = [step.section(facts, result) for step in self.method.steps if step.section]
+        steps = [step for step in self.method.steps if step.section]
+        ordered = [*(step for step in reversed(steps) if step.leads), *(step for step in steps if not step.leads)]
+        sections = [step.section(facts, result) for step in ordered if step.section]
         html = page(type(self).__name__, f"{self.evidence_['n_labeled']:,} labeled and "
                     f"{self.evidence_['n_unlabeled']:,} unlabeled points", [
                         answer_section(facts, result, self.method.words, self.method.baselines),

@@ -18,6 +18,7 @@ STORED_RATE, FLOP_RATE, KERNEL_SECONDS, TASK_SECONDS = 3.5e8, 4e10, 1.1e-8, 0.01
 SCHEDULED_SECONDS = 1 / 328  # of a task in the scheduler, which hands out one after the other, however many workers
 USUAL_ITERATIONS = 40  # of a preconditioned solver on a graph of neighbors, to 1e-8
 PAUSE_SHARE = 0.8  # of its memory limit that a worker holds when Dask hands it no more tasks, which NumPy never leaves
+LEAST_ROOM = 32 << 20  # for tasks, below which a worker is of no use: hardly a stage fits
 WORKER_BYTES = 420 << 20  # measured, that a worker holds beside its tasks: libraries, kernels while they are compiled
 # Of an object store, measured with worker processes. Requests of a stage, whatever it does: the manifest and what is
 # known of it before, small arrays, marks, lists. Of a task: its mark, inputs and output, and the receipt that it writes

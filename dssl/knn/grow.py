@@ -5,8 +5,9 @@ alone, and no farther than that; new rows are searched among all. The lists of a
 search of all rows, to the bit. Stored distances are float32, which leaves open which of an old and a new entry is
 nearer where these are equal: there the old ones are measured again.
 
-Weights are made anew of lists that grew (`graph/weights/build.py`): with 1 % new rows of MNIST half of the rows of W change, since
-the scale of each point whose list changes is in all its weights; and 202,000 rows of 10 neighbors are weighed in 0.4 s.
+Weights are made anew of lists that grew (`graph/weights/build.py`): with 1 % new rows of MNIST half of the rows of W
+change, since the scale of each point whose list changes is in all its weights; and 202,000 rows of 10 neighbors are
+weighed in 0.4 s.
 
     search   a task a block of new rows: their lists
     merge    a task a block of all rows: old lists with the new rows that belong in them, and the lists of new rows

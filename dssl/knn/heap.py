@@ -1,7 +1,7 @@
 """The k nearest so far: one max-heap a row, ordered by (squared distance, id).
 
-A distance is equal on every machine and whichever of the two rows is the query (`squared_distances.py`), and the id breaks
-ties: the k nearest do not depend on the order in which candidates arrive.
+A distance is equal on every machine and whichever of the two rows is the query (`squared_distances.py`), and the id
+breaks ties: the k nearest do not depend on the order in which candidates arrive.
 """
 
 import numpy as np

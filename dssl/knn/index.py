@@ -1,7 +1,7 @@
 """The points of a graph, laid out so that new ones find their nearest among them, exactly.
 
-Dense points are searched by a tree or by tiles, sparse ones by an inverted index, as in `exact/blocks.py`. The layout is
-stored with a model, so that nothing is computed when it is opened.
+Dense points are searched by a tree or by tiles, sparse ones by an inverted index, as in `exact/blocks.py`. The layout
+is stored with a model, so that nothing is computed when it is opened.
 """
 
 from dataclasses import dataclass, fields

@@ -69,7 +69,7 @@ class Deformation:
     """A base kernel that a graph has deformed by one eta, or by several.
 
     kernel : their mean. K (l, l) : its Gram matrix of the labeled points. etas, shares : of its parts. free : how free
-    the intercept of a ridge regression in it is (`ridge_and_svm.ridge`), of "auto" the share of the base kernel.
+    the intercept of a ridge regression in it is (`linear/gram.py`), of "auto" the share of the base kernel.
     """
 
     kernel: KernelMean

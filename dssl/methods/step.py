@@ -4,7 +4,7 @@ A step reads artifacts and writes one. It knows neither whether these lie in mem
 workspace (a pipeline), nor whether Python or YAML asked for it.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -354,7 +354,7 @@ class Method:
 
 
 @dataclass(frozen=True)
-class Held:
+class MemoryArtifact:
     """An artifact in memory."""
 
     parts: Parts
@@ -367,20 +367,29 @@ class MemoryWorkspace:
 
     fit: Fit
     execution: Execution
-    artifacts: dict[str, Held] = field(default_factory=dict)
+    artifacts: dict[str, MemoryArtifact] = field(default_factory=dict)
 
-    def run(self, steps: Iterable[Step], params: Any) -> None:
-        """Run steps in their order, each on what those before it have made."""
-        for step in steps:
+    def run(self, steps: Sequence[Step], params: Any, keep: Collection[str] = ()) -> None:
+        """Run steps in their order, each on what those before it have made.
+
+        The arrays of an intermediate step are removed once the last of these steps that needs it has run; keep : the
+        names of those that stay.
+        """
+        for place, step in enumerate(steps):
             context = self.context()
-            self.artifacts[step.name] = Held(context.parts, step.make(context, step.params(params)))
+            self.artifacts[step.name] = MemoryArtifact(context.parts, step.make(context, step.params(params)))
+            needed = {name for other in steps[place + 1:] for name in other.needs}
+            for own in steps[:place]:
+                if own.intermediate and own.name in step.needs and own.name not in {*needed, *keep}:
+                    self.artifacts[own.name].parts.remove()
 
     def tidy(self, method: Method) -> None:
-        """Remove the arrays that the last steps of a method do not read."""
+        """Keep only what the last steps of a method read: neither the graph, nor models, nor other arrays."""
         needed = {name for step in method.last for name in step.needs}
         for step in method.steps:
             if step.intermediate and step.name not in needed:
                 self.artifacts[step.name].parts.remove()
+        self.fit = Fit(self.fit.points, self.fit.target, self.fit.weight)
 
     def context(self) -> Context:
         """Return what the next step gets."""

@@ -10,7 +10,6 @@ from ..learners.model import predict_cost, stored_models
 from ..learners.target.target import Classes
 from ..methods.step import Context
 from ..report.sections.scores import scores_section
-from ..report.words import Baseline
 from ..selection.scores import (
     guess,
     in_defined_scoring,
@@ -91,9 +90,5 @@ def with_scored(cost: Cost, f: Facts[Any], n_models: int, *, asked: bool = False
     return replace(cost, written=cost.written + written, peak=max(cost.peak, STEP_BYTES + held))
 
 
-BASE = Baseline(
-    "base", "The same learner and labels in the plain kernel, without the graph: unlabeled points enter at most the "
-            "scaling, the bandwidth and the landmarks. What the model gains over it is what the graph may have "
-            "brought.")
 SCORES = Stage("scores", 6, ("split", "points", "labels", "models"), ScoreParams.of, make_scores,
                section=scores_section, leads=True)

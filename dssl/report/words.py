@@ -40,6 +40,12 @@ class Baseline:
     of_classes: str = ""
 
 
+BASE = Baseline(
+    "base", "The same learner and labels in the plain kernel, without the graph: unlabeled points enter at most the "
+            "scaling, the bandwidth and the landmarks. What the model gains over it is what the graph may have "
+            "brought.")
+
+
 GUESSES = (  # baselines of every kind with labels: they need no fit
     Baseline("majority", "The same class everywhere: the most frequent by the class sizes or the class prior of the "
                          "model, or among the labels; of equally frequent classes, the one with the most test points. "

@@ -10,12 +10,11 @@ from typing import TypeGuard
 import numpy as np
 
 from ..learners.class_prior import LABELS, ClassPrior
-from ..learners.linear.gram import LearnerParams
 from ..learners.prior_shift import PriorShift, judged_labels, prior_shift
 from ..learners.probabilities import Calibration, fit_calibration
 from ..learners.target.coding import ClassCoding, Coding, margins_of
 from ..learners.target.target import Classes, Target
-from .folds import held_out, labeled_folds
+from .folds import labeled_folds
 
 FOLDS = 5
 ONE_BY_ONE = 200  # labels at most that are left out one of each class at a time
@@ -35,17 +34,6 @@ def calibration_folds(target: Target, seed: int, *, a_fit_each: bool = False) ->
     least = int(sizes[sizes > 1].min())
     most = FOLDS if a_fit_each or len(target.coded) > ONE_BY_ONE else least
     return labeled_folds(target.strata(), min(least, most), seed)
-
-
-def out_of_fold_values(K: np.ndarray, target: Target, params: LearnerParams,
-                       sample_weight: np.ndarray | None = None, seed: int = 0) -> tuple[np.ndarray, Coding]:
-    """Return what is calibrated: the values (l, c) of each labeled point, fitted without its fold, and their coding.
-
-    Their margins are, not the pairs won: on mnist_vae, 10 labels a class, the log loss is 0.51, of votes 0.72.
-    K : (l, l), the Gram matrix of the labeled points, two or more of each class. seed : of the folds.
-    """
-    folds = calibration_folds(target, seed, a_fit_each=True)
-    return held_out([K] * len(folds), target, folds, params, sample_weight)
 
 
 def can_calibrate(target: Target) -> TypeGuard[Classes]:

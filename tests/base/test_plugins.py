@@ -20,7 +20,7 @@ def install(tmp_path, monkeypatch):
         info = tmp_path / f"{name}-1.0.dist-info"
         info.mkdir()
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-        (info / "entry_points.txt").write_text(f"[dssl.base.plugins]\nown = {name}\n")
+        (info / "entry_points.txt").write_text(f"[dssl.plugins]\nown = {name}\n")
 
     yield install
     for name in made:

@@ -9,7 +9,7 @@ each: those of the lowest error summed over the first three splits, with at most
 or raw where they are binary or scaled as published. The methods:
 
     RLS-CG, LapRLS-CG, LapRLS-PCG    all points: conjugate gradients in the inner product of K, without and with the
-                                     two-level preconditioner on the landmarks (`models/laprls_dense.py`)
+                                     two-level preconditioner on the landmarks (`learners/laprls/dense.py`)
     Nystrom-CG, Nystrom-PCG          equation (4) as printed, without and with the paper's (5) or (6)
     ours                             whitened, preconditioned by sampled edges
     ours, auto                       what solver="auto" chooses

@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
 from sklearn.datasets import make_moons
 from sklearn.exceptions import NotFittedError
 
@@ -16,6 +17,7 @@ from dssl import (
     LapSVC,
     MultiscaleKernelClassifier,
     MultiscaleKernelRegressor,
+    RegularizerParams,
 )
 from dssl.execution.in_process import InProcess
 from dssl.graph.weights.rules import KERNEL_WIDTH
@@ -44,7 +46,7 @@ def moons():
 @pytest.mark.parametrize("name", METHODS)
 def test_the_steps_of_a_method_make_what_its_estimator_predicts(moons, name):
     X, _, known = moons
-    method, estimator = METHODS[name]
+    method, estimator = METHODS[name][0], clone(METHODS[name][1])
     graph = KNNGraph(width=KERNEL_WIDTH).build(X) if method.has_graph else None
     workspace = MemoryWorkspace(Fit(as_rows(X), Classes.of(known, np.array([0, 1])), graph=graph), InProcess(2**30))
     workspace.run(method.steps, estimator._params())
@@ -59,7 +61,7 @@ def test_the_steps_of_a_method_make_what_its_estimator_predicts(moons, name):
 @pytest.mark.parametrize("name", METHODS)
 def test_a_fit_says_whether_the_unlabeled_points_helped_and_writes_a_report(moons, name, tmp_path):
     X, _, known = moons
-    fitted = METHODS[name][1].fit(X, known)
+    fitted = clone(METHODS[name][1]).fit(X, known)
     found = fitted.by_labels_
     assert found["n"] == 24
     assert found["scores"]["model"]["error"] <= found["scores"]["base"]["error"]
@@ -130,3 +132,56 @@ def test_weights_are_given_to_steps_of_quantities_as_they_are():
     workspace = MemoryWorkspace(Fit(as_rows(np.eye(3)), target, weight), InProcess(2**30))
     assert own.name == "basis"
     assert_array_equal(workspace.context().label_weights(target, METHODS["cluster"][1]._params().weight), weight)
+
+
+class Alike:
+    """A base kernel whose text does not tell it from another."""
+
+    def __init__(self, bandwidth):
+        self.kernel = RBF(bandwidth)
+
+    def __call__(self, X, Z):
+        return self.kernel(X, Z)
+
+    def __repr__(self):
+        return "a kernel"
+
+
+def test_kernels_of_equal_texts_have_eigenpairs_of_their_own_in_a_search(moons):
+    X, _, known = moons
+    kernels = [Alike(0.2), Alike(2.0)]
+    estimator, options = ClusterKernelSVC(landmarks=100), {"cv": 3, "refit": False, "scoring": "neg_log_loss"}
+    both = GridSearch(estimator, {"kernel": kernels}, **options).fit(X, known).cv_results_["log_loss"]
+    alone = [GridSearch(estimator, {"kernel": [kernel]}, **options).fit(X, known).cv_results_["log_loss"][0]
+             for kernel in kernels]
+    assert_allclose(both, alone)
+    assert both[0] != both[1]
+
+
+def test_solved_columns_are_gone_when_the_covariance_is_there(moons, monkeypatch):
+    X, _, known = moons
+    workspaces = []
+
+    class Watched(MemoryWorkspace):
+        def run(self, steps, params, keep=()):
+            super().run(steps, params, keep)
+            workspaces.append(self)
+
+    monkeypatch.setattr("dssl.estimators.method.MemoryWorkspace", Watched)
+    monkeypatch.setattr("dssl.estimators.deformed.MemoryWorkspace", Watched)
+    fitted = LapSVC(n_subsample=100).fit(X, known)
+    GridSearch(LapSVC(n_subsample=100), {"eta": [1.0, 10.0]}, cv=3, refit=False).fit(X, known)
+    assert len(workspaces) == 2
+    for made in workspaces:
+        assert not made.artifacts["columns"].parts.receipts(1000)
+        assert made.artifacts["covariance"].parts.read(0)
+    assert fitted._begun[0].fit.graph is None  # what is kept for `by_labels_` is no graph, and no models
+    assert not fitted._begun[0].fit.models
+
+
+@pytest.mark.parametrize("power", [1, 3])
+def test_a_report_names_the_power_of_the_regularizer(moons, power):
+    X, _, known = moons
+    fitted = LapSVC(n_subsample=100, regularizer=RegularizerParams(power=power)).fit(X, known)
+    assert fitted.evidence_["regularizer"]["power"] == power
+    assert f"to the power {power}; " in fitted.report()

@@ -54,7 +54,7 @@ def installed(tmp_path_factory):
     info = place / "nearest_label-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: nearest-label\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[dssl.base.plugins]\nnearest = nearest_label\n")
+    (info / "entry_points.txt").write_text("[dssl.plugins]\nnearest = nearest_label\n")
     path = os.pathsep.join([str(place), str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])])
     return {**os.environ, "PYTHONPATH": path}
 

@@ -138,7 +138,7 @@ def test_kinds_that_cannot_be_walked_are_refused():
     with pytest.raises(ParameterError, match="stage dataset of kind twice is there twice"):
         register_kind(Kind("twice", svm.spec, svm.tasks, (*svm.stages, by_name(svm)["dataset"])))
     for spec, asked in ((Spec, "stage vertices .* of a GraphPipeline, and the spec is a Spec"),
-                        (GraphPipeline, "of a SvmPipeline, and the spec is a GraphPipeline")):
+                        (GraphPipeline, "of a DeformedSpec, and the spec is a GraphPipeline")):
         with pytest.raises(ParameterError, match=asked):
             register_kind(Kind("other", spec, svm.tasks, svm.stages))
     assert "other" not in KINDS

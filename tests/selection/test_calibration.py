@@ -22,8 +22,8 @@ from dssl.learners.linear.gram import LearnerParams
 from dssl.learners.probabilities import Calibration, fit_calibration, fit_log_odds, most_probable
 from dssl.learners.target.coding import class_pairs, margins_of
 from dssl.learners.target.target import Classes
-from dssl.selection.calibration import calibration_folds, out_of_fold_values
-from dssl.selection.folds import labeled_folds
+from dssl.selection.calibration import calibration_folds
+from dssl.selection.folds import held_out, labeled_folds
 from tests.estimators.test_estimators import SMALL, blobs
 
 
@@ -33,8 +33,9 @@ def overlapping(n=60, n_classes=3, seed=0):
 
 
 def out_of_fold(K, codes, n_classes, params, seed=0):
-    return margins_of(*out_of_fold_values(K, Classes(np.arange(len(K)), codes, np.arange(n_classes)), params,
-                                          seed=seed))
+    target = Classes(np.arange(len(K)), codes, np.arange(n_classes))
+    folds = calibration_folds(target, seed, a_fit_each=True)
+    return margins_of(*held_out([K] * len(folds), target, folds, params))
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])

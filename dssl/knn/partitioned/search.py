@@ -1,6 +1,6 @@
 """Approximate neighbors beyond one task: leaves that overlap, searched one a task, and joins across their borders.
 
-    route    a task a range of rows: each row to its block, the home leaf of its nearest cell (`cells.py`)
+    route    a task a range of rows: each row to its block, the home leaf of its nearest cell (`partitions.py`)
     order    a task a block: its rows and their coordinates, ordered so that near ones lie together. Their numbers in
              that order, block after block, are their places; from here on lists hold places
     spread   a task a block: the coordinates of each row to every leaf that it belongs to

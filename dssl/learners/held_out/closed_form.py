@@ -85,7 +85,7 @@ def held_out_ridge_of_features(Phi: np.ndarray, Y: np.ndarray, folds: Sequence[n
 
 def held_out_of_gram(K: np.ndarray, target: Target, folds: Sequence[np.ndarray], Cs: Sequence[float],
                      weight: np.ndarray | None = None) -> np.ndarray:
-    """Return the values (p, m, c) of `ridge_and_svm.fit_gram`, kind "ridge", without each point's fold, for each C.
+    """Return the values (p, m, c) of `fit_gram`, kind "ridge", without each point's fold, for each C.
 
     K : (m, m), the Gram matrix of the labeled points, which does not depend on the fold. Its scale does: the mean
     diagonal of the kept points.

@@ -73,6 +73,7 @@ def make_system(context: Context, params: RegularizerSystem) -> dict[str, Any]:
     regularizer = RegularizerParams(laplacian=params.laplacian, ridge=params.ridge)
     stored, chosen, attributes = prepare_regularizer(context.weights(), regularizer, params.n_columns,
                                                      solver, context.execution, context.parts, context.multiplicity())
+    attributes = {name: value for name, value in attributes.items() if name != "power"}  # the matrix serves all powers
     return {**attributes, "params": asdict(chosen), "stored_bytes": stored.nbytes}
 
 
@@ -106,9 +107,9 @@ def make_columns(context: Context, params: ColumnParams) -> dict[str, Any]:
 
 def make_covariance(context: Context, params: ColumnParams) -> dict[str, Any]:
     """Multiply the solved columns to Q^+ on the subsample."""
-    subsample = context.arrays("subsample")["vertices"]
+    subsample, shares = context.arrays("subsample")["vertices"], context.parts.within("shares")
     found = multiply_factors(context.inputs["columns"].parts, context.attributes("system")["n"], subsample,
-                             params.powers, context.execution, context.parts.within("shares"), form=params.form,
+                             params.powers, context.execution, shares, form=params.form,
                              n_blocks=context.attributes("columns")["n_blocks"])
     system = context.attributes("system")
     solver = context.inputs["system"].parts.read(0, SOLVER_ARRAYS)
@@ -117,6 +118,7 @@ def make_covariance(context: Context, params: ColumnParams) -> dict[str, Any]:
     m = context.vertices().multiplicity[subsample]
     found = {power: covariance_at_points(A, m) for power, A in found.items()}
     PartWriter(context.parts, 0).write(**{f"power{power}": A for power, A in found.items()})
+    shares.remove()
     return {"mean_diagonal": {str(power): float(np.trace(A)) / len(A) for power, A in found.items()},
             "structure": structure}
 

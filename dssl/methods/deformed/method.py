@@ -34,7 +34,7 @@ from ...learners.eta import ETAS
 from ...learners.model import predict_cost
 from ...report.sections.selection import selection_section
 from ...report.sections.solver import solver_section
-from ...report.words import Baseline, Words
+from ...report.words import BASE, Baseline, Words
 from ...selection.choice import LOWEST, ChoiceRule
 from ...selection.folds import FoldParams
 from ...selection.halving import ALL, Search
@@ -242,10 +242,6 @@ WORDS = Words(
     model="The learner in the kernel that the graph of all points has reshaped.", changed="kernel that merely changed",
     cause="changed kernel", graph="model.eta", norm="model.C",
     folds="Points of a fold are held out of the subsample too.")
-BASE = Baseline(
-    "base", "The same learner and labels in the plain kernel, without the graph: unlabeled points enter at most the "
-            "scaling, the bandwidth and the landmarks. What the model gains over it is what the graph may have "
-            "brought.")
 BASELINES = (BASE, Baseline(
     "shuffled", "The control: the model with the vertices of its graph permuted, so the kernel changes as much but "
                 "from a graph that knows nothing about the points. A real gain must also beat this one."), Baseline(

@@ -36,7 +36,7 @@ from ...learners.target.target import Target
 from ...methods.step import Context
 from ...report.sections.laprls import laprls_section
 from ...report.sections.selection import selection_section
-from ...report.words import Baseline, Words
+from ...report.words import BASE, Baseline, Words
 from ...selection.by_labels import LabelFolds, by_labels, most_repetitions, with_prior
 from ...selection.calibration import FOLDS
 from ...selection.chosen import chosen_folds
@@ -50,7 +50,7 @@ from ..plan.facts import Facts
 from ..points import LABELS, POINTS
 from ..predict.stage import predictions_with
 from ..sample import SAMPLE_OF_GRAPH
-from ..scoring import BASE, SCORES, scores_cost
+from ..scoring import SCORES, scores_cost
 from ..split import SPLIT
 from ..stage import Kind, Stage
 from .class_spec import class_prior

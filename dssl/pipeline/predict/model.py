@@ -81,7 +81,7 @@ class FittedPipeline:
 
         The others lie where every kernel value is as good as zero, so that the intercept alone predicts them; or where
         no label reaches a neighbor, and then what is predicted is a guess; or far beyond the range of the training
-        points in some column, see `graph.ranges`.
+        points in some column, see `data/scaling/out_of_range.py`.
         """
         values, beyond = self.model.values_and_beyond(self._scaled(X, execution), execution)
         return self.model.coding.labels(values), ~beyond & ~self.compared(X, execution or InProcess()).is_far.read_all()

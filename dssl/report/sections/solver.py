@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..markup import ABSENT, at, counted, described, finite, joined, number, table, tag
+from ..markup import ABSENT, at, counted, described, finite, joined, listed, number, table, tag
 from ..page import Finding, Section, warning_box
 
 METHODS = {
@@ -27,7 +27,7 @@ def solver_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | N
              f"levels of {_levels(evidence)} unknowns" if "level_sizes" in evidence else ""]
     rows: list[tuple[str, Any]] = [
         ("system", f"the graph's {system.get('laplacian', '')} Laplacian + {number(system.get('ridge'))} on the "
-                   f"diagonal (ridge), to the power {number(system.get('power'))}; "
+                   f"diagonal (ridge), to the power {listed(list(at(facts, 'covariance', 'mean_diagonal') or ()), 5)}; "
                    f"{counted(system.get('n'), 'unknown')}"),
         ("method", f"{method}: {', '.join([METHODS.get(method, method), *filter(None, extra)])}"),
         ("why", _why(at(facts, "spec", "solver", "method"), method, len(considered))),
