@@ -19,10 +19,10 @@ import scipy.sparse as sp
 from ...execution.tasks import Execution
 from ...graph.functions import laplacian_of
 from ...graph.graph import Graph
-from ...solvers.solve import solve_columns
+from ...solvers.solve import prepare, solve_columns
 from ...solvers.solver_params import SolverParams
 from ...solvers.warm_start import begins_at, extended
-from ...storage.blocks import Arrays, Parts, PartWriter, Receipt
+from ...storage.blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
 from ..target.target import Target
 from .vertex_labels import VertexLabels, VertexValues, reached_vertices
 
@@ -51,7 +51,8 @@ class FlowTask:
 
     These are columns of the Laplacian of which all other vertices are eliminated, `L_ll - L_lu L_uu^-1 L_ul`.
 
-    shared : `vertex` (u,), `reached` (v,). first, last : of the columns. Memory: `solve_cost`.
+    shared : `vertex` (u,), `reached` (v,). first, last : of the columns. at_once : that are solved at a time, by a
+    system that is prepared once. Memory: `solve_cost` of so many columns.
     """
 
     graph: Parts
@@ -59,14 +60,37 @@ class FlowTask:
     shared: Arrays
     first: int
     last: int
+    at_once: int
     solver: SolverParams
 
     def __call__(self, out: PartWriter) -> Receipt:
         joint, own = laplacian_of(self.graph, self.vertices, "unnormalized").joint, self.shared.load()
-        unit = np.eye(len(own["vertex"]))[:, self.first:self.last]
-        values, attributes = harmonic(joint, mean=unit, solver=self.solver, **own)
-        W = joint[own["vertex"]]
-        return {**out.write(flow=np.asarray(W.sum(axis=1)).reshape(-1, 1) * unit - W @ values), "solver": attributes}
+        vertex, rows = own["vertex"], _free(own["vertex"], own["reached"])
+        unit = np.eye(len(vertex))[:, self.first:self.last]
+        W = joint[vertex]
+        flow = np.asarray(W.sum(axis=1)).reshape(-1, 1) * unit - W[:, vertex] @ unit
+        if not len(rows):
+            return {**out.write(flow=flow), "solver": {}}
+        R, coupling = _eliminated(joint, vertex, rows)
+        solver = prepare(R, unit.shape[1], self.solver)
+        for start, stop in row_ranges(unit.shape[1], self.at_once):
+            solution = solver.solve(coupling @ unit[:, start:stop]).require_converged(self.solver)
+            flow[:, start:stop] -= W[:, rows] @ solution.value
+        return {**out.write(flow=flow), "solver": solution.described(solver.params.method)}
+
+
+def _free(vertex: np.ndarray, reached: np.ndarray) -> np.ndarray:
+    """Return the vertices that a label reaches and that have none."""
+    free = reached.copy()
+    free[vertex] = False
+    return np.flatnonzero(free)
+
+
+def _eliminated(joint: sp.csr_array, vertex: np.ndarray, rows: np.ndarray) -> tuple[sp.csr_array, sp.csr_array]:
+    """Return the system of some rows of the Laplacian, and their weights to the labeled vertices, its right-hand side.
+    """
+    W = joint[rows]
+    return sp.csr_array(sp.diags_array(np.asarray(W.sum(axis=1)).ravel()) - W[:, rows]), W[:, vertex]
 
 
 def harmonic(joint: sp.csr_array, vertex: np.ndarray, mean: np.ndarray, reached: np.ndarray, solver: SolverParams,
@@ -76,17 +100,14 @@ def harmonic(joint: sp.csr_array, vertex: np.ndarray, mean: np.ndarray, reached:
     joint : weights (v, v). reached (v,) bool. start (m, c) : values of the first vertices near which the solution is
     sought, of before the graph grew. With it what the solver says of itself; JSON. Raises NotConverged.
     """
-    free = reached.copy()
-    free[vertex] = False
+    rows = _free(vertex, reached)
     values = np.zeros((joint.shape[0], mean.shape[1]))
     values[vertex] = mean
-    rows = np.flatnonzero(free)
     if not len(rows):
         return values, {}
-    W = joint[rows]
-    R = sp.csr_array(sp.diags_array(np.asarray(W.sum(axis=1)).ravel()) - W[:, rows])
+    R, coupling = _eliminated(joint, vertex, rows)
     begin = None if start is None else extended(start, joint)[rows]
-    solution, method = solve_columns(R, W[:, vertex] @ mean, solver, start=begin)
+    solution, method = solve_columns(R, coupling @ mean, solver, start=begin)
     values[rows] = solution.require_converged(solver).value
     return values, solution.described(method)
 

@@ -30,13 +30,15 @@ from .harmonic import FlowTask, fit_harmonic
 from .poisson import PoissonTask, Sources, Unlabeled
 from .vertex_labels import VertexLabels, VertexValues, reached_vertices
 
-BLOCK_COLUMNS = 256  # that a task solves at most
+BLOCK_COLUMNS = 256  # that a task solves
 COLUMN_BYTES = 128  # that a column takes a vertex while it is solved, beside the system
 
 
 def columns_at_once(n: int, memory_budget: int) -> int:
-    """Return how many columns of n vertices a task solves: as many as fit half the budget, `BLOCK_COLUMNS` at most."""
+    """Return how many columns of n vertices are solved at a time: as many as fit half the budget, 256 at most."""
     return max(1, min(BLOCK_COLUMNS, memory_budget // 2 // (COLUMN_BYTES * max(n, 1))))
+
+
 Repetitions = Sequence[Sequence[np.ndarray]]
 Fit = Callable[[Target, "np.ndarray | None"], VertexValues]
 
@@ -138,9 +140,9 @@ def held_out_harmonic(graph: Graph, target: Target, weight: np.ndarray | None, r
         fit = partial(fit_harmonic, graph, solver=solver, execution=execution)
         return [held_out_refits(fit, graph, target, weight, folds) for folds in repetitions]
     shared, parts = execution.share(vertex=own.labels.vertex, reached=own.reached), execution.scratch()
-    copies = graph.copies(execution)
-    blocks = row_ranges(u, columns_at_once(len(own.component), execution.memory_budget))
-    execution.map([FlowTask(graph.stored, copies, shared, *block, solver) for block in blocks], parts)
+    copies, blocks = graph.copies(execution), row_ranges(u, BLOCK_COLUMNS)
+    height = columns_at_once(len(own.component), execution.memory_budget)
+    execution.map([FlowTask(graph.stored, copies, shared, *block, height, solver) for block in blocks], parts)
     S = np.concatenate([parts.read(number)["flow"] for number in range(len(blocks))], axis=1)
     S = (S + S.T) / 2
 
