@@ -77,6 +77,11 @@ def text_of(y: np.ndarray) -> np.ndarray:
                      for label, gone in zip(y.tolist(), missing, strict=True)], object)
 
 
+def number_texts(values: np.ndarray) -> np.ndarray:
+    """Return numbers as `number_text` has them, objects (n,), None where one is NaN."""
+    return np.array([None if value != value else number_text(value) for value in values.tolist()], object)
+
+
 def number_text(label: float) -> str:
     """Return a number as text: as it is printed, a whole one without a point."""
     return str(int(label)) if label == label // 1 else repr(label)

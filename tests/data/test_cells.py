@@ -227,6 +227,51 @@ def test_codes_with_leading_zeros_are_categories(tmp_path):
     assert data.feature_names == ["x", "zip=00501", "zip=10001", "zip=90210"]
 
 
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_codes_beside_a_gap_are_those_without_one(tmp_path, ending):
+    """Pandas writes 5411.0 where another cell of the column is missing."""
+    codes = np.random.default_rng(1).choice([5411, 5812, 42, -1], N)
+    _, whole = read(tmp_path, mcc=codes)
+    gap = whole.assign(mcc=whole["mcc"].where(whole.index != 7))
+    write = {"csv": pd.DataFrame.to_csv, "parquet": pd.DataFrame.to_parquet}[ending]
+    names, options = ["mcc=-1", "mcc=42", "mcc=5411", "mcc=5812"], {**BOTH, "categories": ("mcc",)}
+    found = {}
+    for name, frame in (("whole", whole), ("gap", gap)):
+        write(frame, tmp_path / f"{name}.{ending}", index=False)
+        found[name] = ingest(tmp_path / f"{name}.{ending}", MemoryParts(), InProcess(1), **options)
+    assert found["whole"].feature_names == ["x", *names]
+    assert found["gap"].feature_names == ["x", *names, "mcc=(missing)"]
+    columns = Columns.of(found["whole"].attributes)
+    for name, rows in (("gap", codes), ("whole", codes)):
+        new = ingest(tmp_path / f"{name}.{ending}", MemoryParts(), InProcess(1), **options, columns=columns)
+        expected = np.array([-1, 42, 5411, 5812]) == rows[:, None]
+        if name == "gap":
+            expected[7] = False
+        assert_array_equal(new.X.read_all()[:, 1:], expected)
+    columns = Columns.of(found["gap"].attributes)
+    new = ingest(tmp_path / f"whole.{ending}", MemoryParts(), InProcess(1), **options, columns=columns)
+    assert_array_equal(new.X.read_all()[:, 1:], np.array([-1, 42, 5411, 5812, np.nan]) == codes[:, None])
+
+
+def test_codes_of_other_digits_are_others_and_a_marked_code_is_missing_with_a_fraction_too(tmp_path):
+    path, _ = read(tmp_path, code=np.resize(["007.0", "007", "7.0", "7", "7,0", "7.5", "9.0", "10.00"], N))
+    data = ingest(path, MemoryParts(), InProcess(1), **BOTH, categories=("code",), missing="9")
+    assert data.feature_names == ["x", "code=007", "code=007.0", "code=10", "code=7", "code=7,0", "code=7.5",
+                                  "code=(missing)"]
+
+
+@pytest.mark.parametrize(("options", "told"), [
+    ({"target": "mcc"}, "names the target, column 'mcc'"),
+    ({"target": "label", "drop": ("mcc",)}, "names what is dropped: column 'mcc'"),
+])
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_categories_are_features(tmp_path, options, told, ending):
+    _, frame = read(tmp_path, mcc=np.resize([5411, 5812], N))
+    frame.to_parquet(tmp_path / "t.parquet", index=False)
+    with pytest.raises(DataError, match=f"`categories` {told}[\\s\\S]*fix: leave it out of `categories`, or"):
+        ingest(tmp_path / f"t.{ending}", MemoryParts(), InProcess(1), **BOTH, categories=("mcc",), **options)
+
+
 def test_spellings_of_a_level_are_one(tmp_path):
     plans = np.random.default_rng(1).choice(["Basic", "basic ", "BASIC", "Pro"], N, p=[0.5, 0.1, 0.1, 0.3])
     path, _ = read(tmp_path, plan=plans)

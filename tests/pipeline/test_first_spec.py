@@ -527,6 +527,16 @@ def test_whole_numbers_that_are_codes_by_their_name_are_categories_in_the_run_an
     assert "has no column 'mccc' (categories)" in wrong.stderr
 
 
+def test_codes_that_say_the_target_again_are_dropped_and_no_categories(here):
+    rng = np.random.default_rng(0)
+    mcc = rng.choice([5411, 5812], N)
+    pd.DataFrame({"mcc": mcc, "x": rng.normal(size=N), "errorcode": rng.choice([404, 500], N),
+                  "label": np.where(mcc == 5411, "a", "b")}).to_csv("t.csv", index=False)
+    init("t.csv", "--read", "categories=[mcc, errorcode]")
+    read = load_spec("t.yaml").data.read
+    assert (read["categories"], read["drop"]) == (["errorcode"], ["mcc"])
+
+
 @pytest.mark.parametrize("change", [
     lambda cells: cells.where((cells > -999) | (cells.index < 2), cells.index + 0.25),  # twice may be chance
     lambda cells: cells.round(),  # some whole numbers are favorites

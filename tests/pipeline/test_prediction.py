@@ -323,3 +323,18 @@ def test_rows_are_named_as_the_source_names_them_and_whole_numbers_stay_whole(tm
     assert found["plain.csv"]["row"].tolist() == [str(row) for row in range(200)]
     for own in found.values():
         assert own["label"].tolist() == found["mine.csv"]["label"].tolist()
+
+
+def test_new_rows_need_no_column_of_categories_that_was_left_out(tmp_path):
+    X, y = make_blobs(200, 3, centers=2, random_state=0)
+    codes = np.random.default_rng(0).permutation(200) + 10001
+    table = pd.DataFrame(X.astype(np.float32)).assign(code=codes, label=y)
+    table.to_csv(tmp_path / "t.csv", index=False)
+    read = {"categories": ["code"], "when_text": "one_hot", "header": True}
+    spec = {"name": "t", "data": {"source": str(tmp_path / "t.csv"), "read": read, "test": {"count": 10}},
+            "labels": {"per_class": 5}, "model": {"kind": "svm"}}
+    model = open_model(run(spec, workspace=tmp_path / "work", execution=InProcess(1)).model_path)
+    assert model.dataset["feature_names"] == ["0", "1", "2"]
+    table.drop(columns=["code", "label"]).to_csv(tmp_path / "new.csv", index=False)
+    expected = model.predict(model.dataset_of(str(tmp_path / "new.csv"), InProcess(1), header=True).X)
+    np.testing.assert_array_equal(model.predict(model.dataset_of(str(tmp_path / "t.csv"), InProcess(1)).X), expected)

@@ -257,6 +257,9 @@ def _read(out: _Lines, look: Look, labels: Labels | None, why: str, records: Seq
     identifiers = _identifiers(records, look)
     dropped = dict.fromkeys(listed(look.options.get("drop")), "as asked for") | look.unusable | {
         column: reason for column, reason in left_out.items() if column not in identifiers}
+    if "categories" in given:  # which are features
+        categories = [column for column in listed(given.pop("categories")) if column not in dropped]
+        given |= {"categories": categories} if categories else {}
     is_plain = not (given or texts or empty or narrow or dropped) and not settable
     if labels is not None:
         counted = _counted(labels)

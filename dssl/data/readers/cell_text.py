@@ -53,6 +53,13 @@ class NumberFormat:
         """The regular expression (RE2) of a number and its unit."""
         return rf"^(?P<number>[+-]?(?:{MONEY})?{_digits(self.decimal, self.thousands)})\s?(?P<unit>{UNIT})$"
 
+    def without_zero_fraction(self, cells: pa.Array) -> pa.Array:
+        """Return trimmed cells, of which a whole number with a fraction of zeros (5411.0) has none (5411).
+
+        Numbers with leading zeros are codes of other digits, and stay.
+        """
+        return pc.replace_substring_regex(cells, rf"^([+-]?(?:[1-9]\d*|0))\{self.decimal}0+$", r"\1")
+
 
 @cache
 def _digits(decimal: str, thousands: str) -> str:

@@ -2,7 +2,7 @@
 
 import difflib
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from ...base.errors import DataError, explain, require
 from .base import NO_TARGET, TARGET_NAMES, CellError
@@ -71,6 +71,21 @@ def features_and_target(names: Sequence[str], file: str, *, target: Column | Non
             why="points without features cannot be told apart",
             fix="set `target: none` if none of them is labels; of text, `delimiter:` if that separates the fields")
     return features, chosen
+
+
+def refuse_no_features(categories: Collection[int], target: int | None, dropped: Sequence[int],
+                       label: Callable[[int], str], file: str) -> None:
+    """Raise DataError if `categories` names the target, or columns that are dropped.
+
+    dropped : those among them. label : what messages call a column.
+    """
+    require(target is None or target not in categories, error=DataError,
+            what=f"{file}: `categories` names the target, column {'' if target is None else label(target)}",
+            why="categories are features; the classes of a target stay as they are written",
+            fix="leave it out of `categories`, or name another column with `target:`")
+    require(not dropped, f"{file}: `categories` names what is dropped: column {', '.join(map(label, dropped))}",
+            why="a column that is dropped is not read", error=DataError,
+            fix="leave it out of `categories`, or out of `drop`")
 
 
 def refuse_same_names(names: Mapping[int, str], file: str, drop: Collection[Column] | None = ()) -> None:

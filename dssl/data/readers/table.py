@@ -11,11 +11,11 @@ import pandas as pd
 import pyarrow as pa
 
 from ..lists import element_name
-from ..targets import target_values, text_of, whole_numbers
+from ..targets import number_texts, target_values, whole_numbers
 from .base import PROBE_ROWS, Block, CellError, Reader, Scan, possible_keys, text_is_no_label
 from .cell_text import NumberFormat, are_gaps, are_missing, numbers, numbers_among, possible_formats, trimmed, truths
 from .cells import EXAMPLES, CellCounts, Cells, Reading, decimal_of, is_category
-from .column_choice import Column, find_columns, text_is_no_feature
+from .column_choice import Column, find_columns, refuse_no_features, text_is_no_feature
 from .sizes import MOST_SIDES, Side, side_numbers
 
 TARGET = "target column"  # what the targets of all files have in common, whatever they are called
@@ -50,7 +50,8 @@ class TableReader(Reader):
         blank or an apostrophe.
     percent : whether a number with a percent sign is a hundredth of it; false makes it text.
     when_text : "error" refuses features that are text.
-    categories : columns that are text, names or numbers, also where their cells are numbers, as codes are.
+    categories : columns that are text, names or numbers, also where their cells are numbers, as codes are. A whole
+        number among them has no point and zeros after it: 5411.0, as a column with a gap is written, is 5411.
     """
 
     options: ClassVar[tuple[str, ...]] = ("target", "drop", "missing", "decimal", "thousands", "percent", "when_text",
@@ -64,6 +65,7 @@ class TableReader(Reader):
     _target: int | None = None
     _counts: Mapping[int, CellCounts] = {}  # of the columns of text in use, by number
     _readings: Mapping[int, Reading] = {}  # of the same columns
+    _codes: frozenset[int] = frozenset()  # the columns that `categories` names
     _number_format = NumberFormat()
     _left_out: frozenset[str] = frozenset()  # names of features that are not read
     _fixed: Mapping[str | int, Reading] = {}  # how columns are read, as another file decided
@@ -199,6 +201,9 @@ class TableReader(Reader):
         readings |= {field: self._fixed[key] for field in counts if (key := self._key(field)) in self._fixed}
         named = find_columns([(column, "categories") for column in self.categories], self._names, self.name,
                              header=self._has_names)
+        refuse_no_features(named, self._target, [field for field in named if field not in self._columns_in_use
+                           and self._names[field] not in self._left_out], self._label, self.name)
+        self._codes = frozenset(named)
         readings |= {field: Reading("text") for field in named if field in self._columns_in_use}
         self._readings = readings = readings | self._split({
             field: size for field in self._columns_in_use if field in counts and field not in named
@@ -326,12 +331,15 @@ class TableReader(Reader):
         if not is_text(array.type):
             values = array.to_numpy(zero_copy_only=False)
             values = self._without_missing(values)
-            return (text_of(values) if kind == "text" else values), none
+            return (number_texts(values) if kind == "text" else values), none
         encoded = trimmed(array).dictionary_encode()
         unique = encoded.dictionary
         codes = encoded.indices.fill_null(len(unique)).to_numpy(zero_copy_only=False)
         gone = are_missing(unique, self.missing)
         if kind == "text":
+            if field in self._codes:
+                unique = self._number_format.without_zero_fraction(unique)
+                gone |= are_missing(unique, self.missing)
             texts = np.array([*unique.to_pylist(), None], object)
             texts[:-1][gone] = None
             return texts[codes], none

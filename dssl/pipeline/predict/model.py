@@ -177,9 +177,13 @@ class FittedPipeline:
             columns = Columns.of_numbers(self.dataset.get("feature_names"), self.model.n_features, {})
         levels = columns is not None and bool(columns.levels)
         target = "none" if "target" in known else None
-        params = replace(self.read, target=target, labels=None, split=None) if same else IngestParams(
-            target=target, dtype=self.read.dtype, when_text="one_hot" if levels and "when_text" in known else "error",
-            categories=self.read.categories if "categories" in known else None)
+        categories = self._categories()
+        if same:
+            params = replace(self.read, target=target, labels=None, split=None, categories=categories)
+        else:
+            params = IngestParams(target=target, dtype=self.read.dtype,
+                                  when_text="one_hot" if levels and "when_text" in known else "error",
+                                  categories=categories if "categories" in known else None)
         # A stored data set has its own, which are compared; a format without text holds those that text became.
         if kind == StoredReader.format or (not same and levels and "when_text" not in known):
             columns = None
@@ -282,6 +286,15 @@ class FittedPipeline:
                 fix="predict the file that it was read from")
         kept = {name: value for name, value in dataset.attributes.items() if name not in ("imputed", "unseen")}
         return replace(dataset, attributes=kept)
+
+    def _categories(self) -> tuple[str | int, ...] | None:
+        """Return what `categories` names of the features; a new file need not have columns that were left out."""
+        columns = Columns.of(self.dataset)
+        names = (columns.names if columns else None) or self.dataset.get("feature_names")
+        if self.read.categories is None or not names:
+            return self.read.categories
+        left_out = self._left_out()
+        return tuple(column for column in self.read.categories if column not in left_out)
 
     def _left_out(self) -> list[str]:
         """Return the names of the columns of the training file that are no features."""
