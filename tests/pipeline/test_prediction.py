@@ -338,3 +338,5 @@ def test_new_rows_need_no_column_of_categories_that_was_left_out(tmp_path):
     table.drop(columns=["code", "label"]).to_csv(tmp_path / "new.csv", index=False)
     expected = model.predict(model.dataset_of(str(tmp_path / "new.csv"), InProcess(1), header=True).X)
     np.testing.assert_array_equal(model.predict(model.dataset_of(str(tmp_path / "t.csv"), InProcess(1)).X), expected)
+    # The columns of a table in Python may be numbers.
+    np.testing.assert_array_equal(model.predict(model.rows_of(table[[2, 0, 1]], InProcess(1))), expected)

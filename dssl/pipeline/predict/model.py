@@ -265,7 +265,8 @@ class FittedPipeline:
         if isinstance(X, pd.DataFrame):
             columns = Columns.of(self.dataset)
             names = list(columns.names or ()) if columns else self.dataset.get("feature_names") or []
-            self._require_features("X", names, list(map(str, X.columns)))
+            X = X.set_axis([str(name) for name in X.columns], axis="columns")
+            self._require_features("X", names, list(X.columns))
             X = X[names] if names else X
             if columns is not None:
                 X = columns.apply(X, columns.order(None, X.shape[1], "X")).X
