@@ -70,7 +70,7 @@ EXTENDED = {
         *(f"test_probabilities_are_better_than_the_shares_of_the_classes_and_calibrated[True-{name}]"
           for name in ("LapRLSClassifier", "LapSVM", "PoissonLearning", "LaplaceLearning"))],
     "tests/estimators/test_search_workspace.py": [
-        f"test_what_changed_is_not_served[{case}]" for case in ("dtype", "order", "seed", "splitter")] + [
+        f"test_what_changed_is_not_served[{case}]" for case in ("dtype", "order", "random_state", "splitter")] + [
         f"test_a_search_that_is_repeated_makes_nothing[{name}-]" for name in (
             "LapRLSRegressor", "LapKernelRidge", "GraphKernelRidgeRegressor", "LaplaceLearningRegressor", "LapSVM")],
     "tests/execution/test_task_contract.py": [
@@ -137,7 +137,7 @@ EXTENDED = {
             "graph, ridges to choose from", "graph, sparse", "cluster, stochastic")],
     "tests/pipeline/test_automatic.py": [
         "test_the_scale_is_chosen_by_ranges_and_by_labels_or_given",
-        *(f"test_a_run_finds_what_the_estimator_finds[{case}]" for case in ("seed", "class sizes")),
+        *(f"test_a_run_finds_what_the_estimator_finds[{case}]" for case in ("random_state", "class sizes")),
         "test_the_choice_is_that_of_the_told_budget_and_not_of_the_machine"],
     "tests/selection/test_chosen.py": [
         "test_what_is_chosen_is_the_most_probable_by_refits_without_each_label[2]",

@@ -166,10 +166,10 @@ class NystromSpace(GraphSpace):
 
     @classmethod
     def of(cls, kernel: Kernel, X: Any, graph: GraphPart, labeled: np.ndarray, landmarks: np.ndarray | None = None,
-           seed: int = 0) -> "NystromSpace":
+           random_state: int = 0) -> "NystromSpace":
         """Return the space of some rows of X (v, d), by default ceil(sqrt(v)) of them, drawn uniformly by the seed."""
         if landmarks is None:
-            landmarks = uniform_rows(X.shape[0], ceil_root(X.shape[0]), seed)
+            landmarks = uniform_rows(X.shape[0], ceil_root(X.shape[0]), random_state)
         C, at_labels = np.asarray(kernel(X, X[landmarks]), np.float64), X[labeled]
         return cls(C @ whiten(C[landmarks]).T, graph, labeled, lambda rows: kernel(X[rows], at_labels))
 
@@ -264,14 +264,15 @@ def whole_graph(energy: GraphEnergy, multiplicity: np.ndarray | None = None) -> 
 
 
 def graph_parts(W: sp.csr_array, kind: Literal["normalized", "unnormalized"], labeled: np.ndarray,
-                folds: Sequence[np.ndarray], seed: int = 0, multiplicity: np.ndarray | None = None) -> list[GraphPart]:
+                folds: Sequence[np.ndarray], random_state: int = 0, multiplicity: np.ndarray |
+                None = None) -> list[GraphPart]:
     """Return what leaves the graph of weights W (v, v) with each fold: its labeled rows and its share of the unlabeled.
 
     Rows without a label are dealt evenly, in a random order that the seed gives. Labels that are never held out stay; a
     row of which two folds hold a label leaves with both.
     """
     unlabeled = np.setdiff1d(np.arange(W.shape[0]), labeled)
-    dealt = block_rng(seed, PART_STREAM).permutation(unlabeled)
+    dealt = block_rng(random_state, PART_STREAM).permutation(unlabeled)
     parts = []
     for number, fold in enumerate(folds):
         rows = np.union1d(labeled[fold], dealt[number::len(folds)])

@@ -42,9 +42,9 @@ seeds = st.integers(0, 10**6)
 kinds = st.sampled_from(["binary", "self_tuned"])
 
 
-def problem(seed, n=36, d=2, n_classes=2, n_labeled=3):
+def problem(random_state, n=36, d=2, n_classes=2, n_labeled=3):
     """Return X (n, d), labels with -1 where there is none, and 15 new points."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_state)
     codes = np.arange(n) % n_classes
     X = rng.normal(size=(n, d)) + 1.5 * codes[:, None]
     y = np.full(n, -1)
@@ -86,9 +86,9 @@ def assert_same_where_sure(found, expected, values):
 
 @thorough(10)
 @given(seeds, kinds, st.integers(1, 3))
-def test_permuted_rows_permute_neighbors_weights_and_covariance(seed, kind, power):
-    X, _, _ = problem(seed)
-    order = np.random.default_rng(seed + 1).permutation(len(X))
+def test_permuted_rows_permute_neighbors_weights_and_covariance(random_state, kind, power):
+    X, _, _ = problem(random_state)
+    order = np.random.default_rng(random_state + 1).permutation(len(X))
     lists, permuted = neighbors(X, 5), neighbors(X[order], 5)
     assert_allclose(permuted.distances.read_all(), lists.distances.read_all()[order], rtol=1e-12)
     assert_array_equal(order[permuted.ids.read_all()], lists.ids.read_all()[order])
@@ -100,9 +100,9 @@ def test_permuted_rows_permute_neighbors_weights_and_covariance(seed, kind, powe
 
 @thorough(6)
 @given(seeds, kinds, st.integers(2, 3))
-def test_permuted_rows_give_the_same_function(seed, kind, n_classes):
-    X, y, new = problem(seed, n_classes=n_classes)
-    order = np.random.default_rng(seed + 1).permutation(len(X))
+def test_permuted_rows_give_the_same_function(random_state, kind, n_classes):
+    X, y, new = problem(random_state, n_classes=n_classes)
+    order = np.random.default_rng(random_state + 1).permutation(len(X))
     targets = np.where(y < 0, np.nan, X[:, 0])
     ridge, permuted = (estimator(LapKernelRidge, weights=kind).fit(X[rows], targets[rows])
                        for rows in (np.arange(len(X)), order))
@@ -114,10 +114,10 @@ def test_permuted_rows_give_the_same_function(seed, kind, n_classes):
 
 @thorough(6)
 @given(seeds)
-def test_permuted_new_points_permute_their_predictions(seed):
-    X, y, new = problem(seed)
+def test_permuted_new_points_permute_their_predictions(random_state):
+    X, y, new = problem(random_state)
     model = estimator(LapSVC, n_subsample=20).fit(X, y)
-    order = np.random.default_rng(seed + 1).permutation(len(new))
+    order = np.random.default_rng(random_state + 1).permutation(len(new))
     assert_allclose(pair_values(model, new[order]), pair_values(model, new)[order], rtol=1e-9, atol=1e-12)
     one_by_one = np.concatenate([pair_values(model, new[i:i + 1]) for i in range(len(new))])
     assert_allclose(one_by_one, pair_values(model, new), rtol=1e-9, atol=1e-12)
@@ -128,8 +128,8 @@ def test_permuted_new_points_permute_their_predictions(seed):
 
 @thorough(8)
 @given(seeds, st.sampled_from([1, 2, 3]), st.integers(1, 160))
-def test_neighbors_do_not_depend_on_blocks_or_threads(seed, threads, height):
-    X, _, _ = problem(seed, n=150, d=3)
+def test_neighbors_do_not_depend_on_blocks_or_threads(random_state, threads, height):
+    X, _, _ = problem(random_state, n=150, d=3)
     budget = 16 * QUERY_TILE * POINT_TILE + 4 * (40 * 3 + 16 * 4) * height
     assert exact_block_rows(ArrayRows(X), 4, "euclidean", budget) == min(height, len(X))
     whole, blocks = (find_neighbors(ArrayRows(X), NeighborParams(n_neighbors=4), execution)
@@ -140,8 +140,8 @@ def test_neighbors_do_not_depend_on_blocks_or_threads(seed, threads, height):
 
 @thorough(5)
 @given(seeds, st.integers(1, 3), st.integers(1, 9))
-def test_the_covariance_is_the_same_bits_on_any_number_of_threads(seed, power, block_columns):
-    X, y, _ = problem(seed, n=120)
+def test_the_covariance_is_the_same_bits_on_any_number_of_threads(random_state, power, block_columns):
+    X, y, _ = problem(random_state, n=120)
     labeled = np.flatnonzero(y >= 0)
     params = GraphKernelParams(n_subsample=30, solver=SolverParams(block_columns=block_columns, tolerance=1e-10),
                                regularizer=RegularizerParams(power=power))
@@ -156,8 +156,8 @@ def test_a_pipeline_writes_the_same_bits_on_any_number_of_threads(tmp_path):
     np.savez(tmp_path / "t.npz", X=X, y=y)
     spec = {"name": "threads", "data": {"source": str(tmp_path / "t.npz"), "test": {"count": 30},
                                         "read": {"block_rows": 40}},
-            "labels": {"per_class": 4}, "model": {"kind": "svm"},
-            "graph": {"n_neighbors": 5}, "subsample": {"size": 30},
+            "labels": {"per_class": 4}, "model": {"kind": "svm", "n_subsample": 30},
+            "graph": {"n_neighbors": 5},
             "solver": {"block_columns": 8}}
     results = {threads: run(spec, workspace=tmp_path / str(threads), execution=InProcess(threads))
                for threads in (1, 3)}
@@ -176,9 +176,9 @@ def test_a_pipeline_writes_the_same_bits_on_any_number_of_threads(tmp_path):
 
 @thorough(6)
 @given(seeds, st.integers(2, 4), st.sampled_from(["integers", "text"]))
-def test_permuted_and_renamed_classes_permute_the_predictions(seed, n_classes, kind):
-    X, y, new = problem(seed, n=48, n_classes=n_classes)
-    order = np.random.default_rng(seed + 1).permutation(n_classes)
+def test_permuted_and_renamed_classes_permute_the_predictions(random_state, n_classes, kind):
+    X, y, new = problem(random_state, n=48, n_classes=n_classes)
+    order = np.random.default_rng(random_state + 1).permutation(n_classes)
     names = order * 7 + 2 if kind == "integers" else np.array([f"class {code}" for code in order], object)
     renamed = np.array([names[code] if code >= 0 else (-1 if kind == "integers" else None) for code in y],
                        None if kind == "integers" else object)
@@ -193,10 +193,10 @@ def classes_of(codes, n_classes):
 
 @thorough(20)
 @given(seeds, st.integers(2, 4), st.sampled_from(["svm", "ridge"]))
-def test_permuted_codes_permute_the_columns_of_a_learner(seed, n_classes, kind):
-    X, y, _ = problem(seed, n_classes=n_classes)
+def test_permuted_codes_permute_the_columns_of_a_learner(random_state, n_classes, kind):
+    X, y, _ = problem(random_state, n_classes=n_classes)
     X, codes = X[y >= 0], y[y >= 0]
-    order = np.random.default_rng(seed + 1).permutation(n_classes)
+    order = np.random.default_rng(random_state + 1).permutation(n_classes)
     params, K = LearnerParams(kind=kind), RBF(1.0)(X, X)
     coef, intercept, coding = fit_gram(K, classes_of(codes, n_classes), params)
     coef_permuted, intercept_permuted, _ = fit_gram(K, classes_of(order[codes], n_classes), params)
@@ -213,8 +213,8 @@ def test_permuted_codes_permute_the_columns_of_a_learner(seed, n_classes, kind):
 
 @thorough(5)
 @given(seeds)
-def test_permuted_targets_permute_the_columns_of_ridge(seed):
-    X, y, new = problem(seed)
+def test_permuted_targets_permute_the_columns_of_ridge(random_state):
+    X, y, new = problem(random_state)
     targets = np.where((y < 0)[:, None], np.nan, np.column_stack([X[:, 0], X[:, 1] ** 2, X.sum(1)]))
     order = [2, 0, 1]
     plain, permuted = (estimator(LapKernelRidge).fit(X, columns).predict(new)
@@ -227,8 +227,8 @@ def test_permuted_targets_permute_the_columns_of_ridge(seed):
 
 @thorough(12)
 @given(seeds, kinds, st.floats(1e-4, 1e4), st.integers(1, 3))
-def test_scaled_weights_leave_the_normalized_laplacian_as_it_is(seed, kind, c, power):
-    W = graph_of(problem(seed)[0], kind)
+def test_scaled_weights_leave_the_normalized_laplacian_as_it_is(random_state, kind, c, power):
+    W = graph_of(problem(random_state)[0], kind)
     for ridge in (0.0, 0.1):
         assert_allclose(Laplacian(c * W).matrix(ridge).toarray(), Laplacian(W).matrix(ridge).toarray(), rtol=1e-12,
                         atol=1e-15)
@@ -237,9 +237,9 @@ def test_scaled_weights_leave_the_normalized_laplacian_as_it_is(seed, kind, c, p
 
 @thorough(12)
 @given(seeds, kinds, st.floats(1e-3, 1e3), st.integers(1, 3))
-def test_scaled_weights_and_ridge_scale_the_unnormalized_one(seed, kind, c, power):
+def test_scaled_weights_and_ridge_scale_the_unnormalized_one(random_state, kind, c, power):
     """R(cW, c ridge) = c R, so the covariance is scaled by c^-p, and a relative eta gives the same kernel."""
-    X, _, new = problem(seed)
+    X, _, new = problem(random_state)
     W = graph_of(X, kind)
     R, scaled = (Laplacian(factor * W, False).matrix(factor * 0.3).toarray() for factor in (1.0, c))
     assert_allclose(scaled, c * R, rtol=1e-12)
@@ -252,9 +252,9 @@ def test_scaled_weights_and_ridge_scale_the_unnormalized_one(seed, kind, c, powe
 
 @thorough(6)
 @given(seeds, st.integers(-20, 20), st.integers(2, 3))
-def test_features_in_another_unit_change_no_prediction(seed, exponent, n_classes):
+def test_features_in_another_unit_change_no_prediction(random_state, exponent, n_classes):
     """A power of two scales every distance without rounding; median bandwidth and self-tuned weights follow it."""
-    X, y, new = problem(seed, n_classes=n_classes)
+    X, y, new = problem(random_state, n_classes=n_classes)
     unit = 2.0**exponent
     plain, other = (estimator(LapSVC, bandwidth="0.5*median").fit(factor * X, y) for factor in (1.0, unit))
     assert_allclose(pair_values(other, unit * new), pair_values(plain, new), rtol=1e-9, atol=1e-10)
@@ -266,8 +266,8 @@ def test_features_in_another_unit_change_no_prediction(seed, exponent, n_classes
 
 @thorough(10)
 @given(seeds, st.integers(1, 3))
-def test_eta_zero_is_the_base_kernel(seed, power):
-    X, y, new = problem(seed)
+def test_eta_zero_is_the_base_kernel(random_state, power):
+    X, y, new = problem(random_state)
     A = covariance_of(graph_of(X), power)
     assert_array_equal(deform(RBF(0.7), X, A, 0.0)(new, X), RBF(0.7)(new, X))
     assert_allclose(deform(RBF(0.7), X, A, 1e-9)(new, X), RBF(0.7)(new, X), atol=1e-7)
@@ -282,8 +282,8 @@ def test_eta_zero_is_the_base_kernel(seed, power):
 
 @thorough(10)
 @given(seeds, kinds, st.booleans())
-def test_the_covariance_of_a_power_is_the_power_of_the_covariance(seed, kind, normalized):
-    W = graph_of(problem(seed)[0], kind)
+def test_the_covariance_of_a_power_is_the_power_of_the_covariance(random_state, kind, normalized):
+    W = graph_of(problem(random_state)[0], kind)
     one = covariance_of(W, 1, normalized=normalized)
     for power in (2, 3):
         expected = np.linalg.matrix_power(one, power)
@@ -295,13 +295,13 @@ def test_the_covariance_of_a_power_is_the_power_of_the_covariance(seed, kind, no
 
 @thorough(12)
 @given(seeds, kinds, st.integers(1, 3), st.floats(0.05, 2))
-def test_a_second_copy_of_every_vertex_halves_the_covariance(seed, kind, power, ridge):
+def test_a_second_copy_of_every_vertex_halves_the_covariance(random_state, kind, power, ridge):
     """Copies that have the edges of their originals, and none between the two.
 
     On functions that are equal on both copies the normalized Laplacian is that of the originals; on functions of
     opposite signs it is the identity. So a block of the covariance is (R^-p + (1 + ridge)^-p I) / 2, or the difference.
     """
-    W = graph_of(problem(seed, n=24)[0], kind)
+    W = graph_of(problem(random_state, n=24)[0], kind)
     n, alone = W.shape[0], (1 + ridge) ** -power
     one = covariance_of(W, power, ridge=ridge)
     twice = covariance_of(sparse.csr_array(sparse.kron(np.ones((2, 2)), W)), power, ridge=ridge)
@@ -311,8 +311,8 @@ def test_a_second_copy_of_every_vertex_halves_the_covariance(seed, kind, power, 
 
 @thorough(12)
 @given(seeds, st.floats(0.1, 50), st.sampled_from(["svm", "ridge"]))
-def test_every_label_given_twice_counts_as_twice_the_penalty(seed, C, kind):
-    X, y, new = problem(seed, n_classes=3)
+def test_every_label_given_twice_counts_as_twice_the_penalty(random_state, C, kind):
+    X, y, new = problem(random_state, n_classes=3)
     X, codes = X[y >= 0], y[y >= 0]
     kernel, both = RBF(1.0), np.tile(np.arange(len(X)), 2)
     once = fit_gram(kernel(X, X), classes_of(codes, 3), LearnerParams(kind=kind, C=2 * C))
@@ -325,10 +325,10 @@ def test_every_label_given_twice_counts_as_twice_the_penalty(seed, C, kind):
 
 
 @thorough(8)
-@given(seed=seeds, kind=st.sampled_from([LapSVC, LapKernelRidge]))
-def test_the_order_of_copies_and_which_comes_first_change_nothing(seed, kind):
-    X, y, new = problem(seed)
-    rng = np.random.default_rng(seed)
+@given(random_state=seeds, kind=st.sampled_from([LapSVC, LapKernelRidge]))
+def test_the_order_of_copies_and_which_comes_first_change_nothing(random_state, kind):
+    X, y, new = problem(random_state)
+    rng = np.random.default_rng(random_state)
     copies = rng.integers(1, 5, len(X))
     rows = np.repeat(np.arange(len(X)), copies)
     given = y[rows] if kind is LapSVC else np.where(y[rows] < 0, np.nan, y[rows].astype(float))
@@ -343,9 +343,9 @@ def test_the_order_of_copies_and_which_comes_first_change_nothing(seed, kind):
 
 
 @thorough(8)
-@given(seed=seeds, copies=st.integers(2, 30))
-def test_copies_of_one_point_leave_the_neighbors_of_the_others(seed, copies):
-    X, _, _ = problem(seed)
+@given(random_state=seeds, copies=st.integers(2, 30))
+def test_copies_of_one_point_leave_the_neighbors_of_the_others(random_state, copies):
+    X, _, _ = problem(random_state)
     many = np.vstack([X, np.repeat(X[:1], copies, axis=0)])
     points = find_vertices(ArrayRows(many), InProcess(1))
     assert_array_equal(points.first, np.arange(len(X)))

@@ -60,11 +60,12 @@ def is_whole(value: Any) -> TypeGuard[int]:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
-def require_seed(seed: Any) -> None:
-    """Raise ParameterError unless a seed is a whole number >= 0."""
-    require(is_whole(seed) and seed >= 0, f"seed={seed!r}, expected a whole number >= 0",
-            why="it begins streams of random numbers, equal on every machine",
-            fix="use 0, or another number for another draw")
+def require_random_state(random_state: Any) -> None:
+    """Raise ParameterError unless a random state is a whole number >= 0."""
+    require(is_whole(random_state) and random_state >= 0,
+            f"random_state={random_state!r}, expected a whole number >= 0",
+            why="it begins streams of random numbers, equal on every machine and in every run",
+            fix="pass a whole number, such as random_state=0; from a generator rng, rng.randint(2**31)")
 
 
 def multiple_of(unit: str, text: str) -> float:

@@ -42,13 +42,14 @@ WIDTH, LONGEST_CELL = 80, 16  # of the table where nobody looks, and of a cell, 
 @click.option("--set", "overrides", multiple=True, metavar="KEY.KEY=VALUE",
               help="A value of SPEC that its run was given by --set; may be repeated.")
 @click.option("--out", required=True, type=PlaceType(), help="A CSV file that is not there yet.")
-@click.option("--seed", default=0, show_default=True, help="Seed of the random draws of the criterion coverage.")
+@click.option("--random-state", default=0, show_default=True,
+              help="Seed of the random draws of the criterion coverage.")
 @safe_csv_option
 @workspace_option
 @memory_option
 @quiet_option
 @json_option
-def suggest_command(run: str, count: int, criterion: Any, overrides: tuple[str, ...], out: Path, seed: int,
+def suggest_command(run: str, count: int, criterion: Any, overrides: tuple[str, ...], out: Path, random_state: int,
                     safe_csv: bool, workspace: str, memory_budget: int | None, quiet: bool, as_json: bool) -> None:
     """Write to OUT which rows to label next, the best first, with what the model of a run says of them.
 
@@ -67,8 +68,8 @@ def suggest_command(run: str, count: int, criterion: Any, overrides: tuple[str, 
             fix="make it, or name another file")
     require_new(out)  # before work begins
     with working("suggest", "in-process", memory_budget, quiet) as execution:
-        found = suggest_rows(run, execution, count=count, criterion=criterion, seed=seed, workspace=workspace,
-                             overrides=overrides)
+        found = suggest_rows(run, execution, count=count, criterion=criterion, random_state=random_state,
+                             workspace=workspace, overrides=overrides)
     found.write(out, safe_csv)
     if as_json:
         click.echo(json.dumps({"out": str(out), **found.attributes, "rows": found.records()}))

@@ -39,20 +39,20 @@ def dealt(count: int, sizes: np.ndarray, starts: np.ndarray) -> np.ndarray:
     return given
 
 
-def _order(seed: int, stream: int, block: int, n: int) -> np.ndarray:
+def _order(random_state: int, stream: int, block: int, n: int) -> np.ndarray:
     """Return the random order of the n points of a block."""
-    return block_rng(seed, stream, *([block] if block else [])).permutation(n)
+    return block_rng(random_state, stream, *([block] if block else [])).permutation(n)
 
 
-def _start(seed: int, stream: int, block: int, n_classes: int = 0) -> np.ndarray:
+def _start(random_state: int, stream: int, block: int, n_classes: int = 0) -> np.ndarray:
     """Return where the order of a block begins among those of others: of all its points, and of each class, (1 + c,).
     """
-    return block_rng(seed, stream, block, 1).random(1 + n_classes)
+    return block_rng(random_state, stream, block, 1).random(1 + n_classes)
 
 
-def _starts(seed: int, stream: int, n_blocks: int, n_classes: int = 0) -> np.ndarray:
+def _starts(random_state: int, stream: int, n_blocks: int, n_classes: int = 0) -> np.ndarray:
     """Return the same of all blocks, (n_blocks, 1 + c)."""
-    return np.array([_start(seed, stream, block, n_classes) for block in range(n_blocks)])
+    return np.array([_start(random_state, stream, block, n_classes) for block in range(n_blocks)])
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class _Census:
     lengths: np.ndarray
 
     @classmethod
-    def of(cls, blocks: CodeBlocks, seed: int, stream: int) -> "_Census":
+    def of(cls, blocks: CodeBlocks, random_state: int, stream: int) -> "_Census":
         """Count the points; raise DataError if there is none."""
         first: dict[int, tuple[float, int]] = {}
         counts: list[dict[int, int]] = []
@@ -77,10 +77,10 @@ class _Census:
             require(codes.ndim == 1 and codes.dtype.kind in "iu", f"codes have shape {codes.shape} and type "
                     f"{codes.dtype}", why="codes are integers, one a point", fix="make them with encode_labels",
                     error=DataError)
-            order = codes[_order(seed, stream, block, len(codes))]
+            order = codes[_order(random_state, stream, block, len(codes))]
             order = order[order >= 0]
             present, begin, sizes = np.unique(order, return_index=True, return_counts=True)
-            start = _start(seed, stream, block)[0]
+            start = _start(random_state, stream, block)[0]
             lengths.append(len(codes))
             counts.append(dict(zip(present.tolist(), sizes.tolist(), strict=True)))
             for code, place in zip(present.tolist(), begin.tolist(), strict=True):
@@ -92,9 +92,9 @@ class _Census:
         sizes = np.array([[own.get(code, 0) for code in ordered] for own in counts], np.int64)
         return cls(np.array(ordered), sizes, np.array(lengths))
 
-    def shares(self, counts: np.ndarray, seed: int, stream: int) -> np.ndarray:
+    def shares(self, counts: np.ndarray, random_state: int, stream: int) -> np.ndarray:
         """Return how many of `counts` (c,) of each class each block gives, (b, c)."""
-        starts = _starts(seed, stream, len(self.sizes), len(self.codes))[:, 1:]
+        starts = _starts(random_state, stream, len(self.sizes), len(self.codes))[:, 1:]
         return np.array([dealt(int(count), sizes, own) for count, sizes, own
                          in zip(counts, self.sizes.T, starts.T, strict=True)]).T
 
@@ -122,7 +122,7 @@ def _first_of_each(codes: np.ndarray, order: np.ndarray, wanted: dict[int, int])
 
 
 def choose_labels(blocks: CodeBlocks, *, count: int | None = None, per_class: int | None = None,
-                  fraction: float | None = None, seed: int, n_classes: int | None = None) -> np.ndarray:
+                  fraction: float | None = None, random_state: int, n_classes: int | None = None) -> np.ndarray:
     """Return the ascending numbers of the points whose labels are shown to the method.
 
     blocks : codes, -1 where the label is unknown.
@@ -134,7 +134,7 @@ def choose_labels(blocks: CodeBlocks, *, count: int | None = None, per_class: in
     too few points; the message names it.
     """
     _exactly_one(count=count, per_class=per_class, fraction=fraction)
-    census = _Census.of(blocks, seed, CHOOSE)
+    census = _Census.of(blocks, random_state, CHOOSE)
     expected = n_classes if n_classes is not None else int(census.codes.max()) + 1
     lacking = sorted(set(range(expected)) - set(census.codes.tolist()))
     require(not lacking, f"class {lacking} (code) has no points", error=DataError,
@@ -148,9 +148,9 @@ def choose_labels(blocks: CodeBlocks, *, count: int | None = None, per_class: in
         require(not short, f"{per_class} labeled points a class asked for; by code, {shown}", error=DataError,
                 why="a point is labeled once",
                 fix=f"ask for {min(short.values(), default=0)} or fewer, or leave the class out")
-        shares = census.shares(np.full(classes, per_class), seed, CHOOSE)
+        shares = census.shares(np.full(classes, per_class), random_state, CHOOSE)
         return np.sort(np.concatenate([start + own for start, _, own in _of_each_class(
-            blocks, census.codes, shares, seed, CHOOSE)]))
+            blocks, census.codes, shares, random_state, CHOOSE)]))
     if fraction is not None:
         require(0 < fraction <= 1, f"fraction={fraction}", why="it is a share of the points", fix="use 0 to 1")
         count = max(1, round(fraction * total))
@@ -160,17 +160,17 @@ def choose_labels(blocks: CodeBlocks, *, count: int | None = None, per_class: in
             what=f"{count} labeled points asked for, from {total} {named}",
             why=f"{'every class needs one, and ' if n_classes != 1 else ''}no more can be shown than are known",
             fix=f"choose from {classes} to {total}")
-    return _covering(blocks, census, count, seed)
+    return _covering(blocks, census, count, random_state)
 
 
-def _covering(blocks: CodeBlocks, census: _Census, count: int, seed: int) -> np.ndarray:
+def _covering(blocks: CodeBlocks, census: _Census, count: int, random_state: int) -> np.ndarray:
     """Return the first `count` points of a random order, with the first point of each class in place of the last."""
     found: list[np.ndarray] = []
     keys: list[np.ndarray] = []
     codes_of: list[np.ndarray] = []
-    begin, starts = 0, _starts(seed, CHOOSE, len(census.sizes))[:, 0]
+    begin, starts = 0, _starts(random_state, CHOOSE, len(census.sizes))[:, 0]
     for block, (codes, size) in enumerate(zip(blocks(), dealt(count, census.sizes.sum(axis=1), starts), strict=True)):
-        order = _order(seed, CHOOSE, block, len(codes))
+        order = _order(random_state, CHOOSE, block, len(codes))
         order = order[codes[order] >= 0]
         leading = np.arange(len(order)) < size
         kept = np.flatnonzero(leading | (_ranks(codes[order]) == 0))
@@ -185,14 +185,14 @@ def _covering(blocks: CodeBlocks, census: _Census, count: int, seed: int) -> np.
     return np.sort(np.concatenate([points[is_first], points[~is_first][:count - int(is_first.sum())]]))
 
 
-def _of_each_class(blocks: CodeBlocks, names: np.ndarray, shares: np.ndarray, seed: int,
+def _of_each_class(blocks: CodeBlocks, names: np.ndarray, shares: np.ndarray, random_state: int,
                    stream: int) -> Iterator[tuple[int, int, np.ndarray]]:
     """Yield, of each block, the number of its first point, how many it has, and those that are drawn: of the codes
     `names` (c,) as many as its `shares` (b, c).
     """
     begin = 0
     for block, codes in enumerate(blocks()):
-        order = _order(seed, stream, block, len(codes))
+        order = _order(random_state, stream, block, len(codes))
         order = order[codes[order] >= 0]
         wanted = dict(zip(names.tolist(), shares[block].tolist(), strict=True))
         yield begin, len(codes), _first_of_each(codes, order, wanted)
@@ -210,17 +210,17 @@ class DrawnTest:
     lengths: np.ndarray
     names: np.ndarray
     shares: np.ndarray
-    seed: int
+    random_state: int
 
     def __iter__(self) -> Iterator[np.ndarray]:
-        for _, n, own in _of_each_class(self.blocks, self.names, self.shares, self.seed, SPLIT):
+        for _, n, own in _of_each_class(self.blocks, self.names, self.shares, self.random_state, SPLIT):
             is_test = np.zeros(n, bool)
             is_test[own] = True
             yield is_test
 
 
 def split_test(blocks: CodeBlocks, *, count: int | None = None, fraction: float | None = None,
-               seed: int) -> DrawnTest:
+               random_state: int) -> DrawnTest:
     """Return which points are tested; the others are trained on. How many of each block is known before any is drawn.
 
     blocks : codes; points of code -1 are never tested: there is nothing to compare with.
@@ -230,7 +230,7 @@ def split_test(blocks: CodeBlocks, *, count: int | None = None, fraction: float 
     Raises ParameterError: none or both of the two are given. DataError: there are too few points.
     """
     _exactly_one(count=count, fraction=fraction)
-    census = _Census.of(blocks, seed, SPLIT)
+    census = _Census.of(blocks, random_state, SPLIT)
     if fraction is not None:
         require(0 < fraction < 1, f"fraction={fraction}", why="it is the share of test points", fix="use 0 to 1")
         count = max(1, round(fraction * census.n))
@@ -240,8 +240,8 @@ def split_test(blocks: CodeBlocks, *, count: int | None = None, fraction: float 
     require(1 <= count <= most, f"{count} test points asked for, at most {most} of {census.n} can be", error=DataError,
             why="every class keeps a training point, and unlabeled points cannot be tested",
             fix=f"ask for 1 to {most}" if most else "label more points")
-    return DrawnTest(blocks, census.lengths, census.codes, census.shares(np.array(_shares(sizes, count)), seed, SPLIT),
-                     seed)
+    return DrawnTest(blocks, census.lengths, census.codes,
+                     census.shares(np.array(_shares(sizes, count)), random_state, SPLIT), random_state)
 
 
 def official_test(blocks: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
@@ -266,7 +266,7 @@ def _shares(sizes: np.ndarray, count: int) -> list[int]:
     return shares.tolist()
 
 
-def sample_points(sizes: np.ndarray, count: int, seed: int) -> Iterator[np.ndarray]:
+def sample_points(sizes: np.ndarray, count: int, random_state: int) -> Iterator[np.ndarray]:
     """Yield, of each block, which `count` of all points are drawn: ascending places within the block.
 
     sizes : points of each block.
@@ -276,9 +276,9 @@ def sample_points(sizes: np.ndarray, count: int, seed: int) -> Iterator[np.ndarr
     total = int(sizes.sum())
     require(1 <= count <= total, f"{count} points asked for, from {total}", why="points are drawn once each",
             fix=f"ask for 1 to {total}", error=DataError)
-    shares = dealt(count, sizes, _starts(seed, SAMPLE, len(sizes))[:, 0])
+    shares = dealt(count, sizes, _starts(random_state, SAMPLE, len(sizes))[:, 0])
     for block, (size, share) in enumerate(zip(sizes.tolist(), shares.tolist(), strict=True)):
-        yield np.sort(_order(seed, SAMPLE, block, size)[:share])
+        yield np.sort(_order(random_state, SAMPLE, block, size)[:share])
 
 
 def _exactly_one(**given: Any) -> None:

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ..base.digest import require_seed
+from ..base.digest import require_random_state
 from ..base.errors import require
 from ..storage.blocks import Rows, block_rng, take_by_chunk
 
@@ -44,7 +44,7 @@ class ManifoldParams:
                     why="it is a size of the points that are made", fix="write manifolds:1000000x64, for example")
         require(isinstance(self.noise, (int, float)) and 0 <= self.noise < 1e6, f"noise={self.noise!r}",
                 why="it is a standard deviation", fix="use 0.02")
-        require_seed(self.seed)
+        require_random_state(self.seed)
 
 
 class CurvedManifolds:

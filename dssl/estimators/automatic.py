@@ -80,7 +80,7 @@ class AutomaticEstimator(PointEstimator):
         the columns' ranges and the leave-one-out residuals of kernels on the labels (`dssl.estimators.feature_scales`).
     memory_budget : bytes, or text such as "600MB", that a task may take; None is 1 GiB, or what workers allow.
     unlabeled : the label of points without one, where it is not -1 (integers), NaN (floats) or None (objects).
-    seed : of the graph's search, samples and starts.
+    random_state : of the graph's search, samples and starts.
 
     Attributes
     ----------
@@ -102,20 +102,20 @@ class AutomaticEstimator(PointEstimator):
     loss: Any = "squared"  # of a regressor
     gain_: Gain
     calibration_: Calibration | None  # of a classifier
-    seed: int
+    random_state: int
 
     def _params(self) -> GraphRidgeParams:
         require(self.loss in get_args(Loss), f"loss={self.loss!r}", why="it says how residuals count",
                 fix="use 'squared' or 'huber'")
         require_decisions(self.scoring, sized=self.class_sizes is not None)
-        return GraphRidgeParams(seed=self.seed)
+        return GraphRidgeParams(random_state=self.random_state)
 
     def _chosen_scaling(self, X: Any, rows: Rows, target: Any, graph: Any,
                         execution: Execution) -> tuple[Scaling, dict[str, Any]]:
         if self.scale != "auto" or graph is not None:
             return super()._chosen_scaling(X, rows, target, graph, execution)
         self._warn_of_identifiers(rows)
-        scaling, tried = choose_scale(rows, None, target, execution, self.seed,
+        scaling, tried = choose_scale(rows, None, target, execution, self.random_state,
                                       X.categories if isinstance(X, Dataset) else None)
         warn_far_rows(scaling.attributes.get("outliers"), self._column_names or None, partial(index_labels, X))
         return scaling, tried
@@ -161,7 +161,7 @@ class AutomaticEstimator(PointEstimator):
         Known class sizes change the values, and those of leave-one-out are without them.
         """
         found = np.full(target.columns().shape, np.nan)
-        for fold in calibration_folds(target, self.seed, a_fit_each=True):
+        for fold in calibration_folds(target, self.random_state, a_fit_each=True):
             kept = np.setdiff1d(np.arange(len(found)), fold)
             own = fit(target.take(kept), None if weight is None else weight[kept])
             found[fold] = own.values[target.labeled[fold]]
@@ -180,10 +180,10 @@ class SemiSupervisedClassifier(CalibratedClassifier, AutomaticEstimator):
 
     def __init__(self, graph: KNNGraph | None = None, *, scale: str = "auto", class_sizes: Any = None,
                  class_prior: Any = None, class_weight: Any = None, scoring: str | None = None,
-                 memory_budget: int | str | None = None, unlabeled: Any = None, seed: int = 0):
+                 memory_budget: int | str | None = None, unlabeled: Any = None, random_state: int = 0):
         self.graph, self.scale, self.class_sizes = graph, scale, class_sizes
         self.class_prior, self.class_weight, self.scoring = class_prior, class_weight, scoring
-        self.memory_budget, self.unlabeled, self.seed = memory_budget, unlabeled, seed
+        self.memory_budget, self.unlabeled, self.random_state = memory_budget, unlabeled, random_state
 
     def _target(self, y: Any, n: int) -> Classes:
         return with_scoring(super()._target(y, n), self.scoring)
@@ -193,6 +193,6 @@ class SemiSupervisedRegressor(PointRegressor, AutomaticEstimator):
     __doc__ = _documented(LOSS)
 
     def __init__(self, graph: KNNGraph | None = None, *, scale: str = "auto", loss: str = "squared",
-                 memory_budget: int | str | None = None, unlabeled: Any = None, seed: int = 0):
+                 memory_budget: int | str | None = None, unlabeled: Any = None, random_state: int = 0):
         self.graph, self.scale, self.loss = graph, scale, loss
-        self.memory_budget, self.unlabeled, self.seed = memory_budget, unlabeled, seed
+        self.memory_budget, self.unlabeled, self.random_state = memory_budget, unlabeled, random_state

@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..base.digest import require_seed
+from ..base.digest import require_random_state
 from ..base.errors import DataError, explain, require
 from ..data.dataset import Dataset
 from ..data.findings import warn_identifiers
@@ -139,12 +139,12 @@ class KernelReader(PointReader):
 
     kernel: Any
     bandwidth: Any
-    seed: int
+    random_state: int
 
     def _kernel(self, rows: Rows) -> Kernel:
         """Return the base kernel."""
         return kernel_from(self.kernel, self.bandwidth if isinstance(self.kernel, str) else None, rows=rows,
-                           seed=self.seed)
+                           random_state=self.random_state)
 
 
 class PointPredictor(PointReader):
@@ -186,7 +186,7 @@ class PointEstimator(PointPredictor):
 
     evidence_: dict[str, Any]
     unlabeled: Any
-    seed: int
+    random_state: int
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, graph: Any = None) -> Self:
         """Fit on all points, labeled and unlabeled; return self.
@@ -208,7 +208,7 @@ class PointEstimator(PointPredictor):
             classifier fewer than two classes, or is a quantity. NotConverged : a solve ended above its tolerance.
             BudgetError : what has to be held does not fit. ValueError : X is not finite (an array: from scikit-learn).
         """
-        require_seed(self.seed)
+        require_random_state(self.random_state)
         execution, params = self._execution(), self._params()
         for name in self.groups:
             self.group(name)  # raises where a field is out of range

@@ -39,7 +39,7 @@ class Fit:
         return self.estimator.uses_graph(self.tried)
 
 
-def candidates_of(estimator: Any, param_grid: Any, n_candidates: Any, seed: int) -> list[Candidate]:
+def candidates_of(estimator: Any, param_grid: Any, n_candidates: Any, random_state: int) -> list[Candidate]:
     """Return the combinations that are tried, in the order of the grid; raise ParameterError where one is wrong."""
     require(isinstance(estimator, SearchedEstimator), f"estimator={type(estimator).__name__}",
             why="what fits share is known of ClusterKernelSVC, LapSVC, LapKernelRidge, LapSVM, LapRLS, the "
@@ -60,7 +60,7 @@ def candidates_of(estimator: Any, param_grid: Any, n_candidates: Any, seed: int)
         whole = isinstance(n_candidates, Integral) and not isinstance(n_candidates, bool)
         require(whole and n_candidates >= 1, f"n_candidates={n_candidates!r}, expected a whole number >= 1",
                 why="so many of all combinations are tried", fix="use None for all, or a number")
-        found = Search(samples=int(n_candidates), seed=seed).drawn(found)
+        found = Search(n_candidates=int(n_candidates), random_state=random_state).drawn(found)
     for candidate in found:
         checked = clone(estimator).set_params(**candidate)
         checked._params()

@@ -20,14 +20,14 @@ from .targets import prior_of
 def base_kernels(estimator: Any) -> BaseKernels:
     """Return the base kernel of an estimator."""
     bandwidth = estimator.bandwidth if isinstance(estimator.kernel, str) else None
-    return BaseKernels(estimator.kernel, {}, (bandwidth,), estimator.seed)
+    return BaseKernels(estimator.kernel, {}, (bandwidth,), estimator.random_state)
 
 
 def cluster_params(estimator: Any) -> ClusterParams:
     """Return how the eigenpairs are found; raise ParameterError where a parameter is out of range."""
     given = estimator.approximation
     stochastic = isinstance(given, StochasticParams)
-    steps = given if stochastic else StochasticParams(seed=estimator.seed)
+    steps = given if stochastic else StochasticParams(random_state=estimator.random_state)
     return ClusterParams(
         approximation="stochastic" if stochastic else given, landmarks=estimator.group("landmarks"),
         rank=estimator.rank, degrees=estimator.degrees, steps=steps, budget=budget_of(estimator.memory_budget))
@@ -69,7 +69,7 @@ class ClusterKernelSVC(CalibratedClassifier, LinearEstimator):
     class_weight : what labels weigh: None, 1 each; "balanced", the labels of each class the same in all; or a weight by
         class in a dict.
     unlabeled : the label of points without one, where it is not -1 (integers), NaN (floats), None or "" (text).
-    seed : of every random choice, but for those of landmarks that are given whole.
+    random_state : of every random choice, but for those of landmarks that are given whole.
 
     Attributes
     ----------
@@ -96,16 +96,18 @@ class ClusterKernelSVC(CalibratedClassifier, LinearEstimator):
                  C: float = 10.0, loss: str = "squared", class_prior: Any = None, class_weight: Any = None,
                  landmarks: float | str | LandmarkParams = "auto", rank: int | str | None = "auto",
                  degrees: str = "auto", scale: str = "auto",
-                 memory_budget: int | str | None = None, unlabeled: Any = None, seed: int = 0):
+                 memory_budget: int | str | None = None, unlabeled: Any = None, random_state: int = 0):
         self.kernel, self.bandwidth, self.approximation, self.transfer = kernel, bandwidth, approximation, transfer
         self.class_prior, self.class_weight = class_prior, class_weight
         self.C, self.loss, self.landmarks, self.rank, self.degrees = C, loss, landmarks, rank, degrees
-        self.scale, self.memory_budget, self.unlabeled, self.seed = scale, memory_budget, unlabeled, seed
+        self.scale, self.memory_budget = scale, memory_budget
+        self.unlabeled, self.random_state = unlabeled, random_state
 
     def _params(self) -> ClusterKernelParams:
         return ClusterKernelParams(
             kernels=base_kernels(self), cluster=cluster_params(self), transfers=(self.group("transfer"),),
-            learners=(SampleLearner(loss=self.loss, C=self.C),), prior=prior_of(self.class_prior, None), seed=self.seed)
+            learners=(SampleLearner(loss=self.loss, C=self.C),), prior=prior_of(self.class_prior, None),
+            random_state=self.random_state)
 
     def _basis(self, context: Context, params: ClusterKernelParams) -> dict[str, Any]:
         self.basis_ = basis_in(context, params, 0)

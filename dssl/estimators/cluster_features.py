@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from ..base.digest import require_seed
+from ..base.digest import require_random_state
 from ..data.scaling.rows import scaled
 from ..kernels.cluster import ClusterBasis
 from ..kernels.cluster_params import basis_of
@@ -27,7 +27,7 @@ class ClusterKernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, K
 
     Parameters
     ----------
-    kernel, bandwidth, approximation, transfer, landmarks, rank, degrees, scale, memory_budget, seed : as in
+    kernel, bandwidth, approximation, transfer, landmarks, rank, degrees, scale, memory_budget, random_state : as in
         `ClusterKernelSVC`; without labels, `leading="auto"` of a transfer function is `BESIDE_LABELS` eigenvalues.
 
     Attributes
@@ -48,17 +48,17 @@ class ClusterKernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, K
                  approximation: str | StochasticParams = "nystrom", transfer: str | TransferParams = "polynomial",
                  landmarks: float | str | LandmarkParams = "auto", rank: int | str | None = "auto",
                  degrees: str = "auto", scale: str = "auto",
-                 memory_budget: int | str | None = None, seed: int = 0):
+                 memory_budget: int | str | None = None, random_state: int = 0):
         self.kernel, self.bandwidth, self.approximation, self.transfer = kernel, bandwidth, approximation, transfer
         self.landmarks, self.rank, self.degrees, self.scale = landmarks, rank, degrees, scale
-        self.memory_budget, self.seed = memory_budget, seed
+        self.memory_budget, self.random_state = memory_budget, random_state
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Find the eigenpairs of all points X (n, d), or any input that `dssl.data.inputs.rows_of` reads; return self.
 
         y : not read. Raises ParameterError: a parameter is out of range. BudgetError, DataError : see `cluster_basis`.
         """
-        require_seed(self.seed)
+        require_random_state(self.random_state)
         execution, params, transfer = self._execution(), cluster_params(self), self.group("transfer")
         rows = self._points(X, execution, reset=True)
         require_unequal(rows)

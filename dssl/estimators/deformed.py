@@ -57,7 +57,7 @@ class DeformedKernelEstimator(MethodEstimator, KernelReader):
         (`dssl.data.scaling.scaling`); `scaling_` is what it came to.
     memory_budget : bytes, or text such as "600MB", that a task may take; None is 1 GiB, or what workers allow.
     unlabeled : the label of points without one, where it is not -1 (integers), NaN (floats), None or "" (text).
-    seed : of every random choice, but for those of a graph that is given.
+    random_state : of every random choice, but for those of a graph that is given.
     """
 
     method, joint = DEFORMED_SVM, ("regularizer__power", "eta", "C")
@@ -71,10 +71,10 @@ class DeformedKernelEstimator(MethodEstimator, KernelReader):
     def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = BANDWIDTH, C: float = 10.0,
                  eta: Eta = "auto", graph: KNNGraph | None = None, regularizer: RegularizerParams | None = None,
                  n_subsample: int | str = "auto", tolerance: float = 1e-6, scale: str = "auto",
-                 memory_budget: int | str | None = None, unlabeled: Any = None, seed: int = 0):
+                 memory_budget: int | str | None = None, unlabeled: Any = None, random_state: int = 0):
         self.kernel, self.bandwidth, self.C, self.eta, self.scale = kernel, bandwidth, C, eta, scale
         self.graph, self.regularizer, self.n_subsample, self.tolerance = graph, regularizer, n_subsample, tolerance
-        self.memory_budget, self.unlabeled, self.seed = memory_budget, unlabeled, seed
+        self.memory_budget, self.unlabeled, self.random_state = memory_budget, unlabeled, random_state
 
     def _params(self) -> DeformedKernelParams:
         require_eta(self.eta)
@@ -83,10 +83,10 @@ class DeformedKernelEstimator(MethodEstimator, KernelReader):
         measured = GraphKernelParams(n_subsample=self.n_subsample,  # type: ignore[arg-type]
                                      budget=budget_of(self.memory_budget))
         return DeformedKernelParams(
-            kernels=BaseKernels(self.kernel, {}, (bandwidth,), self.seed), learner=self._learner(),
+            kernels=BaseKernels(self.kernel, {}, (bandwidth,), self.random_state), learner=self._learner(),
             regularizer=self.group("regularizer"), n_subsample=measured.size, C=self.C, eta=self.eta,
-            solver=SolverParams(tolerance=self.tolerance, seed=self.seed), seed=self.seed,
-            prior=prior_of(getattr(self, "class_prior", None), None))
+            solver=SolverParams(tolerance=self.tolerance, random_state=self.random_state),
+            random_state=self.random_state, prior=prior_of(getattr(self, "class_prior", None), None))
 
     def _learner(self) -> Literal["svm", "ridge"]:
         return "ridge"
@@ -147,7 +147,7 @@ class DeformedKernelEstimator(MethodEstimator, KernelReader):
         usual = {"regularizer__power": params.regularizer.power, "eta": self.eta, "C": self.C}
         chosen = [{**usual, **values} for values in tried]
         power, eta, C = (tuple(dict.fromkeys(values[name] for values in chosen)) for name in self.joint)
-        key = "covariance", params.n_subsample, params.solver, replace(params.regularizer, power=1), params.seed
+        key = "covariance", params.n_subsample, params.solver, replace(params.regularizer, power=1), params.random_state
         if key not in kept or not set(power) <= kept[key][0]:
             solved = replace(params, grid=GridParams(power=tuple(sorted(power))))
             kept[key] = set(power), MemoryWorkspace(Fit(rows, target, weight, kept["graph"]), execution)
@@ -204,10 +204,10 @@ class LapSVC(CalibratedClassifier, DeformedKernelEstimator):
                  eta: Eta = "auto", loss: str = "squared", class_prior: Any = None, class_weight: Any = None,
                  graph: KNNGraph | None = None, regularizer: RegularizerParams | None = None,
                  n_subsample: int | str = "auto", tolerance: float = 1e-6, scale: str = "auto",
-                 memory_budget: int | str | None = None, unlabeled: Any = None, seed: int = 0):
+                 memory_budget: int | str | None = None, unlabeled: Any = None, random_state: int = 0):
         super().__init__(kernel, bandwidth=bandwidth, C=C, eta=eta, graph=graph, regularizer=regularizer,
                          n_subsample=n_subsample, tolerance=tolerance, scale=scale, memory_budget=memory_budget,
-                         unlabeled=unlabeled, seed=seed)
+                         unlabeled=unlabeled, random_state=random_state)
         self.loss = loss
         self.class_prior, self.class_weight = class_prior, class_weight
 

@@ -35,7 +35,7 @@ PRIOR: dict[ScalingKind, float] = {"none": 3.0, "standardize": 1.0, "unit_range"
 SCALE_STREAM = 12  # of the seed
 
 
-def choose_scale(rows: Rows, ids: Rows | None, target: Target, execution: Execution, seed: int,
+def choose_scale(rows: Rows, ids: Rows | None, target: Target, execution: Execution, random_state: int,
                  categories: np.ndarray | None = None) -> tuple[Scaling, dict[str, Any]]:
     """Return the scaling of some rows (n, d), and what it was chosen by: `ranges`, and the `label_losses` E a label.
 
@@ -46,7 +46,7 @@ def choose_scale(rows: Rows, ids: Rows | None, target: Target, execution: Execut
     first = made["auto"].kind
     fitted = {**made, first: made["auto"]}
     evidence: dict[str, Any] = {"ranges": made["auto"].attributes["ranges"]}
-    drawn = np.sort(block_rng(seed, SCALE_STREAM).permutation(len(target.labeled))[:MOST_JUDGED])
+    drawn = np.sort(block_rng(random_state, SCALE_STREAM).permutation(len(target.labeled))[:MOST_JUDGED])
     judged = target.in_units().take(drawn)
     n_labels = len(judged.labeled)
     told = 1 - target.n_strata / n_labels
@@ -60,7 +60,7 @@ def choose_scale(rows: Rows, ids: Rows | None, target: Target, execution: Execut
         Z = fitted[kind].transform(X)
         if rows_differ(Z, Z[np.zeros(len(places), int)]).any() and not (
                 kind == "unit_norm" and int(fitted[kind].attributes["zero_rows"])):
-            family = KernelMembers.of(as_rows(Z), np.arange(n_labels, len(places)), local, None, seed)
+            family = KernelMembers.of(as_rows(Z), np.arange(n_labels, len(places)), local, None, random_state)
             losses[kind] = np.array([float(((own.held_out - local.indicators()) ** 2).sum())
                                      for own in family.members])
     if first not in losses:

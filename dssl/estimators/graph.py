@@ -59,7 +59,7 @@ class GraphEstimator(SearchedEstimator):
     assumed: ClassVar[ClassPrior] = EQUAL  # how frequent classes are, as values say that are centered over all points
     model_: GraphModel
     graph: Any
-    seed: int
+    random_state: int
 
     @abstractmethod
     def _values_on(self, graph: Graph, target: Target, weight: np.ndarray | None, params: Any,
@@ -151,12 +151,12 @@ class CalibratedGraphClassifier(CalibratedClassifier, GraphClassifier):
                   execution: Execution) -> np.ndarray:
         """Return the values (l, c) of labeled points without their own labels."""
         if self.class_sizes is not None:  # they change the values, and those of leave-one-out are without them
-            folds = calibration_folds(target, self.seed, a_fit_each=True)
+            folds = calibration_folds(target, self.random_state, a_fit_each=True)
             fit = partial(self._values_on, graph, params=params, execution=execution)
             return held_out_refits(fit, graph, target, weight, folds).values
         if found.held_out is not None:
             return found.held_out
-        folds = calibration_folds(target, self.seed)
+        folds = calibration_folds(target, self.random_state)
         return self._held_out(graph, target, weight, [folds], [to_calibrate(params)], execution, {})[0][0].values
 
 
@@ -179,7 +179,7 @@ GRAPH_PARAMETERS = """graph : how the graph is made, a `KNNGraph`; None is the d
     scale : of the features, as in `LapSVC`.
     memory_budget : bytes, or text such as "600MB", that a task may take; None is 1 GiB, or what workers allow.
     unlabeled : the label of points without one, where it is not -1 (integers), NaN (floats) or None (objects).
-    seed : of the graph's search and the solver's start.
+    random_state : of the graph's search and the solver's start.
 
     Attributes
     ----------
@@ -198,13 +198,13 @@ class OneSystemClassifier(CalibratedGraphClassifier):
 
     def __init__(self, graph: KNNGraph | None = None, *, class_sizes: Any = None, class_prior: Any = None,
                  class_weight: Any = None, tolerance: float = 1e-5, scale: str = "auto",
-                 memory_budget: int | str | None = None, unlabeled: Any = None, seed: int = 0):
+                 memory_budget: int | str | None = None, unlabeled: Any = None, random_state: int = 0):
         self.class_prior, self.class_weight = class_prior, class_weight
         self.graph, self.class_sizes, self.tolerance, self.scale = graph, class_sizes, tolerance, scale
-        self.memory_budget, self.unlabeled, self.seed = memory_budget, unlabeled, seed
+        self.memory_budget, self.unlabeled, self.random_state = memory_budget, unlabeled, random_state
 
     def _params(self) -> SolverParams:
-        return SolverParams(tolerance=self.tolerance, seed=self.seed)
+        return SolverParams(tolerance=self.tolerance, random_state=self.random_state)
 
 
 class LaplaceLearning(OneSystemClassifier):
@@ -247,12 +247,12 @@ class LaplaceLearningRegressor(GraphRegressor):
     __doc__ += GRAPH_PARAMETERS
 
     def __init__(self, graph: KNNGraph | None = None, *, tolerance: float = 1e-5, scale: str = "auto",
-                 memory_budget: int | str | None = None, unlabeled: Any = None, seed: int = 0):
+                 memory_budget: int | str | None = None, unlabeled: Any = None, random_state: int = 0):
         self.graph, self.tolerance, self.scale = graph, tolerance, scale
-        self.memory_budget, self.unlabeled, self.seed = memory_budget, unlabeled, seed
+        self.memory_budget, self.unlabeled, self.random_state = memory_budget, unlabeled, random_state
 
     def _params(self) -> SolverParams:
-        return SolverParams(tolerance=self.tolerance, seed=self.seed)
+        return SolverParams(tolerance=self.tolerance, random_state=self.random_state)
 
     def _values_on(self, graph: Graph, target: Target, weight: np.ndarray | None, params: SolverParams,
                    execution: Execution) -> VertexValues:
@@ -308,11 +308,11 @@ class GraphKernelRidgeBase(GraphEstimator):
     def __init__(self, graph: KNNGraph | None = None, *, ridge: float | Sequence[float] | None = None,
                  power: int | Sequence[int] = (1, 2, 3), by_degree: bool | Sequence[bool] = True, penalty: float = 0.1,
                  weighting: str = "loo", laplacian: str = "normalized", tolerance: float = 0.1, scale: str = "auto",
-                 memory_budget: int | str | None = None, unlabeled: Any = None, seed: int = 0):
+                 memory_budget: int | str | None = None, unlabeled: Any = None, random_state: int = 0):
         self.graph, self.ridge, self.power, self.by_degree = graph, ridge, power, by_degree
         self.penalty, self.weighting, self.laplacian, self.tolerance = penalty, weighting, laplacian, tolerance
         self.scale = scale
-        self.memory_budget, self.unlabeled, self.seed = memory_budget, unlabeled, seed
+        self.memory_budget, self.unlabeled, self.random_state = memory_budget, unlabeled, random_state
 
     def _params(self) -> GraphRidgeParams:
         def several(value: Any) -> tuple[Any, ...]:
@@ -320,9 +320,9 @@ class GraphKernelRidgeBase(GraphEstimator):
 
         return GraphRidgeParams(
             ridge=None if self.ridge is None else several(self.ridge), power=several(self.power),
-            by_degree=several(self.by_degree), penalty=self.penalty, weighting=self.weighting, seed=self.seed,
+            by_degree=several(self.by_degree), penalty=self.penalty, weighting=self.weighting,
             functions=FunctionParams(laplacian=self.laplacian, tolerance=self.tolerance,  # type: ignore[arg-type]
-                                     seed=self.seed))
+                                     random_state=self.random_state), random_state=self.random_state)
 
     def _values_on(self, graph: Graph, target: Target, weight: np.ndarray | None, params: GraphRidgeParams,
                    execution: Execution) -> VertexValues:
@@ -345,17 +345,18 @@ class GraphKernelRidge(CalibratedGraphClassifier, GraphKernelRidgeBase):
                  power: int | Sequence[int] = (1, 2, 3), by_degree: bool | Sequence[bool] = True, penalty: float = 0.1,
                  weighting: str = "loo", laplacian: str = "normalized", class_sizes: Any = None,
                  class_prior: Any = None, class_weight: Any = None, tolerance: float = 0.1, scale: str = "auto",
-                 memory_budget: int | str | None = None, unlabeled: Any = None, seed: int = 0):
+                 memory_budget: int | str | None = None, unlabeled: Any = None, random_state: int = 0):
         super().__init__(graph, ridge=ridge, power=power, by_degree=by_degree, penalty=penalty, weighting=weighting,
                          laplacian=laplacian, tolerance=tolerance, scale=scale, memory_budget=memory_budget,
-                         unlabeled=unlabeled, seed=seed)
+                         unlabeled=unlabeled, random_state=random_state)
         self.class_sizes = class_sizes
         self.class_prior, self.class_weight = class_prior, class_weight
 
     def _values_on(self, graph: Graph, target: Any, weight: np.ndarray | None, params: GraphRidgeParams,
                    execution: Execution) -> VertexValues:
         found = super()._values_on(graph, target, weight, params, execution)
-        return with_class_sizes(found, self.class_sizes, graph, target, weight, SolverParams(seed=self.seed), execution)
+        return with_class_sizes(found, self.class_sizes, graph, target, weight,
+                                SolverParams(random_state=self.random_state), execution)
 
 
 class GraphKernelRidgeRegressor(GraphRegressor, GraphKernelRidgeBase):

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from ..base.digest import require_seed
+from ..base.digest import require_random_state
 from ..base.errors import ParameterError, explain, require
 from ..data.scaling.rows import scaled
 from ..graph.graph import graph_of
@@ -57,7 +57,8 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
     factor : of successive halving, such as 3: all candidates are judged on few folds, the third of best score on
         three times as many, and so on; the best is one of those judged on all folds. None judges all on all. See
         `dssl.selection.halving`, what it saves too.
-    refit : whether the best is fitted to all labels, on the graph of the search. seed : of folds and candidates.
+    refit : whether the best is fitted to all labels, on the graph of the search. random_state : of folds and
+    candidates.
     workspace : a folder, by its path or file:// URL, that every worker can open, in which graphs and the scores of
         finished fits are kept as a pipeline keeps its artifacts: under a digest of the rows, labels, weights, folds,
         parameters and the code's version. A search that was killed, or one of a larger grid, makes what is not there.
@@ -85,10 +86,10 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
 
     def __init__(self, estimator: Any, param_grid: Any, *, cv: Any = 5, n_candidates: int | None = None,
                  scoring: str | None = None, one_standard_error: bool = False, factor: float | None = None,
-                 refit: bool = True, workspace: str | Path | None = None, seed: int = 0):
+                 refit: bool = True, workspace: str | Path | None = None, random_state: int = 0):
         self.estimator, self.param_grid, self.cv = estimator, param_grid, cv
         self.scoring, self.one_standard_error, self.factor = scoring, one_standard_error, factor
-        self.n_candidates, self.refit, self.workspace, self.seed = n_candidates, refit, workspace, seed
+        self.n_candidates, self.refit, self.workspace, self.random_state = n_candidates, refit, workspace, random_state
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, graph: Any = None) -> Self:
         """Search, then fit the best; X, y, sample_weight and graph as in the estimator's `fit`. Return self.
@@ -105,8 +106,8 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
             require(isinstance(given, (bool, np.bool_)), f"{name}={given!r}, expected True or False",
                     why="it is a choice of two", fix='name what is best by scoring, such as "roc_auc"')
         require_factor(self.factor)
-        require_seed(self.seed)
-        candidates = candidates_of(self.estimator, self.param_grid, self.n_candidates, self.seed)
+        require_random_state(self.random_state)
+        candidates = candidates_of(self.estimator, self.param_grid, self.n_candidates, self.random_state)
         require(graph is None or not any(name.split("__")[0] == "graph" for each in candidates for name in each),
                 "a graph, and a grid that changes it", why="the graph that is given is the one of all fits",
                 fix="leave graph parameters out of the grid, or the graph out of fit")
@@ -127,7 +128,7 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
                     for scale in dict.fromkeys(fit.estimator.scale for fit in fits)}
         if graph is not None:
             graph = graph_of(rows, own.group("graph"), execution, graph)
-        rungs = rungs_of(held_out_folds(self.cv, target, self.seed), len(candidates), self.factor)
+        rungs = rungs_of(held_out_folds(self.cv, target, self.random_state), len(candidates), self.factor)
         judges = dict[str, Judge]()
         for scaling in {found.kind: found for found in scalings.values()}.values():
             mine = [fit for fit in fits if scalings[fit.estimator.scale].kind == scaling.kind]

@@ -14,14 +14,14 @@ class GroupedParams(BaseEstimator):
     """An estimator of which some parameters are groups: frozen dataclasses, which a grid reaches by field.
 
     `graph__n_neighbors` is the field `n_neighbors` of the group `graph`. A group may be given as None, its default, or
-    as the value of its first field. `seed` of the estimator is that of every group that is not given whole.
-    `set_params(graph__n_neighbors=3)` gives the group whole, with the seed that it had: where `seed` is set after that,
-    `graph__seed` is to be set too.
+    as the value of its first field. `random_state` of the estimator is that of every group that is not given whole.
+    `set_params(graph__n_neighbors=3)` gives the group whole, with the seed that it had: where `random_state` is set
+    after that, `graph__random_state` is to be set too.
     """
 
     groups: ClassVar[dict[str, type]] = {}
     defaults: ClassVar[dict[str, dict[str, Any]]] = {}  # of fields of a group that is not given whole
-    seed: int
+    random_state: int
 
     def group(self, name: str) -> Any:
         """Return a group as its dataclass; raise ParameterError if it is none, or a field is out of range."""
@@ -32,8 +32,10 @@ class GroupedParams(BaseEstimator):
                 f"and is a {kind.__name__} or the value of its first field", fix=f"pass {name}={kind.__name__}(...)"
                 + "; a graph that is made goes to fit(X, y, graph=graph)" * (name == "graph"))
         names = [field.name for field in fields(kind)]
-        seed = {**self.defaults.get(name, {}), **({"seed": self.seed} if "seed" in names else {})}
-        return kind(**seed) if given is None else kind(**{names[0]: given}, **seed)
+        usual = dict(self.defaults.get(name, {}))
+        if "random_state" in names:
+            usual["random_state"] = self.random_state
+        return kind(**usual) if given is None else kind(**{names[0]: given}, **usual)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters by name; if `deep`, the fields of groups too."""

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.base import ClusterMixin
 
-from ..base.digest import BANDWIDTH, require_seed
+from ..base.digest import BANDWIDTH, require_random_state
 from ..base.errors import require
 from ..data.scaling.rows import scaled
 from ..execution.size import budget_of
@@ -42,7 +42,7 @@ class KernelKMeans(ClusterMixin, PointPredictor, KernelReader):
     scale : of the features, as in `LapSVC`.
     n_init : starts by k-means++, of which the best goes on.
     memory_budget : bytes, or text such as "600MB", that a task may take; None is 1 GiB, or what workers allow.
-    seed : of every random choice.
+    random_state : of every random choice.
 
     Attributes
     ----------
@@ -65,10 +65,12 @@ class KernelKMeans(ClusterMixin, PointPredictor, KernelReader):
     def __init__(self, n_clusters: int | str = 8, *, space: str = "graph", kernel: Any = "rbf",
                  bandwidth: float | str = BANDWIDTH, eta: float = ETA, graph: KNNGraph | None = None,
                  regularizer: RegularizerParams | None = None, n_landmarks: int | str = "auto", n_init: int = 10,
-                 max_clusters: int = 20, scale: str = "auto", memory_budget: int | str | None = None, seed: int = 0):
+                 max_clusters: int = 20, scale: str = "auto", memory_budget: int | str | None = None,
+                 random_state: int = 0):
         self.n_clusters, self.space, self.kernel, self.bandwidth, self.eta = n_clusters, space, kernel, bandwidth, eta
         self.graph, self.regularizer, self.n_landmarks, self.n_init = graph, regularizer, n_landmarks, n_init
-        self.max_clusters, self.scale, self.memory_budget, self.seed = max_clusters, scale, memory_budget, seed
+        self.max_clusters, self.scale = max_clusters, scale
+        self.memory_budget, self.random_state = memory_budget, random_state
 
     def fit(self, X: Any, y: Any = None, graph: Any = None) -> Self:
         """Cluster the points X (n, d), or any input that `dssl.data.inputs.rows_of` reads; return self.
@@ -85,11 +87,12 @@ class KernelKMeans(ClusterMixin, PointPredictor, KernelReader):
         -----
         UserWarning : points have no cluster; fewer distinct points than clusters.
         """
-        require_seed(self.seed)
+        require_random_state(self.random_state)
         execution, params = self._execution(), self._params()
         rule = require_number(self.n_clusters, self.max_clusters)
         most = self.n_clusters if rule is None else self.max_clusters
-        start = KMeansParams(n_clusters=most, n_init=self.n_init, seed=self.seed)  # type: ignore[arg-type]  # it checks
+        start = KMeansParams(n_clusters=most, n_init=self.n_init,  # type: ignore[arg-type]  # it checks
+                             random_state=self.random_state)
         rows = self._points(X, execution, reset=True)
         require_unequal(rows)
         require(graph is None or params.space in OF_GRAPH, f'graph is given, and space="{params.space}"',
@@ -108,4 +111,4 @@ class KernelKMeans(ClusterMixin, PointPredictor, KernelReader):
     def _params(self) -> SpaceParams:
         return SpaceParams(space=self.space, regularizer=self.group("regularizer"), eta=self.eta,  # type: ignore[arg-type]
                            n_landmarks=self.n_landmarks, graph=self.group("graph"),  # type: ignore[arg-type]
-                           budget=budget_of(self.memory_budget), seed=self.seed)
+                           budget=budget_of(self.memory_budget), random_state=self.random_state)

@@ -64,7 +64,7 @@ class LapRLSEstimator(KernelEstimator):
         (`dssl.data.scaling.scaling`); `scaling_` is what it came to.
     memory_budget : bytes, or text such as "600MB", that a task may take; None is 1 GiB, or what workers allow.
     unlabeled : the label of points without one, where it is not -1 (integers), NaN (floats), None or "" (text).
-    seed : of every random choice, but for those of groups that are given.
+    random_state : of every random choice, but for those of groups that are given.
     """
 
     joint, versions = PENALTIES, VERSIONS
@@ -76,11 +76,11 @@ class LapRLSEstimator(KernelEstimator):
                  landmarks: float | str | LandmarkParams = "auto", graph: KNNGraph | None = None,
                  solver: str | SystemParams = "auto", cv: Any = 5, fit_intercept: bool = True, scale: str = "auto",
                  memory_budget: int | str | None = None,
-                 unlabeled: Any = None, seed: int = 0):
+                 unlabeled: Any = None, random_state: int = 0):
         self.kernel, self.bandwidth, self.gamma_A, self.gamma_I = kernel, bandwidth, gamma_A, gamma_I
         self.landmarks, self.graph, self.solver = landmarks, graph, solver
         self.cv, self.fit_intercept, self.scale = cv, fit_intercept, scale
-        self.memory_budget, self.unlabeled, self.seed = memory_budget, unlabeled, seed
+        self.memory_budget, self.unlabeled, self.random_state = memory_budget, unlabeled, random_state
 
     def _params(self) -> LapRLSParams:
         if isinstance(self.cv, str) or not (hasattr(self.cv, "split") or np.iterable(self.cv)):
@@ -102,9 +102,10 @@ class LapRLSEstimator(KernelEstimator):
                execution: Execution) -> None:
         kernels = self._kernels(rows)
         if params.chosen:
-            repetitions = [folds_to_choose(target, params.system, self.seed)]
+            repetitions = [folds_to_choose(target, params.system, self.random_state)]
         else:
-            repetitions = held_out_folds(self.cv, target, self.seed) if params.n_pairs * len(kernels) > 1 else [[]]
+            several = params.n_pairs * len(kernels) > 1
+            repetitions = held_out_folds(self.cv, target, self.random_state) if several else [[]]
         folds, *further = repetitions
         made = self._graph(rows, graph, execution) if params.uses_graph else None
         if made is not None and len(target.labeled) == len(rows):
@@ -125,7 +126,7 @@ class LapRLSEstimator(KernelEstimator):
         chosen = found.chosen["model"]
         self.gamma_A_, self.gamma_I_ = chosen.gamma_A, chosen.gamma_I
         self._calibrate(target, lambda: prepared.left_out(chosen, calibration_folds(
-            target, self.seed, a_fit_each=not prepared.solver.at_once)), weight)
+            target, self.random_state, a_fit_each=not prepared.solver.at_once)), weight)
         self.evidence_ = {**(made.attributes if made else {}), **found.evidence, "folds": len(folds),
                           "repetitions": 1 + len(further)}
         if isinstance(rule, ProbablePair):
@@ -133,7 +134,7 @@ class LapRLSEstimator(KernelEstimator):
 
     def _kernels(self, rows: Rows) -> list[Any]:
         """Return the base kernel with each bandwidth that is tried."""
-        return [kernel_from(self.kernel, own, rows=rows, seed=self.seed)
+        return [kernel_from(self.kernel, own, rows=rows, random_state=self.random_state)
                 for own in bandwidths_of(self.kernel, self.bandwidth if isinstance(self.kernel, str) else None)]
 
     def _calibrate(self, target: Any, held_out: Callable[[], np.ndarray], weight: np.ndarray | None) -> None:
@@ -212,10 +213,10 @@ class LapRLSClassifier(CalibratedClassifier, LapRLSEstimator):
                  landmarks: float | str | LandmarkParams = "auto", class_prior: Any = None, class_weight: Any = None,
                  graph: KNNGraph | None = None, solver: str | SystemParams = "auto", cv: Any = 5,
                  fit_intercept: bool = True, scale: str = "auto", memory_budget: int | str | None = None,
-                 unlabeled: Any = None, seed: int = 0):
+                 unlabeled: Any = None, random_state: int = 0):
         super().__init__(kernel, bandwidth=bandwidth, gamma_A=gamma_A, gamma_I=gamma_I, landmarks=landmarks,
                          graph=graph, solver=solver, cv=cv, fit_intercept=fit_intercept, scale=scale,
-                         memory_budget=memory_budget, unlabeled=unlabeled, seed=seed)
+                         memory_budget=memory_budget, unlabeled=unlabeled, random_state=random_state)
         self.class_prior, self.class_weight = class_prior, class_weight
 
 

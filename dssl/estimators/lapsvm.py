@@ -25,8 +25,8 @@ class LapSVM(CalibratedClassifier, LapRLSEstimator):
     loss : "squared_hinge", "huber_hinge" (the hinge with its corner rounded over 0.01 to either side), "logistic", or
         a `dssl.learners.losses.SmoothLoss`, such as `HuberHinge(h=0.5)`.
     gamma_A, gamma_I, landmarks, class_prior, class_weight, graph, solver, cv, kernel, bandwidth, scale, memory_budget,
-        unlabeled, seed : as in `LapRLSClassifier`, but that none is "chosen"; penalties weigh against the mean loss of
-        the labels.
+        unlabeled, random_state : as in `LapRLSClassifier`, but that none is "chosen"; penalties weigh against the mean
+        loss of the labels.
 
     Attributes
     ----------
@@ -48,10 +48,10 @@ class LapSVM(CalibratedClassifier, LapRLSEstimator):
                  gamma_I: Penalty | Sequence[Penalty] = "auto", landmarks: float | str | LandmarkParams = "auto",
                  class_prior: Any = None, class_weight: Any = None, graph: KNNGraph | None = None,
                  solver: str | SystemParams = "auto", cv: Any = 5, scale: str = "auto",
-                 memory_budget: int | str | None = None, unlabeled: Any = None, seed: int = 0):
+                 memory_budget: int | str | None = None, unlabeled: Any = None, random_state: int = 0):
         super().__init__(kernel, bandwidth=bandwidth, gamma_A=gamma_A, gamma_I=gamma_I, landmarks=landmarks,
                          graph=graph, solver=solver, cv=cv, scale=scale,
-                         memory_budget=memory_budget, unlabeled=unlabeled, seed=seed)
+                         memory_budget=memory_budget, unlabeled=unlabeled, random_state=random_state)
         self.loss = loss
         self.class_prior, self.class_weight = class_prior, class_weight
 

@@ -35,7 +35,7 @@ class MultiscaleKernelEstimator(LinearEstimator):
     memory_budget : bytes, or text such as "600MB", that a task may take; None is 1 GiB, or what workers allow; carriers
         follow from what is given here or 1 GiB, never from workers.
     unlabeled : the label of points without one, where it is not -1 (integers), NaN (floats), None or "" (text).
-    seed : of the carriers, and of folds.
+    random_state : of the carriers, and of folds.
     """
 
     method, without_graph = MULTISCALE_KERNEL, "the kernel is one of graphs of its own, of several scales"
@@ -46,20 +46,20 @@ class MultiscaleKernelEstimator(LinearEstimator):
     def __init__(self, *, eps_0: float | str = "auto", q: float = 0.9, threshold: float = 1e-6,
                  n_eigenpairs: int | str = "auto", n_carriers: int | str = "auto", unit_diagonal: bool = True,
                  C: float = 100.0, scale: str = "auto", memory_budget: int | str | None = None, unlabeled: Any = None,
-                 seed: int = 0):
+                 random_state: int = 0):
         self.eps_0, self.q, self.threshold, self.n_eigenpairs = eps_0, q, threshold, n_eigenpairs
         self.n_carriers, self.unit_diagonal, self.C, self.memory_budget = n_carriers, unit_diagonal, C, memory_budget
-        self.scale, self.unlabeled, self.seed = scale, unlabeled, seed
+        self.scale, self.unlabeled, self.random_state = scale, unlabeled, random_state
 
     def _params(self) -> MultiscaleKernelParams:
         multiscale = MultiscaleParams(
             eps_0=self.eps_0, q=self.q, threshold=self.threshold,  # type: ignore[arg-type]
             n_eigenpairs=self.n_eigenpairs, n_carriers=self.n_carriers,  # type: ignore[arg-type]
-            unit_diagonal=self.unit_diagonal, seed=self.seed, budget=budget_of(self.memory_budget))
+            unit_diagonal=self.unit_diagonal, random_state=self.random_state, budget=budget_of(self.memory_budget))
         return MultiscaleKernelParams(
-            kernels=BaseKernels("rbf", {}, (None,), self.seed), multiscale=multiscale,
+            kernels=BaseKernels("rbf", {}, (None,), self.random_state), multiscale=multiscale,
             learners=(SampleLearner(loss=getattr(self, "loss", "squared"), C=self.C),),
-            prior=prior_of(getattr(self, "class_prior", None), None), seed=self.seed)
+            prior=prior_of(getattr(self, "class_prior", None), None), random_state=self.random_state)
 
     def _basis(self, context: Context, params: MultiscaleKernelParams) -> dict[str, Any]:
         self.map_ = map_in(context)
@@ -105,10 +105,10 @@ class MultiscaleKernelClassifier(CalibratedClassifier, MultiscaleKernelEstimator
                  n_eigenpairs: int | str = "auto", n_carriers: int | str = "auto", unit_diagonal: bool = True,
                  C: float = 100.0, loss: str = "squared", class_prior: Any = None, class_weight: Any = None,
                  scale: str = "auto", memory_budget: int | str | None = None,
-                 unlabeled: Any = None, seed: int = 0):
+                 unlabeled: Any = None, random_state: int = 0):
         super().__init__(eps_0=eps_0, q=q, threshold=threshold, n_eigenpairs=n_eigenpairs, n_carriers=n_carriers,
                          unit_diagonal=unit_diagonal, C=C, scale=scale, memory_budget=memory_budget,
-                         unlabeled=unlabeled, seed=seed)
+                         unlabeled=unlabeled, random_state=random_state)
         self.loss = loss
         self.class_prior, self.class_weight = class_prior, class_weight
 

@@ -24,7 +24,7 @@ from .targets import classes_of
 
 def suggest_labels(X: Any, y: Any = None, *, count: int = 10, criterion: Criterion = "auto", model: Any = None,
                    graph: Any = None, params: SuggestParams | None = None, memory_budget: int | str | None = None,
-                   unlabeled: Any = None, seed: int = 0) -> Suggestion:
+                   unlabeled: Any = None, random_state: int = 0) -> Suggestion:
     """Return which points to label next, and by how much each is better than the others.
 
     Parameters
@@ -37,8 +37,8 @@ def suggest_labels(X: Any, y: Any = None, *, count: int = 10, criterion: Criteri
         `decision_function` or `predict_proba` does. It has seen y, or part of it.
     graph : of all points, a `Graph` or what `Graph.of` takes, or a `KNNGraph` to make one; None makes that of the model
         or the default one. "coverage" needs none.
-    params : more of the criteria; `count`, `criterion` and `seed` are then those in it.
-    memory_budget, unlabeled, seed : as in the estimators.
+    params : more of the criteria; `count`, `criterion` and `random_state` are then those in it.
+    memory_budget, unlabeled, random_state : as in the estimators.
 
     Returns
     -------
@@ -54,7 +54,7 @@ def suggest_labels(X: Any, y: Any = None, *, count: int = 10, criterion: Criteri
     ----------
     See `dssl.selection.suggest`.
     """
-    params = params or SuggestParams(count=count, criterion=criterion, seed=seed)
+    params = params or SuggestParams(count=count, criterion=criterion, random_state=random_state)
     execution = current_execution(None if memory_budget is None else size_of(memory_budget))
     X = in_order(as_pandas(X), getattr(model, "feature_names_in_", ()))
     rows = rows_of(X, execution, "suggest_labels")

@@ -51,7 +51,7 @@ class TransductiveSVC(ClassifierCalibratedOnRequest, KernelReader):
     class_weight : what labels weigh: None, 1 each; "balanced", the labels of each class the same in all; or a weight by
         class in a dict.
     unlabeled : the label of points without one, where it is not -1 (integers), NaN (floats), None or "" (text).
-    seed : of every random choice.
+    random_state : of every random choice.
 
     Attributes
     ----------
@@ -76,11 +76,12 @@ class TransductiveSVC(ClassifierCalibratedOnRequest, KernelReader):
                  unlabeled_weight: float = 1.0, landmarks: float | str | LandmarkParams = "auto",
                  class_sizes: Any = None, class_prior: Any = None, class_weight: Any = None,
                  probability: bool = False, scale: str = "auto", memory_budget: int | str | None = None,
-                 unlabeled: Any = None, seed: int = 0):
+                 unlabeled: Any = None, random_state: int = 0):
         self.kernel, self.bandwidth, self.C, self.unlabeled_weight = kernel, bandwidth, C, unlabeled_weight
         self.landmarks, self.class_sizes, self.probability = landmarks, class_sizes, probability
         self.class_prior, self.class_weight = class_prior, class_weight
-        self.scale, self.memory_budget, self.unlabeled, self.seed = scale, memory_budget, unlabeled, seed
+        self.scale, self.memory_budget = scale, memory_budget
+        self.unlabeled, self.random_state = unlabeled, random_state
 
     def _params(self) -> TransductiveParams:
         return TransductiveParams(C=self.C, unlabeled_weight=self.unlabeled_weight)
@@ -98,7 +99,7 @@ class TransductiveSVC(ClassifierCalibratedOnRequest, KernelReader):
                                   fix="mark unlabeled points"), UserWarning, stacklevel=3)
         kernel = self._kernel(rows)
         columns = target.columns().shape[1]
-        folds = calibration_folds(target, self.seed, a_fit_each=True) if self.probability else []
+        folds = calibration_folds(target, self.random_state, a_fit_each=True) if self.probability else []
         own = self.group("landmarks")
         width = columns * (1 + len(folds))
         most = landmarks_that_fit(n, n, width, budget_of(self.memory_budget), execution.tasks_per_process)

@@ -42,7 +42,7 @@ class FunctionParams:
     tolerance: float = 0.1
     max_steps: int = 243
     block_columns: int = 64
-    seed: int = 0
+    random_state: int = 0
 
     def __post_init__(self) -> None:
         require(self.laplacian in ("normalized", "unnormalized"), f"laplacian={self.laplacian!r}",
@@ -296,7 +296,8 @@ def _by_solves(graph: Graph, columns: np.ndarray, rows: np.ndarray, functions: F
                execution: Execution) -> GraphFunctions:
     """Return the functions by a solver of each ridge."""
     ridges, most = sorted(set(functions.ridge)), max(functions.power)
-    solver = SolverParams(tolerance=min(1e-6, params.tolerance), block_columns=params.block_columns, seed=params.seed)
+    solver = SolverParams(tolerance=min(1e-6, params.tolerance), block_columns=params.block_columns,
+                          random_state=params.random_state)
     prepared, vertices = execution.scratch(), execution.share(columns=columns, rows=rows)
     receipts = execution.map([
         SystemTask(graph.stored, graph.copies(execution), params.laplacian, ridge, most * len(columns), solver)

@@ -54,7 +54,7 @@ def store_weights(W: sp.csr_array, out: PartWriter) -> Receipt:
 
 def described_weights(receipt: Receipt) -> dict[str, Any]:
     """Return the attributes of stored weights, those that `weigh` returns; JSON."""
-    return {"kind": "given", "bandwidth": None, "width": None, "symmetrize": None,
+    return {"weights": "given", "bandwidth": None, "width": None, "symmetrize": None,
             "entries": receipt["nnz"], **{name: receipt[name] for name in ("n", "nnz", "floor", "raised")}}
 
 

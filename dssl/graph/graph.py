@@ -7,7 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
-from ..base.digest import require_seed
+from ..base.digest import require_random_state
 from ..base.errors import DataError, require
 from ..data.scaling.params import ScalingKind, ScalingParams
 from ..data.scaling.rows import scaled
@@ -24,7 +24,7 @@ from .vertices import Vertices, distinct_rows, find_vertices, require_distinct
 from .weights.build import read_graph, row_receipts, weigh
 from .weights.rules import WIDTH, WeightParams, warn_raised
 
-VERSIONS = {"vertices": 3, "neighbors": 6, "graph": 4}  # of the code of each step; to be raised when its output changes
+VERSIONS = {"vertices": 3, "neighbors": 6, "graph": 5}  # of the code of each step; to be raised when its output changes
 
 
 @dataclass(frozen=True, repr=False)
@@ -73,7 +73,7 @@ class Graph:
             stored.finish(0, receipt)
             lists, known, described = None, {"method": "given"}, described_weights(receipt)
         else:
-            params = WeightParams(kind=weights, bandwidth=bandwidth, width=width,  # type: ignore[arg-type]
+            params = WeightParams(weights=weights, bandwidth=bandwidth, width=width,  # type: ignore[arg-type]
                                   symmetrize=symmetrize)  # type: ignore[arg-type]
             lists = checked_neighbors(given).shared(execution)
             known, described = lists.attributes, weigh(lists, params, execution, stored)
@@ -163,7 +163,8 @@ class KNNGraph:
     """How a graph of nearest neighbors is made of points. Estimators take it as `graph`; `build` makes it of an array.
 
     n_neighbors : others per point. Beyond the distinct points it is lowered to what there is, with a warning.
-    metric, method, seed, recall : see `NeighborParams`. weights, bandwidth, width, symmetrize : see `WeightParams`.
+    metric, method, random_state, recall : see `NeighborParams`. weights, bandwidth, width, symmetrize : see
+    `WeightParams`.
     duplicates : "collapse" makes equal rows one vertex that counts as many points; "keep" a vertex of each row, whose
         nearest neighbors are then its copies.
     """
@@ -176,11 +177,11 @@ class KNNGraph:
     width: float = WIDTH
     symmetrize: Literal["maximum", "minimum", "mean"] = "maximum"
     duplicates: Literal["collapse", "keep"] = "collapse"
-    seed: int = 0
+    random_state: int = 0
     recall: float = 0.95
 
     def __post_init__(self) -> None:
-        require_seed(self.seed)
+        require_random_state(self.random_state)
         _ = self.search, self.weighting  # raises where one of their parameters is out of range
         require(self.duplicates in ("collapse", "keep"), f"duplicates={self.duplicates!r}",
                 why="equal rows are one vertex of the graph, or one each", fix='use "collapse" or "keep"')
@@ -188,13 +189,14 @@ class KNNGraph:
     @property
     def search(self) -> NeighborParams:
         """Return how neighbors are found."""
-        return NeighborParams(n_neighbors=self.n_neighbors, metric=self.metric, method=self.method, seed=self.seed,
-                              recall=self.recall)
+        return NeighborParams(n_neighbors=self.n_neighbors, metric=self.metric, method=self.method,
+                              random_state=self.random_state, recall=self.recall)
 
     @property
     def weighting(self) -> WeightParams:
         """Return how lists become weights."""
-        return WeightParams(kind=self.weights, bandwidth=self.bandwidth, width=self.width, symmetrize=self.symmetrize)
+        return WeightParams(weights=self.weights, bandwidth=self.bandwidth, width=self.width,
+                            symmetrize=self.symmetrize)
 
     def vertices(self, rows: Rows, execution: Execution, parts: Parts | None = None) -> Vertices:
         """Return the vertices of rows (n, d), which equal rows share if duplicates collapse."""

@@ -27,7 +27,8 @@ def search_of(params: KNNGraph, n: int) -> KNNGraph:
     """
     exact = params.method == "exact" or (params.method == "auto" and n <= ALWAYS_EXACT_ROWS)
     return KNNGraph(metric=params.metric, duplicates=params.duplicates, method="exact" if exact else params.method,
-                    seed=0 if exact else params.seed, recall=KNNGraph.recall if exact else params.recall)
+                    random_state=0 if exact else params.random_state,
+                    recall=KNNGraph.recall if exact else params.recall)
 
 
 @dataclass(frozen=True)
@@ -103,8 +104,8 @@ class SharedSearch:
         k = lowered_neighbors(params.search, len(source.vertices), "distinct points").n_neighbors
         lists = source.neighbors.first(k)
         if lists.attributes["method"] != "exact" and k < source.neighbors.k:
-            recall = certify_recall(distinct_rows(self.rows, source.vertices, self.execution), lists, seed=params.seed,
-                                    execution=self.execution)
+            recall = certify_recall(distinct_rows(self.rows, source.vertices, self.execution), lists,
+                                    random_state=params.random_state, execution=self.execution)
             lists = replace(lists, attributes={**lists.attributes, "recall": recall})
         if parts is not None:
             own = parts.within("neighbors")

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base.digest import require_seed
+from ..base.digest import require_random_state
 from ..base.errors import require
 from ..execution.current import current_execution
 from ..execution.tasks import Execution
@@ -28,12 +28,12 @@ class SpectrumParams:
     laplacian: LaplacianKind = "normalized"
     tolerance: float = 1e-6
     method: EigenMethod = "auto"
-    seed: int = 0
+    random_state: int = 0
 
     def __post_init__(self) -> None:
         require(self.laplacian in ("normalized", "unnormalized"), f"laplacian={self.laplacian!r}",
                 why="no other Laplacian is defined", fix="choose normalized or unnormalized")
-        require_seed(self.seed)
+        require_random_state(self.random_state)
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,8 @@ class SpectrumTask:
         laplacian, params = laplacian_of(self.graph, self.vertices, self.params.laplacian), self.params
         begin = None if self.start is None else extended(self.start.load()["start"], laplacian.joint)
         found = lowest_eigenpairs(laplacian.matrix(), laplacian.vector, self.m, tolerance=params.tolerance,
-                                  method=params.method, seed=params.seed, start=begin).require_converged()
+                                  method=params.method, random_state=params.random_state,
+                                  start=begin).require_converged()
         return {**out.write(values=found.values, vectors=found.vectors, residuals=found.residuals), **found.attributes}
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from scipy import sparse
 from scipy.spatial.distance import pdist
 
-from ..base.digest import BANDWIDTH, multiple_of, plain, require_seed
+from ..base.digest import BANDWIDTH, multiple_of, plain, require_random_state
 from ..base.errors import DataError, require
 from ..base.plugins import load_plugins
 from ..storage.blocks import Rows, row_ranges
@@ -215,7 +215,7 @@ def has_bandwidth(name: str) -> bool:
 
 
 def kernel_from(name: str | Kernel, bandwidth: float | str | None = None, *,
-                rows: Rows | np.ndarray | None = None, seed: int = 0, **parameters: Any) -> Kernel:
+                rows: Rows | np.ndarray | None = None, random_state: int = 0, **parameters: Any) -> Kernel:
     """Return the kernel with this name and these parameters; a kernel or function is returned as it is.
 
     Parameters
@@ -246,7 +246,7 @@ def kernel_from(name: str | Kernel, bandwidth: float | str | None = None, *,
             require(rows is not None, f"kernel {name!r} has no bandwidth and no rows to take the median distance of",
                     why="the bandwidth follows from the data or from you", fix="pass bandwidth=a number, or rows=X")
             metric: Metric = "cityblock" if kernel is LaplacianKernel else "euclidean"
-            bandwidth = factor * median_bandwidth(rows, seed, metric=metric)
+            bandwidth = factor * median_bandwidth(rows, random_state, metric=metric)
         parameters["bandwidth"] = bandwidth
     elif isinstance(bandwidth, Real):
         parameters["bandwidth"] = bandwidth  # a number was meant: refused below
@@ -260,17 +260,17 @@ def kernel_from(name: str | Kernel, bandwidth: float | str | None = None, *,
 class BaseKernels:
     """A base kernel with each of some bandwidths, by its name and other parameters, or as it is.
 
-    seed : of the sample of points that gives a median its value.
+    random_state : of the sample of points that gives a median its value.
     """
 
     name: str | Kernel
     parameters: dict[str, int | float]
     bandwidths: tuple[float | str | None, ...]
-    seed: int
+    random_state: int
 
     def on(self, rows: Rows) -> list[Kernel]:
         """Return the kernels; a median distance is that of these rows."""
-        return [kernel_from(self.name, bandwidth, rows=rows, seed=self.seed, **self.parameters)
+        return [kernel_from(self.name, bandwidth, rows=rows, random_state=self.random_state, **self.parameters)
                 for bandwidth in self.bandwidths]
 
     def for_costs(self) -> Kernel:
@@ -284,7 +284,7 @@ def kernel_from_dict(fields: dict[str, Any]) -> MercerKernel:
     return kernel_type(fields.get("type"))(**parameters)
 
 
-def median_bandwidth(rows: Rows | np.ndarray | None, seed: int, sample: int = 1000, *,
+def median_bandwidth(rows: Rows | np.ndarray | None, random_state: int, sample: int = 1000, *,
                      metric: Metric = "euclidean") -> float:
     """Return the median distance of two different points, over a random sample of rows.
 
@@ -296,8 +296,8 @@ def median_bandwidth(rows: Rows | np.ndarray | None, seed: int, sample: int = 10
     DataError : fewer than two points, points that are not finite, or all sampled points equal.
     """
     points = as_rows(rows)
-    require_seed(seed)
-    ids = np.sort(np.random.default_rng(seed).permutation(len(points))[:sample])
+    require_random_state(random_state)
+    ids = np.sort(np.random.default_rng(random_state).permutation(len(points))[:sample])
     chosen = as_points(points.take(ids))
     require_finite(chosen, "the points hold")
     if sparse.issparse(chosen):

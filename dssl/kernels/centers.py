@@ -63,11 +63,11 @@ class SeedTask:
     rows: Rows
     count: int
     sample: int
-    seed: int
+    random_state: int
 
     def __call__(self, out: PartWriter) -> Receipt:
         MiniBatchKMeans = library("sklearn.cluster").MiniBatchKMeans
-        rng = block_rng(self.seed, SAMPLE_STREAM)
+        rng = block_rng(self.random_state, SAMPLE_STREAM)
         points: Any = self.rows.take(np.sort(rng.choice(len(self.rows), self.sample, replace=False, shuffle=False)))
         require_finite(points, "the points hold")
         # Without reassignment, which moves rare cells to random rows: landmarks are to cover rare points too.
@@ -158,7 +158,8 @@ def lloyd_height(rows: Rows, count: int, budget: int) -> int:
     return min(4096, rows_that_fit(budget, each, len(rows), fixed_bytes=fixed))
 
 
-def kmeans_centers(rows: Rows, count: int, seed: int, execution: Execution) -> tuple[np.ndarray, dict[str, Any]]:
+def kmeans_centers(rows: Rows, count: int, random_state: int,
+                   execution: Execution) -> tuple[np.ndarray, dict[str, Any]]:
     """Return centers of k-means, shape (s, d), float64 and dense for sparse rows too, and the evidence of the passes.
 
     The evidence is the mean squared distance to the nearest center before each pass, in squared units of the features.
@@ -176,7 +177,7 @@ def kmeans_centers(rows: Rows, count: int, seed: int, execution: Execution) -> t
     sample = max(count, min(n, SAMPLE_PER_CENTER * count, SAMPLE_BYTES // max(per_row, 1)))
     rows_that_fit(execution.memory_budget, 3 * per_row, sample, fixed_bytes=3 * per_row * (sample - 1))
     seeded = execution.scratch()
-    execution.map([SeedTask(rows, count, sample, seed)], seeded)
+    execution.map([SeedTask(rows, count, sample, random_state)], seeded)
     centers, inertia = seeded.read(0)["centers"], []
     for _ in range(PASSES):
         found = lloyd_pass(rows, centers, height, execution)

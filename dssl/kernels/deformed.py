@@ -97,12 +97,12 @@ def check_share(K: np.ndarray, base: Kernel, points: Any, eta: float) -> None:
             fix="lower eta or the power, or raise the ridge")
 
 
-def shuffled(A: np.ndarray, seed: int) -> np.ndarray:
+def shuffled(A: np.ndarray, random_state: int) -> np.ndarray:
     """Return A with the vertices of the subsample permuted: the same graph, joined to the wrong points.
 
     What a model gains on such a graph over the base kernel is not owed to the unlabeled data.
     """
-    order = block_rng(seed, len(A)).permutation(len(A))
+    order = block_rng(random_state, len(A)).permutation(len(A))
     return A[np.ix_(order, order)]
 
 

@@ -24,14 +24,14 @@ def require_fourier(kernel: Kernel) -> None:
             fix='use approximation="nystrom", or kernel "rbf" or "laplacian"')
 
 
-def fourier_frequencies(kernel: DistanceKernel, d: int, n_features: int, seed: int, draw: int) -> np.ndarray:
+def fourier_frequencies(kernel: DistanceKernel, d: int, n_features: int, random_state: int, draw: int) -> np.ndarray:
     """Return the frequencies of one draw, (d, a / 2), from the Fourier transform of the kernel.
 
     Of `rbf` each is normal, and d at a time are orthogonal: features vary less about the kernel than with independent
     ones (Yu, Suresh, Choromanski, Holtmann-Rice, Kumar, "Orthogonal random features", NIPS 2016). Of `laplacian` they
     are Cauchy in each coordinate. O(d min(d, a) a) time.
     """
-    rng, shape = block_rng(seed, FREQUENCY_STREAM, draw), (d, n_features // 2)
+    rng, shape = block_rng(random_state, FREQUENCY_STREAM, draw), (d, n_features // 2)
     if isinstance(kernel, LaplacianKernel):
         return rng.standard_cauchy(shape) / kernel.bandwidth
     found = np.empty(shape)

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy import sparse
 
+from ..base.digest import require_random_state
 from ..base.errors import DataError, explain, require
 from ..execution.cost import Cost, block_count, cost_of, kernel_seconds
 from ..execution.tasks import Execution
@@ -44,7 +45,7 @@ class LandmarkParams:
 
     n_landmarks: int | float | Literal["auto", "sqrt"] = "auto"
     method: LandmarkMethod = "uniform"
-    seed: int = 0
+    random_state: int = 0
 
     def __post_init__(self) -> None:
         n = self.n_landmarks
@@ -56,9 +57,7 @@ class LandmarkParams:
                 fix='use "sqrt" (about the square root of the rows), 500 to 5,000, or a fraction such as 0.1')
         require(self.method in METHODS, f"method={self.method!r} chooses no landmarks",
                 why="it decides which rows or centers they are", fix=f"use one of {', '.join(METHODS)}")
-        require(isinstance(self.seed, Integral) and not isinstance(self.seed, bool) and self.seed >= 0,
-                f"seed={self.seed!r}, expected a whole number >= 0", why="equal seeds give equal landmarks",
-                fix="use 0, or another number for other landmarks")
+        require_random_state(self.random_state)
 
 
 @dataclass(frozen=True)
@@ -110,7 +109,7 @@ def landmark_count(params: LandmarkParams, n_labeled: int, n: int, most: int) ->
     return min(int(asked), n)
 
 
-def uniform_rows(n: int, count: int, seed: int, preferred: np.ndarray | None = None,
+def uniform_rows(n: int, count: int, random_state: int, preferred: np.ndarray | None = None,
                  rule: Literal["auto", "sqrt"] = "sqrt") -> np.ndarray:
     """Return `count` different row numbers of n, (s,) int64 ascending.
 
@@ -119,7 +118,7 @@ def uniform_rows(n: int, count: int, seed: int, preferred: np.ndarray | None = N
     the others give the rest. Without, every row is as likely.
     """
     if preferred is None or not len(preferred):
-        return np.sort(block_rng(seed, OTHERS_STREAM).choice(n, count, replace=False, shuffle=False))
+        return np.sort(block_rng(random_state, OTHERS_STREAM).choice(n, count, replace=False, shuffle=False))
     preferred = np.unique(preferred)
     m = len(preferred)
     if rule == "auto":
@@ -128,8 +127,8 @@ def uniform_rows(n: int, count: int, seed: int, preferred: np.ndarray | None = N
         a, b = ceil_root(m), ceil_root(n - m)
         mine = -(-count * a // (a + b))
     mine = max(min(mine, m), count - (n - m))
-    first = preferred[block_rng(seed, PREFERRED_STREAM).choice(m, mine, replace=False, shuffle=False)]
-    others = block_rng(seed, OTHERS_STREAM).choice(n - m, count - mine, replace=False, shuffle=False)
+    first = preferred[block_rng(random_state, PREFERRED_STREAM).choice(m, mine, replace=False, shuffle=False)]
+    others = block_rng(random_state, OTHERS_STREAM).choice(n - m, count - mine, replace=False, shuffle=False)
     # The k-th row that is not preferred comes after those preferred rows that have at most k others before them.
     others = others + np.searchsorted(preferred - np.arange(m), others, side="right")
     return np.sort(np.concatenate([first, others])).astype(np.int64)
@@ -184,14 +183,14 @@ def choose_landmarks(rows: Rows, kernel: Kernel, count: int, params: LandmarkPar
     ids: np.ndarray | None = None
     found: dict[str, Any] = {}
     if params.method == "kmeans":
-        points, found = kmeans_centers(rows, count, params.seed, execution)
+        points, found = kmeans_centers(rows, count, params.random_state, execution)
     else:
         if params.method == "leverage":
-            ids, found = leverage_rows(rows, kernel, count, params.seed, execution)
+            ids, found = leverage_rows(rows, kernel, count, params.random_state, execution)
         else:
             asked = params.n_landmarks
-            ids = uniform_rows(n, count, params.seed, preferred, asked) if isinstance(asked, str) else uniform_rows(
-                n, count, params.seed)
+            among = (preferred, asked) if isinstance(asked, str) else ()
+            ids = uniform_rows(n, count, params.random_state, *among)
         points = rows.take(ids)
     require_finite(points, "a landmark holds")
     kept = first_of_each(points)

@@ -95,10 +95,10 @@ def leverage_of_block(kernel: Kernel, X: Any, J: Any, factor: np.ndarray, nu: fl
     return np.maximum(x / (1.0 + x), SMALLEST)
 
 
-def waiting_times(seed: int, start: int, stop: int) -> np.ndarray:
+def waiting_times(random_state: int, start: int, stop: int) -> np.ndarray:
     """Return exponential times of mean 1 for rows [start, stop), equal however the rows are divided."""
     first, last = start // STREAM_ROWS, -(-stop // STREAM_ROWS)
-    times = np.concatenate([block_rng(seed, TIMES_STREAM, stream).standard_exponential(STREAM_ROWS)
+    times = np.concatenate([block_rng(random_state, TIMES_STREAM, stream).standard_exponential(STREAM_ROWS)
                             for stream in range(first, last)])
     return times[start - first * STREAM_ROWS:stop - first * STREAM_ROWS]
 
@@ -148,7 +148,7 @@ class RaceTask:
     pilot: Arrays  # J (q, d), ids (q,) ascending, factor (q, q)
     nu: float
     count: int
-    seed: int
+    random_state: int
     start: int
     stop: int
 
@@ -158,12 +158,12 @@ class RaceTask:
         scores = leverage_of_block(self.kernel, self.rows.read(self.start, self.stop), points_of(arrays, "J"),
                                    arrays["factor"], self.nu, len(arrays["ids"]) / len(self.rows),
                                    np.isin(ids, arrays["ids"], assume_unique=True))
-        times = waiting_times(self.seed, self.start, self.stop) / scores
+        times = waiting_times(self.random_state, self.start, self.stop) / scores
         first = soonest(times, ids, self.count)
         return {**out.write(ids=ids[first], times=times[first]), "score_sum": float(scores.sum())}
 
 
-def leverage_rows(rows: Rows, kernel: Kernel, count: int, seed: int,
+def leverage_rows(rows: Rows, kernel: Kernel, count: int, random_state: int,
                   execution: Execution) -> tuple[np.ndarray, dict[str, Any]]:
     """Return `count` row numbers, (s,) ascending, drawn by leverage, and what the scheme says of itself.
 
@@ -178,7 +178,7 @@ def leverage_rows(rows: Rows, kernel: Kernel, count: int, seed: int,
     n = len(rows)
     q = min(n, 2 * count, PILOT)
     rows_that_fit(execution.memory_budget, 40 * q, q, fixed_bytes=40 * q * (q - 1))  # refuses early
-    ids = np.sort(block_rng(seed, PILOT_STREAM).choice(n, q, replace=False, shuffle=False))
+    ids = np.sort(block_rng(random_state, PILOT_STREAM).choice(n, q, replace=False, shuffle=False))
     J = rows.take(ids)
     held = execution.share(**point_arrays("J", J), ids=ids)
     factored = execution.scratch()
@@ -187,7 +187,7 @@ def leverage_rows(rows: Rows, kernel: Kernel, count: int, seed: int,
     height = block_rows(kernel, rows, q + 7, execution.memory_budget, sparse_entries=entries_of(J),
                         kernel_bytes=8 * q * q + points_nbytes(J))
     parts = execution.scratch()
-    tasks = [RaceTask(kernel, rows, factored.arrays(0), nu, count, seed, start, stop)
+    tasks = [RaceTask(kernel, rows, factored.arrays(0), nu, count, random_state, start, stop)
              for start, stop in row_ranges(n, height)]
     receipts = execution.map(tasks, parts)
     found = [parts.read(i) for i in range(len(tasks))]

@@ -90,7 +90,7 @@ class MultiscaleParams:
         than half; "auto" is as many as the budget lets be, `MOST_CARRIERS` at most, and all points where there are
         fewer.
     unit_diagonal : whether the kernel is K(x, z) / sqrt(K(x, x) K(z, z)), or eq. 7 as it is.
-    seed : of the carriers. budget : bytes by which carriers are counted; it is told, not that of the machine.
+    random_state : of the carriers. budget : bytes by which carriers are counted; it is told, not that of the machine.
     """
 
     eps_0: float | Literal["auto"] = "auto"
@@ -99,7 +99,7 @@ class MultiscaleParams:
     n_eigenpairs: int | Literal["auto"] = "auto"
     n_carriers: int | Literal["auto"] = "auto"
     unit_diagonal: bool = True
-    seed: int = 0
+    random_state: int = 0
     budget: int = MEMORY_BUDGET
 
     def __post_init__(self) -> None:
@@ -325,11 +325,12 @@ def multiscale_map(rows: Rows, params: MultiscaleParams, labeled: np.ndarray, ex
         require_finite(points, "the points hold")
     else:
         eps = 1.0  # of a kernel that uniform landmarks do not ask
-        points = choose_landmarks(rows, weights_at(eps), s, LandmarkParams(seed=params.seed), execution, labeled).points
+        points = choose_landmarks(rows, weights_at(eps), s, LandmarkParams(random_state=params.random_state), execution,
+                                  labeled).points
         s = points.shape[0]
     require(s >= 2, f"all carriers of {n:,} points are equal", error=DataError, why="a graph has two points or more",
             fix="use more carriers")
-    eps_0 = WIDEST * median_bandwidth(rows, params.seed)**2 if params.eps_0 == "auto" else float(params.eps_0)
+    eps_0 = WIDEST * median_bandwidth(rows, params.random_state)**2 if params.eps_0 == "auto" else float(params.eps_0)
     pairs, shared = params.pairs_of(s), execution.share(**point_arrays("points", points))
     own = parts or execution.scratch()
     scales, values, least = _eigenvalues(shared, eps_0, params, pairs, execution, own.within("values"))
@@ -357,7 +358,7 @@ def multiscale_map(rows: Rows, params: MultiscaleParams, labeled: np.ndarray, ex
         own.remove()
     found = MultiscaleMap(points, scales[used], np.searchsorted(used, chosen[kept]), s * of_index, vectors,
                           params.unit_diagonal)
-    sample = np.sort(block_rng(params.seed, STREAM).permutation(n)[:SAMPLE])
+    sample = np.sort(block_rng(params.random_state, STREAM).permutation(n)[:SAMPLE])
     seconds["all"] = time.perf_counter() - begin
     return replace(found, attributes={
         "carriers": s, "eigenpairs": len(kept), "eps_0": eps_0, "scales": scales.tolist(),

@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
-from ..base.digest import require_seed
+from ..base.digest import require_random_state
 from ..base.errors import DataError, require
 from ..execution.tasks import Execution, sums
 from ..solvers.solve import Solver, prepare
@@ -127,14 +127,14 @@ class ProjectTask:
     edges: Arrays  # `i`, `j`, `w` (e,)
     first: int
     last: int
-    seed: int
+    random_state: int
 
     def __call__(self, out: PartWriter) -> Receipt:
         solver, own = Solver.from_arrays(self.solver.load(), self.params), self.edges.load()
         i, j, root = own["i"], own["j"], np.sqrt(own["w"])
         Y = np.empty((solver.A.n, self.last - self.first))
         for column in range(self.first, self.last):
-            signed = root * (2.0 * block_rng(self.seed, column).integers(0, 2, len(root)) - 1)
+            signed = root * (2.0 * block_rng(self.random_state, column).integers(0, 2, len(root)) - 1)
             Y[:, column - self.first] = np.bincount(i, signed, len(Y)) - np.bincount(j, signed, len(Y))
         solution = solver.solve(Y).require_converged(self.params)
         squares = np.zeros(len(root))
@@ -143,7 +143,7 @@ class ProjectTask:
         return {**out.write(squares=squares), **solution.described(self.params.method)}
 
 
-def edge_resistances(network: Network, n_projections: int, params: SolverParams, seed: int,
+def edge_resistances(network: Network, n_projections: int, params: SolverParams, random_state: int,
                      execution: Execution) -> sp.csr_array:
     """Return the resistances of all edges, (v, v) symmetric in the places of the weights, by random projections.
 
@@ -157,12 +157,12 @@ def edge_resistances(network: Network, n_projections: int, params: SolverParams,
     """
     require(n_projections >= 1, f"n_projections={n_projections}, expected >= 1", why="each is one solve",
             fix=f"leave it at {FEW_PROJECTIONS}, or give epsilon")
-    require_seed(seed)
+    require_random_state(random_state)
     edges = network.edges()
     solver = prepare(network.laplacian(), n_projections, params)
     shared = execution.share(i=edges.row, j=edges.col, w=edges.data)
     stored = execution.share(**solver.to_arrays())
-    tasks: Sequence[ProjectTask] = [ProjectTask(stored, solver.params, shared, first, last, seed)
+    tasks: Sequence[ProjectTask] = [ProjectTask(stored, solver.params, shared, first, last, random_state)
                                     for first, last in row_ranges(n_projections, params.block_columns)]
     values = execution.reduce(sums(tasks))["squares"] / n_projections
     i, j = network.linked[edges.row], network.linked[edges.col]

@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base.digest import require_seed
+from ..base.digest import require_random_state
 from ..base.errors import BudgetError, DataError, require
 from ..execution.cost import STEP_BYTES, largest_within
 from ..execution.tasks import Execution, Progress, one_thread, sums
@@ -62,7 +62,7 @@ class StochasticParams:
     rank: int = 200
     threshold: float = 0.001
     tolerance: float = 0.02
-    seed: int = 0
+    random_state: int = 0
 
     def __post_init__(self) -> None:
         for name, least, why in (("n_features", 2, "a step draws cosines and sines of frequencies"),
@@ -81,7 +81,7 @@ class StochasticParams:
             number = isinstance(value, Real) and not isinstance(value, bool)
             require(number and 0 <= value < below, f"{name}={value!r}, expected a number from 0 to below {below:g}",
                     why=why, fix=f"leave {name} at its default")
-        require_seed(self.seed)
+        require_random_state(self.random_state)
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,7 +240,7 @@ class StochasticSteps:
         begin, step = time.perf_counter(), self.taken + 1
         d, params, state = self.rows.shape[1], self.params, self.state(step)
         with one_thread():
-            frequencies = fourier_frequencies(self.kernel, d, params.n_features, params.seed, step)
+            frequencies = fourier_frequencies(self.kernel, d, params.n_features, params.random_state, step)
         state.write(DRAW, {"frequencies": frequencies})
         del frequencies
         G = self.gram(step, draws=True)

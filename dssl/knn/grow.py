@@ -203,7 +203,7 @@ def grow_neighbors(X: Rows, base: Neighbors, params: NeighborParams, execution: 
         write_order(lists.order, parts.rows("ids"), parts)
     grown = Neighbors.stored(parts, found)
     if known != "exact" and n > n_old:
-        found["recall"] = certify_recall(X, grown, seed=params.seed, execution=execution)
+        found["recall"] = certify_recall(X, grown, random_state=params.random_state, execution=execution)
         if found["recall"]["recall"] < params.recall:
             warnings.warn(explain(
                 f"the lists hold {found['recall']['recall']:.1%} of the neighbors of sampled rows, and "

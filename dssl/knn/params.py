@@ -5,6 +5,7 @@ from typing import Literal
 
 import numpy as np
 
+from ..base.digest import require_random_state
 from ..base.errors import require
 
 METHODS = ("auto", "exact", "descent", "partitioned")
@@ -19,7 +20,8 @@ class NeighborParams:
     method : "exact", "descent" (NN-descent in one task, approximate), "partitioned" (the same in leaves that
         overlap, approximate, of any number of dense rows), or "auto" (see `neighbors`).
     metric : "euclidean", or "cosine": Euclidean between the rows scaled to unit length.
-    seed : of the approximate searches and of the sample that certifies them; an exact one does not depend on it.
+    random_state : of the approximate searches and of the sample that certifies them; an exact one does not depend on
+    it.
     recall : that a partitioned search has to reach, as its certificate bounds it from below; NN-descent is repeated
         wider, once, where it does not.
     """
@@ -27,7 +29,7 @@ class NeighborParams:
     n_neighbors: int = 10
     method: Literal["auto", "exact", "descent", "partitioned"] = "auto"
     metric: Literal["euclidean", "cosine"] = "euclidean"
-    seed: int = 0
+    random_state: int = 0
     recall: float = 0.95
 
     def __post_init__(self) -> None:
@@ -40,9 +42,9 @@ class NeighborParams:
         require(self.metric in METRICS, f"metric={self.metric!r}, expected one of {METRICS}",
                 why="no other distance is implemented",
                 fix="transform the features so that their Euclidean distance is the one you mean")
-        require(isinstance(self.seed, (int, np.integer)) and 0 <= self.seed < 2**32,
-                f"seed={self.seed!r}, expected an integer in [0, 2^32)",
-                why="the random streams take no other", fix="use seed=0")
+        require_random_state(self.random_state)
+        require(self.random_state < 2**32, f"random_state={self.random_state!r}, expected less than 2^32",
+                why="the random streams of a search take no larger one", fix="use random_state=0")
         require(isinstance(self.recall, (int, float)) and 0 < self.recall < 1,
                 f"recall={self.recall!r}, expected above 0 and below 1", why="a sample certifies no more",
                 fix="use 0.95, or the method exact")

@@ -64,9 +64,9 @@ def nearer(total: Share, share: Share) -> Share:
     return {**kept, "reached": np.minimum(total["reached"], share["reached"])}
 
 
-def sampled_ids(n: int, sample: int, seed: int) -> np.ndarray:
+def sampled_ids(n: int, sample: int, random_state: int) -> np.ndarray:
     """Return the numbers of a random sample of n rows, ascending."""
-    return np.sort(block_rng(seed, n).choice(n, min(sample, n), replace=False))
+    return np.sort(block_rng(random_state, n).choice(n, min(sample, n), replace=False))
 
 
 def true_neighbors(rows: Rows, chosen: np.ndarray, listed: np.ndarray, metric: str, execution: Execution,
@@ -107,15 +107,15 @@ def truth_row_bytes(d: int, itemsize: int) -> int:
     return d * itemsize + layout_bytes(1, d, itemsize) + 8 * (min(d, MAX_AXES) + 3)
 
 
-def recall_of(hit: np.ndarray, seed: int) -> dict[str, Any]:
+def recall_of(hit: np.ndarray, random_state: int) -> dict[str, Any]:
     """Return the certificate of lists of which each sampled entry (q, k) is a true neighbor or not."""
     hits, trials = int(hit.sum()), hit.size
     return {"recall": hits / trials, "lower": wilson_lower(hits, trials),
-            "worst_row": float(hit.mean(axis=1).min()), "rows": len(hit), "trials": trials, "seed": seed,
-            "certified": "sample"}
+            "worst_row": float(hit.mean(axis=1).min()), "rows": len(hit), "trials": trials,
+            "random_state": random_state, "certified": "sample"}
 
 
-def certify_recall(X: Any, neighbors: Neighbors, sample: int = SAMPLE, seed: int = 0,
+def certify_recall(X: Any, neighbors: Neighbors, sample: int = SAMPLE, random_state: int = 0,
                    execution: Execution | None = None) -> dict[str, Any]:
     """Return the recall of neighbor lists, certified by an exact search for a random sample of rows.
 
@@ -125,7 +125,7 @@ def certify_recall(X: Any, neighbors: Neighbors, sample: int = SAMPLE, seed: int
     Returns
     -------
     dict : `recall`, `lower` (Wilson, 95 %, each list entry a trial), `worst_row` (least share of one row),
-        `rows` (sampled), `trials`, `seed`, and `certified`: "sample".
+        `rows` (sampled), `trials`, `random_state`, and `certified`: "sample".
     """
     rows: Rows = as_rows(X)
     n = len(rows)
@@ -133,10 +133,10 @@ def certify_recall(X: Any, neighbors: Neighbors, sample: int = SAMPLE, seed: int
             why="each point has one list", fix="pass the X that the neighbors were found for")
     require(sample >= 1, f"sample={sample}, expected >= 1", why="nothing is certified without a row",
             fix="use 500, or 2000 for a bound within 0.1 %")
-    chosen = sampled_ids(n, sample, seed)
+    chosen = sampled_ids(n, sample, random_state)
     found = true_neighbors(rows, chosen, neighbors.ids.take(chosen), neighbors.attributes.get("metric", "euclidean"),
                            execution or InProcess())
-    return recall_of(is_true(found["reached"], found["distances"][:, -1:]), seed)
+    return recall_of(is_true(found["reached"], found["distances"][:, -1:]), random_state)
 
 
 def is_true(reached: np.ndarray, kth: np.ndarray) -> np.ndarray:

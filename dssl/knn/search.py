@@ -24,7 +24,7 @@ ALWAYS_EXACT_ROWS = 20_000
 WORTH = 5  # times the seconds of NN-descent that an exact search may take
 
 
-def neighbors(X: Any, n_neighbors: int = 10, *, method: str = "auto", metric: str = "euclidean", seed: int = 0,
+def neighbors(X: Any, n_neighbors: int = 10, *, method: str = "auto", metric: str = "euclidean", random_state: int = 0,
               recall: float = 0.95, execution: Execution | None = None, parts: Parts | None = None) -> Neighbors:
     """Return the `n_neighbors` nearest other rows of every row, or all others with a warning where there are fewer.
 
@@ -51,8 +51,8 @@ def neighbors(X: Any, n_neighbors: int = 10, *, method: str = "auto", metric: st
     DataError : X is not two-dimensional, not finite, or has zero rows under the cosine metric; it is sparse and is to
         be partitioned, or no partition reaches the `recall`.
     """
-    params = NeighborParams(n_neighbors=n_neighbors, method=method, metric=metric, seed=seed,  # type: ignore[arg-type]
-                            recall=recall)
+    params = NeighborParams(n_neighbors=n_neighbors, method=method, metric=metric,  # type: ignore[arg-type]
+                            random_state=random_state, recall=recall)
     rows = as_rows(X)
     return find_neighbors(rows, lowered_neighbors(params, len(rows), "points"), execution or InProcess(), parts)
 
@@ -105,11 +105,11 @@ def find_neighbors(X: Rows, params: NeighborParams, execution: Execution, parts:
         execution.map([NearestTask(points, start, stop, k) for start, stop in row_ranges(n, height)], parts)
         found |= {"search": points.search, "recall": {"recall": 1.0, "lower": 1.0, "certified": "exact"}}
     elif method == "descent":
-        chosen = sampled_ids(n, SAMPLE, params.seed)
+        chosen = sampled_ids(n, SAMPLE, params.random_state)
         true = true_neighbors(X, chosen, np.full((len(chosen), k), -1), metric, execution)
         truth = execution.share(ids=chosen, kth=true["distances"][:, -1:])
-        receipt, = execution.map([DescentTask(X, k, metric, params.seed, execution.tasks_per_process, height, truth,
-                                              params.recall)], parts)
+        receipt, = execution.map([DescentTask(X, k, metric, params.random_state, execution.tasks_per_process, height,
+                                              truth, params.recall)], parts)
         found |= {name: receipt[name] for name in ("filled_exactly", "searches", "recall")}
         if found["recall"]["recall"] < params.recall:
             warnings.warn(explain(
@@ -118,5 +118,5 @@ def find_neighbors(X: Rows, params: NeighborParams, execution: Execution, parts:
                 "others, neighbors of neighbors are not near", fix="scale the features or use fewer (principal "
                 "components), set method to exact, or ask for a lower recall"), UserWarning, stacklevel=3)
     else:
-        found |= find_partitioned(X, k, metric, params.seed, params.recall, execution, parts)
+        found |= find_partitioned(X, k, metric, params.random_state, params.recall, execution, parts)
     return Neighbors.stored(parts, {**asdict(params), "n": n, "block_rows": height, **found})

@@ -46,7 +46,7 @@ class GraphKernelParams:
     regularizer: RegularizerParams = field(default_factory=RegularizerParams)
     solver: SolverParams = field(default_factory=SolverParams)
     n_subsample: int | Literal["auto"] = "auto"
-    seed: int = 0
+    random_state: int = 0
     budget: int = MEMORY_BUDGET
 
     def __post_init__(self) -> None:
@@ -65,7 +65,7 @@ def subsample_size(given: int | Literal["auto"], budget: int) -> int:
     return (largest_within(budget, USUAL, rank_budget) or 1) if given == "auto" else given
 
 
-def draw_subsample(labeled: np.ndarray, n: int, size: int, seed: int, before: np.ndarray | None = None,
+def draw_subsample(labeled: np.ndarray, n: int, size: int, random_state: int, before: np.ndarray | None = None,
                    n_before: int = 0) -> np.ndarray:
     """Return `size` vertex numbers: the labeled points first, then a random draw of the others.
 
@@ -74,7 +74,7 @@ def draw_subsample(labeled: np.ndarray, n: int, size: int, seed: int, before: np
     before : the subsample of the first `n_before` vertices, before the graph grew. Of the others as many are new as a
     draw of all would have, and the old ones are those of before as far as they go, so that it is a random draw again.
     """
-    rng = block_rng(seed, n)
+    rng = block_rng(random_state, n)
     labeled = np.asarray(labeled, np.int64)
     if len(labeled) >= size:
         return np.sort(rng.choice(labeled, size, replace=False))
@@ -153,7 +153,7 @@ def graph_covariance(graph: Graph, labeled: np.ndarray, params: GraphKernelParam
     labeled, points = np.asarray(labeled, np.int64), graph.vertices
     v, powers = len(points), tuple(powers) or (params.regularizer.power,)
     health = graph_health(graph.weights(), labeled, vertices=points)
-    chosen_vertices = draw_subsample(points.of(labeled), v, params.size, params.seed)
+    chosen_vertices = draw_subsample(points.of(labeled), v, params.size, params.random_state)
     kept = execution.scratch()
     solver, chosen, regularizer = prepare_regularizer(
         graph.stored, params.regularizer, len(chosen_vertices) * n_solves(powers), params.solver, execution,

@@ -62,7 +62,7 @@ class SpaceParams:
     n_landmarks: int | Literal["auto"] = "auto"
     graph: KNNGraph = field(default_factory=KNNGraph)
     budget: int = MEMORY_BUDGET
-    seed: int = 0
+    random_state: int = 0
 
     def __post_init__(self) -> None:
         require(self.space in get_args(SpaceName), f"space={self.space!r}", why="points are clustered in its features",
@@ -72,13 +72,13 @@ class SpaceParams:
 
     @property
     def landmarks(self) -> LandmarkParams:
-        return LandmarkParams(n_landmarks=self.n_landmarks, seed=self.seed)
+        return LandmarkParams(n_landmarks=self.n_landmarks, random_state=self.random_state)
 
     @property
     def covariance(self) -> GraphKernelParams:
         """Return how the graph deforms a kernel."""
-        return GraphKernelParams(regularizer=self.regularizer, n_subsample=self.n_landmarks, seed=self.seed,
-                                 budget=self.budget)
+        return GraphKernelParams(regularizer=self.regularizer, n_subsample=self.n_landmarks,
+                                 random_state=self.random_state, budget=self.budget)
 
     @property
     def carriers(self) -> int:
@@ -123,7 +123,7 @@ def _deformed(rows: Rows, kernel: Kernel, params: SpaceParams, graph: Graph | No
     own, n = params.covariance, len(rows)
     covariance = graph_covariance(graph, np.empty(0, np.int64), own, execution)
     deformed = deform(kernel, rows.take(covariance.subsample), covariance.powers[own.regularizer.power], params.eta)
-    carriers = draw_subsample(covariance.subsample, n, params.carriers, params.seed)
+    carriers = draw_subsample(covariance.subsample, n, params.carriers, params.random_state)
     Z = rows.take(carriers)
     T = whiten(deformed(Z, Z))
     model = expand(deformed, Z, T.T, np.zeros(T.rank), Values())
@@ -145,8 +145,8 @@ def graph_features(rows: Rows, params: SpaceParams, graph: Graph, n_clusters: in
     own = params.regularizer
     kept = largest_components(graph, n_clusters)
     m = min(PAIRS * n_clusters, int(kept.sum()))
-    found = graph_spectrum(graph.among(kept, execution), m, SpectrumParams(laplacian=own.laplacian, seed=params.seed),
-                           execution)
+    found = graph_spectrum(graph.among(kept, execution), m,
+                           SpectrumParams(laplacian=own.laplacian, random_state=params.random_state), execution)
     V = found.vectors * (found.values + own.ridge) ** (-own.power / 2)
     F = np.zeros((len(kept), m))
     F[kept] = V / np.linalg.norm(V, axis=1, keepdims=True)
@@ -166,7 +166,7 @@ def largest_components(graph: Graph, count: int) -> np.ndarray:
 
 def _multiscale(rows: Rows, kernel: Kernel, params: SpaceParams, graph: Graph | None, n_clusters: int,
                 execution: Execution) -> Made:
-    own = MultiscaleParams(n_carriers=params.n_landmarks, seed=params.seed, budget=params.budget)
+    own = MultiscaleParams(n_carriers=params.n_landmarks, random_state=params.random_state, budget=params.budget)
     features = multiscale_map(rows, own, np.empty(0, np.int64), execution)
     model = multiscale_model(features, np.eye(features.width), np.zeros(features.width), Values())
     return model, np.empty(0), features.attributes

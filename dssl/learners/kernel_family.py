@@ -26,10 +26,10 @@ VERSION = 1
 
 
 def label_kernels(rows: Rows, sample: np.ndarray, labeled: np.ndarray,
-                  seed: int) -> Iterator[tuple[float, float, np.ndarray, np.ndarray]]:
+                  random_state: int) -> Iterator[tuple[float, float, np.ndarray, np.ndarray]]:
     """Yield bandwidth and penalty of each kernel of the family, and its blocks (l, l) and (s, l); see `KernelMembers`.
     """
-    points, seen, median = rows.take(labeled), rows.take(sample), median_bandwidth(rows, seed)
+    points, seen, median = rows.take(labeled), rows.take(sample), median_bandwidth(rows, random_state)
     for multiple, kernels in groupby(KERNELS, key=itemgetter(0)):
         kernel = RBF(multiple * median)
         K, sampled = kernel_block(kernel, points, points), kernel_block(kernel, seen, points)
@@ -51,13 +51,13 @@ class KernelMembers:
 
     @classmethod
     def of(cls, rows: Rows, sample: np.ndarray, target: Target, weight: np.ndarray | None,
-           seed: int, *, grouped: bool = False) -> "KernelMembers":
+           random_state: int, *, grouped: bool = False) -> "KernelMembers":
         """Return the family of some rows (n, d); sample (s,) : numbers of those at which functions are scaled.
 
         grouped : as `member_of` takes it.
         """
         bandwidths, members = [], []
-        for bandwidth, penalty, K, sampled in label_kernels(rows, sample, target.labeled, seed):
+        for bandwidth, penalty, K, sampled in label_kernels(rows, sample, target.labeled, random_state):
             members.append(member_of(K, sampled, target, weight, penalty, grouped=grouped))
             bandwidths.append(bandwidth)
         return cls(rows.take(target.labeled), bandwidths, members)

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base.digest import is_whole, require_seed
+from ..base.digest import is_whole, require_random_state
 from ..base.errors import DataError, explain, require
 from ..base.profiler import library
 from ..execution.cost import Cost, block_count, cost_of, kernel_seconds
@@ -43,7 +43,7 @@ class KMeansParams:
     n_init: int = 10
     tolerance: float = 1e-5
     max_passes: int = 100
-    seed: int = 0
+    random_state: int = 0
 
     def __post_init__(self) -> None:
         for name, least, why in (("n_clusters", 1, "points fall into so many clusters"),
@@ -54,7 +54,7 @@ class KMeansParams:
                     what=f"{name}={value!r}, expected a whole number >= {least}", fix=f"use {least} or more")
         require(0 <= self.tolerance < 1, f"tolerance={self.tolerance!r}, expected 0 to 1",
                 why="it is relative to the sum of squares", fix="use 1e-5")
-        require_seed(self.seed)
+        require_random_state(self.random_state)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,24 +75,24 @@ class StartTask:
     rows: Rows
     sample: int
     n_clusters: int
-    seed: int
+    random_state: int
     number: int
 
     def __call__(self, out: PartWriter) -> Receipt:
         KMeans = library("sklearn.cluster").KMeans
-        X = sample_of(self.rows, self.sample, self.seed)
-        start = int(block_rng(self.seed, START_STREAM, self.number).integers(2**31))
+        X = sample_of(self.rows, self.sample, self.random_state)
+        start = int(block_rng(self.random_state, START_STREAM, self.number).integers(2**31))
         with one_thread():
             model = KMeans(min(self.n_clusters, distinct(X)), n_init=1, random_state=start).fit(X)
         return {**out.write(centers=np.asarray(model.cluster_centers_, np.float64)), "inertia": float(model.inertia_)}
 
 
-def sample_of(rows: Rows, sample: int, seed: int) -> np.ndarray:
+def sample_of(rows: Rows, sample: int, random_state: int) -> np.ndarray:
     """Return `sample` rows (sample, r), float64, in their order; all where there are no more."""
     n = len(rows)
     if sample >= n:
         return rows.read(0, n).astype(np.float64)
-    ids = block_rng(seed, SAMPLE_STREAM).choice(n, sample, replace=False, shuffle=False)
+    ids = block_rng(random_state, SAMPLE_STREAM).choice(n, sample, replace=False, shuffle=False)
     return rows.take(np.sort(ids)).astype(np.float64)
 
 
@@ -146,7 +146,8 @@ def kmeans(rows: Rows, params: KMeansParams, execution: Execution) -> Clusters:
     rows_that_fit(execution.memory_budget, 3 * 8 * rows.shape[1], sample,
                   fixed_bytes=3 * 8 * rows.shape[1] * (sample - 1))
     height, started = lloyd_height(rows, k, execution.memory_budget), execution.scratch()
-    receipts = execution.map([StartTask(rows, sample, k, params.seed, number) for number in range(params.n_init)],
+    receipts = execution.map([StartTask(rows, sample, k, params.random_state, number)
+                              for number in range(params.n_init)],
                              started)
     best = min(range(params.n_init), key=lambda number: (receipts[number]["inertia"], number))
     centers, inertia, passes = started.read(best)["centers"], np.inf, 0

@@ -49,7 +49,8 @@ class StructureTask:
         return {**out.write(), "structure": float(structure)}
 
 
-def sampled_structure(graph: Parts, copies: Rows | None, v: int, seed: int, execution: Execution) -> float | None:
+def sampled_structure(graph: Parts, copies: Rows | None, v: int, random_state: int,
+                      execution: Execution) -> float | None:
     """Return the structure of a stored graph of v vertices, from `SAMPLE` of them, drawn by the seed.
 
     None where the graph is too large for the memory budget of a task: its structure is not known then.
@@ -57,7 +58,7 @@ def sampled_structure(graph: Parts, copies: Rows | None, v: int, seed: int, exec
     nnz = sum(graph.arrays(index).nbytes for index in range(len(row_receipts(graph, v)))) // ENTRY_BYTES
     if not fits_a_task(v, nnz, execution.memory_budget):
         return None
-    chosen: Sequence[int] = np.sort(block_rng(seed, STREAM).choice(v, min(v, SAMPLE), replace=False)).tolist()
+    chosen: Sequence[int] = np.sort(block_rng(random_state, STREAM).choice(v, min(v, SAMPLE), replace=False)).tolist()
     parts = execution.scratch()
     receipt, = execution.map([StructureTask(graph, copies, tuple(chosen))], parts)
     parts.remove()

@@ -63,7 +63,7 @@ class LinearParams(ABC):
 
     kernels : the base kernel with each bandwidth that is tried. learners : those that are tried. cv : the folds where
     there is something to choose, else None. rule : which candidate is chosen. prior, weight : how frequent the classes
-    are among the points that are predicted, and what their labels weigh. seed : of the folds that are held out.
+    are among the points that are predicted, and what their labels weigh. random_state : of the folds that are held out.
     baselines : "base", or none: then labels are held out to calibrate probabilities alone.
     """
 
@@ -73,7 +73,7 @@ class LinearParams(ABC):
     rule: ChoiceRule = LOWEST
     prior: ClassPrior = LABELS
     weight: ClassWeight = NO_WEIGHTS
-    seed: int = 0
+    random_state: int = 0
     baselines: tuple[str, ...] = ("base",)
 
     @abstractmethod
@@ -155,7 +155,7 @@ def fit_models(context: Context, params: LinearParams) -> tuple[dict[str, Model]
     target, choices = context.target(params.prior), context.attributes("selection")["choices"]
     weight = context.label_weights(target, params.weight)
     choices = {name: choices[name] for name in ("model", *params.baselines)}
-    folds = LabelFolds.of(target, params.seed, a_fit_each=any(
+    folds = LabelFolds.of(target, params.random_state, a_fit_each=any(
         chosen["loss_function"] != "squared" for chosen in choices.values()), curve=bool(params.baselines))
     models, told, held_out = dict[str, Model](), dict[str, Any](), dict[str, list[HeldOut]]()
     for name, chosen in choices.items():

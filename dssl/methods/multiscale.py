@@ -152,7 +152,7 @@ def _scores_cost(f: PlanInputs, params: MultiscaleKernelParams) -> Cost:
     return replace(cost, peak=STEP_BYTES + cost.least + block + 16 * s * k)
 
 
-_FEWER = "lower model.carriers"
+_FEWER = "lower model.n_carriers"
 WORDS = Words(
     model="A linear model in a kernel of eigenfunctions of graph Laplacians, each of the scale at which its eigenvalue "
           "is most stable: points are alike that short steps join.",

@@ -18,6 +18,10 @@ CHOICE = re.compile(r"int|float|str|(literal|list|tuple|dict)\[.*\]")  # pydanti
 SHOULD = "Input should be "
 READ: Place = ("data", "read")  # the section whose keys are those of the readers
 MOST_PLACES = 4  # where a key may belong that a message names
+OTHER_WORDS = {  # that people use for a key, and that are not written almost like it
+    "seed": "random_state", "count": "n_landmarks", "size": "n_subsample", "starts": "n_init", "most": "max_clusters",
+    "landmarks": "n_landmarks", "features": "n_features", "cross_validation": "held_out", "measure": "scoring",
+    "samples": "n_candidates"}
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,9 @@ def where_it_belongs(place: Place, kind: str, specs: Mapping[str, type[Spec]]) -
     own = specs[kind]
     if place[:1] == ("selection",) and has_key(own, ("selection", "grid", *place[1:])):
         return "it is a key of selection.grid: a list of values that are tried"
+    other = OTHER_WORDS.get(place[-1])
+    if other is not None and has_key(own, (*place[:-1], other)):
+        return f"there is no such key here; did you mean {'.'.join((*place[:-1], other))}?"
     theirs = [name for name, spec in specs.items() if has_key(spec, place)]
     if theirs:
         here = section_at(own, place[:-1])
@@ -224,7 +231,7 @@ def _repaired(fields: dict[str, Any], section: type[BaseModel], place: Place, li
 
 
 def _joined(text: str, section: type[BaseModel]) -> dict[str, Any] | None:
-    """Return the keys and values of a text such as `count:5 seed:1`, None of any other."""
+    """Return the keys and values of a text such as `count:5 random_state:1`, None of any other."""
     pieces = [NO_SPACE.fullmatch(piece) for piece in text.split()]
     if not pieces or not all(piece is not None and piece[1] in section.model_fields for piece in pieces):
         return None

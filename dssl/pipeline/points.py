@@ -144,7 +144,7 @@ class LabelParams:
     per_class: int | None
     fraction: float | None
     given: bool
-    seed: int
+    random_state: int
     read: IngestParams
 
     @classmethod
@@ -250,7 +250,7 @@ def make_labels(context: Context, labels: LabelParams) -> dict[str, Any]:
         places = context.base.parts.read(DRAWN)["places"]
     else:
         places = choose_labels(lambda: training_strata(context), count=labels.count, per_class=labels.per_class,
-                               fraction=labels.fraction, seed=labels.seed, n_classes=n_strata)
+                               fraction=labels.fraction, random_state=labels.random_state, n_classes=n_strata)
     coded = context.rows("split", f"train_{known}").take(places)
     chosen, told = _told(context, Target.from_arrays({"labeled": places, known: coded}, split), labels.read)
     _require_two_classes(chosen, context.files["source"].source.name)

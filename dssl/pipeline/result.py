@@ -184,10 +184,11 @@ class RunResult:
         fitted = self.model(model)
         return fitted.predict_proba(fitted.rows_of(X, execution), execution)
 
-    def suggest(self, count: int = 10, *, criterion: Criterion = "auto", seed: int = 0,
+    def suggest(self, count: int = 10, *, criterion: Criterion = "auto", random_state: int = 0,
                 execution: Execution | None = None) -> SuggestedRows:
         """Return which rows of the source to label next; see `suggest_rows`, which says what is raised."""
-        return suggest_rows(self.folder, execution or current_execution(), count=count, criterion=criterion, seed=seed)
+        return suggest_rows(self.folder, execution or current_execution(), count=count, criterion=criterion,
+                            random_state=random_state)
 
     @property
     def classes(self) -> np.ndarray:

@@ -45,7 +45,7 @@ class SplitParams:
     test_count: int | None
     test_fraction: float | None
     test_official: bool
-    seed: int
+    random_state: int
 
     @property
     def tests(self) -> bool:
@@ -58,7 +58,7 @@ class SplitParams:
         classes = None if data.classes is None else tuple(
             (name, tuple(members)) for name, members in data.classes.items())
         return cls(data.task, None if data.keep is None else tuple(data.keep), classes, data.unlabeled, data.rows,
-                   data.points, test.count, test.fraction, test.official, data.seed)
+                   data.points, test.count, test.fraction, test.official, data.random_state)
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,8 @@ class RowsInUse:
         No row without a target is tested.
         """
         if params.tests and not params.test_official:
-            drawn = split_test(self.strata, count=params.test_count, fraction=params.test_fraction, seed=params.seed)
+            drawn = split_test(self.strata, count=params.test_count, fraction=params.test_fraction,
+                               random_state=params.random_state)
             tests = drawn.shares.sum(axis=1)
             return np.column_stack([drawn.lengths - tests, tests]), lambda: iter(drawn)
 

@@ -48,17 +48,20 @@ PLACES = 1000  # a side of the picture
 
 @dataclass(frozen=True)
 class SampleParams:
-    """metric, n_neighbors : of the graph; None of a kind without one. seed : of the draw. read : of the source."""
+    """metric, n_neighbors : of the graph; None of a kind without one.
+
+    random_state : of the draw. read : of the source.
+    """
 
     metric: str | None
     n_neighbors: int
-    seed: int
+    random_state: int
     read: IngestParams
 
     @classmethod
     def of(cls, spec: Spec) -> "SampleParams":
         graph = getattr(spec, "graph", None)
-        return cls(graph.metric if graph else None, graph.n_neighbors if graph else 0, spec.data.seed,
+        return cls(graph.metric if graph else None, graph.n_neighbors if graph else 0, spec.data.random_state,
                    spec.data.ingest_params())
 
 
@@ -67,7 +70,7 @@ def make_sample(context: Context, params: SampleParams) -> dict[str, Any]:
     points = context.points("train")
     labeled = context.arrays("labels")["labeled"] if "labels" in context.inputs else np.zeros(0, np.int64)
     most, pictured = sizes(points.row_bytes, context.execution.memory_budget)
-    drawn = _drawn(len(points), labeled, params.seed)[:most]
+    drawn = _drawn(len(points), labeled, params.random_state)[:most]
     rows = as_rows(points.take(drawn))
     described = context.attributes("models")["models"]
     models = stored_models(context.inputs["models"].parts, {"model": described["model"]})
@@ -100,9 +103,9 @@ def sizes(row_bytes: int, budget: int) -> tuple[int, int]:
     return most, min(DRAWN, most, max(10 * LISTED, isqrt(half // PAIR_BYTES)))
 
 
-def _drawn(n: int, labeled: np.ndarray, seed: int) -> np.ndarray:
+def _drawn(n: int, labeled: np.ndarray, random_state: int) -> np.ndarray:
     """Return the numbers of points that are looked at: first those of the picture, some labeled ones among them."""
-    rng = block_rng(seed, STREAM)
+    rng = block_rng(random_state, STREAM)
     few = len(labeled) <= LABELED or n <= DRAWN
     known = labeled if few else np.sort(rng.choice(labeled, LABELED, replace=False))
     some = rng.choice(n, min(n, JUDGED + len(known)), replace=False)

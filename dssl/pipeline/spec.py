@@ -102,7 +102,7 @@ class DataSpec(SpecSection):
     test: TestSplit = TestSplit(fraction=0.2)
     scale: ScalingKind = Field("auto", description="of the features; auto standardizes columns whose ranges differ and "
                                "leaves those of one unit, such as pixels and embeddings; see ScalingParams")
-    seed: int = Field(0, ge=0)
+    random_state: int = Field(0, ge=0)
     grows: bool = Field(False, description="a run goes on from the last one of this spec: it reads files that are new "
                         "alone, and adds their rows to the graph and the model; see docs/growing.md")
 
@@ -132,7 +132,7 @@ class LabelSpec(SpecSection):
     given: bool = Field(False, description="show every label that the training points have")
     file: str | list[str] | None = Field(None, description="CSV files with the columns row and label, such as dssl "
                                          "suggest writes: labels of training points, shown beside those")
-    seed: int = Field(0, ge=0)
+    random_state: int = Field(0, ge=0)
 
 
 class GivenGraph(SpecSection):
@@ -177,16 +177,16 @@ class GraphSpec(SpecSection):
     width: float = Field(default=WIDTH, description=WIDTH_DESCRIPTION)
     symmetrize: Literal["maximum", "minimum", "mean"] = "maximum"
     laplacian: LaplacianKind = "normalized"
-    seed: int = 0
+    random_state: int = 0
 
     def neighbors(self) -> NeighborParams:
         """Return the search's parameters."""
-        return NeighborParams(n_neighbors=self.n_neighbors, method=self.method, metric=self.metric, seed=self.seed,
-                              recall=self.recall)
+        return NeighborParams(n_neighbors=self.n_neighbors, method=self.method, metric=self.metric,
+                              random_state=self.random_state, recall=self.recall)
 
     def weighting(self) -> WeightParams:
         """Return the weights' parameters."""
-        return WeightParams(kind=self.weights, bandwidth=self.bandwidth, width=self.width,
+        return WeightParams(weights=self.weights, bandwidth=self.bandwidth, width=self.width,
                             symmetrize=self.symmetrize)
 
     def builder(self) -> KNNGraph:
@@ -195,7 +195,7 @@ class GraphSpec(SpecSection):
 
         return KNNGraph(n_neighbors=self.n_neighbors, metric=self.metric, method=self.method, weights=self.weights,
                         bandwidth=self.bandwidth, width=self.width, symmetrize=self.symmetrize,
-                        duplicates=self.duplicates, seed=self.seed, recall=self.recall)
+                        duplicates=self.duplicates, random_state=self.random_state, recall=self.recall)
 
 
 class KernelGraph(GraphSpec):

@@ -60,13 +60,14 @@ class SelectionSpec(SpecSection):
     search: Literal["grid", "random", "halving"] = Field(
         "grid", description="grid judges all combinations on all folds; random so many of them, drawn by the seed; "
                             "halving all on few folds, the better of them on more, and a few on all")
-    samples: int | None = Field(None, ge=1, description="of search random, and of halving where not all combinations "
+    n_candidates: int | None = Field(None, ge=1,
+                                     description="of search random, and of halving where not all combinations "
                                                         "begin: how many are drawn")
     factor: float | None = Field(None, gt=1, allow_inf_nan=False, description="of search halving, 3 by default: a "
                                  "third of the candidates is judged on three times as many folds")
     folds: int | Literal["leave_one_out"] = Field(5, description="a number >= 2, or leave_one_out")
     repetitions: int = Field(1, ge=1, description="of the folds, each dealt anew; scores are means over them")
-    cross_validation: HeldOut = Field(
+    held_out: HeldOut = Field(
         "auto", description="how points are predicted without their fold: closed_form, exact from one training; refit; "
                             "auto, the closed form where it costs less; of lapsvm influence and refined_influence, "
                             "from one training, approximately")
@@ -78,25 +79,26 @@ class SelectionSpec(SpecSection):
                                                           "neg_root_mean_squared_error")
     one_standard_error: bool = Field(False, description="choose the strongest penalties among the rows within one "
                                                         "standard error of the lowest")
-    seed: int = Field(0, ge=0, description="of the folds, and of the combinations that are drawn")
-    ways: ClassVar[tuple[str, ...]] = get_args(HeldOut)  # of cross_validation, that the kind has
+    random_state: int = Field(0, ge=0, description="of the folds, and of the combinations that are drawn")
+    ways: ClassVar[tuple[str, ...]] = get_args(HeldOut)  # of held_out, that the kind has
 
     @model_validator(mode="after")
     def _keys_are_of_the_search(self) -> Self:
-        if (self.samples is None) == (self.search == "random") or (self.samples and self.search == "grid"):
-            raise ValueError("search random takes samples, the number of combinations that are drawn, halving may, and "
+        if (self.n_candidates is None) == (self.search == "random") or (self.n_candidates and self.search == "grid"):
+            raise ValueError(
+                "search random takes n_candidates, the number of combinations that are drawn, halving may, and "
                              "grid tries all")
         if self.factor is not None and self.search != "halving":
             raise ValueError("factor is of search halving")
-        if self.cross_validation not in self.ways:
-            raise ValueError(f"cross_validation {self.cross_validation}: this kind of model has {', '.join(self.ways)}")
+        if self.held_out not in self.ways:
+            raise ValueError(f"held_out {self.held_out}: this kind of model has {', '.join(self.ways)}")
         return self
 
     def cv(self) -> FoldParams:
         """Return the parameters of the folds."""
         from ..selection.folds import FoldParams
 
-        return FoldParams(folds=self.folds, repetitions=self.repetitions, seed=self.seed)
+        return FoldParams(folds=self.folds, repetitions=self.repetitions, random_state=self.random_state)
 
     def require_scoring(self, task: str) -> None:
         """Raise ParameterError where the scoring is none of the task."""
@@ -114,7 +116,7 @@ class SelectionSpec(SpecSection):
         """Return which combinations are tried, and on which folds."""
         from ..selection.halving import Search
 
-        return Search(self.samples, (self.factor or 3.0) if self.search == "halving" else None, self.seed)
+        return Search(self.n_candidates, (self.factor or 3.0) if self.search == "halving" else None, self.random_state)
 
 
 class KernelSelection(SelectionSpec):

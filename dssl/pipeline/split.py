@@ -64,7 +64,7 @@ def make_split(context: Context, params: SplitParams) -> dict[str, Any]:
             fix="set data.test.count or data.test.fraction, or give the test points labels")
     drawn: Iterator[np.ndarray | None] = repeat(None, len(sizes))
     if params.points is not None and params.points != n_train:
-        drawn, n_train = sample_points(sizes[:, 0], params.points, params.seed), params.points
+        drawn, n_train = sample_points(sizes[:, 0], params.points, params.random_state), params.points
     n_rest = max(0, sum(len(block.rows) for block in used.blocks()) - n_train - n_test)  # too few are refused below
     n = {"train": n_train, "test": n_test, "rest": n_rest}
     _write(context, used, _drawn_places(zip(used.blocks(), tested(), drawn, strict=True)), n)
@@ -92,7 +92,7 @@ def _grown(context: Context, used: RowsInUse, params: SplitParams, base: Artifac
     before = {name: base.parts.rows(name) for name in ("train", "test")}
     edges = np.array([*range(0, len(used.dataset), DRAW_ROWS), len(used.dataset)])
     begin = {name: counts_below(rows, edges) for name, rows in before.items()}
-    drawn = block_rng(params.seed, GROWN, n_base).random(n_new) < (params.test_fraction or 0)
+    drawn = block_rng(params.random_state, GROWN, n_base).random(n_new) < (params.test_fraction or 0)
 
     def places() -> Iterator[Places]:
         for i, block in enumerate(used.blocks()):

@@ -65,12 +65,12 @@ def artifacts_behind(folder: Path) -> dict[str, Artifact]:
 
 
 def suggest_rows(run: str | Path, execution: Execution, *, count: int = 10, criterion: Criterion = "auto",
-                 seed: int = 0, workspace: str | Path = DEFAULT_WORKSPACE,
+                 random_state: int = 0, workspace: str | Path = DEFAULT_WORKSPACE,
                  overrides: Sequence[str] = ()) -> SuggestedRows:
     """Return which rows of the source of a finished run to label next; `run` as `finished_models`.
 
     The graph, the labels and the model are those of the run; only eigenvectors of the graph are computed, and what the
-    model says where a criterion asks for that. count, criterion, seed : as in `SuggestParams`.
+    model says where a criterion asks for that. count, criterion, random_state : as in `SuggestParams`.
     overrides : values of a spec that is named, as `dssl run --set` takes them.
 
     Raises
@@ -79,7 +79,7 @@ def suggest_rows(run: str | Path, execution: Execution, *, count: int = 10, crit
     its kind of model has no graph, or predicts quantities, and the criterion asks for it. IntegrityError : an artifact
     is damaged.
     """
-    params = SuggestParams(count=count, criterion=criterion, seed=seed)
+    params = SuggestParams(count=count, criterion=criterion, random_state=random_state)
     folder = finished_models(run, workspace, overrides)
     behind = artifacts_behind(folder)
     require("labels" in behind, f"{run} learned from no labels", why="those of its rows would be added to them",

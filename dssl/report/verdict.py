@@ -257,8 +257,8 @@ class Verdict:
         if self.useless and self.by.key == "error" and ours is not None and constant is not None and ours > constant:
             sentences.append(f"Where rare classes count as much as frequent ones, look at balanced accuracy instead: "
                              f"the model has {percent(ours)}, and one class everywhere {percent(constant)}.")
-        sentences.append("The test judges these labels and this split. Other draws (labels.seed, data.seed) give other "
-                         "figures; repeat a few before relying on a small gain.")
+        sentences.append("The test judges these labels and this split. Other draws (labels.random_state, "
+                         "data.random_state) give other figures; repeat a few before relying on a small gain.")
         return sentences
 
 

@@ -19,7 +19,7 @@ PARAMETERS = {
     "loss": "what a wrong or uncertain label costs", "loss_function": "what a wrong or uncertain label costs",
     "weighting": "how the kernels are averaged: by what labels held out say, or alike",
     "by_degree": "whether points with many neighbors count less", "n_neighbors": "neighbors of each point in the graph",
-    "transfer": "what becomes of the eigenvalues of the kernel", "clusters": "how many clusters there are",
+    "transfer": "what becomes of the eigenvalues of the kernel", "n_clusters": "how many clusters there are",
 }
 
 

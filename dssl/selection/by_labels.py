@@ -44,7 +44,7 @@ class LabelFolds:
     why: str = "of no class are there two, so that none can be held out"  # where none are compared
 
     @classmethod
-    def of(cls, target: Target, seed: int = 0, *, a_fit_each: bool = False, curve: bool = True) -> "LabelFolds":
+    def of(cls, target: Target, random_state: int = 0, *, a_fit_each: bool = False, curve: bool = True) -> "LabelFolds":
         """Return the folds of some labels; none where no class has two. a_fit_each : as `calibration_folds`."""
         if target.coded.ndim > 1 and target.coded.shape[1] > 1:
             return cls([], [], why="the errors of several quantities are not compared")
@@ -53,10 +53,10 @@ class LabelFolds:
         if not len(held) or (len(sizes) == 1 and len(target.coded) < 3):
             return cls([], [])
         most = FOLDS if a_fit_each or len(target.coded) > ONE_BY_ONE else int(held.min())
-        folds = labeled_folds(target.strata(), max(2, min(int(held.min()), most)), seed)
+        folds = labeled_folds(target.strata(), max(2, min(int(held.min()), most)), random_state)
         if len(target.coded) > MOST:
             return cls(folds, [], f"it is of {MOST} labels at most")
-        return cls(folds, _draws(target.strata(), seed)) if curve else cls(folds, [])
+        return cls(folds, _draws(target.strata(), random_state)) if curve else cls(folds, [])
 
     @property
     def repetitions(self) -> list[list[np.ndarray]]:
@@ -69,9 +69,9 @@ def most_repetitions(n_labels: int) -> int:
     return 1 + (sum(min(len(STARTS), round(1 / share)) for share in SHARES) if n_labels <= MOST else 0)
 
 
-def _draws(strata: np.ndarray, seed: int) -> list[tuple[int, list[np.ndarray]]]:
+def _draws(strata: np.ndarray, random_state: int) -> list[tuple[int, list[np.ndarray]]]:
     """Return draws of `SHARES` of each class, one label at least, as folds of all others, with the labels seen."""
-    order = block_rng(seed, CURVE_STREAM).permutation(len(strata))
+    order = block_rng(random_state, CURVE_STREAM).permutation(len(strata))
     of_class = [order[strata[order] == code] for code in np.unique(strata)]
     least = 2 if len(of_class) == 1 else 1
     found: dict[tuple[int, int], list[np.ndarray]] = {}

@@ -21,7 +21,7 @@ ONE_BY_ONE = 200  # labels at most that are left out one of each class at a time
 CALIBRATIONS = 10  # at most, of the scores of one repetition
 
 
-def calibration_folds(target: Target, seed: int, *, a_fit_each: bool = False) -> list[np.ndarray]:
+def calibration_folds(target: Target, random_state: int, *, a_fit_each: bool = False) -> list[np.ndarray]:
     """Return what is left out at a time, of labels of which some class has two or more: about one label of each class.
 
     The only label of a class stays.
@@ -33,7 +33,7 @@ def calibration_folds(target: Target, seed: int, *, a_fit_each: bool = False) ->
     sizes = np.bincount(target.strata())
     least = int(sizes[sizes > 1].min())
     most = FOLDS if a_fit_each or len(target.coded) > ONE_BY_ONE else least
-    return labeled_folds(target.strata(), min(least, most), seed)
+    return labeled_folds(target.strata(), min(least, most), random_state)
 
 
 def can_calibrate(target: Target) -> TypeGuard[Classes]:

@@ -20,18 +20,18 @@ from .held_out_scores import HeldOut
 FOLDS = 5  # where each fold is a refit, or labels are many
 
 
-def chosen_folds(system: SystemParams, n_labeled: int, seed: int) -> FoldParams:
+def chosen_folds(system: SystemParams, n_labeled: int, random_state: int) -> FoldParams:
     """Return how labels are held out: each alone where they are few and a closed form serves all, or else in folds."""
     at_once = system.solver in ("auto", "nystrom-direct", "direct") and system.held_out != "refit"
     alone = at_once and not system.inductive and n_labeled <= MOST_LABELS
-    return FoldParams(folds="leave_one_out" if alone else FOLDS, seed=seed)
+    return FoldParams(folds="leave_one_out" if alone else FOLDS, random_state=random_state)
 
 
-def folds_to_choose(target: Target, system: SystemParams, seed: int) -> list[np.ndarray]:
+def folds_to_choose(target: Target, system: SystemParams, random_state: int) -> list[np.ndarray]:
     """Return the folds; none where no class has a label left when one is held out, and the graph alone decides."""
     if len(target.labeled) <= target.n_strata:
         return []
-    return chosen_folds(system, len(target.labeled), seed).repeated(target)[0]
+    return chosen_folds(system, len(target.labeled), random_state).repeated(target)[0]
 
 
 @dataclass(frozen=True, kw_only=True)

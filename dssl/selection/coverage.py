@@ -63,9 +63,9 @@ class Distances:
 class Coverage:
     """Greedy k-means++: `scores` of the rows that a step draws, and `observe` of the one that is taken."""
 
-    def __init__(self, distances: Distances, mass: np.ndarray, seed: int):
+    def __init__(self, distances: Distances, mass: np.ndarray, random_state: int):
         """Start from the distances of rows that stand for `mass` (v,) points."""
-        self.distances, self.mass, self.seed = distances, mass, seed
+        self.distances, self.mass, self.random_state = distances, mass, random_state
 
     def scores(self, allowed: np.ndarray) -> np.ndarray:
         """Return by what share each drawn row lowers the sum of squared distances (v,), -inf of all others.
@@ -77,7 +77,7 @@ class Coverage:
         if not weight.any():  # copies of labeled rows are left
             weight = np.where(allowed, self.mass, 0.0)
         places = np.flatnonzero(weight)
-        drawn = np.sort(block_rng(self.seed, DRAW_STREAM, count).choice(
+        drawn = np.sort(block_rng(self.random_state, DRAW_STREAM, count).choice(
             places, min(2 + int(math.log(count + 1)), len(places)), replace=False, p=weight[places] / weight.sum()))
         after = self.mass @ np.minimum(self.distances.to(drawn), nearest[:, None])
         before = float(self.mass @ nearest) if count else float(after.max())

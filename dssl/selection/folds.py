@@ -17,7 +17,7 @@ FOLD_STREAM = 4  # of the seed, apart from those that choose labels and test poi
 LEAVE_ONE_OUT = "leave_one_out"
 
 
-def labeled_folds(codes: np.ndarray, n_folds: Any, seed: int, repetition: int = 0) -> list[np.ndarray]:
+def labeled_folds(codes: np.ndarray, n_folds: Any, random_state: int, repetition: int = 0) -> list[np.ndarray]:
     """Return up to `n_folds` ascending, disjoint lists of positions in `codes` (l,), classes 0, 1, ..., to hold out.
 
     Each class is spread evenly over the folds, in a random order that the seed and the number of the repetition give.
@@ -28,7 +28,7 @@ def labeled_folds(codes: np.ndarray, n_folds: Any, seed: int, repetition: int = 
     """
     require_folds(n_folds)
     n_folds = len(codes) if n_folds == LEAVE_ONE_OUT else n_folds
-    order = block_rng(seed, FOLD_STREAM, *([repetition] if repetition else [])).permutation(len(codes))
+    order = block_rng(random_state, FOLD_STREAM, *([repetition] if repetition else [])).permutation(len(codes))
     shuffled = np.asarray(codes)[order]
     dealt = [order[shuffled == code] for code in np.unique(shuffled) if (shuffled == code).sum() > 1]
     require(len(dealt) > 0, f"{len(codes)} labeled points, no class has two", error=DataError,
@@ -57,7 +57,7 @@ class FoldParams:
 
     folds: int | Literal["leave_one_out"] = 5
     repetitions: int = 1
-    seed: int = 0
+    random_state: int = 0
 
     def __post_init__(self) -> None:
         require_folds(self.folds)
@@ -69,14 +69,15 @@ class FoldParams:
 
     def repeated(self, target: Target) -> list[list[np.ndarray]]:
         """Return the folds of each repetition; see `held_out_folds`."""
-        return [labeled_folds(target.strata(), self.folds, self.seed, number) for number in range(self.repetitions)]
+        return [labeled_folds(target.strata(), self.folds, self.random_state, number)
+                for number in range(self.repetitions)]
 
     def count(self, n_labeled: int) -> int:
         """Return the number of folds of so many labeled points, from above."""
         return n_labeled if isinstance(self.folds, str) else min(self.folds, max(n_labeled, 2))
 
 
-def held_out_folds(cv: Any, target: Target, seed: int = 0, groups: Any = None) -> list[list[np.ndarray]]:
+def held_out_folds(cv: Any, target: Target, random_state: int = 0, groups: Any = None) -> list[list[np.ndarray]]:
     """Return, for each repetition, lists of positions among the labeled points to hold out, ascending and disjoint.
 
     cv : a number of folds, dealt by strata (`labeled_folds`) by the seed, or "leave_one_out"; a splitter of
@@ -89,7 +90,7 @@ def held_out_folds(cv: Any, target: Target, seed: int = 0, groups: Any = None) -
     """
     strata = target.strata()
     if isinstance(cv, str) or not (hasattr(cv, "split") or np.iterable(cv)):
-        return [labeled_folds(strata, cv, seed)]
+        return [labeled_folds(strata, cv, random_state)]
     found = _positions_of(cv, strata, groups)
     for number, fold in enumerate(found):
         lost = target.classes_within(fold)
@@ -175,17 +176,18 @@ class LabeledKFold:
 
     Parameters
     ----------
-    n_splits : at least 2. unlabeled : the marker of unlabeled points, as in the estimators. seed : of the folds.
+    n_splits : at least 2. unlabeled : the marker of unlabeled points, as in the estimators. random_state : of the
+    folds.
     """
 
-    def __init__(self, n_splits: int = 5, *, unlabeled: Any = None, seed: int = 0):
-        self.n_splits, self.unlabeled, self.seed = n_splits, unlabeled, seed
+    def __init__(self, n_splits: int = 5, *, unlabeled: Any = None, random_state: int = 0):
+        self.n_splits, self.unlabeled, self.random_state = n_splits, unlabeled, random_state
 
     def split(self, X: Any, y: Any, groups: Any = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield (training rows, test rows), the test rows all labeled."""
         codes = encode_labels(y, self.unlabeled)[0]
         labeled = np.flatnonzero(codes >= 0)
-        for fold in labeled_folds(codes[labeled], self.n_splits, self.seed):
+        for fold in labeled_folds(codes[labeled], self.n_splits, self.random_state):
             test = labeled[fold]
             yield np.setdiff1d(np.arange(len(codes)), test, assume_unique=True), test
 

@@ -90,22 +90,22 @@ def some_folds(repetitions: Repetitions, count: int) -> Repetitions:
 class Search:
     """Which of all combinations of parameters are tried, and on which folds.
 
-    samples : so many of them, drawn by the seed; None is all. factor : of successive halving, see `rungs_of`; None
+    n_candidates : so many of them, drawn by the seed; None is all. factor : of successive halving, see `rungs_of`; None
     judges all on all folds.
     """
 
-    samples: int | None = None
+    n_candidates: int | None = None
     factor: float | None = None
-    seed: int = 0
+    random_state: int = 0
 
     def __post_init__(self) -> None:
         require_factor(self.factor)
 
     def drawn(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """Return the combinations that are tried, in their order."""
-        if self.samples is None:
+        if self.n_candidates is None:
             return list(candidates)
-        chosen = block_rng(self.seed, CANDIDATE_STREAM).permutation(len(candidates))[:self.samples]
+        chosen = block_rng(self.random_state, CANDIDATE_STREAM).permutation(len(candidates))[:self.n_candidates]
         return [candidates[index] for index in np.sort(chosen)]
 
 

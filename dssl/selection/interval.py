@@ -67,7 +67,7 @@ def interval_of_score(value: float, standard_error: float | None, n: float | Non
     return [value / reach, value * reach]
 
 
-def interval_of_rmse(squared: np.ndarray, seed: int = 0) -> list[float] | None:
+def interval_of_rmse(squared: np.ndarray, random_state: int = 0) -> list[float] | None:
     """Return the interval of a root mean squared error from squared errors (n,); None of fewer than two."""
     n, mean = len(squared), float(squared.mean()) if len(squared) else 0.0
     if n < 2:
@@ -79,7 +79,7 @@ def interval_of_rmse(squared: np.ndarray, seed: int = 0) -> list[float] | None:
     t = library("scipy.stats").t
     low, high = (float(t.ppf(side, n - 1)) for side in ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2))
     if FEWEST_RESAMPLED <= n <= MOST_RESAMPLED and error > 0:
-        rng = np.random.default_rng(seed)
+        rng = np.random.default_rng(random_state)
         studentized = np.empty(RESAMPLES)
         for draw in range(RESAMPLES):
             drawn = relative[rng.integers(0, n, n)]

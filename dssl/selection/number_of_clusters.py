@@ -59,7 +59,7 @@ def chosen_clusters(rows: Rows, kernel: Kernel, space: SpaceParams, graph: Graph
     own = None if parts is None else parts.within("most")
     features, chosen = features_of(rows, kernel, space, graph, most, execution, own), dict[str, Any]()
     if rule is not None:
-        k, chosen = number_of_clusters(features, rule, most, params.seed, execution)
+        k, chosen = number_of_clusters(features, rule, most, params.random_state, execution)
         params = replace(params, n_clusters=k)
         if space.space in OF_NUMBER:
             own = None if parts is None else parts.within("chosen")
@@ -67,17 +67,17 @@ def chosen_clusters(rows: Rows, kernel: Kernel, space: SpaceParams, graph: Graph
     return ChosenClusters(features, clustered(features, params, execution), chosen)
 
 
-def number_of_clusters(features: Features, rule: NumberRule, most: int, seed: int,
+def number_of_clusters(features: Features, rule: NumberRule, most: int, random_state: int,
                        execution: Execution) -> tuple[int, dict[str, Any]]:
     """Return k, at most `most`, and by what it was chosen: the `spectrum`, or `gaps` of 1 to `most` clusters."""
     if rule == "eigengap":
-        values = features.spectrum if len(features.spectrum) else kernel_eigenvalues(features, seed)
+        values = features.spectrum if len(features.spectrum) else kernel_eigenvalues(features, random_state)
         return largest_gap(values[:most + 1]), {"spectrum": values[:most + 1].tolist()}
-    X = sample_of(features.rows, SAMPLE, seed)
+    X = sample_of(features.rows, SAMPLE, random_state)
     X = X - X.mean(axis=0)
     points = X @ np.linalg.svd(X, full_matrices=False)[2][:COMPONENTS].T
     parts, held = execution.scratch(), execution.share(points=points)
-    execution.map([SpreadTask(held, number, min(most + 1, len(points) - 1), seed)
+    execution.map([SpreadTask(held, number, min(most + 1, len(points) - 1), random_state)
                    for number in range(REFERENCES + 1)], parts)
     logs = np.array([parts.read(number)["logs"] for number in range(REFERENCES + 1)])
     gaps, spread = logs[1:].mean(axis=0) - logs[0], logs[1:].std(axis=0) * np.sqrt(1 + 1 / REFERENCES)
@@ -101,9 +101,9 @@ def largest_gap(values: np.ndarray) -> int:
     return int(np.argmax(-np.diff(values[1:]))) + 2 if len(values) > 2 else 1
 
 
-def kernel_eigenvalues(features: Features, seed: int) -> np.ndarray:
+def kernel_eigenvalues(features: Features, random_state: int) -> np.ndarray:
     """Return the eigenvalues of the kernel over the number of points, descending, from a sample of them."""
-    X = sample_of(features.rows, SAMPLE, seed)
+    X = sample_of(features.rows, SAMPLE, random_state)
     return np.asarray(np.linalg.svd(X, compute_uv=False) ** 2 / len(X))
 
 
@@ -114,11 +114,11 @@ class SpreadTask:
     points: Arrays
     number: int
     most: int
-    seed: int
+    random_state: int
 
     def __call__(self, out: PartWriter) -> Receipt:
         KMeans = library("sklearn.cluster").KMeans
-        X, rng = self.points.load()["points"], block_rng(self.seed, STREAM, self.number)
+        X, rng = self.points.load()["points"], block_rng(self.random_state, STREAM, self.number)
         if self.number:
             X = rng.uniform(X.min(axis=0), X.max(axis=0), X.shape)
         most = distinct(X)  # with so many clusters or more the sum is 0

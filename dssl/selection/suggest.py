@@ -26,7 +26,7 @@ from typing import Any, Literal, Protocol, get_args
 import numpy as np
 from scipy.special import softmax
 
-from ..base.digest import is_whole, require_seed
+from ..base.digest import is_whole, require_random_state
 from ..base.errors import BudgetError, DataError, require
 from ..execution.tasks import Execution
 from ..graph.graph import Graph
@@ -60,7 +60,7 @@ class SuggestParams:
     eigenpairs : of the Laplacian; None is as many as there are labels then, but 100 to 500, and fewer where the memory
         budget binds.
     noise : the variance of what a label says, relative to the field's.
-    seed : of the eigenpairs' start, and of the draws of coverage.
+    random_state : of the eigenpairs' start, and of the draws of coverage.
     """
 
     count: int = 10
@@ -68,7 +68,7 @@ class SuggestParams:
     prior: RegularizerParams = field(default_factory=lambda: RegularizerParams(ridge=1e-3, power=1))
     eigenpairs: int | None = None
     noise: float = NOISE
-    seed: int = 0
+    random_state: int = 0
 
     def __post_init__(self) -> None:
         require(is_whole(self.count) and self.count >= 1, f"count={self.count!r}, expected a whole number >= 1",
@@ -82,7 +82,7 @@ class SuggestParams:
                 why="the first is nearly constant and tells no points apart", fix="use 50 to 300")
         require(0 < self.noise < np.inf, f"noise={self.noise}, expected > 0",
                 why="a label that says all leaves the rest of a vertex's variance at 0 / 0", fix="use 0.01 to 1")
-        require_seed(self.seed)
+        require_random_state(self.random_state)
 
     def chosen(self, *, graph: bool, rows: bool, model: bool) -> Criterion:
         """Return the criterion, told what there is to choose by; raise ParameterError where it asks for more."""
@@ -201,7 +201,8 @@ def suggest(points: Vertices, graph: Graph | None, rows: Rows | None, labeled: n
     if name == "coverage" or graph is None:
         assert rows is not None  # `chosen` refused it
         distances = Distances(distinct_rows(rows, points, execution), np.flatnonzero(known), execution.memory_budget)
-        chooser = Coverage(distances, points.multiplicity.astype(np.float64), params.seed) if name == "coverage" else \
+        chooser = Coverage(distances, points.multiplicity.astype(np.float64),
+                           params.random_state) if name == "coverage" else \
             OfDistances(distances, uncertain)
     else:
         if prior is None:
@@ -262,7 +263,7 @@ def prior_of(graph: Graph, n_labels: int, params: SuggestParams, execution: Exec
             why=f"they take {needed:,} bytes, the budget is {budget:,}",
             fix=f"use {'coverage' if k == 1 else 'fewer eigenpairs'}, or a memory_budget of {needed:,} bytes")
     found = graph_spectrum(graph.among(kept, execution), k, SpectrumParams(
-        laplacian=prior.laplacian, tolerance=TOLERANCE, seed=params.seed), execution)
+        laplacian=prior.laplacian, tolerance=TOLERANCE, random_state=params.random_state), execution)
     B = np.zeros((len(kept), k))
     B[kept] = found.vectors * (np.maximum(found.values, 0.0) + prior.ridge) ** (-prior.power / 2)
     return B / np.sqrt(m)[:, None]

@@ -51,7 +51,8 @@ class Multigrid(Iterative):
     blocks32 = 7  # the cycle's two, and as much on the coarse levels as their rows need
 
     @classmethod
-    def prepare(cls, A: ScaledMatrix, n_columns: int, *, n_vectors: int | None = None, seed: int = 0) -> "Multigrid":
+    def prepare(cls, A: ScaledMatrix, n_columns: int, *, n_vectors: int | None = None,
+                random_state: int = 0) -> "Multigrid":
         """Return a smoothed aggregation hierarchy of A whose coarse levels represent the near-null vector exactly.
 
         References

@@ -31,7 +31,7 @@ class RitzPairs:
 
 
 def block_lanczos(F: Callable[[np.ndarray], np.ndarray], start: np.ndarray, project: Callable[[np.ndarray], None],
-                  most: int, finished: Callable[[np.ndarray, np.ndarray], bool], seed: int) -> RitzPairs:
+                  most: int, finished: Callable[[np.ndarray, np.ndarray], bool], random_state: int) -> RitzPairs:
     """Return Ritz pairs of F on the complement of what `project` removes, as soon as they are `finished`.
 
     Parameters
@@ -49,7 +49,7 @@ def block_lanczos(F: Callable[[np.ndarray], np.ndarray], start: np.ndarray, proj
     Memory: `8 n (most + b)` bytes, and four blocks beside what F takes.
     """
     n, b = start.shape
-    rng = np.random.default_rng([seed, n, b])
+    rng = np.random.default_rng([random_state, n, b])
     V, T = np.empty((n, most + b)), np.zeros((most + b, most + b))
     project(start)
     V[:, :b], _ = _next_block(start, V[:, :0], project, 0.0, rng)

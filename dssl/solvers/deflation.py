@@ -32,8 +32,9 @@ class Deflated(Iterative):
     name = "deflated"
 
     @classmethod
-    def prepare(cls, A: ScaledMatrix, n_columns: int, *, n_vectors: int | None = None, seed: int = 0) -> "Deflated":
-        return deflation_basis(A, deflated_vectors(A.n, n_columns, n_vectors), seed=seed)
+    def prepare(cls, A: ScaledMatrix, n_columns: int, *, n_vectors: int | None = None,
+                random_state: int = 0) -> "Deflated":
+        return deflation_basis(A, deflated_vectors(A.n, n_columns, n_vectors), random_state=random_state)
 
     def deflate(self, X: np.ndarray, B: np.ndarray, R: np.ndarray, active: np.ndarray) -> None:
         """Solve `A X = B` exactly in the span of U (Galerkin)."""
@@ -90,7 +91,7 @@ def basis_width(m: int) -> int:
     return m + max(4, m // 8)
 
 
-def deflation_basis(A: ScaledMatrix, m: int, *, seed: int, degree: int = 14, rounds: int = 4) -> Deflated:
+def deflation_basis(A: ScaledMatrix, m: int, *, random_state: int, degree: int = 14, rounds: int = 4) -> Deflated:
     """Return a basis of about the m lowest eigenvectors, by Chebyshev-filtered subspace iteration on a block.
 
     Every step is a product with a block of columns, so m vectors cost about as much as `degree * rounds` iterations
@@ -105,7 +106,7 @@ def deflation_basis(A: ScaledMatrix, m: int, *, seed: int, degree: int = 14, rou
     width = min(basis_width(m), A.n - len(A.energy))  # the near-null vectors take one dimension a component
     if width == 0:
         return Deflated(A, np.empty((A.n, 0)), np.empty(0))
-    V = np.random.default_rng([seed, m]).standard_normal((A.n, width), dtype=np.float32)
+    V = np.random.default_rng([random_state, m]).standard_normal((A.n, width), dtype=np.float32)
     ones, low = np.ones(A.n, np.float32), 0.5
     for _ in range(rounds):
         V = ChebyshevFilter.of(ones, A.indptr, A.indices, A.data32, low, 2.0, degree)(V)

@@ -25,7 +25,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy.linalg import eigh, eigh_tridiagonal
 
-from ..base.digest import is_whole, require_seed
+from ..base.digest import is_whole, require_random_state
 from ..base.errors import NotConverged, explain, require
 from .block_lanczos import RitzPairs, block_lanczos
 from .chebyshev_filter import filter_degree
@@ -81,7 +81,7 @@ class Eigenpairs:
 
 
 def lowest_eigenpairs(L: Any, vector: np.ndarray, m: int, *, tolerance: float = 1e-6, method: EigenMethod = "auto",
-                      seed: int = 0, start: np.ndarray | None = None) -> Eigenpairs:
+                      random_state: int = 0, start: np.ndarray | None = None) -> Eigenpairs:
     """Return the m lowest eigenpairs of a Laplacian L (n, n), sparse; equal for equal seeds.
 
     Parameters
@@ -114,7 +114,7 @@ def lowest_eigenpairs(L: Any, vector: np.ndarray, m: int, *, tolerance: float = 
         require(start.ndim == 2 and len(start) == A.n and bool(np.isfinite(start).all()),
                 f"a start of shape {start.shape}, expected ({A.n}, r) finite numbers",
                 why="the process begins with it", fix="pass eigenvectors as columns, or none")
-    require_seed(seed)
+    require_random_state(random_state)
     zeros = min(m, A.n_components)
     rest = m - zeros
     fits = _fits(A.n, A.n_components, rest)
@@ -124,7 +124,7 @@ def lowest_eigenpairs(L: Any, vector: np.ndarray, m: int, *, tolerance: float = 
     if rest and (method == "dense" or (method == "auto" and (A.n <= SMALL or not fits))):
         found = _Found(_dense(A, rest), 1, "dense")
     elif rest:
-        found = _iterative(A, rest, tolerance, method, seed, start)
+        found = _iterative(A, rest, tolerance, method, random_state, start)
     values, X, residuals = _rayleigh_ritz(A, found.vectors)
     vectors = A.leave(np.concatenate([null, X], axis=1))
     _sign(vectors)
@@ -197,14 +197,14 @@ def _dense(A: SingularMatrix, rest: int) -> np.ndarray:
     return eigh(whole.T, subset_by_index=[0, rest - 1], overwrite_a=True)[1]
 
 
-def eigenvalue_counts(A: SingularMatrix, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def eigenvalue_counts(A: SingularMatrix, random_state: int) -> tuple[np.ndarray, np.ndarray]:
     """Return x ascending and estimates of how many eigenvalues, off the null space, are at most each.
 
     By Gauss quadrature of the density that random columns see: Lin, Saad, Yang, "Approximating spectral densities of
     large matrices", SIAM Review 2016.
     """
     A32 = replace(A, data=A.data.astype(np.float32), diagonal=A.diagonal.astype(np.float32))
-    V = np.random.default_rng([seed, A.n]).standard_normal((A.n, COUNTING_COLUMNS), dtype=np.float32)
+    V = np.random.default_rng([random_state, A.n]).standard_normal((A.n, COUNTING_COLUMNS), dtype=np.float32)
     A.project(V)
     V /= np.linalg.norm(V, axis=0)
     steps = [(alpha.copy(), beta) for _, (_, alpha, beta) in zip(range(COUNTING_STEPS), A32.basis(V), strict=False)]
@@ -219,11 +219,11 @@ def eigenvalue_counts(A: SingularMatrix, seed: int) -> tuple[np.ndarray, np.ndar
     return np.concatenate(x)[order], count
 
 
-def _iterative(A: SingularMatrix, rest: int, tolerance: float, method: str, seed: int,
+def _iterative(A: SingularMatrix, rest: int, tolerance: float, method: str, random_state: int,
                given: np.ndarray | None) -> _Found:
     """Return the lowest pairs by the method, or the one that `auto` decides for, and what it was."""
     high, asked = largest_eigenvalue(A), int(1.5 * rest) + BLOCK
-    x, count = eigenvalue_counts(A, seed)
+    x, count = eigenvalue_counts(A, random_state)
     low = _cut(x[np.minimum(np.searchsorted(count, [rest, asked]), len(x) - 1)], high)
     degree = filter_degree(low, high, GAIN)
     transform: Transform
@@ -232,30 +232,30 @@ def _iterative(A: SingularMatrix, rest: int, tolerance: float, method: str, seed
     else:
         method = "filtered"
         transform = Filtered.of(A, low, degree, np.float32 if tolerance >= SINGLE else np.float64)
-    start, steps = np.random.default_rng([seed, A.n]).standard_normal((A.n, BLOCK)), 0
+    start, steps = np.random.default_rng([random_state, A.n]).standard_normal((A.n, BLOCK)), 0
     if given is not None:
-        start = _mixed(A, given, start, seed)
+        start = _mixed(A, given, start, random_state)
     for _ in range(ROUNDS):
-        pairs = _run(A, transform, rest, tolerance, seed, start)
+        pairs = _run(A, transform, rest, tolerance, random_state, start)
         steps += pairs.steps
         met = pairs.finished
         values, X, residuals = _rayleigh_ritz(A, pairs.vectors(rest if met else min(asked, len(pairs.values))))
         del pairs
         if met and residuals.max() <= tolerance:
-            X, more = _completed(A, transform, X, float(values[-1]), tolerance, seed)
+            X, more = _completed(A, transform, X, float(values[-1]), tolerance, random_state)
             return _Found(X, steps + more, method)
         # Ritz values are above the eigenvalues: a lower cut, sharper, from the vectors that the last one let by.
         transform = transform.sharper(min(low, _cut(values[[rest - 1, -1]], high)))
-        start = X @ np.random.default_rng([seed, rest]).standard_normal((X.shape[1], BLOCK))
+        start = X @ np.random.default_rng([random_state, rest]).standard_normal((X.shape[1], BLOCK))
     return _Found(X[:, :rest], steps, method)
 
 
-def _mixed(A: SingularMatrix, given: np.ndarray, random: np.ndarray, seed: int) -> np.ndarray:
+def _mixed(A: SingularMatrix, given: np.ndarray, random: np.ndarray, random_state: int) -> np.ndarray:
     """Return mixtures (n, b) of the given columns (n, r), off the null space, and a little of random ones (n, b)."""
     X = given[A.order]
     X = X / np.maximum(np.linalg.norm(X, axis=0), np.finfo(float).tiny)
     A.project(X)
-    mixed = X @ np.random.default_rng([seed, *X.shape]).standard_normal((X.shape[1], random.shape[1]))
+    mixed = X @ np.random.default_rng([random_state, *X.shape]).standard_normal((X.shape[1], random.shape[1]))
     return mixed + BESIDE * max(1.0, float(np.linalg.norm(mixed))) / np.sqrt(random.size) * random
 
 
@@ -264,7 +264,7 @@ def _cut(values: np.ndarray, high: float) -> float:
     return float(np.clip(max(values[1], APART * values[0]), 1e-8 * high, 0.9 * high))
 
 
-def _run(A: SingularMatrix, transform: Transform, rest: int, tolerance: float, seed: int,
+def _run(A: SingularMatrix, transform: Transform, rest: int, tolerance: float, random_state: int,
          start: np.ndarray) -> RitzPairs:
     """Return the Ritz pairs of a process that ends when the first `rest` meet the tolerance."""
     def finished(values: np.ndarray, residuals: np.ndarray) -> bool:
@@ -272,11 +272,11 @@ def _run(A: SingularMatrix, transform: Transform, rest: int, tolerance: float, s
             return False
         return bool((residuals[:rest] * transform.per_residual(values[:rest]) <= tolerance / 2).all())
 
-    return block_lanczos(transform, start, A.project, most_columns(rest), finished, seed)
+    return block_lanczos(transform, start, A.project, most_columns(rest), finished, random_state)
 
 
 def _completed(A: SingularMatrix, transform: Transform, X: np.ndarray, last: float, tolerance: float,
-               seed: int) -> tuple[np.ndarray, int]:
+               random_state: int) -> tuple[np.ndarray, int]:
     """Return the vectors X (n, rest) with those in place that their process missed, and how many blocks that took.
 
     A process of blocks of b columns finds no more than b vectors of an eigenvalue. last : the largest of X.
@@ -298,8 +298,8 @@ def _completed(A: SingularMatrix, transform: Transform, X: np.ndarray, last: flo
             met = residuals[:above] * transform.per_residual(values[:above]) <= tolerance / 2
             return bool(met.all() or values[0] + residuals[0] <= bar)
 
-        start = np.random.default_rng([seed, A.n, steps]).standard_normal((A.n, LOOK_BLOCK))
-        found = block_lanczos(transform, start, project, most_columns(0), finished, seed)
+        start = np.random.default_rng([random_state, A.n, steps]).standard_normal((A.n, LOOK_BLOCK))
+        found = block_lanczos(transform, start, project, most_columns(0), finished, random_state)
         steps += found.steps
         above = int((found.values > bar).sum())
         if not found.finished:

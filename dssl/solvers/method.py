@@ -31,7 +31,7 @@ class Method(ABC):
     blocks32: ClassVar[int] = 4  # float32 blocks (n, t) that one correction takes
 
     @classmethod
-    def prepare(cls, A: ScaledMatrix, n_columns: int, *, n_vectors: int | None = None, seed: int = 0) -> Self:
+    def prepare(cls, A: ScaledMatrix, n_columns: int, *, n_vectors: int | None = None, random_state: int = 0) -> Self:
         """Return the method prepared for `n_columns` columns in all."""
         return cls(A)
 

@@ -225,7 +225,8 @@ def _prepared(A: ScaledMatrix, n_columns: int, params: SolverParams) -> Solver:
     name = Direct.name if params.method == "auto" and A.n <= LARGEST else params.method
     if name == "auto":
         return _least_work(A, n_columns, params)
-    return Solver.of(METHODS[name].prepare(A, n_columns, n_vectors=params.n_vectors, seed=params.seed), params)
+    return Solver.of(METHODS[name].prepare(A, n_columns, n_vectors=params.n_vectors, random_state=params.random_state),
+                     params)
 
 
 def stored_bytes(method: str, n: int, nnz: int, n_columns: int, *, guess: bool) -> int:
@@ -244,14 +245,16 @@ def _least_work(A: ScaledMatrix, n_columns: int, params: SolverParams) -> Solver
     if _most_iterations(A, params.tolerance) <= SOON:
         return Solver.of(Jacobi(A), params)
     few = min(params.n_vectors or FEW_VECTORS, FEW_VECTORS)
-    first = _counted(Deflated.prepare(A, n_columns, n_vectors=few, seed=params.seed), n_columns, params, enough=ENOUGH)
+    first = _counted(Deflated.prepare(A, n_columns, n_vectors=few, random_state=params.random_state), n_columns, params,
+                     enough=ENOUGH)
     candidates = [first]
     if first[1].attributes["probe_iterations"] > 100:
         candidates.append(_counted(Multigrid.prepare(A, n_columns), n_columns, params, enough=100))
     best = min(candidates, key=lambda pair: pair[0])[1]
     considered = [solver.attributes.copy() for _, solver in candidates]
     if best is first[1] and deflated_vectors(A.n, n_columns, params.n_vectors) > few:
-        best = Solver.of(Deflated.prepare(A, n_columns, n_vectors=params.n_vectors, seed=params.seed), params)
+        best = Solver.of(Deflated.prepare(A, n_columns, n_vectors=params.n_vectors, random_state=params.random_state),
+                         params)
     best.attributes["considered"] = considered
     return best
 
@@ -272,7 +275,7 @@ def _counted(method: Iterative, n_columns: int, params: SolverParams, enough: in
     The iterations are counted on `PROBES` columns, of which each takes no more than `enough`.
     """
     n = method.A.n
-    columns = np.random.default_rng([params.seed, n]).choice(n, min(PROBES, n), replace=False)
+    columns = np.random.default_rng([params.random_state, n]).choice(n, min(PROBES, n), replace=False)
     B = np.zeros((n, len(columns)))
     B[columns, np.arange(len(columns))] = 1
     probe = Solver.of(method, replace(params, max_iterations=enough)).solve(B)
@@ -285,7 +288,7 @@ def _counted(method: Iterative, n_columns: int, params: SolverParams, enough: in
 
 
 def solve(R: Any, B: Any, *, method: str = "auto", tolerance: float = 1e-6, max_iterations: int = 3000,
-          vector: np.ndarray | None = None, seed: int = 0, start: Any = None) -> Solution:
+          vector: np.ndarray | None = None, random_state: int = 0, start: Any = None) -> Solution:
     """Return the solution of `R X = B` with its evidence; raise unless every column meets the tolerance.
 
     Parameters
@@ -301,7 +304,7 @@ def solve(R: Any, B: Any, *, method: str = "auto", tolerance: float = 1e-6, max_
     NotConverged : a column ended above the tolerance; the message names it and the remedy.
     """
     params = SolverParams(method=method, tolerance=tolerance,  # type: ignore[arg-type]
-                          max_iterations=max_iterations, seed=seed)
+                          max_iterations=max_iterations, random_state=random_state)
     B = np.asarray(B, np.float64)
     require(bool(np.isfinite(B).all()), "a right-hand side is not finite", error=DataError,
             why="its solution would not be either", fix="remove NaN and infinity from B")

@@ -27,7 +27,7 @@ class SolverParams:
     max_iterations: int = 3000
     n_vectors: int | None = None
     block_columns: int = 64
-    seed: int = 0
+    random_state: int = 0
 
     def __post_init__(self) -> None:
         require(self.method in METHODS, f"method={self.method!r} is not a solver",

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ..base.digest import require_seed
+from ..base.digest import require_random_state
 from ..base.errors import BudgetError, require
 
 STEP_BYTES = 4 << 20  # what any step takes: receipts, descriptions of arrays; 30 tasks that do nothing took 0.6 MB
@@ -56,10 +56,10 @@ def rows_that_fit(budget_bytes: int, bytes_per_row: int, n_rows: int, *, fixed_b
     return int(min(fit, max(n_rows, 1)))
 
 
-def block_rng(seed: int, *stream: int) -> np.random.Generator:
+def block_rng(random_state: int, *stream: int) -> np.random.Generator:
     """Return the random stream of one block, equal whoever computes the block; raise ParameterError of a wrong seed."""
-    require_seed(seed)
-    return np.random.default_rng([seed, *stream])
+    require_random_state(random_state)
+    return np.random.default_rng([random_state, *stream])
 
 
 class Rows(ABC):

@@ -61,7 +61,7 @@ def one(given: argparse.Namespace) -> None:
     before, errors, seconds, peak, ranks = process_peak(), list[float](), 0.0, 0, list[int]()
     for number in range(given.draws):
         labels, begin = draw_labels(y, given.labels, [given.labels, number], given.draw), time.perf_counter()
-        fitted = kind(memory_budget=budget * 10**6, seed=number).fit(X, labels)
+        fitted = kind(memory_budget=budget * 10**6, random_state=number).fit(X, labels)
         wrong = fitted.transduction_ != y
         if number == 0:
             seconds, peak = time.perf_counter() - begin, process_peak() - before

@@ -49,7 +49,7 @@ def main() -> None:
     parser.add_argument("--alone", type=int, default=10, help="trainings of their own")
     parser.add_argument("--runs", type=int, default=3)
     args = parser.parse_args()
-    data = problem(args.set, seed=0, points=args.points, labels=args.labels)
+    data = problem(args.set, random_state=0, points=args.points, labels=args.labels)
     folds = labeled_folds(np.zeros(data.m, np.int64), args.folds, 0)
     ways = ridge_ways(data, folds) if args.ridge else laprls_ways(data, folds, args.solver, args.landmarks)
     seconds: dict[str, list[float]] = {name: [] for name in ways}

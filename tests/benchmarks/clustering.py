@@ -67,11 +67,11 @@ def moons(draws: int) -> None:
             found.setdefault((method, setting), []).append(100 * (1 - clustering_scores(y, labels)["accuracy"]))
 
         error("euclidean", "", KMeans(2, n_init=10, random_state=draw).fit_predict(X))
-        error("graph, the default", "", KernelKMeans(2, seed=draw).fit(X, graph=graph).labels_)
+        error("graph, the default", "", KernelKMeans(2, random_state=draw).fit(X, graph=graph).labels_)
         for method, measured in (("full kernel", 1000), ("subsample of 40", 40)):
             for bandwidth, eta in product(("0.25*median", "0.5*median", "median"), (1.0, 100.0, 10_000.0)):
                 fitted = KernelKMeans(2, space="deformed", bandwidth=bandwidth, eta=eta, regularizer=REGULARIZER,
-                                      n_landmarks=measured, n_init=4, seed=draw)
+                                      n_landmarks=measured, n_init=4, random_state=draw)
                 error(method, f"bandwidth {bandwidth}, eta {eta:g}", fitted.fit(X, graph=plain).labels_)
     means = {key: fmean(errors) for key, errors in found.items()}
     for (method, setting), mean in means.items():

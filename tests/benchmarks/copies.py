@@ -31,7 +31,7 @@ def main() -> None:
     arguments = parser.parse_args()
     dataset = open_dataset("skin_nonskin")
     codes, _ = encode_labels(dataset.named_targets())
-    labeled = choose_labels(lambda: [codes], count=arguments.labels, seed=0, n_classes=2)
+    labeled = choose_labels(lambda: [codes], count=arguments.labels, random_state=0, n_classes=2)
     execution, params = InProcess(arguments.threads), NeighborParams(n_neighbors=arguments.k, method="exact")
     rows = ArrayRows(dataset.X.read_all())
     find_neighbors(ArrayRows(np.random.default_rng(0).normal(size=(5000, 3)).astype(np.float32)), params, execution)

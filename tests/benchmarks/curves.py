@@ -30,11 +30,12 @@ COLORS = {"deformed": "#1b6ca8", "full": "#111111", "base": "#c44e52", "subsampl
 
 def measure(name: str, count: int, draw: int, workspace: str, execution: InProcess, size: int | None = None) -> dict:
     """Return the test errors of one draw; with `size` points measured at instead of the pipeline's, without "full"."""
-    chosen = [f"labels.count={count}", f"labels.seed={draw}", f"subsample.seed={draw}", f"selection.seed={draw}"]
+    chosen = [f"labels.count={count}", f"labels.random_state={draw}", f"model.random_state={draw}",
+              f"selection.random_state={draw}"]
     if name in SMALL:
-        chosen.append(f"data.seed={draw}")
+        chosen.append(f"data.random_state={draw}")
     if size:
-        chosen.append(f"subsample.size={size}")
+        chosen.append(f"model.n_subsample={size}")
     spec = PIPELINES / f"{name}.yaml"
     result = run(spec, set=chosen, workspace=workspace, execution=execution)
     errors = {"deformed": result.metrics["error"], "base": result.baselines["base"]["error"],
@@ -43,7 +44,7 @@ def measure(name: str, count: int, draw: int, workspace: str, execution: InProce
     parameters = {"deformed": result.selection["model"], "base": result.selection["base"],
                   "subsample": result.selection["subsample_graph"]}
     if name in SMALL and not size:
-        whole = [*chosen, f"subsample.size={SMALL[name]}", "baselines=[base, shuffled]"]
+        whole = [*chosen, f"model.n_subsample={SMALL[name]}", "baselines=[base, shuffled]"]
         full = run(spec, set=whole, workspace=workspace, execution=execution)
         errors["full"], parameters["full"] = full.metrics["error"], full.selection["model"]
     title = f"{name}, s = {size}" if size else name

@@ -15,7 +15,7 @@ def add_draw_option(parser: argparse.ArgumentParser, default: str = "even") -> N
                         help="equally many labels of each class, or as many in all, of points at random")
 
 
-def draw_labels(y: np.ndarray, rate: float, seed: list[int], draw: str = "even", *,
+def draw_labels(y: np.ndarray, rate: float, random_state: list[int], draw: str = "even", *,
                 fewest_classes: int = 2, fewest_per_class: int = 0) -> np.ndarray:
     """Return labels (n,), -1 where a point has none.
 
@@ -25,7 +25,7 @@ def draw_labels(y: np.ndarray, rate: float, seed: list[int], draw: str = "even",
         Codes 0, 1, ... of the classes.
     rate : float
         Labels a class.
-    seed : list of int
+    random_state : list of int
         Of the random generator.
     draw : {"even", "random"}
         "even" labels `rate` points of each class, or half of a class that has fewer than
@@ -36,7 +36,7 @@ def draw_labels(y: np.ndarray, rate: float, seed: list[int], draw: str = "even",
     fewest_per_class : int
         Labels of each class; random labels are drawn again until each has as many.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_state)
     n_classes = int(y.max()) + 1
     labels = np.full(len(y), -1)
     if draw == "even":

@@ -33,7 +33,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--sigma", type=float, required=True)
     parser.add_argument("--penalty", type=float, required=True)
     parser.add_argument("--iterations", type=int, default=20, help="of conjugate gradients, at most")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--random-state", type=int, default=0)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rows", type=int, help="train on the first rows only")
     parser.add_argument("--store-kernel", action="store_true",
@@ -58,7 +58,8 @@ def main() -> None:
 
     def model(M: int, iterations: int) -> "falkon.Falkon":
         return falkon.Falkon(kernel=falkon.kernels.GaussianKernel(given.sigma, opt=options), penalty=given.penalty,
-                             M=M, maxiter=iterations, seed=given.seed, error_every=None, options=options)
+                             M=M, maxiter=iterations, random_state=given.random_state, error_every=None,
+                             options=options)
 
     model(50, 2).fit(X[:500], Y[:500])
     loaded = peak_bytes()
@@ -71,8 +72,8 @@ def main() -> None:
     print(json.dumps({
         "solver": f"falkon {falkon.__version__}", "stored_kernel": given.store_kernel, "rows": len(X),
         "features": X.shape[1], "targets": Y.shape[1], "landmarks": given.landmarks, "sigma": given.sigma,
-        "penalty": given.penalty, "iterations": given.iterations, "seed": given.seed, "threads": given.threads,
-        "fit_seconds": round(seconds, 3), "fit_cpu_seconds": round(cpu, 3),
+        "penalty": given.penalty, "iterations": given.iterations, "random_state": given.random_state,
+        "threads": given.threads, "fit_seconds": round(seconds, 3), "fit_cpu_seconds": round(cpu, 3),
         "predict_seconds": round(time.perf_counter() - begin, 3),
         "test_error": round(float((codes != truth).mean()), 5),
         "loaded_bytes": loaded, "peak_rss_bytes": after_fit, "load_before": round(load, 2), "torch": torch.__version__,

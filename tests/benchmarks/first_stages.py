@@ -24,7 +24,7 @@ def measure(source: str) -> None:
     read = {} if source.startswith("manifolds:") else {"read": {"target": "y"}}
     spec = {"name": "first_stages", "data": {"source": source, "scale": "none", "test": {"count": 10_000}, **read},
             "labels": {"per_class": 20}, "graph": {"n_neighbors": 10},
-            "model": {"kind": "laprls", "landmarks": {"count": 1000}}}
+            "model": {"kind": "laprls", "landmarks": {"n_landmarks": 1000}}}
     begun: dict[str, tuple[float, float]] = {}
     with tempfile.TemporaryDirectory() as folder:
         planned = {row["name"]: row["core_seconds"] for row in plan(spec, workspace=folder, until=LAST).records()}

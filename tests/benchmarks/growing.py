@@ -26,7 +26,7 @@ from dssl.pipeline.run import run
 COLUMNS, FILES, SHARE, LABELS, WORKERS = 64, 10, 0.01, 20, 2
 KINDS: dict[str, dict[str, Any]] = {
     "graph": {"model": {"kind": "graph", "learner": "laplace"}}, "ridge": {"model": {"kind": "ridge"}},
-    "laprls": {"model": {"kind": "laprls", "landmarks": {"count": 1000}}}}
+    "laprls": {"model": {"kind": "laprls", "landmarks": {"n_landmarks": 1000}}}}
 
 
 def write_files(folder: Path, points: int) -> int:

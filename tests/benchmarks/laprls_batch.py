@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument("--alone", type=int, default=20, help="systems solved one by one")
     parser.add_argument("--runs", type=int, default=3)
     args = parser.parse_args()
-    data = problem(args.set, seed=0, points=args.points)
+    data = problem(args.set, random_state=0, points=args.points)
     codes = (data.split.Y[data.split.labeled, 0] > 0).astype(np.int64)
     held = labeled_folds(codes, FOLDS, 0)
     systems = with_folds(PAIRS, FOLDS)

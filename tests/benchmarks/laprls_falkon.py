@@ -54,7 +54,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--store-kernel", action="store_true", help="measure Falkon with its kernel kept in memory too")
     parser.add_argument("--fit-ours", type=Path, help=argparse.SUPPRESS)  # the process of one fit of ours: its data
-    parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--random-state", type=int, default=0, help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
@@ -99,9 +99,10 @@ def compare(data: Path, M: int, n_test: int, given: argparse.Namespace) -> None:
                error_above_peer=round(error[name] - error[against], 5))
 
 
-def one_fit(name: str, data: Path, M: int, seed: int, given: argparse.Namespace) -> dict[str, Any]:
+def one_fit(name: str, data: Path, M: int, random_state: int, given: argparse.Namespace) -> dict[str, Any]:
     """Fit one solver in a process of its own and return what it printed."""
-    common = [f"--sigma={given.sigma}", f"--penalty={given.penalty}", f"--seed={seed}", f"--threads={given.threads}"]
+    common = [f"--sigma={given.sigma}", f"--penalty={given.penalty}", f"--random-state={random_state}",
+              f"--threads={given.threads}"]
     if name in (FALKON, STORED):
         command = [given.falkon_python, HERE / "falkon_peer.py", data, f"--landmarks={M}", *common,
                    f"--iterations={given.iterations}", *["--store-kernel"] * (name == STORED)]
@@ -125,8 +126,8 @@ def fit_ours(given: argparse.Namespace) -> None:
 
     def model(M: int) -> Any:
         return dssl.LapRLSClassifier(
-            bandwidth=given.sigma, gamma_A=given.penalty, gamma_I=0.0, landmarks=M, seed=given.seed,
-            solver=dssl.SystemParams(solver=solver, precision=precision or "float64", seed=given.seed))
+            bandwidth=given.sigma, gamma_A=given.penalty, gamma_I=0.0, landmarks=M, random_state=given.random_state,
+            solver=dssl.SystemParams(solver=solver, precision=precision or "float64", random_state=given.random_state))
 
     few = np.sort(np.concatenate([np.flatnonzero(y == code)[:100] for code in np.unique(y)]))
     model(50).fit(X[few], y[few])  # compiles
@@ -136,7 +137,7 @@ def fit_ours(given: argparse.Namespace) -> None:
     seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu
     after_fit, begin = peak_bytes(), time.perf_counter()
     codes = fitted.predict(X_test)
-    report(rows=len(X), landmarks=given.landmarks[0], seed=given.seed, threads=given.threads,
+    report(rows=len(X), landmarks=given.landmarks[0], random_state=given.random_state, threads=given.threads,
            fit_seconds=round(seconds, 3), fit_cpu_seconds=round(cpu, 3),
            predict_seconds=round(time.perf_counter() - begin, 3), test_error=round(float((codes != truth).mean()), 5),
            loaded_bytes=loaded, peak_rss_bytes=after_fit, load_before=round(load, 2))

@@ -42,7 +42,7 @@ def main() -> None:
     systems = [Penalties(a, i) for a in VALUES for i in VALUES]
     for name in args.sets:
         execution = InProcess(memory_budget=4 << 30)
-        data = problem(name, seed=0, points=args.points)
+        data = problem(name, random_state=0, points=args.points)
         edges: np.ndarray | None = None
         for which in args.preconditioners:
             params = replace(PRECONDITIONERS[which], max_iterations=500)

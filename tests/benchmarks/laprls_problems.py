@@ -57,15 +57,16 @@ def load(name: str) -> tuple[np.ndarray, np.ndarray, bool]:
     return X, np.where(codes[:, None] == np.arange(len(classes)), 1.0, -1.0), True
 
 
-def split(name: str, seed: int, points: int | None = None, labels: float = 0.1) -> Split:
+def split(name: str, random_state: int, points: int | None = None, labels: float = 0.1) -> Split:
     """Return 70 % of the points (of at most `points`) to train on, a share of them labeled, and the rest."""
     X, Y, coded = load(name)
-    order = np.random.default_rng([seed, 1]).permutation(len(X))[:points]
+    order = np.random.default_rng([random_state, 1]).permutation(len(X))[:points]
     train, test = np.split(order, [round(0.7 * len(order))])
     if name not in RAW:
         mean, scale = X[train].mean(axis=0), X[train].std(axis=0)
         X = (X - mean) / np.where(scale > 0, scale, 1.0)
-    labeled = np.sort(np.random.default_rng([seed, 2]).choice(len(train), round(labels * len(train)), replace=False))
+    labeled = np.sort(np.random.default_rng([random_state,
+                                             2]).choice(len(train), round(labels * len(train)), replace=False))
     return Split(X[train], Y[train], X[test], Y[test], labeled, coded)
 
 
@@ -96,10 +97,12 @@ class Problem:
         labeled = self.split.labeled
         return LabelLines.of(self.points.vertex[labeled], np.ones(len(labeled)), self.split.Y[labeled], held)
 
-    def system(self, n_landmarks: Any, params: SystemParams, execution: Execution, *, held: Any = (), seed: int = 0,
-               bandwidth: float | None = None, graph: bool = True, fit_intercept: bool = True) -> NystromSystem:
+    def system(self, n_landmarks: Any, params: SystemParams, execution: Execution, *, held: Any = (),
+               random_state: int = 0, bandwidth: float | None = None, graph: bool = True,
+               fit_intercept: bool = True) -> NystromSystem:
         """Return the Nystrom system with this many landmarks, or this share of the points."""
-        chosen, kernel = LandmarkParams(n_landmarks=n_landmarks, seed=seed), RBF(bandwidth or self.bandwidth)
+        chosen, kernel = LandmarkParams(n_landmarks=n_landmarks,
+                                        random_state=random_state), RBF(bandwidth or self.bandwidth)
         lines = self.lines(held)
         labeled = np.unique(lines.row)
         count = landmark_count(chosen, len(labeled), len(self.rows), len(self.rows))
@@ -109,11 +112,11 @@ class Problem:
                         execution, copies=copies, fit_intercept=fit_intercept)
 
 
-def problem(name: str, seed: int, points: int | None = None, labels: float = 0.1) -> Problem:
+def problem(name: str, random_state: int, points: int | None = None, labels: float = 0.1) -> Problem:
     """Return a split with the graph of the paper: 8 neighbors, weights exp(-d^2/4), equal rows one vertex."""
     from dssl.execution.in_process import InProcess
 
-    found = split(name, seed, None if points is None else round(points / 0.7), labels)
+    found = split(name, random_state, None if points is None else round(points / 0.7), labels)
     vertices = find_vertices(ArrayRows(found.X), InProcess())
     rows = ArrayRows(np.ascontiguousarray(found.X[vertices.first]))
     lists = dssl.neighbors(rows.array, n_neighbors=8)

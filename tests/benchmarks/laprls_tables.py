@@ -70,11 +70,11 @@ def main() -> None:
 def measure(name: str, args: argparse.Namespace) -> None:
     execution = InProcess(memory_budget=6 << 30)
     begin = time.perf_counter()
-    first = problem(name, seed=0)
+    first = problem(name, random_state=0)
     graph_seconds = time.perf_counter() - begin
     size = round(first.n / 0.7)
     repetitions = args.repetitions or (10 if size <= 25_000 else 3)
-    splits = [first, *(problem(name, seed) for seed in range(1, args.choose_splits))]
+    splits = [first, *(problem(name, random_state) for random_state in range(1, args.choose_splits))]
     chosen = choose(splits, args.choose_landmarks, execution)
     print(json.dumps({"part": "chosen", "data": name, "n": first.n, "labels": first.m, "vertices": len(first.rows),
                       "graph_seconds": round(graph_seconds, 1), **{
@@ -83,7 +83,7 @@ def measure(name: str, args: argparse.Namespace) -> None:
     dense = first.n <= args.dense_points
     found: dict[str, list[dict[str, Any]]] = {}
     for repetition in range(repetitions):
-        data = splits[repetition] if repetition < len(splits) else problem(name, seed=repetition)
+        data = splits[repetition] if repetition < len(splits) else problem(name, random_state=repetition)
         for method, run in methods(data, chosen, dense, repetition, execution).items():
             begin = time.perf_counter()
             functions, points, kernel = run()
@@ -141,14 +141,15 @@ def held_out_squares(data: Problem, factor: float, most: int, pairs: list[Penalt
 Run = Callable[[], tuple[Functions, Any, RBF]]
 
 
-def methods(data: Problem, chosen: dict[str, tuple[float, Penalties, float]], dense: bool, seed: int,
+def methods(data: Problem, chosen: dict[str, tuple[float, Penalties, float]], dense: bool, random_state: int,
             execution: InProcess) -> dict[str, Run]:
     """Return the methods by name, in the order of the tables."""
     (rls_sigma, rls, _), (sigma, laprls, _) = chosen["rls"], chosen["laprls"]
 
     def nystrom(params: SystemParams, preconditioned: bool, solver: str = "nystrom-pcg") -> Run:
         def run() -> tuple[Functions, Any, RBF]:
-            system = data.system(SHARE, replace(params, solver=solver), execution, bandwidth=sigma, seed=seed)
+            system = data.system(SHARE, replace(params, solver=solver), execution, bandwidth=sigma,
+                                 random_state=random_state)
             if method_of(system, [laprls], execution)[0] == "nystrom-direct":
                 functions = solve_from_gram(gram_system(system, [laprls], execution), [laprls], execution)
             else:
@@ -165,7 +166,7 @@ def methods(data: Problem, chosen: dict[str, tuple[float, Penalties, float]], de
                 labeled = np.unique(lines.row)
                 points, graph, copies = points[labeled], None, None
                 lines = replace(lines, row=np.searchsorted(labeled, lines.row))
-            landmarks = uniform_rows(len(points), max(1, round(SHARE * len(points))), seed)
+            landmarks = uniform_rows(len(points), max(1, round(SHARE * len(points))), random_state)
             shared = execution.share(row=lines.row, fold=lines.fold, weight=lines.weight, target=lines.target)
             task = DenseTask(ArrayRows(points), kernel, graph, copies, "unnormalized", shared, lines.n_held, landmarks,
                              (system,), replace(OURS, solver=method), True, 24 << 30)

@@ -67,7 +67,7 @@ def compare(name: str, args: argparse.Namespace) -> None:
     begin = time.perf_counter()
     graph = KNNGraph(width=KERNEL_WIDTH).build(X[train])
     made = time.perf_counter() - begin
-    bandwidth = 0.5 * median_bandwidth(ArrayRows(X[train]), seed=0)
+    bandwidth = 0.5 * median_bandwidth(ArrayRows(X[train]), random_state=0)
     n_labels = round(args.labels * len(train))
     estimators = methods(bandwidth, args.landmarks, n_labels)
     chosen = args.methods or list(estimators)

@@ -168,9 +168,9 @@ def simulated(name: str) -> tuple[np.ndarray, np.ndarray]:
     friedman, response = datasets.make_friedman1(n, random_state=0)
     patients, disease = datasets.load_diabetes(return_X_y=True)
 
-    def table(d: int, informative: int, clusters: int, apart: float, classes: int, seed: int) -> Any:
+    def table(d: int, informative: int, clusters: int, apart: float, classes: int, random_state: int) -> Any:
         return datasets.make_classification(n, d, n_informative=informative, n_redundant=2, n_classes=classes,
-                                            n_clusters_per_class=clusters, class_sep=apart, random_state=seed)
+                                            n_clusters_per_class=clusters, class_sep=apart, random_state=random_state)
 
     makers: dict[str, Callable[[], Any]] = {
         "digits": lambda: datasets.load_digits(return_X_y=True), "wine": lambda: datasets.load_wine(return_X_y=True),

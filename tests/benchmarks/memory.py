@@ -20,14 +20,15 @@ ROOT = Path(__file__).parents[2]
 LARGE, WITHIN = 200e6, 0.25
 EMBEDDED = {
     "labels": {"per_class": 10}, "graph": {"n_neighbors": 10, "weights": "self_tuned", "ridge": 0.01, "power": 2},
-    "kernel": {"name": "rbf", "bandwidth": "0.5*median"}, "model": {"kind": "svm", "loss": "hinge", "C": 10, "eta": 10},
+    "kernel": {"name": "rbf", "bandwidth": "0.5*median"},
 }
+MODEL = {"kind": "svm", "loss": "hinge", "C": 10, "eta": 10}
 SPECS: dict[str, str | dict[str, Any]] = {
     "mnist_odd_even": str(ROOT / "pipelines" / "mnist_odd_even.yaml"),
     "mnist_vae": {"name": "mnist_vae", "data": {"source": "mnist_vae", "points": 64000, "test": {"count": 500}},
-                  "subsample": {"size": 2000}, **EMBEDDED},
+                  "model": {**MODEL, "n_subsample": 2000}, **EMBEDDED},
     "covtype": {"name": "covtype", "data": {"source": "covtype", "points": 100000, "test": {"count": 1000}},
-                "subsample": {"size": 128}, **EMBEDDED},
+                "model": {**MODEL, "n_subsample": 128}, **EMBEDDED},
 }
 
 

@@ -31,8 +31,8 @@ def main() -> None:
     with open_runtime(arguments.on) as (execution, where):
         for draw in range(arguments.draws):
             overrides = ("selection=null", "baselines=[base, shuffled]", f"labels.count={arguments.labels}",
-                         f"labels.seed={draw}", f"subsample.seed={draw}", f"data.test.count={arguments.test}",
-                         *arguments.set)
+                         f"labels.random_state={draw}", f"model.random_state={draw}",
+                         f"data.test.count={arguments.test}", *arguments.set)
             result = run(SPEC, set=overrides, workspace=arguments.workspace, execution=execution)
             errors.append([result.metrics["error"], *(result.baselines[name]["error"] for name in
                                                          ("base", "shuffled"))])

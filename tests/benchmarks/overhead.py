@@ -164,7 +164,7 @@ def pipeline(n: int) -> None:
         source = Path(folder) / "points.npz"
         np.savez(source, X=X, y=y)
         spec = {"name": "overhead", "data": {"source": str(source), "test": {"count": 4000}},
-                "labels": {"per_class": 20}, "model": {"kind": "laprls", "landmarks": {"count": 500}}}
+                "labels": {"per_class": 20}, "model": {"kind": "laprls", "landmarks": {"n_landmarks": 500}}}
         for attempt in ("compiles", "warm"):
             inside: dict[str, float] = {}
             with inside_tasks() as (found, maps):

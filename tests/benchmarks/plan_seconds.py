@@ -15,8 +15,8 @@ from dssl.pipeline.plan.plan import plan
 from dssl.pipeline.run import run
 
 MODELS: dict[str, dict[str, Any]] = {
-    "svm": {"model": {"kind": "svm"}, "subsample": {"size": 500}},
-    "laprls": {"model": {"kind": "laprls", "landmarks": {"count": 1000}}},
+    "svm": {"model": {"kind": "svm", "n_subsample": 500}},
+    "laprls": {"model": {"kind": "laprls", "landmarks": {"n_landmarks": 1000}}},
     "graph": {"model": {"kind": "graph"}},
     "automatic": {"model": {"kind": "automatic"}},
     "cluster": {"model": {"kind": "cluster", "landmarks": 1000}},

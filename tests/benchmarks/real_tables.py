@@ -50,9 +50,9 @@ class Table:
     error: str | None = None
 
 
-def clean(n: int, seed: int = 0) -> pd.DataFrame:
+def clean(n: int, random_state: int = 0) -> pd.DataFrame:
     """Return rows of the columns that all tables hold, with both targets."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_state)
     frame = pd.DataFrame({
         "income": np.exp(rng.normal(8, 0.6, n)).round(2), "rate": rng.beta(2, 5, n).round(3),
         "age": rng.integers(18, 90, n), "plan": rng.choice(["Basic", "Plus", "Pro"], n, p=[0.5, 0.3, 0.2]),

@@ -38,7 +38,7 @@ LEARNERS: dict[str, tuple[Callable[..., Any], KNNGraph]] = {
     "graph_ridge": (GraphKernelRidge, KNNGraph()), "lap_rls": (LapRLSClassifier, KNNGraph(width=KERNEL_WIDTH)),
     "automatic": (SemiSupervisedClassifier, KNNGraph()), "lap_svc": (LapSVC, KNNGraph(width=KERNEL_WIDTH))}
 KINDS = ("numbers", "category", "both", "interplay")
-MIXED = [f"mixed:{kind}:{seed}" for kind in KINDS for seed in range(3)]
+MIXED = [f"mixed:{kind}:{random_state}" for kind in KINDS for random_state in range(3)]
 FEWEST = 20  # points of a class
 
 
@@ -123,9 +123,9 @@ def published(name: str) -> tuple[np.ndarray, np.ndarray]:
 
 def mixed(kind: str, number: str) -> tuple[np.ndarray, np.ndarray]:
     """Return numbers beside a category, and which of two classes they say."""
-    seed, n = int(number), 450
-    rng = np.random.default_rng([KINDS.index(kind), seed])
-    d, levels = (2, 3, 5, 8)[seed % 4], (2, 4, 8)[seed % 3]
+    random_state, n = int(number), 450
+    rng = np.random.default_rng([KINDS.index(kind), random_state])
+    d, levels = (2, 3, 5, 8)[random_state % 4], (2, 4, 8)[random_state % 3]
     y, category, numbers = rng.integers(0, 2, n), rng.integers(0, levels, n), rng.normal(size=(n, d))
     share = {"category": 0.8, "both": 0.5}.get(kind, 0.0)
     said = y * (levels // 2) + rng.integers(0, levels // 2, n)

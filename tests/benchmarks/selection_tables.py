@@ -229,13 +229,13 @@ def of_sigma(data: Sample, labels: Labels, W: sp.csr_array, sigma: float, grid: 
 
 
 def for_inductive(data: Sample, labels: Labels, W: sp.csr_array, sigma: float, grid: Grid, scores: Scores,
-                  clock: Clock, seed: int) -> None:
+                  clock: Clock, random_state: int) -> None:
     """Add the same where points leave the graph with each fold."""
     energy, ratios, m, unused = energy_of(W), grid.by_ratio(), len(labels.y), Clock({})
     E = energy.matrix()
     with clock.of("inductive_space"):
-        space = NystromSpace.of(RBF(sigma**0.5), data.X, whole_graph(energy), data.labeled, seed=seed)
-    parts = {t: graph_parts(W, "unnormalized", data.labeled, held, seed) for t, held in labels.folds.items()}
+        space = NystromSpace.of(RBF(sigma**0.5), data.X, whole_graph(energy), data.labeled, random_state=random_state)
+    parts = {t: graph_parts(W, "unnormalized", data.labeled, held, random_state) for t, held in labels.folds.items()}
     for (N, G), pairs in zip(label_kernels(data.X, E, data.labeled, data.X, sigma, list(ratios), unused),
                              ratios.values(), strict=True):
         for gamma_A, gamma_I in pairs:
@@ -268,9 +268,9 @@ def without_part(data: Sample, labels: Labels, W: sp.csr_array, sigma: float,
             yield G @ own.fit(N / gamma_A).coef / gamma_A
 
 
-def alone(data: Sample, labels: Labels, grid: Grid, count: int, seed: int) -> dict[str, float]:
+def alone(data: Sample, labels: Labels, grid: Grid, count: int, random_state: int) -> dict[str, float]:
     """Return the mean CPU seconds of a refit of a random grid point and fold by a system of all points, given K."""
-    rng, clock, n = np.random.default_rng([seed, 2]), Clock({}), len(data.X)
+    rng, clock, n = np.random.default_rng([random_state, 2]), Clock({}), len(data.X)
     k, factor = grid.graphs[0]
     E = energy_of(graph_weights(data.X, k, factor)).matrix()
     for _ in range(count):

@@ -23,9 +23,9 @@ from dssl.storage.csr import CsrRows, as_csr
 from dssl.storage.csr_arithmetic import unit_rows
 
 
-def documents(n_rows: int, n_columns: int, n_words: int, seed: int = 0) -> tuple[sparse.csr_array, np.ndarray]:
+def documents(n_rows: int, n_columns: int, n_words: int, random_state: int = 0) -> tuple[sparse.csr_array, np.ndarray]:
     """Return unit rows (n, d), float32, and the topic of each; the 200 commonest columns are those of all topics."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_state)
     share = np.cumsum(1 / np.arange(1, n_columns + 1))
     share /= share[-1]
     order = [np.concatenate([np.arange(200), 200 + rng.permutation(n_columns - 200)]) for _ in range(20)]

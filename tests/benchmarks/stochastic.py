@@ -74,19 +74,20 @@ def convergence(X: np.ndarray, name: str, n_features: int, rank: int, seeds: int
     setting = {"part": "convergence", "kernel": name, "n": len(X), "features": n_features, "rank": rank,
                "threshold": params.threshold, "norm": round(float(np.linalg.norm(L_hat)), 4)}
     errors = np.zeros((seeds, len(STEPS)))
-    for seed in range(seeds):
+    for random_state in range(seeds):
         found: Eigensystem | None = None
         for i, steps in enumerate(STEPS):
-            own = replace(params, steps=steps, seed=seed)
+            own = replace(params, steps=steps, random_state=random_state)
             found = stochastic_eigensystem(ArrayRows(X), kernel, K.sum(1), own, execution, found)
             U = found.vectors.read_all().astype(float)
             Z, first = (U * found.lowered) @ U.T, U[:, :LEADING]
-            errors[seed, i] = np.sum((Z - L_hat) ** 2)
+            errors[random_state, i] = np.sum((Z - L_hat) ** 2)
             estimate = found.evidence["error"]
             print(json.dumps({
-                **setting, "seed": seed, "steps": steps, "squared_error": float(f"{errors[seed, i]:.4g}"),
-                "relative": round(float(np.sqrt(errors[seed, i]) / np.linalg.norm(Z)), 4),
-                "estimated": estimate and round(estimate, 4), "rank_found": len(found.values),
+                **setting, "random_state": random_state, "steps": steps,
+                "squared_error": float(f"{errors[random_state, i]:.4g}"),
+                "relative": round(float(np.sqrt(errors[random_state, i]) / np.linalg.norm(Z)), 4), "estimated": estimate
+                and round(estimate, 4), "rank_found": len(found.values),
                 "captured": round(float(np.einsum("ij,ij->", first, L @ first) / most), 4),
                 "orthogonality": float(f"{found.evidence['orthogonality']:.1g}"),
                 "seconds": round(found.evidence["seconds"], 2)}), flush=True)

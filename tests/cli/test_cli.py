@@ -40,8 +40,8 @@ def made(tmp_path_factory):
                 writer.writerow([*X[i]] + ([] if labels is None else [NAMES[labels[i]]]))
     spec = {"name": "trees", "data": {"source": str(folder / "points.csv"), "read": {"target": "kind"},
                                       "test": {"count": 50}},
-            "labels": {"per_class": 3}, "model": {"kind": "svm"},
-            "graph": {"n_neighbors": 5}, "subsample": {"size": 30}}
+            "labels": {"per_class": 3}, "model": {"kind": "svm", "n_subsample": 30},
+            "graph": {"n_neighbors": 5}}
     (folder / "spec.yaml").write_text(yaml.safe_dump(spec))
     done = invoke("run", folder / "spec.yaml", "--on", "in-process", "--workspace", folder / "work", "--json")
     assert done.exit_code == 0, done.stderr
@@ -78,7 +78,7 @@ def test_plan(made, workspace):
     stages = json.loads(invoke("plan", made / "spec.yaml", "--workspace", workspace, "--json").stdout)["stages"]
     assert {stage["status"] for stage in stages} == {"cached"}
     assert all({"name", "status", "why", "address", "tasks", "peak_bytes"} <= set(stage) for stage in stages)
-    changed = invoke("plan", made / "spec.yaml", "--workspace", workspace, "--set", "labels.seed=5")
+    changed = invoke("plan", made / "spec.yaml", "--workspace", workspace, "--set", "labels.random_state=5")
     assert changed.exit_code == 0
     assert "to run" in changed.stdout
     assert "after labels" in changed.stdout
@@ -497,7 +497,7 @@ def test_inspect(made, workspace):
     assert (found["kind"], found["name"]) == ("run", "trees")
     text = invoke("inspect", run, "--workspace", workspace).stdout
     assert text.startswith(f"run {run} of trees: done in ")
-    for part in ("test error", "on disk", "covariance", "subsample:\n    size: 30", "runs/" + run, "intermediate"):
+    for part in ("test error", "on disk", "covariance", "n_subsample: 30", "runs/" + run, "intermediate"):
         assert part in text
     assert "duplicates" not in text  # a default
     assert "{" not in text

@@ -31,8 +31,8 @@ def read(path, execution=None, **options):
     return ingest(path, MemoryParts(), execution or InProcess(1), **{**BOTH, **options})
 
 
-def trees(n=60, seed=0):
-    rng = np.random.default_rng(seed)
+def trees(n=60, random_state=0):
+    rng = np.random.default_rng(random_state)
     frame = pd.DataFrame({
         "height": rng.normal(10, 3, n).round(4), "kind": rng.choice(["oak", "ash", "elm"], n),
         "code": rng.choice(["7", "07", "x1"], n, p=[0.6, 0.3, 0.1]), "age": rng.integers(0, 90, n).astype(float),

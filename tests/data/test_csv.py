@@ -37,8 +37,8 @@ def test_a_file_and_a_list_mark_the_same_labels_as_missing(tmp_path):
     assert read[1].tolist() == told[1].tolist() == ["ash", "birch"]
 
 
-def random_table(n=3000, d=5, seed=0):
-    rng = np.random.default_rng(seed)
+def random_table(n=3000, d=5, random_state=0):
+    rng = np.random.default_rng(random_state)
     frame = pd.DataFrame(rng.normal(size=(n, d)) * 10.0 ** rng.integers(-5, 5, d), columns=[f"f{i}" for i in range(d)])
     frame["label"] = rng.choice(["ash", "birch", "oak, red", 'the "old" elm'], n)
     return frame

@@ -38,10 +38,10 @@ def refused(blocks):
 
 @settings(max_examples=100, deadline=None)
 @given(offset=st.sampled_from([0.0, 1.0, -3.7, 1e5, -1e9, 1e15, 1e-30, 2.0**25]), scale=st.integers(-30, 8),
-       seed=st.integers(0, 2**32), n=st.integers(1, 200), blocks=st.integers(1, 200), outlier=st.booleans(),
+       random_state=st.integers(0, 2**32), n=st.integers(1, 200), blocks=st.integers(1, 200), outlier=st.booleans(),
        kind=st.sampled_from([np.float64, np.int64]))
-def test_any_blocks_find_what_the_rule_says(offset, scale, seed, n, blocks, outlier, kind):
-    rng = np.random.default_rng(seed)
+def test_any_blocks_find_what_the_rule_says(offset, scale, random_state, n, blocks, outlier, kind):
+    rng = np.random.default_rng(random_state)
     column = np.clip(offset + rng.uniform(-1, 1, n) * max(abs(offset), 1e-30) * 10.0**scale, -9e18, 9e18).astype(kind)
     if outlier:
         column[rng.integers(n)] = 3 * offset

@@ -24,8 +24,8 @@ from dssl.storage.blocks import MemoryParts
 ENDINGS = ["csv", "csv.gz", "parquet", "npz", "svm"]
 
 
-def table(n=50, seed=0):
-    rng = np.random.default_rng(seed)
+def table(n=50, random_state=0):
+    rng = np.random.default_rng(random_state)
     frame = pd.DataFrame(np.round(rng.normal(size=(n, 3)), 3) + 10, columns=["a", "b", "c"])
     return frame.assign(y=rng.integers(0, 3, n))
 

@@ -16,9 +16,9 @@ from dssl.execution.in_process import InProcess
 from dssl.storage.blocks import ArrayRows
 
 
-def table(n=400, seed=0):
+def table(n=400, random_state=0):
     """Return numbers in unlike units, a rare column of 0 and 1, and a constant one."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_state)
     return np.column_stack([rng.normal(size=(n, 4)) * [1, 30, 0.01, 5] + [0, 500, 3, 0], rng.exponential(size=n),
                             rng.random(n) < 0.02, np.full(n, 7.0)])
 

@@ -27,8 +27,8 @@ from .reading import dense, read_all
 N = 1000
 
 
-def columns(n=N, seed=0):
-    rng = np.random.default_rng(seed)
+def columns(n=N, random_state=0):
+    rng = np.random.default_rng(random_state)
     return {"a": rng.normal(size=n), "b": rng.integers(-99, 99, n).astype(np.int16), "c": rng.random(n) < 0.5,
             "kind": rng.choice(["ash", "birch", "oak, red"], n)}
 

@@ -31,8 +31,8 @@ def fit(X, kind, ids=None, **options):
     return fit_scaling(ArrayRows(X), chosen, ScalingParams(kind=kind), InProcess(1), **options)
 
 
-def points(n=300, d=4, seed=0):
-    rng = np.random.default_rng(seed)
+def points(n=300, d=4, random_state=0):
+    rng = np.random.default_rng(random_state)
     return rng.normal(loc=1000 * rng.normal(size=d), scale=[0.01, 1, 100, 3][:d], size=(n, d))
 
 
@@ -58,9 +58,9 @@ def test_pixels_are_divided_by_255():
 
 
 @settings(max_examples=60)
-@given(n=st.integers(1, 40), seed=st.integers(0, 20), offset=st.sampled_from([0.0, 1e3, 1e7]), data=st.data())
-def test_moments_do_not_depend_on_blocks(n, seed, offset, data):
-    X = np.random.default_rng(seed).normal(size=(n, 3)) + offset
+@given(n=st.integers(1, 40), random_state=st.integers(0, 20), offset=st.sampled_from([0.0, 1e3, 1e7]), data=st.data())
+def test_moments_do_not_depend_on_blocks(n, random_state, offset, data):
+    X = np.random.default_rng(random_state).normal(size=(n, 3)) + offset
     cuts = sorted(data.draw(st.sets(st.integers(1, n - 1)))) if n > 1 else []
     blocks = np.split(X, cuts)
     found, whole = reduce(merged, [moments_of(block) for block in blocks]), moments_of(X)
@@ -236,8 +236,8 @@ def test_zero_one_columns_are_told_by_their_moments(ones, odd, zeros):
     assert bool(zero_one_columns(moments_of(X))[0]) == (set(X.ravel()) == {0.0, 1.0})
 
 
-def sparse_points(n=80, d=9, seed=0, dtype=np.float64):
-    rng = np.random.default_rng(seed)
+def sparse_points(n=80, d=9, random_state=0, dtype=np.float64):
+    rng = np.random.default_rng(random_state)
     X = (rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.3)).astype(dtype)
     X[3], X[:, 4], X[:, 5] = 0, 0, np.abs(X[:, 5]) + 2  # an empty row, an empty column, one without zeros
     rows = as_csr(X)
@@ -282,9 +282,9 @@ def test_kinds_that_move_zeros_are_refused_for_sparse_rows_and_densify_a_block_a
 
 
 @settings(max_examples=30, deadline=None)
-@given(n=st.integers(2, 30), seed=st.integers(0, 50), cut=st.integers(1, 29))
-def test_moments_of_sparse_rows_are_those_of_dense_ones(n, seed, cut):
-    X = sparse_points(max(n, 4), seed=seed)
+@given(n=st.integers(2, 30), random_state=st.integers(0, 50), cut=st.integers(1, 29))
+def test_moments_of_sparse_rows_are_those_of_dense_ones(n, random_state, cut):
+    X = sparse_points(max(n, 4), random_state=random_state)
     cut = min(cut, X.shape[0] - 1)
     found, wanted = merged(moments_of(X[:cut]), moments_of(X[cut:])), moments_of(X.toarray())
     for name in ("count", "zero_rows", "smallest", "largest"):

@@ -25,9 +25,9 @@ from dssl.storage.pieces import BlockedCsrRows
 from dssl.storage.store import StoredParts
 
 
-def documents(n=90, d=1500, density=0.01, seed=0):
+def documents(n=90, d=1500, density=0.01, random_state=0):
     """Rows with a few entries each, one row of none, and integers as labels."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_state)
     X = sparse.random_array((n, d), density=density, rng=rng, format="lil")
     X[3] = 0
     X[-1, -1] = 1.5
@@ -49,7 +49,7 @@ def write(folder, X, y):
 @given(n=st.integers(4, 30), d=st.integers(1, 40), density=st.floats(0.05, 1), height=st.integers(1, 30),
        dtype=st.sampled_from(["float32", "float64"]))
 def test_sparse_ingest_equals_dense_ingest(tmp_path_factory, n, d, density, height, dtype):
-    X, y = documents(n, d, density, seed=n)
+    X, y = documents(n, d, density, random_state=n)
     for path in write(tmp_path_factory.mktemp("sparse"), X, y):
         dense = ingest(path, MemoryParts(), InProcess(1), sparse=False, dtype=dtype)
         data = ingest(path, MemoryParts(), InProcess(1), sparse=True, block_rows=height, dtype=dtype)

@@ -35,9 +35,9 @@ from dssl.selection.odd_labels import OddLabels
 from dssl.storage.blocks import ArrayRows
 
 
-def labeled(true, per_class, seed=0):
+def labeled(true, per_class, random_state=0):
     """Return y with `per_class` labels of each class, -1 elsewhere."""
-    rng, y = np.random.default_rng(seed), np.full(len(true), -1)
+    rng, y = np.random.default_rng(random_state), np.full(len(true), -1)
     for code in np.unique(true):
         y[rng.choice(np.flatnonzero(true == code), per_class, replace=False)] = code
     return y
@@ -49,9 +49,9 @@ def all_digits():
     return X[:800], true[:800]
 
 
-def digits(per_class=5, seed=0):
+def digits(per_class=5, random_state=0):
     X, true = all_digits()
-    return X, true, labeled(true, per_class, seed)
+    return X, true, labeled(true, per_class, random_state)
 
 
 def test_classes_that_no_point_is_predicted_as_are_named():
@@ -339,9 +339,9 @@ def test_support_tells_how_far_a_point_is_from_what_was_seen(tmp_path):
     assert alone[1:].max() < 1e-6
 
 
-def curve(n=150, seed=0):
+def curve(n=150, random_state=0):
     """Return points on a smooth surface, targets of all, and of the first 60 alone."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_state)
     X = rng.uniform(-2, 2, size=(n, 2))
     true = np.sin(2 * X[:, 0]) + X[:, 1] + 0.05 * rng.normal(size=n)
     return X, true, np.where(np.arange(n) < 60, true, np.nan)

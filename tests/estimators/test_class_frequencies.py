@@ -26,9 +26,9 @@ FITTED_TO_LABELS = [LapSVC, LapRLSClassifier, LapSVM, ClusterKernelSVC, Multisca
 ALL = [SemiSupervisedClassifier, GraphKernelRidge, PoissonLearning, *FITTED_TO_LABELS]
 
 
-def gaussians(share, apart, n=500, n_labels=100, seed=0):
+def gaussians(share, apart, n=500, n_labels=100, random_state=0):
     """Return points of two Gaussians, the labels drawn at random and the true classes."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_state)
     true = (rng.random(n) < share).astype(int)
     X = rng.normal(size=(n, 4))
     X[:, 0] += apart * true
@@ -37,9 +37,9 @@ def gaussians(share, apart, n=500, n_labels=100, seed=0):
     return X, y, true
 
 
-def blobs(n_labels, seed=0):
+def blobs(n_labels, random_state=0):
     """Return points of two clusters, and so many labels of each."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_state)
     true = np.repeat([0, 1], [160, 40])
     X = rng.normal(size=(200, 3)) + 2.5 * true[:, None]
     y = np.full(200, -1)

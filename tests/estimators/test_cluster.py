@@ -20,8 +20,8 @@ from dssl.selection.folds import held_out_folds
 from dssl.storage.csr import as_rows
 
 
-def labeled(y, per_class, seed=0):
-    found, rng = np.full(len(y), -1), np.random.default_rng(seed)
+def labeled(y, per_class, random_state=0):
+    found, rng = np.full(len(y), -1), np.random.default_rng(random_state)
     for code in np.unique(y):
         found[rng.choice(np.flatnonzero(y == code), per_class, replace=False)] = code
     return found

@@ -23,9 +23,9 @@ from tests.moons import two_moons
 SMALL = {"graph": KNNGraph(n_neighbors=5, weights="binary"), "bandwidth": 1.5}
 
 
-def blobs(n=60, n_labeled=4, n_classes=2, seed=0):
+def blobs(n=60, n_labeled=4, n_classes=2, random_state=0):
     """Return X (n, 2), y with -1 where unlabeled, and new points (40, 2)."""
-    X, codes = make_blobs(n + 40, centers=n_classes, cluster_std=2.5, random_state=seed)
+    X, codes = make_blobs(n + 40, centers=n_classes, cluster_std=2.5, random_state=random_state)
     y = np.full(n, -1)
     for code in range(n_classes):
         chosen = np.flatnonzero(codes[:n] == code)[:n_labeled]
@@ -217,7 +217,7 @@ def test_classes_of_any_kind(names):
 
 @pytest.mark.parametrize("order", [[1, 2, 0], [2, 1, 0]])
 def test_names_of_classes_do_not_count(order):
-    X, y, new = blobs(n_classes=3, seed=3)
+    X, y, new = blobs(n_classes=3, random_state=3)
     renamed = np.where(y >= 0, np.array(order)[y], -1)
     first, second = LapSVC(**SMALL).fit(X, y), LapSVC(**SMALL).fit(X, renamed)
     scores = np.sort(first.decision_function(new), axis=1)
@@ -227,7 +227,7 @@ def test_names_of_classes_do_not_count(order):
 
 
 def test_the_order_of_the_rows_does_not_count():
-    X, y, new = blobs(n=200, n_classes=3, seed=1)
+    X, y, new = blobs(n=200, n_classes=3, random_state=1)
     order = np.random.default_rng(0).permutation(len(X))
     settings = SMALL | {"tolerance": 1e-9, "bandwidth": 1.5}
     first, second = LapSVC(**settings).fit(X, y), LapSVC(**settings).fit(X[order], y[order])
@@ -381,7 +381,7 @@ def test_a_fit_is_repeatable_and_leaves_its_input_alone():
     assert_array_equal(estimator.fit(X, y).decision_function(new), first)
     assert_array_equal(X, before[0])
     assert_array_equal(y, before[1])
-    other = LapSVC(**SMALL | {"n_subsample": 40, "seed": 1}).fit(X, y).decision_function(new)
+    other = LapSVC(**SMALL | {"n_subsample": 40, "random_state": 1}).fit(X, y).decision_function(new)
     assert np.abs(other - first).max() > 1e-6  # another subsample
 
 
@@ -409,14 +409,14 @@ def test_the_model_alone_predicts_and_the_solves_give_evidence():
 # Against supervised learning, over five seeds
 
 
-def split_moons(seed):
-    data = two_moons(600, noise=0.1, seed=seed)
+def split_moons(random_state):
+    data = two_moons(600, noise=0.1, random_state=random_state)
     return data.X.read_all(), data.targets(), 400, 3
 
 
-def split_digits(seed):
+def split_digits(random_state):
     X, y = load_digits(return_X_y=True)
-    order = np.random.default_rng(seed).permutation(len(X))
+    order = np.random.default_rng(random_state).permutation(len(X))
     return X[order] / 16, y[order], 1200, 2
 
 
@@ -429,9 +429,9 @@ def split_digits(seed):
 ])
 def test_unlabeled_points_help(draw, settings, least, mean):
     gains = []
-    for seed in range(5):
-        X, y, n, per_class = draw(seed)
-        rng = np.random.default_rng(seed)
+    for random_state in range(5):
+        X, y, n, per_class = draw(random_state)
+        rng = np.random.default_rng(random_state)
         shown = np.concatenate([rng.choice(np.flatnonzero(y[:n] == code), per_class, replace=False)
                                 for code in np.unique(y)])
         given = np.full(n, -1)

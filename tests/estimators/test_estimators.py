@@ -60,9 +60,9 @@ EXPECTED = {
 }
 
 
-def blobs(n=60, n_labeled=4, n_classes=2, seed=0, n_features=2):
+def blobs(n=60, n_labeled=4, n_classes=2, random_state=0, n_features=2):
     """Return X (n, d) float64, y with -1 where unlabeled, and new points (40, d)."""
-    X, codes = make_blobs(n + 40, centers=n_classes, cluster_std=2.5, n_features=n_features, random_state=seed)
+    X, codes = make_blobs(n + 40, centers=n_classes, cluster_std=2.5, n_features=n_features, random_state=random_state)
     y = np.full(n, -1)
     for code in range(n_classes):
         y[np.flatnonzero(codes[:n] == code)[:n_labeled]] = code
@@ -117,11 +117,11 @@ def test_the_documentation_names_each_check_that_fails():
 @pytest.mark.parametrize("kind", [LapSVC, LapKernelRidge])
 def test_parameters_are_given_back_cloned_and_set(kind):
     groups = {"graph": {"n_neighbors": 4, "metric": "cosine", "weights": "heat", "width": 0.5, "symmetrize": "mean",
-                        "method": "exact", "recall": 0.9, "bandwidth": 0.5, "duplicates": "keep", "seed": 3},
+                        "method": "exact", "recall": 0.9, "bandwidth": 0.5, "duplicates": "keep", "random_state": 3},
               "regularizer": {"laplacian": "unnormalized", "ridge": 0.2, "power": 3}}
     settings = {"kernel": "cosine", "bandwidth": 0.3, "C": 2.0, "eta": 5.0, "graph": KNNGraph(**groups["graph"]),
                 "regularizer": RegularizerParams(**groups["regularizer"]), "n_subsample": 17, "tolerance": 1e-5,
-                "scale": "unit_range", "memory_budget": "1GB", "unlabeled": -2, "seed": 9}
+                "scale": "unit_range", "memory_budget": "1GB", "unlabeled": -2, "random_state": 9}
     settings |= {"loss": "hinge", "class_prior": "equal", "class_weight": "balanced"} if kind is LapSVC else {}
     estimator = kind(**settings)
     assert estimator.get_params(deep=False) == settings
@@ -160,7 +160,7 @@ def test_in_a_pipeline_with_names():
 
 
 def test_a_grid_is_searched_over_folds_of_labeled_points():
-    X, y, new = blobs(n=120, n_labeled=8, n_classes=3, seed=2)
+    X, y, new = blobs(n=120, n_labeled=8, n_classes=3, random_state=2)
     cv = LabeledKFold(4)
     grid = {"lapsvc__eta": [0.0, 1.0, 100.0], "lapsvc__C": [0.1, 10.0]}
     pipeline = make_pipeline(StandardScaler(), LapSVC(**SMALL | {"bandwidth": 0.5}))
@@ -176,7 +176,7 @@ def test_a_grid_is_searched_over_folds_of_labeled_points():
 
 
 def test_a_grid_reaches_the_fields_of_groups():
-    X, y, _ = blobs(n=120, n_labeled=8, seed=2)
+    X, y, _ = blobs(n=120, n_labeled=8, random_state=2)
     grid = {"lapsvc__graph__n_neighbors": [3, 6], "lapsvc__regularizer__power": [1, 2]}
     search = GridSearchCV(make_pipeline(StandardScaler(), LapSVC(bandwidth=0.5)), grid, cv=LabeledKFold(3)).fit(X, y)
     best = search.best_estimator_[-1]
@@ -186,7 +186,7 @@ def test_a_grid_reaches_the_fields_of_groups():
 
 def test_folds_of_scikit_learn_give_true_figures_too():
     """Unlabeled points that are held out are out of the graph of their fold, and do not count in its score."""
-    X, y, _ = blobs(n=120, n_labeled=8, seed=2)
+    X, y, _ = blobs(n=120, n_labeled=8, random_state=2)
     folds = KFold(4, shuffle=True, random_state=0)
     found = cross_val_score(LapSVC(**SMALL), X, y, cv=folds)
     values = cross_val_score(LapKernelRidge(**SMALL), X, np.where(y < 0, np.nan, y), cv=folds)

@@ -27,11 +27,11 @@ CLASSIFIERS = [LaplaceLearning, PoissonLearning, GraphKernelRidge]
 REGRESSORS = [LaplaceLearningRegressor, GraphKernelRidgeRegressor]
 
 
-def digits(per_class=5, seed=0):
+def digits(per_class=5, random_state=0):
     """Return X (n, 64), all classes (n,), and y with -1 but for `per_class` labels a class."""
     X, true = load_digits(return_X_y=True)
     X, true = X[:900], true[:900]
-    rng, y = np.random.default_rng(seed), np.full(len(true), -1)
+    rng, y = np.random.default_rng(random_state), np.full(len(true), -1)
     for code in range(10):
         y[rng.choice(np.flatnonzero(true == code), per_class, replace=False)] = code
     return X, true, y

@@ -105,8 +105,8 @@ def test_graphs_that_search_alike_share_one_search():
 def test_candidates_may_be_few_and_grids_several():
     X, y, _ = problem()
     grid = [{"gamma_A": [0.1, 1.0], "gamma_I": [0]}, {"bandwidth": [1.0, 2.0, 3.0]}]
-    search = GridSearch(LapRLSClassifier(landmarks=30), grid, n_candidates=3, seed=1).fit(X, y)
-    again = GridSearch(LapRLSClassifier(landmarks=30), grid, n_candidates=3, seed=1).fit(X, y)
+    search = GridSearch(LapRLSClassifier(landmarks=30), grid, n_candidates=3, random_state=1).fit(X, y)
+    again = GridSearch(LapRLSClassifier(landmarks=30), grid, n_candidates=3, random_state=1).fit(X, y)
     assert len(search.cv_results_["params"]) == 3
     assert search.cv_results_["params"] == again.cv_results_["params"]
     every = GridSearch(LapRLSClassifier(landmarks=30), grid).fit(X, y).cv_results_

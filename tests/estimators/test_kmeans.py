@@ -138,7 +138,7 @@ def test_what_is_wrong(blobs):
     for given, message in (({"n_clusters": "elbow"}, "n_clusters='elbow'"), ({"n_clusters": 0}, "n_clusters=0"),
                            ({"n_clusters": 2.5}, "n_clusters=2.5"), ({"n_clusters": True}, "n_clusters=True"),
                            ({"space": "plane"}, "space='plane'"), ({"eta": -1.0}, "eta=-1"),
-                           ({"n_init": 0}, "n_init=0"), ({"seed": -1}, "seed"),
+                           ({"n_init": 0}, "n_init=0"), ({"random_state": -1}, "random_state"),
                            ({"n_clusters": "gap", "max_clusters": 1}, "max_clusters=1"),
                            ({"n_landmarks": 0}, "n_landmarks=0")):
         with pytest.raises(ParameterError, match=message):

@@ -45,9 +45,9 @@ from tests.moons import two_moons
 SOLVERS = ("nystrom-direct", "nystrom-pcg", "nystrom-cg", "direct", "pcg", "cg")
 
 
-def problem(n=150, n_labeled=30, n_classes=3, seed=0):
+def problem(n=150, n_labeled=30, n_classes=3, random_state=0):
     """Return X (n, 4), y with -1 where unlabeled, and new points."""
-    X, codes = make_blobs(n + 40, centers=n_classes, cluster_std=3.0, n_features=4, random_state=seed)
+    X, codes = make_blobs(n + 40, centers=n_classes, cluster_std=3.0, n_features=4, random_state=random_state)
     y = codes[:n].copy()
     y[n_labeled:] = -1
     return X[:n], y, X[n:]
@@ -312,7 +312,7 @@ def test_a_solve_that_does_not_converge_is_an_error():
 @pytest.mark.parametrize(("gamma_A", "gamma_I"), [
     (1e-2, 1e20), (1e-50, 1e50), ([1e-18, 1e-17], 1.0), ([1e-50, 1e-49], 1.0), ([1e-50, 1e-49], 1e50)])
 def test_a_factored_system_that_is_not_solved_is_an_error(kind, gamma_A, gamma_I):
-    moons = two_moons(200, 0.1, seed=0)
+    moons = two_moons(200, 0.1, random_state=0)
     X, codes = moons.X.read_all(), moons.targets()
     y = np.where(np.arange(200) < 30, codes, -1)
     with pytest.raises(NotConverged, match=f"gamma_A={np.ravel(gamma_A)[0]:g} and gamma_I=.* residual of") as error:
@@ -331,14 +331,15 @@ def test_penalties_whose_products_are_no_numbers_are_refused(solver, name, value
 
 
 @pytest.mark.parametrize("kind", [LapRLSClassifier, LapSVM, LapSVC, LaplaceLearning, GraphKernelRidge])
-@pytest.mark.parametrize("seed", [-1, 1.5, True, None, "0"])
-def test_what_is_no_seed_is_refused(kind, seed):
+@pytest.mark.parametrize("random_state", [-1, 1.5, True, None, "0", np.random.RandomState(0)])
+def test_a_random_state_that_is_no_whole_number_is_refused(kind, random_state):
     X, y, _ = problem()
-    for own in (kind(seed=seed), GridSearch(kind(), {}, seed=seed)):
-        with pytest.raises(ParameterError, match=r"seed=.*, expected a whole number >= 0"):
+    for own in (kind(random_state=random_state), GridSearch(kind(), {}, random_state=random_state)):
+        with pytest.raises(ParameterError,
+                           match=r"random_state=.*, expected a whole number >= 0(.|\n)*such as random_state=0"):
             own.fit(X, y)
-    with pytest.raises(ParameterError, match="seed="):
-        KNNGraph(seed=seed)
+    with pytest.raises(ParameterError, match="pass a whole number"):
+        KNNGraph(random_state=random_state)
 
 
 @pytest.mark.parametrize("solver", SOLVERS)

@@ -108,7 +108,7 @@ def test_weights_and_sparse_points(moons, fitted):
 
 
 @pytest.mark.parametrize("given", [{"eps_0": -1}, {"q": 2}, {"threshold": "small"}, {"n_eigenpairs": 0}, {"C": 0},
-                                   {"n_carriers": 1}, {"loss": "absolute"}, {"seed": -1}])
+                                   {"n_carriers": 1}, {"loss": "absolute"}, {"random_state": -1}])
 def test_parameters_out_of_range(moons, given):
     X, _, known = moons
     with pytest.raises(ParameterError, match=next(iter(given))):

@@ -52,7 +52,7 @@ def left_out(estimator, folds, X, y, weight, monkeypatch):
 @pytest.mark.parametrize("kind", [LapRLSClassifier, LapSVM])
 def test_values_left_out_are_those_of_fits_without_the_label(kind, solver, held_out_points, n_classes, monkeypatch):
     """Of every solver, with weights and copies; the penalties stay those of the fit, points that are left out too."""
-    X, y, _ = problem(n=70, n_labeled=14, n_classes=n_classes, seed=1)
+    X, y, _ = problem(n=70, n_labeled=14, n_classes=n_classes, random_state=1)
     X, y = np.vstack([X, X[:3], X[50:55]]), np.concatenate([y, y[:3], y[50:55]])
     weight = np.random.default_rng(0).uniform(0.5, 2, len(X))
     params = SystemParams(solver=solver, tolerance=1e-10, max_iterations=5000, held_out_points=held_out_points)
@@ -105,7 +105,7 @@ def record_calibrated(module, monkeypatch):
 @pytest.mark.parametrize("class_sizes", [None, [1, 2, 1]])
 def test_potentials_left_out_are_those_of_fits_without_the_label(class_sizes, monkeypatch):
     """In units of the vertices that no label of the fit is at, where each fold takes no fit."""
-    X, y, _ = problem(n=70, n_labeled=14, seed=1)
+    X, y, _ = problem(n=70, n_labeled=14, random_state=1)
     labeled = np.flatnonzero(y >= 0)
     seen = record_left_out("graph", monkeypatch, moved=False) if class_sizes is None else record_calibrated(
         "graph", monkeypatch)
@@ -126,7 +126,7 @@ def test_potentials_left_out_are_those_of_fits_without_the_label(class_sizes, mo
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("kind", [GraphKernelRidge, SemiSupervisedClassifier])
 def test_values_of_known_class_sizes_are_calibrated_by_fits_without_each_fold(kind, n_classes, monkeypatch):
-    X, y, _ = problem(n=100, n_labeled=16, n_classes=n_classes, seed=1)
+    X, y, _ = problem(n=100, n_labeled=16, n_classes=n_classes, random_state=1)
     labeled = np.flatnonzero(y >= 0)
     weight = np.random.default_rng(0).uniform(0.5, 2, len(X))
     settings = {"class_sizes": [1, 2, 1][:n_classes]}
@@ -190,7 +190,7 @@ def test_classes_with_one_label_each_are_fitted_but_have_no_probabilities(kind):
 
 @pytest.mark.parametrize("kind", [LapRLSClassifier, LapSVM, PoissonLearning])
 def test_weights_count_in_the_calibration(kind):
-    X, y, new = problem(n=100, n_labeled=40, n_classes=2, seed=3)
+    X, y, new = problem(n=100, n_labeled=40, n_classes=2, random_state=3)
     weight = np.where(y == 1, 5.0, 1.0)
     P, weighed = kind().fit(X, y).predict_proba(new), kind().fit(X, y, sample_weight=weight).predict_proba(new)
     assert weighed[:, 1].mean() > P[:, 1].mean()

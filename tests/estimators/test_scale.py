@@ -163,9 +163,9 @@ def test_what_is_no_classifier_is_scaled_too(unlike, wine):
     assert_array_equal(suggest_labels(X, y, count=5).ids, suggest_labels(Z, y, count=5).ids)
 
 
-def mixed(n=400, levels=4, seed=0):
+def mixed(n=400, levels=4, random_state=0):
     """Return a table of two numbers of unlike ranges and a category, and what of it the first number says."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_state)
     codes = rng.integers(0, 2, n)
     return pd.DataFrame({"size": 2.5 * codes + rng.normal(size=n), "price": 1000 * rng.normal(size=n),
                          "color": rng.choice([f"color {j}" for j in range(levels)], n)}), codes

@@ -11,9 +11,9 @@ from dssl.learners.class_scoring import LOSSES
 from dssl.learners.on_graph import automatic
 
 
-def gaussians(shares=(0.88, 0.12), apart=2.0, n=300, n_labels=80, seed=0):
+def gaussians(shares=(0.88, 0.12), apart=2.0, n=300, n_labels=80, random_state=0):
     """Return points of Gaussians, the labels drawn at random and the true classes."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_state)
     true = rng.choice(len(shares), n, p=shares)
     X = rng.normal(size=(n, 4))
     X[np.arange(n), true] += apart

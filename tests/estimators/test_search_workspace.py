@@ -125,15 +125,15 @@ def changed(what, X, y):
     elif what == "graph":
         fit["graph"] = KNNGraph(n_neighbors=8).build(X)
     else:
-        search = {"folds": {"cv": 4}, "seed": {"seed": 1}, "scoring": {"scoring": "neg_brier_score"},
+        search = {"folds": {"cv": 4}, "random_state": {"random_state": 1}, "scoring": {"scoring": "neg_brier_score"},
                   "estimator": {"estimator": LapSVM(landmarks=40)}, "splitter": {"cv": KFold(3)},
                   "dtype": {}}[what]
         X = X.astype(np.float32) if what == "dtype" else X
     return X, y, fit, search
 
 
-@pytest.mark.parametrize("what", ["label", "unlabeled", "row", "order", "weight", "graph", "folds", "seed", "scoring",
-                                  "estimator", "splitter", "dtype"])
+@pytest.mark.parametrize("what", ["label", "unlabeled", "row", "order", "weight", "graph", "folds", "random_state",
+                                  "scoring", "estimator", "splitter", "dtype"])
 def test_what_changed_is_not_served(what, tmp_path):
     X, y, _ = problem()
     grid = {"bandwidth": [2.0, 4.0], "gamma_I": [0.1, 1.0]}
@@ -148,8 +148,8 @@ def test_what_changed_is_not_served(what, tmp_path):
 
 
 OTHERS = {"kernel": "laplacian", "bandwidth": 3.0, "C": 3.0, "eta": 3.0, "graph": KNNGraph(n_neighbors=3),
-          "n_subsample": 50, "tolerance": 1e-5, "scale": "unit_range", "unlabeled": 0, "seed": 1, "gamma_A": 0.5,
-          "gamma_I": 0.5, "landmarks": 30, "solver": "nystrom-pcg", "cv": 4,
+          "n_subsample": 50, "tolerance": 1e-5, "scale": "unit_range", "unlabeled": 0, "random_state": 1,
+          "gamma_A": 0.5, "gamma_I": 0.5, "landmarks": 30, "solver": "nystrom-pcg", "cv": 4,
           "fit_intercept": False, "loss": "logistic", "memory_budget": "2GiB",
           "regularizer": RegularizerParams(power=3), "class_prior": "equal", "class_weight": {0: 2.0}}
 

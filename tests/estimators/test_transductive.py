@@ -20,11 +20,11 @@ from dssl.selection.calibration import calibration_folds
 from .test_laprls import problem
 
 
-def moons(n=300, n_labeled=5, noise=0.1, seed=0):
+def moons(n=300, n_labeled=5, noise=0.1, random_state=0):
     """Return X (n, 2), the classes (n,), and y with -1 where unlabeled."""
-    X, classes = make_moons(n, noise=noise, random_state=seed)
+    X, classes = make_moons(n, noise=noise, random_state=random_state)
     y = np.full(n, -1)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_state)
     for code in (0, 1):
         y[rng.choice(np.flatnonzero(classes == code), n_labeled, replace=False)] = code
     return X, classes, y
@@ -32,8 +32,8 @@ def moons(n=300, n_labeled=5, noise=0.1, seed=0):
 
 def test_unlabeled_points_move_the_boundary_into_the_gap():
     gains = []
-    for seed in range(5):
-        X, classes, y = moons(seed=seed)
+    for random_state in range(5):
+        X, classes, y = moons(random_state=random_state)
         accuracies = [(TransductiveSVC(unlabeled_weight=weight).fit(X, y).transduction_ == classes)[y < 0].mean()
                       for weight in (1.0, 0.0)]
         gains.append(accuracies[0] - accuracies[1])
@@ -85,7 +85,8 @@ def test_several_classes_names_and_inputs():
 
 def test_a_seed_decides_everything_and_landmarks_do_nearly_as_well():
     X, _, y = moons(n=400, n_labeled=10)
-    first, again, other = (TransductiveSVC(landmarks=40, seed=seed).fit(X, y) for seed in (3, 3, 4))
+    first, again, other = (TransductiveSVC(landmarks=40, random_state=random_state).fit(X, y)
+                           for random_state in (3, 3, 4))
     assert_array_equal(first.decision_function(X), again.decision_function(X))
     assert np.abs(first.decision_function(X) - other.decision_function(X)).max() > 1e-6
     assert first.model_.points.shape == (40, 2)
@@ -110,7 +111,7 @@ def test_on_a_cluster_it_is_the_same():
 
 @pytest.mark.parametrize("sizes", [None, [1, 2, 1]])
 def test_probabilities_are_calibrated_on_fits_without_the_label(sizes, monkeypatch):
-    X, y, _ = problem(n=70, n_labeled=14, n_classes=3, seed=1)
+    X, y, _ = problem(n=70, n_labeled=14, n_classes=3, random_state=1)
     weight, seen = np.random.default_rng(0).uniform(0.5, 2, len(X)), {}
     monkeypatch.setattr("dssl.estimators.calibrated.ClassifierCalibratedOnRequest._calibrate_if_asked",
                         lambda self, target, margins, weight: seen.setdefault("values", margins()))
@@ -158,7 +159,7 @@ def test_a_grid_of_scikit_learn_is_searched():
 
 @pytest.mark.parametrize(("wrong", "message"), [
     ({"C": 0}, "C=0"), ({"unlabeled_weight": -1}, "unlabeled_weight=-1"), ({"landmarks": 0}, "n_landmarks=0"),
-    ({"kernel": "rbff"}, "rbff"), ({"seed": -1}, "seed"), ({"class_sizes": [1, 2, 3]}, "class_sizes"),
+    ({"kernel": "rbff"}, "rbff"), ({"random_state": -1}, "random_state"), ({"class_sizes": [1, 2, 3]}, "class_sizes"),
     ({"class_sizes": [1, 0]}, "class_sizes"), ({"class_sizes": {0: 1, 2: 1}}, "class_sizes names"),
     ({"class_sizes": [299, 1]}, r"class_sizes leaves \[1.0\] of 300 points to class \[1\], of which \[5\]"),
 ])

@@ -125,10 +125,8 @@ def table(n: int = 120) -> pd.DataFrame:
 def pipeline(source: Path, execution: Execution, folder: Path, **fields: Any) -> Found:
     """Run a pipeline and have its model predict its source; return metrics, baselines and predictions."""
     spec = {"name": "example", "data": {"source": str(source), "read": {"block_rows": 150}, "test": {"count": 40}},
-            "labels": {"per_class": 8}, "graph": {"n_neighbors": 5}, "subsample": {"size": 30},
-            "model": {"kind": "svm"}} | fields
-    if fields.get("model", {}).get("kind") in ("laprls", "lapsvm", "graph"):
-        del spec["subsample"]
+            "labels": {"per_class": 8}, "graph": {"n_neighbors": 5},
+            "model": {"kind": "svm", "n_subsample": 30}} | fields
     result = run(spec, workspace=folder / "work", execution=execution)
     model = open_model(result.model_path)
     rows = model.dataset_of(str(source), execution).X
@@ -166,7 +164,8 @@ def deformed_kernel_of_a_table(execution: Execution, folder: Path) -> Found:
     frame["label"] = np.random.default_rng(0).normal(size=len(frame)).round(3)
     for name, rows in (("1.csv", frame[:50]), ("2.csv", frame[50:])):
         rows.to_csv(folder / name, index=False)
-    return pipeline(folder / "*.csv", execution, folder, labels={"count": 30}, model={"kind": "ridge"}, data={
+    return pipeline(folder / "*.csv", execution, folder, labels={"count": 30},
+                    model={"kind": "ridge", "n_subsample": 30}, data={
         "source": str(folder / "*.csv"), "task": "regression", "test": {"count": 20}, "scale": "standardize",
         "read": {"block_rows": 30, "when_missing": "impute", "when_text": "one_hot", "target": "label"}})
 
@@ -203,8 +202,8 @@ def a_pipeline_that_grows(execution: Execution, folder: Path) -> Found:
     cells = pd.DataFrame(X, columns=list("abcd")).assign(label=y)
     cells.loc[cells.index % 10 > 0, "label"] = None
     spec = {"name": "grown", "data": {"source": str(folder / "*.csv"), "grows": True, "test": {"none": True}},
-            "labels": {"given": True}, "graph": {"n_neighbors": 5}, "model": {"kind": "ridge"},
-            "subsample": {"size": 30}}
+            "labels": {"given": True}, "graph": {"n_neighbors": 5}, "model": {
+            "kind": "ridge", "n_subsample": 30}}
     cells[:300].to_csv(folder / "0.csv", index=False)
     run(spec, workspace=folder / "work", execution=execution)
     cells[300:].to_csv(folder / "1.csv", index=False)
@@ -242,7 +241,7 @@ def laprls(stored: Callable[[Path], Path], method: str, solver: str, kind: str =
         source = stored(folder)
         return pipeline(source, execution, folder, selection={"folds": 3, **(GRID if grid is None else grid)}, data={
             "source": str(source), "read": {"block_rows": 150}, "test": {"count": 40}, "scale": "none"}, model={
-                "kind": kind, "solver": solver, "tolerance": 1e-2, "landmarks": {"count": 40, "method": method}})
+                "kind": kind, "solver": solver, "tolerance": 1e-2, "landmarks": {"n_landmarks": 40, "method": method}})
 
     show.__name__ = f"{kind}_of_{stored.__name__}_{method}_{solver}"
     example()(show)

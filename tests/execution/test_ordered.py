@@ -14,8 +14,8 @@ from dssl.storage.store import StoredParts
 from tests.memory import Traced
 
 
-def matrix(n=700, d=30, dense=True, seed=0):
-    rng = np.random.default_rng(seed)
+def matrix(n=700, d=30, dense=True, random_state=0):
+    rng = np.random.default_rng(random_state)
     X = rng.normal(size=(n, d)).astype(np.float32)
     return X if dense else as_csr(sparse.csr_array(X * (rng.random((n, d)) < 0.2)))
 

@@ -28,9 +28,8 @@ SPEC = """
 name: faults
 data: {source: digits, test: {count: 360}, scale: global_range}
 labels: {per_class: 2}
-model: {kind: svm}
+model: {kind: svm, n_subsample: 48}
 graph: {n_neighbors: 8}
-subsample: {size: 48}
 solver: {method: jacobi, block_columns: 8}
 kernel: {bandwidth: 0.5*median}
 """

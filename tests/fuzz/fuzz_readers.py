@@ -17,7 +17,7 @@ OPTIONS = ({}, {"target": "none"}, {"header": True}, {"header": False}, {"delimi
            {"n_columns": 5}, {"zero_based": True})
 
 
-def seed(file: File) -> bytes:
+def random_state(file: File) -> bytes:
     """Return the bytes that stand for a file: its name, its options, what it holds."""
     name = file.name if file.name in NAMES else "t.idx"
     return bytes([NAMES.index(name), 0]) + file.raw
@@ -35,5 +35,6 @@ def check(raw: bytes) -> None:
 if __name__ == "__main__":
     from .guided import examples, search
 
-    search([seed(file) for strategy in (single_files, text_files, damaged_inside()) for file in examples(strategy, 80)],
+    search([random_state(file) for strategy in (single_files, text_files, damaged_inside())
+            for file in examples(strategy, 80)],
            check)

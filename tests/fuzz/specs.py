@@ -61,24 +61,23 @@ scalars = st.one_of(
 values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
     st.one_of(st.text(max_size=4), st.integers(0, 3), st.none(), st.booleans(), st.floats()), inner, max_size=3),
     max_leaves=6)
-KEYS = ("name", "data", "source", "read", "keep", "classes", "unlabeled", "points", "test", "fraction", "scale", "seed",
-        "labels", "count", "per_class", "given", "graph", "n_neighbors", "method", "metric", "weights", "bandwidth",
-        "symmetrize", "laplacian", "ridge", "power", "subsample", "size", "solver", "tolerance", "max_iterations",
-        "block_columns", "form", "kernel", "parameters", "degree", "model", "kind", "C", "eta", "selection", "folds",
-        "grid", "search", "samples", "factor", "cross_validation", "baselines", "target", "drop", "missing",
-        "encoding", "format", "dtype", "workers", "threads_per_worker", "memory_limit", "address", "tls",
-        "timeout", "threads", "task")
+KEYS = ("name", "data", "source", "read", "keep", "classes", "unlabeled", "points", "test", "fraction", "scale",
+        "random_state", "labels", "count", "per_class", "given", "graph", "n_neighbors", "method", "metric", "weights",
+        "bandwidth", "symmetrize", "laplacian", "ridge", "power", "n_subsample", "landmarks", "n_landmarks", "solver",
+        "tolerance", "max_iterations", "block_columns", "form", "kernel", "parameters", "degree", "model", "kind", "C",
+        "eta", "selection", "folds", "grid", "search", "n_candidates", "factor", "held_out", "baselines", "target",
+        "drop", "missing", "encoding", "format", "dtype", "workers", "threads_per_worker", "memory_limit", "address",
+        "tls", "timeout", "threads", "task")
 SETTABLE = [f"{section}.{key}" for section, key in (
-    ("data", "keep"), ("data", "classes"), ("data", "unlabeled"), ("data", "points"), ("data", "test"), ("data",
-                                                                                                         "scale"),
-    ("data", "seed"), ("data", "source"), ("data", "read"), ("labels", "count"), ("labels", "seed"), ("graph",
-                                                                                                      "method"),
-    ("graph", "n_neighbors"), ("graph", "weights"), ("graph", "bandwidth"), ("graph", "ridge"), ("graph", "power"),
-    ("graph", "seed"), ("subsample", "size"), ("solver", "tolerance"), ("solver", "max_iterations"),
-    ("solver", "block_columns"), ("kernel", "name"), ("kernel", "bandwidth"), ("kernel", "parameters"), ("model", "C"),
-    ("model", "eta"), ("model", "kind"), ("selection", "grid"), ("selection.grid", "power"), ("selection.grid", "eta"),
-    ("selection.grid", "bandwidth"), ("selection.grid", "C"), ("selection", "search"), ("selection", "samples"),
-    ("selection", "factor"), ("selection", "folds"), ("data", "task"))]
+    ("data", "keep"), ("data", "classes"), ("data", "unlabeled"), ("data", "points"), ("data", "test"),
+    ("data", "scale"), ("data", "random_state"), ("data", "source"), ("data", "read"), ("labels", "count"),
+    ("labels", "random_state"), ("graph", "method"), ("graph", "n_neighbors"), ("graph", "weights"),
+    ("graph", "bandwidth"), ("graph", "ridge"), ("graph", "power"), ("graph", "random_state"), ("model", "n_subsample"),
+    ("solver", "tolerance"), ("solver", "max_iterations"), ("solver", "block_columns"), ("kernel", "name"),
+    ("kernel", "bandwidth"), ("kernel", "parameters"), ("model", "C"), ("model", "eta"), ("model", "kind"),
+    ("selection", "grid"), ("selection.grid", "power"), ("selection.grid", "eta"), ("selection.grid", "bandwidth"),
+    ("selection.grid", "C"), ("selection", "search"), ("selection", "n_candidates"), ("selection", "factor"),
+    ("selection", "folds"), ("data", "task"))]
 keys = st.one_of(st.sampled_from(KEYS), st.text(max_size=5), st.sampled_from([0, 1.5, None, True, "a.b", "<<", "\0"]))
 
 

@@ -133,9 +133,10 @@ def test_values_that_hold_themselves_are_refused(place, text):
 
 
 def test_a_few_aliases_are_read(place):
-    text = DIGITS.read_text().replace("seed: 0", "seed: &seed 3").replace("size: 500", "size: 500\n  seed: *seed")
+    text = DIGITS.read_text().replace("random_state: 0", "random_state: &drawn 3")
+    text = text.replace("n_subsample: 500", "n_subsample: 500\n  random_state: *drawn")
     spec = load_spec(place(text.encode()))
-    assert (spec.labels.seed, spec.subsample.seed) == (3, 3)
+    assert (spec.labels.random_state, spec.model.random_state) == (3, 3)
 
 
 @pytest.mark.parametrize("depth", [40, 3000])
@@ -160,9 +161,9 @@ def test_many_brackets_that_are_closed_are_read():
 
 @pytest.mark.parametrize("number", ["0x" + "f" * 6000, "9" * 25, "-9223372036854775809"])
 def test_integers_beyond_64_bits_are_refused(place, number):
-    text = DIGITS.read_text().replace("seed: 0", f"seed: {number}")
+    text = DIGITS.read_text().replace("random_state: 0", f"random_state: {number}")
     assert " bits" in message_of(place(text.encode()))
-    assert " bits" in message_of(DIGITS, [f"data.seed={number}"])
+    assert " bits" in message_of(DIGITS, [f"data.random_state={number}"])
     fields = yaml.safe_load(DIGITS.read_text())
     fields["data"]["source"] = int(number, 0)  # in a message it would have to be written out
     assert " bits" in message_of(fields)

@@ -30,9 +30,9 @@ from tests.memory import Traced
 KINDS = ("unnormalized", "normalized")
 
 
-def graph(n=60, seed=0, isolated=()):
+def graph(n=60, random_state=0, isolated=()):
     """Return the weights of a 4-nearest-neighbor graph, with some vertices cut off."""
-    W = weights(neighbors(np.random.default_rng(seed).normal(size=(n, 3)), 4))
+    W = weights(neighbors(np.random.default_rng(random_state).normal(size=(n, 3)), 4))
     keep = np.ones(n)
     keep[list(isolated)] = 0
     W = sp.csr_array(sp.diags_array(keep) @ W @ sp.diags_array(keep))
@@ -221,8 +221,8 @@ def test_sampled_edges_have_the_energy_in_the_mean():
     """Over 4,000 samples, the mean lies within four standard errors of the energy of all edges."""
     edges = all_edges(split(graph(), 30))
     f = np.random.default_rng(5).normal(size=60)
-    found = np.array([energy_of(sampled_edges(lambda: [edges], 25, np.random.default_rng([7, seed])), f)
-                      for seed in range(4000)])
+    found = np.array([energy_of(sampled_edges(lambda: [edges], 25, np.random.default_rng([7, random_state])), f)
+                      for random_state in range(4000)])
     exact = energy_of(edges, f)
     error = found.std() / np.sqrt(len(found))
     assert error < 0.01 * exact
@@ -254,13 +254,13 @@ def test_few_edges_are_all_taken():
 
 
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=6), st.integers(1, 12), st.integers(0, 99))
-def test_a_sample_does_not_depend_on_the_blocks_that_edges_lie_in(sizes, count, seed):
+def test_a_sample_does_not_depend_on_the_blocks_that_edges_lie_in(sizes, count, random_state):
     e = sum(sizes)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_state)
     edges = Edges(np.arange(e), np.arange(e) + 1, *rng.uniform(0.1, 2, (3, e)))
     ends = np.cumsum([0, *sizes])
     pieces = [edges.of(np.arange(a, b)) for a, b in pairwise(ends)]
-    whole, found = (sampled_edges(lambda blocks=blocks: blocks, count, np.random.default_rng(seed))
+    whole, found = (sampled_edges(lambda blocks=blocks: blocks, count, np.random.default_rng(random_state))
                     for blocks in ([edges], pieces))
     for name, array in vars(whole).items():
         assert_array_equal(getattr(found, name), array)

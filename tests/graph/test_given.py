@@ -26,8 +26,8 @@ from dssl.knn.search import neighbors
 from dssl.storage.blocks import MemoryParts, PartWriter
 
 
-def points(n=60, seed=0):
-    return np.random.default_rng(seed).normal(size=(n, 3))
+def points(n=60, random_state=0):
+    return np.random.default_rng(random_state).normal(size=(n, 3))
 
 
 def weighed(lists, **params):
@@ -51,7 +51,7 @@ def test_given_weights_are_stored_without_diagonal_and_zeros():
     receipt = store_weights(checked, PartWriter(parts, 0))
     parts.finish(0, receipt)
     assert_array_equal(read_graph(parts).toarray(), W.toarray())
-    assert described_weights(receipt) == {"kind": "given", "bandwidth": None, "width": None, "symmetrize": None,
+    assert described_weights(receipt) == {"weights": "given", "bandwidth": None, "width": None, "symmetrize": None,
                                           "n": 60, "nnz": W.nnz, "entries": W.nnz, "raised": 0,
                                           "floor": pytest.approx(1e-10 * np.median(W.data))}
 
@@ -126,7 +126,7 @@ def test_what_is_no_graph():
 def test_short_lists_have_the_weights_of_their_entries(data):
     """Lists of different lengths, some empty, against the formula entry by entry; over rows that are left of them."""
     n = data.draw(st.integers(4, 30))
-    X = points(n, seed=n)
+    X = points(n, random_state=n)
     full = neighbors(X, data.draw(st.integers(1, n - 1))).to_arrays()
     rows = np.array(sorted(data.draw(st.sets(st.integers(0, n - 1), min_size=2))))
     chosen = checked_neighbors((full["ids"], full["distances"]), n)
@@ -149,9 +149,9 @@ def test_short_lists_have_the_weights_of_their_entries(data):
     assert_allclose(found, np.maximum(np.where(expected > 0, np.maximum(expected, floor), 0),
                                       np.where(expected.T > 0, np.maximum(expected.T, floor), 0)), rtol=1e-10)
     assert attributes["entries"] == len(entries)
-    binary, _ = weighed(lists, kind="binary")
+    binary, _ = weighed(lists, weights="binary")
     assert_array_equal(binary, (expected > 0) | (expected.T > 0))
-    weighed(lists, kind="heat")
+    weighed(lists, weights="heat")
     assert graph_health(sp.csr_array(binary), neighbors=lists)["duplicates"]["points"] == 0
 
 

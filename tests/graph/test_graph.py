@@ -19,8 +19,8 @@ from dssl.storage.blocks import ArrayRows
 from dssl.storage.store import StoredParts
 
 
-def points(n=60, seed=0):
-    return np.random.default_rng(seed).normal(size=(n, 3))
+def points(n=60, random_state=0):
+    return np.random.default_rng(random_state).normal(size=(n, 3))
 
 
 def same(one, other):
@@ -38,7 +38,7 @@ def test_a_graph_is_vertices_lists_and_weights():
     assert_array_equal(graph.neighbors.ids.read_all(), lists.ids.read_all())
     assert_array_equal(graph.weights().toarray(), weights(lists, "binary").toarray())
     assert graph.attributes["neighbors"]["n_neighbors"] == 4
-    assert graph.attributes["weights"]["kind"] == "binary"
+    assert graph.attributes["weights"]["weights"] == "binary"
     kept = KNNGraph(n_neighbors=4, duplicates="keep").build(np.vstack([X, X[:7]]), InProcess(2))
     assert len(kept.vertices) == 47
 
@@ -97,8 +97,9 @@ def test_neighbors_beyond_the_distinct_points_are_lowered_with_a_warning():
 
 
 @pytest.mark.parametrize(("params", "message"), [
-    ({"n_neighbors": 0}, "n_neighbors=0"), ({"weights": "sharp"}, "kind='sharp'"), ({"metric": "l1"}, "metric='l1'"),
-    ({"duplicates": "drop"}, "duplicates='drop'"), ({"bandwidth": 1.0}, "bandwidth=1.0"), ({"seed": -1}, "seed=-1"),
+    ({"n_neighbors": 0}, "n_neighbors=0"), ({"weights": "sharp"}, "weights='sharp'"), ({"metric": "l1"}, "metric='l1'"),
+    ({"duplicates": "drop"}, "duplicates='drop'"), ({"bandwidth": 1.0}, "bandwidth=1.0"),
+    ({"random_state": -1}, "random_state=-1"),
 ])
 def test_parameters_out_of_range(params, message):
     with pytest.raises(ParameterError, match=message):

@@ -140,9 +140,9 @@ def test_hubs_are_named_by_their_numbers():
     assert graph_health(sp.csr_array(star), numbers=2 * np.arange(40))["hubs"]["largest"] == [{"id": 14, "degree": 39}]
 
 
-def in_pieces(n, n_pieces, seed):
+def in_pieces(n, n_pieces, random_state):
     """Return weights (n, n) of random trees, one a piece and some edges more, whose vertices are mixed."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_state)
     piece = rng.integers(0, n_pieces, n)
     i, j = [], []
     for number in range(n_pieces):
@@ -155,12 +155,12 @@ def in_pieces(n, n_pieces, seed):
     return W, piece
 
 
-@given(n=st.integers(2, 60), n_pieces=st.integers(1, 12), height=st.integers(1, 70), seed=st.integers(0, 99),
+@given(n=st.integers(2, 60), n_pieces=st.integers(1, 12), height=st.integers(1, 70), random_state=st.integers(0, 99),
        copies=st.booleans())
 @settings(max_examples=30, deadline=None)
-def test_health_does_not_depend_on_blocks(n, n_pieces, height, seed, copies):
-    W, piece = in_pieces(n, n_pieces, seed)
-    rng, parts = np.random.default_rng(seed), MemoryParts()
+def test_health_does_not_depend_on_blocks(n, n_pieces, height, random_state, copies):
+    W, piece = in_pieces(n, n_pieces, random_state)
+    rng, parts = np.random.default_rng(random_state), MemoryParts()
     for index, (start, stop) in enumerate(row_ranges(n, height)):
         own = W[start:stop]
         parts.write(index, {"data": own.data, "indices": own.indices, "indptr": own.indptr})

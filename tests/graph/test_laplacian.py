@@ -16,8 +16,8 @@ from dssl.graph.weights.build import weights
 from dssl.knn.search import neighbors
 
 
-def graph(n=80, seed=0):
-    return weights(neighbors(np.random.default_rng(seed).normal(size=(n, 3)), 4))
+def graph(n=80, random_state=0):
+    return weights(neighbors(np.random.default_rng(random_state).normal(size=(n, 3)), 4))
 
 
 def components_apart():
@@ -40,10 +40,10 @@ def test_matrix_is_scipys_plus_the_ridge(made, normalized):
     assert abs(R - R.T).nnz == 0
 
 
-@given(n=st.integers(6, 50), seed=st.integers(0, 99))
+@given(n=st.integers(6, 50), random_state=st.integers(0, 99))
 @settings(max_examples=25, deadline=None)
-def test_rows_sum_to_zero_and_eigenvalues_are_at_most_two(n, seed):
-    W = graph(n, seed)
+def test_rows_sum_to_zero_and_eigenvalues_are_at_most_two(n, random_state):
+    W = graph(n, random_state)
     assert_allclose(Laplacian(W, normalized=False).matrix() @ np.ones(n), 0, atol=1e-13)
     values = np.linalg.eigvalsh(Laplacian(W).matrix().toarray())
     assert values.min() > -1e-12

@@ -20,8 +20,8 @@ from tests.knn.made_lists import made_lists
 from tests.memory import Traced
 
 
-def graph(n, density, seed):
-    rng = np.random.default_rng(seed)
+def graph(n, density, random_state):
+    rng = np.random.default_rng(random_state)
     upper = np.triu(rng.uniform(0.1, 3, (n, n)) * (rng.random((n, n)) < density), 1)
     return upper + upper.T
 
@@ -33,10 +33,10 @@ def changed(W, kind, leaving, multiplicity=None):
     return energy.matrix().toarray() + change.matrix(len(W)).toarray(), change
 
 
-@given(n=st.integers(2, 30), density=st.floats(0, 0.5), seed=st.integers(0, 1 << 16), share=st.floats(0, 1),
+@given(n=st.integers(2, 30), density=st.floats(0, 0.5), random_state=st.integers(0, 1 << 16), share=st.floats(0, 1),
        kind=st.sampled_from(["normalized", "unnormalized"]))
-def test_the_energy_is_that_of_the_graph_of_the_points_left(n, density, seed, share, kind):
-    W, rng = graph(n, density, seed), np.random.default_rng([seed, 1])
+def test_the_energy_is_that_of_the_graph_of_the_points_left(n, density, random_state, share, kind):
+    W, rng = graph(n, density, random_state), np.random.default_rng([random_state, 1])
     leaving = np.flatnonzero(rng.random(n) < share)
     found, _ = changed(W, kind, leaving)
     expected = np.zeros((n, n))
@@ -45,10 +45,10 @@ def test_the_energy_is_that_of_the_graph_of_the_points_left(n, density, seed, sh
     assert_allclose(found, expected, atol=1e-13 * max(1, W.sum()))
 
 
-@given(n=st.integers(2, 12), seed=st.integers(0, 1 << 16), kind=st.sampled_from(["normalized", "unnormalized"]))
-def test_copies_leave_one_at_a_time(n, seed, kind):
+@given(n=st.integers(2, 12), random_state=st.integers(0, 1 << 16), kind=st.sampled_from(["normalized", "unnormalized"]))
+def test_copies_leave_one_at_a_time(n, random_state, kind):
     """The graph of all points has all copies of a vertex as vertices of their own, with all its edges."""
-    W, rng = graph(n, 0.4, seed), np.random.default_rng([seed, 1])
+    W, rng = graph(n, 0.4, random_state), np.random.default_rng([random_state, 1])
     m = rng.integers(1, 4, n)
     of = np.repeat(np.arange(n), m)
     leaving = np.flatnonzero(rng.random(len(of)) < 0.4)

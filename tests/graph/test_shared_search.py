@@ -44,7 +44,8 @@ def test_graphs_of_one_exact_search_are_those_of_single_searches(kind, others):
     rows, execution = points(kind), InProcess(2)
     if others.get("metric") == "cosine" and rows.is_sparse:
         rows = as_rows(rows.read_all()[np.diff(rows.read_all().indptr) > 0])
-    family = [KNNGraph(**{**vars(own), **others, "seed": seed}) for seed, own in enumerate(FAMILY)]
+    family = [KNNGraph(**{**vars(own), **others, "random_state": random_state}) for random_state,
+              own in enumerate(FAMILY)]
     shared = SharedSearch(rows, family, execution)
     for params in family:
         same(shared.graph(params), params.build(rows, execution))
@@ -62,10 +63,10 @@ def test_what_the_search_depends_on_is_not_shared():
 
 
 def test_the_seed_counts_where_the_search_may_be_approximate():
-    one, other = KNNGraph(seed=0), KNNGraph(n_neighbors=3, seed=1)
+    one, other = KNNGraph(random_state=0), KNNGraph(n_neighbors=3, random_state=1)
     assert search_of(one, 20_000) == search_of(other, 20_000)
     assert search_of(one, 20_001) != search_of(other, 20_001)
-    assert search_of(KNNGraph(method="exact"), 20_001) == search_of(KNNGraph(method="exact", seed=1), 20_001)
+    assert search_of(KNNGraph(method="exact"), 20_001) == search_of(KNNGraph(method="exact", random_state=1), 20_001)
     assert search_of(KNNGraph(method="descent"), 10) != search_of(KNNGraph(), 10)
 
 

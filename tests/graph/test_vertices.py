@@ -54,9 +54,9 @@ def check(found, X):
     assert {array.dtype for array in (found.vertex, found.first, found.multiplicity)} == {np.dtype(np.int64)}
 
 
-def with_copies(v=12, d=3, most=4, seed=0):
+def with_copies(v=12, d=3, most=4, random_state=0):
     """Return (X (n, d), P (n, v)): v distinct points, point i in 1 to `most` copies, shuffled."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_state)
     vertex = rng.permutation(np.repeat(np.arange(v), rng.integers(1, most + 1, size=v)))
     return rng.normal(size=(v, d))[vertex], np.eye(v)[vertex]
 
@@ -181,11 +181,11 @@ def test_errors():
 # What duplicates no longer do
 
 
-@given(v=st.integers(4, 20), seed=st.integers(0, 99), data=st.data())
+@given(v=st.integers(4, 20), random_state=st.integers(0, 99), data=st.data())
 @settings(max_examples=20, deadline=None)
-def test_copies_of_a_point_change_no_list(v, seed, data):
+def test_copies_of_a_point_change_no_list(v, random_state, data):
     """Whatever the copies, their number and their order: the lists between distinct points stay."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_state)
     X, k = rng.normal(size=(v, 2)), data.draw(st.integers(1, v - 1))
     copied = np.concatenate([X, np.repeat(X[rng.integers(0, v, 3)], rng.integers(1, 9), axis=0)])
     copied = copied[rng.permutation(len(copied))]
@@ -217,7 +217,7 @@ def dense_point_graph(X, P, k, normalized):
 @pytest.mark.parametrize("normalized", [False, True])
 def test_the_covariance_is_that_of_the_graph_of_all_points(normalized, power):
     """On functions that are equal on copies: Q^+ of the projection Pi Q Pi, at one point of each vertex."""
-    X, P = with_copies(seed=6)
+    X, P = with_copies(random_state=6)
     L, W = dense_point_graph(X, P, 3, normalized)
     Pi = P @ np.diag(1 / P.sum(axis=0)) @ P.T
     Q = reference.regularizer(L, power, 0.05)
@@ -235,7 +235,7 @@ def test_the_covariance_is_that_of_the_graph_of_all_points(normalized, power):
 
 @pytest.mark.parametrize("normalized", [False, True])
 def test_the_matrix_is_the_point_graphs_in_isometric_coordinates(normalized):
-    X, P = with_copies(seed=7)
+    X, P = with_copies(random_state=7)
     L, W = dense_point_graph(X, P, 3, normalized)
     m = P.sum(axis=0)
     U = P / np.sqrt(m)
@@ -249,7 +249,7 @@ def test_the_matrix_is_the_point_graphs_in_isometric_coordinates(normalized):
 @pytest.mark.parametrize("method", ["jacobi", "deflated", "amg"])
 @pytest.mark.parametrize("normalized", [False, True])
 def test_every_solver_takes_multiplicities(normalized, method):
-    X, P = with_copies(300, seed=8, most=30)
+    X, P = with_copies(300, random_state=8, most=30)
     m = P.sum(axis=0)
     laplacian = Laplacian(weights(neighbors(X[P.argmax(axis=0)], 5)), normalized, m)
     R, S = laplacian.matrix(1e-3), np.array([0, 50, 299])

@@ -22,8 +22,8 @@ from tests.knn.made_lists import made_lists
 from tests.memory import Traced
 
 
-def points(n=200, d=4, seed=0):
-    return np.random.default_rng(seed).normal(size=(n, d))
+def points(n=200, d=4, random_state=0):
+    return np.random.default_rng(random_state).normal(size=(n, d))
 
 
 def directed(found, value):
@@ -61,15 +61,15 @@ def test_the_width_scales_the_distances_to_the_kth_neighbors(width):
 
 
 def test_binary_weights_are_scikit_learns_graph():
-    X = points(seed=1)
+    X = points(random_state=1)
     A = kneighbors_graph(X, 5, include_self=False)
     assert_array_equal(weights(neighbors(X, 5), "binary").toarray(), A.maximum(A.T).toarray())
 
 
-@given(n=st.integers(3, 60), copies=st.integers(1, 6), seed=st.integers(0, 99), data=st.data())
+@given(n=st.integers(3, 60), copies=st.integers(1, 6), random_state=st.integers(0, 99), data=st.data())
 @settings(max_examples=40, deadline=None)
-def test_weights_are_symmetric_positive_and_sorted(n, copies, seed, data):
-    X = np.random.default_rng(seed).integers(0, copies, size=(n, 2)).astype(float)
+def test_weights_are_symmetric_positive_and_sorted(n, copies, random_state, data):
+    X = np.random.default_rng(random_state).integers(0, copies, size=(n, 2)).astype(float)
     found = neighbors(X, data.draw(st.integers(1, n - 1)))
     kind = data.draw(st.sampled_from(["binary", "heat", "self_tuned"]))
     W = weights(found, kind, symmetrize=data.draw(st.sampled_from(sorted(SYMMETRIC))))
@@ -82,8 +82,8 @@ def test_weights_are_symmetric_positive_and_sorted(n, copies, seed, data):
 
 @pytest.mark.parametrize("symmetrize", SYMMETRIC)
 def test_blocks_and_storage_do_not_change_the_graph(tmp_path, symmetrize):
-    found = neighbors(points(500, seed=2), 7)
-    params = WeightParams(kind="self_tuned", symmetrize=symmetrize)
+    found = neighbors(points(500, random_state=2), 7)
+    params = WeightParams(weights="self_tuned", symmetrize=symmetrize)
     whole = weights(found, symmetrize=symmetrize)
     parts = StoredParts(tmp_path)
     attributes = weigh(found, params, InProcess(2), parts, height=77)
@@ -100,7 +100,7 @@ def test_blocks_and_storage_do_not_change_the_graph(tmp_path, symmetrize):
 @pytest.mark.parametrize("kind", ["heat", "self_tuned"])
 def test_no_task_and_no_driver_holds_more_than_a_budget_for_blocks(tmp_path, kind):
     """Of 200,000 entries anywhere, of which the median is sought in passes, the same W as in one block."""
-    lists, params = made_lists(20_000), WeightParams(kind=kind)
+    lists, params = made_lists(20_000), WeightParams(weights=kind)
     parts, small = StoredParts(tmp_path / "W"), Traced(tmp_path, 4 << 20)
     with small:
         attributes = weigh(lists.shared(small), params, small, parts)
@@ -141,7 +141,7 @@ def test_copies_have_weight_1_and_borrow_a_scale():
 
 
 def test_tiny_weights_are_raised_to_the_floor_and_counted():
-    X = np.concatenate([points(300, 2, seed=3), [[1e3, 1e3], [-1e3, 2e3]]])
+    X = np.concatenate([points(300, 2, random_state=3), [[1e3, 1e3], [-1e3, 2e3]]])
     found = neighbors(X, 5)
     d = found.distances.read_all().astype(np.float64)
     plain = np.exp(-d**2 / (2 * np.median(d[:, -1]) ** 2))
@@ -159,8 +159,8 @@ def test_a_bandwidth_that_leaves_nothing_is_refused():
         weights(neighbors(points(), 5), width=0.01)
 
 
-@pytest.mark.parametrize("changes", [{"kind": "cosine"}, {"symmetrize": "or"}, {"kind": "heat", "bandwidth": 0.0},
-                                     {"kind": "binary", "bandwidth": 1.0},
+@pytest.mark.parametrize("changes", [{"weights": "cosine"}, {"symmetrize": "or"}, {"weights": "heat", "bandwidth": 0.0},
+                                     {"weights": "binary", "bandwidth": 1.0},
                                      {"width": 0.0}, {"width": True}, {"width": np.nan}])
 def test_parameters_are_checked(changes):
     with pytest.raises(ParameterError, match=list(changes)[-1]):
@@ -176,7 +176,7 @@ def test_lists_are_checked(ids):
 
 def test_copies_do_not_set_the_bandwidth():
     """Most points are copies, whose k-th neighbor is at distance 0: the median is over the others."""
-    X = np.concatenate([np.zeros((50, 2)), points(30, 2, seed=4)])
+    X = np.concatenate([np.zeros((50, 2)), points(30, 2, random_state=4)])
     found = neighbors(X, 3)
     d = found.distances.read_all()[:, -1].astype(np.float64)
     W = weights(found, "heat")
@@ -184,7 +184,7 @@ def test_copies_do_not_set_the_bandwidth():
     lengths = np.linalg.norm(X[:, None] - X[None], axis=2)
     linked = W.toarray() > 0
     assert_allclose(W.toarray()[linked], np.exp(-lengths[linked] ** 2 / (2 * h**2)), rtol=1e-5)
-    Y = np.concatenate([np.zeros((20, 2)), points(60, 2, seed=5)])
+    Y = np.concatenate([np.zeros((20, 2)), points(60, 2, random_state=5)])
     with pytest.raises(ParameterError, match=r"choose a bandwidth near 0\.[1-9]"):
         weights(neighbors(Y, 3), "heat", bandwidth=1e-4)
 
@@ -207,7 +207,7 @@ def test_the_scale_of_the_features_does_not_change_the_weights(scale):
 @pytest.mark.parametrize("bandwidth", [1e-300, 0.0, float("nan"), "1"])
 def test_a_bandwidth_that_is_no_distance_is_refused_without_a_warning(bandwidth):
     with pytest.raises(ParameterError, match="1e-100 to 1e100"):
-        WeightParams(kind="heat", bandwidth=bandwidth)
+        WeightParams(weights="heat", bandwidth=bandwidth)
 
 
 def test_what_is_no_neighbor_lists_is_refused_in_words():

@@ -33,8 +33,8 @@ from .. import reference
 ALL = [RBF(1.7), LaplacianKernel(2.3), Linear(), Polynomial(3, 0.5, 1.5), Cosine()]
 
 
-def points(n, d=4, seed=0):
-    return np.random.default_rng(seed).normal(size=(n, d))
+def points(n, d=4, random_state=0):
+    return np.random.default_rng(random_state).normal(size=(n, d))
 
 
 @pytest.mark.parametrize(("kernel", "expected"), [
@@ -45,7 +45,7 @@ def points(n, d=4, seed=0):
     (Cosine(), pairwise.cosine_similarity),
 ])
 def test_blocks_equal_those_of_scikit_learn(kernel, expected):
-    X, Z = points(13, seed=1), points(7, seed=2)
+    X, Z = points(13, random_state=1), points(7, random_state=2)
     X[3] = 0.0
     assert_allclose(kernel(X, Z), expected(X, Z), rtol=1e-12, atol=1e-14)
     assert_allclose(kernel(X, X), expected(X, X), rtol=1e-12, atol=1e-14)
@@ -62,9 +62,9 @@ def test_input_of_any_number_type_is_computed_in_float64(kernel, dtype):
 
 @pytest.mark.parametrize("kernel", ALL)
 @settings(max_examples=25, deadline=None)
-@given(n=st.integers(1, 20), d=st.integers(1, 6), seed=st.integers(0, 10**6), copies=st.integers(0, 5))
-def test_gram_matrices_are_symmetric_positive_and_keep_their_diagonal(kernel, n, d, seed, copies):
-    X = points(n, d, seed)
+@given(n=st.integers(1, 20), d=st.integers(1, 6), random_state=st.integers(0, 10**6), copies=st.integers(0, 5))
+def test_gram_matrices_are_symmetric_positive_and_keep_their_diagonal(kernel, n, d, random_state, copies):
+    X = points(n, d, random_state)
     X = np.concatenate([X, X[:copies]])
     K = kernel(X, X)
     assert_array_equal(K, K.T)
@@ -74,9 +74,9 @@ def test_gram_matrices_are_symmetric_positive_and_keep_their_diagonal(kernel, n,
 
 @pytest.mark.parametrize("kernel", ALL)
 @settings(max_examples=20, deadline=None)
-@given(n=st.integers(1, 30), cut=st.integers(0, 30), seed=st.integers(0, 10**6))
-def test_a_block_does_not_depend_on_the_rows_around_it(kernel, n, cut, seed):
-    X, Z = points(n, 3, seed), points(5, 3, seed + 1)
+@given(n=st.integers(1, 30), cut=st.integers(0, 30), random_state=st.integers(0, 10**6))
+def test_a_block_does_not_depend_on_the_rows_around_it(kernel, n, cut, random_state):
+    X, Z = points(n, 3, random_state), points(5, 3, random_state + 1)
     parts = np.concatenate([kernel(X[:cut], Z), kernel(X[cut:], Z)])
     assert_allclose(parts, kernel(X, Z), rtol=1e-13, atol=1e-13)
 
@@ -106,7 +106,7 @@ def test_cosine_of_zero_and_of_tiny_vectors():
 def test_nan_in_a_point_stays_visible():
     X = points(3)
     X[1, 0] = np.nan
-    assert np.isnan(RBF(1.0)(X, points(4, seed=1))[1]).all()
+    assert np.isnan(RBF(1.0)(X, points(4, random_state=1))[1]).all()
 
 
 @pytest.mark.parametrize("kernel", ALL)
@@ -119,7 +119,7 @@ def test_kernels_survive_json_and_pickle(kernel):
 def test_kernel_from_names_kernels_and_takes_functions():
     X = points(20)
     assert kernel_from("rbf", 2.0) == RBF(2.0)
-    assert kernel_from("rbf", rows=X, seed=5) == RBF(median_bandwidth(X, 5) / 2)
+    assert kernel_from("rbf", rows=X, random_state=5) == RBF(median_bandwidth(X, 5) / 2)
     assert kernel_from("rbf", np.float32(0.5)) == kernel_from("rbf", 0.5)
     assert kernel_from("laplacian", "median", rows=X) == LaplacianKernel(median_bandwidth(X, 0, metric="cityblock"))
     assert kernel_from("polynomial", degree=2, offset=0.0) == Polynomial(2, 1.0, 0.0)

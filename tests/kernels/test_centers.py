@@ -20,12 +20,12 @@ from .test_landmarks import choose, points
 
 def test_blocks_against_the_definition():
     for offset in (0.0, 1e6):
-        X, C = points() + offset, points(7, seed=1) + offset
+        X, C = points() + offset, points(7, random_state=1) + offset
         squared = reference.squared_distances(X, C)
         labels, nearest = nearest_centers(X, C)
         assert_array_equal(labels, squared.argmin(1))
         assert_allclose(nearest, squared.min(1), rtol=1e-8, atol=1e-9)
-    labels, nearest = nearest_centers(sparse.csr_array(X := points()), C := points(7, seed=1))
+    labels, nearest = nearest_centers(sparse.csr_array(X := points()), C := points(7, random_state=1))
     assert_allclose(nearest, reference.squared_distances(X, C).min(1), rtol=1e-9)
     for form in (X, sparse.csr_array(X)):
         assert_allclose(cell_sums(form, labels, 8), [X[labels == j].sum(0) for j in range(8)], atol=1e-12)
@@ -49,7 +49,7 @@ def test_passes_lower_the_distance_and_empty_cells_keep_their_center():
 
 def test_separate_clusters_have_a_center_each():
     middles = 50 * np.eye(6)
-    X = np.concatenate([middles + 0.1 * points(6, 6, seed) for seed in range(40)])
+    X = np.concatenate([middles + 0.1 * points(6, 6, random_state) for random_state in range(40)])
     found = choose(X, 6, "kmeans").points
     assert (reference.squared_distances(middles, found).min(1) < 0.1).all()
 

@@ -16,16 +16,16 @@ from .. import reference
 KERNEL = RBF(0.8)
 
 
-def problem(n=30, d=2, seed=0, power=1, ridge=0.01, normalized=True):
+def problem(n=30, d=2, random_state=0, power=1, ridge=0.01, normalized=True):
     """Return points, and Q = (Laplacian of their 4-nearest-neighbor graph + ridge)^power."""
-    X = np.random.default_rng(seed).normal(size=(n, d))
+    X = np.random.default_rng(random_state).normal(size=(n, d))
     W = reference.knn_weights(X, 5, bandwidth=1.0)
     L = reference.normalized_laplacian(W) if normalized else reference.laplacian(W)
     return X, reference.regularizer(L, power, ridge)
 
 
-def others(n=11, d=2, seed=77):
-    return np.random.default_rng(seed).normal(size=(n, d))
+def others(n=11, d=2, random_state=77):
+    return np.random.default_rng(random_state).normal(size=(n, d))
 
 
 def inverse_on(Q, S):
@@ -108,13 +108,14 @@ def test_limit_of_small_eta_is_linear():
 
 
 @settings(max_examples=40, deadline=None)
-@given(seed=st.integers(0, 10**6), n=st.integers(7, 30), share=st.integers(1, 4), power=st.integers(1, 3),
+@given(random_state=st.integers(0, 10**6), n=st.integers(7, 30), share=st.integers(1, 4), power=st.integers(1, 3),
        log_eta=st.floats(-8, 8), ridge=st.sampled_from([1e-3, 0.1]))
-def test_deformed_kernels_are_symmetric_and_positive_and_smaller_than_the_base(seed, n, share, power, log_eta, ridge):
-    X, Q = problem(n, seed=seed, power=power, ridge=ridge)
+def test_deformed_kernels_are_symmetric_and_positive_and_smaller_than_the_base(random_state, n, share, power, log_eta,
+                                                                               ridge):
+    X, Q = problem(n, random_state=random_state, power=power, ridge=ridge)
     S, eta = np.arange(0, n, share), 10.0**log_eta
     ours = subsample_deformation(KERNEL, X[S], inverse_on(Q, S), eta)
-    Z = np.concatenate([X, others(6, seed=seed), X[:3]])
+    Z = np.concatenate([X, others(6, random_state=random_state), X[:3]])
     K = ours(Z, Z)
     assert_array_equal(K, K.T)
     assert np.linalg.eigvalsh(K).min() >= -1e-9

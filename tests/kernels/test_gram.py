@@ -12,8 +12,8 @@ from dssl.storage.blocks import ArrayRows, budget_beside
 from tests.memory import traced_peak
 
 
-def points(n, d=4, seed=0):
-    return np.random.default_rng(seed).normal(size=(n, d))
+def points(n, d=4, random_state=0):
+    return np.random.default_rng(random_state).normal(size=(n, d))
 
 
 def budget_for(kernel, rows, m, d=4):
@@ -43,7 +43,7 @@ def test_peak_memory_stays_within_the_formula(kernel, dtype):
 
 
 def test_errors_name_what_does_not_fit():
-    X, Z = points(4), points(5, seed=1)
+    X, Z = points(4), points(5, random_state=1)
     with pytest.raises(DataError, match=r"returned shape \(5, 4\) for 4 x 5 points"):
         kernel_block(lambda A, B: B @ A.T, X, Z)
     with pytest.raises(DataError, match="X has 3 features and Z has 4"):

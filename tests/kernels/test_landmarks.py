@@ -27,18 +27,18 @@ from dssl.storage.store import StoredParts
 KERNEL = RBF(1.0)
 
 
-def points(n=60, d=3, seed=0):
-    return np.random.default_rng(seed).normal(size=(n, d))
+def points(n=60, d=3, random_state=0):
+    return np.random.default_rng(random_state).normal(size=(n, d))
 
 
-def sparse_points(n=60, d=12, seed=0):
-    X = points(n, d, seed)
+def sparse_points(n=60, d=12, random_state=0):
+    X = points(n, d, random_state)
     X[np.abs(X) < 1.0] = 0
     return sparse.csr_array(X)
 
 
-def choose(X, count, method="uniform", seed=0, execution=None, preferred=None, n_landmarks="sqrt"):
-    params = LandmarkParams(n_landmarks=n_landmarks, method=method, seed=seed)
+def choose(X, count, method="uniform", random_state=0, execution=None, preferred=None, n_landmarks="sqrt"):
+    params = LandmarkParams(n_landmarks=n_landmarks, method=method, random_state=random_state)
     return choose_landmarks(as_rows(X), KERNEL, count, params, execution or InProcess(1), preferred)
 
 
@@ -75,7 +75,8 @@ class TestCount:
         with pytest.raises(ParameterError, match="n_landmarks="):
             LandmarkParams(n_landmarks=asked)
 
-    @pytest.mark.parametrize("fields", [{"method": "greedy"}, {"seed": -1}, {"seed": 0.5}, {"seed": True}])
+    @pytest.mark.parametrize("fields", [{"method": "greedy"}, {"random_state": -1}, {"random_state": 0.5},
+                                        {"random_state": True}])
     def test_other_parameters(self, fields):
         with pytest.raises(ParameterError, match=next(iter(fields))):
             LandmarkParams(**fields)
@@ -116,8 +117,8 @@ class TestUniform:
 
     def test_every_row_is_as_likely(self):
         preferred, hits = np.array([1, 4, 7, 18]), np.zeros(20)
-        for seed in range(3000):
-            hits[uniform_rows(20, 6, seed, preferred)] += 1
+        for random_state in range(3000):
+            hits[uniform_rows(20, 6, random_state, preferred)] += 1
         assert_allclose(hits[preferred] / 3000, 2 / 4, atol=0.04)
         assert_allclose(np.delete(hits, preferred) / 3000, 4 / 16, atol=0.04)
 
@@ -126,7 +127,8 @@ class TestUniform:
         by_rule = choose(points(), 10, preferred=labeled)
         assert np.isin(by_rule.rows, labeled).sum() == 2
         assert np.isin(choose(points(), 10, preferred=labeled, n_landmarks="auto").rows, labeled).sum() == 4
-        by_number = [choose(points(), 10, preferred=labeled, n_landmarks=10, seed=seed).rows for seed in range(20)]
+        by_number = [choose(points(), 10, preferred=labeled, n_landmarks=10, random_state=random_state).rows
+                     for random_state in range(20)]
         assert_array_equal(by_number[0], choose(points(), 10, n_landmarks=10).rows)
         assert len({int(np.isin(rows, labeled).sum()) for rows in by_number}) > 1
 
@@ -154,8 +156,8 @@ class TestEveryMethod:
     @pytest.mark.parametrize("make", [points, sparse_points], ids=["dense", "sparse"])
     def test_the_same_in_one_thread_and_two(self, method, make):
         X = make(300)
-        one, two, other = (choose(X, 15, method, seed, InProcess(threads, 200_000))
-                           for seed, threads in ((0, 1), (0, 2), (1, 2)))
+        one, two, other = (choose(X, 15, method, random_state, InProcess(threads, 200_000))
+                           for random_state, threads in ((0, 1), (0, 2), (1, 2)))
         assert one.attributes == two.attributes
         assert_array_equal(dense(one.points), dense(two.points))
         assert not np.array_equal(dense(one.points), dense(other.points))

@@ -131,7 +131,7 @@ def test_rows_are_drawn_in_proportion_to_their_scores():
     """A few lonely points beside a crowd: uniform landmarks miss them. A score of one among scores that
     sum to s is drawn with probability about 1 - 1/e."""
     X = np.vstack([0.05 * points(990), 20 + 10 * np.arange(10)[:, None] * np.ones(3)])
-    hits = [[(choose(X, 30, method, seed).rows >= 990).sum() for seed in range(10)]
+    hits = [[(choose(X, 30, method, random_state).rows >= 990).sum() for random_state in range(10)]
             for method in ("leverage", "uniform")]
     assert np.mean(hits[0]) > 4
     assert np.mean(hits[1]) < 1

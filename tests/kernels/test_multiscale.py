@@ -163,14 +163,14 @@ def test_the_kernel_does_not_depend_on_units_order_or_signs(moons):
 def test_a_subsample_carries_the_labeled_points_and_blocks_change_nothing():
     X = make_moons(500, noise=0.1, random_state=0)[0]
     labeled = np.array([3, 77, 400])
-    found = made(X, labeled, n_carriers=60, seed=1)
+    found = made(X, labeled, n_carriers=60, random_state=1)
     assert found.points.shape == (60, 2)
     assert all((found.points == X[number]).all(axis=1).any() for number in labeled)
     rows, numbers = as_rows(X), np.arange(0, 500, 3)
     assert_allclose(found.of_rows(rows, numbers, 1 << 18), found.of_rows(rows, numbers, 1 << 30), rtol=1e-9, atol=1e-12)
     assert found.of_rows(rows, NONE, 1 << 30).shape == (0, found.width)
     assert found.width == 60
-    assert made(X, labeled, n_carriers=60, n_eigenpairs=7, seed=1).width == 8
+    assert made(X, labeled, n_carriers=60, n_eigenpairs=7, random_state=1).width == 8
 
 
 def test_sparse_points_and_stored_maps_are_the_same(moons, whole):

@@ -15,8 +15,8 @@ from tests.memory import traced_peak
 from .. import reference
 
 
-def points(n, d=3, seed=0):
-    return np.random.default_rng(seed).normal(size=(n, d))
+def points(n, d=3, random_state=0):
+    return np.random.default_rng(random_state).normal(size=(n, d))
 
 
 @settings(max_examples=25)

@@ -10,8 +10,8 @@ from sklearn.svm import SVC
 from .. import reference
 
 
-def points(n=30, d=3, seed=0):
-    return np.random.default_rng(seed).normal(size=(n, d))
+def points(n=30, d=3, random_state=0):
+    return np.random.default_rng(random_state).normal(size=(n, d))
 
 
 def test_nearest_neighbors_are_those_of_scikit_learn():
@@ -39,8 +39,8 @@ def test_minimum_norm_interpolants_interpolate_and_no_other_has_less_energy():
     f = reference.minimum_norm_interpolant(Q, S, values)
     assert_allclose(f[S], values)
     assert_allclose(f, reference.minimum_norm_interpolant_in_image(Q, S, values), atol=1e-9)
-    for seed in range(20):
-        step = 1e-2 * points(30, 1, seed)[:, 0]
+    for random_state in range(20):
+        step = 1e-2 * points(30, 1, random_state)[:, 0]
         step[S] = 0
         assert (f + step) @ Q @ (f + step) > f @ Q @ f
 
@@ -100,8 +100,8 @@ class TestLapRLS:
             loss = ((y - f)[labeled] ** 2).sum()
             return loss + LAMBDA_A * (alpha * f).sum() + LAMBDA_I * (f * (L @ f)).sum()
 
-        for seed in range(20):
-            assert cost(alpha + 1e-3 * points(len(K), 1, seed)) > cost(alpha)
+        for random_state in range(20):
+            assert cost(alpha + 1e-3 * points(len(K), 1, random_state)) > cost(alpha)
 
     def test_with_all_points_as_landmarks_nystrom_is_exact(self):
         K, L, y, labeled = self.problem()

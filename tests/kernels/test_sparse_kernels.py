@@ -34,9 +34,9 @@ NAMED = pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.nam
 @NAMED
 @settings(max_examples=12, deadline=None)
 @given(n=st.integers(1, 8), m=st.integers(1, 8), d=st.integers(1, 9), share=st.sampled_from([0.0, 0.3, 1.0]),
-       seed=st.integers(0, 10**6))
-def test_blocks_are_the_dense_ones_whichever_is_sparse(kernel, n, m, d, share, seed):
-    X, Z = sparse_rows(n, d, share, seed, np.float32), sparse_rows(m, d, share, seed + 1)
+       random_state=st.integers(0, 10**6))
+def test_blocks_are_the_dense_ones_whichever_is_sparse(kernel, n, m, d, share, random_state):
+    X, Z = sparse_rows(n, d, share, random_state, np.float32), sparse_rows(m, d, share, random_state + 1)
     dense = kernel(X.toarray(), Z.toarray())
     both = kernel(X, Z)
     assert isinstance(both, np.ndarray)

@@ -37,9 +37,9 @@ from tests.memory import traced_peak
 KERNELS = [RBF(1.5), LaplacianKernel(4.0)]
 
 
-def points(n=60, d=3, seed=0, apart=3.0):
+def points(n=60, d=3, random_state=0, apart=3.0):
     """Return three groups of points."""
-    return np.random.default_rng(seed).normal(size=(n, d)) + apart * (np.arange(n) % 3)[:, None]
+    return np.random.default_rng(random_state).normal(size=(n, d)) + apart * (np.arange(n) % 3)[:, None]
 
 
 def eigensystem(X, kernel=KERNELS[0], execution=None, start=None, parts=None, **fields):
@@ -55,10 +55,10 @@ def matrix(found):
     return (U * found.lowered) @ U.T
 
 
-def drawn(X, kernel, seed, draw, n_features=20):
+def drawn(X, kernel, random_state, draw, n_features=20):
     """Return the features of one draw, (n, a)."""
     out = np.empty((len(X), n_features))
-    write_features(X, fourier_frequencies(kernel, X.shape[1], n_features, seed, draw), np.ones(len(X)), out)
+    write_features(X, fourier_frequencies(kernel, X.shape[1], n_features, random_state, draw), np.ones(len(X)), out)
     return out
 
 
@@ -79,7 +79,8 @@ class TestFeatures:
         assert_allclose(np.einsum("ij,ij->i", Phi, Phi), 1, rtol=1e-13)
 
     def test_draws_differ_by_step_and_seed(self):
-        draws = [fourier_frequencies(KERNELS[0], 2, 6, seed, step) for seed, step in ((0, 1), (0, 2), (1, 1), (0, 1))]
+        draws = [fourier_frequencies(KERNELS[0], 2, 6, random_state, step) for random_state,
+                 step in ((0, 1), (0, 2), (1, 1), (0, 1))]
         assert_array_equal(draws[0], draws[3])
         assert not np.isin(draws[0], [draws[1], draws[2]]).any()
 
@@ -111,7 +112,7 @@ class TestSteps:
         scale = 1 / np.sqrt(kernel(X, X).sum(1))
         zetas = [scale[:, None] * drawn(X, kernel, 3, step) for step in range(1, 16)]
         expected = reference.stochastic_affinity([zeta @ zeta.T for zeta in zetas], 0.05, rank)
-        found = eigensystem(form(X), kernel, steps=15, seed=3, rank=rank)
+        found = eigensystem(form(X), kernel, steps=15, random_state=3, rank=rank)
         assert_allclose(matrix(found), expected, atol=1e-6)
         values = np.linalg.eigvalsh(expected)[::-1][:len(found.values)]
         assert_allclose(found.lowered, values, atol=1e-6)
@@ -135,13 +136,14 @@ class TestSteps:
         X, kernel, steps = points(200), KERNELS[0], [16, 32, 64, 128, 256]
         expected = reference.thresholded(reference.affinity(kernel(X, X)), 0.05)
         errors, estimates = np.zeros((3, len(steps))), np.zeros((3, len(steps)))
-        for seed in range(3):
+        for random_state in range(3):
             found = None
             for i, step in enumerate(steps):
-                found = eigensystem(X, kernel, start=found, steps=step, seed=seed)
+                found = eigensystem(X, kernel, start=found, steps=step, random_state=random_state)
                 Z = matrix(found)
-                errors[seed, i] = ((Z - expected) ** 2).sum()
-                estimates[seed, i] = found.evidence["error"] * np.linalg.norm(Z) / np.sqrt(errors[seed, i])
+                errors[random_state, i] = ((Z - expected) ** 2).sum()
+                estimates[random_state,
+                          i] = found.evidence["error"] * np.linalg.norm(Z) / np.sqrt(errors[random_state, i])
         slope = np.polyfit(np.log(steps), np.log(errors.mean(0)), 1)[0]
         assert -1.15 < slope < -0.85
         assert 0.8 < estimates.mean() < 1.3
@@ -150,7 +152,8 @@ class TestSteps:
         """Z is then a mean of draws: the mean of 40 is off by their spread over the root of 40."""
         X, kernel = points(40), KERNELS[0]
         L = reference.affinity(kernel(X, X))
-        found = np.array([matrix(eigensystem(X, kernel, steps=5, threshold=0, seed=seed)) for seed in range(40)])
+        found = np.array([matrix(eigensystem(X, kernel, steps=5, threshold=0, random_state=random_state))
+                          for random_state in range(40)])
         off, spread = np.linalg.norm(found.mean(0) - L), np.sqrt(((found - L) ** 2).sum((1, 2)).mean())
         assert off < 1.5 * spread / np.sqrt(40)
 
@@ -298,7 +301,7 @@ class TestRefusals:
     @pytest.mark.parametrize("fields", [
         {"n_features": 0}, {"n_features": 7}, {"n_features": 2.0}, {"rank": 0}, {"rank": True}, {"steps": 0},
         {"threshold": 1.0}, {"threshold": -0.1}, {"threshold": np.nan}, {"tolerance": -1}, {"tolerance": np.inf},
-        {"tolerance": "auto"}, {"seed": -1}])
+        {"tolerance": "auto"}, {"random_state": -1}])
     def test_parameters(self, fields):
         name, = fields
         with pytest.raises(ParameterError, match=f"{name}="):

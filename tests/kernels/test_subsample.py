@@ -40,7 +40,7 @@ def deep_hierarchies(monkeypatch):
 
 def expander(ridge=1e-2, normalized=True, n=160):
     """Return (R, vector, S): a weighted random graph and every seventh vertex, shuffled."""
-    R, vector = regularizer(random_graph(n, 5, seed=1, weighted=True), ridge, normalized)
+    R, vector = regularizer(random_graph(n, 5, random_state=1, weighted=True), ridge, normalized)
     return R, vector, np.random.default_rng(0).permutation(n)[::7]
 
 

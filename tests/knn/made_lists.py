@@ -5,9 +5,9 @@ import numpy as np
 from dssl.knn.lists import Neighbors
 
 
-def made_lists(n, k=10, seed=0, reach=None):
+def made_lists(n, k=10, random_state=0, reach=None):
     """Return the lists of n points: neighbors anywhere, or within `reach` places around; ascending distances."""
-    rng = np.random.default_rng([seed, n, k])
+    rng = np.random.default_rng([random_state, n, k])
     width = n - 1 if reach is None else min(2 * reach, n - 1)
     steps = rng.integers(1, width // k + 1, size=(n, k)).cumsum(axis=1) - (0 if reach is None else width // 2)
     steps[(steps <= 0)] -= 1  # no point is its own neighbor

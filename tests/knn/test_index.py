@@ -43,10 +43,10 @@ def check(index, queries, X, metric, k):
 
 
 @settings(max_examples=50)
-@given(seed=st.integers(0, 999), n=st.integers(2, 60), d=st.integers(1, 30), k=st.integers(1, 12),
+@given(random_state=st.integers(0, 999), n=st.integers(2, 60), d=st.integers(1, 30), k=st.integers(1, 12),
        metric=st.sampled_from(["euclidean", "cosine"]), dtype=st.sampled_from([np.float32, np.float64]))
-def test_dense_queries_are_those_of_brute_force(seed, n, d, k, metric, dtype):
-    rng = np.random.default_rng(seed)
+def test_dense_queries_are_those_of_brute_force(random_state, n, d, k, metric, dtype):
+    rng = np.random.default_rng(random_state)
     X, queries = rng.normal(size=(n, d)).astype(dtype), rng.normal(size=(7, d)).astype(dtype)
     index = index_of(X, metric)
     check(index, queries, X, metric, min(k, n))

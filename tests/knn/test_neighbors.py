@@ -210,7 +210,7 @@ def test_stored_rows_and_parts_give_what_memory_gives(tmp_path, method):
 
 def test_descent_is_seeded_certified_and_measured_in_float64():
     X = np.random.default_rng(15).normal(size=(3000, 8)) + 1e4
-    first, again = (neighbors(X, 10, method="descent", seed=3) for _ in range(2))
+    first, again = (neighbors(X, 10, method="descent", random_state=3) for _ in range(2))
     assert_array_equal(first.ids.read_all(), again.ids.read_all())
     found = first.to_arrays()
     i = np.arange(3000)[:, None]
@@ -249,10 +249,10 @@ def test_descent_fills_what_the_search_left_out(monkeypatch):
 def test_the_lists_of_descent_do_not_depend_on_threads(make):
     X = make(np.random.default_rng(3))
     rows = X if isinstance(X, np.ndarray) else as_csr(X)
-    one, three = (descend(rows, 8, seed=1, threads=threads) for threads in (1, 3))
+    one, three = (descend(rows, 8, random_state=1, threads=threads) for threads in (1, 3))
     for mine, theirs in zip(one, three, strict=True):
         assert_array_equal(mine, theirs)
-    found = find_neighbors(as_rows(rows), NeighborParams(n_neighbors=8, method="descent", seed=1, recall=0.1),
+    found = find_neighbors(as_rows(rows), NeighborParams(n_neighbors=8, method="descent", random_state=1, recall=0.1),
                            InProcess(2))
     assert_array_equal(found.ids.read_all(), one[1])
 
@@ -330,7 +330,7 @@ def test_arrays_carry_the_lists():
 
 
 @pytest.mark.parametrize("changes", [{"n_neighbors": 0}, {"n_neighbors": 2.5}, {"method": "kd"}, {"metric": "l1"},
-                                     {"seed": -1}])
+                                     {"random_state": -1}])
 def test_parameters_are_checked(changes):
     with pytest.raises(ParameterError, match=next(iter(changes))):
         NeighborParams(**changes)

@@ -217,9 +217,9 @@ def test_leaves_of_neighboring_seeds_are_searched_by_streams_of_their_own(points
             home=place)
     ordered = Ordered(parts, HeldArrays(starts=np.array([0, len(seen)]), counts=np.array([len(seen)])), 64)
     lists = []
-    for seed, step, leaf in ((0, 0, 1), (1, 0, 0), (0, 1, 0), (0, 0, 0)):
+    for random_state, step, leaf in ((0, 0, 1), (1, 0, 0), (0, 1, 0), (0, 0, 0)):
         out = PartWriter(MemoryParts(), 0)
-        SearchTask(ordered, parts, K, CANDIDATES, seed, step, leaf)(out)
+        SearchTask(ordered, parts, K, CANDIDATES, random_state, step, leaf)(out)
         lists.append(gather(out.parts, 1, 0)["ids"])
     assert not any(np.array_equal(one, other) for one, other in combinations(lists, 2))
 
@@ -298,7 +298,7 @@ def test_a_pipeline_partitions_its_points(points, tmp_path):
     np.savez(tmp_path / "points.npz", X=points[:3000], y=points[:3000, 0] > 0)
     result = run({"name": "partitioned", "data": {"source": str(tmp_path / "points.npz"), "test": {"count": 300}},
                   "labels": {"per_class": 20}, "graph": {"n_neighbors": 6, "method": "partitioned", "recall": 0.9},
-                  "subsample": {"size": 40}, "model": {"kind": "svm"}},
+                  "model": {"kind": "svm", "n_subsample": 40}},
                  workspace=tmp_path / "work", execution=InProcess(2, 12 << 20))
     assert result.status == "done"
     assert next(stage for stage in result.stages if stage.name == "neighbors").status == "done"

@@ -28,9 +28,9 @@ from dssl.storage.csr import CsrRows, as_csr, csr_arrays
 from dssl.storage.pieces import BlockedCsrRows
 
 
-def zipf(n, d, entries, seed, dtype=np.float32):
+def zipf(n, d, entries, random_state, dtype=np.float32):
     """Return rows such as counts of words give: few columns in most rows, most columns in few."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_state)
     share = 1 / np.arange(1, d + 1)
     columns = rng.choice(d, size=(n, entries), p=share / share.sum())
     rows = sparse.csr_array((np.ones(n * entries, dtype), (np.repeat(np.arange(n), entries), columns.ravel())),
@@ -38,9 +38,9 @@ def zipf(n, d, entries, seed, dtype=np.float32):
     return as_csr(rows)
 
 
-def weighted(rows, seed):
+def weighted(rows, random_state):
     rows = rows.copy()
-    rows.data = (rows.data * np.random.default_rng(seed).normal(size=rows.nnz)).astype(rows.dtype)
+    rows.data = (rows.data * np.random.default_rng(random_state).normal(size=rows.nnz)).astype(rows.dtype)
     return rows
 
 
@@ -70,10 +70,10 @@ def assert_like_dense(rows, k=7, metric="euclidean"):
 
 
 @settings(max_examples=20, deadline=None)
-@given(d=st.integers(1, 70), share=st.sampled_from([0.02, 0.3, 1.0]), seed=st.integers(0, 10**6),
+@given(d=st.integers(1, 70), share=st.sampled_from([0.02, 0.3, 1.0]), random_state=st.integers(0, 10**6),
        dtype=st.sampled_from([np.float64, np.float32, np.int64]))
-def test_a_distance_is_the_dense_one_and_the_same_from_both_sides(d, share, seed, dtype):
-    rng = np.random.default_rng(seed)
+def test_a_distance_is_the_dense_one_and_the_same_from_both_sides(d, share, random_state, dtype):
+    rng = np.random.default_rng(random_state)
     X, Z = ((rng.normal(size=(6, d)) * 10 * (rng.random((6, d)) < share)).astype(dtype) for _ in range(2))
     X[1], Z[1], Z[2] = 0, 0, X[2]
     own = np.arange(6)[:, None]

@@ -27,14 +27,14 @@ from tests import reference
 def test_the_subsample_holds_the_labeled_points_and_others(data):
     n = data.draw(st.integers(1, 60))
     labeled = np.array(sorted(data.draw(st.sets(st.integers(0, n - 1)))), np.int64)
-    size, seed = data.draw(st.integers(1, 80)), data.draw(st.integers(0, 5))
-    chosen = draw_subsample(labeled, n, size, seed)
+    size, random_state = data.draw(st.integers(1, 80)), data.draw(st.integers(0, 5))
+    chosen = draw_subsample(labeled, n, size, random_state)
     assert len(chosen) == min(size, n)
     assert len(set(chosen.tolist())) == len(chosen)
     assert set(chosen.tolist()) <= set(range(n))
     shared = set(chosen.tolist()) & set(labeled.tolist())
     assert len(shared) == min(size, len(labeled))
-    assert_array_equal(draw_subsample(labeled, n, size, seed), chosen)
+    assert_array_equal(draw_subsample(labeled, n, size, random_state), chosen)
 
 
 @given(st.data())
@@ -42,10 +42,10 @@ def test_a_subsample_that_grows_keeps_what_was_drawn(data):
     n_before = data.draw(st.integers(1, 40))
     n = n_before + data.draw(st.integers(0, 20))
     labeled, more = (np.array(sorted(data.draw(st.sets(st.integers(0, top - 1)))), np.int64) for top in (n_before, n))
-    size, seed = data.draw(st.integers(1, 60)), data.draw(st.integers(0, 5))
-    before = draw_subsample(labeled, n_before, size, seed)
+    size, random_state = data.draw(st.integers(1, 60)), data.draw(st.integers(0, 5))
+    before = draw_subsample(labeled, n_before, size, random_state)
     more = np.union1d(labeled, more)
-    chosen = draw_subsample(more, n, size, seed, before, n_before)
+    chosen = draw_subsample(more, n, size, random_state, before, n_before)
     assert len(set(chosen.tolist())) == len(chosen) == min(size, n)
     assert set(chosen.tolist()) <= set(range(n))
     if len(more) < size:
@@ -58,9 +58,9 @@ def test_a_subsample_that_grows_keeps_what_was_drawn(data):
 def test_a_subsample_that_grew_is_a_random_draw_again():
     """Each of 20 points without a label is among the 8 drawn as often as any other, whether it is new or old."""
     counts = np.zeros(24)
-    for seed in range(2000):
-        before = draw_subsample(np.arange(2), 18, 8, seed)
-        np.add.at(counts, draw_subsample(np.arange(4), 24, 12, seed, before, 18)[4:], 1)
+    for random_state in range(2000):
+        before = draw_subsample(np.arange(2), 18, 8, random_state)
+        np.add.at(counts, draw_subsample(np.arange(4), 24, 12, random_state, before, 18)[4:], 1)
     assert_array_equal(counts[:4], 0)
     assert_allclose(counts[4:], 2000 * 8 / 20, atol=5 * np.sqrt(2000 * 0.4 * 0.6))
 
@@ -81,7 +81,7 @@ def covariance(X, labeled, params, **graph):
 @pytest.mark.parametrize("power", [1, 2, 3])
 def test_the_covariance_is_the_inverse_regularizer_on_the_subsample(power):
     X = np.random.default_rng(0).normal(size=(50, 3))
-    params = GraphKernelParams(regularizer=RegularizerParams(ridge=0.05, power=power), n_subsample=12, seed=2)
+    params = GraphKernelParams(regularizer=RegularizerParams(ridge=0.05, power=power), n_subsample=12, random_state=2)
     found = covariance(X, [5, 9], params)
     L = reference.normalized_laplacian(reference.knn_weights(X, 5))
     inverse = np.linalg.inv(reference.regularizer(L, power, 0.05))
@@ -114,9 +114,9 @@ def test_a_shuffled_covariance_is_the_same_graph_at_other_points():
 # Equal rows
 
 
-def copied(v=30, seed=0, most=5):
+def copied(v=30, random_state=0, most=5):
     """Return (X (n, 2), the point of each row): v distinct points in 1 to `most` copies, shuffled."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_state)
     which = rng.permutation(np.repeat(np.arange(v), rng.integers(1, most + 1, size=v)))
     return rng.normal(size=(v, 2))[which], which
 
@@ -147,12 +147,12 @@ def test_the_covariance_of_copies_is_that_of_the_point_graph(laplacian, power):
     assert found.attributes["neighbors"]["n"] == 30
 
 
-@given(seed=st.integers(0, 50))
+@given(random_state=st.integers(0, 50))
 @settings(max_examples=8, deadline=None)
-def test_the_order_of_rows_and_which_copy_comes_first_do_not_matter(seed):
+def test_the_order_of_rows_and_which_copy_comes_first_do_not_matter(random_state):
     """All distinct points are measured, so that the draw does not depend on the order; values are compared by point."""
-    X, which = copied(v=12, seed=seed)
-    order = np.random.default_rng(seed).permutation(len(X))
+    X, which = copied(v=12, random_state=random_state)
+    order = np.random.default_rng(random_state).permutation(len(X))
     found = []
     for rows in (np.arange(len(X)), order):
         labeled = np.flatnonzero(np.isin(rows, [0, 5]))
@@ -183,7 +183,7 @@ def test_copies_make_components_only_where_they_are_kept():
 
 
 def test_labels_on_copies_are_all_seen():
-    X, which = copied(seed=3)
+    X, which = copied(random_state=3)
     targets = np.full(len(X), np.nan)
     most = int(np.bincount(which).argmax())
     rows = np.flatnonzero(which == most)
@@ -252,7 +252,7 @@ def test_an_eta_that_is_no_weight_is_refused(eta):
 def test_off_the_subsample_the_function_is_the_one_of_least_energy(power):
     """Theorem 3.2: of all functions with the same values on S, `Q^-1_.S (Q^-1_SS)^-1 h_S` has the least h'Qh."""
     X = np.random.default_rng(0).normal(size=(50, 3))
-    params = GraphKernelParams(regularizer=RegularizerParams(ridge=0.05, power=power), n_subsample=12, seed=2,
+    params = GraphKernelParams(regularizer=RegularizerParams(ridge=0.05, power=power), n_subsample=12, random_state=2,
                                solver=SolverParams(tolerance=1e-10))
     found = covariance(X, [5, 9], params)
     values = np.random.default_rng(1).normal(size=(12, 2))

@@ -15,9 +15,9 @@ from dssl.learners.eta import ETAS, EVEN, deform_by, prior_of, shares_of_etas
 from dssl.learners.target.target import Classes, Quantities
 
 
-def problem(seed, s=12, m=8, n_classes=2):
+def problem(random_state, s=12, m=8, n_classes=2):
     """Return S (s, 2), a covariance on it, labeled points (m, 2) and their target."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_state)
     X_S, root = rng.normal(size=(s, 2)), rng.normal(size=(s, s))
     return X_S, root @ root.T + 0.1 * np.eye(s), np.concatenate([X_S[:m - 2], rng.normal(size=(2, 2))]), Classes(
         np.arange(m), np.arange(m) % n_classes, np.arange(n_classes))
@@ -36,9 +36,9 @@ def by_refits(K, Y, weight):
 
 
 @given(st.integers(0, 2**20), st.booleans(), st.booleans(), st.sampled_from([None, 1.2, 1.6, 40.0]))
-def test_shares_are_by_what_refits_without_each_label_get_wrong(seed, weighted, quantities, structure):
-    X_S, A, points, target = problem(seed)
-    rng = np.random.default_rng(seed)
+def test_shares_are_by_what_refits_without_each_label_get_wrong(random_state, weighted, quantities, structure):
+    X_S, A, points, target = problem(random_state)
+    rng = np.random.default_rng(random_state)
     weight = rng.uniform(0.5, 2, len(points)) if weighted else None
     if quantities:
         target = Quantities(target.labeled, rng.normal(size=(len(points), 2)))

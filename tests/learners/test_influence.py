@@ -113,10 +113,10 @@ class Case:
         return graph_parts(sp.csr_array(self.W), self.kind, self.fit.labeled, self.folds)
 
 
-def case(n=27, m=12, n_folds=3, loss=SQUARED, *, c=2, seed=0, weighted=True, intercept=True, kind="unnormalized",
-         gamma_A=0.02, gamma_I=2.0, folds=None):
+def case(n=27, m=12, n_folds=3, loss=SQUARED, *, c=2, random_state=0, weighted=True, intercept=True,
+         kind="unnormalized", gamma_A=0.02, gamma_I=2.0, folds=None):
     """Return a problem of `m` labels, and its minimizer; unequal weights, so that eps differs from fold to fold."""
-    rng = np.random.default_rng([seed, n, m])
+    rng = np.random.default_rng([random_state, n, m])
     X = rng.normal(size=(n, 2))
     K, W = KERNEL(X, X), reference.knn_weights(X, 5, 1.0)
     y = np.sin(2 * X[:m, [0]]) + rng.normal(size=(m, c)) / 2
@@ -197,8 +197,8 @@ def test_equal_parts_are_the_mixture_of_the_paper():
 @settings(max_examples=20)
 @given(st.sampled_from(LOSSES), st.booleans(), st.sampled_from(["normalized", "unnormalized"]), st.integers(2, 9),
        st.integers(0, 20))
-def test_labels_alone_know_what_the_whole_graph_says(loss, intercept, kind, n_folds, seed):
-    made = case(loss=loss, intercept=intercept, kind=kind, n_folds=n_folds, seed=seed)
+def test_labels_alone_know_what_the_whole_graph_says(loss, intercept, kind, n_folds, random_state):
+    made = case(loss=loss, intercept=intercept, kind=kind, n_folds=n_folds, random_state=random_state)
     assert_allclose(made.of_labels(), made.on_graph(), rtol=1e-8, atol=1e-8)
 
 
@@ -328,9 +328,9 @@ def test_the_formulas_as_printed_fail_where_the_corrected_ones_agree(loss):
 
 @settings(max_examples=25)
 @given(st.booleans(), st.booleans(), st.integers(2, 12), st.integers(0, 20), st.integers(-3, 1))
-def test_a_refined_squared_loss_is_the_refit(intercept, weighted, n_folds, seed, power):
+def test_a_refined_squared_loss_is_the_refit(intercept, weighted, n_folds, random_state, power):
     """Leave-one-out and folds of unequal sizes included, whatever the penalties."""
-    made = case(intercept=intercept, weighted=weighted, n_folds=n_folds, seed=seed,
+    made = case(intercept=intercept, weighted=weighted, n_folds=n_folds, random_state=random_state,
                 gamma_A=10.0**power)
     assert_allclose(made.of_labels(refine=1), made.refits(), rtol=1e-9, atol=1e-9)
 
@@ -386,10 +386,10 @@ def test_what_is_held_out_again_gets_the_mean(refine):
 
 @settings(max_examples=20)
 @given(st.sampled_from([*LOSSES, SquaredHinge()]), st.booleans(), st.integers(0, 1), st.integers(0, 50))
-def test_a_weight_of_two_is_two_labels(loss, intercept, refine, seed):
+def test_a_weight_of_two_is_two_labels(loss, intercept, refine, random_state):
     """Of one point, in one fold; the unit of weights does not matter either."""
-    made = case(loss=loss, intercept=intercept, seed=seed, weighted=False)
-    rng = np.random.default_rng(seed)
+    made = case(loss=loss, intercept=intercept, random_state=random_state, weighted=False)
+    rng = np.random.default_rng(random_state)
     times = rng.integers(1, 4, 12)
     weighted = replace(made, fit=replace(made.fit, weight=0.3 * times))
     values, b = weighted.minimizer(weighted.p)[1:]
@@ -447,7 +447,7 @@ def test_what_leaves_the_graph_is_dealt_once():
         assert np.isin(made.fit.labeled[fold], part.rows).all()
         assert_allclose(part.E.toarray(), reference.laplacian(made.W[np.ix_(part.rows, part.rows)]), atol=1e-12)
     assert any(not np.array_equal(part.rows, other.rows) for part, other in zip(parts, graph_parts(
-        sp.csr_array(made.W), made.kind, made.fit.labeled, made.folds, seed=1), strict=True))
+        sp.csr_array(made.W), made.kind, made.fit.labeled, made.folds, random_state=1), strict=True))
 
 
 def test_vertices_count_as_the_points_that_they_are():

@@ -74,6 +74,6 @@ def test_what_is_wrong():
     with pytest.raises(BudgetError, match="one row needs"):
         kmeans(ArrayRows(X), KMeansParams(n_clusters=3), InProcess(1, 1000))
     for name, value in (("n_clusters", 0), ("n_clusters", 2.5), ("n_init", 0), ("max_passes", 0), ("tolerance", -1),
-                        ("seed", -1)):
+                        ("random_state", -1)):
         with pytest.raises(ParameterError, match=f"{name}="):
             KMeansParams(**{"n_clusters": 2, name: value})

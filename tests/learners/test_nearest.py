@@ -15,8 +15,8 @@ from dssl.storage.blocks import ArrayRows
 HERE = InProcess(1)
 
 
-def problem(n_classes, n=80, seed=0):
-    rng = np.random.default_rng(seed)
+def problem(n_classes, n=80, random_state=0):
+    rng = np.random.default_rng(random_state)
     labeled = np.sort(rng.permutation(n)[:24])
     return rng.normal(size=(n, 3)), Classes(labeled, rng.integers(0, n_classes, 24), np.arange(n_classes) + 5)
 

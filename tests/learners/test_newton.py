@@ -13,8 +13,8 @@ from dssl.learners.losses import HuberHinge, Logistic, Squared, SquaredHinge
 LOSSES = [Squared(), SquaredHinge(), HuberHinge(0.01), HuberHinge(0.5), Logistic()]
 
 
-def problem(seed, m=40, r=12, t=3, gamma=1e-2):
-    rng = np.random.default_rng(seed)
+def problem(random_state, m=40, r=12, t=3, gamma=1e-2):
+    rng = np.random.default_rng(random_state)
     Psi, root = rng.normal(size=(m, r)), rng.normal(size=(r, r))
     y = np.where(Psi[:, :t] + rng.normal(size=(m, t)) + 0.3 > 0, 1.0, -1.0)
     p = rng.uniform(0.2, 2.0, size=(m, t))
@@ -58,10 +58,10 @@ def test_labels_or_features_give_the_same_function(loss):
 
 @settings(max_examples=25, deadline=None)
 @given(st.sampled_from(LOSSES), st.booleans(), st.integers(0, 2**20))
-def test_a_number_of_steps_may_be_given_and_none_raises_the_objective(loss, fit_intercept, seed):
-    Psi, G, y, p = problem(seed)
-    N = Psi @ np.linalg.solve(G, Psi.T) * np.random.default_rng(seed).uniform(1, 100)
-    c, b = np.random.default_rng(seed).normal(size=(40, 3)) / 40, np.full(3, 0.5 * fit_intercept)
+def test_a_number_of_steps_may_be_given_and_none_raises_the_objective(loss, fit_intercept, random_state):
+    Psi, G, y, p = problem(random_state)
+    N = Psi @ np.linalg.solve(G, Psi.T) * np.random.default_rng(random_state).uniform(1, 100)
+    c, b = np.random.default_rng(random_state).normal(size=(40, 3)) / 40, np.full(3, 0.5 * fit_intercept)
     at = Minimum(c, b, N @ c + b, np.zeros(3, np.int64))
     for _ in range(4):
         after = minimize(GramOfLabels(N), loss, y, p, fit_intercept=fit_intercept, start=at, max_steps=1,
@@ -86,13 +86,13 @@ def test_the_squared_loss_takes_one_step():
 
 
 @settings(max_examples=25)
-@given(seed=st.integers(0, 10**6), gamma=st.sampled_from([1e-6, 1e-3, 1.0, 100.0]),
+@given(random_state=st.integers(0, 10**6), gamma=st.sampled_from([1e-6, 1e-3, 1.0, 100.0]),
        loss=st.sampled_from(LOSSES), m=st.sampled_from([1, 2, 7, 60]))
-def test_no_column_can_be_improved(seed, gamma, loss, m):
-    Psi, G, y, p = problem(seed, m=m, r=5, t=2, gamma=gamma)
+def test_no_column_can_be_improved(random_state, gamma, loss, m):
+    Psi, G, y, p = problem(random_state, m=m, r=5, t=2, gamma=gamma)
     space = FeaturesOfLabels(Psi, G)
     found = minimize(space, loss, y, p, fit_intercept=True)
-    rng = np.random.default_rng(seed + 1)
+    rng = np.random.default_rng(random_state + 1)
     for column in range(2):
         c, b = found.coef[:, column], found.intercept[column]
         least = objective(loss, Psi, G, y[:, column], p[:, column], c, b)

@@ -20,8 +20,8 @@ from tests import reference
 CLASSES = np.array(["a", "b", "c", "d"])
 
 
-def overlapping(n=60, n_classes=4, seed=0):
-    X, codes = make_blobs(n, n_features=2, centers=n_classes, cluster_std=4.0, random_state=seed)
+def overlapping(n=60, n_classes=4, random_state=0):
+    X, codes = make_blobs(n, n_features=2, centers=n_classes, cluster_std=4.0, random_state=random_state)
     return X, codes
 
 
@@ -39,10 +39,10 @@ def fitted(X, codes, params, bandwidth=3.0):
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 4])
-@pytest.mark.parametrize("seed", [0, 1])
-def test_svm_predicts_as_scikit_learn_with_break_ties(n_classes, seed):
-    X, codes = overlapping(n_classes=n_classes, seed=seed)
-    new = np.random.default_rng(seed).uniform(-15, 15, (500, 2))
+@pytest.mark.parametrize("random_state", [0, 1])
+def test_svm_predicts_as_scikit_learn_with_break_ties(n_classes, random_state):
+    X, codes = overlapping(n_classes=n_classes, random_state=random_state)
+    new = np.random.default_rng(random_state).uniform(-15, 15, (500, 2))
     model = fitted(X, codes, LearnerParams(C=2.0))
     machine = SVC(C=2.0, gamma=1 / (2 * 3.0**2), break_ties=n_classes > 2, decision_function_shape="ovr", tol=1e-6)
     machine.fit(X, codes)
@@ -158,9 +158,9 @@ def test_pairs_and_scale():
 
 
 @given(st.integers(0, 2**16))
-def test_a_ridge_weight_of_two_is_the_point_twice(seed):
+def test_a_ridge_weight_of_two_is_the_point_twice(random_state):
     """A theorem: the squared loss of two equal points is twice that of one, and so are mean and scale."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_state)
     X, y = rng.normal(size=(12, 2)), rng.normal(size=(12, 2))
     counts = rng.integers(1, 4, 12)
     again = np.repeat(np.arange(12), counts)

@@ -10,13 +10,13 @@ from dssl.learners.structure import SAMPLE, sampled_structure
 from dssl.storage.blocks import ArrayRows
 
 
-def structures(X, seed=0):
+def structures(X, random_state=0):
     """Return the structure by a sample, and by all vertices."""
     execution = InProcess(1)
     graph = KNNGraph().build(X, execution)
     whole = graph_covariance(graph, np.array([0]), GraphKernelParams(n_subsample=len(X)), execution).structure[2]
     copies = ArrayRows(graph.vertices.multiplicity)
-    return sampled_structure(graph.stored, copies, len(graph.vertices), seed, execution), whole
+    return sampled_structure(graph.stored, copies, len(graph.vertices), random_state, execution), whole
 
 
 def test_of_few_vertices_it_is_that_of_the_covariance():

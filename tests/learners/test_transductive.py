@@ -27,9 +27,9 @@ from dssl.storage.csr import as_rows
 from tests.memory import traced_peak
 
 
-def two_blobs(n=120, apart=3.0, seed=0):
+def two_blobs(n=120, apart=3.0, random_state=0):
     """Return X (n, 2) of two long blobs with a gap, their signs (n,), and which points are labeled (n,)."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_state)
     signs = np.where(np.arange(n) % 2, 1.0, -1.0)
     X = rng.normal(size=(n, 2)) * [0.5, 3.0] + signs[:, None] * [apart / 2, 0.0]
     labeled = np.zeros(n, bool)

@@ -26,9 +26,9 @@ from .table import Outcome, case, command, fitted, ingested, pipeline, ran
 N = 120
 
 
-def blobs(n: int = N, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def blobs(n: int = N, random_state: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Return points of two overlapping classes."""
-    X, y = make_blobs(n, n_features=3, centers=2, cluster_std=2.0, random_state=seed)
+    X, y = make_blobs(n, n_features=3, centers=2, cluster_std=2.0, random_state=random_state)
     return X.astype(np.float32), y
 
 
@@ -580,7 +580,7 @@ def _(folder: Path) -> Outcome:
 
 @case("Labels", "every training point labeled", 0, "runs")
 def _(folder: Path) -> Outcome:
-    return pipeline(folder, npz(folder), labels={"given": True}, subsample={"size": 90})
+    return pipeline(folder, npz(folder), labels={"given": True}, model={"n_subsample": 90})
 
 
 @case("Labels", "a class to keep that does not exist", 1, "no class is 7")
@@ -619,7 +619,7 @@ def _(folder: Path) -> Outcome:
 
 @case("LapRLS", "more landmarks than distinct points", 0, "30 test points")
 def _(folder: Path) -> Outcome:
-    return laprls(folder, model={"landmarks": {"count": 500}})
+    return laprls(folder, model={"landmarks": {"n_landmarks": 500}})
 
 
 @case("LapRLS", "`gamma_A: 0`", 2, "expected a number > 0")
@@ -627,9 +627,9 @@ def _(folder: Path) -> Outcome:
     return laprls(folder, model={"gamma_A": 0})
 
 
-@case("LapRLS", "`landmarks: {count: many}`", 2, "model.landmarks.count")
+@case("LapRLS", "`landmarks: {n_landmarks: many}`", 2, "model.landmarks.n_landmarks")
 def _(folder: Path) -> Outcome:
-    return laprls(folder, model={"landmarks": {"count": "many"}})
+    return laprls(folder, model={"landmarks": {"n_landmarks": "many"}})
 
 
 @case("LapRLS", "`eta` under `model`", 2, "model.eta")
@@ -642,9 +642,9 @@ def _(folder: Path) -> Outcome:
     return laprls(folder, selection={"grid": {"eta": [1, 10]}})
 
 
-@case("LapRLS", "a section `subsample` or `solver`", 2, "model.kind is laprls, which has no use for it")
+@case("LapRLS", "a section `solver`", 2, "model.kind is laprls, which has no use for it")
 def _(folder: Path) -> Outcome:
-    return laprls(folder, subsample={"size": 50})
+    return laprls(folder, solver={"method": "amg"})
 
 
 @case("LapRLS", "`baselines: [base, shuffled, subsample_graph]`", 2, "Input should be 'base' or 'shuffled'")
@@ -902,7 +902,7 @@ def _(folder: Path) -> Outcome:
 
 @case("Specs and commands", "`dssl plan` of a run that cannot fit", 1, "budget")
 def _(folder: Path) -> Outcome:
-    return pipeline(folder, npz(folder), "--memory-budget", "40kB", subsample={"size": 90})
+    return pipeline(folder, npz(folder), "--memory-budget", "40kB", model={"n_subsample": 90})
 
 
 @case("Specs and commands", "`dssl inspect` of nothing", 1, "names nothing")

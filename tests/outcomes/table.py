@@ -78,8 +78,8 @@ def pipeline(folder: Path, source: object, *options: str, ok: Callable[[dict], s
     """Run the pipeline of a source with small settings, and `sections` of the spec on top."""
     spec: dict = {"name": "case", "data": {"source": str(source) if isinstance(source, Path) else source,
                                            "test": {"fraction": 0.25}},
-                  "labels": {"per_class": 4}, "graph": {"n_neighbors": 5}, "subsample": {"size": 40},
-                  "model": {"kind": "svm"}}
+                  "labels": {"per_class": 4}, "graph": {"n_neighbors": 5},
+                  "model": {"kind": "svm", "n_subsample": 40}}
     for section, values in sections.items():
         spec[section] = {**spec.get(section, {}), **values} if isinstance(values, dict) else values  # type: ignore
         if section == "labels":

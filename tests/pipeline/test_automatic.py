@@ -51,10 +51,10 @@ def shown(workspace, source):
 
 @pytest.mark.parametrize(("model", "estimator"), [
     ({}, SemiSupervisedClassifier()), ({"class_sizes": [1] * 10}, SemiSupervisedClassifier(class_sizes=[1] * 10)),
-    ({"seed": 3}, SemiSupervisedClassifier(seed=3))], ids=["default", "class sizes", "seed"])
+    ({"random_state": 3}, SemiSupervisedClassifier(random_state=3))], ids=["default", "class sizes", "random_state"])
 def test_a_run_finds_what_the_estimator_finds(digits_file, tmp_path, model, estimator):
     spec = automatic_spec(digits_file, **model)
-    spec["graph"] = {"seed": model.get("seed", 0)}
+    spec["graph"] = {"random_state": model.get("random_state", 0)}
     result = run(spec, workspace=tmp_path, execution=InProcess(2))
     X, y, train = shown(tmp_path, digits_file)
     own = estimator.fit(X, y)

@@ -130,7 +130,7 @@ def test_results_do_not_depend_on_threads_or_tiles(fields, tmp_path, monkeypatch
 
 
 def test_stochastic_steps_go_on_after_the_last_that_was_taken(fields, tmp_path, monkeypatch):
-    model = {"kind": "cluster", "approximation": "stochastic", "landmarks": 100, "features": 40, "steps": 12}
+    model = {"kind": "cluster", "approximation": "stochastic", "landmarks": 100, "n_features": 40, "steps": 12}
     spec, original, taken = {**fields, "model": model}, StochasticSteps.take, []
     whole = run(spec, workspace=tmp_path / "whole", execution=InProcess(2))
 
@@ -154,7 +154,7 @@ def test_stochastic_steps_go_on_after_the_last_that_was_taken(fields, tmp_path, 
     ({"model": {"kind": "cluster", "transfer": "root"}}, "transfer"), ({"graph": {"n_neighbors": 5}}, "graph"),
     ({"model": {"kind": "cluster", "rank": 0}}, "rank"), ({"model": {"kind": "cluster", "C": -1}}, "C=-1"),
     ({"model": {"kind": "cluster", "landmarks": 0}}, "n_landmarks=0"), ({"baselines": []}, "base is always"),
-    ({"selection": {"search": "random", "samples": 3}}, "search"),
+    ({"selection": {"search": "random", "n_candidates": 3}}, "search"),
     ({"selection": {"held_out_points": "inductive"}}, "held_out_points"),
     ({"selection": {"scoring": "neg_mean_absolute_error"}}, "neg_mean"),
     ({"selection": {"grid": {"power": [1]}}}, "power"),

@@ -15,7 +15,7 @@ from dssl.pipeline.plan.plan import plan
 from dssl.pipeline.predict.model import open_model
 from dssl.pipeline.run import run
 
-GRAPH = {"kind": "clustering", "clusters": 2}
+GRAPH = {"kind": "clustering", "n_clusters": 2}
 
 
 @pytest.fixture(scope="module")
@@ -58,11 +58,11 @@ def test_the_report_tells_of_clusters(made):
 
 
 @pytest.mark.parametrize(("model", "sections"), [
-    ({"kind": "clustering", "clusters": "eigengap", "most": 3}, {}),
-    ({"kind": "clustering", "clusters": 2, "space": "deformed", "landmarks": 40}, {}),
-    ({"kind": "kernel_clustering", "clusters": 3, "space": "base"}, {}),
-    ({"kind": "kernel_clustering", "clusters": 2, "space": "cluster"}, {"kernel": {"bandwidth": "0.25*median"}}),
-    ({"kind": "kernel_clustering", "clusters": 2, "space": "multiscale", "landmarks": 60}, {}),
+    ({"kind": "clustering", "n_clusters": "eigengap", "max_clusters": 3}, {}),
+    ({"kind": "clustering", "n_clusters": 2, "space": "deformed", "n_landmarks": 40}, {}),
+    ({"kind": "kernel_clustering", "n_clusters": 3, "space": "base"}, {}),
+    ({"kind": "kernel_clustering", "n_clusters": 2, "space": "cluster"}, {"kernel": {"bandwidth": "0.25*median"}}),
+    ({"kind": "kernel_clustering", "n_clusters": 2, "space": "multiscale", "n_landmarks": 60}, {}),
 ], ids=["eigengap", "deformed", "base", "cluster", "multiscale"])
 def test_without_classes_and_in_every_space(model, sections, moons, tmp_path):
     folder, X, _ = moons
@@ -92,7 +92,7 @@ def test_a_column_of_classes_of_one_class_of_none_and_of_quantities(moons, tmp_p
         (tmp_path / f"{name}.csv").write_text("\n".join(["a,b,target", *lines]))
 
     def found(name, **data):
-        given = {**spec(tmp_path), "model": {"kind": "kernel_clustering", "clusters": 2}}
+        given = {**spec(tmp_path), "model": {"kind": "kernel_clustering", "n_clusters": 2}}
         given["data"] = {**given["data"], "source": str(tmp_path / f"{name}.csv"), **data}
         return run(given, workspace=tmp_path / "work", execution=InProcess(1)).metrics
 
@@ -106,7 +106,7 @@ def test_a_column_of_classes_of_one_class_of_none_and_of_quantities(moons, tmp_p
 
 
 def test_a_plan_prices_every_stage(moons):
-    for model in (GRAPH, {"kind": "kernel_clustering", "clusters": 2, "space": "cluster"}):
+    for model in (GRAPH, {"kind": "kernel_clustering", "n_clusters": 2, "space": "cluster"}):
         made = plan(spec(moons[0], model=model), workspace="nowhere")
         costs = {item.stage.name: item.cost for item in made.stages}
         assert min(costs["models"].peak, costs["scores"].peak) > 0
@@ -115,7 +115,7 @@ def test_a_plan_prices_every_stage(moons):
 def test_a_plan_of_the_deformed_kernel_counts_all_that_carry_it(moons):
     """Not the few points at which functions are measured: features have a column for each of all 300, as by default."""
     def peak(landmarks):
-        model = {**GRAPH, "space": "deformed", "landmarks": landmarks}
+        model = {**GRAPH, "space": "deformed", "n_landmarks": landmarks}
         made = plan(spec(moons[0], "bare", model=model), workspace="nowhere")
         return next(item.cost.peak for item in made.stages if item.stage.name == "models")
 
@@ -125,10 +125,10 @@ def test_a_plan_of_the_deformed_kernel_counts_all_that_carry_it(moons):
 def test_what_is_wrong(moons):
     folder = moons[0]
     for given, message in (
-            (spec(folder, model={"kind": "clustering"}), r"model\.clusters: Field required"),
-            (spec(folder, model={"kind": "clustering", "clusters": "elbow"}), "model.clusters"),
-            (spec(folder, model={"kind": "clustering", "clusters": 0}), "n_clusters=0"),
-            (spec(folder, model={"kind": "clustering", "clusters": 2, "space": "base"}), "model.space"),
+            (spec(folder, model={"kind": "clustering"}), r"model\.n_clusters: Field required"),
+            (spec(folder, model={"kind": "clustering", "n_clusters": "elbow"}), "model.n_clusters"),
+            (spec(folder, model={"kind": "clustering", "n_clusters": 0}), "n_clusters=0"),
+            (spec(folder, model={"kind": "clustering", "n_clusters": 2, "space": "base"}), "model.space"),
             (spec(folder, labels={"per_class": 3}), "labels"),
             ({**spec(folder), "data": {**spec(folder)["data"], "task": "classification", "test": {"count": 9}}},
              "serves clustering")):

@@ -20,8 +20,8 @@ MB = 1 << 20
 
 def spec_of(**changes):
     fields = {"name": "s", "data": {"source": "none.npz", "test": {"count": 100}}, "labels": {"count": 50},
-              "graph": {"n_neighbors": 10, "method": "exact"}, "subsample": {"size": 500},
-              "solver": {"method": "deflated"}, "model": {"kind": "svm"}}
+              "graph": {"n_neighbors": 10, "method": "exact"},
+              "solver": {"method": "deflated"}, "model": {"kind": "svm", "n_subsample": 500}}
     for key, value in changes.items():
         fields[key] = value if key in ("data", "labels") else fields.get(key, {}) | value
     return load_spec(fields)
@@ -40,7 +40,7 @@ def test_every_stage_has_a_cost_and_a_remedy():
 @pytest.mark.parametrize("name", NAMES)
 @given(n=st.integers(1000, 5_000_000), d=st.integers(1, 3000), size=st.integers(1, 3000), power=st.integers(1, 6))
 def test_costs_are_whole_and_the_least_is_no_more_than_the_peak(name, n, d, size, power):
-    facts = facts_of(n, d, budget=1 << 40, subsample={"size": size}, graph={"power": power, "n_neighbors": 10,
+    facts = facts_of(n, d, budget=1 << 40, model={"n_subsample": size}, graph={"power": power, "n_neighbors": 10,
                                                                             "method": "exact"})
     cost = by_name(KINDS["svm"])[name].cost(facts)
     assert all(isinstance(value, int) and value >= 0 for value in (cost.tasks, cost.read, cost.written, cost.peak))
@@ -56,7 +56,7 @@ def test_more_points_take_more(name):
 
 @pytest.mark.parametrize("name", ["dataset", "points", "neighbors", "columns", "covariance", "scores"])
 def test_a_smaller_budget_makes_more_tasks_and_smaller_ones(name):
-    sizes = {"subsample": {"size": 2000}, "data": {"source": "none.npz", "test": {"count": 50_000}}}
+    sizes = {"model": {"n_subsample": 2000}, "data": {"source": "none.npz", "test": {"count": 50_000}}}
     large, small = (by_name(KINDS["svm"])[name].cost(facts_of(100_000, 300, budget=budget, **sizes))
                     for budget in (4 << 30, 256 * MB))
     assert small.tasks >= large.tasks
@@ -104,7 +104,7 @@ def test_a_given_graph_may_have_fewer_entries_than_lists_would():
 @pytest.mark.parametrize("name", ["columns", "scores", "covariance"])
 def test_a_row_that_does_not_fit_is_a_budget_error(name):
     with pytest.raises(BudgetError):
-        by_name(KINDS["svm"])[name].cost(facts_of(1_000_000, 100, budget=1 * MB, subsample={"size": 3000}))
+        by_name(KINDS["svm"])[name].cost(facts_of(1_000_000, 100, budget=1 * MB, model={"n_subsample": 3000}))
 
 
 # model.kind: laprls
@@ -112,7 +112,7 @@ def test_a_row_that_does_not_fit_is_a_budget_error(name):
 
 def laprls_facts(n=50_000, d=50, budget=1 << 30, **model):
     fields = {"name": "s", "data": {"source": "none.npz", "test": {"count": 100}}, "labels": {"fraction": 0.1},
-              "graph": {"duplicates": "keep"}, "model": {"kind": "laprls", "landmarks": {"count": 1000}, **model},
+              "graph": {"duplicates": "keep"}, "model": {"kind": "laprls", "landmarks": {"n_landmarks": 1000}, **model},
               "selection": {"folds": 3, "grid": {"gamma_A": ["10*auto", "100*auto"], "gamma_I": [0.0, "auto"]}}}
     scan = Scan(n_rows=n, n_columns=d, dtype="float32", target="y", row_bytes=4 * d)
     return Facts(load_spec(fields), budget, scan, {})
@@ -121,7 +121,7 @@ def laprls_facts(n=50_000, d=50, budget=1 << 30, **model):
 def test_kinds_have_costs_and_remedies_of_their_own():
     assert by_name(KINDS["laprls"])["models"].cost is not by_name(KINDS["svm"])["models"].cost
     for name in ("landmarks", "models", "scores"):
-        assert "model.landmarks.count" in by_name(KINDS["laprls"])[name].remedy
+        assert "model.landmarks.n_landmarks" in by_name(KINDS["laprls"])[name].remedy
 
 
 @pytest.mark.parametrize("name", ["landmarks", "models", "scores"])
@@ -129,7 +129,7 @@ def test_kinds_have_costs_and_remedies_of_their_own():
        solver=st.sampled_from(["auto", "nystrom-direct", "nystrom-pcg", "direct", "pcg", "cg"]),
        method=st.sampled_from(["uniform", "kmeans", "leverage"]))
 def test_costs_of_laprls_are_whole_and_the_least_is_no_more_than_the_peak(name, n, d, count, solver, method):
-    facts = laprls_facts(n, d, 1 << 50, solver=solver, landmarks={"count": count, "method": method})
+    facts = laprls_facts(n, d, 1 << 50, solver=solver, landmarks={"n_landmarks": count, "method": method})
     for bound in ("most", "least"):
         cost = by_name(KINDS[facts.spec.model.kind])[name].cost(replace(facts, bound=bound, estimated=set()))
         assert all(isinstance(value, int) and value >= 0 for value in (cost.tasks, cost.read, cost.written, cost.peak))
@@ -138,17 +138,18 @@ def test_costs_of_laprls_are_whole_and_the_least_is_no_more_than_the_peak(name, 
 
 def test_more_landmarks_take_more_and_too_many_do_not_fit():
     few, many = (by_name(KINDS[facts.spec.model.kind])["models"].cost(facts) for facts in (
-        laprls_facts(landmarks={"count": count}) for count in (1000, 3000)))
+        laprls_facts(landmarks={"n_landmarks": count}) for count in (1000, 3000)))
     assert many.peak > few.peak
     assert many.written > few.written
-    facts = laprls_facts(landmarks={"count": 40_000})
+    facts = laprls_facts(landmarks={"n_landmarks": 40_000})
     with pytest.raises(BudgetError, match="fewer landmarks"):
         by_name(KINDS[facts.spec.model.kind])["models"].cost(facts)
-    assert by_name(KINDS[facts.spec.model.kind])["models"].cost(laprls_facts(landmarks={"count": 6000})).least > 1 << 30
+    assert by_name(KINDS[facts.spec.model.kind])["models"].cost(laprls_facts(
+        landmarks={"n_landmarks": 6000})).least > 1 << 30
 
 
 def test_landmarks_that_were_chosen_are_those_that_count():
-    facts = laprls_facts(landmarks={"count": "auto"})
+    facts = laprls_facts(landmarks={"n_landmarks": "auto"})
     by_name(KINDS[facts.spec.model.kind])["scores"].cost(facts)
     assert "landmarks" in facts.estimated
     facts.attributes["landmarks"] = {"landmarks": [{"count": 990}]}

@@ -32,9 +32,9 @@ from dssl.storage.blocks import MemoryParts
 N = 90
 
 
-def trees(seed=0):
+def trees(random_state=0):
     """A table as people have them: an id, a date, a constant, a copy, a category, gaps, and few labels."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_state)
     y = rng.integers(0, 3, N)
     frame = pd.DataFrame({
         "id": np.arange(1000, 1000 + N), "height": rng.normal(3 * y, 1).round(3),
@@ -472,9 +472,9 @@ def test_infinite_cells_are_named_as_missing_with_their_places(here, ending):
     assert np.isnan(data.targets()).sum() == 1
 
 
-def balances(low, n=200, seed=0):
+def balances(low, n=200, random_state=0):
     """Two columns of different decimals from `low` to 1,400; sixteen cells of the second one are -999."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_state)
     frame = pd.DataFrame({"a": rng.normal(size=n), "balance": rng.uniform(low, 1400, n).round(2),
                           "label": np.array(["x", "z"])[np.arange(n) % 2]})
     frame.loc[:15, "balance"] = -999
@@ -562,9 +562,9 @@ def test_infinite_numbers_of_an_array_are_named(here):
     assert "infinite cells, which a run refuses: column 1 (counted from 0) has 'inf' in row 4" in init("t.npz").stdout
 
 
-def coded(n=N, seed=0):
+def coded(n=N, random_state=0):
     """A table in which -999 stands for missing cells, with and without a fraction, and two classes."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_state)
     frame = pd.DataFrame({"a": rng.normal(size=n).round(3), "b": rng.integers(0, 50, n),
                           "c": rng.normal(scale=900, size=n).round(2), "label": np.array(["x", "z"])[np.arange(n) % 2]})
     frame.loc[[3, 30, 31], "a"] = -999

@@ -31,8 +31,8 @@ from .split_arrays import split_arrays
 def spec(tmp_path):
     """A spec for points that a test saves with `save`."""
     return {"name": "small", "data": {"source": str(tmp_path / "points.npz"), "test": {"count": 40}, "scale": "none"},
-            "labels": {"per_class": 3}, "model": {"kind": "svm"},
-            "graph": {"n_neighbors": 5}, "subsample": {"size": 30},
+            "labels": {"per_class": 3}, "model": {"kind": "svm", "n_subsample": 30},
+            "graph": {"n_neighbors": 5},
             "solver": {"method": "jacobi", "tolerance": 1e-10}}
 
 
@@ -40,8 +40,8 @@ def save(spec, X, y):
     np.savez(spec["data"]["source"], X=X, y=y)
 
 
-def blobs(n=160, seed=0):
-    return make_blobs(n, n_features=3, centers=2, cluster_std=3.0, random_state=seed)
+def blobs(n=160, random_state=0):
+    return make_blobs(n, n_features=3, centers=2, cluster_std=3.0, random_state=random_state)
 
 
 def part(spec, workspace, stage, *overrides):

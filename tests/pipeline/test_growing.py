@@ -29,9 +29,9 @@ SHARED = {"dataset": ["X", "y"], "split": ["train", "train_codes"], "points": ["
           "distances"]}
 
 
-def points(n=600, seed=0, labeled=0.05):
+def points(n=600, random_state=0, labeled=0.05):
     """Return a table of three overlapping classes, a share of whose rows has a label, and two of them copies."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_state)
     kind = rng.integers(0, 3, n)
     X = rng.normal(size=(n, 4)) + 2 * np.eye(3, 4)[kind]
     X[n // 2 + 5], X[n - 3] = X[7], X[n // 4]  # copies in other files
@@ -46,8 +46,8 @@ class Growing:
     def __init__(self, folder, **sections):
         self.folder, self.workspace = folder, Workspace(folder / "work")
         self.spec = {"name": "grown", "data": {"source": str(folder / "part-*.csv"), "grows": True, "test": {
-            "none": True}}, "labels": {"given": True}, "model": {"kind": "ridge"}, "graph": {
-                "method": "exact", "n_neighbors": 6}, "subsample": {"size": 40}}
+            "none": True}}, "labels": {"given": True}, "model": {"kind": "ridge", "n_subsample": 40},
+                     "graph": {"method": "exact", "n_neighbors": 6}}
         for name, section in sections.items():
             self.spec[name] = {**self.spec.get(name, {}), **section}
 
@@ -160,7 +160,7 @@ def test_runs_grow_one_after_the_other_until_a_fifth_was_added(growing):
     growing.run()
     assert growing.artifact("dataset").attributes["n_base"] == 570
     arrays = growing.arrays()
-    growing.write(12, points(70, seed=1))
+    growing.write(12, points(70, random_state=1))
     growing.run()
     assert growing.notes[0] == (f"all rows are read anew: 120 rows were added since run {first_run(growing)} read 550, "
                                 "more than 20%")
@@ -246,7 +246,7 @@ def test_a_new_class_is_learned_where_all_labels_are_shown(growing):
 
 @pytest.mark.slow
 def test_several_graphs_grow(tmp_path):
-    growing = Growing(tmp_path, model={"kind": "svm"}, subsample={"size": 20}, selection={"folds": 2, "grid": {
+    growing = Growing(tmp_path, model={"kind": "svm", "n_subsample": 20}, selection={"folds": 2, "grid": {
         "eta": [1.0], "graph": {"n_neighbors": [5, 8]}}})
     growing.spec["graph"].pop("n_neighbors")
     table = points(330)
@@ -330,14 +330,14 @@ def test_drift_within_the_bound_is_told(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "sections", "name"), [
-    ("ridge", {"solver": {"method": "jacobi", "tolerance": 1e-9}, "subsample": {"size": 700}}, "columns"),
+    ("ridge", {"solver": {"method": "jacobi", "tolerance": 1e-9}}, "columns"),
     ("graph", {}, "vertex_values")])
 def test_solves_begin_at_those_of_the_last_run_and_end_at_the_same(tmp_path, kind, sections, name):
     """All vertices are in the subsample, so that it is the same as that of a fresh run."""
-    model = {"learner": "laplace", "tolerance": 1e-9} if kind == "graph" else {}
+    model = {"learner": "laplace", "tolerance": 1e-9} if kind == "graph" else {"n_subsample": 700}
     growing, table = Growing(tmp_path, model={"kind": kind, **model}, **sections), points()
     if kind == "graph":
-        growing.spec.pop("subsample")
+        growing.spec["model"].pop("n_subsample")
     growing.write(1, table[:550])
     growing.run()
     growing.write(2, table[550:])
@@ -373,7 +373,7 @@ def test_what_the_next_run_needs_is_kept_and_its_loss_is_told(growing):
     collect_garbage(growing.workspace, keep_runs=1)
     assert not growing.workspace.folder_of("dataset", base["dataset"]).exists()
     growing.artifact("neighbors").remove()
-    growing.write(11, points(20, seed=3))
+    growing.write(11, points(20, random_state=3))
     growing.run()
     assert growing.notes[0].startswith("all rows are read anew: what the last run made of the stage neighbors was "
                                        "removed")

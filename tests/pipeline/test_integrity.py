@@ -116,7 +116,7 @@ def test_a_manifest_in_the_wrong_folder(workspace):
 @pytest.mark.parametrize(("stage", "name", "override", "stops_at"), [
     ("points", "shared/train", "model.eta=3", "models"), ("covariance", "parts/000000/power2", "model.eta=3", "models"),
     ("points", "shared/test", "model.eta=3", "scores"), ("neighbors", "shared/ids", "graph.weights=binary", "graph"),
-    ("split", "shared/train_codes", "labels.seed=1", "labels"), ("columns", "shared/Z1", None, "covariance"),
+    ("split", "shared/train_codes", "labels.random_state=1", "labels"), ("columns", "shared/Z1", None, "covariance"),
     ("graph", "parts/000000/data", "graph.ridge=0.1", "system"), ("dataset", "shared/X", "data.scale=none", "points"),
 ])
 def test_a_run_over_a_damaged_input_stops_and_says_where(spec, workspace, stage, name, override, stops_at):
@@ -154,7 +154,7 @@ def test_a_run_does_not_trust_a_damaged_manifest(spec, workspace):
     path = artifact(workspace, "split") / "manifest.json"
     path.write_text(path.read_text().replace('"n_test": 60', '"n_test": 61'))
     with pytest.raises(IntegrityError, match=re.escape(str(path))):
-        run(spec, set=["labels.seed=1"], workspace=workspace, execution=InProcess(2))
+        run(spec, set=["labels.random_state=1"], workspace=workspace, execution=InProcess(2))
 
 
 # Lock

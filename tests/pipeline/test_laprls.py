@@ -40,7 +40,8 @@ GRID = {"folds": 3, "grid": {
 @pytest.fixture(scope="module")
 def fields(points_file):
     return {"name": "small", "data": {"source": str(points_file), "test": {"count": 60}}, "labels": {"per_class": 8},
-            "graph": {"n_neighbors": 6, "weights": "heat"}, "model": {"kind": "laprls", "landmarks": {"count": 40}}}
+            "graph": {"n_neighbors": 6, "weights": "heat"},
+            "model": {"kind": "laprls", "landmarks": {"n_landmarks": 40}}}
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +109,7 @@ def test_what_was_chosen_is_the_best_of_the_grid(chosen):
 
 
 def test_refits_find_the_same(fields, chosen, tmp_path):
-    spec = {**fields, "selection": {**GRID, "cross_validation": "refit"}}
+    spec = {**fields, "selection": {**GRID, "held_out": "refit"}}
     again = run(spec, workspace=tmp_path, execution=InProcess(2))
     assert {item["held_out"]["method"] for item in selection_of(again)["evidence"]} == {"refit"}
     for name, rows in selection_of(chosen[1])["grid"].items():
@@ -311,10 +312,11 @@ def test_kinds_share_what_comes_before_the_model(fields, small_spec):
 @pytest.mark.parametrize(("override", "expected"), [
     *((override, {"selection", "models", "sample", "predictions", "scores"}) for override in (
         "model.gamma_A=3", "model.solver=nystrom-pcg", "kernel.bandwidth=2.0", "graph.laplacian=unnormalized",
-        "selection.grid.gamma_I=[0, 1]", "selection={cross_validation: refit}")),
-    ("model.landmarks.count=41", {"landmarks", "selection", "models", "sample", "predictions", "scores"}),
-    ("model.landmarks.seed=1", {"landmarks", "selection", "models", "sample", "predictions", "scores"}),
-    ("labels.seed=1", {"labels", "health", "landmarks", "selection", "models", "sample", "predictions", "scores"}),
+        "selection.grid.gamma_I=[0, 1]", "selection={held_out: refit}")),
+    ("model.landmarks.n_landmarks=41", {"landmarks", "selection", "models", "sample", "predictions", "scores"}),
+    ("model.landmarks.random_state=1", {"landmarks", "selection", "models", "sample", "predictions", "scores"}),
+    ("labels.random_state=1", {"labels", "health", "landmarks", "selection", "models", "sample", "predictions",
+                               "scores"}),
     ("graph.weights=binary", {"graph", "health", "selection", "models", "sample", "predictions", "scores"}),
     ("data.rows=all", set()),
 ])
@@ -333,12 +335,13 @@ def test_a_change_moves_what_depends_on_it(fields, override, expected):
     (["model.gamma_I=-1"], "model: gamma_I=-1.0, expected a number >= 0"),
     (["model.gamma_A=0", "selection.grid.gamma_A=[1, 2]"], "model: gamma_A=0.0, expected a number > 0"),
     (["model.eta=1"], "  model.eta: model.kind is laprls, which has no use for it"),
-    (["model.landmarks.count=many"], "  model.landmarks.count: Input should be a valid integer or a valid number or "
+    (["model.landmarks.n_landmarks=many"],
+     "  model.landmarks.n_landmarks: Input should be a valid integer or a valid number or "
      "'auto' or 'sqrt' (given: 'many')\n  why"),
     (["selection.folds=leave_one"], "  selection.folds: Input should be a valid integer or 'leave_one_out' (given: "
      "'leave_one')\n  why"),
     (["data.source=[a.npz, 3]"], "  data.source.list[str].1: Input should be a valid string"),
-    (["model.landmarks.count=0"], "model: n_landmarks=0"),
+    (["model.landmarks.n_landmarks=0"], "model: n_landmarks=0"),
     (["model.landmarks.method=best"], "model.landmarks.method"),
     (["model.solver=amg"], "model.solver"), (["model.whitening=2"], "model: whitening=2"),
     (["model.kind=lapsvc"],
@@ -347,13 +350,13 @@ def test_a_change_moves_what_depends_on_it(fields, override, expected):
     (["model.landmarks.method=kmeans", "model.preconditioner=paper"], "model: preconditioner='paper'"),
     (["selection.grid.eta=[1]"], "  selection.grid.eta: model.kind is laprls, which has no use for it"),
     (["selection.gamma_A=[1]"], "  selection.gamma_A: it is a key of selection.grid"),
-    (["selection.cross_validation=bif"], "selection.cross_validation"),
-    (["selection.cross_validation=closed_form", "model.solver=nystrom-pcg"],
+    (["selection.held_out=bif"], "selection.held_out"),
+    (["selection.held_out=closed_form", "model.solver=nystrom-pcg"],
      "model: held_out='closed_form' with solver="),
     (["selection.grid.gamma_A=[1, 1]"], "model: gamma_A=[1.0, 1.0]"),
     (["model={kind: svm}", "selection.grid.gamma_I=[1]"],
      "  selection.grid.gamma_I: model.kind is svm, which has no use for it"),
-    (["subsample.size=10"], "  subsample: model.kind is laprls, which has no use for it"),
+    (["model.n_subsample=10"], "  model.n_subsample: model.kind is laprls, which has no use for it"),
     (["graph.power=2"], "  graph.power: model.kind is laprls, which has no use for it"),
     (["graph.ridge=0.1"], "  graph.ridge: model.kind is laprls, which has no use for it"),
     (["solver.method=amg"], "  solver: model.kind is laprls, which has no use for it"),
@@ -370,7 +373,7 @@ def test_a_spec_that_makes_no_sense_is_refused_before_any_work(fields, overrides
 
 def test_a_spec_and_its_record_are_the_same_pipeline(fields):
     spec = load_spec(fields)
-    assert not {"subsample", "solver"} & set(spec.model_dump())
+    assert not {"solver"} & set(spec.model_dump())
     assert not {"ridge", "power"} & set(spec.model_dump()["graph"])
     assert load_spec(spec.model_dump()) == spec
 
@@ -378,15 +381,15 @@ def test_a_spec_and_its_record_are_the_same_pipeline(fields):
 def test_landmarks_that_cannot_fit_are_refused_before_the_run(fields, tmp_path):
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "many.npz", X=rng.normal(size=(4000, 4)).astype(np.float32), y=rng.integers(0, 3, 4000))
-    own = [f"data.source={tmp_path / 'many.npz'}", "model.landmarks.count=3000"]
-    with pytest.raises(BudgetError, match=r"use fewer landmarks: model\.landmarks\.count"):
+    own = [f"data.source={tmp_path / 'many.npz'}", "model.landmarks.n_landmarks=3000"]
+    with pytest.raises(BudgetError, match=r"use fewer landmarks: model\.landmarks\.n_landmarks"):
         run(fields, set=own, workspace=tmp_path / "work", execution=InProcess(1, 128 << 20))
     assert not (tmp_path / "work" / "artifacts").exists()
 
 
 @pytest.mark.filterwarnings("default")
 def test_a_command_tells_a_warning_without_its_line_of_code(fields, tmp_path):
-    spec = changed(fields, "model.landmarks.count=5000")
+    spec = changed(fields, "model.landmarks.n_landmarks=5000")
     (tmp_path / "spec.yaml").write_text(json.dumps(spec.model_dump()), encoding="utf-8")
     done = CliRunner().invoke(main, ["run", str(tmp_path / "spec.yaml"), "--workspace", str(tmp_path / "work"), "--on",
                                      "in-process", "--until", "landmarks"])
@@ -443,7 +446,7 @@ def test_a_regression(tmp_path):
     np.savez(tmp_path / "curve.npz", X=X, y=3 * along - 2)
     spec = {"name": "curve", "data": {"source": str(tmp_path / "curve.npz"), "task": "regression",
                                       "test": {"count": 60}}, "labels": {"count": 20}, "graph": {"n_neighbors": 6},
-            "model": {"kind": "laprls", "gamma_A": "0.1*auto", "landmarks": {"count": "sqrt"}},
+            "model": {"kind": "laprls", "gamma_A": "0.1*auto", "landmarks": {"n_landmarks": "sqrt"}},
             "selection": {"folds": 4, "grid": {"gamma_A": ["0.1*auto", "10*auto"], "gamma_I": [0, "0.01*auto"]}}}
     result = run(spec, workspace=tmp_path / "work", execution=InProcess(2))
     assert result.metrics["r2"] > 0.9
@@ -482,7 +485,7 @@ class Counting(InProcess):
     ("lapsvm", "nystrom-direct"), ("lapsvm", "nystrom-pcg"), ("lapsvm", "direct"),
 ])
 def test_a_plan_counts_the_tasks_of_all_repetitions(fields, shared, kind, solver, repetitions):
-    spec = {**fields, "model": {"kind": kind, "landmarks": {"count": 40}, "solver": solver},
+    spec = {**fields, "model": {"kind": kind, "landmarks": {"n_landmarks": 40}, "solver": solver},
             "selection": {**GRID, "repetitions": repetitions}}
     run(spec, workspace=shared, execution=InProcess(1), until="landmarks")
     planned = {stage["name"]: stage["tasks"] for stage in plan(spec, workspace=shared).records()}
@@ -563,7 +566,7 @@ def test_points_that_are_held_out_may_leave_the_graph(fields, tmp_path, model):
 
 @pytest.mark.parametrize(("overrides", "says"), [
     (["model.solver=nystrom-pcg"], "graph of its own"),
-    (["selection.cross_validation=influence", "model.kind=lapsvm"], "refit"),
+    (["selection.held_out=influence", "model.kind=lapsvm"], "refit"),
     (["model.kind=svm"], "held_out_points='inductive', deformed kernels")])
 def test_where_points_that_are_held_out_cannot_leave_the_graph(fields, overrides, says):
     spec = {**fields, "selection": {"folds": 3, "held_out_points": "inductive"}}

@@ -20,7 +20,8 @@ from dssl.storage.blocks import ArrayRows
 @pytest.fixture(scope="module")
 def fields(points_file):
     return {"name": "small", "data": {"source": str(points_file), "test": {"count": 60}}, "labels": {"per_class": 8},
-            "graph": {"n_neighbors": 6, "weights": "heat"}, "model": {"kind": "lapsvm", "landmarks": {"count": 40}}}
+            "graph": {"n_neighbors": 6, "weights": "heat"},
+            "model": {"kind": "lapsvm", "landmarks": {"n_landmarks": 40}}}
 
 
 def test_a_run_has_a_choice_of_penalties_a_model_and_a_report(fields, points_file, tmp_path):
@@ -86,7 +87,7 @@ def test_what_makes_no_sense_is_refused(fields, override, says):
 
 
 def test_influence_is_a_method_of_the_selection(fields, tmp_path):
-    grid = {"folds": 3, "grid": {"gamma_A": ["auto", "100*auto"]}, "cross_validation": "refined_influence"}
+    grid = {"folds": 3, "grid": {"gamma_A": ["auto", "100*auto"]}, "held_out": "refined_influence"}
     result = run({**fields, "selection": grid, "model": {**fields["model"], "loss": "logistic"}}, workspace=tmp_path,
                  execution=InProcess(1))
     page = (tmp_path / "runs" / result.run / "report.html").read_text()

@@ -114,18 +114,19 @@ class Case:
         folder.mkdir()
         made = {key: value(folder, n, self.d) if callable(value) else value for key, value in self.sections.items()}
         spec = {"name": "measured", "labels": {"per_class": 50}, "graph": {"n_neighbors": 6},
-                "subsample": {"size": size}, "model": {"kind": "svm"}, **made}
+                "model": {"kind": "svm"}, **made}
         spec["data"] = {"source": str(self.source(folder, n, self.d)), "test": {"count": n // 10},
                         **made.get("data", {})}
-        kind = spec.get("model", {}).get("kind")
-        if kind not in (None, "svm", "ridge"):
-            del spec["subsample"]
+        kind = spec["model"]["kind"]
+        if kind in ("svm", "ridge"):
+            spec["model"] = {"n_subsample": size, **spec["model"]}
         if kind in ("cluster", "multiscale", "kernel_clustering"):
             del spec["graph"]
         if spec["data"].get("task") == "clustering":
             del spec["labels"]
         if kind in ("laprls", "lapsvm"):
-            spec["model"] = {"landmarks": {"count": size, "method": "uniform"} | spec["model"].get("landmarks", {}),
+            spec["model"] = {"landmarks": {"n_landmarks": size, "method": "uniform"} |
+                             spec["model"].get("landmarks", {}),
                              **{key: value for key, value in spec["model"].items() if key != "landmarks"}}
         return spec
 
@@ -170,10 +171,10 @@ CASES = {
     "cluster, stochastic": Case(npz, 20_000, 20, {"model": {
         "kind": "cluster", "approximation": "stochastic", "landmarks": 400, "steps": 5}},
         above=frozenset({"basis"})),  # where two tasks run at a time
-    "multiscale": Case(npz, 20_000, 20, {"model": {"kind": "multiscale", "carriers": 1500, "q": 0.4}}),
-    "clustering": Case(npz, 40_000, 8, {"model": {"kind": "clustering", "clusters": 10}, "data": CLUSTERS}),
+    "multiscale": Case(npz, 20_000, 20, {"model": {"kind": "multiscale", "n_carriers": 1500, "q": 0.4}}),
+    "clustering": Case(npz, 40_000, 8, {"model": {"kind": "clustering", "n_clusters": 10}, "data": CLUSTERS}),
     "clustering without a graph": Case(npz, 20_000, 8, {
-        "model": {"kind": "kernel_clustering", "clusters": 10, "landmarks": 600, "starts": 3}, "data": CLUSTERS},
+        "model": {"kind": "kernel_clustering", "n_clusters": 10, "n_landmarks": 600, "n_init": 3}, "data": CLUSTERS},
         above=frozenset({"sample"})),  # whose picture has no lines
     "graph, ridge": Case(npz, 40_000, 8, learner()),
     "graph, ridge, wide": Case(npz, 6_000, 700, learner() | {"labels": {"per_class": 100}}),

@@ -22,7 +22,7 @@ from tests.moons import moons_spec
 
 from .split_arrays import split_arrays
 
-MODEL = {"kind": "multiscale", "carriers": 60, "q": 0.7}
+MODEL = {"kind": "multiscale", "n_carriers": 60, "q": 0.7}
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +136,7 @@ def test_a_budget_decides_the_carriers(fields, tmp_path):
 
 @pytest.mark.parametrize(("changed", "message"), [
     ({"model": {**MODEL, "q": 2}}, "q=2"), ({"model": {**MODEL, "eps_0": "median"}}, "eps_0"),
-    ({"model": {**MODEL, "carriers": 1}}, "n_carriers=1"), ({"model": {**MODEL, "loss": "best"}}, "loss"),
+    ({"model": {**MODEL, "n_carriers": 1}}, "n_carriers=1"), ({"model": {**MODEL, "loss": "best"}}, "loss"),
     ({"graph": {"n_neighbors": 5}}, "graph"), ({"baselines": []}, "baselines"),
     ({"selection": {"grid": {"C": [-1]}}}, "C=-1")])
 def test_specs_that_are_refused(fields, changed, message):

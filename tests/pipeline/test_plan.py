@@ -80,7 +80,7 @@ def test_plan_and_run_agree_on_tasks_and_bytes(spec, finished):
 
 
 @pytest.mark.parametrize(("change", "budget", "stage", "remedy"), [
-    ("subsample.size=200", 1_200_000, "covariance", "lower subsample.size"),
+    ("model.n_subsample=200", 1_200_000, "covariance", "lower model.n_subsample"),
     ("graph.symmetrize=mean", 100_000, "system", "use model.kind laprls"),
 ])
 def test_a_stage_that_cannot_fit_is_refused_before_anything_runs(spec, workspace, change, budget, stage, remedy):
@@ -253,7 +253,7 @@ def test_a_shape_needs_no_source(spec):
     data = {name: value for name, value in spec["data"].items() if name != "source"}
     named, bare = (plan({**spec, "data": own}, points=1000, columns=8) for own in (spec["data"], data))
     assert [item.to_dict(1) for item in bare.stages] == [item.to_dict(1) for item in named.stages]
-    clustering = {"name": "bare", "model": {"kind": "clustering", "clusters": 3}}
+    clustering = {"name": "bare", "model": {"kind": "clustering", "n_clusters": 3}}
     assert plan(clustering, points=1000, columns=8).total()["tasks"] > 0
     with pytest.raises(SpecError, match=r"data\.source: Field required"):
         plan({**spec, "data": data})
@@ -423,7 +423,7 @@ def test_a_moved_workspace_keeps_its_models(finished, workspace, tmp_path):
 def test_a_stage_of_another_kind_lists_those_of_this_one(spec, tmp_path, monkeypatch):
     short = replace(KINDS["ridge"], stages=KINDS["ridge"].stages[:9], model=None)
     monkeypatch.setitem(KINDS, "ridge", short)
-    ridge = {**spec, "model": {"kind": "ridge"}}
+    ridge = {**spec, "model": {**spec["model"], "kind": "ridge"}}
     assert [row["name"] for row in plan(ridge, workspace=tmp_path).records()] == NAMES[:9]
     assert plan(ridge, workspace=tmp_path).until == NAMES[8]
     assert [row["name"] for row in plan(spec, workspace=tmp_path).records()] == NAMES

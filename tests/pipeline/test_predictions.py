@@ -104,7 +104,7 @@ def test_more_rows_than_a_limit_are_not_predicted_and_the_run_says_so(finished):
 def test_clusters_of_all_rows(tmp_path):
     trees().drop(columns="kind").to_csv(tmp_path / "trees.csv", index=False)
     _, table = predicted(tmp_path, str(tmp_path / "trees.csv"), model={
-        "kind": "kernel_clustering", "clusters": 2}, data={
+        "kind": "kernel_clustering", "n_clusters": 2}, data={
             "task": "clustering", "test": {"none": True}, "read": {"target": "none"}})
     assert list(table)[:3] == ["code", "row", "label"]
     assert table["label"].nunique() > 1

@@ -28,8 +28,9 @@ KINDS = {
     "automatic": {"kind": "automatic"}, "svm": {"kind": "svm"}, "hinge": {"kind": "svm", "loss": "hinge"},
     "ridge": {"kind": "ridge"}, "graph": {"kind": "graph"}, "laplace": {"kind": "graph", "learner": "laplace"},
     "poisson": {"kind": "graph", "learner": "poisson"},
-    "laprls": {"kind": "laprls"}, "lapsvm": {"kind": "lapsvm", "landmarks": {"count": 40}},
-    "laprls_pcg": {"kind": "laprls", "landmarks": {"count": 40}, "solver": "nystrom-pcg", "gamma_A": 0.1, "gamma_I": 1},
+    "laprls": {"kind": "laprls"}, "lapsvm": {"kind": "lapsvm", "landmarks": {"n_landmarks": 40}},
+    "laprls_pcg": {"kind": "laprls", "landmarks": {"n_landmarks": 40}, "solver": "nystrom-pcg", "gamma_A": 0.1,
+                   "gamma_I": 1},
     "laprls_dense": {"kind": "laprls", "solver": "direct", "gamma_A": 0.1, "gamma_I": 1}}
 
 

@@ -27,9 +27,9 @@ from .split_arrays import split_arrays
 N = 260
 
 
-def curve(n=N, seed=0):
+def curve(n=N, random_state=0):
     """Return points on a curve with a quantity that grows along it."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_state)
     along = rng.uniform(0, 3, n)
     X = np.stack([np.cos(along), np.sin(along), 0.3 * along], axis=1) + 0.02 * rng.normal(size=(n, 3))
     return X, 3 * along - 2
@@ -49,8 +49,8 @@ def curve_file(tmp_path_factory):
 @pytest.fixture(scope="module")
 def fields(curve_file):
     return {"name": "curve", "data": {"source": curve_file, "task": "regression", "test": {"count": 60}},
-            "labels": {"count": 20}, "graph": {"n_neighbors": 6}, "subsample": {"size": 40},
-            "model": {"kind": "ridge"}, "baselines": ["base", "shuffled", "subsample_graph"]}
+            "labels": {"count": 20}, "graph": {"n_neighbors": 6},
+            "model": {"kind": "ridge", "n_subsample": 40}, "baselines": ["base", "shuffled", "subsample_graph"]}
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +136,7 @@ def test_the_page_shows_quantities(finished):
 
 def test_predictions_are_values(finished, tmp_path):
     _, result = finished
-    X, y = curve(50, seed=1)
+    X, y = curve(50, random_state=1)
     X[0] = 1e6
     np.savez(tmp_path / "new.npz", X=X)
     runs = CliRunner()

@@ -43,8 +43,9 @@ def spec_of(points_file):
         return {"name": "small", "data": {"source": str(points_file), "test": {"count": 60}},
                 "labels": {"per_class": 8}, "graph": {"n_neighbors": 6},
                 "baselines": ["base"] if kind == "graph" else ["base", "shuffled"],
-                "model": {"kind": kind, **({"landmarks": {"count": 40}} if kind.startswith("lap") else {})},
-                **({"subsample": {"size": 40}, "solver": {"method": "jacobi"}} if deformed else {}),
+                "model": {"kind": kind, **({"landmarks": {"n_landmarks": 40}} if kind.startswith("lap") else {}),
+                          **({"n_subsample": 40} if deformed else {})},
+                **({"solver": {"method": "jacobi"}} if deformed else {}),
                 "selection": {"grid": GRIDS[kind], **selection}}
     return make
 
@@ -68,15 +69,15 @@ def told(row, kind):
 def test_all_some_and_the_better_of_all_combinations(spec_of, kind, tmp_path):
     whole, some, halved = (tmp_path / name for name in ("grid", "random", "halving"))
     run(spec_of(kind, folds=9), workspace=whole, execution=InProcess(2), until="selection")
-    run(spec_of(kind, folds=9, search="random", samples=7), workspace=before_selection(whole, some),
+    run(spec_of(kind, folds=9, search="random", n_candidates=7), workspace=before_selection(whole, some),
         execution=InProcess(2), until="selection")
-    result = run(spec_of(kind, folds=9, search="halving", seed=0), workspace=before_selection(whole, halved),
+    result = run(spec_of(kind, folds=9, search="halving", random_state=0), workspace=before_selection(whole, halved),
                  execution=InProcess(2))
     every = {told(row, kind): row for row in selected(whole)["grid"]["model"]}
     assert len(every) == COUNTS[kind]
     drawn = selected(some)
     assert len({told(row, kind) for row in drawn["grid"]["model"]}) == 7
-    assert drawn["search"] == {"samples": 7, "factor": None, "seed": 0}
+    assert drawn["search"] == {"n_candidates": 7, "factor": None, "random_state": 0}
     by = "error" if "loss" in drawn["choices"]["model"] else "rmse"
     for row in drawn["grid"]["model"]:
         for name in (by, f"{by}_se"):
@@ -95,7 +96,7 @@ def test_all_some_and_the_better_of_all_combinations(spec_of, kind, tmp_path):
     assert result.selection["model"] == choice
     page = (halved / "runs" / result.run / "report.html").read_text()
     assert "Chosen parameters" in page
-    again = run(spec_of(kind, folds=9, search="halving", seed=0), workspace=halved, execution=InProcess(1))
+    again = run(spec_of(kind, folds=9, search="halving", random_state=0), workspace=halved, execution=InProcess(1))
     assert {stage.status for stage in again.stages} == {"cached"}
 
 
@@ -182,11 +183,12 @@ def repeated(codes):
     ("graph", {"grid": {"penalty": [-1.0]}}, "model: penalty=-1.0"),
     ("graph", {"grid": {"power": [0]}}, "model: power"),
     ("graph", {"held_out_points": "inductive"}, "held_out_points"),
-    ("svm", {"cross_validation": "influence"}, "cross_validation influence: this kind of model has auto, refit"),
-    ("graph", {"cross_validation": "refit"}, "cross_validation refit: this kind of model has auto, closed_form"),
-    ("laprls", {"search": "random"}, "search random takes samples"), ("laprls", {"samples": 5}, "grid tries all"),
-    ("laprls", {"factor": 2}, "factor is of search halving"), ("svm", {"search": "halving", "factor": 1}, "factor"),
-    ("svm", {"search": "random", "samples": 0}, "samples"), ("svm", {"search": "bayes"}, "selection.search"),
+    ("svm", {"held_out": "influence"}, "held_out influence: this kind of model has auto, refit"),
+    ("graph", {"held_out": "refit"}, "held_out refit: this kind of model has auto, closed_form"),
+    ("laprls", {"search": "random"}, "search random takes n_candidates"),
+    ("laprls", {"n_candidates": 5}, "grid tries all"), ("laprls", {"factor": 2}, "factor is of search halving"),
+    ("svm", {"search": "halving", "factor": 1}, "factor"),
+    ("svm", {"search": "random", "n_candidates": 0}, "n_candidates"), ("svm", {"search": "bayes"}, "selection.search"),
     ("svm", {"eta": [1]}, r"selection\.eta: it is a key of selection\.grid")])
 def test_what_a_kind_cannot_vary_is_refused(spec_of, kind, selection, says):
     spec = spec_of(kind)
@@ -204,10 +206,10 @@ def test_poisson_learning_of_quantities_is_refused(spec_of):
 
 @pytest.mark.parametrize("kind", GRIDS)
 def test_every_key_of_a_selection_is_one_of_every_kind(spec_of, kind):
-    keys = {"grid", "search", "samples", "factor", "folds", "repetitions", "cross_validation", "held_out_points",
-            "scoring", "one_standard_error", "seed"}
+    keys = {"grid", "search", "n_candidates", "factor", "folds", "repetitions", "held_out", "held_out_points",
+            "scoring", "one_standard_error", "random_state"}
     assert set(json.loads(load_spec(spec_of(kind)).selection.model_dump_json())) == keys
-    planned = (plan(spec_of(kind, **own), workspace="nowhere") for own in ({}, {"search": "random", "samples": 3}))
+    planned = (plan(spec_of(kind, **own), workspace="nowhere") for own in ({}, {"search": "random", "n_candidates": 3}))
     before, after = ({stage["name"]: stage["address"] for stage in made.records()} for made in planned)
     changed = {name for name in before if before[name] != after[name]}
     assert changed == {"selection", "models", "sample", "predictions", "scores"} | (

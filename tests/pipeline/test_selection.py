@@ -50,7 +50,7 @@ def test_each_model_chooses_its_best_grid_point(searched):
 def test_the_choice_gives_the_model_that_those_parameters_give(searched, tmp_path):
     spec, workspace, result = searched
     chosen = facts(workspace, "selection")["choices"]["model"]
-    fixed = {**spec, "selection": None, "model": {"kind": "svm", "eta": chosen["eta"], "C": chosen["C"]},
+    fixed = {**spec, "selection": None, "model": {**spec["model"], "eta": chosen["eta"], "C": chosen["C"]},
              "kernel": {"bandwidth": chosen["bandwidth"]}, "graph": {**spec["graph"], "power": chosen["power"]}}
     again = run(fixed, workspace=tmp_path / "fixed", execution=InProcess(2))
     assert again.metrics["error"] == result.metrics["error"]
@@ -68,7 +68,8 @@ def test_a_longer_grid_uses_the_graph_again(searched):
 @pytest.mark.parametrize(("changes", "message"), [
     ({"model": {"kind": "svm", "eta": 1e20}}, "expected 0 to 1e"),
     ({"selection": {"grid": {"eta": [10, 1e9]}}}, "eta=1000000000"),
-    ({"baselines": ["base", "shuffled", "base"]}, "one is named twice"), ({"subsample": {"size": 1}}, "at least 2"),
+    ({"baselines": ["base", "shuffled", "base"]}, "one is named twice"),
+    ({"model": {"kind": "svm", "n_subsample": 1}}, "at least 2"),
     ({"kernel": {"name": "linear"}, "selection": {"grid": {"bandwidth": ["median"]}}}, "has no bandwidth"),
 ])
 def test_what_would_leave_rounding_errors_or_nothing_is_refused(small_spec, changes, message):
@@ -113,7 +114,7 @@ def test_the_shuffled_covariance_is_the_same_matrix_in_another_order():
 
 @pytest.mark.parametrize("loss", ["squared", "hinge"])
 def test_the_weight_of_the_graph_is_by_its_structure_and_the_labels(small_spec, tmp_path, loss):
-    run({**small_spec, "model": {"kind": "svm", "loss": loss}}, workspace=tmp_path, execution=InProcess(2))
+    run({**small_spec, "model": {**small_spec["model"], "loss": loss}}, workspace=tmp_path, execution=InProcess(2))
     models = facts(tmp_path, "models")["models"]
     assert [row["eta"] for row in models["model"]["eta"]] == list(ETAS)
     assert sum(row["share"] for row in models["model"]["eta"]) == pytest.approx(1)
@@ -134,13 +135,13 @@ REPEATED = {"folds": 3, "repetitions": 2, "scoring": "neg_log_loss", "grid": {"e
      {"kind": "svm", "loss": "hinge"}),
     ({"repetitions": 2, "folds": 3, "one_standard_error": True, "grid": {
         "gamma_A": ["auto", "100*auto"], "gamma_I": [0, "auto"], "bandwidth": ["median", "2*median"]}},
-     {"kind": "laprls", "landmarks": {"count": 40}}),
+     {"kind": "laprls", "landmarks": {"n_landmarks": 40}}),
     ({**REPEATED, "scoring": "neg_brier_score", "grid": {"gamma_A": ["auto", "100*auto"]}},
-     {"kind": "lapsvm", "landmarks": {"count": 40}}),
+     {"kind": "lapsvm", "landmarks": {"n_landmarks": 40}}),
 ])
 def test_folds_repetitions_measure_and_rule_of_a_choice(small_spec, tmp_path, selection, model):
     kernel = model["kind"] in ("laprls", "lapsvm")
-    spec = {key: value for key, value in small_spec.items() if not (kernel and key in ("subsample", "solver"))}
+    spec = {key: value for key, value in small_spec.items() if not (kernel and key == "solver")}
     spec = {**spec, "labels": {"per_class": 6}, "model": model, "selection": selection,
             "baselines": ["base", "shuffled"]}
     result = run(spec, workspace=tmp_path, execution=InProcess(2))

@@ -37,9 +37,10 @@ def spec_of(path, sparse=True, **data):
     read = {"sparse": True, "block_rows": BLOCK} if sparse else {"sparse": False}
     return {"name": "text",
             "data": {"source": str(path), "read": read, "test": {"count": 60}, "scale": "unit_norm", **data},
-            "labels": {"per_class": 4}, "graph": {"n_neighbors": 6}, "subsample": {"size": 50},
+            "labels": {"per_class": 4}, "graph": {"n_neighbors": 6},
             "solver": {"method": "jacobi", "block_columns": 25}, "kernel": {"bandwidth": 1.0},
-            "model": {"kind": "svm", "loss": "hinge"}, "baselines": ["base", "shuffled", "subsample_graph"]}
+            "model": {"kind": "svm", "loss": "hinge", "n_subsample": 50},
+            "baselines": ["base", "shuffled", "subsample_graph"]}
 
 
 @pytest.fixture(scope="module")

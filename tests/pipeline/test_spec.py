@@ -81,7 +81,7 @@ def test_defaults_that_specs_restate_are_those_of_the_parameters():
     """They are written twice, so that a spec is checked without what has the parameters."""
     def of(kind, **sections):
         tasks = {"labels": {"per_class": 2}} if kind not in ("clustering", "kernel_clustering") else {}
-        model = {"kind": kind, **({"clusters": 2} if not tasks else {})}
+        model = {"kind": kind, **({"n_clusters": 2} if not tasks else {})}
         return load_spec({"name": "a", "data": {"source": "digits"}, "model": model, **tasks, **sections})
 
     multiscale = of("multiscale").multiscale()
@@ -290,7 +290,7 @@ def test_what_two_sections_find_is_told_once_where_it_is():
 @pytest.mark.parametrize(("text", "key", "line"), [
     ("name: a\nname: b\n", "name", 2), ("data:\n  source: digits\n  source: iris\n", "source", 3),
     ("name: a\ndata: {source: x, source: y}\n", "source", 2),
-    ("labels:\n  count: 5\n  seed: 1\n  count: 6\n", "count", 4),
+    ("labels:\n  count: 5\n  random_state: 1\n  count: 6\n", "count", 4),
 ])
 def test_a_key_given_twice_is_an_error(tmp_path, text, key, line):
     path = tmp_path / "twice.yaml"
@@ -306,12 +306,12 @@ def test_a_key_given_twice_is_an_error(tmp_path, text, key, line):
 
 @pytest.mark.parametrize(("path", "value"), [
     ("name", "My Run"), ("name", ""), ("name", "../up"), ("name", 3),
-    ("data.points", 1), ("data.points", "many"), ("data.scale", "log"), ("data.seed", -1), ("data.keep", "4"),
+    ("data.points", 1), ("data.points", "many"), ("data.scale", "log"), ("data.random_state", -1), ("data.keep", "4"),
     ("data.test.count", 0), ("data.test.fraction", 1.0), ("data.test.fraction", 0),
-    ("labels.per_class", 0), ("labels.per_class", 2.5), ("labels.seed", None),
+    ("labels.per_class", 0), ("labels.per_class", 2.5), ("labels.random_state", None),
     ("graph.n_neighbors", "ten"), ("graph.method", "annoy"), ("graph.metric", "l1"), ("graph.weights", "gauss"),
     ("graph.symmetrize", "both"), ("graph.laplacian", "random"), ("graph.ridge", None),
-    ("subsample.size", 0), ("solver.method", "cg"), ("solver.form", "exact"), ("solver.block_columns", 1.5),
+    ("model.n_subsample", 0), ("solver.method", "cg"), ("solver.form", "exact"), ("solver.block_columns", 1.5),
     ("kernel.name", "rfb"), ("kernel.parameters", 3), ("kernel.parameters.degree", "three"),
     ("model.kind", "forest"), ("model.C", "big"), ("model.eta", -1), ("model.eta", "ten"), ("baselines", ["base"]),
     ("baselines", "base"), ("graph", None), ("graph", [1]), ("data", "digits"),
@@ -324,9 +324,9 @@ def test_a_wrong_value_is_named_with_its_path(path, value):
 
 
 @pytest.mark.parametrize(("path", "value"), [
-    ("model.C", True), ("graph.n_neighbors", True), ("data.points", True), ("data.seed", False), ("labels.seed", False),
-    ("kernel.parameters", {"degree": True}), ("selection.grid", {"C": [1.0, True]}), ("data.keep", [True, False]),
-    ("data.read", {"block_rows": True}), ("kernel.bandwidth", True),
+    ("model.C", True), ("graph.n_neighbors", True), ("data.points", True), ("data.random_state", False),
+    ("labels.random_state", False), ("kernel.parameters", {"degree": True}), ("selection.grid", {"C": [1.0, True]}),
+    ("data.keep", [True, False]), ("data.read", {"block_rows": True}), ("kernel.bandwidth", True),
 ])
 def test_a_boolean_is_no_number(path, value):
     text = message_of(with_value(path, value))
@@ -342,7 +342,7 @@ def test_booleans_where_they_belong():
 @pytest.mark.parametrize(("path", "value", "told"), [
     ("graph.n_neighbors", 0, "graph: n_neighbors=0"), ("graph.ridge", 0.0, "graph: ridge=0.0"),
     ("graph.ridge", -1.0, "graph: ridge=-1"), ("graph.power", 0, "graph: power=0"),
-    ("graph.bandwidth", 1.0, "graph: bandwidth=1.0"), ("graph.seed", -1, "graph: seed=-1"),
+    ("graph.bandwidth", 1.0, "graph: bandwidth=1.0"), ("graph.random_state", -1, "graph: random_state=-1"),
     ("model.C", 0.0, "model: C=0.0"), ("model.C", float("nan"), "model: C=nan"),
     ("model.eta", float("inf"), "model.eta"), ("model.eta", float("nan"), "model.eta"),
     ("solver.tolerance", 2.0, "solver: tolerance=2.0"), ("solver.max_iterations", 0, "solver: max_iterations=0"),
@@ -437,7 +437,7 @@ def test_an_override_sets_one_value(override, path, value):
 def test_a_spec_that_names_no_model_has_the_automatic_one():
     bare = {key: value for key, value in LEAST.items() if key != "model"}
     assert load_spec(bare) == load_spec({**bare, "model": {"kind": "automatic"}})
-    assert load_spec({**bare, "model": {"seed": 3}}).model.kind == "automatic"
+    assert load_spec({**bare, "model": {"random_state": 3}}).model.kind == "automatic"
 
 
 def test_the_last_override_wins():

@@ -30,15 +30,15 @@ def specs(small_spec):
     clusters = {"name": small_spec["name"], "data": {**small_spec["data"], "task": "clustering"}}
     deformed = {**small_spec, "selection": {"grid": {"eta": [1, 10]}, "folds": 2}}
     return {"svm": deformed, "ridge": {**deformed, "model": {"kind": "ridge"}}, **{
-        kind: {**shared, "graph": {"n_neighbors": 6}, "model": {"kind": kind, "landmarks": {"count": 20}},
+        kind: {**shared, "graph": {"n_neighbors": 6}, "model": {"kind": kind, "landmarks": {"n_landmarks": 20}},
                "selection": {"folds": 2}} for kind in ("laprls", "lapsvm")},
         "cluster": {**shared, "model": {"kind": "cluster", "landmarks": 20},
                     "selection": {"grid": {"C": [1, 10], "bandwidth": ["0.5*median", "median"]}, "folds": 2}},
-        "multiscale": {**shared, "model": {"kind": "multiscale", "carriers": 20, "q": 0.6},
+        "multiscale": {**shared, "model": {"kind": "multiscale", "n_carriers": 20, "q": 0.6},
                        "selection": {"grid": {"C": [1, 10]}, "folds": 2}},
         "clustering": {**clusters, "graph": {"n_neighbors": 6},
-                       "model": {"kind": "clustering", "clusters": "eigengap"}},
-        "kernel_clustering": {**clusters, "model": {"kind": "kernel_clustering", "clusters": 3, "landmarks": 20}},
+                       "model": {"kind": "clustering", "n_clusters": "eigengap"}},
+        "kernel_clustering": {**clusters, "model": {"kind": "kernel_clustering", "n_clusters": 3, "n_landmarks": 20}},
         "automatic": {**shared, "graph": {"n_neighbors": 6}, "model": {"kind": "automatic", "class_sizes": [1, 1, 2]}},
         "graph": {**shared, "graph": {"n_neighbors": 6}, "model": {"kind": "graph", "class_sizes": {0: 1, 1: 1, 2: 2}}}}
 

@@ -27,14 +27,14 @@ from dssl.selection.folds import held_out, labeled_folds
 from tests.estimators.test_estimators import SMALL, blobs
 
 
-def overlapping(n=60, n_classes=3, seed=0):
-    X, codes = make_blobs(n, centers=n_classes, cluster_std=4.0, random_state=seed)
+def overlapping(n=60, n_classes=3, random_state=0):
+    X, codes = make_blobs(n, centers=n_classes, cluster_std=4.0, random_state=random_state)
     return RBF(3.0)(X, X), codes
 
 
-def out_of_fold(K, codes, n_classes, params, seed=0):
+def out_of_fold(K, codes, n_classes, params, random_state=0):
     target = Classes(np.arange(len(K)), codes, np.arange(n_classes))
-    folds = calibration_folds(target, seed, a_fit_each=True)
+    folds = calibration_folds(target, random_state, a_fit_each=True)
     return margins_of(*held_out([K] * len(folds), target, folds, params))
 
 
@@ -42,7 +42,7 @@ def out_of_fold(K, codes, n_classes, params, seed=0):
 def test_each_score_is_of_a_machine_that_did_not_see_the_point(n_classes):
     """Against scikit-learn's SVC, fold by fold and pair by pair."""
     K, codes = overlapping(n_classes=n_classes)
-    scores = out_of_fold(K, codes, n_classes, LearnerParams(C=2.0), seed=3)
+    scores = out_of_fold(K, codes, n_classes, LearnerParams(C=2.0), random_state=3)
     for held in labeled_folds(codes, 5, 3):
         kept = np.setdiff1d(np.arange(len(codes)), held)
         machine = SVC(C=2.0, kernel="precomputed", tol=1e-6, decision_function_shape="ovo")
@@ -128,7 +128,7 @@ def test_two_labels_a_class_are_not_held_out_from_a_majority_of_the_others(n_lab
 
 @pytest.mark.parametrize("n_classes", [2, 4])
 def test_rows_sum_to_one_and_follow_the_classes(n_classes):
-    X, y, new = blobs(n=120, n_labeled=8, n_classes=n_classes, seed=2)
+    X, y, new = blobs(n=120, n_labeled=8, n_classes=n_classes, random_state=2)
     names = np.array(["d", "a", "c", "b"], object)
     given = [None if code < 0 else names[code] for code in y]
     estimator = LapSVC(**SMALL).fit(X, given)
@@ -181,10 +181,10 @@ def test_calibrated_probabilities_beat_the_uncalibrated_scores_and_the_shares(pa
 
 
 @pytest.mark.parametrize("assumed", [0, 1])
-@pytest.mark.parametrize("seed", range(5))
-def test_scores_without_signal_leave_the_frequencies_of_the_labels(seed, assumed):
+@pytest.mark.parametrize("random_state", range(5))
+def test_scores_without_signal_leave_the_frequencies_of_the_labels(random_state, assumed):
     """Whether these are equal frequencies that the scores assume, or those of the labels."""
-    codes, noise = (np.arange(150) < 30).astype(int), np.random.default_rng(seed).normal(size=150)
+    codes, noise = (np.arange(150) < 30).astype(int), np.random.default_rng(random_state).normal(size=150)
     scores, shares = np.column_stack([-noise, noise]), np.array([0.8, 0.2])
     log_odds = np.log(shares)
     calibration, intercept = fit_log_odds(scores, codes, None, log_odds, assumed * log_odds, np.ones(2, bool))

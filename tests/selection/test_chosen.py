@@ -20,9 +20,9 @@ from dssl.selection.chosen import FOLDS, chosen_folds, folds_to_choose
 N, M = 90, 9
 
 
-def problem(n_classes=3, seed=0):
+def problem(n_classes=3, random_state=0):
     """Return points in overlapping clusters, and classes of which M points are labeled."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_state)
     codes = np.arange(N) % n_classes
     X = rng.normal(size=(N, 3)) + 1.5 * np.eye(3)[codes]
     return X, np.where(np.arange(N) < M, codes, -1)

@@ -45,15 +45,15 @@ def assert_exact(found, expected, share=EXACT):
     assert_allclose(found, expected, rtol=0, atol=share * np.nanmax(np.abs(expected)))
 
 
-def features(m, r, c=2, seed=0):
+def features(m, r, c=2, random_state=0):
     """Return Phi (m, r), targets (m, c) far from 0, and weights (m,)."""
-    rng = np.random.default_rng([seed, m, r])
+    rng = np.random.default_rng([random_state, m, r])
     return rng.normal(size=(m, r)), rng.normal(size=(m, c)) + 5, rng.uniform(0.2, 4, m)
 
 
-def dealt(m, n_folds, seed=0, left_out=0):
+def dealt(m, n_folds, random_state=0, left_out=0):
     """Return folds of unequal sizes; some points are in none."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_state)
     number = rng.integers(0, n_folds, m)
     number[rng.choice(m, left_out, replace=False)] = n_folds
     return [np.flatnonzero(number == fold) for fold in range(n_folds)]
@@ -115,16 +115,16 @@ def test_leave_one_out_with_a_penalty_for_each_point():
                      refits(Phi @ Phi.T, Y, folds, penalty, weight))
 
 
-@given(m=st.integers(4, 30), r=st.integers(1, 30), n_folds=st.integers(2, 8), seed=st.integers(0, 2**20),
+@given(m=st.integers(4, 30), r=st.integers(1, 30), n_folds=st.integers(2, 8), random_state=st.integers(0, 2**20),
        size=st.sampled_from([1e-6, 1.0, 1e6]), weighted=st.booleans(), centered=st.booleans())
-def test_the_size_of_weights_and_penalties_changes_nothing(m, r, n_folds, seed, size, weighted, centered):
+def test_the_size_of_weights_and_penalties_changes_nothing(m, r, n_folds, random_state, size, weighted, centered):
     """The same points with all weights, and the penalties with them, times a number are the same function."""
-    Phi, Y, weight = features(m, r, seed=seed)
+    Phi, Y, weight = features(m, r, random_state=random_state)
     weight = weight if weighted else np.ones(m)
-    folds = [fold for fold in dealt(m, n_folds, seed, left_out=1) if len(fold)]
+    folds = [fold for fold in dealt(m, n_folds, random_state, left_out=1) if len(fold)]
     if not folds:
         return
-    penalty = np.random.default_rng(seed).choice([0.3, 1.0], len(folds))
+    penalty = np.random.default_rng(random_state).choice([0.3, 1.0], len(folds))
     found = held_out_ridge_of_features(Phi, Y, folds, size * penalty, size * weight, centered)
     assert_exact(found, refits(Phi @ Phi.T, Y, folds, penalty, weight, centered))
     assert (np.isfinite(found).all(axis=1) == np.isin(np.arange(m), np.concatenate(folds))).all()
@@ -235,9 +235,9 @@ GRID = {"gamma_A": (0.001, 0.01, 0.1), "gamma_I": (0.0, 1.0, 10.0, 100.0)}  # eq
 
 
 def laprls(folds, m=40, n=150, s=25, weighted=True, copies=False, laplacian="normalized", fit_intercept=True,
-           classes=False, seed=0, **grid):
+           classes=False, random_state=0, **grid):
     """Return a function that holds out the folds of a problem by a solver and a method: values (m, c) of each pair."""
-    rng = np.random.default_rng([seed, n, m])
+    rng = np.random.default_rng([random_state, n, m])
     X = rng.normal(size=(n, 2))
     X[n // 2:] = X[:n - n // 2] if copies else X[n // 2:]
     labeled = rng.choice(n, m, replace=False)

@@ -39,20 +39,20 @@ def halves(n=40):
 
 
 @given(st.lists(st.integers(1, 9), min_size=2, max_size=5), st.integers(2, 7), st.integers(0, 2**20))
-def test_folds_are_disjoint_even_and_leave_every_class_a_label(sizes, n_folds, seed):
-    codes = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(sizes)), sizes))
+def test_folds_are_disjoint_even_and_leave_every_class_a_label(sizes, n_folds, random_state):
+    codes = np.random.default_rng(random_state).permutation(np.repeat(np.arange(len(sizes)), sizes))
     if max(sizes) < 2:
         with pytest.raises(DataError, match="no class has two"):
-            labeled_folds(codes, n_folds, seed)
+            labeled_folds(codes, n_folds, random_state)
         return
-    folds = labeled_folds(codes, n_folds, seed)
+    folds = labeled_folds(codes, n_folds, random_state)
     held = np.concatenate(folds)
     assert len(np.unique(held)) == len(held)
     assert set(held) == {i for i in range(len(codes)) if sizes[codes[i]] > 1}
     assert max(map(len, folds)) - min(map(len, folds)) <= 1
     for fold in folds:
         assert set(np.delete(codes, fold)) == set(range(len(sizes)))
-    again = labeled_folds(codes, n_folds, seed)
+    again = labeled_folds(codes, n_folds, random_state)
     assert all(np.array_equal(one, other) for one, other in zip(folds, again, strict=True))
 
 
@@ -96,9 +96,9 @@ def test_folds_of_a_splitter_and_of_lists_are_those_they_say():
 
 
 @given(st.integers(2, 6), st.integers(1, 4), st.integers(0, 2**20), st.booleans())
-def test_a_fold_that_overlaps_begins_a_repetition(n_splits, n_repeats, seed, stratified):
+def test_a_fold_that_overlaps_begins_a_repetition(n_splits, n_repeats, random_state, stratified):
     kind = RepeatedStratifiedKFold if stratified else RepeatedKFold
-    target, splitter = halves(), kind(n_splits=n_splits, n_repeats=n_repeats, random_state=seed)
+    target, splitter = halves(), kind(n_splits=n_splits, n_repeats=n_repeats, random_state=random_state)
     folds = [held for _, held in splitter.split(np.zeros((40, 1)), target.coded)]
     expected = [folds[first:first + n_splits] for first in range(0, len(folds), n_splits)]
     assert_same(held_out_folds(splitter, target), expected)
@@ -110,7 +110,7 @@ def test_a_fold_that_overlaps_begins_a_repetition(n_splits, n_repeats, seed, str
 def test_repetitions_of_a_number_of_folds_hold_out_the_same_points_in_other_folds(sizes, repetitions):
     codes = np.repeat(np.arange(len(sizes)), sizes)
     target = Classes(np.arange(len(codes)), codes, np.arange(len(sizes)))
-    found = FoldParams(folds=3, repetitions=repetitions, seed=7).repeated(target)
+    found = FoldParams(folds=3, repetitions=repetitions, random_state=7).repeated(target)
     assert_same(found[:1], held_out_folds(3, target, 7))
     held = [np.sort(np.concatenate(folds)) for folds in found]
     assert_same(held, [held[0]] * repetitions)
@@ -162,8 +162,9 @@ def test_a_train_part_of_other_points_than_all_others_is_refused(cv):
 
 
 @given(st.integers(2, 4), st.integers(1, 3), st.integers(0, 2**20))
-def test_a_fold_of_a_whole_class_is_refused_and_named(n_classes, size, seed):
-    codes = np.random.default_rng(seed).permutation(np.append(np.repeat(np.arange(n_classes), 4), [n_classes] * size))
+def test_a_fold_of_a_whole_class_is_refused_and_named(n_classes, size, random_state):
+    codes = np.random.default_rng(random_state).permutation(np.append(np.repeat(np.arange(n_classes), 4), [n_classes] *
+                                                                      size))
     target = Classes(np.arange(len(codes)), codes, np.array(["a", "b", "c", "d", "e"])[:n_classes + 1])
     last, others = np.flatnonzero(codes == n_classes), np.flatnonzero(codes < n_classes)
     with pytest.raises(ParameterError, match=f"fold 1 of cv holds out all labels of class '{target.names[-1]}'"):

@@ -26,9 +26,9 @@ from dssl.selection.held_out_scores import (
 )
 
 
-def of_classes(seed, n_classes=3, n=60, weighted=False, coding=OneVsRest, n_folds=5):
+def of_classes(random_state, n_classes=3, n=60, weighted=False, coding=OneVsRest, n_folds=5):
     """Return values of a random problem with its columns, some of them right."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_state)
     codes = rng.permutation(np.arange(n) % n_classes)
     names = np.array([f"class {number}" for number in range(n_classes)])
     if coding is OneVsRest:
@@ -38,14 +38,14 @@ def of_classes(seed, n_classes=3, n=60, weighted=False, coding=OneVsRest, n_fold
         values = rng.normal(size=(n, n_classes * (n_classes - 1) // 2))
     weight = rng.uniform(0.2, 3, n) if weighted else None
     target = Classes(np.arange(n), codes, names)
-    return HeldOut(target, coding(names), values, labeled_folds(codes, n_folds, seed), weight)
+    return HeldOut(target, coding(names), values, labeled_folds(codes, n_folds, random_state), weight)
 
 
-def of_values(seed, n=40, weighted=False, columns=1):
-    rng = np.random.default_rng(seed)
+def of_values(random_state, n=40, weighted=False, columns=1):
+    rng = np.random.default_rng(random_state)
     true, weight = rng.normal(size=(n, columns)), rng.uniform(0.2, 3, n) if weighted else None
     target = Quantities(np.arange(n), true[:, 0] if columns == 1 else true)
-    folds = labeled_folds(np.zeros(n, int), 4, seed)
+    folds = labeled_folds(np.zeros(n, int), 4, random_state)
     return HeldOut(target, Values(), true + rng.normal(size=(n, columns)), folds, weight)
 
 
@@ -124,7 +124,7 @@ def test_standard_errors_by_hand():
 
 def test_standard_errors_are_the_spread_of_scores_of_other_points():
     """Of 2,000 draws of 80 points each."""
-    found = [all_scores_but_calibrated(of_classes(seed, 2, n=80)) for seed in range(2000)]
+    found = [all_scores_but_calibrated(of_classes(random_state, 2, n=80)) for random_state in range(2000)]
     for name in ("error", "balanced_error", "auc"):
         spread = np.std([row[name] for row in found])
         assert np.mean([row[f"{name}_se"] for row in found]) == pytest.approx(spread, rel=0.06)
@@ -136,8 +136,8 @@ def all_scores_but_calibrated(held):
 
 
 @given(st.integers(0, 2**20), st.integers(2, 30), st.booleans())
-def test_the_area_is_the_share_of_pairs_won(seed, n, weighted):
-    rng = np.random.default_rng(seed)
+def test_the_area_is_the_share_of_pairs_won(random_state, n, weighted):
+    rng = np.random.default_rng(random_state)
     scores, positive = rng.integers(0, 5, n) / 2.0, np.arange(n) < rng.integers(1, n)
     shares = rng.uniform(0.1, 1, n) if weighted else np.full(n, 1 / n)
     pairs = np.sign(scores[positive][:, None] - scores[~positive]) / 2 + 0.5
@@ -199,10 +199,10 @@ def test_one_class_among_the_points_held_out_has_no_area():
 
 @settings(max_examples=20)
 @given(st.integers(0, 2**20), st.integers(2, 4))
-def test_scores_of_repetitions_are_their_means(seed, repetitions):
-    first = of_classes(seed, 3)
-    folds = FoldParams(repetitions=repetitions, seed=seed).repeated(first.target)
-    rng = np.random.default_rng(seed)
+def test_scores_of_repetitions_are_their_means(random_state, repetitions):
+    first = of_classes(random_state, 3)
+    folds = FoldParams(repetitions=repetitions, random_state=random_state).repeated(first.target)
+    rng = np.random.default_rng(random_state)
     held = [HeldOut(first.target, first.coding, first.values + 0.3 * rng.normal(size=first.values.shape), own)
             for own in folds]
     row, rows = held_out_scores(held, SQUARED, "roc_auc"), [held_out_scores([own], SQUARED, "roc_auc") for own in held]

@@ -11,9 +11,9 @@ from dssl.selection.scores import TOO_FEW, compared_by, compared_classes
 from dssl.selection.scoring import KEYS, Predicted, terms_of
 
 
-def predicted(n, n_classes, seed, weight=None):
+def predicted(n, n_classes, random_state, weight=None):
     """Return predictions of n points of random classes."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_state)
     shares = np.arange(1, n_classes + 1) / np.arange(1, n_classes + 1).sum()
     true = np.random.default_rng(n).choice(n_classes, n, p=shares)
     margins = rng.normal(size=(n, n_classes)) + 1.5 * (true[:, None] == np.arange(n_classes))
@@ -50,7 +50,8 @@ def test_a_metric_has_an_interval_that_holds_that_of_all_points(scoring):
                          own.log_losses[rows])
 
     whole = part(np.arange(3000)).score(scoring)[KEYS[scoring]]
-    found = [part(np.random.default_rng(seed).integers(0, 3000, 100)).score(scoring) for seed in range(100)]
+    found = [part(np.random.default_rng(random_state).integers(0, 3000, 100)).score(scoring)
+             for random_state in range(100)]
     ends = np.array([own[f"{KEYS[scoring]}_interval"] for own in found])
     assert 0.9 <= ((ends[:, 0] < whole) & (whole < ends[:, 1])).mean() <= 0.99
 
@@ -66,7 +67,7 @@ def test_without_a_mistake_the_interval_is_that_of_the_few_points_of_the_rare_cl
 
 @pytest.mark.parametrize("scoring", list(KEYS))
 def test_terms_of_points_sum_to_the_difference(scoring):
-    (ours, _), (other, _) = (predicted(80, 2, seed) for seed in (1, 2))
+    (ours, _), (other, _) = (predicted(80, 2, random_state) for random_state in (1, 2))
     terms, _ = terms_of(ours, other, scoring)
     difference = other.loss(scoring) - ours.loss(scoring)
     assert_allclose(terms.sum(), (2 if scoring == "roc_auc" else 1) * difference, rtol=1e-10, atol=1e-12)

@@ -25,9 +25,9 @@ def classes_of(codes):
     return Classes(np.arange(len(codes)), codes, np.unique(codes))
 
 
-def problem(seed, s=14, inside=6, outside=3):
+def problem(random_state, s=14, inside=6, outside=3):
     """Return S, the labeled points (some of them in S), their places, codes and a covariance on S."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_state)
     X_S = rng.normal(size=(s, 2))
     X_l = np.vstack([X_S[:inside], rng.normal(size=(outside, 2))])
     position = np.concatenate([np.arange(inside), np.full(outside, -1)])
@@ -37,10 +37,10 @@ def problem(seed, s=14, inside=6, outside=3):
 
 
 @given(st.integers(0, 2**20), st.sampled_from([0.3, 1.0, 30.0]))
-def test_a_held_out_gram_is_the_kernel_deformed_at_the_subsample_without_the_fold(seed, eta):
-    X_S, X_l, position, codes, A = problem(seed)
+def test_a_held_out_gram_is_the_kernel_deformed_at_the_subsample_without_the_fold(random_state, eta):
+    X_S, X_l, position, codes, A = problem(random_state)
     kernel = RBF(1.3)
-    folds = labeled_folds(codes, 3, seed)
+    folds = labeled_folds(codes, 3, random_state)
     grams = held_out_grams(kernel(X_S, X_S), kernel(X_S, X_l), kernel(X_l, X_l), A, eta, position, folds)
 
     absolute = absolute_eta(A, eta)

@@ -14,9 +14,9 @@ def symmetric(rows, columns, weights, n):
     return W
 
 
-def random_graph(n, degree=4, seed=0, weighted=False):
+def random_graph(n, degree=4, random_state=0, weighted=False):
     """Return a connected expander: a ring with random chords, weights 1 or spread over three decades."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_state)
     ring, chords = np.arange(n), rng.integers(0, n, (2, n * max(degree - 2, 0) // 2))
     rows, columns = np.concatenate([ring, chords[0]]), np.concatenate([(ring + 1) % n, chords[1]])
     weights = 10 ** rng.uniform(-3, 0, len(rows)) if weighted else np.ones(len(rows))
@@ -24,11 +24,11 @@ def random_graph(n, degree=4, seed=0, weighted=False):
     return symmetric(rows[keep], columns[keep], np.minimum(weights[keep], 1), n)
 
 
-def components(sizes, seed=0, weighted=False):
+def components(sizes, random_state=0, weighted=False):
     """Return disjoint random graphs of these sizes, vertices shuffled; a size of 1 is an isolated vertex."""
-    W = sp.block_diag([random_graph(size, 4, seed + i, weighted) if size > 1 else sp.csr_matrix((1, 1))
+    W = sp.block_diag([random_graph(size, 4, random_state + i, weighted) if size > 1 else sp.csr_matrix((1, 1))
                        for i, size in enumerate(sizes)]).tocsr()
-    order = np.random.default_rng(seed).permutation(W.shape[0])
+    order = np.random.default_rng(random_state).permutation(W.shape[0])
     return sp.csr_matrix(W[order][:, order])
 
 

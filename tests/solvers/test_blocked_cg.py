@@ -14,16 +14,16 @@ from dssl.solvers.solver_params import Stop
 TIGHT = Stop(1e-12, 500)
 
 
-def positive(n, seed=0, condition=100.0):
+def positive(n, random_state=0, condition=100.0):
     """Return a symmetric positive definite matrix (n, n) with eigenvalues from 1 to `condition`."""
-    U = np.linalg.qr(np.random.default_rng(seed).normal(size=(n, n)))[0]
+    U = np.linalg.qr(np.random.default_rng(random_state).normal(size=(n, n)))[0]
     return U * np.geomspace(1, condition, n) @ U.T
 
 
-def systems(n, t, seed=0, condition=100.0):
+def systems(n, t, random_state=0, condition=100.0):
     """Return matrices (t, n, n) and right-hand sides (n, t)."""
-    A = np.array([positive(n, [seed, j], condition) for j in range(t)])
-    return A, np.random.default_rng(seed).normal(size=(n, t))
+    A = np.array([positive(n, [random_state, j], condition) for j in range(t)])
+    return A, np.random.default_rng(random_state).normal(size=(n, t))
 
 
 class Product:
@@ -77,9 +77,9 @@ def test_the_exact_inverse_takes_one_step():
 
 
 @settings(max_examples=30)
-@given(n=st.integers(1, 25), t=st.integers(1, 6), seed=st.integers(0, 999), data=st.data())
-def test_the_answer_of_a_column_does_not_depend_on_the_others(n, t, seed, data):
-    A, B = systems(n, t, seed, condition=50.0)
+@given(n=st.integers(1, 25), t=st.integers(1, 6), random_state=st.integers(0, 999), data=st.data())
+def test_the_answer_of_a_column_does_not_depend_on_the_others(n, t, random_state, data):
+    A, B = systems(n, t, random_state, condition=50.0)
     B[:, data.draw(st.lists(st.integers(0, t - 1), max_size=t))] = 0
     whole = blocked_cg(Product(A), B, None, TIGHT)
     own = data.draw(st.lists(st.integers(0, t - 1), min_size=1, max_size=t, unique=True))

@@ -41,12 +41,12 @@ def test_a_combination_is_that_of_the_eigenvalues(normalized, pieces):
     assert_allclose(found, whole, atol=TOLERANCE * len(FUNCTIONS) + 1e-5 * np.abs(whole).max())
 
 
-@given(seed=st.integers(0, 99), c=st.integers(1, 5))
+@given(random_state=st.integers(0, 99), c=st.integers(1, 5))
 @settings(max_examples=10)
-def test_blocks_of_columns_do_not_matter(seed, c):
-    L, columns = laplacian(200, seed), np.array([0, 9, 100])
+def test_blocks_of_columns_do_not_matter(random_state, c):
+    L, columns = laplacian(200, random_state), np.array([0, 9, 100])
     A, interval = prepared(L, columns)
-    coef = np.random.default_rng(seed).normal(size=(len(FUNCTIONS), 3, 6))
+    coef = np.random.default_rng(random_state).normal(size=(len(FUNCTIONS), 3, 6))
     polynomial = polynomials(FUNCTIONS, coef, interval, TOLERANCE)
     whole = combined_by_polynomial(A, columns, FUNCTIONS, interval, polynomial, coef)
     parts = [combined_by_polynomial(A, columns, FUNCTIONS, interval, polynomial, coef[:, :, start:start + c])

@@ -85,7 +85,7 @@ def test_the_inverse_of_graphs_that_it_suits_less(name, normalized):
 @given(sizes=st.lists(st.integers(1, 12), min_size=1, max_size=5), normalized=st.booleans(), data=st.data())
 @settings(max_examples=25, deadline=None)
 def test_small_graphs_in_pieces(sizes, normalized, data):
-    W = components(sizes, seed=sum(sizes), weighted=True)
+    W = components(sizes, random_state=sum(sizes), weighted=True)
     found = check(W, data.draw(st.integers(1, W.shape[0])), normalized)
     assert found.method == ("null" if len(found.values) <= len(sizes) else "dense")
 
@@ -102,8 +102,8 @@ def test_eigenvalues_of_higher_multiplicity_than_a_block():
     """A complete bipartite graph has the eigenvalue 3 of L 399 times, and the process a block of 8."""
     W = np.zeros((403, 403))
     W[:3, 3:] = W[3:, :3] = 1
-    for seed in (0, 1):
-        found = check(sp.csr_array(W), 30, False, method="filtered", seed=seed)
+    for random_state in (0, 1):
+        found = check(sp.csr_array(W), 30, False, method="filtered", random_state=random_state)
         assert_allclose(found.values[1:], 3, rtol=1e-10)
 
 
@@ -111,7 +111,7 @@ def test_eigenvalues_of_higher_multiplicity_than_a_block():
 def test_equal_pieces_have_each_eigenvalue_as_often(method):
     """With seed 1 the first process of the inverse misses some of the 20, which the look for more finds."""
     W = sp.block_diag([random_graph(60, 6, weighted=True)] * 20).tocsr()
-    check(W, 70, method=method, seed=1)
+    check(W, 70, method=method, random_state=1)
 
 
 @pytest.mark.parametrize("method", ITERATIVE)
@@ -145,7 +145,7 @@ def test_answers_do_not_depend_on_seed_or_threads():
     with threadpool_limits(1):
         again = [lowest_eigenpairs(L, vector, 12, method="filtered", tolerance=1e-9) for _ in range(2)]
     assert_array_equal(again[0].vectors, again[1].vectors)
-    other = lowest_eigenpairs(L, vector, 12, method="filtered", tolerance=1e-9, seed=5)
+    other = lowest_eigenpairs(L, vector, 12, method="filtered", tolerance=1e-9, random_state=5)
     for found in (again[0], other):
         assert_allclose(found.values, first.values, atol=1e-12)
         assert_allclose(found.vectors, first.vectors, atol=1e-5)
@@ -202,7 +202,8 @@ def test_what_does_not_converge_says_so():
     ({"m": 0}, "m=0, expected 1 to 30"), ({"m": 2.5}, "m=2.5"), ({"m": True}, "m=True"),
     ({"m": 31}, "m=31"), ({"m": 3, "method": "lanczos"}, "method='lanczos'"),
     ({"m": 9, "method": "filtered"}, "several vectors a pair"), ({"m": 3, "tolerance": 0.0}, "tolerance=0.0"),
-    ({"m": 3, "seed": -1}, "seed"), ({"m": 3, "start": np.ones((29, 2))}, r"a start of shape \(29, 2\), expected \(30"),
+    ({"m": 3, "random_state": -1}, "random_state"),
+    ({"m": 3, "start": np.ones((29, 2))}, r"a start of shape \(29, 2\), expected \(30"),
     ({"m": 3, "start": np.full((30, 2), np.nan)}, "finite")])
 def test_what_cannot_be_is_refused(options, message):
     laplacian = Laplacian(sp.csr_array(ring(30)))

@@ -17,9 +17,9 @@ from dssl.solvers.lanczos import Functions, Krylov, SingularMatrix, combined, kr
 FUNCTIONS = Functions(*zip(*product((0.01, 0.1, 1.0), (1, 2, 3)), strict=True))
 
 
-def laplacian(n=400, seed=0, normalized=True, pieces=1):
+def laplacian(n=400, random_state=0, normalized=True, pieces=1):
     """Return the Laplacian of a graph of clouds, in so many pieces."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_state)
     blocks = [KNNGraph(n_neighbors=8).build(rng.normal(size=(n // pieces, 3))).weights() for _ in range(pieces)]
     return Laplacian(sp.csr_array(sp.block_diag(blocks)), normalized)
 
@@ -45,10 +45,10 @@ def test_both_passes_are_functions_of_the_eigenvalues(normalized, pieces):
     assert_allclose(whole, np.einsum("mij,mjc->ic", expected, coef), atol=2e-3)
 
 
-@given(seed=st.integers(0, 99), width=st.integers(1, 5))
+@given(random_state=st.integers(0, 99), width=st.integers(1, 5))
 @settings(max_examples=10, deadline=None)
-def test_a_column_does_not_depend_on_those_beside_it(seed, width):
-    L = laplacian(200, seed)
+def test_a_column_does_not_depend_on_those_beside_it(random_state, width):
+    L = laplacian(200, random_state)
     A = SingularMatrix.of(L.matrix(), L.vector)
     columns, rows = np.arange(0, 200, 37), np.arange(9)
     whole = krylov(A, columns, rows, FUNCTIONS, 1e-3, 200)

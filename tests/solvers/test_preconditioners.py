@@ -16,9 +16,9 @@ from .graphs import components, grid, points, random_graph, regularizer, with_hu
 
 MATRICES = {
     "grid": lambda: regularizer(grid(25), 1e-3, False),
-    "expander": lambda: regularizer(random_graph(500, 6, seed=1, weighted=True), 1e-3, True),
-    "hub": lambda: regularizer(with_hub(random_graph(300, 4, seed=2)), 1e-2, False),
-    "components": lambda: regularizer(components([200, 100, 30, 2, 1, 1], seed=3), 1e-2, True),
+    "expander": lambda: regularizer(random_graph(500, 6, random_state=1, weighted=True), 1e-3, True),
+    "hub": lambda: regularizer(with_hub(random_graph(300, 4, random_state=2)), 1e-2, False),
+    "components": lambda: regularizer(components([200, 100, 30, 2, 1, 1], random_state=3), 1e-2, True),
 }
 
 
@@ -78,7 +78,7 @@ def test_sweeps_are_gauss_seidel():
 
 class TestDeflation:
     def test_basis_is_orthonormal_and_off_the_near_null_vectors(self, A):
-        basis = deflation_basis(A, 12, seed=0)
+        basis = deflation_basis(A, 12, random_state=0)
         assert basis.U.shape == (A.n, 12)
         assert_allclose(basis.U.T @ basis.U, np.eye(12), atol=1e-12)
         off = basis.U.copy()
@@ -87,7 +87,7 @@ class TestDeflation:
 
     def test_values_are_the_lowest_eigenvalues(self, A):
         """Ritz values are eigenvalues from above; those well inside the basis are exact."""
-        basis = deflation_basis(A, 16, seed=0)
+        basis = deflation_basis(A, 16, random_state=0)
         y = A.near_null[:, None] * (A.component[:, None] == np.arange(len(A.energy)))
         project = np.eye(A.n) - y @ y.T
         lowest = np.linalg.eigvalsh(project @ A.to_scipy().toarray() @ project + 10 * y @ y.T)[:16]
@@ -97,7 +97,7 @@ class TestDeflation:
 
     def test_correction_is_exact_on_the_span(self, A):
         """After it the residual is orthogonal to U, on active columns only."""
-        basis = deflation_basis(A, 8, seed=0)
+        basis = deflation_basis(A, 8, random_state=0)
         B = np.random.default_rng(0).normal(size=(A.n, 3))
         X, R, active = np.zeros_like(B), B.copy(), np.array([True, False, True])
         basis.deflate(X, B, R, active)
@@ -107,7 +107,7 @@ class TestDeflation:
 
     def test_fewer_vectors_than_asked_for(self):
         A = scaled_matrix(*regularizer(components([3, 2, 1]), 1e-2, False))
-        assert 1 <= deflation_basis(A, 10, seed=0).U.shape[1] <= 3
+        assert 1 <= deflation_basis(A, 10, random_state=0).U.shape[1] <= 3
 
 
 class TestScaledMatrix:

@@ -28,9 +28,9 @@ from .graphs import components, grid, points, random_graph, regularizer, with_hu
 ITERATIVE = ("jacobi", "deflated", "amg")
 METHODS = (*ITERATIVE, "direct", "auto")
 GRAPHS = {
-    "connected": lambda weighted: random_graph(150, 5, seed=1, weighted=weighted),
-    "components": lambda weighted: components([60, 40, 30, 9, 5, 3, 2], seed=2, weighted=weighted),
-    "hub": lambda weighted: with_hub(random_graph(150, 4, seed=3, weighted=weighted)),
+    "connected": lambda weighted: random_graph(150, 5, random_state=1, weighted=weighted),
+    "components": lambda weighted: components([60, 40, 30, 9, 5, 3, 2], random_state=2, weighted=weighted),
+    "hub": lambda weighted: with_hub(random_graph(150, 4, random_state=3, weighted=weighted)),
     "grid": lambda weighted: grid(13),
 }
 
@@ -72,7 +72,7 @@ def test_a_singular_matrix_has_a_sparse_factor(normalized):
 @pytest.mark.parametrize("normalized", [False, True])
 @pytest.mark.parametrize("method", METHODS)
 def test_isolated_vertices_and_hundreds_of_components_are_solved_with_a_ridge(method, normalized):
-    W = components([1] * 20 + [2] * 60 + [3] * 60 + [7] * 40 + [300], seed=4)
+    W = components([1] * 20 + [2] * 60 + [3] * 60 + [7] * 40 + [300], random_state=4)
     R, vector = regularizer(W, 1e-3, normalized)
     B = np.random.default_rng(0).normal(size=(W.shape[0], 5))
 
@@ -85,7 +85,7 @@ def test_isolated_vertices_and_hundreds_of_components_are_solved_with_a_ridge(me
 @pytest.mark.parametrize("method", ITERATIVE)
 def test_more_components_than_the_coarsest_grid_holds(method, ridge):
     """On a coarse level a singular component is one unknown with a diagonal of zero."""
-    W = components([4, 5, 6] * 40 + [200], seed=5)
+    W = components([4, 5, 6] * 40 + [200], random_state=5)
     R, _ = regularizer(W, ridge, False)
     B = np.random.default_rng(0).normal(size=(W.shape[0], 4))
 
@@ -130,7 +130,7 @@ def test_agrees_with_pyamg_on_a_grid(method, monkeypatch):
 @pytest.mark.parametrize("tolerance", [1e-2, 1e-6, 1e-11])
 @pytest.mark.parametrize("method", METHODS)
 def test_reported_residuals_are_the_true_ones(method, tolerance):
-    R, vector = regularizer(random_graph(400, 5, seed=6, weighted=True), 1e-4, True)
+    R, vector = regularizer(random_graph(400, 5, random_state=6, weighted=True), 1e-4, True)
     B = np.random.default_rng(1).normal(size=(400, 9))
 
     found = prepare(R, 9, SolverParams(method=method, tolerance=tolerance), vector).solve(B)
@@ -153,7 +153,7 @@ def test_a_column_that_does_not_converge_fails_loudly(method):
 
 def test_an_unreachable_tolerance_ends():
     """Below the rounding of float64 no correction helps; the loop stops there and says so."""
-    R, _ = regularizer(random_graph(300, 4, seed=7), 1e-9, False)
+    R, _ = regularizer(random_graph(300, 4, random_state=7), 1e-9, False)
     found = prepare(R, 1, SolverParams(method="jacobi", tolerance=1e-14)).solve(points(300, [5]))
     assert found.iterations.max() < 3000
     assert found.residuals.max() < 1e-6
@@ -161,7 +161,7 @@ def test_an_unreachable_tolerance_ends():
 
 @pytest.mark.parametrize("method", METHODS)
 def test_zero_is_solved_by_zero_without_iterations(method):
-    R, _ = regularizer(random_graph(200, 5, seed=8), 1e-3, False)
+    R, _ = regularizer(random_graph(200, 5, random_state=8), 1e-3, False)
     B = np.zeros((200, 3))
     B[4, 1] = 1
     found = prepare(R, 3, SolverParams(method=method)).solve(B)
@@ -181,11 +181,11 @@ def test_no_columns():
 @st.composite
 def systems(draw):
     """Draw (R, vector, B): a graph of one or several components with a ridge, and four columns."""
-    seed = draw(st.integers(0, 2**20))
+    random_state = draw(st.integers(0, 2**20))
     sizes = draw(st.lists(st.integers(1, 30), min_size=1, max_size=4))
-    W = components(sizes, seed=seed, weighted=draw(st.booleans()))
+    W = components(sizes, random_state=random_state, weighted=draw(st.booleans()))
     R, vector = regularizer(W, draw(st.sampled_from([1e-4, 1e-2, 1.0])), draw(st.booleans()))
-    return R, vector, np.random.default_rng(seed).normal(size=(W.shape[0], 4))
+    return R, vector, np.random.default_rng(random_state).normal(size=(W.shape[0], 4))
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -234,10 +234,10 @@ def test_columns_of_unlike_difficulty_do_not_touch_each_other(tolerance):
 
 @pytest.mark.parametrize("method", METHODS)
 @settings(max_examples=15, deadline=None)
-@given(system=systems(), seed=st.integers(0, 100))
-def test_relabeling_the_vertices_relabels_the_solution(method, system, seed):
+@given(system=systems(), random_state=st.integers(0, 100))
+def test_relabeling_the_vertices_relabels_the_solution(method, system, random_state):
     R, vector, B = system
-    order = np.random.default_rng(seed).permutation(R.shape[0])
+    order = np.random.default_rng(random_state).permutation(R.shape[0])
     moved = solve(R[order][:, order], B[order], method=method, tolerance=1e-10,
                   vector=None if vector is None else vector[order]).value
     expected = solve(R, B, method=method, tolerance=1e-10, vector=vector).value[order]
@@ -246,7 +246,7 @@ def test_relabeling_the_vertices_relabels_the_solution(method, system, seed):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_arrays_make_the_same_solver_again(method):
-    R, vector = regularizer(components([200, 50, 1], seed=9, weighted=True), 1e-3, True)
+    R, vector = regularizer(components([200, 50, 1], random_state=9, weighted=True), 1e-3, True)
     B = np.random.default_rng(2).normal(size=(251, 5))
     solver = prepare(R, 5, SolverParams(method=method), vector)
     arrays = solver.to_arrays()
@@ -262,7 +262,7 @@ def test_arrays_make_the_same_solver_again(method):
 def test_the_bytes_of_the_arrays_are_foretold(method, monkeypatch):
     """But for a few numbers a vector and a component; what the levels of a hierarchy take is bounded."""
     monkeypatch.setattr(amg, "COARSEST", 400)
-    R, vector = regularizer(random_graph(4000, 8, seed=14), 1e-3, True)
+    R, vector = regularizer(random_graph(4000, 8, random_state=14), 1e-3, True)
     solver = prepare(R, 300, SolverParams(method=method), vector)
     found = sum(array.nbytes for array in solver.to_arrays().values())
     stated = stored_bytes(solver.params.method, 4000, len(solver.A.data), 300, guess=True)
@@ -273,9 +273,9 @@ def test_the_bytes_of_the_arrays_are_foretold(method, monkeypatch):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_seed_fixes_every_bit(method):
-    R, vector = regularizer(random_graph(500, 5, seed=10), 1e-4, True)
+    R, vector = regularizer(random_graph(500, 5, random_state=10), 1e-4, True)
     B = points(500, [1, 2, 3])
-    first, second = (prepare(R, 3, SolverParams(method=method, seed=7), vector) for _ in range(2))
+    first, second = (prepare(R, 3, SolverParams(method=method, random_state=7), vector) for _ in range(2))
     assert_array_equal(first.solve(B).value, second.solve(B).value)
 
 
@@ -294,7 +294,7 @@ class TestChoice:
         assert self.prepared(random_graph(1000))[1].params.method == "direct"
 
     def test_an_expander_is_deflated(self):
-        solver = self.prepared(random_graph(30_000, 10, seed=11))[1]
+        solver = self.prepared(random_graph(30_000, 10, random_state=11))[1]
         assert solver.params.method == "deflated"
 
     def test_a_grid_goes_to_multigrid(self):
@@ -306,7 +306,8 @@ class TestChoice:
         assert (relative_residuals(R, found.value, B) <= 1.001e-6).all()
 
     def test_the_choice_is_reproducible(self):
-        first, second = (self.prepared(random_graph(5_000, 8, seed=12), n_columns=50, seed=3)[1] for _ in range(2))
+        first, second = (self.prepared(random_graph(5_000, 8, random_state=12), n_columns=50, random_state=3)[1]
+                         for _ in range(2))
         assert first.attributes == second.attributes
         assert first.params == second.params
 
@@ -363,7 +364,7 @@ class TestErrors:
 @pytest.mark.parametrize("method", ITERATIVE)
 def test_memory_stays_within_the_stated_formula(method):
     n, t, block = 20_000, 64, 32
-    R, vector = regularizer(random_graph(n, 8, seed=13), 1e-3, True)
+    R, vector = regularizer(random_graph(n, 8, random_state=13), 1e-3, True)
     solver = prepare(R, t, SolverParams(method=method, block_columns=block, tolerance=1e-6), vector)
     B = points(n, np.arange(t))
     solver.solve(B[:, :1])  # compiles

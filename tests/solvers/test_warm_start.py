@@ -62,7 +62,7 @@ def test_a_graph_that_grew_is_solved_sooner_from_the_solution_before(graphs, met
 @pytest.mark.parametrize("ridge", [0, 1e-5])
 def test_a_start_of_no_use_does_no_harm(method, ridge):
     """One that is random, of another size, zero, no number, or the null vector; and a column of zeros."""
-    R, vector = regularizer(components([300, 200], seed=1), ridge, True)
+    R, vector = regularizer(components([300, 200], random_state=1), ridge, True)
     B = np.hstack([points(500, [3] * 7), np.zeros((500, 1))])
     solver = prepare(R, 8, SolverParams(method=method, tolerance=1e-9), vector)
     cold, start = solver.solve(B), np.random.default_rng(0).normal(size=B.shape)
@@ -93,7 +93,7 @@ def test_the_solution_needs_no_iteration_and_is_relative_to_the_right_hand_side(
 
 
 def test_a_column_does_not_depend_on_its_block():
-    R, vector = regularizer(random_graph(300, seed=4, weighted=True), 1e-4, True)
+    R, vector = regularizer(random_graph(300, random_state=4, weighted=True), 1e-4, True)
     rng = np.random.default_rng(0)
     B, start = rng.normal(size=(300, 5)), rng.normal(size=(300, 5))
     whole = prepare(R, 5, SolverParams(method="jacobi", block_columns=5), vector).solve(B, start)
@@ -135,9 +135,9 @@ def test_new_vertices_have_the_weighted_mean_of_their_neighbors_that_have_one():
 
 
 @given(st.integers(1, 30), st.integers(0, 2**16))
-def test_values_are_kept_and_constants_stay_constant_where_a_path_leads(m, seed):
-    W = components([20, 10], seed=seed % 7, weighted=True)
-    known = np.random.default_rng(seed).normal(size=(m, 2))
+def test_values_are_kept_and_constants_stay_constant_where_a_path_leads(m, random_state):
+    W = components([20, 10], random_state=random_state % 7, weighted=True)
+    known = np.random.default_rng(random_state).normal(size=(m, 2))
     assert_array_equal(extended(known, W)[:m], known)
     of = sp.csgraph.connected_components(W, directed=False)[1]
     assert_allclose(extended(np.ones((m, 1)), W)[:, 0], np.isin(of, of[:m]))

@@ -259,8 +259,8 @@ def test_stored_parts_travel_and_memory_parts_need_not(tmp_path):
 
 
 @given(st.integers(1, 30), st.integers(1, 9), st.integers(0, 2**16))
-def test_sparse_rows_in_parts_are_the_matrix_whatever_the_blocks(n_rows, block_rows, seed):
-    rng = np.random.default_rng(seed)
+def test_sparse_rows_in_parts_are_the_matrix_whatever_the_blocks(n_rows, block_rows, random_state):
+    rng = np.random.default_rng(random_state)
     matrix = sparse.random_array((n_rows, 7), density=0.3, rng=rng, format="csr", dtype=np.float32)
     parts = MemoryParts()
     for number, (start, stop) in enumerate(row_ranges(n_rows, block_rows)):
@@ -284,8 +284,8 @@ def test_entries_given_twice_are_added_and_the_given_matrix_stays():
 
 
 @given(st.integers(1, 30), st.integers(1, 9), st.integers(0, 2**16))
-def test_selected_rows_are_those_rows_in_that_order(n_rows, block_rows, seed):
-    rng = np.random.default_rng(seed)
+def test_selected_rows_are_those_rows_in_that_order(n_rows, block_rows, random_state):
+    rng = np.random.default_rng(random_state)
     X, ids = rng.normal(size=(n_rows, 2)), rng.integers(0, n_rows, size=12)
     for base in (ArrayRows(X), CsrRows(X)):
         chosen = SelectedRows(base, ids)

@@ -11,9 +11,9 @@ from dssl.storage.csr import as_csr, point_arrays, points_nbytes, points_of, sta
 from dssl.storage.csr_arithmetic import absolute_sums, largest_of_rows, overlaps, products, squared_lengths, unit_rows
 
 
-def sparse_rows(n, d, share, seed, dtype=np.float64):
+def sparse_rows(n, d, share, random_state, dtype=np.float64):
     """Return rows with rows without entries among them, equal rows, and stored zeros."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_state)
     dense = (rng.normal(size=(n, d)) * (rng.random((n, d)) < share)).astype(dtype)
     if n > 3:
         dense[1], dense[2] = 0, dense[0]
@@ -25,9 +25,9 @@ def sparse_rows(n, d, share, seed, dtype=np.float64):
 
 @settings(max_examples=30, deadline=None)
 @given(n=st.integers(1, 9), m=st.integers(1, 9), d=st.integers(1, 12), share=st.sampled_from([0.0, 0.2, 1.0]),
-       seed=st.integers(0, 10**6))
-def test_sums_and_products_are_the_dense_ones(n, m, d, share, seed):
-    X, Z = sparse_rows(n, d, share, seed, np.float32), sparse_rows(m, d, share, seed + 1)
+       random_state=st.integers(0, 10**6))
+def test_sums_and_products_are_the_dense_ones(n, m, d, share, random_state):
+    X, Z = sparse_rows(n, d, share, random_state, np.float32), sparse_rows(m, d, share, random_state + 1)
     x, z = X.toarray().astype(np.float64), Z.toarray()
     assert_allclose(products(X, Z), x @ z.T, atol=1e-13)
     assert_allclose(overlaps(X, Z), (np.abs(x)[:, None] + np.abs(z) - np.abs(x[:, None] - z)).sum(-1), atol=1e-13)

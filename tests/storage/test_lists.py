@@ -79,7 +79,7 @@ def test_an_interrupted_stage_goes_on_with_what_is_finished(unlisted):
 
 def test_a_graph_in_blocks_is_read_whole(unlisted):
     url, _ = unlisted
-    lists, params = neighbors(points(300, seed=2), 7), WeightParams(kind="binary")
+    lists, params = neighbors(points(300, random_state=2), 7), WeightParams(weights="binary")
     parts = StoredParts(url)
     weigh(lists, params, InProcess(2), parts, height=77)
     other = StoredParts(f"{url}/whole")

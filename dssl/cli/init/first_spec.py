@@ -146,7 +146,7 @@ def _written(named: Sequence[str], name: str, look: Look, why: str) -> FirstSpec
     if task == "clustering":
         with out.section("model:"):
             out.add("kind: clustering")
-            out.add("clusters: eigengap", "their number, or eigengap: chosen where the eigenvalues fall most")
+            out.add("n_clusters: eigengap", "their number, or eigengap: chosen where the eigenvalues fall most")
     else:
         out.add("labels: {given: true}", "every label but those of the test; {per_class: 10} shows so many only")
         out.add("model: {kind: automatic}", "nothing to tune: graph kernels and the labels alone, weighed by "

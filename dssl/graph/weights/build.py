@@ -183,14 +183,14 @@ def weigh(neighbors: Neighbors, params: WeightParams, execution: Execution, part
     """
     n, lists, scales = len(neighbors), parts.within("lists"), parts.within("scales")
     height = height or block_rows(n, neighbors.k, execution.memory_budget)
-    blocks = ListBlocks(neighbors, height, params.kind, lists, scales)
+    blocks = ListBlocks(neighbors, height, params.weights, lists, scales)
     rule = weight_rule(blocks, params, execution)
     receipts = execution.map([WeightsTask(blocks, rule, params.symmetrize, index) for index in range(blocks.count)],
                              parts)
     for passed in (lists, scales):
         passed.remove()
-    return {**asdict(params), "bandwidth": rule.scale if params.kind == "heat" else None,
-            "width": rule.scale if params.kind == "self_tuned" else None, "n": n,
+    return {**asdict(params), "bandwidth": rule.scale if params.weights == "heat" else None,
+            "width": rule.scale if params.weights == "self_tuned" else None, "n": n,
             "nnz": sum(receipt["nnz"] for receipt in receipts),
             "entries": neighbors.attributes.get("entries", n * neighbors.k),
             "floor": float(np.exp(rule.least_log)), "raised": sum(receipt["raised"] for receipt in receipts)}
@@ -200,17 +200,17 @@ def weight_rule(blocks: ListBlocks, params: WeightParams, execution: Execution) 
     """Run the passes before the last, and return the rule of these lists: medians that are exact (see `median`)."""
     n, k = len(blocks.neighbors), blocks.neighbors.k
     receipts = execution.map([ListsTask(blocks, index) for index in range(blocks.count)], blocks.lists)
-    if params.kind == "binary":
+    if params.weights == "binary":
         return WeightRule("binary", 1.0, -np.inf)
     typical = 1.0  # copies say nothing about the scale
-    if params.kind == "heat" and any(receipt["positive"] for receipt in receipts):
+    if params.weights == "heat" and any(receipt["positive"] for receipt in receipts):
         typical = median_of_parts(blocks.lists, "scales", [receipt["positive"] for receipt in receipts], execution)
     bandwidth = typical if params.bandwidth is None else params.bandwidth
-    rule = WeightRule(params.kind, bandwidth if params.kind == "heat" else params.width, -np.inf)
+    rule = WeightRule(params.weights, bandwidth if params.weights == "heat" else params.width, -np.inf)
     step = max(1, -(-n * k // MEDIAN_ENTRIES))
     receipts = execution.map([LogsTask(blocks, rule, step, index) for index in range(blocks.count)], blocks.scales)
     median = median_of_parts(blocks.scales, "logs", [receipt["logs"] for receipt in receipts], execution)
-    name, near = ("width", f"{WIDTH}") if params.kind == "self_tuned" else (
+    name, near = ("width", f"{WIDTH}") if params.weights == "self_tuned" else (
         "bandwidth", f"{typical:.3g}, the median distance to the k-th neighbor")
     require(median > LEAST_LOG, f"with {name}={rule.scale:.3g} the median weight is exp({median:.4g})",
             why="half of all weights, or more, are zero in float64", fix=f"choose a {name} near {near}")
@@ -269,8 +269,8 @@ def read_graph(parts: Parts) -> sp.csr_array:
     return W
 
 
-def weights(neighbors: Neighbors, kind: str = "self_tuned", *, bandwidth: float | None = None, width: float = WIDTH,
-            symmetrize: str = "maximum", execution: Execution | None = None) -> sp.csr_array:
+def weights(neighbors: Neighbors, weights: str = "self_tuned", *, bandwidth: float | None = None,
+            width: float = WIDTH, symmetrize: str = "maximum", execution: Execution | None = None) -> sp.csr_array:
     """Return the symmetric weights W (n, n) of neighbor lists; sorted indices, float64, zero diagonal.
 
     Warns
@@ -279,10 +279,11 @@ def weights(neighbors: Neighbors, kind: str = "self_tuned", *, bandwidth: float 
 
     Raises
     ------
-    ParameterError : no neighbor lists, an unknown kind, or a bandwidth or width at which the median weight is zero.
+    ParameterError : no neighbor lists, unknown weights, or a bandwidth or width at which the median weight is zero.
     DataError : a list names a point that does not exist, or its own.
     """
-    params = WeightParams(kind=kind, bandwidth=bandwidth, width=width, symmetrize=symmetrize)  # type: ignore[arg-type]
+    params = WeightParams(weights=weights, bandwidth=bandwidth,  # type: ignore[arg-type]
+                          width=width, symmetrize=symmetrize)  # type: ignore[arg-type]
     require(isinstance(neighbors, Neighbors), f"neighbors is of type {type(neighbors).__name__}",
             why="weights are made of neighbor lists", fix="pass dssl.neighbors(X); a graph has graph.weights()")
     _check_lists(neighbors)

@@ -32,28 +32,28 @@ LEAST_LOG = -600.0  # exp(-708) is the last normal float64
 class WeightParams:
     """How lists become weights.
 
-    kind : "binary", "heat" or "self_tuned".
+    weights : "binary", "heat" or "self_tuned".
     bandwidth : h of "heat", in units of distance; None takes the median distance to the k-th neighbor.
     width : of "self_tuned", in units of the distances to the k-th neighbors. The smaller, the less a far neighbor
-        counts beside a near one; 0.5 has a k-th neighbor count exp(-4). Other kinds do not read it.
+        counts beside a near one; 0.5 has a k-th neighbor count exp(-4). Other weights do not read it.
     symmetrize : of the two directed weights of a pair, 0 where one does not list the other, take the "maximum"
         (an edge where either lists the other), the "minimum" (where both do) or the "mean".
     """
 
-    kind: Literal["binary", "heat", "self_tuned"] = "self_tuned"
+    weights: Literal["binary", "heat", "self_tuned"] = "self_tuned"
     bandwidth: float | None = None
     width: float = WIDTH
     symmetrize: Literal["maximum", "minimum", "mean"] = "maximum"
 
     def __post_init__(self) -> None:
-        require(self.kind in KINDS, f"kind={self.kind!r}, expected one of {KINDS}",
+        require(self.weights in KINDS, f"weights={self.weights!r}, expected one of {KINDS}",
                 why="no other weight is defined", fix='use "self_tuned", which needs no bandwidth')
         require(self.symmetrize in SYMMETRIZATIONS,
                 f"symmetrize={self.symmetrize!r}, expected one of {SYMMETRIZATIONS}",
                 why="a Laplacian needs one weight per pair", fix='use "maximum", which isolates no point')
         distance = isinstance(self.bandwidth, Real) and 1e-100 <= float(self.bandwidth) <= 1e100
-        require(self.bandwidth is None or (self.kind == "heat" and distance),
-                f"bandwidth={self.bandwidth!r} with kind={self.kind!r}",
+        require(self.bandwidth is None or (self.weights == "heat" and distance),
+                f"bandwidth={self.bandwidth!r} with weights={self.weights!r}",
                 why="only heat weights have a bandwidth, and it is a distance, 1e-100 to 1e100",
                 fix="leave bandwidth out, or choose a distance between near points")
         number = isinstance(self.width, Real) and not isinstance(self.width, bool) and 1e-3 <= float(self.width) <= 1e3
@@ -101,11 +101,11 @@ def warn_raised(attributes: dict[str, Any], stacklevel: int = 4) -> None:
     Of self-tuned weights a few always are, where a point far from others lists one among its near neighbors: no more
     than `FEW_RAISED` of them are told by the report alone.
     """
-    if attributes["raised"] > (FEW_RAISED * attributes["entries"] if attributes["kind"] == "self_tuned" else 0):
+    if attributes["raised"] > (FEW_RAISED * attributes["entries"] if attributes["weights"] == "self_tuned" else 0):
         warnings.warn(explain(
             f"{attributes['raised']} of {attributes['entries']} weights were below {attributes['floor']:.3g}",
             why="they are zero beside the others, and were raised to 1e-10 of the median weight",
             fix={"heat": "choose a larger bandwidth, or self_tuned weights",
                  "self_tuned": "choose a larger width, or drop points far from others",
-                 "given": "give weights that differ less"}.get(attributes["kind"], "drop points far from others"),
+                 "given": "give weights that differ less"}.get(attributes["weights"], "drop points far from others"),
         ), WeightsRaised, stacklevel=stacklevel)

@@ -34,7 +34,7 @@ FILL_ROWS, FILL_SAMPLE = 1 << 14, 512  # of points, where rows that lack neighbo
 ROW_NS, AXIS_NS, ENTRY_NS = 1500.0, 10.0, 140.0
 
 
-def descend(rows: np.ndarray | sparse.csr_array, k: int, *, seed: int, threads: int = 1,
+def descend(rows: np.ndarray | sparse.csr_array, k: int, *, random_state: int, threads: int = 1,
             wider: int = 0) -> tuple[np.ndarray, np.ndarray, int]:
     """Return squared distances (n, k) float64 and ids (n, k), ascending by (distance, id), and the rows filled exactly.
 
@@ -45,7 +45,7 @@ def descend(rows: np.ndarray | sparse.csr_array, k: int, *, seed: int, threads: 
     threads : that share the work; the lists do not depend on them.
     wider : which of `WIDER`.
     """
-    n, rng, (times, most) = rows.shape[0], block_rng(seed, wider), WIDER[wider]
+    n, rng, (times, most) = rows.shape[0], block_rng(random_state, wider), WIDER[wider]
     with ThreadPoolExecutor(threads) as pool:
         seen, far = _seen(rows, rng, pool)
         _, candidates = nearest_in_memory(seen, min(n - 1, k + times * extra_of(k)), rng, most, threads)
@@ -96,7 +96,7 @@ class DescentTask:
     rows: Rows
     k: int
     metric: str
-    seed: int
+    random_state: int
     threads: int
     block_rows: int
     truth: Arrays
@@ -105,8 +105,9 @@ class DescentTask:
     def __call__(self, out: PartWriter) -> Receipt:
         rows, truth = measurable(self.rows.read_all(), self.metric), self.truth.load()
         for wider in range(len(WIDER)):
-            distances, ids, filled = descend(rows, self.k, seed=self.seed, threads=self.threads, wider=wider)
-            found = recall_of(is_true(distances[truth["ids"]], truth["kth"]), self.seed)
+            distances, ids, filled = descend(rows, self.k, random_state=self.random_state, threads=self.threads,
+                                             wider=wider)
+            found = recall_of(is_true(distances[truth["ids"]], truth["kth"]), self.random_state)
             if found["lower"] >= self.recall:
                 break
         for start, stop in row_ranges(len(distances), self.block_rows):

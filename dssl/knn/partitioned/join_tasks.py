@@ -73,7 +73,7 @@ class JoinTask:
     ordered: Ordered
     lists: Parts
     most: int
-    seed: int
+    random_state: int
     step: int
     block: int
 
@@ -83,7 +83,7 @@ class JoinTask:
         ids, before = (self.lists.rows(name).read(start, stop) for name in ("ids", "flags"))
         flags = before.copy()
         new, old = choose_candidates(ids, flags, start, lambda: self._others(start), DRAWN,
-                                     salt_of(block_rng(self.seed, JOINS, self.step, self.block)))
+                                     salt_of(block_rng(self.random_state, JOINS, self.step, self.block)))
         del ids
         found: list[tuple[np.ndarray, ...]] = [
             (np.zeros(0, np.int32), np.zeros((0, 1), np.int32), np.zeros((0, 1), np.float32))]

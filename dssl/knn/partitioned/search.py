@@ -50,7 +50,7 @@ class Search:
     X: Rows
     k: int
     metric: str
-    seed: int
+    random_state: int
     execution: Execution
     steps: Steps
     sizes: Sizes
@@ -115,7 +115,7 @@ class Search:
     def _fitting(self, seen: np.ndarray, leaves: int, rows: int, most: int, reach: float, attempt: int
                  ) -> Cells | None:
         for _ in range(ATTEMPTS):
-            cells = fit_cells(seen, leaves, block_rng(self.seed, CELLS, attempt), rotated=attempt > 0)
+            cells = fit_cells(seen, leaves, block_rng(self.random_state, CELLS, attempt), rotated=attempt > 0)
             held = np.bincount(cells.members(seen, most, reach)[1]).max() / len(seen) * len(self.X)
             if held <= FULL * rows or cells.leaves == 1 == leaves:
                 return cells
@@ -223,9 +223,9 @@ class Lists:
         return lambda place: [SpreadTask(self.ordered, fitted, most, reach, block) for block in self.blocks]
 
     def _search(self, spread: Parts, leaves: int, candidates: int, attempt: int) -> None:
-        width, seed = self.search.k + EXTRA, self.search.seed
+        width, random_state = self.search.k + EXTRA, self.search.random_state
         found, _ = self.search.steps.map("found", lambda place: [
-            SearchTask(self.ordered, spread, width, candidates, seed, attempt, leaf) for leaf in range(leaves)],
+            SearchTask(self.ordered, spread, width, candidates, random_state, attempt, leaf) for leaf in range(leaves)],
             used=[spread])
         self._merge(found, leaves, self.stored)
 
@@ -263,7 +263,7 @@ class Lists:
 
         def tasks(place: Parts) -> list[JoinTask]:
             self._allocate(place, flags=(search.k + EXTRA, np.uint8))
-            return [JoinTask(self.ordered, stored, search.sizes.near_rows, search.seed, turn, block)
+            return [JoinTask(self.ordered, stored, search.sizes.near_rows, search.random_state, turn, block)
                     for block in self.blocks]
 
         joined, _ = search.steps.map("joined", tasks)
@@ -301,7 +301,7 @@ def _largest_and_all(receipts: list[Receipt]) -> Receipt:
     return {"largest": int(counts.max()), "all": int(counts.sum())}
 
 
-def find_partitioned(X: Rows, k: int, metric: str, seed: int, target: float, execution: Execution,
+def find_partitioned(X: Rows, k: int, metric: str, random_state: int, target: float, execution: Execution,
                      parts: Parts) -> dict[str, Any]:
     """Write the lists of dense rows (n, d), and the row at each place; return what is known of them.
 
@@ -325,7 +325,7 @@ def find_partitioned(X: Rows, k: int, metric: str, seed: int, target: float, exe
     # The result is recorded before what it follows from is removed, which takes a while.
     steps, result = Steps(parts.within("search"), execution), parts.within("result")
     found = result.receipt_of(0) or result.finish(0, plain(
-        _found(Search(X, k, metric, seed, execution, steps, sizes), target, parts)))
+        _found(Search(X, k, metric, random_state, execution, steps, sizes), target, parts)))
     steps.parts.remove()
     result.remove()
     recall = found["recall"]
@@ -341,7 +341,7 @@ def find_partitioned(X: Rows, k: int, metric: str, seed: int, target: float, exe
 
 def _found(search: Search, target: float, parts: Parts) -> dict[str, Any]:
     """Write the lists; return what is known of them."""
-    n, view, chosen = len(search.X), search.view(), sampled_ids(len(search.X), SAMPLE, search.seed)
+    n, view, chosen = len(search.X), search.view(), sampled_ids(len(search.X), SAMPLE, search.random_state)
     true = search.true(chosen).read(0)
     wanted = np.union1d(chosen, true["ids"])
     ordered, place, far = search.order(view, wanted)
@@ -355,4 +355,4 @@ def _found(search: Search, target: float, parts: Parts) -> dict[str, Any]:
                           for number, (start, stop) in enumerate(search.ranges())], parts)
     reached = parts.rows("distances").take(chosen) <= stored_distances(true["distances"])[:, -1:]
     return {"ordered": True, "blocks": len(lists.blocks), "overlaps": overlaps, "joins": joins,
-            "filled_exactly": filled, "recall": recall_of(reached, search.seed)}
+            "filled_exactly": filled, "recall": recall_of(reached, search.random_state)}

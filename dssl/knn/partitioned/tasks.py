@@ -125,7 +125,7 @@ class SearchTask:
     spread: Parts
     k: int
     candidates: int
-    seed: int
+    random_state: int
     step: int
     leaf: int
 
@@ -133,7 +133,7 @@ class SearchTask:
         places = self.ordered.places
         found = gather(self.spread, len(places.counts), self.leaf)
         place = found["place"]
-        rng = block_rng(self.seed, LEAVES, self.step, self.leaf)
+        rng = block_rng(self.random_state, LEAVES, self.step, self.leaf)
         distances, near = nearest_in_memory(Coordinates(found.pop("seen")), self.k, rng, self.candidates)
         ids = np.where(near < 0, np.int32(-1), place[near])
         del near

@@ -56,7 +56,7 @@ class SystemParams:
     max_iterations: int = 500
     held_out: HeldOut = "auto"
     held_out_points: HeldOutPoints = "transductive"
-    seed: int = 0
+    random_state: int = 0
 
     def __post_init__(self) -> None:
         for name, known, usual in (("solver", Solver, "auto"), ("laplacian", LaplacianKind, "normalized"),

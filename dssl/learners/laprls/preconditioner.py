@@ -48,10 +48,10 @@ class DrawTask:
     problem: Landmarked
     kind: str
     count: int
-    seed: int
+    random_state: int
 
     def __call__(self, out: PartWriter) -> Receipt:
-        problem, rng = self.problem, block_rng(self.seed, STREAMS[self.kind])
+        problem, rng = self.problem, block_rng(self.random_state, STREAMS[self.kind])
         if self.kind == "edges":
             blocks = problem.energy
             found = vars(sampled_edges(lambda: (blocks.edges(index) for index in range(len(blocks.ranges))),
@@ -115,7 +115,7 @@ def sampled_sums(system: NystromSystem, most_of: Mapping[str, int],
     # Rows that a task evaluates at a time: kernels of both ends of an edge and what they turn into.
     height = max(64, budget // 4 // (32 * system.s + 2 * problem.rows.row_bytes))
     most = sample_shares(system.s, budget)
-    tasks = [DrawTask(problem, kind, count, system.params.seed) for kind, count in most_of.items()]
+    tasks = [DrawTask(problem, kind, count, system.params.random_state) for kind, count in most_of.items()]
     counts = {kind: receipt["count"] for kind, receipt in zip(most_of, execution.map(tasks, draws), strict=True)}
     found = {}
     for number, (kind, count) in enumerate(counts.items()):

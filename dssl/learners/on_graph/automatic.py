@@ -151,7 +151,8 @@ def fit_automatic(graph: Graph, rows: Rows, target: Target, weight: np.ndarray |
                     "functions of more are without class sizes",
                 fix="leave class_sizes out, raise memory_budget, or use LaplaceLearning(class_sizes=...)")
         many = fit_from_many(graph, rows, target, weight, judged_by, knn,
-                             SolverParams(tolerance=TOLERANCE, seed=params.seed), params.seed, execution)
+                             SolverParams(tolerance=TOLERANCE, random_state=params.random_state), params.random_state,
+                             execution)
         return Automatic(many.model, many.alone, many.values, many.held, many.held_out, many.held_out_alone,
                          many.attributes, calibration=many.calibration, calibration_alone=many.calibration_alone)
     found = fit_blend(graph, rows, target, weight, params, knn, execution)
@@ -171,7 +172,8 @@ def fit_automatic(graph: Graph, rows: Rows, target: Target, weight: np.ndarray |
     model = found.model.moved(np.zeros_like(alone.columns), alone.columns)
     at = found.values(graph, rows, execution)[graph.vertices.first]
     scores = VertexValues(np.hstack([-at, at]) / 2 if at.shape[1] == 1 else at, found.on_vertices.reached)
-    moved = with_class_sizes(scores, class_sizes, graph, target, weight, SolverParams(seed=params.seed), execution)
+    moved = with_class_sizes(scores, class_sizes, graph, target, weight, SolverParams(random_state=params.random_state),
+                             execution)
     model = model.on_graph_alone(signed(moved.values, target))
     # Held-out values keep the sizes out, of which labels held out know nothing.
     return Automatic(model, model.alone, model.values(rows, execution), np.arange(len(target.labeled)), found.held_out,

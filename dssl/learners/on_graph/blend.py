@@ -124,12 +124,12 @@ class Blend:
 
         NaN of labels in no fold. The columns of the kernels are those of the fit, and so is the graph's structure.
         """
-        own, everywhere = self.on_graph.rows, sampled(np.ones(len(rows), bool), params.seed)
+        own, everywhere = self.on_graph.rows, sampled(np.ones(len(rows), bool), params.random_state)
         component, of_point = graph.components(), graph.vertices.vertex
         home, of_sample = component[of_point[target.labeled]], component[of_point[own.sample]]
         of_graph = [(*own.blocks(kernel), params.penalty) for kernel in self.on_graph.kernels]
         of_labels = [(K, seen, penalty) for _, penalty, K, seen in label_kernels(
-            rows, everywhere, target.labeled, params.seed)]
+            rows, everywhere, target.labeled, params.random_state)]
         assert own.structure is not None
         n, m, columns = len(of_graph), len(of_labels), signed(target.indicators(), target)
         values = np.full((2, *columns.shape), np.nan)
@@ -186,8 +186,8 @@ def fit_blend(graph: Graph, rows: Rows, target: Target, weight: np.ndarray | Non
     structure = on_graph.rows.structure
     assert structure is not None
     # Scaled at all points, not at those alone that a label reaches, since the labels alone predict the others.
-    everywhere = sampled(np.ones(len(rows), bool), params.seed)
-    kernels = KernelMembers.of(rows, everywhere, target, weight, params.seed, grouped=True)
+    everywhere = sampled(np.ones(len(rows), bool), params.random_state)
+    kernels = KernelMembers.of(rows, everywhere, target, weight, params.random_state, grouped=True)
     n, m = len(on_graph.members), len(kernels.members)
     of_labels = prior_of_labels(structure, target)
     prior = np.concatenate([np.full(n, 1 / n), np.full(m, of_labels / m)])

@@ -55,7 +55,7 @@ class GraphRidgeParams:
     penalty: float = 0.1
     weighting: str = "loo"
     functions: FunctionParams = field(default_factory=FunctionParams)
-    seed: int = 0
+    random_state: int = 0
 
     def __post_init__(self) -> None:
         ridges = RIDGES if self.ridge is None else self.ridge
@@ -162,10 +162,10 @@ def graph_members(graph: Graph, target: Target, weight: np.ndarray | None, param
     require(len(target.labeled) > 1, "one labeled point", why="kernels are judged by labels held out",
             fix="label a second point", error=DataError)
     reached, _ = reached_vertices(graph, vertices.vertex[target.labeled])
-    sample = sampled(reached[vertices.vertex], params.seed)
+    sample = sampled(reached[vertices.vertex], params.random_state)
     more = 0 if not blended else MEASURED - len(np.unique(vertices.vertex[target.labeled]))
     rows = KernelRows.of(graph, target.labeled, sample, kernels, params.functions, execution,
-                         block_rng(params.seed, SAMPLE_STREAM, 1).permutation(sample)[:max(more, 0)], blended)
+                         block_rng(params.random_state, SAMPLE_STREAM, 1).permutation(sample)[:max(more, 0)], blended)
     members = [member_of(*rows.blocks(kernel), target, weight, params.penalty, grouped=blended) for kernel in kernels]
     return GraphMembers(kernels, members, rows, reached)
 
@@ -229,10 +229,10 @@ class KernelRows:
         return K[:len(self.of_label)], K[len(self.of_label):]
 
 
-def sampled(reached: np.ndarray, seed: int) -> np.ndarray:
+def sampled(reached: np.ndarray, random_state: int) -> np.ndarray:
     """Return the numbers of `SAMPLE` points that are reached, (n,) bool, ascending; all where these are fewer.
 
     They are the first in an order of all points, so that where fewer are reached most of them stay.
     """
-    order = block_rng(seed, SAMPLE_STREAM).permutation(len(reached))
+    order = block_rng(random_state, SAMPLE_STREAM).permutation(len(reached))
     return np.sort(order[reached[order]][:SAMPLE])

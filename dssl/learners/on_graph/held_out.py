@@ -197,7 +197,7 @@ def held_out_poisson(graph: Graph, target: Target, weight: np.ndarray | None, re
 def held_out_graph_ridge(graph: Graph, target: Target, weight: np.ndarray | None, repetitions: Repetitions,
                          tried: Sequence[GraphRidgeParams], execution: Execution,
                          kept: dict[Any, Any]) -> list[list[HeldOutValues]]:
-    """Return for each of some families, which share `functions` and `seed`, the values in each repetition.
+    """Return for each of some families, which share `functions` and `random_state`, the values in each repetition.
 
     kept : of the graph, where the columns of the kernels are kept for other folds and families.
 
@@ -217,7 +217,7 @@ def held_out_graph_ridge(graph: Graph, target: Target, weight: np.ndarray | None
         own = np.unique(home[np.setdiff1d(labels, fold)])
         key = tuple(own.tolist())
         if key not in samples:
-            samples[key] = sampled(np.isin(component[vertices.vertex], own), tried[0].seed)
+            samples[key] = sampled(np.isin(component[vertices.vertex], own), tried[0].random_state)
         return samples[key]
 
     sample_of(labels[:0])  # which other folds need too

@@ -50,14 +50,14 @@ class ManyLabels:
 
 
 def fit_from_many(graph: Graph, rows: Rows, target: Target, weight: np.ndarray | None, judged_by: HeldOutLoss,
-                  knn: KNNGraph, solver: SolverParams, seed: int, execution: Execution) -> ManyLabels:
+                  knn: KNNGraph, solver: SolverParams, random_state: int, execution: Execution) -> ManyLabels:
     """Return the one of both with the lower held-out loss, fitted to all labels.
 
     Points that no label reaches have the value of the nearest labels. Raises NotConverged; BudgetError: an index does
     not fit.
     """
     n_labels = len(target.labeled)
-    held = np.sort(block_rng(seed, HELD_STREAM).permutation(n_labels)[:min(int(SHARE * n_labels), MOST_HELD)])
+    held = np.sort(block_rng(random_state, HELD_STREAM).permutation(n_labels)[:min(int(SHARE * n_labels), MOST_HELD)])
     kept = np.setdiff1d(np.arange(n_labels), held)
     own_weight = None if weight is None else weight[kept]
     part = target.take(kept)

@@ -140,10 +140,10 @@ def vertex_model(graph: Graph, rows: Rows, values: np.ndarray, reached: np.ndarr
     v = len(graph.vertices)
     known = graph.attributes["weights"]
     scales = kth_distances(graph.neighbors) if graph.neighbors is not None else np.zeros(v)
-    if known.get("kind") == "heat":
+    if known.get("weights") == "heat":
         rule = WeightRule("heat", known["bandwidth"], -np.inf)
     else:
-        kind = params.weights if known.get("kind") == "given" else known["kind"]
+        kind = params.weights if known.get("weights") == "given" else known["weights"]
         kind = "self_tuned" if kind == "heat" else kind
         rule = WeightRule(kind, known.get("width") or params.width, -np.inf)
     k = graph.neighbors.k if graph.neighbors is not None else min(params.n_neighbors, v)

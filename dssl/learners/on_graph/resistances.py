@@ -27,7 +27,7 @@ from ...solvers.solver_params import SolverParams
 
 
 def effective_resistances(graph: Graph, points: np.ndarray | None = None, *, n_projections: int | None = None,
-                          epsilon: float | None = None, solver: SolverParams | None = None, seed: int = 0,
+                          epsilon: float | None = None, solver: SolverParams | None = None, random_state: int = 0,
                           execution: Execution | None = None) -> np.ndarray | sp.csr_array:
     """Return the resistances (s, s) between some points of a graph, or those of all edges, sparse (v, v).
 
@@ -63,7 +63,7 @@ def effective_resistances(graph: Graph, points: np.ndarray | None = None, *, n_p
     if points is None:
         most = FEW_PROJECTIONS if epsilon is None else projections_for(len(m), epsilon)
         q = most if n_projections is None else n_projections
-        R = edge_resistances(network, q, solver, seed, execution).tocoo()
+        R = edge_resistances(network, q, solver, random_state, execution).tocoo()
         return sp.csr_array((R.data + (beyond[R.row] + beyond[R.col]), (R.row, R.col)), shape=R.shape)
     own = _checked(graph, points)
     distinct, place = np.unique(graph.vertices.vertex[own], return_inverse=True)

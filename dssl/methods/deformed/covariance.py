@@ -34,7 +34,7 @@ class SubsampleParams:
     """How many vertices functions are measured at, and the seed of their draw."""
 
     size: int
-    seed: int
+    random_state: int
 
 
 def make_subsample(context: Context, params: SubsampleParams) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def make_subsample(context: Context, params: SubsampleParams) -> dict[str, Any]:
     if context.base is not None:
         before = context.base.parts.read(0, ("vertices",))["vertices"]
         n_before = context.of_base("vertices").attributes["vertices"]
-    chosen = draw_subsample(labeled, len(points), params.size, params.seed, before, n_before)
+    chosen = draw_subsample(labeled, len(points), params.size, params.random_state, before, n_before)
     PartWriter(context.parts, 0).write(subsample=points.rows_of(chosen, rows), vertices=chosen)
     return {"n_subsample": len(chosen), "n_labeled": int(np.isin(chosen, labeled).sum())}
 
@@ -63,13 +63,13 @@ class RegularizerSystem:
     method: str
     tolerance: float
     max_iterations: int
-    seed: int
+    random_state: int
 
 
 def make_system(context: Context, params: RegularizerSystem) -> dict[str, Any]:
     """Prepare the solver: scaled matrix, method, eigenvectors or hierarchy."""
     solver = SolverParams(method=params.method, tolerance=params.tolerance,  # type: ignore[arg-type]
-                          max_iterations=params.max_iterations, seed=params.seed)
+                          max_iterations=params.max_iterations, random_state=params.random_state)
     regularizer = RegularizerParams(laplacian=params.laplacian, ridge=params.ridge)
     stored, chosen, attributes = prepare_regularizer(context.weights(), regularizer, params.n_columns,
                                                      solver, context.execution, context.parts, context.multiplicity())

@@ -66,7 +66,8 @@ class DeformedKernelParams:
 
     kernels : the base kernel with each bandwidth that is tried. learner : on the Gram matrix. C, eta : of the model,
     where no `grid` is searched, as is the power of the regularizer. n_subsample : at most so many points. form : in
-    which solved columns are kept, see `solve_columns`. seed : of the subsample, the folds and the shuffled vertices.
+    which solved columns are kept, see `solve_columns`. random_state : of the subsample, the folds and the shuffled
+    vertices.
     grid, cv, rule, search : what is tried, on which folds, and what is chosen. prior, weight : how frequent the classes
     are among the points that are predicted, and what their labels weigh. baselines : with none,
     labels are held out to calibrate probabilities alone. subsample_graph : of the baseline so named.
@@ -80,7 +81,7 @@ class DeformedKernelParams:
     eta: Eta = AUTO
     solver: SolverParams = field(default_factory=SolverParams)
     form: Literal["energy", "restriction"] = "energy"
-    seed: int = 0
+    random_state: int = 0
     grid: GridParams | None = None
     cv: FoldParams | None = None
     rule: ChoiceRule = LOWEST
@@ -108,7 +109,7 @@ class DeformedKernelParams:
 
 def _system(p: DeformedKernelParams) -> RegularizerSystem:
     return RegularizerSystem(p.regularizer.laplacian, p.regularizer.ridge, p.n_columns, p.solver.method,
-                             p.solver.tolerance, p.solver.max_iterations, p.solver.seed)
+                             p.solver.tolerance, p.solver.max_iterations, p.solver.random_state)
 
 
 def _columns(p: DeformedKernelParams) -> ColumnParams:
@@ -118,7 +119,7 @@ def _columns(p: DeformedKernelParams) -> ColumnParams:
 def learning_of(p: DeformedKernelParams) -> LearningParams:
     """Return what the model and its baselines have in common."""
     graph = p.subsample_graph if "subsample_graph" in p.baselines else None
-    return LearningParams(p.learner, p.kernels, p.baselines, p.seed, graph, p.prior, p.weight)
+    return LearningParams(p.learner, p.kernels, p.baselines, p.random_state, graph, p.prior, p.weight)
 
 
 def _search(p: DeformedKernelParams) -> SearchParams:
@@ -197,7 +198,8 @@ def search_cost(f: PlanInputs, p: DeformedKernelParams) -> Cost:
         return cost_of(0, 0, 0, 0)
     grid, names = p.grid, len({"model", *p.baselines} - {"shuffled"})
     pairs = 1 if p.search == ALL else len(grid.power) * len(grid.eta)  # of some combinations, a task each
-    tasks = names * (min(len(p.kernels.bandwidths) * pairs, p.search.samples or len(p.kernels.bandwidths) * pairs) + 1)
+    tasks = names * (min(len(p.kernels.bandwidths) * pairs, p.search.n_candidates or len(p.kernels.bandwidths) *
+                         pairs) + 1)
     read, held, least = _training_bytes(f, p)
     columns = max(1, f.n_classes * (f.n_classes - 1) // 2) if p.learner == "svm" else f.n_outputs
     values = 8 * m * columns * len(p.grid.C) * p.cv.repetitions
@@ -249,10 +251,10 @@ BASELINES = (BASE, Baseline(
                        "gains over it is what the many other unlabeled points brought."))
 WHOLE_GRAPH = ("use model.kind laprls, which has no task with the whole graph: a solver has; or lower data.points, and "
                "predict the others with the model, or graph.n_neighbors")
-_FEWER = "lower subsample.size"
+_FEWER = "lower model.n_subsample"
 STEPS = (
-    Step("subsample", 3, ("labels", "vertices"), lambda p: SubsampleParams(p.n_subsample, p.seed), make_subsample,
-         _subsample_cost, "lower data.points", grows=True),
+    Step("subsample", 3, ("labels", "vertices"), lambda p: SubsampleParams(p.n_subsample, p.random_state),
+         make_subsample, _subsample_cost, "lower data.points", grows=True),
     Step("system", 6, ("vertices", "graph"), _system, make_system, _system_cost, WHOLE_GRAPH,
          intermediate=True),
     Step("columns", 4, ("system", "subsample"), _columns, make_columns, _columns_cost, WHOLE_GRAPH,
@@ -262,6 +264,6 @@ STEPS = (
     Step("selection", 14, ("points", "labels", "subsample", "covariance"), _search, make_selection, search_cost,
          _FEWER, section=partial(selection_section, words=WORDS), leads=True),
     Step("models", 11, ("points", "labels", "subsample", "covariance", "selection"), learning_of, make_models,
-         fit_cost, "lower subsample.size or labels"))
+         fit_cost, "lower model.n_subsample or labels"))
 DEFORMED_SVM = Method("svm", ("classification",), STEPS, _scores_cost, WORDS, BASELINES, has_graph=True)
 DEFORMED_RIDGE = replace(DEFORMED_SVM, name="ridge", tasks=("classification", "regression"))

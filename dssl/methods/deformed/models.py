@@ -61,7 +61,7 @@ class LearningParams:
     kind: Literal["svm", "ridge"]
     kernels: BaseKernels
     baselines: tuple[str, ...]
-    seed: int
+    random_state: int
     subsample_graph: SubsampleGraph | None
     prior: ClassPrior
     weight: ClassWeight
@@ -82,7 +82,7 @@ class DeformedProblem:
     def base(self, bandwidth: float | str | None) -> Kernel:
         """Return the base kernel with a bandwidth."""
         own = self.learning.kernels
-        return kernel_from(own.name, bandwidth, rows=self.points, seed=own.seed, **own.parameters)
+        return kernel_from(own.name, bandwidth, rows=self.points, random_state=own.random_state, **own.parameters)
 
     def subsample(self) -> np.ndarray:
         """Return the row numbers of the subsample (s,)."""
@@ -105,8 +105,9 @@ class DeformedProblem:
         if name == "subsample_graph":
             assert self.learning.subsample_graph is not None
             return subsample_graph_covariance(X_S, self.learning.subsample_graph, powers)
-        arrays, seed = self.covariance.load(), self.learning.seed
-        return {power: shuffled(arrays[f"power{power}"], seed) if name == "shuffled" else arrays[f"power{power}"]
+        arrays, random_state = self.covariance.load(), self.learning.random_state
+        return {power: shuffled(arrays[f"power{power}"], random_state) if name == "shuffled"
+                else arrays[f"power{power}"]
                 for power in powers}
 
 
@@ -233,7 +234,7 @@ def fit_models(problem: DeformedProblem, choices: dict[str, dict[str, Any]]) -> 
     X_S, X_l = problem.points.take(problem.subsample()), problem.points.take(target.labeled)
     models, kept = dict[str, Model](), dict[str, Any]()
     shares = None  # of the model's etas, which the control takes too
-    folds = LabelFolds.of(target, problem.learning.seed, a_fit_each=True, curve=compares)
+    folds = LabelFolds.of(target, problem.learning.random_state, a_fit_each=True, curve=compares)
     left_out = dict[str, list[HeldOut]]()
     held, of_model = list[HeldOut](), list[HeldOut]()
     for name in ("model", *problem.learning.baselines):
@@ -281,7 +282,7 @@ def _left_out(K: np.ndarray, target: Target, learner: LearnerParams,
 def subsample_graph_covariance(X_S: Any, graph: SubsampleGraph, powers: tuple[int, ...]) -> dict[int, np.ndarray]:
     """Return Q^-1 (s, s) by power of the graph of the subsample alone, a baseline of the paper (section 5.1)."""
     lists, weighting = find_neighbors(as_rows(X_S), graph.neighbors, InProcess(1)), graph.weights
-    W = weights(lists, weighting.kind, bandwidth=weighting.bandwidth, width=weighting.width,
+    W = weights(lists, weighting.weights, bandwidth=weighting.bandwidth, width=weighting.width,
                 symmetrize=weighting.symmetrize, execution=InProcess(1))
     laplacian = Laplacian(W, graph.regularizer.laplacian == "normalized")
     found = inverse_on_subsample(laplacian.matrix(graph.regularizer.ridge), np.arange(len(lists)), powers,

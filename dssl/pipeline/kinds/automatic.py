@@ -61,14 +61,14 @@ VALUES = 1  # the part of what the model says at the training points
 
 @dataclass(frozen=True)
 class ScaleParams:
-    """How features are scaled; None chooses. seed : of the labels that judge."""
+    """How features are scaled; None chooses. random_state : of the labels that judge."""
 
     scaling: ScalingParams | None
-    seed: int
+    random_state: int
 
     @classmethod
     def of(cls, spec: AutomaticPipeline) -> "ScaleParams":
-        return cls(spec.data.scaling, spec.model.seed)
+        return cls(spec.data.scaling, spec.model.random_state)
 
 
 def make_scaled_points(context: Context, params: ScaleParams) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def make_scaled_points(context: Context, params: ScaleParams) -> dict[str, Any]:
         return {**scale_points(context, ScalingParams(kind=chosen["kind"]), by_labels=True), "scale": chosen}
     dataset = dataset_of(context)
     scaling, tried = choose_scale(dataset.X, context.rows("split", "train"), context.target(),
-                                  context.execution, params.seed, dataset.categories)
+                                  context.execution, params.random_state, dataset.categories)
     made = scale_points(context, ScalingParams(kind=scaling.kind), by_labels=True)
     return {**made, "scale": {"kind": scaling.kind, **tried}}
 

@@ -64,7 +64,7 @@ class AutomaticPipeline(GraphPipeline):
         """Return the family of graph kernels."""
         from ...learners.on_graph.graph_ridge import GraphRidgeParams
 
-        return GraphRidgeParams(seed=self.model.seed)
+        return GraphRidgeParams(random_state=self.model.random_state)
 
     @property
     def most_labels(self) -> int:

@@ -63,13 +63,14 @@ class ClustersParams:
     def of(cls, spec: ClusteringPipeline) -> "ClustersParams":
         kernel, model = spec.kernel, spec.model
         return cls(kernel.name, kernel.bandwidth, kernel.parameters, spec.space(), model.kmeans(),
-                   require_number(model.clusters, model.most))
+                   require_number(model.n_clusters, model.max_clusters))
 
 
 def make_clusters(context: Context, params: ClustersParams) -> dict[str, Any]:
     """Find the clusters of the training points; write the model, `labels` (n,), and points of a picture."""
     points, execution, own = context.points("train"), context.execution, params.kmeans
-    kernel = kernel_from(params.kernel, params.bandwidth, rows=points, seed=own.seed, **params.parameters)
+    kernel = kernel_from(params.kernel, params.bandwidth, rows=points, random_state=own.random_state,
+                         **params.parameters)
     graph = context.graph() if params.space.space in OF_GRAPH else None
     features = context.parts.within("features")
     found = chosen_clusters(points, kernel, params.space, graph, own, params.rule, execution, features)
@@ -177,7 +178,7 @@ BASELINES = (Baseline("euclidean", "k-means of the scaled features themselves, w
 
 def _kind(name: str, graph: Sequence[Stage], model: str) -> Kind:
     words = Words(model=model, changed="kernel that merely changed", cause="changed kernel", graph="model.eta",
-                  norm="model.clusters")
+                  norm="model.n_clusters")
     needs = ("split", "points", *(stage.name for stage in graph if stage.name != "health"))
     sample = SAMPLE_OF_GRAPH if graph else SAMPLE  # whose picture is in the section of the clusters
     sample = replace(sample, needs=tuple(name for name in sample.needs if name != "labels"), section=None)

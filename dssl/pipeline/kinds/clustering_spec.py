@@ -30,21 +30,21 @@ class ClusteringData(DataSpec):
 class ClustersSpec(ModelSpec):
     """How many clusters there are, and from how many points and starts they are found."""
 
-    clusters: int | NumberRule = Field(description="their number, or eigengap or gap, by which it is chosen")
-    most: int = Field(default=20, ge=2, description="clusters of which a rule chooses the number")
-    starts: int = Field(default=10, ge=1, description="by k-means++, of which the best goes on")
-    landmarks: int | Literal["auto"] = Field("auto", description="points that carry the kernel, of deformed those at "
-                                             "which functions are measured")
-    seed: int = Field(0, ge=0)
+    n_clusters: int | NumberRule = Field(description="their number, or eigengap or gap, by which it is chosen")
+    max_clusters: int = Field(default=20, ge=2, description="clusters of which a rule chooses the number")
+    n_init: int = Field(default=10, ge=1, description="starts by k-means++, of which the best goes on")
+    n_landmarks: int | Literal["auto"] = Field(
+        "auto", description="points that carry the kernel, of deformed those at which functions are measured")
+    random_state: int = Field(0, ge=0)
 
     def kmeans(self) -> KMeansParams:
         """Return the parameters of k-means with the largest number of clusters there may be."""
         from ...learners.kmeans import KMeansParams
         from ...selection.number_of_clusters import require_number
 
-        rule = require_number(self.clusters, self.most)
-        return KMeansParams(n_clusters=int(self.clusters) if rule is None else self.most, n_init=self.starts,
-                            seed=self.seed)
+        rule = require_number(self.n_clusters, self.max_clusters)
+        return KMeansParams(n_clusters=int(self.n_clusters) if rule is None else self.max_clusters,
+                            n_init=self.n_init, random_state=self.random_state)
 
 
 class GraphClustersSpec(ClustersSpec):
@@ -104,7 +104,8 @@ class GraphClusteringPipeline(ClusteringPipeline, GraphPipeline):
 
         own = self.model
         return SpaceParams(space=own.space, regularizer=self.graph.regularizer(), eta=own.eta,
-                           n_landmarks=own.landmarks, graph=self.graph.builder(), budget=self.budget, seed=own.seed)
+                           n_landmarks=own.n_landmarks, graph=self.graph.builder(), budget=self.budget,
+                           random_state=own.random_state)
 
 
 class KernelClusteringPipeline(ClusteringPipeline):
@@ -116,4 +117,5 @@ class KernelClusteringPipeline(ClusteringPipeline):
         from ...learners.feature_maps import SpaceParams
 
         own = self.model
-        return SpaceParams(space=own.space, n_landmarks=own.landmarks, budget=self.budget, seed=own.seed)
+        return SpaceParams(space=own.space, n_landmarks=own.n_landmarks, budget=self.budget,
+                           random_state=own.random_state)

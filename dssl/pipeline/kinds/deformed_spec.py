@@ -40,14 +40,6 @@ class RegularizedGraph(KernelGraph):
         return RegularizerParams(laplacian=self.laplacian, ridge=self.ridge, power=self.power)
 
 
-class SubsampleSpec(SpecSection):
-    """The points at which functions are measured: the labeled ones, as many as fit, and a random draw of the others."""
-
-    size: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(default="auto", description="auto is 1000, or what a "
-                                                                     "memory_budget below 192MB lets be")
-    seed: int = Field(default=0, ge=0)
-
-
 class SolverSpec(SpecSection):
     """How the columns of the subsample are solved."""
 
@@ -69,6 +61,11 @@ class LearnerSpec(ClassModelSpec):
     kind: Literal["svm", "ridge"]
     C: float = 10.0
     eta: EtaKey = AUTO
+    n_subsample: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
+        default="auto", description="points at which functions are measured: the labeled ones, as many as fit, and a "
+                                    "random draw of the others; auto is 1000, or what a memory_budget below 192MB "
+                                    "lets be")
+    random_state: int = Field(default=0, ge=0)
 
     @property
     def learner(self) -> Literal["svm", "ridge"]:
@@ -131,7 +128,6 @@ class DeformedSpec(KernelPipeline):
 
     labels: LabelSpec
     graph: RegularizedGraph = RegularizedGraph()
-    subsample: SubsampleSpec = SubsampleSpec()
     solver: SolverSpec = SolverSpec()
     model: LearnerSpec
     selection: DeformedSelection | None = None
@@ -140,8 +136,8 @@ class DeformedSpec(KernelPipeline):
 
     @model_validator(mode="after")
     def _subsample_graph_has_an_edge(self) -> Self:
-        if "subsample_graph" in self.baselines and self.subsample.size == 1:
-            raise ValueError("subsample_graph takes two points: subsample.size is at least 2 then")
+        if "subsample_graph" in self.baselines and self.model.n_subsample == 1:
+            raise ValueError("subsample_graph takes two points: model.n_subsample is at least 2 then")
         return self
 
     @property
@@ -161,7 +157,7 @@ class DeformedSpec(KernelPipeline):
         """Return the points of the subsample, of which there are fewer where there are not as many."""
         from ...learners.deformed import subsample_size
 
-        return subsample_size(self.subsample.size, self.budget)
+        return subsample_size(self.model.n_subsample, self.budget)
 
     def params(self) -> DeformedKernelParams:
         """Return the parameters of the method."""
@@ -171,13 +167,13 @@ class DeformedSpec(KernelPipeline):
         from ...selection.choice import LOWEST
         from ...selection.halving import ALL
 
-        chosen, seed = self.selection, self.subsample.seed
+        chosen, random_state = self.selection, self.model.random_state
         kernels = BaseKernels(self.kernel.name, self.kernel.parameters,
-                              tuple(kernel.bandwidth for kernel in self.kernels()), seed)
+                              tuple(kernel.bandwidth for kernel in self.kernels()), random_state)
         return DeformedKernelParams(
             kernels=kernels, learner=self.model.learner, regularizer=self.graph.regularizer(),
             n_subsample=self.n_subsample, C=self.model.C, eta=self.model.eta, solver=self.solver.params(),
-            form=self.solver.form, seed=seed, grid=self.grid, cv=chosen.cv() if chosen else None,
+            form=self.solver.form, random_state=random_state, grid=self.grid, cv=chosen.cv() if chosen else None,
             rule=chosen.rule() if chosen else LOWEST, search=chosen.searched() if chosen else ALL,
             baselines=self.baselines, prior=class_prior(self), weight=class_weight(self),
             subsample_graph=SubsampleGraph(self.graph.neighbors(), self.graph.weighting(), self.graph.regularizer()))

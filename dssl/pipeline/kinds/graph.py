@@ -156,7 +156,7 @@ class ModelParams:
     bandwidth: float | str | None
     parameters: dict[str, int | float]
     learner: LearnerParams
-    seed: int
+    random_state: int
     class_sizes: SizeParams
     prior: ClassPrior
     weight: ClassWeight
@@ -165,7 +165,7 @@ class ModelParams:
     def of(cls, spec: GraphLearnerPipeline) -> "ModelParams":
         kernel = spec.kernel
         return cls(spec.graph.builder(), spec.baselines, kernel.name, kernel.bandwidth, kernel.parameters,
-                   LearnerParams(kind="ridge"), spec.model.seed, spec.model.sizes(), class_prior(spec),
+                   LearnerParams(kind="ridge"), spec.model.random_state, spec.model.sizes(), class_prior(spec),
                    class_weight(spec))
 
     def base(self, points: Rows, target: Target, folds: LabelFolds,
@@ -174,7 +174,8 @@ class ModelParams:
 
         Both are told the class sizes that the graph's function is told.
         """
-        kernel = kernel_from(self.kernel, self.bandwidth, rows=points, seed=self.seed, **self.parameters)
+        kernel = kernel_from(self.kernel, self.bandwidth, rows=points, random_state=self.random_state,
+                             **self.parameters)
         X = points.take(target.labeled)
         K = kernel(X, X)
         shares, weight = known_shares(self.class_sizes.sizes, target), target.label_weights(self.weight)

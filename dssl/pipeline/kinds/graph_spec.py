@@ -45,7 +45,7 @@ class SizedModelSpec(ClassModelSpec):
     class_sizes: list[float] | dict[str | int | float, float] | None = Field(
         default=None, description="how many points have each class, counts or shares, where they are known: in the "
                                   "order of the classes, or by class")
-    seed: int = Field(default=0, ge=0)
+    random_state: int = Field(default=0, ge=0)
 
     def sizes(self) -> SizeParams:
         """Return the sizes of classes."""
@@ -96,16 +96,16 @@ class GraphModelSpec(SizedModelSpec):
         if self.learner != "ridge":
             return None
         functions = FunctionParams(laplacian=laplacian, tolerance=FunctionParams.tolerance if self.tolerance is None
-                                   else self.tolerance, seed=self.seed)
+                                   else self.tolerance, random_state=self.random_state)
         return GraphRidgeParams(ridge=None if self.ridge is None else tuple(self.ridge), power=tuple(self.power),
                                 by_degree=tuple(self.by_degree), penalty=self.penalty, weighting=self.weighting,
-                                functions=functions, seed=self.seed)
+                                functions=functions, random_state=self.random_state)
 
     def solver(self) -> SolverParams:
         """Return the parameters of the solves of laplace and poisson, and of those that diffuse labels."""
         own = SolverParams.tolerance if self.learner == "ridge" else TOLERANCE if self.tolerance is None else \
             self.tolerance
-        return SolverParams(tolerance=own, seed=self.seed)
+        return SolverParams(tolerance=own, random_state=self.random_state)
 
 
 def require_sizes_of_classes(task: LearningTask, model: SizedModelSpec) -> None:

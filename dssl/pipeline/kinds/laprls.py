@@ -310,7 +310,7 @@ WORDS = Words(
 BASELINES = (BASE, Baseline(
     "shuffled", "The control: the model with the mean of the graph's energy over all relabelings of its points, a "
                 "penalty as strong that knows nothing about where they lie. A real gain must also beat this one."))
-_FEWER = "use fewer landmarks: model.landmarks.count; or model.solver auto, if the one given takes all points"
+_FEWER = "use fewer landmarks: model.landmarks.n_landmarks; or model.solver auto, if the one given takes all points"
 LAPRLS = Kind.of(SPECS["laprls"], (
     DATASET, SPLIT, LABELS, POINTS, VERTICES, NEIGHBORS, GRAPH, HEALTH,
     Stage("landmarks", VERSIONS["landmarks"], ("points", "vertices", "labels"), ChoiceOfLandmarks.of, make_landmarks,

@@ -30,7 +30,7 @@ from .laprls_spec import LapRLSPipeline
 def kernels_of(spec: LapRLSPipeline) -> BaseKernels:
     """Return the base kernel with each bandwidth."""
     return BaseKernels(spec.kernel.name, spec.kernel.parameters, tuple(kernel.bandwidth for kernel in spec.kernels()),
-                       spec.model.landmarks.seed)
+                       spec.model.landmarks.random_state)
 
 
 def blocks_in(context: Context) -> Parts:
@@ -114,7 +114,7 @@ class FitParams:
     def repetitions(self, target: Target) -> Repetitions:
         """Return the folds of each repetition; none of one where nothing is tried, or labels cannot tell."""
         if self.laprls.chosen:
-            return [folds_to_choose(target, self.laprls.system, self.kernels.seed)]
+            return [folds_to_choose(target, self.laprls.system, self.kernels.random_state)]
         return self.cv.repeated(target) if self.cv else [[]]
 
 

@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 class LandmarkSpec(SpecSection):
     """The points that functions are sums over."""
 
-    count: int | float | Literal["auto", "sqrt"] = Field(
+    n_landmarks: int | float | Literal["auto", "sqrt"] = Field(
         default="auto", description="a number; a share of the distinct training points; sqrt, ceil(m^1/2) of m labeled "
                                     "points and ceil((n - m)^1/2) of the others; auto, 1,000 or as many as sqrt if "
                                     "these are more, with the labeled points among them, up to half")
     method: Literal["uniform", "kmeans", "leverage"] = Field(
         default="uniform", description="uniform, kmeans (centers) or leverage (by ridge leverage scores)")
-    seed: int = Field(default=0, ge=0)
+    random_state: int = Field(default=0, ge=0)
 
     def params(self) -> LandmarkParams:
         """Return the landmarks' parameters."""
         from ...kernels.landmarks import LandmarkParams
 
-        return LandmarkParams(n_landmarks=self.count, method=self.method, seed=self.seed)
+        return LandmarkParams(n_landmarks=self.n_landmarks, method=self.method, random_state=self.random_state)
 
 
 class LapRLSKernel(KernelSpec):
@@ -90,7 +90,7 @@ class LapRLSSpec(ClassModelSpec):
         return SystemParams(solver=self.solver, laplacian=laplacian, preconditioner=self.preconditioner,
                             whitening=self.whitening, precision=self.precision, tolerance=self.tolerance,
                             max_iterations=self.max_iterations, held_out=held_out, held_out_points=held_out_points,
-                            seed=self.landmarks.seed)
+                            random_state=self.landmarks.random_state)
 
     def minimized(self) -> SmoothLoss:
         """Return the loss that is minimized."""
@@ -115,7 +115,7 @@ class LapRLSSpec(ClassModelSpec):
         if selection:
             gamma_A = tuple(selection.grid.gamma_A or gamma_A)
             gamma_I = tuple(selection.grid.gamma_I or gamma_I)
-        how = (selection.cross_validation, selection.held_out_points) if selection else ()
+        how = (selection.held_out, selection.held_out_points) if selection else ()
         system = self.system(laplacian, *how)
         return LapRLSParams(gamma_A=gamma_A, gamma_I=gamma_I, landmarks=self.landmarks.params(), system=system,
                             fit_intercept=self.fit_intercept, loss=self.minimized(),

@@ -36,7 +36,7 @@ class LinearModelSpec(ClassModelSpec):
 
     C: float
     loss: Loss = "squared"
-    seed: int = Field(0, ge=0)
+    random_state: int = Field(0, ge=0)
 
 
 class LinearGrid(SpecSection):
@@ -64,7 +64,7 @@ class Shared(TypedDict):
     rule: ChoiceRule
     prior: ClassPrior
     weight: ClassWeight
-    seed: int
+    random_state: int
 
 
 class LinearPipeline(Spec):
@@ -103,10 +103,11 @@ class LinearPipeline(Spec):
         from ...selection.choice import LOWEST
 
         chosen, kernels = self.selection, BaseKernels(
-            self.kernel.name, self.kernel.parameters, tuple(own.bandwidth for own in self.kernels()), self.model.seed)
+            self.kernel.name, self.kernel.parameters, tuple(own.bandwidth for own in self.kernels()),
+            self.model.random_state)
         return {"kernels": kernels, "learners": self.learners(), "cv": chosen.cv() if chosen else None,
                 "rule": chosen.rule() if chosen else LOWEST, "prior": class_prior(self), "weight": class_weight(self),
-                "seed": self.model.seed}
+                "random_state": self.model.random_state}
 
     def parameters(self) -> Iterator[tuple[str, Callable[[], Any]]]:
         yield from super().parameters()
@@ -136,7 +137,7 @@ class ClusterModelSpec(LinearModelSpec):
     rank: int | Literal["auto"] | None = Field("auto", description="of the kernel; auto is k of k log k landmarks, "
                                                                    "null all")
     degrees: Literal["auto", "exact", "landmarks"] = "auto"
-    features: int = Field(200, description="random, of a step of stochastic")
+    n_features: int = Field(200, description="random features of a step of stochastic")
     steps: int = Field(200, description="of stochastic, at most")
     threshold: float = Field(0.001, description="of stochastic, by which eigenvalues are lowered")
     tolerance: float = Field(0.02, description="relative error at which steps end before")
@@ -178,11 +179,12 @@ class ClusterPipeline(LinearPipeline):
         from ...kernels.stochastic import StochasticParams
 
         own = self.model
-        steps = StochasticParams(n_features=own.features, steps=own.steps, threshold=own.threshold,
-                                 tolerance=own.tolerance, seed=own.seed)
+        steps = StochasticParams(n_features=own.n_features, steps=own.steps, threshold=own.threshold,
+                                 tolerance=own.tolerance, random_state=own.random_state)
         return ClusterParams(approximation=own.approximation, rank=own.rank, degrees=own.degrees, budget=self.budget,
                              steps=steps,
-                             landmarks=LandmarkParams(n_landmarks=own.landmarks, method=own.method, seed=own.seed))
+                             landmarks=LandmarkParams(n_landmarks=own.landmarks, method=own.method,
+                                                      random_state=own.random_state))
 
     def kernels(self) -> tuple[KernelSpec, ...]:
         """Return the base kernel with each bandwidth that is tried."""
@@ -224,10 +226,12 @@ class MultiscaleModelSpec(LinearModelSpec):
     q: float = Field(0.9, description="of the scales, one to the next")
     threshold: float = Field(1e-6, description="of the second eigenvalue, below which there are "
                                                                      "no further scales")
-    eigenpairs: int | Literal["auto"] = Field("auto", description="of the kernel, beside the constant; auto is an "
-                                                                  "eighth of the carriers, or 100, or all of fewer")
-    carriers: int | Literal["auto"] = Field("auto", description="points whose graph Laplacians are decomposed; auto is "
-                                            "what the memory budget lets be, 2,000 at most")
+    n_eigenpairs: int | Literal["auto"] = Field(
+        "auto", description="of the kernel, beside the constant; auto is an eighth of the carriers, or 100, or all of "
+                            "fewer")
+    n_carriers: int | Literal["auto"] = Field(
+        "auto", description="points whose graph Laplacians are decomposed; auto is what the memory budget lets be, "
+                            "2,000 at most")
     unit_diagonal: bool = Field(True, description="whether the kernel is scaled to it; false is the paper's")
     C: float = Field(100.0, description="1 / alpha, for a kernel whose diagonal, or its median, is 1")
     loss: Loss = Field("squared", description="of regression, squared")
@@ -243,9 +247,9 @@ class MultiscalePipeline(LinearPipeline):
         from ...kernels.multiscale import MultiscaleParams
 
         own = self.model
-        return MultiscaleParams(eps_0=own.eps_0, q=own.q, threshold=own.threshold, n_eigenpairs=own.eigenpairs,
-                                n_carriers=own.carriers, unit_diagonal=own.unit_diagonal, seed=own.seed,
-                                budget=self.budget)
+        return MultiscaleParams(eps_0=own.eps_0, q=own.q, threshold=own.threshold, n_eigenpairs=own.n_eigenpairs,
+                                n_carriers=own.n_carriers, unit_diagonal=own.unit_diagonal,
+                                random_state=own.random_state, budget=self.budget)
 
     def params(self) -> MultiscaleKernelParams:
         """Return the parameters of the method."""

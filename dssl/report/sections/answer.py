@@ -87,7 +87,7 @@ def setting_findings(facts: dict[str, Any], words: Words) -> list[Finding]:
     drawn, labeled = at(facts, "subsample", "n_subsample"), at(facts, "subsample", "n_labeled")
     if drawn is not None and drawn == labeled:
         warn("subsample", f"{number(drawn)}, all labeled", "Functions are measured at labeled points only. Raise "
-             "subsample.size to several times the number of labels.")
+             "model.n_subsample to several times the number of labels.")
     missed = [i for i, n in enumerate(at(facts, "labels", "per_class") or []) if n == 0]
     if missed:
         classes = at(facts, "labels", "classes") or at(facts, "split", "classes") or []

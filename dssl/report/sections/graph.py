@@ -20,8 +20,9 @@ def graph_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | No
         if made.get(name) is not None)
     searched = ("given" if lists.get("method") == "given" else
                 f"{lists.get('metric', ABSENT)} distance, {lists.get('method', ABSENT)} search")
-    told = "The weights were given." if made.get("kind") == "given" else (
-        f"{number(lists.get('n_neighbors'))} neighbors a point, {searched}; {made.get('kind', ABSENT)} weights{scale}; "
+    told = "The weights were given." if made.get("weights") == "given" else (
+        f"{number(lists.get('n_neighbors'))} neighbors a point, {searched}; "
+        f"{made.get('weights', ABSENT)} weights{scale}; "
         f"where only one point lists the other, the {made.get('symmetrize', ABSENT)} of both counts.")
     looked_at = {
         "recall of the neighbor lists": _recall(health), "components": _components(health),
@@ -165,5 +166,6 @@ def _raised(graph: dict[str, Any]) -> Told:
         "given": "These given edges were as good as absent beside the median weight. Give weights that differ less, or "
                  "leave these edges out.",
         "self_tuned": "These edges were as good as absent: points far from all others end there. A few do little harm.",
-    }.get(graph.get("kind", ""), "These edges were as good as absent: the bandwidth is too small for part of the data. "
+    }.get(graph.get("weights", ""),
+          "These edges were as good as absent: the bandwidth is too small for part of the data. "
                                  "Raise graph.bandwidth, or use weights: self_tuned.")

@@ -35,10 +35,10 @@ class Dense:
         return K.T @ (self.weight[seen, None] * K)
 
 
-def problem(n=90, s=12, m=40, block_rows=16, n_folds=3, c=2, *, seed=0, dtype="float64", kernel=None, T=None,
+def problem(n=90, s=12, m=40, block_rows=16, n_folds=3, c=2, *, random_state=0, dtype="float64", kernel=None, T=None,
             unit_weights=False, graph=True, X=None, execution=None):
     """Return a `Landmarked` of n points with m label lines, several at some vertices, and the `Dense` of it."""
-    rng = np.random.default_rng([seed, n, s])
+    rng = np.random.default_rng([random_state, n, s])
     X = rng.normal(size=(n, 3)) if X is None else X
     kernel = kernel or RBF(1.3)
     execution = execution or InProcess(1)

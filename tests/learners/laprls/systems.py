@@ -61,14 +61,14 @@ class Case:
         return nystrom_solver(system, items, self.execution).solve(items)
 
 
-def case(n=120, s=20, m=45, c=2, n_folds=3, *, seed=0, kind="normalized", kernel=None, X=None, weighted=True,
+def case(n=120, s=20, m=45, c=2, n_folds=3, *, random_state=0, kind="normalized", kernel=None, X=None, weighted=True,
          graph=True, multiplicity=None, landmarks=None, fit_intercept=True, execution=None, coded=False, order=None,
          **params):
     """Return a problem whose label lines share points and whose last fold of `n_folds` + 1 is never held out.
 
     landmarks : `Landmarks`, or rows of X. order : (n,), the vertex at each place, if that is given.
     """
-    rng = np.random.default_rng([seed, n])
+    rng = np.random.default_rng([random_state, n])
     X = rng.normal(size=(n, 3)) if X is None else X
     kernel, execution = kernel or RBF(1.2), execution or InProcess(1)
     W = weights(neighbors(X, 5)) if graph else sp.csr_array((n, n))

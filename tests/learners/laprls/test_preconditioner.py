@@ -102,7 +102,8 @@ def test_all_edges_and_labels_are_the_system_itself():
 
 def test_samples_are_the_system_in_the_mean():
     problem = case(m=60, edges=1, s=12, weighted=False)
-    made, exactly = [made_of(problem, seed=seed) for seed in range(250)], made_of(problem, edges=1000)
+    made, exactly = [made_of(problem, random_state=random_state)
+                     for random_state in range(250)], made_of(problem, edges=1000)
     for name in ("E", "J"):
         found = np.array([getattr(own, name) for own in made])
         error = found.std(axis=0) / np.sqrt(len(found))
@@ -117,8 +118,8 @@ def test_the_control_is_sampled_as_a_positive_matrix():
     Phi = problem.K @ problem.system.T
     assert_allclose(whole.control, a * Phi.T @ Phi + b * np.outer(Phi.sum(axis=0), Phi.sum(axis=0)), atol=1e-9)
     assert problem.solve([control], "nystrom-pcg").evidence["iterations"] == [1]
-    for seed in range(20):
-        sampled = made_of(problem, [control], edges=1, seed=seed)
+    for random_state in range(20):
+        sampled = made_of(problem, [control], edges=1, random_state=random_state)
         assert np.linalg.eigvalsh(sampled.control).min() > -1e-10
         assert_array_equal(sampled.E, 0)
     printed = made_of(problem, [control, PAIR], preconditioner="paper")
@@ -128,8 +129,8 @@ def test_the_control_is_sampled_as_a_positive_matrix():
 
 def test_samples_follow_the_seed():
     problem = case(edges=2)
-    assert_array_equal(made_of(problem, seed=1).matrix(PAIR), made_of(problem, seed=1).matrix(PAIR))
-    assert np.abs(made_of(problem, seed=1).E - made_of(problem, seed=2).E).max() > 1e-6
+    assert_array_equal(made_of(problem, random_state=1).matrix(PAIR), made_of(problem, random_state=1).matrix(PAIR))
+    assert np.abs(made_of(problem, random_state=1).E - made_of(problem, random_state=2).E).max() > 1e-6
 
 
 @pytest.mark.parametrize("kinds", [["labels", "edges"], ["points"]])

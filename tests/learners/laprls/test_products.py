@@ -42,9 +42,9 @@ def cluster(cluster_client):
     cluster_client.run(clear_cache)
 
 
-def columns_of(s=12, t=6, seed=0):
+def columns_of(s=12, t=6, random_state=0):
     """Return columns P (s, t) with their penalties and held folds; the first two see no graph."""
-    rng = np.random.default_rng([9, seed])
+    rng = np.random.default_rng([9, random_state])
     return {"P": rng.normal(size=(s, t)), "energy": np.array([0.0, 0.0, 0.3, 1.0, 2.0, 0.1])[:t],
             "points": np.array([0.0, 0.7, 0.0, 0.2, 0.0, 0.0])[:t], "held": np.array([-1, 0, 1, 2, -1, 0])[:t]}
 

@@ -139,10 +139,10 @@ def test_kernels_of_low_rank(method, preconditioner):
 
 
 @settings(max_examples=15)
-@given(seed=st.integers(0, 999), method=st.sampled_from(METHODS), lambda_A=st.floats(1e-3, 10),
+@given(random_state=st.integers(0, 999), method=st.sampled_from(METHODS), lambda_A=st.floats(1e-3, 10),
        lambda_I=st.floats(0, 10), held=st.integers(-1, 2), control=st.booleans())
-def test_a_system_does_not_depend_on_those_beside_it(seed, method, lambda_A, lambda_I, held, control):
-    made = case(60, 10, 25, seed=seed, tolerance=1e-8, max_iterations=2000)
+def test_a_system_does_not_depend_on_those_beside_it(random_state, method, lambda_A, lambda_I, held, control):
+    made = case(60, 10, 25, random_state=random_state, tolerance=1e-8, max_iterations=2000)
     own = Penalties(lambda_A, lambda_I, held, control)
     alone, among = made.solve([own], method), made.solve([*ITEMS[:3], own], method)
     expected = made.dense(own)

@@ -42,9 +42,9 @@ def test_what_is_not_one_size_a_class_is_refused(sizes, said):
         class_shares(sizes, NAMES)
 
 
-@given(seed=st.integers(0, 999), n_classes=st.integers(2, 6), scale=st.sampled_from([1e-6, 1.0, 1e6]))
-def test_softened_predictions_have_the_shares(seed, n_classes, scale):
-    rng = np.random.default_rng(seed)
+@given(random_state=st.integers(0, 999), n_classes=st.integers(2, 6), scale=st.sampled_from([1e-6, 1.0, 1e6]))
+def test_softened_predictions_have_the_shares(random_state, n_classes, scale):
+    rng = np.random.default_rng(random_state)
     scores, mass = scale * rng.normal(size=(300, n_classes)), rng.integers(0, 4, 300).astype(float)
     shares = rng.dirichlet(5 * np.ones(n_classes))
     found = balanced(scores, shares, mass)

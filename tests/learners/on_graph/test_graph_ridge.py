@@ -45,10 +45,10 @@ def test_the_average_is_that_of_dense_kernels_with_refits(classes, penalty, data
 
 
 @settings(max_examples=20)
-@given(problem=problems(), seed=st.integers(0, 99))
-def test_the_order_of_points_and_of_classes_does_not_matter(problem, seed):
+@given(problem=problems(), random_state=st.integers(0, 99))
+def test_the_order_of_points_and_of_classes_does_not_matter(problem, random_state):
     W, target, weight = problem
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_state)
     points, names = rng.permutation(len(W)), rng.permutation(len(target.names))
     moved = Classes(np.argsort(points)[target.labeled], names[target.coded], target.names)
     order = np.argsort(moved.labeled)
@@ -138,7 +138,7 @@ def test_functions_are_centered_and_scaled_on_a_sample(monkeypatch):
     values = made.weighed(np.eye(len(made.members))[2]).values[graph.vertices.vertex]
     assert_allclose(values[made.rows.sample].mean(axis=0), 0, atol=1e-9)
     assert values[made.rows.sample].std() == pytest.approx(1)
-    other = graph_members(graph, target, None, GraphRidgeParams(**FAMILY, seed=1), InProcess(1))
+    other = graph_members(graph, target, None, GraphRidgeParams(**FAMILY, random_state=1), InProcess(1))
     assert not np.array_equal(made.rows.sample, other.rows.sample)
 
 

@@ -96,10 +96,10 @@ def test_one_class_nearly_everywhere_is_a_warning():
 
 
 @pytest.mark.parametrize("learner", [fit_harmonic, fit_poisson])
-@given(problem=problems(), seed=st.integers(0, 99))
-def test_the_order_of_points_and_of_classes_does_not_matter(learner, problem, seed):
+@given(problem=problems(), random_state=st.integers(0, 99))
+def test_the_order_of_points_and_of_classes_does_not_matter(learner, problem, random_state):
     W, target, weight = problem
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_state)
     points, names = rng.permutation(len(W)), rng.permutation(len(target.names))
     place = np.argsort(points)
     moved = Classes(place[target.labeled], names[target.coded], target.names)

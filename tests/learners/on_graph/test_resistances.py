@@ -101,18 +101,18 @@ def test_amplified_kernel_is_that_of_two_steps_and_the_inverse():
     assert_allclose(K, H @ G @ H, atol=1e-7 * np.abs(K).max())
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_projections_keep_their_bound(cloud, seed):
+@pytest.mark.parametrize("random_state", [0, 1])
+def test_projections_keep_their_bound(cloud, random_state):
     """All within epsilon, and of a known share of it: the standard error is `(2 / q)^1/2` at most."""
     graph, W = cloud
-    found = effective_resistances(graph, epsilon=0.5, seed=seed)
+    found = effective_resistances(graph, epsilon=0.5, random_state=random_state)
     edge, v = graph.weights().tocoo(), graph.vertices
     exact = dense(W)[0][v.first[edge.row], v.first[edge.col]]
     error = np.abs(found.tocsr()[edge.row, edge.col] / exact - 1)
     assert error.max() < 0.5
     assert np.sqrt((error**2).mean()) < 1.1 * np.sqrt(2 / projections_for(len(v), 0.5))
     assert (abs(found - found.T)).max() == 0
-    rough = effective_resistances(graph, n_projections=50, seed=seed)
+    rough = effective_resistances(graph, n_projections=50, random_state=random_state)
     assert np.sqrt(((rough.tocsr()[edge.row, edge.col] / exact - 1) ** 2).mean()) < 1.3 * np.sqrt(2 / 50)
 
 
