@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import sys
 import threading
@@ -89,7 +90,7 @@ def submit_command(made: Plan, where: str, dry_run: bool, keep: str, as_json: bo
             submission.discard()
         return
     run, is_new = hand_over(made, where, keep)
-    _print_submitted(run, as_json, again=not is_new)
+    print_submitted(run, as_json, again=not is_new)
 
 
 def fitted(made: Plan, where: str) -> Plan:
@@ -159,7 +160,7 @@ def _signals_deferred() -> Iterator[None]:
         signal.raise_signal(came[0])
 
 
-def _print_submitted(run: Path, as_json: bool, *, again: bool) -> None:
+def print_submitted(run: Path, as_json: bool, *, again: bool) -> None:
     if as_json:
         click.echo(json.dumps({"run": run.name, "folder": str(run), "submitted": not again}, indent=1))
         return
@@ -167,7 +168,13 @@ def _print_submitted(run: Path, as_json: bool, *, again: bool) -> None:
     if again:
         click.echo("this spec is already running, as the run named above; nothing was submitted", err=True)
     else:
-        click.echo(f"follow it with `dssl logs {run.name} --follow`, wait with `dssl wait {run.name}`", err=True)
+        from ..pipeline.plan.plan import DEFAULT_WORKSPACE
+
+        place = run.parent.parent
+        usual = place.absolute() == Path(DEFAULT_WORKSPACE).absolute()
+        where = "" if usual else f" --workspace {shlex.quote(str(place))}"
+        click.echo(f"follow it with `dssl logs {run.name} --follow{where}`, wait with `dssl wait {run.name}{where}`",
+                   err=True)
 
 
 @click.command("status")

@@ -277,8 +277,8 @@ def labels_notes(found: dict[str, Any]) -> list[str]:
     probabilities = "probabilities can be overconfident, and " if is_classes else ""
     notes = [f"{found['told']} of the {found['n_labeled']} labels come from labels.file. If dssl suggest chose these "
              f"rows, they are no random draw: {probabilities}the error of held-out labels can rise from round to "
-             "round though the model gets better, because asked-for labels are those of difficult rows. Judge the "
-             "model by test points."]
+             "round though the model gets better, because asked-for labels are those of difficult rows. Labels "
+             "of rows that were drawn at random, kept apart as test points (data.test), would tell."]
     if found.get("spelled"):
         read = ", ".join(f"{text!r} as {name!r}" for text, name in sorted(found["spelled"].items()))
         notes.append(f"labels.file spells classes in other ways; read are {read}")

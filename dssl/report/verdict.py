@@ -146,7 +146,7 @@ class Verdict:
         if self.labels_answer is None:
             return ["This run scores no test points, so whether the unlabeled data helped is not known.",
                     *label_sentences(self.by_labels)]
-        unclear = "The labels make no clear claim for the unlabeled data"
+        unclear = "The labels are too few to tell whether the unlabeled data helped"
         first, *others = label_sentences(self.by_labels)
         n, folds = self.by_labels["n"], self.by_labels.get("folds")
         judged = f"leave-one-out on {counted(n, 'label')}" if folds == n else f"those of {counted(n, 'label')} held out"

@@ -287,6 +287,19 @@ def test_a_target_whose_labels_are_of_one_class_so_far_is_the_target_and_its_spe
     assert "all labels are 'oak'" in " ".join(told["chosen"])
 
 
+def test_a_filled_column_of_a_target_s_name_beside_one_that_is_nearly_empty_is_in_doubt(here):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"points": rng.normal(size=60).round(4), "Outcome": ["pass", "fail", *[None] * 18] * 3,
+                          "Class": ["7a", "7b", "7c"] * 20})
+    frame.to_csv("t.csv", index=False)
+    done = init("t.csv")
+    assert done.exit_code == 1
+    assert "Outcome has few different values and 54 of 60 cells are empty" in done.stderr
+    assert "--target Outcome or --target Class" in done.stderr
+    frame.assign(Class=[*frame["Class"][:-1], None]).to_csv("t.csv", index=False)
+    assert json.loads(init("t.csv", "--json").stdout)["target"] == "Class"  # which has rows to predict
+
+
 def test_a_terminal_is_asked_where_two_columns_may_be_the_target(here, monkeypatch):
     trees()[["height", "age", "soil"]].to_csv("t.csv", index=False)
     monkeypatch.setattr("dssl.cli.init.command.is_terminal", lambda: True)

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from dssl.base.errors import SpecError
 from dssl.cli.main import main
+from dssl.cli.submit import print_submitted
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.schedule import Schedule
 from dssl.pipeline.secrets import require_no_secret
@@ -117,6 +118,14 @@ def ended(tmp_path):
                              {"kind": "local", "workers": 2, "memory_limit": "2GiB"}, {})
     made.hand_over("this machine", {"pid": 2**22 + 1, "started": 0.0, "host": socket.gethostname()})
     return made
+
+
+def test_the_commands_that_a_submitted_run_prints_name_its_workspace(tmp_path, capsys, monkeypatch):
+    print_submitted(tmp_path / "work" / "runs" / "one", False, again=False)
+    assert f"`dssl wait one --workspace {tmp_path / 'work'}`" in capsys.readouterr().err
+    monkeypatch.chdir(tmp_path)
+    print_submitted(tmp_path / "dssl-work" / "runs" / "one", False, again=False)
+    assert "`dssl wait one`" in capsys.readouterr().err
 
 
 @pytest.mark.timeout(60)

@@ -224,10 +224,11 @@ class Look:
         if not self.is_table or not names:
             return None, "as the format has it" if self.scan.target else ""
         named = _named(names, NAMED)
-        if named is not None:
-            return named, "it is named so"
         whole = Look(self.source, {**self.options, "target": NO_TARGET}, self.scratch, self.execution)
         records, n_rows, often = whole.records or [], whole.scan.n_rows, _named(names, NAMED_OFTEN)
+        if named is not None:
+            _require_no_emptier(named, records, n_rows, self.source.name)
+            return named, "it is named so"
         empty = [record.name for record in records if MANY_EMPTY * n_rows <= (record.missing or 0) < n_rows]
         if often is not None and empty in ([], [often]):
             return often, "it is named so"
@@ -298,6 +299,20 @@ def likely_target(records: Sequence[ColumnRecord], n_rows: int, source: str) -> 
     raise _ambiguous(few or possible, records, source, f"the last column, {records[-1].name}, is "
                      f"{_what(records[-1]) if records[-1].finding is None else records[-1].finding}, and of the others "
                      + ("several have few different values" if few else "none has few different values"))
+
+
+def _require_no_emptier(named: str, records: Sequence[ColumnRecord], n_rows: int, source: str) -> None:
+    """Raise AmbiguousTarget if a column of a target's name is filled, and another of few values is nearly empty."""
+    own = next((record for record in records if record.name == named), None)
+    if own is None or own.missing:
+        return
+    emptier = [record for record in records if record is not own and _can_be_predicted(record, n_rows)
+               and _is_few(record) and (record.missing or 0) >= MANY_EMPTY * n_rows]
+    if len(emptier) == 1:
+        other = emptier[0]
+        raise _ambiguous([other, own], records, source, f"{other.name} has few different values and "
+                         f"{other.missing:,} of {n_rows:,} cells are empty, as those of a target are that is to be "
+                         f"predicted, and {named} has no empty cell but the name of a target")
 
 
 def _ambiguous(candidates: Sequence[ColumnRecord], records: Sequence[ColumnRecord], source: str,
