@@ -24,23 +24,14 @@ def is_vacant(folder: Path) -> bool:
     return not folder.exists() or all(path.name in LOCKS for path in folder.iterdir())
 
 
-@contextmanager
-def one_writer(folder: Path) -> Iterator[Lock]:
+def one_writer(folder: Path) -> Lock:
     """Keep other processes from writing the data set in a folder meanwhile; a folder where nothing comes is removed.
 
-    Raises LockedError: another process writes it. ClusterError: it lies in a store that cannot tell which is first.
+    Its `with` raises LockedError: another process writes it. ClusterError: it lies in a store that cannot tell which is
+    first.
     """
-    is_mine = False
-    try:
-        with lock_at(folder / LOCKS[0], why="the rows of two processes that write one data set would be mixed",
-                     fix="wait until it ends, then try again") as lock:
-            is_mine = True
-            yield lock
-    finally:
-        if is_mine and is_vacant(folder):
-            for name in LOCKS:
-                (folder / name).unlink(missing_ok=True)
-            _remove_if_empty(folder)
+    return lock_at(folder / LOCKS[0], why="the rows of two processes that write one data set would be mixed",
+                   fix="wait until it ends, then try again", clears=True)
 
 
 def clear_other_parts(parts: Parts, key: str) -> None:

@@ -83,6 +83,11 @@ class ObjectLease(Lock):
                     return
                 self._record, self._version, self._renewed = record, version, begun
         with suppress(OSError):  # who comes next sees that this process is gone, or waits
+            # No other process may take it so early, and so nothing of another is deleted.
+            if self.clears and clock() - self._renewed <= SAFE_SECONDS and all(
+                    path == self.path for path in self.path.parent.iterdir()):
+                self.path.unlink(missing_ok=True)
+                return
             self.path.swap(_bytes({"epoch": self._record["epoch"]}), self._version)
 
     def check(self) -> None:

@@ -37,11 +37,13 @@ class Lock(ABC):
     wait : seconds for which another holder is waited for, after a warning; 0 raises LockedError at once. It is taken
     over when its process is gone, if this process can see it (`here`), or else when it was not renewed for
     `LEASE_SECONDS`, so nobody has to remove one by hand. No two clocks are compared.
+    clears : whether a folder that holds nothing else is removed when the lock is given back.
     """
 
     def __init__(self, path: Path, *, why: str = "two runs would write the same parts",
-                 fix: str = "wait for it (--wait), or choose another --workspace", wait: float = 0.0):
-        self.path, self.why, self.fix, self.wait = path, why, fix, wait
+                 fix: str = "wait for it (--wait), or choose another --workspace", wait: float = 0.0,
+                 clears: bool = False):
+        self.path, self.why, self.fix, self.wait, self.clears = path, why, fix, wait, clears
         self._mine = {**here(), "pid": os.getpid(), "token": os.urandom(8).hex(),
                       "started": psutil.Process().create_time()}
         self._released = threading.Event()
@@ -112,11 +114,21 @@ class FolderLock(Lock):
     @contextmanager
     def _guard(self) -> Iterator[None]:
         """Let one process at a time look at the lock and change it, or two would take over the same stale one."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with open(self.path.with_name(".lock"), "w", encoding="utf-8") as file:
-            with suppress(OSError):  # a file system without such locks: the exclusive link decides nearly every race
-                fcntl.flock(file, fcntl.LOCK_EX)
-            yield
+        guard = self.path.with_name(".lock")
+        while True:
+            try:
+                file = os.open(guard, os.O_RDWR | os.O_CREAT, 0o666)
+            except FileNotFoundError:  # no folder yet, or another process has just removed it
+                _make_folder(guard.parent)
+                continue
+            try:
+                with suppress(OSError):  # a file system without such locks: the exclusive link decides most races
+                    fcntl.flock(file, fcntl.LOCK_EX)
+                if _is_at(guard, file):
+                    yield
+                    return
+            finally:
+                os.close(file)
 
     @property
     def _held(self) -> bool:
@@ -159,6 +171,33 @@ class FolderLock(Lock):
         with self._guard():
             if self._held:  # a run that was thought dead may have lost it
                 self.path.unlink(missing_ok=True)
+            if self.clears and not self.path.exists():
+                self._remove_folder()
+
+    def _remove_folder(self) -> None:
+        """Remove the folder if nothing but the guard, which this process has, is in it."""
+        guard = self.path.with_name(".lock")
+        if all(path == guard for path in guard.parent.iterdir()):
+            guard.unlink(missing_ok=True)  # whoever waits for it sees that it is gone, and begins again
+            with suppress(OSError):  # another process has already made a guard of its own
+                guard.parent.rmdir()
+
+
+def _make_folder(path: Path) -> None:
+    """Make a folder, which other processes may make, and remove, at the same time."""
+    try:
+        path.mkdir(parents=True)
+    except FileExistsError:
+        if path.is_symlink():  # that leads nowhere
+            raise
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    """Return whether an open file is still the one at a path."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def here() -> dict[str, str | None]:

@@ -1,0 +1,42 @@
+"""A lock with which its folder goes: one holder at a time, while others remove the folder and make it anew."""
+
+import threading
+import time
+
+from dssl.base.errors import LockedError
+from dssl.data.ingest_leftovers import one_writer
+
+
+def test_one_writer_at_a_time_while_others_remove_the_empty_folder(tmp_path):
+    folder, inside, failures, entered = tmp_path / "d", [], [], []
+
+    def write(name):
+        while len(entered) < 60:
+            try:
+                with one_writer(folder) as lock:
+                    inside.append(name)
+                    time.sleep(0.002)
+                    if inside != [name]:
+                        failures.append(list(inside))
+                    inside.remove(name)
+                    lock.check()
+                    entered.append(name)
+            except LockedError as error:
+                if "is using" not in str(error):
+                    failures.append(str(error))
+            except OSError as error:
+                failures.append(repr(error))
+
+    threads = [threading.Thread(target=write, args=(name,)) for name in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert not folder.exists()
+
+
+def test_a_folder_with_a_file_of_another_stays(tmp_path):
+    with one_writer(tmp_path / "d"):
+        (tmp_path / "d" / "notes.txt").write_text("mine")
+    assert sorted(path.name for path in (tmp_path / "d").iterdir()) == [".lock", "notes.txt"]
