@@ -24,7 +24,8 @@ from ..learners.target.target import Target
 from ..methods.deformed.covariance import covariance_of
 from ..methods.deformed.method import DEFORMED_RIDGE, DEFORMED_SVM, DeformedKernelParams, learning_of
 from ..methods.deformed.models import Expansion, problem_of, search_rows
-from ..methods.step import Context, Fit, MemoryWorkspace
+from ..methods.memory import MemoryWorkspace
+from ..methods.step import Context, Fit
 from ..selection.search import GridParams, Held
 from ..solvers.solver_params import SolverParams
 from ..storage.blocks import Rows

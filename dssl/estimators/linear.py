@@ -11,7 +11,8 @@ from ..base.errors import require
 from ..execution.tasks import Execution
 from ..learners.target.target import Target
 from ..methods.linear import LinearParams
-from ..methods.step import Context, Fit, MemoryWorkspace
+from ..methods.memory import MemoryWorkspace
+from ..methods.step import Context, Fit
 from ..selection.cluster import rows_of_samples
 from ..storage.blocks import Rows
 from .method import MethodEstimator

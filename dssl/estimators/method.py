@@ -15,8 +15,9 @@ from ..graph.graph import Graph
 from ..learners.model import Model
 from ..learners.probabilities import CALIBRATION, Calibration
 from ..learners.target.target import Target
-from ..methods.step import Context, Fit, MemoryWorkspace, Method
-from ..report.page import page
+from ..methods.memory import MemoryWorkspace
+from ..methods.step import Context, Fit, Method
+from ..report.page import leading_and_following, page
 from ..report.sections.answer import answer_section
 from ..report.sections.curve import curve_section
 from ..storage.blocks import Rows
@@ -40,11 +41,10 @@ class MethodEstimator(SearchedEstimator):
         return {step.name: step.version for step in self.method.steps}
 
     def _run(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Graph | None, params: Any,
-             execution: Execution) -> MemoryWorkspace:
+             execution: Execution) -> None:
         """Run the steps without a baseline, and set `model_`, `calibration_` and `evidence_`."""
         made = MemoryWorkspace(Fit(rows, target, weight, graph), execution)
-        needed = {name for step in self.method.last for name in step.needs}
-        made.run(self.method.steps, replace(params, baselines=()), keep={*needed, *self.kept_steps})
+        made.run(self.method.steps, replace(params, baselines=()), keep={*self.method.read_last, *self.kept_steps})
         self._begun, self._by_labels = (made, params), None
         self._facts = {**{name: artifact.attributes for name, artifact in made.artifacts.items()}, "labels": {
             **target.to_arrays()[1], **target.described(), "n_labeled": len(target.labeled)}}
@@ -54,7 +54,6 @@ class MethodEstimator(SearchedEstimator):
         described = self._facts["models"]["models"]["model"]
         if hasattr(self, "classes_"):
             self.calibration_ = Calibration.from_described(described[CALIBRATION]) if CALIBRATION in described else None
-        return made
 
     @property
     def by_labels_(self) -> dict[str, Any]:
@@ -100,9 +99,8 @@ class MethodEstimator(SearchedEstimator):
         check_is_fitted(self, "model_")
         facts = {**self._facts, "points": {"scaling": self.scaling_.to_arrays()[1]}}
         result = {"gain": {"by_labels": self.by_labels_}}
-        steps = [step for step in self.method.steps if step.section]
-        ordered = [*(step for step in reversed(steps) if step.leads), *(step for step in steps if not step.leads)]
-        sections = [step.section(facts, result) for step in ordered if step.section]
+        leading, following = leading_and_following(self.method.steps)
+        sections = [section(facts, result) for section in (*leading, *following)]
         html = page(type(self).__name__, f"{self.evidence_['n_labeled']:,} labeled and "
                     f"{self.evidence_['n_unlabeled']:,} unlabeled points", [
                         answer_section(facts, result, self.method.words, self.method.baselines),

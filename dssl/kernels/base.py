@@ -270,12 +270,15 @@ class BaseKernels:
 
     def on(self, rows: Rows) -> list[Kernel]:
         """Return the kernels; a median distance is that of these rows."""
-        return [kernel_from(self.name, bandwidth, rows=rows, random_state=self.random_state, **self.parameters)
-                for bandwidth in self.bandwidths]
+        return [self.at(bandwidth, rows) for bandwidth in self.bandwidths]
+
+    def at(self, bandwidth: float | str | None, rows: Rows) -> Kernel:
+        """Return the kernel with one bandwidth."""
+        return kernel_from(self.name, bandwidth, rows=rows, random_state=self.random_state, **self.parameters)
 
     def for_costs(self) -> Kernel:
         """Return the first kernel, of two points that stand in for the data that give a median its value."""
-        return self.on(as_rows(np.array([[0.0], [1.0]])))[0]
+        return self.at(self.bandwidths[0], as_rows(np.array([[0.0], [1.0]])))
 
 
 def kernel_from_dict(fields: dict[str, Any]) -> MercerKernel:

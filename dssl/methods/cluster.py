@@ -24,13 +24,12 @@ from ..kernels.gram import BLOCK_BYTES
 from ..kernels.stochastic import stochastic_bytes
 from ..kernels.transfer import TransferParams
 from ..learners.linear.features import sample_model
-from ..learners.model import predict_cost
 from ..learners.target.target import Target
 from ..report.sections.cluster import cluster_section
 from ..report.words import Words
 from ..storage.blocks import STEP_BYTES
-from .linear import BASE, Features, LinearParams, Variant, fit_models, models_step, selection_step
-from .step import Context, Method, PlanInputs, Step
+from .linear import BASE, FEWER_LABELS, Features, LinearParams, Variant, fit_models, models_step, selection_step
+from .step import Context, Method, PlanInputs, Step, cost_of_test_points
 
 ALIKE = 1e-4  # the contrast below which a model of the usual C says next to nothing
 
@@ -84,7 +83,7 @@ def make_basis(context: Context, params: BasisParams) -> dict[str, Any]:
 
 def basis_in(context: Context, params: ClusterKernelParams, number: int) -> ClusterBasis:
     """Return the eigenpairs of a kernel, by its number."""
-    kernel = params.kernels.on(context.points("train"))[number]
+    kernel = params.kernels.at(params.kernels.bandwidths[number], context.points("train"))
     attributes = context.attributes("basis")["bases"][number]
     return ClusterBasis.from_arrays(kernel, context.inputs["basis"].parts.within(f"basis{number}").read(0), attributes)
 
@@ -147,8 +146,7 @@ def _scores_cost(f: PlanInputs, params: ClusterKernelParams) -> Cost:
     """Return that of a model of the landmarks, and what their kernels become: scaled, and virtual samples."""
     s = _n_landmarks(f, params)
     k = params.cluster.rank_of(s, f.n) or s
-    cost = predict_cost(params.kernels.for_costs(), f.dense(max(f.n_test, 1), f.width), f.row_bytes,
-                        max(s, f.n_labeled), 2, f.n_outputs, 8, f.budget)
+    cost = cost_of_test_points(f, params.kernels.for_costs(), max(s, f.n_labeled), 2, f.n_outputs, 8)
     each = 8 * (s + 2 * k)
     height = min(f.n_test, max(1, BLOCK_BYTES // (8 * s + each)))
     return replace(cost, peak=cost.peak + height * each + 16 * s * k)
@@ -162,7 +160,7 @@ WORDS = Words(
 CLUSTER_KERNEL = Method(
     "cluster", ("classification",), (
         Step("basis", 1, ("points", "labels"), lambda params: BasisParams(params.kernels, params.cluster), make_basis,
-             _basis_cost, f"{_FEWER}, or label fewer points", intermediate=True, section=cluster_section),
+             _basis_cost, f"{_FEWER}, {FEWER_LABELS}", intermediate=True, section=cluster_section),
         selection_step(5, _selection_cost, _FEWER, WORDS),
         models_step(7, _models_cost, _FEWER, make_models)),
     _scores_cost, WORDS, (BASE,))

@@ -87,11 +87,6 @@ class LinearParams(ABC):
         Raises BudgetError: a fit to them does not fit.
         """
 
-    def kernel(self, context: Context, variant: Variant) -> Kernel:
-        """Return the base kernel of some parameters."""
-        number = self.kernels.bandwidths.index(variant["bandwidth"]) if "bandwidth" in variant else 0
-        return self.kernels.on(context.points("train"))[number]
-
     def require_fits(self, target: Target, width: int, budget: int) -> None:
         """Raise BudgetError where a fit of a learner to so many features exceeds the budget."""
         for learner in self.learners:
@@ -118,7 +113,8 @@ def base_features(context: Context, kernel: Kernel, target: Target) -> Features:
 def _features(context: Context, params: LinearParams, name: str, variant: Variant, target: Target) -> Features:
     """Return the features of the model or of its baseline."""
     if name == "base":
-        return base_features(context, params.kernel(context, variant), target)
+        kernel = params.kernels.at(variant["bandwidth"], context.points("train"))
+        return base_features(context, kernel, target)
     return params.features(context, variant, target)
 
 
@@ -152,9 +148,9 @@ def _row(variant: Variant, learner: SampleLearner) -> dict[str, Any]:
 
 def fit_models(context: Context, params: LinearParams) -> tuple[dict[str, Model], dict[str, Any]]:
     """Fit the model and its baseline with the parameters that were chosen, and write them; return them, and JSON."""
-    target, choices = context.target(params.prior), context.attributes("selection")["choices"]
+    target, chosen_of = context.target(params.prior), context.attributes("selection")["choices"]
     weight = context.label_weights(target, params.weight)
-    choices = {name: choices[name] for name in ("model", *params.baselines)}
+    choices = {name: chosen_of[name] for name in ("model", *params.baselines)}
     folds = LabelFolds.of(target, params.random_state, a_fit_each=any(
         chosen["loss_function"] != "squared" for chosen in choices.values()), curve=bool(params.baselines))
     models, told, held_out = dict[str, Model](), dict[str, Any](), dict[str, list[HeldOut]]()

@@ -19,14 +19,14 @@ from ..execution.cost import STEP_BYTES, Cost, cost_of
 from ..kernels.gram import BLOCK_BYTES
 from ..kernels.multiscale import MultiscaleMap, MultiscaleParams, multiscale_cost, multiscale_map
 from ..learners.linear.multiscale import multiscale_model, scaled_features
-from ..learners.model import Model, predict_cost
+from ..learners.model import Model
 from ..learners.target.coding import ClassCoding
 from ..learners.target.target import Target
 from ..report.sections.multiscale import multiscale_section, regions_section
 from ..report.words import Words
 from ..storage.blocks import PartWriter, Rows
-from .linear import BASE, Features, LinearParams, Variant, fit_models, models_step, selection_step
-from .step import Context, Method, PlanInputs, Step
+from .linear import BASE, FEWER_LABELS, Features, LinearParams, Variant, fit_models, models_step, selection_step
+from .step import Context, Method, PlanInputs, Step, cost_of_test_points
 
 USUAL_SCALES = 50  # that a plan counts on before they are known; 25 to 60 of data sets so far
 GRID, DRAWN = 80, 600  # places a side, and points, of a drawing of what is predicted in the plane
@@ -145,8 +145,7 @@ def _scores_cost(f: PlanInputs, params: MultiscaleKernelParams) -> Cost:
     """
     s, k = _carriers(f, params)
     m = max(s, f.n_labeled)
-    cost = predict_cost(params.kernels.for_costs(), f.dense(max(f.n_test, 1), f.width), f.row_bytes, m, 2, f.n_outputs,
-                        8, f.budget)
+    cost = cost_of_test_points(f, params.kernels.for_costs(), m, 2, f.n_outputs, 8)
     each = 8 * m + 16 * f.width + f.row_bytes + 8 * (3 * s + 4 * k)
     block = each * min(f.n_test, max(1, BLOCK_BYTES // each))
     return replace(cost, peak=STEP_BYTES + cost.least + block + 16 * s * k)
@@ -161,7 +160,7 @@ WORDS = Words(
 MULTISCALE_KERNEL = Method(
     "multiscale", ("classification", "regression"), (
         Step("basis", 1, ("points", "labels"), lambda params: params.multiscale, make_basis, _basis_cost,
-             f"{_FEWER}, or label fewer points", intermediate=True, section=multiscale_section),
+             f"{_FEWER}, {FEWER_LABELS}", intermediate=True, section=multiscale_section),
         selection_step(4, _selection_cost, _FEWER, WORDS),
         models_step(6, _models_cost, _FEWER, make_models, section=regions_section, leads=True)),
     _scores_cost, WORDS, (BASE,))

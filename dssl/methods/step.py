@@ -4,7 +4,7 @@ A step reads artifacts and writes one. It knows neither whether these lie in mem
 workspace (a pipeline), nor whether Python or YAML asked for it.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -15,9 +15,10 @@ from ..execution.cost import Cost
 from ..execution.tasks import Execution
 from ..graph.graph import Graph
 from ..graph.vertices import VertexRows, Vertices
+from ..kernels.base import Kernel
 from ..knn.lists import Neighbors
 from ..learners.class_prior import LABELS, ClassPrior, ClassWeight
-from ..learners.model import Model
+from ..learners.model import Model, predict_cost
 from ..learners.target.target import Classes, Target
 from ..report.page import Section
 from ..report.words import Baseline, Words
@@ -298,6 +299,12 @@ class PlanInputs(Protocol):
     def one_of(self, costs: Iterable[Cost]) -> Cost: ...
 
 
+def cost_of_test_points(f: PlanInputs, kernel: Kernel, m: int, n_models: int, n_columns: int, predicted: int) -> Cost:
+    """Return what predicting the test points with so many models of m points takes; see `predict_cost`."""
+    return predict_cost(kernel, f.dense(max(f.n_test, 1), f.width), f.row_bytes, m, n_models, n_columns, predicted,
+                        f.budget)
+
+
 SectionOf = Callable[[dict[str, Any], dict[str, Any]], Section | None]
 
 
@@ -352,45 +359,7 @@ class Method:
         names = [step.name for step in self.steps]
         return self.steps[names.index("selection"):]
 
-
-@dataclass(frozen=True)
-class MemoryArtifact:
-    """An artifact in memory."""
-
-    parts: Parts
-    attributes: dict[str, Any]
-
-
-@dataclass
-class MemoryWorkspace:
-    """What the steps of an estimator's fit make, by the name of the step; it goes with the fit."""
-
-    fit: Fit
-    execution: Execution
-    artifacts: dict[str, MemoryArtifact] = field(default_factory=dict)
-
-    def run(self, steps: Sequence[Step], params: Any, keep: Collection[str] = ()) -> None:
-        """Run steps in their order, each on what those before it have made.
-
-        The arrays of an intermediate step are removed once the last of these steps that needs it has run; keep : the
-        names of those that stay.
-        """
-        for place, step in enumerate(steps):
-            context = self.context()
-            self.artifacts[step.name] = MemoryArtifact(context.parts, step.make(context, step.params(params)))
-            needed = {name for other in steps[place + 1:] for name in other.needs}
-            for own in steps[:place]:
-                if own.intermediate and own.name in step.needs and own.name not in {*needed, *keep}:
-                    self.artifacts[own.name].parts.remove()
-
-    def tidy(self, method: Method) -> None:
-        """Keep only what the last steps of a method read: neither the graph, nor models, nor other arrays."""
-        needed = {name for step in method.last for name in step.needs}
-        for step in method.steps:
-            if step.intermediate and step.name not in needed:
-                self.artifacts[step.name].parts.remove()
-        self.fit = Fit(self.fit.points, self.fit.target, self.fit.weight)
-
-    def context(self) -> Context:
-        """Return what the next step gets."""
-        return Context(dict(self.artifacts), {}, self.execution.scratch(), self.execution, fit=self.fit)
+    @property
+    def read_last(self) -> set[str]:
+        """Return the names of the steps whose artifacts the last steps read."""
+        return {name for step in self.last for name in step.needs}

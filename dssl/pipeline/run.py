@@ -17,7 +17,7 @@ from ..execution.current import current_execution
 from ..execution.tasks import Execution, TaskCount
 from ..execution.worker_kinds import unlike_notes
 from ..methods.step import Context
-from ..report.page import page
+from ..report.page import leading_and_following, page
 from ..report.sections.answer import never_note
 from ..report.sections.curve import curve_section
 from ..report.sections.ran import files_section, spec_section, stages_section
@@ -393,8 +393,7 @@ def _page(kind: Kind, result: dict[str, Any], facts: dict[str, Any]) -> str:
     result : the document of a run. facts : the attributes of every stage by its name, `spec` (the checked pipeline
     file), `libraries` (versions by name) and `document` (the path of the run's result.json).
     """
-    first = [stage.section for stage in reversed(kind.stages) if stage.section and stage.leads]
-    rest = [stage.section for stage in kind.stages if stage.section and not stage.leads]
+    first, rest = leading_and_following(kind.stages)
     return page(result["name"], f"Run {result['run']}", (
         kind.answer(facts, result, kind.words, kind.baselines), curve_section(facts, result),
         *(section(facts, result) for section in (*first, files_section, *rest, stages_section, spec_section))))

@@ -6,9 +6,9 @@ from typing import Any
 from ..execution.cost import STEP_BYTES, Cost
 from ..learners.class_prior import ClassPrior, ClassWeight
 from ..learners.class_scoring import ClassScoring
-from ..learners.model import predict_cost, stored_models
+from ..learners.model import stored_models
 from ..learners.target.target import Classes
-from ..methods.step import Context
+from ..methods.step import Context, cost_of_test_points
 from ..report.sections.scores import scores_section
 from ..selection.scores import (
     guess,
@@ -73,10 +73,10 @@ def make_scores_in(scoring: ClassScoring | None, context: Context, params: Score
 
 
 def scores_cost(f: Facts[Any], m: int, n_columns: int, predicted: int) -> Cost:
-    """Return the cost of `SCORES` with models of m points; see `predict_cost`, `with_scored`."""
-    cost = predict_cost(f.spec.kernels()[0].check(), f.dense(max(f.n_test, 1), f.width), f.row_bytes, m,
-                        len(f.spec.baselines) + 1, n_columns, predicted, f.budget)
-    return with_scored(cost, f, len(f.spec.baselines) + 1)
+    """Return the cost of `SCORES` with models of m points; see `cost_of_test_points`, `with_scored`."""
+    n_models = len(f.spec.baselines) + 1
+    cost = cost_of_test_points(f, f.spec.kernels()[0].check(), m, n_models, n_columns, predicted)
+    return with_scored(cost, f, n_models)
 
 
 def with_scored(cost: Cost, f: Facts[Any], n_models: int, *, asked: bool = False) -> Cost:

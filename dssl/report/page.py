@@ -4,9 +4,9 @@ The page is a function of its arguments: equal ones give an equal file. It follo
 dark page, and fits a telephone as well as a wide screen.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, Protocol
 
 from .colors import DARK, LIGHT
 from .markup import Html, joined, tag
@@ -86,6 +86,23 @@ def warning_box(found: Sequence[Finding], explained: bool = True) -> Html:
         return Html("")
     return tag("div", *(tag("p", tag("b", f"{item.subject}: "), item.figures,
                             f". {item.meaning}" if explained else "") for item in found), class_="box warning")
+
+
+class Reported(Protocol):
+    """A step with a section of the page, from the attributes of all steps by name and the result; or without one."""
+
+    @property
+    def section(self) -> Callable[[dict[str, Any], dict[str, Any]], Section | None] | None: ...
+
+    @property
+    def leads(self) -> bool: ...
+
+
+def leading_and_following(steps: Sequence[Reported]) -> tuple[list[Any], list[Any]]:
+    """Return the sections that lead the page, those of the last steps first, and the others in the order of the steps.
+    """
+    return ([step.section for step in reversed(steps) if step.section and step.leads],
+            [step.section for step in steps if step.section and not step.leads])
 
 
 def page(title: str, of: str, sections: Iterable[Section | None]) -> Html:

@@ -25,8 +25,9 @@ from dssl.kernels.base import RBF
 from dssl.learners.target.target import Classes, Quantities
 from dssl.methods.cluster import CLUSTER_KERNEL
 from dssl.methods.deformed.method import DEFORMED_SVM
+from dssl.methods.memory import MemoryWorkspace
 from dssl.methods.multiscale import MULTISCALE_KERNEL
-from dssl.methods.step import Fit, MemoryWorkspace
+from dssl.methods.step import Fit
 from dssl.storage.csr import as_rows
 
 METHODS = {"cluster": (CLUSTER_KERNEL, ClusterKernelSVC(landmarks=100)),

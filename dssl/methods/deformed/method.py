@@ -24,14 +24,9 @@ from ...graph.regularizer import system_cost
 from ...graph.regularizer_params import RegularizerParams
 from ...kernels.base import BaseKernels
 from ...kernels.eta import AUTO, Eta
-from ...kernels.subsample import (
-    columns_cost,
-    n_solves,
-    product_cost,
-)
+from ...kernels.subsample import columns_cost, n_solves, product_cost
 from ...learners.class_prior import LABELS, ClassPrior, ClassWeight
 from ...learners.eta import ETAS
-from ...learners.model import predict_cost
 from ...report.sections.selection import selection_section
 from ...report.sections.solver import solver_section
 from ...report.words import BASE, Baseline, Words
@@ -43,7 +38,7 @@ from ...solvers.direct import LARGEST
 from ...solvers.solve import METHODS, stored_bytes
 from ...solvers.solver_params import SolverParams
 from ..linear import NO_WEIGHTS
-from ..step import Method, PlanInputs, Step
+from ..step import Method, PlanInputs, Step, cost_of_test_points
 from .covariance import (
     ColumnParams,
     RegularizerSystem,
@@ -235,9 +230,8 @@ def _scores_cost(f: PlanInputs, p: DeformedKernelParams) -> Cost:
     """The points of a model are the subsample and the labeled ones, with a column a pair of classes in an SVM."""
     is_svm = p.learner == "svm"
     columns = max(1, f.n_classes * (f.n_classes - 1) // 2) if is_svm else f.n_outputs
-    return predict_cost(p.kernels.for_costs(), f.dense(max(f.n_test, 1), f.width), f.row_bytes,
-                        n_subsample(f, p) + f.n_labeled, len(p.baselines) + 1, columns,
-                        8 if is_svm or f.is_regression else 16, f.budget)
+    return cost_of_test_points(f, p.kernels.for_costs(), n_subsample(f, p) + f.n_labeled, len(p.baselines) + 1, columns,
+                     8 if is_svm or f.is_regression else 16)
 
 
 WORDS = Words(

@@ -18,11 +18,9 @@ from ...graph.laplacian import Laplacian
 from ...graph.regularizer_params import RegularizerParams
 from ...graph.weights.build import weights
 from ...graph.weights.rules import WeightParams
-from ...kernels.base import BaseKernels, Kernel, kernel_from
+from ...kernels.base import BaseKernels, Kernel
 from ...kernels.deformed import shuffled
-from ...kernels.subsample import (
-    inverse_on_subsample,
-)
+from ...kernels.subsample import inverse_on_subsample
 from ...knn.params import NeighborParams
 from ...knn.search import find_neighbors
 from ...learners.class_prior import ClassPrior, ClassWeight
@@ -81,8 +79,7 @@ class DeformedProblem:
 
     def base(self, bandwidth: float | str | None) -> Kernel:
         """Return the base kernel with a bandwidth."""
-        own = self.learning.kernels
-        return kernel_from(own.name, bandwidth, rows=self.points, random_state=own.random_state, **own.parameters)
+        return self.learning.kernels.at(bandwidth, self.points)
 
     def subsample(self) -> np.ndarray:
         """Return the row numbers of the subsample (s,)."""

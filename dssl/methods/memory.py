@@ -1,0 +1,51 @@
+"""The workspace of an estimator's fit: what its steps make, in memory."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..execution.tasks import Execution
+from ..storage.blocks import Parts
+from .step import Context, Fit, Method, Step
+
+
+@dataclass(frozen=True)
+class MemoryArtifact:
+    """An artifact in memory."""
+
+    parts: Parts
+    attributes: dict[str, Any]
+
+
+@dataclass
+class MemoryWorkspace:
+    """What the steps of an estimator's fit make, by the name of the step; it goes with the fit."""
+
+    fit: Fit
+    execution: Execution
+    artifacts: dict[str, MemoryArtifact] = field(default_factory=dict)
+
+    def run(self, steps: Sequence[Step], params: Any, keep: Collection[str] = ()) -> None:
+        """Run steps in their order, each on what those before it have made.
+
+        The arrays of an intermediate step are removed once the last of these steps that needs it has run; keep : the
+        names of those that stay.
+        """
+        for place, step in enumerate(steps):
+            context = self.context()
+            self.artifacts[step.name] = MemoryArtifact(context.parts, step.make(context, step.params(params)))
+            needed = {name for other in steps[place + 1:] for name in other.needs}
+            for own in steps[:place]:
+                if own.intermediate and own.name in step.needs and own.name not in {*needed, *keep}:
+                    self.artifacts[own.name].parts.remove()
+
+    def tidy(self, method: Method) -> None:
+        """Keep only what the last steps of a method read: neither the graph, nor models, nor other arrays."""
+        for step in method.steps:
+            if step.intermediate and step.name not in method.read_last:
+                self.artifacts[step.name].parts.remove()
+        self.fit = Fit(self.fit.points, self.fit.target, self.fit.weight)
+
+    def context(self) -> Context:
+        """Return what the next step gets."""
+        return Context(dict(self.artifacts), {}, self.execution.scratch(), self.execution, fit=self.fit)
