@@ -49,7 +49,7 @@ def ingest_command(source: tuple[str, ...], folder: Path, options: dict[str, Any
     from ..data.ingest import ingest
     from ..data.ingest_leftovers import one_writer
     from ..data.patterns import matching_paths
-    from ..pipeline.spec import ingest_params
+    from ..pipeline.validation import ingest_params
     from ..storage.store import MANIFEST, StoredParts
 
     require(adds or not again, "--again without --append", error=SpecError,

@@ -48,7 +48,7 @@ def _place_of(ctx: click.Context, parameter: click.Parameter, text: str | None) 
 def _fields_of(ctx: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, Any]:
     """Return the values of `--read KEY=VALUE` options, which the readers know."""
     from ..base.yaml import parse_yaml
-    from ..pipeline.spec import ingest_params
+    from ..pipeline.validation import ingest_params
 
     fields: dict[str, Any] = {}
     for option in given:

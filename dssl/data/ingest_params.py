@@ -15,20 +15,57 @@ READER_OPTIONS = ("target", "split", "header", "delimiter", "decimal", "encoding
 class IngestParams:
     """How a file is read. An option left at None takes the format's default; one it does not have is refused.
 
-    format : npz, npy, svmlight, csv, parquet, arrow, idx, zarr or dssl; unset: told by the ending.
-    target : column (csv, parquet, arrow: name or number) or member (npz, zarr) of the labels; "none" for no target.
-    dtype : of X. block_rows : rows of one block; unset: about 32 MB of X, less if the memory budget asks for it.
-    labels : second file with the labels (npy, idx). split : member (npz, zarr) that is 0 for training and 1 for test.
-    header, delimiter, encoding : of delimited text, see `CsvReader`. drop, missing, decimal, thousands, percent,
-        categories : of it, parquet and arrow, see `TableReader`.
-    keep_ids : columns with names that look like identifiers, dates or free text (`findings`) are left out of tables,
-        unless they are named here, or this is true.
-    n_columns, zero_based : of svmlight text, see `SvmlightReader`.
-    when_missing : "error", or "impute": a missing number becomes the mean of its column over the rows that have it,
-        a missing text a category of its own. when_text : "error", or "one_hot": a column of text becomes one 0/1
-        column a category (csv, parquet, arrow). Either takes a second pass; the choice is recorded in the attributes.
-    sparse : whether X is stored as CSR; unset: where the file stores it so (svmlight, CSR in npz), has 1,000 columns
-        or more, and stores at most a tenth of the entries.
+    Parameters
+    ----------
+    format : str or None
+        npz, npy, svmlight, csv, parquet, arrow, idx, zarr or dssl; unset, as the ending says.
+    target : str, int or None
+        Column (csv, parquet, arrow: name or number) or member (npz, zarr) of the labels; "none" for no target.
+    dtype : "float32" or "float64"
+        Of X.
+    block_rows : int or None
+        Rows of one block; unset, about 32 MB of X, less if the memory budget asks for it.
+    labels : str or None
+        Second file with the labels (npy, idx).
+    split : str or None
+        Member (npz, zarr) that is 0 for training and 1 for test.
+    header : bool or None
+        Of delimited text: whether the first line has names.
+    delimiter : str or None
+        Of delimited text: what separates two cells.
+    decimal : str or None
+        Of tables: the decimal mark, "." or ",".
+    encoding : str or None
+        Of delimited text, such as utf-8 or cp1252.
+    missing : str, list of str or None
+        Of tables: cells that say that a value is missing.
+    thousands : str or None
+        Of tables: the mark between thousands, or "none".
+    percent : bool or None
+        Of tables: whether a percent sign divides a number by 100.
+    drop : list or None
+        Of tables: columns that are left out, by name or number.
+    categories : list or None
+        Of tables: columns of numbers that are codes.
+    keep_ids : bool or list of str
+        Columns whose names look like identifiers, dates or free text are left out of tables, unless they are named
+        here, or this is true.
+    n_columns : int or None
+        Of svmlight text: the number of columns.
+    zero_based : bool or None
+        Of svmlight text: whether the first column is 0.
+    when_missing : "error" or "impute"
+        impute: a missing number becomes the mean of its column over the rows that have it, a missing text a category of
+        its own. It takes a second pass; the choice is recorded in the attributes.
+    when_text : "error" or "one_hot"
+        one_hot: a column of text becomes one 0/1 column a category (csv, parquet, arrow). It takes a second pass.
+    sparse : bool or None
+        Whether X is stored as CSR; unset, where the file stores it so (svmlight, CSR in npz), has 1,000 columns or
+        more, and stores at most a tenth of the entries.
+
+    Raises
+    ------
+    ParameterError : a value is out of range.
     """
 
     format: str | None = None

@@ -162,11 +162,40 @@ class Graph:
 class KNNGraph:
     """How a graph of nearest neighbors is made of points. Estimators take it as `graph`; `build` makes it of an array.
 
-    n_neighbors : others per point. Beyond the distinct points it is lowered to what there is, with a warning.
-    metric, method, random_state, recall : see `NeighborParams`. weights, bandwidth, width, symmetrize : see
-    `WeightParams`.
-    duplicates : "collapse" makes equal rows one vertex that counts as many points; "keep" a vertex of each row, whose
-        nearest neighbors are then its copies.
+    Parameters
+    ----------
+    n_neighbors : int
+        Others per point. Beyond the distinct points it is lowered to what there is, with a warning.
+    metric : "euclidean" or "cosine"
+        Of the neighbor search; cosine is Euclidean between the rows scaled to unit length.
+    method : "auto", "exact", "descent" or "partitioned"
+        exact; NN-descent in one task; or partitioned, in tasks of any number of dense points.
+    weights : "binary", "heat" or "self_tuned"
+        How the distance of two neighbors becomes a weight, see `WeightParams`.
+    bandwidth : float or None
+        Of heat weights, in units of distance; None takes the median distance to the k-th neighbor.
+    width : float
+        Of self_tuned weights, in units of the distances to the k-th neighbors.
+    symmetrize : "maximum", "minimum" or "mean"
+        Of the two directed weights of a pair.
+    duplicates : "collapse" or "keep"
+        collapse makes equal rows one vertex that counts as many points; keep makes one vertex a row, whose nearest
+        neighbors are then its duplicates.
+    random_state : int
+        Of the approximate searches and of the sample that certifies them.
+    recall : float
+        That a partitioned search reaches, certified; NN-descent is repeated, wider, where it does not.
+
+    Raises
+    ------
+    ParameterError : a value is out of range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dssl import KNNGraph
+    >>> KNNGraph(n_neighbors=2).build(np.random.default_rng(0).normal(size=(50, 3)))
+    Graph(50 points, 50 vertices, 70 edges)
     """
 
     n_neighbors: int = 10

@@ -36,11 +36,23 @@ PREFERRED_STREAM, OTHERS_STREAM = 0, 1  # of the seed; `leverage` and `centers` 
 
 @dataclass(frozen=True, kw_only=True)
 class LandmarkParams:
-    """n_landmarks : a whole number of them; a float in (0, 1], the fraction of all rows; "sqrt", the rule above; or
-        "auto", `USUAL` or as many as "sqrt" if these are more, as far as the memory budget lets them be, and all rows
-        where there are fewer; uniform ones have the labeled rows among them, as long as these are no more than half.
+    """Which rows, or centers of rows, functions are sums over.
 
-    method : "uniform", "kmeans" or "leverage".
+    Parameters
+    ----------
+    n_landmarks : int, float, "sqrt" or "auto"
+        A whole number of them; a float in (0, 1], the fraction of all distinct rows; sqrt, ceil(m^1/2) of m labeled
+        points and ceil((n - m)^1/2) of the others; auto, 1,000 or as many as sqrt if these are more, as far as the
+        memory budget lets them be, and all rows where there are fewer. Uniform ones have the labeled rows among them,
+        as long as these are no more than half.
+    method : "uniform", "kmeans" or "leverage"
+        uniform; kmeans, centers; leverage, by ridge leverage scores.
+    random_state : int
+        Of the draw.
+
+    Raises
+    ------
+    ParameterError : a value is out of range.
     """
 
     n_landmarks: int | float | Literal["auto", "sqrt"] = "auto"

@@ -25,8 +25,9 @@ from ..storage.blocks import PartWriter, Receipt, Rows, row_ranges, rows_that_fi
 from ..storage.pieces import BlockedCsrRows, JoinedRows
 from .growth import CannotGrow
 from .plan.facts import Facts, Growing
-from .spec import Spec, ingest_params
+from .spec import Spec
 from .stage import Stage
+from .validation import ingest_params
 
 COPIES = 3  # of a row, that are held while it is copied: as it is read and written, and compressed
 BEFORE = "the rows of the last run"  # what messages call them, beside a new file
@@ -135,7 +136,7 @@ def growing_of(bases: Mapping[str, Artifact], new: Source, spec: Spec, budget: i
         return Growing(known)
     before = _before(bases["dataset"])
     with tempfile.TemporaryDirectory(prefix="dssl-") as folder:
-        added = scan_source(new, spec.data.ingest_params(), Path(folder), budget, before)
+        added = scan_source(new, spec.data.read, Path(folder), budget, before)
     return Growing(known, added, replace(added, n_rows=len(before) + added.n_rows, n_columns=before.X.shape[1], keys=(),
                                          text=()))
 
@@ -182,6 +183,6 @@ def _dataset_cost(f: Facts[Any]) -> Cost:
     return ingest_cost(f.scan, f.read, f.row_bytes, f.budget)
 
 
-DATASET = Stage("dataset", 9, (), lambda spec: spec.data.ingest_params(), make_dataset, _dataset_cost,
+DATASET = Stage("dataset", 9, (), lambda spec: spec.data.read, make_dataset, _dataset_cost,
                 "read fewer columns (data.read.drop)", files=("source",), intermediate=True, section=columns_section,
                 notes=lambda found: dataset_notes(found["dataset"]), grows=True)

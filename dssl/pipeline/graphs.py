@@ -277,11 +277,11 @@ def _neighbors_cost(f: Facts[Any]) -> Cost:
 VERTICES = Stage("vertices", VERSIONS["vertices"], ("points",), VertexParams.of, make_vertices, _vertices_cost,
                  "lower data.points, or set graph.duplicates to keep")
 NEIGHBORS = Stage("neighbors", VERSIONS["neighbors"], ("dataset", "split", "points", "vertices"),
-                  lambda spec: ListParams(None if spec.graph.given else spec.graph.neighbors()), make_neighbors,
+                  lambda spec: ListParams(None if spec.graph.given else spec.graph.search), make_neighbors,
                   _neighbors_cost, "lower data.points, or set graph.method to exact", files=("neighbors",), grows=True)
 GRAPH = Stage("graph", VERSIONS["graph"], ("dataset", "split", "neighbors"),
               lambda spec: EdgeParams(None if spec.graph.given and spec.graph.given.weights else
-                                      spec.graph.weighting()), make_graph,
+                                      spec.graph.weighting), make_graph,
               lambda f: weights_cost(f.vertices, f.spec.graph.n_neighbors, f.nnz, f.spec.graph.weights, f.budget),
               "lower graph.n_neighbors", files=("weights",))
 # A kind without labels leaves them out of its needs.

@@ -76,7 +76,7 @@ class LastRun:
 
 
 def _record_of(workspace: Workspace, spec: Spec) -> Path:
-    return workspace.root / LATEST / f"{digest({'spec': spec.model_dump(mode='json')})[:24]}.json"
+    return workspace.root / LATEST / f"{digest({'spec': spec.to_dict(mode='json')})[:24]}.json"
 
 
 def last_runs(workspace: Workspace) -> set[str]:

@@ -1,34 +1,20 @@
 """Read a pipeline file: YAML checked before any work, by the sections that its kind of model has."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
-from functools import reduce
 from itertools import chain
-from operator import or_
 from pathlib import Path
 from typing import Any
-
-from pydantic import TypeAdapter
 
 from ..base.errors import DsslError, SpecError, explain, require
 from ..base.plugins import load_plugins
 from ..base.urls import is_url, require_no_secret
 from ..base.yaml import lines_of, parse_yaml, read_text, require_plain
 from .kinds.specs import DEFAULT, SPECS
-from .mistakes import (
-    Mistake,
-    Place,
-    all_mistakes,
-    mistake_of_section,
-    mistakes_of_reading,
-    repaired,
-    validated,
-    without,
-)
+from .mistakes import Mistake, Place, all_mistakes, mistake_of_section, repaired
 from .spec import KindSpec, Spec
+from .validation import schema_of, validated
 
-# Sections whose parameters take the numerical libraries, a second or two: they are made once all keys are sound.
-NUMERICAL = ("kernel", "kernel.name", "model", "selection")
 SHAPED = "the shape that is planned for"  # what a plan for a source that need not exist gives as `data.source`
 
 
@@ -74,20 +60,18 @@ def load_spec(source: str | Path | dict[str, Any] | Spec, overrides: tuple[str, 
     kind = kind_spec_of(fields)
     meant = repaired(fields, kind.spec, lines)
     spec, items = validated(kind.spec, meant.fields)
-    found = [*meant.mistakes, *all_mistakes([*items, *mistakes_of_reading(meant.fields)], kind.name,
-                                            {name: other.spec for name, other in SPECS.items()})]
-    skipped = () if spec is not None and not found else NUMERICAL
-    sound = spec or without(meant.fields, items, kind.spec)
-    if sound is not None:
-        found += _mistakes_of_use(sound, kind, skipped)
-    if spec is None or found:
-        placed = sorted(((*_line_of(mistake.place, lines, meant.moved, given), mistake.says) for mistake in found),
+    mistakes = [*meant.mistakes, *all_mistakes(items, kind.name, {name: other.spec for name, other in SPECS.items()})]
+    if spec is not None:
+        mistakes += _mistakes_of_use(spec, kind)
+    if spec is None or mistakes:
+        placed = sorted(((*_line_of(mistake.place, lines, meant.moved, given), mistake.says) for mistake in mistakes),
                         key=lambda item: item[0])
-        told = dict.fromkeys(f"  {where}{': ' if where else ''}{says}" for _, where, says in placed)
-        raise SpecError(explain(f"{origin} is not a valid spec:\n" + "\n".join(told),
+        messages = dict.fromkeys(f"  {where}{': ' if where else ''}{says}" for _, where, says in placed)
+        raise SpecError(explain(f"{origin} is not a valid spec:\n" + "\n".join(messages),
                                 why="a run starts only from a spec that is understood whole",
                                 fix="correct these keys; `dssl schema` prints all keys with their meaning"))
-    return spec
+    checked: Spec = spec
+    return checked
 
 
 def _line_of(place: Place, lines: Mapping[Place, int], moved: Mapping[Place, Place],
@@ -102,30 +86,24 @@ def _line_of(place: Place, lines: Mapping[Place, int], moved: Mapping[Place, Pla
     return 0, next((text for path, text in given.items() if path[:len(place)] == place), "")
 
 
-def _mistakes_of_use(spec: Spec, kind: KindSpec, skipped: Collection[str]) -> Iterator[Mistake]:
-    """Yield a task that the kind does not serve, what no stage of it reads, and what its parameters refuse.
-
-    skipped : sections whose parameters are not made.
-    """
+def _mistakes_of_use(spec: Spec, kind: KindSpec) -> Iterator[Mistake]:
+    """Yield a task that the kind does not serve, what no stage of it reads, and what its sections ask of each other."""
     if spec.data.task not in kind.tasks:
         others = " or ".join(other.name for other in SPECS.values() if spec.data.task in other.tasks)
         yield Mistake(("model", "kind"), f"model.kind is {kind.name}, and data.task is {spec.data.task}: that kind "
                       f"serves {' and '.join(kind.tasks)}; set model.kind to {others}")
-    found = [pair for pair in chain(kind.mistakes(spec), spec.mistakes(skipped)) if pair[0] != "data.read"]
-    told = dict[str, tuple[str, DsslError]]()  # by what they say, in the narrowest section that finds them
-    for section, error in found:  # those of reading `mistakes_of_reading` tells
-        known = told.get(str(error))
-        if known is None or known[0] == "selection" or section.startswith(f"{known[0]}."):
-            told[str(error)] = section, error
-    for section, error in told.values():  # that of the selection is made of the other sections' values too
+    messages = dict[str, tuple[str, DsslError]]()  # in the narrowest section that says them
+    for section, error in chain(kind.mistakes(spec), spec.mistakes()):
+        known = messages.get(str(error))
+        if known is None or section.startswith(f"{known[0]}."):
+            messages[str(error)] = section, error
+    for section, error in messages.values():
         yield mistake_of_section(section, error)
 
 
 def changed_settings(fields: dict[str, Any]) -> dict[str, Any]:
     """Return a spec, as a mapping, without the settings that are as they are by default."""
-    spec = kind_spec_of(fields).spec.model_validate(fields)
-    return {**spec.model_dump(exclude_defaults=True), "model": {
-        "kind": fields["model"]["kind"], **spec.model.model_dump(exclude_defaults=True)}}
+    return load_spec(fields).to_dict(changed_only=True)
 
 
 def kind_spec_of(fields: dict[str, Any]) -> KindSpec:
@@ -140,8 +118,7 @@ def kind_spec_of(fields: dict[str, Any]) -> KindSpec:
 def schema() -> dict[str, Any]:
     """Return the JSON Schema of a spec of any kind of model."""
     load_plugins()
-    of_any = reduce(or_, (kind.spec for kind in SPECS.values()))
-    return TypeAdapter(of_any).json_schema()
+    return schema_of({name: kind.spec for name, kind in SPECS.items()})
 
 
 def _overridden(fields: dict[str, Any], overrides: tuple[str, ...] | list[str],

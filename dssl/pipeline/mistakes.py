@@ -2,21 +2,18 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, get_args
-
-from pydantic import BaseModel, ValidationError
+from typing import Any
 
 from ..base.errors import DsslError, SpecError, said, sentences
 from ..base.yaml import NO_SPACE
-from .spec import READER_TYPES, Spec, read_mistakes
+from .spec import Spec
+from .validation import UNKNOWN, key_of, section_of, types_of
 
 Place = tuple[str, ...]
 CHOICE = re.compile(r"int|float|str|(literal|list|tuple|dict)\[.*\]")  # pydantic's names of a value's types
 SHOULD = "Input should be "
-READ: Place = ("data", "read")  # the section whose keys are those of the readers
 MOST_PLACES = 4  # where a key may belong that a message names
 OTHER_WORDS = {  # that people use for a key, and that are not written almost like it
     "seed": "random_state", "count": "n_landmarks", "size": "n_subsample", "starts": "n_init", "most": "max_clusters",
@@ -38,34 +35,31 @@ def all_mistakes(items: Sequence[Mapping[str, Any]], kind: str, specs: Mapping[s
     kind : the kind of model whose spec was asked for. specs : the spec of each kind. Where there is no such kind, keys
     that some kind has are not mistakes.
     """
-    found, known = [], not any(item["loc"] == ("model", "kind") for item in items)
+    mistakes, known = [], not any(item["loc"] == ("model", "kind") for item in items)
     for item in one_of_each(items):
         place = tuple(map(str, item["loc"]))
-        if not known and item["type"] == "extra_forbidden" and any(has_key(spec, place) for spec in specs.values()):
+        if not known and item["type"] == UNKNOWN and any(has_key(spec, place) for spec in specs.values()):
             continue
         given = (f" (given: {item['input']!r})"
-                 if item["type"] not in ("missing", "extra_forbidden") and _is_short(item["input"]) else "")
+                 if item["type"] not in ("missing", "value_error", UNKNOWN) and _is_short(item["input"]) else "")
+        if isinstance(error := item.get("ctx", {}).get("error"), DsslError):
+            mistakes.append(mistake_of_section(".".join(map(str, item["section"])), error))
+            continue
         near = _near(str(item["input"]), specs, 0.6) if place == ("model", "kind") else []
         meant = f"; did you mean {near[0]}?" if near else ""
-        found.append(Mistake(place, f"{'.'.join(place) or 'spec'}: {_message(item, place, kind, specs)}{given}{meant}"))
-    return found
-
-
-def mistakes_of_reading(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return what is wrong in `data.read`, as pydantic tells of the other sections."""
-    data = fields.get("data")
-    options = data.get("read") if isinstance(data, dict) else None
-    found = read_mistakes(options) if isinstance(options, dict) else []
-    return [{**item, "loc": (*READ, *item["loc"])} for item in found]
+        message = _message(item, place, kind, specs)
+        mistakes.append(Mistake(place, f"{'.'.join(place) or 'spec'}: {message}{given}{meant}"))
+    return mistakes
 
 
 def mistake_of_section(section: str, error: DsslError) -> Mistake:
-    """Return what is wrong with the parameters that a section makes; a SpecError names its keys itself."""
+    """Return what is wrong with the values of a section; a SpecError names its keys itself."""
     what, why, fix = sentences(str(error))
-    key = re.match(r"(\w+)=", what)
-    place = (*section.split("."), *([key[1]] if key and not isinstance(error, SpecError) else []))
-    prefix = "" if isinstance(error, SpecError) else f"{section}: "
-    return Mistake(place, f"{prefix}{what}" + (f" ({why}; {fix})" if why else ""))
+    path = tuple(section.split(".")) if section else ()
+    place = tuple(map(str, key_of(path, error)))
+    named = isinstance(error, SpecError) or not path
+    before = "" if named else f"{section}." if place != path else f"{section}: "
+    return Mistake(place, f"{before}{what}" + (f" ({why}; {fix})" if why else ""))
 
 
 def one_of_each(items: Sequence[Any]) -> list[dict[str, Any]]:
@@ -88,10 +82,10 @@ def _message(item: Mapping[str, Any], place: Place, kind: str, specs: Mapping[st
     if item["type"] == "literal_error" and place == ("model", "kind"):
         names = [repr(name) for name in specs]
         return f"Input should be {', '.join(names[:-1])} or {names[-1]}"
-    if item["type"] in ("model_type", "model_attributes_type"):
+    if item["type"] == "dataclass_type":
         return ("the section is empty: leave it out, or indent its keys below it" if item["input"] is None else
                 "expected a section: keys and their values, indented below it")
-    return where_it_belongs(place, kind, specs) if item["type"] == "extra_forbidden" else said(item)
+    return where_it_belongs(place, kind, specs) if item["type"] == UNKNOWN else said(item)
 
 
 def where_it_belongs(place: Place, kind: str, specs: Mapping[str, type[Spec]]) -> str:
@@ -107,7 +101,7 @@ def where_it_belongs(place: Place, kind: str, specs: Mapping[str, type[Spec]]) -
         here = section_at(own, place[:-1])
         return (f"model.kind is {kind}, which has no use for it, leave it out; {' and '.join(theirs)} "
                 f"{'have' if len(theirs) > 1 else 'has'} it, {kind} has here "
-                f"{', '.join(here.model_fields) if here else 'nothing'}")
+                f"{', '.join(types_of(here)) if here else 'nothing'}")
     key, here_keys = place[-1], keys_at(own, place[:-1])
     every = list(_paths(own))
     same = [path for path in every if _plain(path[-1]) == _plain(key)]
@@ -137,41 +131,32 @@ def _near(key: str, keys: Any, cutoff: float) -> list[str]:
     return [by_plain[one] for one in get_close_matches(_plain(key), by_plain, 1, cutoff)]
 
 
-def _paths(section: type[BaseModel], above: Place = ()) -> Iterator[Place]:
+def _paths(section: type, above: Place = ()) -> Iterator[Place]:
     """Yield the path of every key of a spec."""
-    for key in keys_at(section, ()):
+    for key, annotation in types_of(section).items():
         yield (*above, key)
-        inner = section_at(section, (key,))
+        inner = section_of(annotation)
         if inner is not None:
             yield from _paths(inner, (*above, key))
-        elif (*above, key) == READ:
-            yield from ((*READ, option) for option in READER_TYPES)
 
 
-def keys_at(section: type[BaseModel], place: Place) -> list[str]:
+def keys_at(section: type, place: Place) -> list[str]:
     """Return the keys that a spec may have in the section at a path."""
-    if place == READ:
-        return list(READER_TYPES)
-    found = section_at(section, place)
-    return list(found.model_fields) if found else []
+    inner = section_at(section, place)
+    return list(types_of(inner)) if inner else []
 
 
-def section_at(section: type[BaseModel], place: Sequence[int | str]) -> type[BaseModel] | None:
+def section_at(section: type, place: Sequence[int | str]) -> type | None:
     """Return the section at a path of keys below another, None where there is none."""
+    inner: type | None = section
     for key in place:
-        field = section.model_fields.get(str(key))
-        found = [] if field is None else [part for part in (field.annotation, *get_args(field.annotation))
-                                          if isinstance(part, type) and issubclass(part, BaseModel)]
-        if not found:
-            return None
-        section = found[0]
-    return section
+        inner = section_of(types_of(inner).get(str(key))) if inner is not None else None
+    return inner
 
 
-def has_key(section: type[BaseModel], place: Sequence[int | str]) -> bool:
+def has_key(section: type, place: Sequence[int | str]) -> bool:
     """Return whether a spec has a key at this path."""
-    above = section_at(section, place[:-1])
-    return above is not None and str(place[-1]) in above.model_fields
+    return str(place[-1]) in keys_at(section, tuple(map(str, place[:-1])))
 
 
 def _is_short(value: Any) -> bool:
@@ -190,25 +175,25 @@ class Repaired:
     moved: dict[Place, Place]
 
 
-def repaired(fields: dict[str, Any], spec: type[BaseModel], lines: Mapping[Place, int]) -> Repaired:
+def repaired(fields: dict[str, Any], spec: type, lines: Mapping[Place, int]) -> Repaired:
     """Return a mapping with keys that are not indented in their section, and a space behind each colon."""
     found = Repaired({}, [], {})
     found.fields.update(_repaired(fields, spec, (), lines, found))
     return found
 
 
-def _repaired(fields: dict[str, Any], section: type[BaseModel], place: Place, lines: Mapping[Place, int],
+def _repaired(fields: dict[str, Any], section: type, place: Place, lines: Mapping[Place, int],
               found: Repaired) -> dict[str, Any]:
     result: dict[str, Any] = {}
     into: str | None = None  # the empty section that the keys after it belong to
     for key, value in fields.items():
         inner, path = section_at(section, (str(key),)), (*place, str(key))
         empty = keys_at(section, (into,)) if into is not None else []
-        if into is not None and str(key) in empty and str(key) not in section.model_fields:
+        if into is not None and str(key) in empty and str(key) not in types_of(section):
             if result[into] is None:
                 result[into] = {}
                 told = [(str(other), lines.get((*place, str(other)))) for other in fields if str(other) in empty
-                        and str(other) not in section.model_fields]
+                        and str(other) not in types_of(section)]
                 named = ", ".join(name + (f" (line {line})" if line else "") for name, line in told)
                 found.mistakes.append(Mistake((*place, into), f"{'.'.join((*place, into))}: the section is empty, and "
                                               f"{named} below it {'begin' if len(told) > 1 else 'begins'} in its "
@@ -217,7 +202,7 @@ def _repaired(fields: dict[str, Any], section: type[BaseModel], place: Place, li
             found.moved[(*place, into, str(key))] = path
             continue
         into = str(key) if value is None and inner is not None else None
-        if value is None and (joined := NO_SPACE.fullmatch(str(key))) and joined[1] in section.model_fields:
+        if value is None and (joined := NO_SPACE.fullmatch(str(key))) and joined[1] in types_of(section):
             found.mistakes.append(Mistake(path, _no_space([str(key)], place)))
             key, value = joined[1], joined[2]
             found.moved[(*place, key)] = path
@@ -230,10 +215,10 @@ def _repaired(fields: dict[str, Any], section: type[BaseModel], place: Place, li
     return result
 
 
-def _joined(text: str, section: type[BaseModel]) -> dict[str, Any] | None:
+def _joined(text: str, section: type) -> dict[str, Any] | None:
     """Return the keys and values of a text such as `count:5 random_state:1`, None of any other."""
     pieces = [NO_SPACE.fullmatch(piece) for piece in text.split()]
-    if not pieces or not all(piece is not None and piece[1] in section.model_fields for piece in pieces):
+    if not pieces or not all(piece is not None and piece[1] in types_of(section) for piece in pieces):
         return None
     return {piece[1]: piece[2] for piece in pieces if piece is not None}
 
@@ -242,27 +227,3 @@ def _no_space(pieces: Sequence[str], place: Place) -> str:
     """Return what is wrong with keys whose values stand right behind the colon."""
     meant = ", ".join(f"{key}: {value}" for key, _, value in (piece.partition(":") for piece in pieces))
     return f"{'.'.join(place) or 'spec'}: {' '.join(pieces)!r} has no space after the colon: write {meant}"
-
-
-def validated(spec: type[Spec], fields: dict[str, Any]) -> tuple[Spec | None, list[Any]]:
-    """Return the spec of a mapping, or None and what pydantic finds wrong."""
-    try:
-        return spec.model_validate(fields), []
-    except ValidationError as error:
-        return None, list(error.errors())
-
-
-def without(fields: dict[str, Any], items: Sequence[Mapping[str, Any]], spec: type[Spec]) -> Spec | None:
-    """Return the spec of a mapping without the keys that pydantic refuses, None where it needs one of them.
-
-    What its other sections make can then be checked as well.
-    """
-    left = deepcopy(fields)
-    for item in items:
-        *above, last = item["loc"] or ("",)
-        place: Any = left
-        for key in above:
-            place = place.get(key) if isinstance(place, dict) else None
-        if isinstance(place, dict):
-            place.pop(last, None)
-    return validated(spec, left)[0]

@@ -149,8 +149,9 @@ class LabelParams:
 
     @classmethod
     def of(cls, spec: Spec) -> "LabelParams":
-        assert spec.labels is not None
-        return cls(**spec.labels.model_dump(exclude={"file"}), read=spec.data.ingest_params())
+        shown = spec.labels
+        assert shown is not None
+        return cls(shown.count, shown.per_class, shown.fraction, shown.given, shown.random_state, spec.data.read)
 
 
 def _identifiers(context: Context, read: IngestParams) -> Identifiers | None:

@@ -30,7 +30,7 @@ LEFT_OUT = -2  # the code of a row that is not used
 
 @dataclass(frozen=True)
 class SplitParams:
-    """What is to be predicted, and of which rows; see `DataSpec`.
+    """What is to be predicted, and of which rows; see `DataSection`.
 
     classes : pairs of a name and its members, since keys of JSON are text, and the classes 1 and "1" are not the same.
     test : how many, which share, or whether the official rows; all None and False for no test points.

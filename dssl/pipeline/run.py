@@ -119,7 +119,7 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
         folder = place.root / "runs" / identity
         # Paths as well as addresses: a run's record is read by people. First what it needs, since gc asks every run.
         _note_stages(folder, made)
-        write_json(folder / "spec.json", made.given.model_dump())
+        write_json(folder / "spec.json", made.given.to_dict())
         with Status(folder, identity, made.spec.name, told or (lambda event: None)) as status:
             estimated = _Estimates.of(made, execution.tasks_at_once)
             status.tell({"event": "run", "run": identity, "folder": str(folder), "name": made.spec.name,
@@ -220,10 +220,10 @@ def _run(made: Plan, identity: str, folder: Path, execution: Execution, estimate
             result["unreached"] = write_unreached(folder, made.artifact("health"), made.kind.words.unreached)
         data = made.spec.data
         if table := write_predictions(folder, {item.stage.name: item.artifact for item in made.stages},
-                                      made.files["source"].source, data.ingest_params(),
+                                      made.files["source"].source, data.read,
                                       made.spec.predictions.ending, made.spec.predictions.safe_csv):
             result["predictions"] = str(table)
-        facts |= {"spec": made.given.model_dump(), "libraries": libraries(), "growth": of_growth,
+        facts |= {"spec": made.given.to_dict(), "libraries": libraries(), "growth": of_growth,
                   "document": {"path": str(folder / RESULT)}}
         if facts.get(SELECTION, {}).get("choices") and "n_labeled" in facts.get("labels", {}):
             facts[SELECTION] = _with_intervals(facts[SELECTION], facts["labels"]["n_labeled"])

@@ -75,7 +75,7 @@ def make_scores_in(scoring: ClassScoring | None, context: Context, params: Score
 def scores_cost(f: Facts[Any], m: int, n_columns: int, predicted: int) -> Cost:
     """Return the cost of `SCORES` with models of m points; see `cost_of_test_points`, `with_scored`."""
     n_models = len(f.spec.baselines) + 1
-    cost = cost_of_test_points(f, f.spec.kernels()[0].check(), m, n_models, n_columns, predicted)
+    cost = cost_of_test_points(f, f.spec.kernels()[0].kernel(), m, n_models, n_columns, predicted)
     return with_scored(cost, f, n_models)
 
 

@@ -1,6 +1,7 @@
 """The files from outside that a spec names: its source, labels beside it, and a graph that is given."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,7 @@ def find_files(spec: Spec, known: Sequence[FileRecord] = ()) -> dict[str, File]:
     ------
     DataError : there is no such file.
     """
-    params, given = spec.data.ingest_params(), spec.given_graph
+    params, given = spec.data.read, spec.given_graph
     source = find_source(spec.data.source, labels=params.labels, format=params.format, known=known)
     found = {"source": source_file(digested(source), spec)}
     if spec.labels is not None and spec.labels.file is not None:
@@ -43,7 +44,7 @@ def find_files(spec: Spec, known: Sequence[FileRecord] = ()) -> dict[str, File]:
 def source_file(source: Source, spec: Spec) -> File:
     """Return a source whose files know their digests, with the digest of all their bytes and their format."""
     return File(source, digest({"bytes": fingerprint(source),
-                                "format": format_of(source.path, spec.data.ingest_params().format)}))
+                                "format": format_of(source.path, spec.data.read.format)}))
 
 
 def shaped_source(spec: Spec, points: int | None, columns: int | None) -> tuple[Spec, dict[str, File], Scan]:
@@ -57,13 +58,12 @@ def shaped_source(spec: Spec, points: int | None, columns: int | None) -> tuple[
         raise SpecError(explain(f"points={points!r}, columns={columns!r}", why="what a run takes follows from both, of "
                                 "two points or more", fix="give both, such as --points 1e8 --columns 64"))
     labels, test = spec.labels, spec.data.test
-    used = {"keep": None, "rows": "all", "test": TestSplit(fraction=0.2) if test.official else test}
-    data = spec.data.model_copy(update=used)
-    dtype = np.dtype(data.ingest_params().dtype)
+    data = replace(spec.data, keep=None, rows="all", test=TestSplit(fraction=0.2) if test.official else test)
+    dtype = np.dtype(data.read.dtype)
     scan = Scan(n_rows=points, n_columns=columns, dtype=dtype.name, target=None if data.task == "clustering" else "y",
                 row_bytes=columns * dtype.itemsize, label_names=tuple(map(str, spec.data.keep or ())) or None)
-    spec = spec.model_copy(update={"data": data})
+    spec = replace(spec, data=data)
     if labels is not None and labels.file is not None:
-        spec = spec.model_copy(update={"labels": labels.model_copy(update={"file": None})})
+        spec = replace(spec, labels=replace(labels, file=None))
     shape = f"{points:,} points, {columns:,} columns"
     return spec, {"source": File(Source(shape, NOWHERE), digest({"points": points, "columns": columns}))}, scan

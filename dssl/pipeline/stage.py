@@ -1,7 +1,7 @@
 """What a stage of a pipeline and a kind of model are."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from ..base.errors import DsslError, SpecError, explain
@@ -96,8 +96,9 @@ class Kind(KindSpec):
         return cls(spec.name, spec.spec, spec.tasks, stages, **others)
 
     def mistakes(self, spec: Spec) -> Iterator[tuple[str, DsslError]]:
-        unread = [name for name in STAGED if name in spec.model_fields_set - set(self.names)
-                  and getattr(spec, name) is not None]
+        defaults = {own.name: own.default for own in fields(spec)}
+        unread = [name for name in STAGED if name in defaults and name not in self.names
+                  and getattr(spec, name) not in (None, defaults[name])]
         for name in unread:
             yield name, SpecError(explain(f"{name}: model.kind is {self.name}, which has no stage of that name",
                                           why="no stage would read it", fix="leave it out"))

@@ -68,7 +68,7 @@ class Submission:
 
         Raises SpecError: the spec or the cluster description holds a secret of the environment.
         """
-        fields = spec.model_dump(mode="json")
+        fields = spec.to_dict(mode="json")
         require_no_secret("the spec", json.dumps(fields))
         require_no_secret("the cluster description", json.dumps(dict(cluster)))
         folder = workspace.root / "runs" / new_run_id()

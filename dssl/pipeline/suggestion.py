@@ -20,8 +20,8 @@ from .plan.plan import DEFAULT_WORKSPACE, plan
 from .predict.model import open_model
 from .predict.model_folder import model_folder
 from .records import SPEC, read_result, read_spec
-from .spec import ingest_params
 from .suggested_rows import SuggestedRows, choose_rows, with_places
+from .validation import ingest_params
 
 YAML = (".yaml", ".yml")
 

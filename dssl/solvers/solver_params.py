@@ -15,11 +15,20 @@ METHODS = ("auto", "jacobi", "deflated", "amg", "direct")
 class SolverParams:
     """How to solve.
 
-    method : "jacobi", "deflated" (Jacobi with the lowest eigenvectors solved exactly), "amg", "direct", or "auto".
-    tolerance : relative residual `||b - R x|| / ||b||` of every column.
-    max_iterations : of conjugate gradients, per column, over all corrections.
-    n_vectors : eigenvectors to deflate; None follows the number of columns to solve.
-    block_columns : columns solved side by side.
+    Parameters
+    ----------
+    method : "auto", "jacobi", "deflated", "amg" or "direct"
+        Jacobi; Jacobi with the lowest eigenvectors solved exactly; multigrid; a factor; auto takes what costs least.
+    tolerance : float
+        Relative residual `||b - R x|| / ||b||` of every column.
+    max_iterations : int
+        Of conjugate gradients, per column, over all corrections.
+    n_vectors : int or None
+        Eigenvectors to deflate; None follows the number of columns to solve.
+    block_columns : int
+        Columns solved side by side.
+    random_state : int
+        Of the vectors that eigenvectors are sought from.
     """
 
     method: Literal["auto", "jacobi", "deflated", "amg", "direct"] = "auto"

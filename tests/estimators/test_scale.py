@@ -28,7 +28,7 @@ from dssl.base.errors import ParameterError
 from dssl.data.findings import IdentifierColumns
 from dssl.data.scaling.out_of_range import BeyondRange
 from dssl.data.scaling.units import UnlikeColumns
-from dssl.pipeline.spec import DataSpec
+from dssl.pipeline.spec import DataSection
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def test_the_default_is_that_of_pipelines():
     kinds = [getattr(dssl, name) for name in dssl.__all__ if "scale" in getattr(
         getattr(dssl, name), "_get_param_names", list)()]
     assert len(kinds) > 10
-    assert {kind().scale for kind in kinds} == {DataSpec(source="x").scale} == {"auto"}
+    assert {kind().scale for kind in kinds} == {DataSection(source="x").scale} == {"auto"}
 
 
 @pytest.mark.parametrize("given", ["array", "dask", "data set", "frame"])

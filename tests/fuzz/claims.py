@@ -96,10 +96,10 @@ def understood_or_refused(source: Any, folder: Path, overrides: tuple[str, ...] 
         except SpecError as error:
             assert leaves(folder) == before
             return told(error)
-        again = load_spec(spec.model_dump())
+        again = load_spec(spec.to_dict())
         assert repr(again) == repr(spec)  # as text: NaN may mark the points without a label
         try:
-            stages = plan(spec.model_dump(), workspace=folder / "work").records()
+            stages = plan(spec.to_dict(), workspace=folder / "work").records()
         except DsslError as error:
             told(error)
         else:

@@ -27,7 +27,7 @@ from dssl.pipeline.kinds.registry import register_kind
 from dssl.pipeline.plan.facts import Facts
 from dssl.pipeline.points import LABELS, POINTS
 from dssl.pipeline.scoring import SCORES
-from dssl.pipeline.spec import GraphPipeline, LabelSpec, ModelSpec
+from dssl.pipeline.spec import GraphPipeline, LabelSection, ModelSection
 from dssl.pipeline.split import SPLIT
 from dssl.pipeline.stage import Kind, Stage
 from dssl.storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows
@@ -88,7 +88,7 @@ class NearestLabel(Model):
         return cls(arrays["points"], arrays["codes"], OneVsRest(np.array(attributes["classes"])), known)
 
 
-class NearestSpec(ModelSpec):
+class NearestSpec(ModelSection):
     """The label of the nearest labeled point; hops counts edges instead of their lengths."""
 
     kind: Literal["nearest_label"]
@@ -98,7 +98,7 @@ class NearestSpec(ModelSpec):
 class NearestPipeline(GraphPipeline):
     """A pipeline of the nearest labeled points."""
 
-    labels: LabelSpec
+    labels: LabelSection
     model: NearestSpec
 
 

@@ -4,13 +4,13 @@ import pytest
 
 from dssl.base.errors import ParameterError
 from dssl.learners.class_prior import EQUAL, LABELS, ClassPrior
-from dssl.pipeline.kinds.automatic_spec import AutomaticPipeline
 from dssl.pipeline.kinds.class_spec import class_prior
+from dssl.pipeline.load import load_spec
 from dssl.report.sections.data import data_section
 
 
 def spec(labels, task="classification", **model):
-    return AutomaticPipeline(name="a", data={"source": "a.csv", "task": task}, labels=labels, model=model)
+    return load_spec({"name": "a", "data": {"source": "a.csv", "task": task}, "labels": labels, "model": model})
 
 
 @pytest.mark.parametrize(("labels", "model", "prior"), [

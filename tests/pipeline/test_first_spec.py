@@ -152,7 +152,7 @@ def test_odd_cells_cost_one_more_pass_however_many_there_are(here, monkeypatch):
     assert look.unusable == {"codes": "45 of its cells are no numbers", "late": "4 of its cells are no numbers"}
     assert look.scan.feature_names == ("many",)
     assert init("t.csv").exit_code == 0
-    data = ingest("t.csv", MemoryParts(), InProcess(1), load_spec("t.yaml").data.ingest_params())
+    data = ingest("t.csv", MemoryParts(), InProcess(1), load_spec("t.yaml").data.read)
     assert data.feature_names == ["many"]
 
 
@@ -169,7 +169,7 @@ def test_units_and_bounds_are_told_with_rows_and_a_run_reads_them_as_init_did(he
                  "read as its bound: crp (3: '<0.5' in row 4 (counted from 0), line 6)",
                  "left out: mass: its numbers are in several units, 'kg' in 60 cells, 'g' in 30 cells"):
         assert told in said
-    data = ingest("t.csv", MemoryParts(), InProcess(1), load_spec("t.yaml").data.ingest_params())
+    data = ingest("t.csv", MemoryParts(), InProcess(1), load_spec("t.yaml").data.read)
     assert data.feature_names == ["height", "crp"]
     assert "left out, as numbers in several units: 'mass'" in " ".join(dataset_notes({
         **data.attributes, "format": "csv"}))
@@ -180,7 +180,7 @@ def test_a_column_of_a_table_without_names_is_left_out_by_its_number_in_the_file
     pd.DataFrame({"y": np.arange(1500) % 2, "a": np.arange(1500) % 7, "b": cells}).to_csv("t.csv", index=False,
                                                                                        header=False)
     assert init("t.csv", "--target", "0").exit_code == 0
-    assert tuple(load_spec("t.yaml").data.read["drop"]) == (2,)
+    assert tuple(load_spec("t.yaml").data.read.drop) == (2,)
 
 
 def test_text_that_is_not_utf_8_is_read_as_windows_writes_it(here):
@@ -305,7 +305,7 @@ def test_a_terminal_is_asked_where_two_columns_may_be_the_target(here, monkeypat
     monkeypatch.setattr("dssl.cli.init.command.is_terminal", lambda: True)
     done = CliRunner().invoke(main, ["init", "t.csv"], input="soil\n", catch_exceptions=False)
     assert done.exit_code == 0, done.stderr
-    assert load_spec("t.yaml").data.read["target"] == "soil"
+    assert load_spec("t.yaml").data.read.target == "soil"
 
 
 @pytest.mark.parametrize(("labels", "unlabeled"), [
@@ -336,7 +336,7 @@ def test_columns_that_float32_cannot_tell_apart_are_read_in_more_digits(here):
     columns = {"a": 1e9 + rng.random(60).round(4), "b": rng.normal(size=60), "label": rng.integers(0, 2, 60)}
     pd.DataFrame(columns).to_csv("t.csv", index=False)
     assert init("t.csv").exit_code == 0
-    assert load_spec("t.yaml").data.ingest_params().dtype == "float64"
+    assert load_spec("t.yaml").data.read.dtype == "float64"
 
 
 def as_npz(folder, X, y):
@@ -396,7 +396,7 @@ def test_the_spec_of_every_format_is_understood(here, made):
     assert f"{known} rows have one, {N - known} do not" in told
     spec = load_spec("s.yaml")
     assert spec.data.task == "classification"
-    assert spec.data.ingest_params().labels == ("l.npy" if made is as_npy else None)
+    assert spec.data.read.labels == ("l.npy" if made is as_npy else None)
 
 
 @pytest.mark.slow
@@ -481,7 +481,7 @@ def test_infinite_cells_are_named_as_missing_with_their_places(here, ending):
     assert "data.read.missing: [inf, -inf]: infinite cells: column 'a' has 'inf' in row 3 (counted from 0)" in told
     assert "the target 'y' has 'inf' in row 7 (counted from 0)" in told
     assert ("line 5;" in told) == (ending == "csv")
-    data = ingest(f"t.{ending}", MemoryParts(), InProcess(1), **load_spec("t.yaml").data.read)
+    data = ingest(f"t.{ending}", MemoryParts(), InProcess(1), load_spec("t.yaml").data.read)
     assert np.isnan(data.targets()).sum() == 1
 
 
@@ -500,7 +500,7 @@ def test_a_code_among_the_values_of_a_column_that_comes_again_as_none_of_them_is
     asked = "does -999 stand for a missing cell? No other value comes so often: column 'balance' 16; if it does, add"
     assert asked in " ".join(told.split())
     assert asked in " ".join((here / "t.yaml").read_text().replace("#", "").split())
-    assert "missing" not in load_spec("t.yaml").data.read
+    assert load_spec("t.yaml").data.read.missing is None
 
 
 def test_a_code_that_comes_again_is_missing_where_it_is_below_all_values_or_far_from_those_of_another_column(here):
@@ -512,7 +512,7 @@ def test_a_code_that_comes_again_is_missing_where_it_is_below_all_values_or_far_
         told = init(f"{name}.csv").stdout
         assert ("data.read.missing: ['-999']: -999 is far from all other values, or comes again as none of them does: "
                 + counts) in told
-        assert load_spec(f"{name}.yaml").data.read["missing"] == ["-999"]
+        assert load_spec(f"{name}.yaml").data.read.missing == ("-999",)
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
@@ -547,7 +547,7 @@ def test_codes_that_say_the_target_again_are_dropped_and_no_categories(here):
                   "label": np.where(mcc == 5411, "a", "b")}).to_csv("t.csv", index=False)
     init("t.csv", "--read", "categories=[mcc, errorcode]")
     read = load_spec("t.yaml").data.read
-    assert (read["categories"], read["drop"]) == (["errorcode"], ["mcc"])
+    assert (read.categories, read.drop) == (("errorcode",), ("mcc",))
 
 
 @pytest.mark.parametrize("change", [
@@ -596,9 +596,9 @@ def test_a_code_of_missing_cells_is_named_as_missing_with_columns_and_counts(her
         assert told in text
         assert told in " ".join(done.stdout.split())
     read = load_spec("t.yaml").data.read
-    assert (read["missing"], read["when_missing"]) == (["-999"], "impute")
+    assert (read.missing, read.when_missing) == (("-999",), "impute")
     assert "row 30 lies far" not in done.stdout
-    data = ingest(f"t.{ending}", MemoryParts(), InProcess(1), **read)
+    data = ingest(f"t.{ending}", MemoryParts(), InProcess(1), read)
     assert {record["name"]: (record["min"] > -999, record["missing"]) for record in data.attributes["survey"]} == {
         "a": (True, 3), "b": (True, 3)}
     run("t.yaml", here / "work")
@@ -615,4 +615,4 @@ def test_a_code_of_missing_cells_is_named_as_missing_with_columns_and_counts(her
 def test_a_number_that_may_be_a_value_is_not_named_as_missing(here, change):
     change(coded()).to_csv("t.csv", index=False)
     assert init("t.csv", "--target", "label").exit_code == 0
-    assert "missing" not in load_spec("t.yaml").data.read
+    assert load_spec("t.yaml").data.read.missing is None

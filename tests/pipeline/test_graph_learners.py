@@ -175,11 +175,11 @@ def test_a_given_graph_and_no_baselines(fields, tmp_path, points_file):
 
 
 @pytest.mark.parametrize(("overrides", "says"), [
-    (["model.learner=poisson", "data.task=regression", "labels={count: 20}"], "poisson tells classes apart"),
+    (["model.learner=poisson", "data.task=regression", "labels={count: 20}"], "it tells classes apart"),
     (["model.class_sizes=[1, 1]", "data.task=regression", "labels={count: 20}"], "quantities have no classes"),
-    (["model.learner=laplace", "model.ridge=[0.1]"], "learner laplace has no use for it"),
+    (["model.learner=laplace", "model.ridge=[0.1]"], "model: ridge, and learner is laplace"),
     (["model.power=[0]"], "whole numbers from 1 to 8"), (["model.ridge=[]"], "model.ridge"),
-    (["model.penalty=.inf"], "model.penalty"), (["model.learner=harmonic"], "ridge.*laplace"),
+    (["model.penalty=-1"], "model.penalty"), (["model.learner=harmonic"], "ridge.*laplace"),
     (["model.tolerance=2"], "tolerance"), (["model.eta=1"], "svm and ridge and clustering have it"),
     (["baselines=[shuffled]"], "nearest"),
     (["graph.power=1"], "graph.power")])

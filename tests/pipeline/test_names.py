@@ -4,7 +4,6 @@ import inspect
 from dataclasses import MISSING, fields
 
 import pytest
-from pydantic import BaseModel
 
 import dssl
 from dssl.base.errors import SpecError
@@ -16,11 +15,11 @@ from dssl.kernels.stochastic import StochasticParams
 from dssl.kernels.transfer import TransferParams
 from dssl.knn.params import NeighborParams
 from dssl.learners.laprls.params import SystemParams
-from dssl.pipeline.kinds.deformed_spec import SolverSpec
+from dssl.pipeline.kinds.deformed_spec import SolverSection
 from dssl.pipeline.kinds.graph_spec import TOLERANCE
-from dssl.pipeline.kinds.laprls_spec import LandmarkSpec
 from dssl.pipeline.kinds.specs import SPECS
 from dssl.pipeline.load import load_spec
+from dssl.pipeline.validation import section_of, types_of
 from dssl.solvers.solver_params import SolverParams
 
 ESTIMATORS = {
@@ -55,25 +54,24 @@ OTHER_DEFAULTS = {
 REQUIRED = object()
 
 
-def keys_of(section: type[BaseModel]) -> dict[str, object]:
-    """Return the keys of a section with their defaults."""
-    return {name: REQUIRED if field.is_required() else field.get_default(call_default_factory=True)
-            for name, field in section.model_fields.items()}
-
-
 def arguments_of(name: str) -> dict[str, object]:
     """Return the parameters of an estimator with their defaults."""
     return {key: REQUIRED if parameter.default is parameter.empty else parameter.default
             for key, parameter in inspect.signature(getattr(dssl, name).__init__).parameters.items() if key != "self"}
 
 
-def fields_of(group: type) -> dict[str, object]:
-    """Return the fields of a group with their defaults."""
-    return {field.name: REQUIRED if field.default is MISSING else field.default for field in fields(group)}
+def keys_of(group: type) -> dict[str, object]:
+    """Return the keys of a section, or the fields of a group, with their defaults."""
+    return {field.name: REQUIRED if field.default is MISSING and field.default_factory is MISSING else
+            field.default_factory() if field.default is MISSING else field.default for field in fields(group)}
 
 
-def section_of(kind: str, name: str) -> type[BaseModel]:
-    return SPECS[kind].spec.model_fields[name].annotation
+def section(kind: str, *path: str) -> type:
+    """Return the section of a kind at a path."""
+    found = SPECS[kind].spec
+    for name in path:
+        found = section_of(types_of(found)[name])
+    return found
 
 
 def test_every_kind_has_its_estimators_here():
@@ -82,16 +80,14 @@ def test_every_kind_has_its_estimators_here():
 
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, names in ESTIMATORS.items() for name in names])
 def test_a_parameter_of_an_estimator_is_a_key_of_its_kind_with_the_same_default(kind, name):
-    keys, arguments = keys_of(section_of(kind, "model")), arguments_of(name)
+    keys, arguments = keys_of(section(kind, "model")), arguments_of(name)
     for key, default in arguments.items():
         if key in IN_SECTIONS:
-            assert not IN_SECTIONS[key] or IN_SECTIONS[key] in SPECS[kind].spec.model_fields or key in (
+            assert not IN_SECTIONS[key] or IN_SECTIONS[key] in types_of(SPECS[kind].spec) or key in (
                 "graph", "regularizer"), key
         elif (kind, key) in IN_SECTIONS_OF_A_KIND:
-            section = SPECS[kind].spec
-            for part in IN_SECTIONS_OF_A_KIND[kind, key].split("."):
-                section = section.model_fields[part].annotation
-            assert keys_of(section)[key] == default, key
+            place = section(kind, *IN_SECTIONS_OF_A_KIND[kind, key].split("."))
+            assert keys_of(place)[key] == default, key
         elif (kind, key) not in NOT_IN_A_SPEC:
             assert key in keys, f"{name}({key}=...) is no key of model, where model.kind is {kind}: {sorted(keys)}"
             assert (kind, key) in OTHER_DEFAULTS or keys[key] == default, key
@@ -100,8 +96,8 @@ def test_a_parameter_of_an_estimator_is_a_key_of_its_kind_with_the_same_default(
 @pytest.mark.parametrize("kind", ESTIMATORS)
 def test_a_key_of_a_kind_is_a_parameter_of_one_of_its_estimators_or_of_a_group_of_it(kind):
     arguments = {key for name in ESTIMATORS[kind] for key in arguments_of(name)}
-    groups = {key: value for group in GROUPS.get(kind, ()) for key, value in fields_of(group).items()}
-    for key, default in keys_of(section_of(kind, "model")).items():
+    groups = {key: value for group in GROUPS.get(kind, ()) for key, value in keys_of(group).items()}
+    for key, default in keys_of(section(kind, "model")).items():
         named = key in arguments | groups.keys() or (kind, key) in NOT_IN_PYTHON
         assert named, f"model.{key} of {kind} has another name in Python"
         if key in groups and key not in arguments:
@@ -109,27 +105,26 @@ def test_a_key_of_a_kind_is_a_parameter_of_one_of_its_estimators_or_of_a_group_o
 
 
 def test_the_keys_of_a_graph_are_the_fields_of_its_parameters():
-    ours = fields_of(KNNGraph)
+    ours = keys_of(KNNGraph)
     for kind in SPECS:
-        if "graph" not in SPECS[kind].spec.model_fields:
+        if "graph" not in types_of(SPECS[kind].spec):
             continue
-        keys = keys_of(section_of(kind, "graph"))
-        regularizer = fields_of(RegularizerParams)
+        keys = keys_of(section(kind, "graph"))
+        regularizer = keys_of(RegularizerParams)
         for key in keys.keys() - {"given", "width"}:  # the width is another where a kernel is deformed
             assert keys[key] == (ours if key in ours else regularizer)[key], (kind, key)
         assert ours.keys() <= keys.keys()
     for group in (NeighborParams, WeightParams):
-        assert fields_of(group).items() <= ours.items()
+        assert keys_of(group).items() <= ours.items()
 
 
-def test_the_keys_of_landmarks_and_of_a_solver_are_the_fields_of_their_parameters():
-    assert keys_of(LandmarkSpec) == fields_of(LandmarkParams)
-    solver = fields_of(SolverParams)
-    assert all(solver[key] == default for key, default in keys_of(SolverSpec).items() if key != "form")
+def test_the_keys_of_a_solver_are_the_fields_of_their_parameters():
+    solver = keys_of(SolverParams)
+    assert all(solver[key] == default for key, default in keys_of(SolverSection).items() if key != "form")
     assert arguments_of("LaplaceLearning")["tolerance"] == TOLERANCE
 
 
-@pytest.mark.parametrize(("section", "told"), [
+@pytest.mark.parametrize(("given", "told"), [
     ({"data": {"source": "digits", "seed": 1}}, "data.seed: there is no such key here; did you mean data.random_state"),
     ({"labels": {"per_class": 2, "seed": 1}}, "did you mean labels.random_state?"),
     ({"graph": {"seed": 1}}, "did you mean graph.random_state?"),
@@ -149,8 +144,8 @@ def test_the_keys_of_landmarks_and_of_a_solver_are_the_fields_of_their_parameter
     ({"model": {"kind": "clustering", "n_clusters": 3, "landmarks": 50}}, "did you mean model.n_landmarks?"),
     ({"model": {"kind": "clustering", "clusters": 3}}, "did you mean model.n_clusters?"),
 ])
-def test_an_older_name_is_refused_with_the_one_of_today(section, told):
+def test_an_older_name_is_refused_with_the_one_of_today(given, told):
     with pytest.raises(SpecError) as refused:
         load_spec({"name": "older", "data": {"source": "digits"}, "model": {"kind": "svm"},
-                   **({"labels": {"per_class": 2}} if "clustering" not in str(section) else {}), **section})
+                   **({"labels": {"per_class": 2}} if "clustering" not in str(given) else {}), **given})
     assert told in str(refused.value)

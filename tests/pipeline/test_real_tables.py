@@ -34,7 +34,7 @@ def test_columns_are_taken_for_what_they_are(name, tmp_path):
     expected = TAKEN.get(name, PLAIN)
     assert {record["name"]: record["finding"] or record["kind"] for record in spec.records} == expected
     (tmp_path / "spec.yaml").write_text(spec.text)
-    params = load_spec(tmp_path / "spec.yaml").data.ingest_params()
+    params = load_spec(tmp_path / "spec.yaml").data.read
     data = ingest(path, MemoryParts(), InProcess(1), params)
     used = {name.partition("=")[0] for name in data.feature_names}
     assert used == {column for column, kind in expected.items() if kind in ("number", "integer", "category")}

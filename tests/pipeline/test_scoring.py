@@ -6,16 +6,14 @@ import re
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from pydantic import ValidationError
 from sklearn.metrics import balanced_accuracy_score, f1_score, log_loss, roc_auc_score
 
 from dssl import SemiSupervisedClassifier
-from dssl.base.errors import DsslError, ParameterError
+from dssl.base.errors import DsslError, SpecError
 from dssl.execution.in_process import InProcess
 from dssl.learners.class_scoring import LOSSES
 from dssl.learners.on_graph import automatic
-from dssl.pipeline.kinds.automatic_spec import AutomaticPipeline
-from dssl.pipeline.load import schema
+from dssl.pipeline.load import load_spec, schema
 from dssl.pipeline.plan.plan import plan
 from dssl.pipeline.run import run
 from dssl.selection.scoring import KEYS
@@ -132,8 +130,8 @@ def test_what_is_not_defined_of_the_model_leaves_the_accuracy_and_says_so(points
     ("classification", {"scoring": "f1", "class_sizes": [1, 2]}, "leaves nothing to decide"),
     ("classification", {"scoring": "precision"}, "Input should be 'accuracy', 'balanced_accuracy'")])
 def test_what_cannot_be_decided_is_refused_by_the_spec(task, model, why):
-    with pytest.raises((ParameterError, ValidationError), match=why):
-        AutomaticPipeline(name="a", data={"source": "a.csv", "task": task}, labels={"count": 9}, model=model)
+    with pytest.raises(SpecError, match=why):
+        load_spec({"name": "a", "data": {"source": "a.csv", "task": task}, "labels": {"count": 9}, "model": model})
 
 
 def test_of_many_labels_model_and_base_have_probabilities_to_compare(points, tmp_path, monkeypatch):
@@ -149,7 +147,7 @@ def test_of_many_labels_model_and_base_have_probabilities_to_compare(points, tmp
 
 
 def test_the_schema_lists_the_metrics():
-    text = json.dumps(schema()["$defs"]["AutomaticModelSpec"]["properties"]["scoring"])
+    text = json.dumps(schema()["$defs"]["AutomaticModel"]["properties"]["scoring"])
     assert all(f'"{name}"' in text for name in LOSSES)
 
 

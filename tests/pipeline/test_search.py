@@ -1,6 +1,5 @@
 """`selection:` of every kind: which combinations are tried, on which folds, and what a kind can vary."""
 
-import json
 import shutil
 
 import numpy as np
@@ -208,7 +207,7 @@ def test_poisson_learning_of_quantities_is_refused(spec_of):
 def test_every_key_of_a_selection_is_one_of_every_kind(spec_of, kind):
     keys = {"grid", "search", "n_candidates", "factor", "folds", "repetitions", "held_out", "held_out_points",
             "scoring", "one_standard_error", "random_state"}
-    assert set(json.loads(load_spec(spec_of(kind)).selection.model_dump_json())) == keys
+    assert set(load_spec(spec_of(kind)).to_dict()["selection"]) == keys
     planned = (plan(spec_of(kind, **own), workspace="nowhere") for own in ({}, {"search": "random", "n_candidates": 3}))
     before, after = ({stage["name"]: stage["address"] for stage in made.records()} for made in planned)
     changed = {name for name in before if before[name] != after[name]}

@@ -69,7 +69,7 @@ def test_a_longer_grid_uses_the_graph_again(searched):
     ({"model": {"kind": "svm", "eta": 1e20}}, "expected 0 to 1e"),
     ({"selection": {"grid": {"eta": [10, 1e9]}}}, "eta=1000000000"),
     ({"baselines": ["base", "shuffled", "base"]}, "one is named twice"),
-    ({"model": {"kind": "svm", "n_subsample": 1}}, "at least 2"),
+    ({"model": {"kind": "svm", "n_subsample": 1}}, "a graph takes two points"),
     ({"kernel": {"name": "linear"}, "selection": {"grid": {"bandwidth": ["median"]}}}, "has no bandwidth"),
 ])
 def test_what_would_leave_rounding_errors_or_nothing_is_refused(small_spec, changes, message):
@@ -80,7 +80,7 @@ def test_what_would_leave_rounding_errors_or_nothing_is_refused(small_spec, chan
 @pytest.mark.parametrize(("section", "message"), [
     ({"grid": {"power": []}}, "selection.grid.power"), ({"grid": {"eta": [0]}}, "0 is the base kernel"),
     ({"folds": 1}, "selection: 1 folds"),
-    ({"grid": {"bandwidth": ["half"]}}, "selection: bandwidth='half'"), ({"sigma": [1]}, "selection.sigma"),
+    ({"grid": {"bandwidth": ["half"]}}, "selection.grid.bandwidth='half'"), ({"sigma": [1]}, "selection.sigma"),
     ({"grid": {"eta": [1, 1]}}, "twice"), ({"grid": {"power": [99]}}, "power"),
 ])
 def test_a_bad_selection_is_refused_before_any_work(small_spec, section, message):

@@ -20,7 +20,7 @@ from ...data.source_reader import open_source
 from ...data.survey import survey_file
 from ...execution.tasks import Execution
 from ...pipeline.sentinels import Sentinels, find_sentinels
-from ...pipeline.spec import ingest_params
+from ...pipeline.validation import ingest_params
 from ...storage.blocks import row_ranges
 from .first_labels import Labels, LabelsTask, joined_labels
 

@@ -164,7 +164,7 @@ def _assigned_cost(f: Facts[Any]) -> Cost:
         return predicted_cost(f.distinct, f.row_bytes, f.n, n, 0, f.graph.n_neighbors, f.graph.metric, k, False,
                               f.budget)
     s = min(f.n, space.carriers)
-    return predict_cost(spec.kernel.check(), f.dense(n, f.width), f.row_bytes, s, 1, s, 8, f.budget)
+    return predict_cost(spec.kernel.kernel(), f.dense(n, f.width), f.row_bytes, s, 1, s, 8, f.budget)
 
 
 def _agreement_cost(f: Facts[Any]) -> Cost:

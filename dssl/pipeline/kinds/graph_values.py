@@ -30,7 +30,7 @@ from ...selection.folds import FoldParams
 from ...selection.halving import ALL, Search
 from ...solvers.solver_params import SolverParams
 from .class_spec import class_prior, class_weight
-from .graph_spec import OF_RIDGE, GraphLearnerPipeline, GraphModelSpec, SizeParams
+from .graph_spec import OF_RIDGE, GraphLearnerPipeline, GraphModel, SizeParams
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class ValueParams:
     weight: ClassWeight
 
     @classmethod
-    def of(cls, spec: GraphLearnerPipeline, model: GraphModelSpec) -> "ValueParams":
+    def of(cls, spec: GraphLearnerPipeline, model: GraphModel) -> "ValueParams":
         return cls(model.learner, model.family(spec.graph.laplacian), model.solver(), model.sizes(), class_prior(spec),
                    class_weight(spec))
 

@@ -1,76 +1,91 @@
 """The pipeline file of the kind `lapsvm`."""
 
-from __future__ import annotations
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
 
-from typing import TYPE_CHECKING, Literal, Self
-
-from pydantic import Field, model_validator
-
+from ...base.errors import DsslError, SpecError, explain
 from ...learners.laprls.penalties import Penalty
-from .laprls_spec import LapRLSKernel, LapRLSPipeline, LapRLSSpec, PenaltyGrid, PenaltySelection
+from ...learners.losses import HuberHinge, SmoothLoss, loss_of
+from .laprls_spec import LapRLSKernel, LapRLSModel, LapRLSPipeline, PenaltyGrid, PenaltySelection
 
-if TYPE_CHECKING:
-    from ...learners.losses import SmoothLoss
-
-HALF_WIDTH = 0.01  # of huber_hinge, the paper's
 LossName = Literal["squared_hinge", "huber_hinge", "logistic"]
 
 
-class LapSVMSpec(LapRLSSpec):
-    """Laplacian support vector machine on landmarks; the penalties weigh against the mean loss."""
+@dataclass(frozen=True, kw_only=True)
+class LapSVMModel(LapRLSModel):
+    """Laplacian support vector machine on landmarks; the penalties weigh against the mean loss.
+
+    Parameters
+    ----------
+    gamma_A : float or str
+        Of the norm, > 0; a number, auto or a multiple such as 10*auto.
+    gamma_I : float or str
+        Of the graph's energy, >= 0; 0 is no graph.
+    loss : "squared_hinge", "huber_hinge" or "logistic"
+        The loss that is minimized.
+    h : float
+        Of huber_hinge: the hinge is rounded so far from its corner.
+    """
 
     kind: Literal["lapsvm"]  # type: ignore[assignment]
-    gamma_A: Penalty = Field("auto", description="of the norm, > 0; a number, auto or a multiple such as 10*auto")
-    gamma_I: Penalty = Field("auto", description="of the graph's energy, >= 0; 0 is no graph")
+    gamma_A: Penalty = "auto"
+    gamma_I: Penalty = "auto"
     loss: LossName = "squared_hinge"
-    h: float = Field(HALF_WIDTH, gt=0, description="of huber_hinge: the hinge is rounded so far from its corner")
+    h: float = HuberHinge.h
     fit_intercept: Literal[True] = True
 
     def minimized(self) -> SmoothLoss:
-        from ...learners.losses import loss_of
-
         return loss_of(self.loss, self.h)
 
 
+@dataclass(frozen=True, kw_only=True)
 class LapSVMKernel(LapRLSKernel):
-    """The base kernel, on the scaled features."""
+    """The base kernel, on the scaled features.
 
-    bandwidth: float | str | None = Field(default=None, description="a number, median or a multiple such as "
-                                                                    "0.5*median; null is 0.5*median")
+    Parameters
+    ----------
+    bandwidth : float, str or None
+        A number, median or a multiple such as 0.5*median; null is 0.5*median.
+    """
+
+    bandwidth: float | str | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
 class LossGrid(PenaltyGrid):
     """The loss, the penalties, and the bandwidth of the base kernel."""
 
-    loss: list[LossName] | None = Field(default=None, min_length=1)
+    loss: tuple[LossName, ...] | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
 class LapSVMSelection(PenaltySelection):
     """Loss, penalties and bandwidth chosen by cross-validation on the labels."""
 
     grid: LossGrid = LossGrid()
 
 
+@dataclass(frozen=True, kw_only=True)
 class LapSVMPipeline(LapRLSPipeline):
     """A pipeline of the Laplacian support vector machine."""
 
     kernel: LapSVMKernel = LapSVMKernel()
-    model: LapSVMSpec
+    model: LapSVMModel
     selection: LapSVMSelection | None = None
 
-    @model_validator(mode="after")
-    def _h_is_of_a_loss(self) -> Self:
-        tried = self._loss_names()
-        if self.model.h != HALF_WIDTH and "huber_hinge" not in tried:
-            raise ValueError(f"model.h is of huber_hinge, and the loss is {' or '.join(tried)}: leave it out")
-        if len(set(tried)) < len(tried):
-            raise ValueError("selection.grid.loss names a loss twice")
-        return self
-
-    def _loss_names(self) -> list[LossName]:
-        return (self.selection.grid.loss if self.selection else None) or [self.model.loss]
+    def _loss_names(self) -> tuple[LossName, ...]:
+        return (self.selection.grid.loss if self.selection else None) or (self.model.loss,)
 
     def losses(self) -> tuple[SmoothLoss, ...]:
-        from ...learners.losses import loss_of
-
         return tuple(loss_of(name, self.model.h) for name in self._loss_names())
+
+    def mistakes(self) -> Iterator[tuple[str, DsslError]]:
+        yield from super().mistakes()
+        tried = self._loss_names()
+        if self.model.h != HuberHinge.h and "huber_hinge" not in tried:
+            yield "model.h", SpecError(explain(f"model.h is of huber_hinge, and the loss is {' or '.join(tried)}",
+                                               why="no other loss reads it", fix="leave it out"))
+        if len(set(tried)) < len(tried):
+            yield "selection.grid.loss", SpecError(explain("selection.grid.loss names a loss twice",
+                                                           why="it would do work twice", fix="name each once"))

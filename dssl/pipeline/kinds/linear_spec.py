@@ -1,58 +1,71 @@
 """The pipeline files of the kinds `cluster` and `multiscale`."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
 from itertools import product
-from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
+from typing import Any, ClassVar, Literal, TypedDict
 
-from pydantic import Field, model_validator
-
-from ...base.digest import BANDWIDTH
-from ...base.errors import DsslError, SpecError, explain, require
+from ...base.digest import require_random_state
+from ...base.errors import DsslError, SpecError, explain
+from ...kernels.base import BaseKernels
+from ...kernels.cluster_params import Approximation, ClusterParams
+from ...kernels.landmarks import LandmarkMethod, LandmarkParams
+from ...kernels.multiscale import MultiscaleParams
+from ...kernels.stochastic import StochasticParams
 from ...kernels.transfer import Transfer, TransferParams
-from ..spec import KernelSpec, LabelSpec, Spec
-from ..spec_section import SpecSection
-from ..spec_selection import SelectionSpec
-from .class_spec import ClassModelSpec, class_prior, class_weight
-
-if TYPE_CHECKING:
-    from ...kernels.base import BaseKernels
-    from ...kernels.cluster_params import ClusterParams
-    from ...kernels.multiscale import MultiscaleParams
-    from ...learners.class_prior import ClassPrior, ClassWeight
-    from ...learners.linear.features import SampleLearner
-    from ...methods.cluster import ClusterKernelParams
-    from ...methods.multiscale import MultiscaleKernelParams
-    from ...selection.choice import ChoiceRule
-    from ...selection.folds import FoldParams
+from ...learners.class_prior import ClassPrior, ClassWeight
+from ...learners.linear.features import SampleLearner
+from ...methods.cluster import ClusterKernelParams
+from ...methods.multiscale import MultiscaleKernelParams
+from ...methods.sections import ClassModel, Grid, KernelSection, Selection
+from ...selection.choice import LOWEST, ChoiceRule
+from ...selection.folds import FoldParams
+from ..spec import LabelSection, Spec, baseline_mistakes, scoring_mistakes
+from .class_spec import class_prior, class_weight
 
 Loss = Literal["hinge", "squared", "squared_hinge", "logistic"]
 
 
-class LinearModelSpec(ClassModelSpec):
-    """A linear learner on features of all points."""
+@dataclass(frozen=True, kw_only=True)
+class LinearModel(ClassModel):
+    """A linear learner on features of all points.
+
+    Parameters
+    ----------
+    C : float
+        Penalty of the loss against the norm.
+    loss : "hinge", "squared", "squared_hinge" or "logistic"
+        Of classes; of regression, squared.
+    random_state : int
+        Of every random choice.
+    """
 
     C: float
     loss: Loss = "squared"
-    random_state: int = Field(0, ge=0)
+    random_state: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_random_state(self.random_state)
+        SampleLearner(loss=self.loss, C=self.C)  # raises where a value is out of range
 
 
-class LinearGrid(SpecSection):
+@dataclass(frozen=True, kw_only=True)
+class LinearGrid(Grid):
     """The values of each parameter that are tried, in place of the one given elsewhere; all combinations of them."""
 
-    C: list[float] | None = Field(default=None, min_length=1)
-    loss: list[Loss] | None = Field(default=None, min_length=1)
+    C: tuple[float, ...] | None = None
+    loss: tuple[Loss, ...] | None = None
 
 
-class LinearSelection(SelectionSpec):
-    """Parameters chosen by cross-validation; points that are held out stay among those that make the features."""
+@dataclass(frozen=True, kw_only=True)
+class LinearSelection(Selection):
+    """Parameters chosen by cross-validation; held-out points stay among those that make the features."""
 
-    grid: LinearGrid = LinearGrid()  # type: ignore[assignment]
+    grid: LinearGrid = LinearGrid()
     search: Literal["grid"] = "grid"
     held_out_points: Literal["transductive"] = "transductive"
-    ways = ("auto",)
+    ways: ClassVar[tuple[str, ...]] = ("auto",)
 
 
 class Shared(TypedDict):
@@ -67,29 +80,32 @@ class Shared(TypedDict):
     random_state: int
 
 
+@dataclass(frozen=True, kw_only=True)
 class LinearPipeline(Spec):
-    """A pipeline of a linear learner on features, and of the same learner in the base kernel."""
+    """A pipeline of a linear learner on features, and of the same learner in the base kernel.
 
-    labels: LabelSpec
-    kernel: KernelSpec = KernelSpec()
-    model: LinearModelSpec
+    Parameters
+    ----------
+    kernel : KernelSection
+        The base kernel.
+    selection : Selection or None
+        Parameters that are chosen by cross-validation; null takes those that are given.
+    baselines : list of str
+        Models that the report compares with.
+    """
+
+    labels: LabelSection = field()
+    kernel: KernelSection = KernelSection()
+    model: LinearModel
     selection: LinearSelection | None = None
     baselines: tuple[Literal["base"], ...] = ("base",)
 
-    @model_validator(mode="after")
-    def _has_its_baseline(self) -> Self:
-        if self.baselines != ("base",):
-            raise ValueError("base is always among the baselines, once")
-        return self
-
-    def kernels(self) -> tuple[KernelSpec, ...]:
+    def kernels(self) -> tuple[KernelSection, ...]:
         """Return the base kernel with each bandwidth that is tried."""
         return (self.kernel,)
 
     def learners(self) -> tuple[SampleLearner, ...]:
         """Return the learners that are tried."""
-        from ...learners.linear.features import SampleLearner
-
         return tuple(SampleLearner(loss=loss, C=C) for loss, C in product(self.tried("loss"), self.tried("C")))
 
     def tried(self, name: str) -> list[Any]:
@@ -99,9 +115,6 @@ class LinearPipeline(Spec):
 
     def shared(self) -> Shared:
         """Return the parameters that both methods have."""
-        from ...kernels.base import BaseKernels
-        from ...selection.choice import LOWEST
-
         chosen, kernels = self.selection, BaseKernels(
             self.kernel.name, self.kernel.parameters, tuple(own.bandwidth for own in self.kernels()),
             self.model.random_state)
@@ -109,75 +122,112 @@ class LinearPipeline(Spec):
                 "rule": chosen.rule() if chosen else LOWEST, "prior": class_prior(self), "weight": class_weight(self),
                 "random_state": self.model.random_state}
 
-    def parameters(self) -> Iterator[tuple[str, Callable[[], Any]]]:
-        yield from super().parameters()
-        yield "kernel.name", self.kernel.require_known
-        yield "kernel", lambda: [own.check() for own in self.kernels()]
-        yield "model", self.learners
+    def params(self) -> Any:
+        """Return the parameters of the method."""
+        return self.shared()
+
+    def mistakes(self) -> Iterator[tuple[str, DsslError]]:
+        yield from super().mistakes()
+        yield from baseline_mistakes(self.baselines, ("base",))
         if self.selection is not None:
-            yield "selection", self.selection.cv
-            yield "selection", partial(self.selection.require_scoring, self.data.task)
+            yield from scoring_mistakes(self.selection, self.data.task)
+        try:
+            _ = self.params()
+        except DsslError as error:
+            yield "model", error
 
 
 # ---- cluster
 
 
-class ClusterModelSpec(LinearModelSpec):
-    """A linear learner in a cluster kernel, from landmarks as many as the memory budget lets be."""
+@dataclass(frozen=True, kw_only=True)
+class ClusterModel(LinearModel):
+    """A linear learner in a cluster kernel, from landmarks as many as the memory budget lets be.
+
+    Parameters
+    ----------
+    approximation : "exact", "nystrom", "stochastic" or "subsample"
+        How the eigenpairs are found.
+    transfer : str
+        What becomes of an eigenvalue of the affinity.
+    leading : int or "auto"
+        Eigenvalues of clusters, of step and poly_step; auto is one a labeled point, and 9.
+    exponent : float
+        Of polynomial and exponential.
+    landmarks : int, float or "auto"
+        Their number, or their share of the points.
+    method : "uniform", "kmeans" or "leverage"
+        How landmarks are chosen.
+    rank : int, "auto" or None
+        Of the kernel; auto is k of k log k landmarks, null all.
+    degrees : "auto", "exact" or "landmarks"
+        How the degrees of the affinity are found.
+    n_features : int
+        Random features of a step of stochastic.
+    steps : int
+        Of stochastic, at most.
+    threshold : float
+        Of stochastic, by which eigenvalues are lowered.
+    tolerance : float
+        Relative error at which the steps of stochastic end before.
+    """
 
     kind: Literal["cluster"]
-    approximation: Literal["exact", "nystrom", "stochastic", "subsample"] = "nystrom"
-    transfer: Transfer = Field(TransferParams.transfer, description="what becomes of an eigenvalue of the affinity")
-    leading: int | Literal["auto"] = Field("auto", description="eigenvalues of clusters, of step and poly_step; auto "
-                                                               "is one a labeled point, and 9")
-    exponent: float = Field(TransferParams.exponent, description="of polynomial and exponential")
+    approximation: Approximation = ClusterParams.approximation
+    transfer: Transfer = TransferParams.transfer
+    leading: int | Literal["auto"] = TransferParams.leading
+    exponent: float = TransferParams.exponent
     C: float = 10.0
     landmarks: int | float | Literal["auto"] = "auto"
-    method: Literal["uniform", "kmeans", "leverage"] = "uniform"
-    rank: int | Literal["auto"] | None = Field("auto", description="of the kernel; auto is k of k log k landmarks, "
-                                                                   "null all")
-    degrees: Literal["auto", "exact", "landmarks"] = "auto"
-    n_features: int = Field(200, description="random features of a step of stochastic")
-    steps: int = Field(200, description="of stochastic, at most")
-    threshold: float = Field(0.001, description="of stochastic, by which eigenvalues are lowered")
-    tolerance: float = Field(0.02, description="relative error at which steps end before")
+    method: LandmarkMethod = LandmarkParams.method
+    rank: int | Literal["auto"] | None = ClusterParams.rank
+    degrees: Literal["auto", "exact", "landmarks"] = ClusterParams.degrees
+    n_features: int = StochasticParams.n_features
+    steps: int = StochasticParams.steps
+    threshold: float = StochasticParams.threshold
+    tolerance: float = StochasticParams.tolerance
 
 
-class ClusterKernel(KernelSpec):
+@dataclass(frozen=True, kw_only=True)
+class ClusterKernel(KernelSection):
     """The base kernel, on the scaled features; nowhere negative."""
 
-    bandwidth: float | str | None = Field(default="0.25*median", description="a number, median or a multiple; null is "
-                                                                             f"{BANDWIDTH}, or of a kernel without")
+    bandwidth: float | str | None = "0.25*median"
 
 
+@dataclass(frozen=True, kw_only=True)
 class ClusterGrid(LinearGrid):
-    """The values of each parameter that are tried, in place of the one given elsewhere; all combinations of them."""
+    """The values of each parameter that are tried, in place of the one given elsewhere; all combinations of them.
 
-    bandwidth: list[float | str] | None = Field(default=None, min_length=1, description="of the base kernel")
-    transfer: list[Transfer] | None = Field(default=None, min_length=1)
-    leading: list[int | Literal["auto"]] | None = Field(default=None, min_length=1)
-    exponent: list[float] | None = Field(default=None, min_length=1)
+    Parameters
+    ----------
+    bandwidth : list of float or str, or None
+        Of the base kernel.
+    """
+
+    bandwidth: tuple[float | str, ...] | None = None
+    transfer: tuple[Transfer, ...] | None = None
+    leading: tuple[int | Literal["auto"], ...] | None = None
+    exponent: tuple[float, ...] | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
 class ClusterSelection(LinearSelection):
-    """Parameters chosen by cross-validation; points that are held out stay among those that make the kernel."""
+    """Parameters chosen by cross-validation; held-out points stay among those that make the kernel."""
 
     grid: ClusterGrid = ClusterGrid()
 
 
+@dataclass(frozen=True, kw_only=True)
 class ClusterPipeline(LinearPipeline):
     """A pipeline of a linear learner in a cluster kernel, without a graph."""
 
     kernel: ClusterKernel = ClusterKernel()
-    model: ClusterModelSpec
+    model: ClusterModel
     selection: ClusterSelection | None = None
 
     def basis(self) -> ClusterParams:
         """Return how the eigenpairs are found."""
-        from ...kernels.cluster_params import ClusterParams
-        from ...kernels.landmarks import LandmarkParams
-        from ...kernels.stochastic import StochasticParams
-
         own = self.model
         steps = StochasticParams(n_features=own.n_features, steps=own.steps, threshold=own.threshold,
                                  tolerance=own.tolerance, random_state=own.random_state)
@@ -186,15 +236,8 @@ class ClusterPipeline(LinearPipeline):
                              landmarks=LandmarkParams(n_landmarks=own.landmarks, method=own.method,
                                                       random_state=own.random_state))
 
-    def kernels(self) -> tuple[KernelSpec, ...]:
-        """Return the base kernel with each bandwidth that is tried."""
-        from ...kernels.base import has_bandwidth
-
-        given: Sequence[float | str | None] | None = self.selection.grid.bandwidth if self.selection else None
-        require(not given or has_bandwidth(self.kernel.name), error=SpecError,
-                what=f"selection.grid.bandwidth={given}, and kernel.name is {self.kernel.name}",
-                why="that kernel has no bandwidth", fix="leave selection.grid.bandwidth out")
-        return tuple(self.kernel.model_copy(update={"bandwidth": own}) for own in given or [self.kernel.bandwidth])
+    def kernels(self) -> tuple[KernelSection, ...]:
+        return self.kernel.with_bandwidths(self.selection.grid.bandwidth if self.selection else None)
 
     def transfers(self) -> tuple[TransferParams, ...]:
         """Return the transfer functions that are tried, each once."""
@@ -203,58 +246,56 @@ class ClusterPipeline(LinearPipeline):
                                        "transfer", "leading", "exponent")))))
 
     def params(self) -> ClusterKernelParams:
-        """Return the parameters of the method."""
-        from ...methods.cluster import ClusterKernelParams
-
         return ClusterKernelParams(cluster=self.basis(), transfers=self.transfers(), **self.shared())
-
-    def parameters(self) -> Iterator[tuple[str, Callable[[], Any]]]:
-        yield from super().parameters()
-        yield "model", self.basis
-        yield "model", self.transfers
 
 
 # ---- multiscale
 
 
-class MultiscaleModelSpec(LinearModelSpec):
-    """A linear learner in the kernel of eigenfunctions of graph Laplacians of many scales."""
+@dataclass(frozen=True, kw_only=True)
+class MultiscaleModel(LinearModel):
+    """A linear learner in the kernel of eigenfunctions of graph Laplacians of many scales.
+
+    Parameters
+    ----------
+    eps_0 : float or "auto"
+        The first scale, in squared units of the scaled features; auto is half the squared median distance.
+    q : float
+        Of the scales, one to the next.
+    threshold : float
+        Of the second eigenvalue, below which there are no further scales.
+    n_eigenpairs : int or "auto"
+        Of the kernel, beside the constant; auto is an eighth of the carriers, or 100, or all of fewer.
+    n_carriers : int or "auto"
+        Points whose graph Laplacians are decomposed; auto is what the memory budget lets be, 2,000 at most.
+    unit_diagonal : bool
+        Whether the kernel is scaled to it; false is the paper's.
+    C : float
+        1 / alpha, for a kernel whose diagonal, or its median, is 1.
+    """
 
     kind: Literal["multiscale"]
-    eps_0: float | Literal["auto"] = Field("auto", description="the first scale, in squared units of the scaled "
-                                           "features; auto is half the squared median distance")
-    q: float = Field(0.9, description="of the scales, one to the next")
-    threshold: float = Field(1e-6, description="of the second eigenvalue, below which there are "
-                                                                     "no further scales")
-    n_eigenpairs: int | Literal["auto"] = Field(
-        "auto", description="of the kernel, beside the constant; auto is an eighth of the carriers, or 100, or all of "
-                            "fewer")
-    n_carriers: int | Literal["auto"] = Field(
-        "auto", description="points whose graph Laplacians are decomposed; auto is what the memory budget lets be, "
-                            "2,000 at most")
-    unit_diagonal: bool = Field(True, description="whether the kernel is scaled to it; false is the paper's")
-    C: float = Field(100.0, description="1 / alpha, for a kernel whose diagonal, or its median, is 1")
-    loss: Loss = Field("squared", description="of regression, squared")
+    eps_0: float | Literal["auto"] = MultiscaleParams.eps_0
+    q: float = MultiscaleParams.q
+    threshold: float = MultiscaleParams.threshold
+    n_eigenpairs: int | Literal["auto"] = MultiscaleParams.n_eigenpairs
+    n_carriers: int | Literal["auto"] = MultiscaleParams.n_carriers
+    unit_diagonal: bool = MultiscaleParams.unit_diagonal
+    C: float = 100.0
 
 
+@dataclass(frozen=True, kw_only=True)
 class MultiscalePipeline(LinearPipeline):
     """A pipeline of a linear learner in a multi-scale kernel, and of the same learner in the base kernel."""
 
-    model: MultiscaleModelSpec
+    model: MultiscaleModel
 
     def multiscale(self) -> MultiscaleParams:
         """Return how the kernel is made."""
-        from ...kernels.multiscale import MultiscaleParams
-
-        own = self.model
-        return MultiscaleParams(eps_0=own.eps_0, q=own.q, threshold=own.threshold, n_eigenpairs=own.n_eigenpairs,
-                                n_carriers=own.n_carriers, unit_diagonal=own.unit_diagonal,
-                                random_state=own.random_state, budget=self.budget)
+        names = {own.name for own in fields(MultiscaleParams)} - {"budget"}
+        return MultiscaleParams(**{name: getattr(self.model, name) for name in names}, budget=self.budget)
 
     def params(self) -> MultiscaleKernelParams:
-        """Return the parameters of the method."""
-        from ...methods.multiscale import MultiscaleKernelParams
-
         return MultiscaleKernelParams(multiscale=self.multiscale(), **self.shared())
 
     def _task_mistakes(self) -> Iterator[tuple[str, DsslError]]:
@@ -263,7 +304,3 @@ class MultiscalePipeline(LinearPipeline):
         if self.data.task == "regression" and set(losses) != {"squared"}:
             yield "model.loss", SpecError(explain(f"loss {', '.join(losses)}, and data.task is regression",
                                                   why="quantities have no classes to tell apart", fix="use squared"))
-
-    def parameters(self) -> Iterator[tuple[str, Callable[[], Any]]]:
-        yield from super().parameters()
-        yield "model", self.multiscale

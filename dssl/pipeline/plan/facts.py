@@ -23,7 +23,7 @@ from ...knn.search import possible_methods
 from ...storage.blocks import ArrayRows, MemoryParts, Rows
 from ...storage.csr import csr_row_bytes
 from ...storage.pieces import BlockedCsrRows
-from ..spec import GraphPipeline, GraphSpec, Spec
+from ..spec import GraphPipeline, GraphSection, Spec
 
 Bound = Literal["most", "least"]
 S = TypeVar("S", bound=Spec)
@@ -102,7 +102,7 @@ class Facts(Generic[S]):
 
     @property
     def read(self) -> IngestParams:
-        return self.spec.data.ingest_params()
+        return self.spec.data.read
 
     @property
     def dtype(self) -> np.dtype:
@@ -234,7 +234,7 @@ class Facts(Generic[S]):
     # The graph
 
     @property
-    def graph(self) -> GraphSpec:
+    def graph(self) -> GraphSection:
         """Return its section, which kinds whose stages ask have."""
         assert isinstance(self.spec, GraphPipeline)
         return self.spec.graph

@@ -195,7 +195,7 @@ class Plan:
     def _scan(self) -> Scan:
         """Return what the source holds; a compressed file is unpacked meanwhile, into a folder for temporary files."""
         with tempfile.TemporaryDirectory(prefix="dssl-") as folder:
-            return scan_source(self.files["source"].source, self.spec.data.ingest_params(), Path(folder), self.budget)
+            return scan_source(self.files["source"].source, self.spec.data.read, Path(folder), self.budget)
 
     def artifact(self, stage: str) -> Artifact:
         """Return the artifact of a stage."""

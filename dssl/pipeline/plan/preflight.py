@@ -193,7 +193,7 @@ def _under(facts: Facts[Any], budget: int, bound: Bound) -> list[Facts[Any]]:
     own = replace(facts, budget=budget, bound=bound, estimated=set())
     if facts.spec.memory_budget is None:
         return [own]
-    return [own, replace(own, spec=facts.spec.model_copy(update={"memory_budget": budget}), estimated=set())]
+    return [own, replace(own, spec=replace(facts.spec, memory_budget=budget), estimated=set())]
 
 
 def _fits(item: PlannedStage, facts: Facts[Any], budget: int) -> bool:

@@ -38,7 +38,7 @@ from ...storage.files import draft_of
 from ...storage.manifests import read_manifest
 from ...storage.views import ChosenColumns
 from ..kinds import registry  # noqa: F401  (a kind registers the types of its models)
-from ..spec import ingest_params
+from ..validation import ingest_params
 from .model_folder import model_folder, model_manifest
 from .to_file import FROM_NOTHING, Continued, PredictionTable, RowNames, has_room, predict_to_file, require_same_columns
 
