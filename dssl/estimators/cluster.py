@@ -5,12 +5,10 @@ from typing import Any, ClassVar
 from ..execution.size import budget_of
 from ..kernels.base import BaseKernels
 from ..kernels.cluster import ClusterBasis
-from ..kernels.cluster_params import ClusterParams
 from ..kernels.landmarks import LandmarkParams
 from ..kernels.stochastic import StochasticParams
 from ..kernels.transfer import TransferParams
-from ..learners.linear.features import SampleLearner
-from ..methods.cluster import CLUSTER_KERNEL, ClusterKernelParams, basis_in
+from ..methods.cluster import CLUSTER_KERNEL, ClusterKernel, ClusterKernelParams, ClusterModel, basis_in
 from ..methods.step import Context
 from .calibrated import CalibratedClassifier
 from .linear import LinearEstimator
@@ -21,16 +19,6 @@ def base_kernels(estimator: Any) -> BaseKernels:
     """Return the base kernel of an estimator."""
     bandwidth = estimator.bandwidth if isinstance(estimator.kernel, str) else None
     return BaseKernels(estimator.kernel, {}, (bandwidth,), estimator.random_state)
-
-
-def cluster_params(estimator: Any) -> ClusterParams:
-    """Return how the eigenpairs are found; raise ParameterError where a parameter is out of range."""
-    given = estimator.approximation
-    stochastic = isinstance(given, StochasticParams)
-    steps = given if stochastic else StochasticParams(random_state=estimator.random_state)
-    return ClusterParams(
-        approximation="stochastic" if stochastic else given, landmarks=estimator.group("landmarks"),
-        rank=estimator.rank, degrees=estimator.degrees, steps=steps, budget=budget_of(estimator.memory_budget))
 
 
 class ClusterKernelSVC(CalibratedClassifier, LinearEstimator):
@@ -91,12 +79,17 @@ class ClusterKernelSVC(CalibratedClassifier, LinearEstimator):
     groups: ClassVar[dict[str, type]] = {"transfer": TransferParams, "landmarks": LandmarkParams}
     basis_: ClusterBasis
 
-    def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = "0.25*median",
-                 approximation: str | StochasticParams = "nystrom", transfer: str | TransferParams = "polynomial",
-                 C: float = 10.0, loss: str = "squared", class_prior: Any = None, class_weight: Any = None,
-                 landmarks: float | str | LandmarkParams = "auto", rank: int | str | None = "auto",
-                 degrees: str = "auto", scale: str = "auto",
-                 memory_budget: int | str | None = None, unlabeled: Any = None, random_state: int = 0):
+    def __init__(self, kernel: Any = "rbf", *,
+                 bandwidth: float | str | None = ClusterKernel.bandwidth,
+                 approximation: str | StochasticParams = ClusterModel.approximation,
+                 transfer: str | TransferParams = ClusterModel.transfer,
+                 C: float = ClusterModel.C, loss: str = ClusterModel.loss,
+                 class_prior: Any = None, class_weight: Any = None,
+                 landmarks: float | str | LandmarkParams = ClusterModel.landmarks,
+                 rank: int | str | None = ClusterModel.rank,
+                 degrees: str = ClusterModel.degrees, scale: str = "auto",
+                 memory_budget: int | str | None = None, unlabeled: Any = None,
+                 random_state: int = 0):
         self.kernel, self.bandwidth, self.approximation, self.transfer = kernel, bandwidth, approximation, transfer
         self.class_prior, self.class_weight = class_prior, class_weight
         self.C, self.loss, self.landmarks, self.rank, self.degrees = C, loss, landmarks, rank, degrees
@@ -104,9 +97,10 @@ class ClusterKernelSVC(CalibratedClassifier, LinearEstimator):
         self.unlabeled, self.random_state = unlabeled, random_state
 
     def _params(self) -> ClusterKernelParams:
+        model = self.section(ClusterModel)
         return ClusterKernelParams(
-            kernels=base_kernels(self), cluster=cluster_params(self), transfers=(self.group("transfer"),),
-            learners=(SampleLearner(loss=self.loss, C=self.C),), prior=prior_of(self.class_prior, None),
+            kernels=base_kernels(self), cluster=model.basis(budget_of(self.memory_budget)),
+            transfers=(model.transferred,), learners=(model.learner,), prior=prior_of(self.class_prior, None),
             random_state=self.random_state)
 
     def _basis(self, context: Context, params: ClusterKernelParams) -> dict[str, Any]:

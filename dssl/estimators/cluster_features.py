@@ -7,6 +7,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from ..base.digest import require_random_state
 from ..data.scaling.rows import scaled
+from ..execution.size import budget_of
 from ..kernels.cluster import ClusterBasis
 from ..kernels.cluster_params import basis_of
 from ..kernels.landmarks import LandmarkParams
@@ -14,8 +15,8 @@ from ..kernels.stochastic import StochasticParams
 from ..kernels.transfer import TransferParams
 from ..learners.linear.features import SampleModel, sample_model
 from ..learners.target.coding import Values
+from ..methods.cluster import ClusterKernel, ClusterModel
 from .base import KernelReader, require_unequal
-from .cluster import cluster_params
 
 
 class ClusterKernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelReader):
@@ -44,10 +45,13 @@ class ClusterKernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, K
     model_: SampleModel
     basis_: ClusterBasis
 
-    def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = "0.25*median",
-                 approximation: str | StochasticParams = "nystrom", transfer: str | TransferParams = "polynomial",
-                 landmarks: float | str | LandmarkParams = "auto", rank: int | str | None = "auto",
-                 degrees: str = "auto", scale: str = "auto",
+    def __init__(self, kernel: Any = "rbf", *,
+                 bandwidth: float | str | None = ClusterKernel.bandwidth,
+                 approximation: str | StochasticParams = ClusterModel.approximation,
+                 transfer: str | TransferParams = ClusterModel.transfer,
+                 landmarks: float | str | LandmarkParams = ClusterModel.landmarks,
+                 rank: int | str | None = ClusterModel.rank,
+                 degrees: str = ClusterModel.degrees, scale: str = "auto",
                  memory_budget: int | str | None = None, random_state: int = 0):
         self.kernel, self.bandwidth, self.approximation, self.transfer = kernel, bandwidth, approximation, transfer
         self.landmarks, self.rank, self.degrees, self.scale = landmarks, rank, degrees, scale
@@ -59,13 +63,14 @@ class ClusterKernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, K
         y : not read. Raises ParameterError: a parameter is out of range. BudgetError, DataError : see `cluster_basis`.
         """
         require_random_state(self.random_state)
-        execution, params, transfer = self._execution(), cluster_params(self), self.group("transfer")
+        execution, model = self._execution(), self.section(ClusterModel)
         rows = self._points(X, execution, reset=True)
         require_unequal(rows)
         self.scaling_ = self._scaling_of(X, rows, execution)
         rows = scaled(rows, self.scaling_, execution)
-        self.basis_ = basis_of(rows, self._kernel(rows), params, np.arange(0), execution)
-        samples = self.basis_.samples(transfer, 0)
+        self.basis_ = basis_of(rows, self._kernel(rows), model.basis(budget_of(self.memory_budget)), np.arange(0),
+                               execution)
+        samples = self.basis_.samples(model.transferred, 0)
         self.model_ = sample_model(samples, np.eye(samples.width), np.zeros(samples.width), Values())
         self.evidence_ = {**self.basis_.attributes, "features": samples.width}
         return self

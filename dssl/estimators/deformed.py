@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,14 +16,14 @@ from ..graph.health import graph_health
 from ..graph.regularizer_params import RegularizerParams
 from ..graph.weights.rules import KERNEL_WIDTH
 from ..kernels.base import BaseKernels
-from ..kernels.eta import Eta, require_eta
-from ..learners.deformed import GraphCovariance, GraphKernelParams
-from ..learners.linear.gram import LearnerParams, learner_of
+from ..kernels.eta import Eta
+from ..learners.deformed import GraphCovariance
 from ..learners.linear.kernel_model import KernelModel, expand
 from ..learners.target.target import Target
 from ..methods.deformed.covariance import covariance_of
-from ..methods.deformed.method import DEFORMED_RIDGE, DEFORMED_SVM, DeformedKernelParams, learning_of
+from ..methods.deformed.method import DEFORMED_RIDGE, DEFORMED_SVM, learning_of
 from ..methods.deformed.models import Expansion, problem_of, search_rows
+from ..methods.deformed.sections import DeformedKernelParams, DeformedModel, RidgeModel, SvmModel
 from ..methods.memory import MemoryWorkspace
 from ..methods.step import Context, Fit
 from ..selection.search import GridParams, Held
@@ -62,6 +62,7 @@ class DeformedKernelEstimator(MethodEstimator, KernelReader):
     """
 
     method, joint = DEFORMED_SVM, ("regularizer__power", "eta", "C")
+    sections: ClassVar[type[DeformedModel]] = RidgeModel
     kept_steps = ("system",)
     groups: ClassVar[dict[str, type]] = {"graph": KNNGraph, "regularizer": RegularizerParams}
     defaults: ClassVar[dict[str, dict[str, Any]]] = {"graph": {"width": KERNEL_WIDTH}}
@@ -69,28 +70,25 @@ class DeformedKernelEstimator(MethodEstimator, KernelReader):
     eta: Any
     C: Any
 
-    def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = BANDWIDTH, C: float = 10.0,
-                 eta: Eta = "auto", graph: KNNGraph | None = None, regularizer: RegularizerParams | None = None,
-                 n_subsample: int | str = "auto", tolerance: float = 1e-6, scale: str = "auto",
-                 memory_budget: int | str | None = None, unlabeled: Any = None, random_state: int = 0):
+    def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = BANDWIDTH,
+                 C: float = DeformedModel.C, eta: Eta = DeformedModel.eta,
+                 graph: KNNGraph | None = None, regularizer: RegularizerParams | None = None,
+                 n_subsample: int | str = DeformedModel.n_subsample,
+                 tolerance: float = SolverParams.tolerance, scale: str = "auto",
+                 memory_budget: int | str | None = None, unlabeled: Any = None,
+                 random_state: int = 0):
         self.kernel, self.bandwidth, self.C, self.eta, self.scale = kernel, bandwidth, C, eta, scale
         self.graph, self.regularizer, self.n_subsample, self.tolerance = graph, regularizer, n_subsample, tolerance
         self.memory_budget, self.unlabeled, self.random_state = memory_budget, unlabeled, random_state
 
     def _params(self) -> DeformedKernelParams:
-        require_eta(self.eta)
-        LearnerParams(C=self.C)
+        model = self.section(self.sections)
         bandwidth = self.bandwidth if isinstance(self.kernel, str) else None
-        measured = GraphKernelParams(n_subsample=self.n_subsample,  # type: ignore[arg-type]
-                                     budget=budget_of(self.memory_budget))
         return DeformedKernelParams(
-            kernels=BaseKernels(self.kernel, {}, (bandwidth,), self.random_state), learner=self._learner(),
-            regularizer=self.group("regularizer"), n_subsample=measured.size, C=self.C, eta=self.eta,
-            solver=SolverParams(tolerance=self.tolerance, random_state=self.random_state),
-            random_state=self.random_state, prior=prior_of(getattr(self, "class_prior", None), None))
-
-    def _learner(self) -> Literal["svm", "ridge"]:
-        return "ridge"
+            kernels=BaseKernels(self.kernel, {}, (bandwidth,), self.random_state), learner=model.learner,
+            regularizer=self.group("regularizer"), n_subsample=model.size(budget_of(self.memory_budget)), C=model.C,
+            eta=model.eta, solver=SolverParams(tolerance=self.tolerance, random_state=self.random_state),
+            random_state=self.random_state, prior=prior_of(model.class_prior, None))
 
     def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Any, params: DeformedKernelParams,
                execution: Execution) -> None:
@@ -199,21 +197,21 @@ class LapSVC(CalibratedClassifier, DeformedKernelEstimator):
     __doc__ += (DeformedKernelEstimator.__doc__ or "") + """loss : "squared", or "hinge", whose intercept gives too
         little to the class of the lonelier label where there are few.
 """ + CLASS_FREQUENCIES
-    regressor = "LapKernelRidge"
+    sections, regressor = SvmModel, "LapKernelRidge"
 
-    def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = BANDWIDTH, C: float = 10.0,
-                 eta: Eta = "auto", loss: str = "squared", class_prior: Any = None, class_weight: Any = None,
+    def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = BANDWIDTH,
+                 C: float = DeformedModel.C, eta: Eta = DeformedModel.eta,
+                 loss: str = SvmModel.loss, class_prior: Any = None, class_weight: Any = None,
                  graph: KNNGraph | None = None, regularizer: RegularizerParams | None = None,
-                 n_subsample: int | str = "auto", tolerance: float = 1e-6, scale: str = "auto",
-                 memory_budget: int | str | None = None, unlabeled: Any = None, random_state: int = 0):
+                 n_subsample: int | str = DeformedModel.n_subsample,
+                 tolerance: float = SolverParams.tolerance, scale: str = "auto",
+                 memory_budget: int | str | None = None, unlabeled: Any = None,
+                 random_state: int = 0):
         super().__init__(kernel, bandwidth=bandwidth, C=C, eta=eta, graph=graph, regularizer=regularizer,
                          n_subsample=n_subsample, tolerance=tolerance, scale=scale, memory_budget=memory_budget,
                          unlabeled=unlabeled, random_state=random_state)
         self.loss = loss
         self.class_prior, self.class_weight = class_prior, class_weight
-
-    def _learner(self) -> Literal["svm", "ridge"]:
-        return learner_of(self.loss)
 
 
 class LapKernelRidge(PointRegressor, DeformedKernelEstimator):

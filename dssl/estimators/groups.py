@@ -2,12 +2,15 @@
 
 from contextlib import suppress
 from dataclasses import fields, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from ..base.errors import ParameterError, require
+from ..methods.sections import ModelSection
+
+AnySection = TypeVar("AnySection", bound=ModelSection)
 
 
 class GroupedParams(BaseEstimator):
@@ -36,6 +39,15 @@ class GroupedParams(BaseEstimator):
         if "random_state" in names:
             usual["random_state"] = self.random_state
         return kind(**usual) if given is None else kind(**{names[0]: given}, **usual)
+
+    def section(self, cls: type[AnySection]) -> AnySection:
+        """Return the section of a pipeline file that says what the parameters of the same names say.
+
+        Raises ParameterError: a value is out of range.
+        """
+        names = super().get_params(deep=False)
+        given = {own.name: getattr(self, own.name) for own in fields(cls) if own.name in names}
+        return cls(**given | {name: self.group(name) for name in given if name in self.groups})
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters by name; if `deep`, the fields of groups too."""

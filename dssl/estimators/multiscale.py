@@ -4,9 +4,8 @@ from typing import Any
 
 from ..execution.size import budget_of
 from ..kernels.base import BaseKernels
-from ..kernels.multiscale import MultiscaleMap, MultiscaleParams
-from ..learners.linear.features import SampleLearner
-from ..methods.multiscale import MULTISCALE_KERNEL, MultiscaleKernelParams, map_in
+from ..kernels.multiscale import MultiscaleMap
+from ..methods.multiscale import MULTISCALE_KERNEL, MultiscaleKernelParams, MultiscaleModel, map_in
 from ..methods.step import Context
 from .base import PointRegressor
 from .calibrated import CLASS_FREQUENCIES, CalibratedClassifier
@@ -43,23 +42,24 @@ class MultiscaleKernelEstimator(LinearEstimator):
     C: float
     map_: MultiscaleMap
 
-    def __init__(self, *, eps_0: float | str = "auto", q: float = 0.9, threshold: float = 1e-6,
-                 n_eigenpairs: int | str = "auto", n_carriers: int | str = "auto", unit_diagonal: bool = True,
-                 C: float = 100.0, scale: str = "auto", memory_budget: int | str | None = None, unlabeled: Any = None,
+    def __init__(self, *, eps_0: float | str = MultiscaleModel.eps_0,
+                 q: float = MultiscaleModel.q, threshold: float = MultiscaleModel.threshold,
+                 n_eigenpairs: int | str = MultiscaleModel.n_eigenpairs,
+                 n_carriers: int | str = MultiscaleModel.n_carriers,
+                 unit_diagonal: bool = MultiscaleModel.unit_diagonal,
+                 C: float = MultiscaleModel.C, scale: str = "auto",
+                 memory_budget: int | str | None = None, unlabeled: Any = None,
                  random_state: int = 0):
         self.eps_0, self.q, self.threshold, self.n_eigenpairs = eps_0, q, threshold, n_eigenpairs
         self.n_carriers, self.unit_diagonal, self.C, self.memory_budget = n_carriers, unit_diagonal, C, memory_budget
         self.scale, self.unlabeled, self.random_state = scale, unlabeled, random_state
 
     def _params(self) -> MultiscaleKernelParams:
-        multiscale = MultiscaleParams(
-            eps_0=self.eps_0, q=self.q, threshold=self.threshold,  # type: ignore[arg-type]
-            n_eigenpairs=self.n_eigenpairs, n_carriers=self.n_carriers,  # type: ignore[arg-type]
-            unit_diagonal=self.unit_diagonal, random_state=self.random_state, budget=budget_of(self.memory_budget))
+        model = self.section(MultiscaleModel)
         return MultiscaleKernelParams(
-            kernels=BaseKernels("rbf", {}, (None,), self.random_state), multiscale=multiscale,
-            learners=(SampleLearner(loss=getattr(self, "loss", "squared"), C=self.C),),
-            prior=prior_of(getattr(self, "class_prior", None), None), random_state=self.random_state)
+            kernels=BaseKernels("rbf", {}, (None,), self.random_state),
+            multiscale=model.multiscale(budget_of(self.memory_budget)), learners=(model.learner,),
+            prior=prior_of(model.class_prior, None), random_state=self.random_state)
 
     def _basis(self, context: Context, params: MultiscaleKernelParams) -> dict[str, Any]:
         self.map_ = map_in(context)
@@ -101,11 +101,15 @@ class MultiscaleKernelClassifier(CalibratedClassifier, MultiscaleKernelEstimator
 """ + CLASS_FREQUENCIES + ATTRIBUTES
     regressor = "MultiscaleKernelRegressor"
 
-    def __init__(self, *, eps_0: float | str = "auto", q: float = 0.9, threshold: float = 1e-6,
-                 n_eigenpairs: int | str = "auto", n_carriers: int | str = "auto", unit_diagonal: bool = True,
-                 C: float = 100.0, loss: str = "squared", class_prior: Any = None, class_weight: Any = None,
-                 scale: str = "auto", memory_budget: int | str | None = None,
-                 unlabeled: Any = None, random_state: int = 0):
+    def __init__(self, *, eps_0: float | str = MultiscaleModel.eps_0,
+                 q: float = MultiscaleModel.q, threshold: float = MultiscaleModel.threshold,
+                 n_eigenpairs: int | str = MultiscaleModel.n_eigenpairs,
+                 n_carriers: int | str = MultiscaleModel.n_carriers,
+                 unit_diagonal: bool = MultiscaleModel.unit_diagonal,
+                 C: float = MultiscaleModel.C, loss: str = MultiscaleModel.loss,
+                 class_prior: Any = None, class_weight: Any = None, scale: str = "auto",
+                 memory_budget: int | str | None = None, unlabeled: Any = None,
+                 random_state: int = 0):
         super().__init__(eps_0=eps_0, q=q, threshold=threshold, n_eigenpairs=n_eigenpairs, n_carriers=n_carriers,
                          unit_diagonal=unit_diagonal, C=C, scale=scale, memory_budget=memory_budget,
                          unlabeled=unlabeled, random_state=random_state)

@@ -49,12 +49,27 @@ FACTOR = np.dtype(np.float32)  # of U: its rounding, 6e-8, is far below what a s
 
 @dataclass(frozen=True, kw_only=True)
 class StochasticParams:
-    """n_features : a, random Fourier features a step, cosines and sines of half as many frequencies.
+    """How an eigensystem is found by stochastic steps.
 
-    rank : eigenvectors kept at most. threshold : 0 <= threshold < 1, by which eigenvalues are lowered; those of L below
-    it, of which the largest is 1, are dropped.
-    steps : number of the last step. tolerance : of the estimated `|Z_t - L_hat|_F / |Z_t|_F` at which steps end before;
-    0 for none.
+    Parameters
+    ----------
+    steps : int
+        Number of the last step.
+    n_features : int
+        Random Fourier features a step, cosines and sines of half as many frequencies.
+    rank : int
+        Eigenvectors kept at most.
+    threshold : float
+        By which eigenvalues are lowered, 0 <= threshold < 1; those of the affinity below it, of which the largest is 1,
+        are dropped.
+    tolerance : float
+        Of the estimated `|Z_t - L_hat|_F / |Z_t|_F` at which steps end before; 0 for none.
+    random_state : int
+        Of the features.
+
+    Raises
+    ------
+    ParameterError : a value is out of range.
     """
 
     steps: int = 200

@@ -26,8 +26,20 @@ BESIDE_LABELS = 9  # leading eigenvalues beside one a labeled point, as in eq. 1
 
 @dataclass(frozen=True, kw_only=True)
 class TransferParams:
-    """transfer : which function. leading : how many eigenvalues "step" and "poly_step" count as the clusters', "auto"
-    takes one a labeled point and `BESIDE_LABELS`. exponent : t of "polynomial" and "exponential".
+    """What an eigenvalue of the affinity becomes.
+
+    Parameters
+    ----------
+    transfer : "linear", "step", "poly_step", "polynomial" or "exponential"
+        Which function.
+    leading : int or "auto"
+        How many eigenvalues step and poly_step count as the clusters'; auto takes one a labeled point, and 9.
+    exponent : float
+        t of polynomial and exponential.
+
+    Raises
+    ------
+    ParameterError : a value is out of range.
     """
 
     transfer: Transfer = "polynomial"

@@ -13,25 +13,141 @@ learning with unlabeled data", IJCAI 2017, Algorithm 2.
 import warnings
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
-from typing import Any
+from itertools import product
+from typing import Any, Literal
 
 from ..base.errors import explain
 from ..execution.cost import Cost, cost_of, gram_seconds
+from ..execution.size import MEMORY_BUDGET
 from ..kernels.base import BaseKernels
-from ..kernels.cluster import ClusterBasis
-from ..kernels.cluster_params import ClusterParams, basis_cost, basis_of
+from ..kernels.cluster import ClusterBasis, Degrees
+from ..kernels.cluster_params import Approximation, ClusterParams, basis_cost, basis_of
 from ..kernels.gram import BLOCK_BYTES
-from ..kernels.stochastic import stochastic_bytes
-from ..kernels.transfer import TransferParams
+from ..kernels.landmarks import LandmarkParams
+from ..kernels.stochastic import StochasticParams, stochastic_bytes
+from ..kernels.transfer import Transfer, TransferParams
 from ..learners.linear.features import sample_model
 from ..learners.target.target import Target
 from ..report.sections.cluster import cluster_section
 from ..report.words import Words
 from ..storage.blocks import STEP_BYTES
-from .linear import BASE, FEWER_LABELS, Features, LinearParams, Variant, fit_models, models_step, selection_step
+from .linear import (
+    BASE,
+    FEWER_LABELS,
+    Features,
+    LinearGrid,
+    LinearModel,
+    LinearParams,
+    LinearSections,
+    LinearSelection,
+    Variant,
+    fit_models,
+    models_step,
+    selection_step,
+)
+from .sections import KernelSection
 from .step import Context, Method, PlanInputs, Step, cost_of_test_points
 
 ALIKE = 1e-4  # the contrast below which a model of the usual C says next to nothing
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterModel(LinearModel):
+    """A linear learner in a cluster kernel, from landmarks as many as the memory budget lets be.
+
+    Parameters
+    ----------
+    approximation : "exact", "nystrom", "stochastic", "subsample" or StochasticParams
+        How the eigenpairs are found: of all points; from landmarks; by proximal steps on random Fourier features; or of
+        the landmarks alone.
+    transfer : str or TransferParams
+        What becomes of an eigenvalue of the affinity.
+    landmarks : int, float, "auto" or LandmarkParams
+        Their number, or their share of the points; auto is what the memory budget lets be, at most 2,000.
+    rank : int, "auto" or None
+        Of the kernel; auto is k of k log k landmarks, null all.
+    degrees : "auto", "exact" or "landmarks"
+        How the degrees of the affinity are found.
+    """
+
+    kind: Literal["cluster"] = "cluster"
+    approximation: Approximation | StochasticParams = ClusterParams.approximation
+    transfer: Transfer | TransferParams = TransferParams.transfer
+    C: float = 10.0
+    landmarks: int | float | Literal["auto"] | LandmarkParams = "auto"
+    rank: int | Literal["auto"] | None = ClusterParams.rank
+    degrees: Degrees | Literal["auto"] = ClusterParams.degrees
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.transferred, self.basis(MEMORY_BUDGET)  # raises where a value is out of range
+
+    @property
+    def transferred(self) -> TransferParams:
+        """Return what becomes of an eigenvalue."""
+        given = self.transfer
+        return given if isinstance(given, TransferParams) else TransferParams(transfer=given)
+
+    def basis(self, budget: int) -> ClusterParams:
+        """Return how the eigenpairs are found; budget : bytes by which landmarks are counted."""
+        given, landmarks = self.approximation, self.landmarks
+        if not isinstance(landmarks, LandmarkParams):
+            landmarks = LandmarkParams(n_landmarks=landmarks, random_state=self.random_state)
+        if isinstance(given, StochasticParams):
+            return ClusterParams(approximation="stochastic", steps=given, landmarks=landmarks, rank=self.rank,
+                                 degrees=self.degrees, budget=budget)
+        return ClusterParams(approximation=given, steps=StochasticParams(random_state=self.random_state),
+                             landmarks=landmarks, rank=self.rank, degrees=self.degrees, budget=budget)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterKernel(KernelSection):
+    """The base kernel, on the scaled features; nowhere negative."""
+
+    bandwidth: float | str | None = "0.25*median"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterGrid(LinearGrid):
+    """The values of each parameter that are tried, in place of the one given elsewhere; all combinations of them.
+
+    Parameters
+    ----------
+    bandwidth : list of float or str, or None
+        Of the base kernel.
+    """
+
+    bandwidth: tuple[float | str, ...] | None = None
+    transfer: tuple[Transfer, ...] | None = None
+    leading: tuple[int | Literal["auto"], ...] | None = None
+    exponent: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterSelection(LinearSelection):
+    """Parameters chosen by cross-validation; held-out points stay among those that make the kernel."""
+
+    grid: ClusterGrid = ClusterGrid()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterSections(LinearSections):
+    """The sections of a linear learner in a cluster kernel, without a graph."""
+
+    kernel: ClusterKernel = ClusterKernel()
+    model: ClusterModel
+    selection: ClusterSelection | None = None
+
+    def kernels(self) -> tuple[KernelSection, ...]:
+        return self.kernel.with_bandwidths(self.selection.grid.bandwidth if self.selection else None)
+
+    def params(self) -> "ClusterKernelParams":
+        given = self.model.transferred
+        values = product(*(self.tried(own.name, getattr(given, own.name)) for own in fields(TransferParams)))
+        transfers = (TransferParams(transfer=transfer, leading=leading, exponent=exponent)
+                     for transfer, leading, exponent in values)
+        return ClusterKernelParams(cluster=self.model.basis(self.budget), transfers=tuple(dict.fromkeys(transfers)),
+                                   **self.shared())
 
 
 @dataclass(frozen=True)
@@ -163,4 +279,4 @@ CLUSTER_KERNEL = Method(
              _basis_cost, f"{_FEWER}, {FEWER_LABELS}", intermediate=True, section=cluster_section),
         selection_step(5, _selection_cost, _FEWER, WORDS),
         models_step(7, _models_cost, _FEWER, make_models)),
-    _scores_cost, WORDS, (BASE,))
+    _scores_cost, WORDS, (BASE,), ClusterSections)

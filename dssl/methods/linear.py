@@ -8,13 +8,16 @@ The features follow from all points, so that labels that are held out stay among
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any
+from itertools import product
+from typing import Any, ClassVar, Literal, TypedDict
 
 import numpy as np
 
+from ..base.digest import require_random_state
+from ..base.errors import DsslError
 from ..execution.cost import Cost
 from ..kernels.base import BaseKernels, Kernel
 from ..kernels.features import LandmarkMap
@@ -33,8 +36,11 @@ from ..selection.choice import LOWEST, ChoiceRule
 from ..selection.cluster import left_out_samples, rows_of_samples
 from ..selection.folds import FoldParams
 from ..selection.held_out_scores import HeldOut
+from .sections import ClassModel, KernelSection, Sections, baseline_mistakes, scoring_mistakes
+from .selection_sections import Grid, Selection
 from .step import Context, Step
 
+Loss = Literal["hinge", "squared", "squared_hinge", "logistic"]
 Variant = dict[str, Any]  # the parameters of some features, by name, as a row of a search tells them
 MakeModel = Callable[[np.ndarray, np.ndarray, Coding], Model]
 BASE_VARIANT = ("bandwidth",)  # the names of the parameters of the baseline's features
@@ -43,6 +49,113 @@ FEWER_LABELS = "or label fewer points"
 BASE = Baseline(
     "base", "The same learner and labels in the base kernel, with parameters of its own: unlabeled points enter at "
             "most the scaling and the bandwidth.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearModel(ClassModel):
+    """A linear learner on features of all points.
+
+    Parameters
+    ----------
+    C : float
+        Penalty of the loss against the norm.
+    loss : "hinge", "squared", "squared_hinge" or "logistic"
+        Of classes; of regression, squared.
+    random_state : int
+        Of every random choice.
+    """
+
+    C: float
+    loss: Loss = "squared"
+    random_state: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_random_state(self.random_state)
+        _ = self.learner  # raises where a value is out of range
+
+    @property
+    def learner(self) -> SampleLearner:
+        """Return the linear learner."""
+        return SampleLearner(loss=self.loss, C=self.C)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearGrid(Grid):
+    """The values of each parameter that are tried, in place of the one given elsewhere; all combinations of them."""
+
+    C: tuple[float, ...] | None = None
+    loss: tuple[Loss, ...] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearSelection(Selection):
+    """Parameters chosen by cross-validation; held-out points stay among those that make the features."""
+
+    grid: LinearGrid = LinearGrid()
+    search: Literal["grid"] = "grid"
+    held_out_points: Literal["transductive"] = "transductive"
+    ways: ClassVar[tuple[str, ...]] = ("auto",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearSections(Sections):
+    """The sections of a linear learner on features, and of the same learner in the base kernel.
+
+    Parameters
+    ----------
+    kernel : KernelSection
+        The base kernel.
+    selection : Selection or None
+        Parameters that are chosen by cross-validation; null takes those that are given.
+    baselines : list of str
+        Models that the report compares with.
+    """
+
+    kernel: KernelSection = KernelSection()
+    model: LinearModel
+    selection: LinearSelection | None = None
+    baselines: tuple[Literal["base"], ...] = ("base",)
+
+    def kernels(self) -> tuple[KernelSection, ...]:
+        """Return the base kernel with each bandwidth that is tried."""
+        return (self.kernel,)
+
+    def tried(self, name: str, value: Any) -> tuple[Any, ...]:
+        """Return the values of a parameter that are tried: those of the grid, or else the one that is given."""
+        return (getattr(self.selection.grid, name) if self.selection else None) or (value,)
+
+    def shared(self) -> "Shared":
+        """Return the parameters that methods of linear learners have."""
+        chosen, model = self.selection, self.model
+        bandwidths = tuple(kernel.bandwidth for kernel in self.kernels())
+        learners = product(self.tried("loss", model.loss), self.tried("C", model.C))
+        return {"kernels": BaseKernels(self.kernel.name, self.kernel.parameters, bandwidths, model.random_state),
+                "learners": tuple(SampleLearner(loss=loss, C=C) for loss, C in learners),
+                "cv": chosen.cv() if chosen else None, "rule": chosen.rule() if chosen else LOWEST,
+                "prior": self.prior, "weight": self.weight, "random_state": model.random_state}
+
+    def mistakes(self) -> Iterator[tuple[str, DsslError]]:
+        yield from super().mistakes()
+        yield from baseline_mistakes(self.baselines, ("base",))
+        if self.selection is not None:
+            yield from scoring_mistakes(self.selection, self.task)
+        try:
+            _ = self.params()
+        except DsslError as error:
+            yield "model", error
+
+
+class Shared(TypedDict):
+    """The parameters that methods of linear learners have."""
+
+    kernels: BaseKernels
+    learners: tuple[SampleLearner, ...]
+    cv: FoldParams | None
+    rule: ChoiceRule
+    prior: ClassPrior
+    weight: ClassWeight
+    random_state: int
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,13 +9,16 @@ References
 Mhaskar, Pereverzyev, Semenov, Semenova, "Data based construction of kernels for classification", 2018.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from ..base.errors import DsslError, SpecError, explain
 from ..execution.cost import STEP_BYTES, Cost, cost_of
+from ..execution.size import MEMORY_BUDGET
 from ..kernels.gram import BLOCK_BYTES
 from ..kernels.multiscale import MultiscaleMap, MultiscaleParams, multiscale_cost, multiscale_map
 from ..learners.linear.multiscale import multiscale_model, scaled_features
@@ -25,11 +28,80 @@ from ..learners.target.target import Target
 from ..report.sections.multiscale import multiscale_section, regions_section
 from ..report.words import Words
 from ..storage.blocks import PartWriter, Rows
-from .linear import BASE, FEWER_LABELS, Features, LinearParams, Variant, fit_models, models_step, selection_step
+from .linear import (
+    BASE,
+    FEWER_LABELS,
+    Features,
+    LinearModel,
+    LinearParams,
+    LinearSections,
+    Variant,
+    fit_models,
+    models_step,
+    selection_step,
+)
 from .step import Context, Method, PlanInputs, Step, cost_of_test_points
 
 USUAL_SCALES = 50  # that a plan counts on before they are known; 25 to 60 of data sets so far
 GRID, DRAWN = 80, 600  # places a side, and points, of a drawing of what is predicted in the plane
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultiscaleModel(LinearModel):
+    """A linear learner in the kernel of eigenfunctions of graph Laplacians of many scales.
+
+    Parameters
+    ----------
+    eps_0 : float or "auto"
+        The first scale, in squared units of the scaled features; auto is half the squared median distance.
+    q : float
+        Of the scales, one to the next.
+    threshold : float
+        Of the second eigenvalue, below which there are no further scales.
+    n_eigenpairs : int or "auto"
+        Of the kernel, beside the constant; auto is an eighth of the carriers, or 100, or all of fewer.
+    n_carriers : int or "auto"
+        Points whose graph Laplacians are decomposed; auto is what the memory budget lets be, 2,000 at most.
+    unit_diagonal : bool
+        Whether the kernel is scaled to it; false is the paper's.
+    C : float
+        1 / alpha, for a kernel whose diagonal, or its median, is 1.
+    """
+
+    kind: Literal["multiscale"] = "multiscale"
+    eps_0: float | Literal["auto"] = MultiscaleParams.eps_0
+    q: float = MultiscaleParams.q
+    threshold: float = MultiscaleParams.threshold
+    n_eigenpairs: int | Literal["auto"] = MultiscaleParams.n_eigenpairs
+    n_carriers: int | Literal["auto"] = MultiscaleParams.n_carriers
+    unit_diagonal: bool = MultiscaleParams.unit_diagonal
+    C: float = 100.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.multiscale(MEMORY_BUDGET)  # raises where a value is out of range
+
+    def multiscale(self, budget: int) -> MultiscaleParams:
+        """Return how the kernel is made; budget : bytes by which carriers are counted."""
+        names = {own.name for own in fields(MultiscaleParams)} - {"budget"}
+        return MultiscaleParams(**{name: getattr(self, name) for name in names}, budget=budget)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultiscaleSections(LinearSections):
+    """The sections of a linear learner in a multi-scale kernel, and of the same learner in the base kernel."""
+
+    model: MultiscaleModel
+
+    def params(self) -> "MultiscaleKernelParams":
+        return MultiscaleKernelParams(multiscale=self.model.multiscale(self.budget), **self.shared())
+
+    def mistakes(self) -> Iterator[tuple[str, DsslError]]:
+        yield from super().mistakes()
+        losses = self.tried("loss", self.model.loss)
+        if self.task == "regression" and set(losses) != {"squared"}:
+            yield "model.loss", SpecError(explain(f"model.loss: {', '.join(losses)}, and data.task is regression",
+                                                  why="quantities have no classes to tell apart", fix="use squared"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,4 +235,4 @@ MULTISCALE_KERNEL = Method(
              f"{_FEWER}, {FEWER_LABELS}", intermediate=True, section=multiscale_section),
         selection_step(4, _selection_cost, _FEWER, WORDS),
         models_step(6, _models_cost, _FEWER, make_models, section=regions_section, leads=True)),
-    _scores_cost, WORDS, (BASE,))
+    _scores_cost, WORDS, (BASE,), MultiscaleSections)

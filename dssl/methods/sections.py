@@ -4,25 +4,21 @@ Each key has its only default here or in the parameters that a section is made o
 docstring, from which the JSON Schema of pipeline files takes it.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
-from itertools import product
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from ..base.digest import require_random_state
-from ..base.errors import ParameterError, SpecError, require
+from ..base.errors import DsslError, ParameterError, SpecError, explain, require
 from ..base.sections import require_one_of
 from ..graph.graph import KNNGraph
 from ..graph.regularizer_params import LaplacianKind, RegularizerParams
 from ..graph.weights.rules import KERNEL_WIDTH, WIDTH
 from ..kernels.base import Kernel, has_bandwidth, kernel_from, kernel_type
 from ..learners.class_prior import ClassPrior, ClassWeight
-from ..learners.laprls.params import HeldOut, HeldOutPoints
-from ..selection.choice import ChoiceRule
-from ..selection.folds import FoldParams
-from ..selection.halving import Search
-from ..selection.held_out_scores import ScoringName
+from ..selection.held_out_scores import require_scoring
+from .selection_sections import KernelSelection, Selection
 
 LearningTask = Literal["classification", "regression", "clustering"]
 
@@ -166,150 +162,6 @@ class KernelSection:
         return tuple(kernel for own in bandwidths for kernel in replace(self, bandwidth=own).tried())
 
 
-# ---- the selection
-
-
-@dataclass(frozen=True, kw_only=True)
-class Grid:
-    """Values of parameters that are tried, in place of the one given elsewhere; all combinations of them."""
-
-    def __post_init__(self) -> None:
-        for own in fields(self):
-            value = getattr(self, own.name)
-            require(not isinstance(value, tuple) or len(value) > 0, f"{own.name}=[]", why="nothing would be tried",
-                    fix="name a value, or leave the key out")
-
-    def values(self) -> list[dict[str, Any]]:
-        """Return all combinations of the lists of this section; one without a value where none is varied."""
-        given = {own.name: value for own in fields(self) if isinstance(value := getattr(self, own.name), tuple)}
-        return [dict(zip(given, values, strict=True)) for values in product(*given.values())]
-
-
-@dataclass(frozen=True, kw_only=True)
-class GraphGrid(Grid):
-    """Values of keys of the section `graph`; each combination is a graph with a selection of its own."""
-
-    n_neighbors: tuple[int, ...] | None = None
-    metric: tuple[Literal["euclidean", "cosine"], ...] | None = None
-    weights: tuple[Literal["binary", "heat", "self_tuned"], ...] | None = None
-    bandwidth: tuple[float, ...] | None = None
-    width: tuple[float, ...] | None = None
-    symmetrize: tuple[Literal["maximum", "minimum", "mean"], ...] | None = None
-    laplacian: tuple[LaplacianKind, ...] | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class RegularizedGrid(GraphGrid):
-    """Values of keys of the section `graph`, the ridge of the regularizer among them."""
-
-    ridge: tuple[float, ...] | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelGrid(Grid):
-    """The values of each parameter that are tried, in place of the one given elsewhere; all combinations of them."""
-
-    graph: GraphGrid = GraphGrid()
-
-
-@dataclass(frozen=True, kw_only=True)
-class KernelGrid(ModelGrid):
-    """The values that are tried, of models in a base kernel.
-
-    Parameters
-    ----------
-    bandwidth : list of float or str, or None
-        Of the base kernel.
-    """
-
-    bandwidth: tuple[float | str, ...] | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Selection:
-    """Parameters chosen by cross-validation on the labeled points.
-
-    The model and each baseline that has parameters choose their own; the shuffled control takes the model's.
-
-    Parameters
-    ----------
-    grid : Grid
-        The values that are tried.
-    search : "grid", "random" or "halving"
-        grid judges all combinations on all folds; random so many of them, drawn by the seed; halving all on few folds,
-        the better of them on more, and a few on all.
-    n_candidates : int or None
-        Of search random, and of halving where not all combinations begin: how many are drawn.
-    factor : float or None
-        Of search halving, 3 by default: a third of the candidates is judged on three times as many folds.
-    folds : int or "leave_one_out"
-        A number >= 2, or leave_one_out.
-    repetitions : int
-        Of the folds, each dealt anew; scores are means over them.
-    held_out : str
-        How points are predicted without their fold: closed_form, exact from one training; refit; auto, the closed form
-        where it costs less; of lapsvm influence and refined_influence, from one training, approximately.
-    held_out_points : "transductive" or "inductive"
-        Where held-out points are meanwhile: transductive, in the graph as unlabeled points; inductive, in none, as new
-        points are.
-    scoring : str or None
-        What is highest in the row that is chosen, by its name in scikit-learn; null is accuracy, or of quantities
-        neg_root_mean_squared_error.
-    one_standard_error : bool
-        Choose the strongest penalties among the rows within one standard error of the lowest.
-    random_state : int
-        Of the folds, and of the combinations that are drawn.
-    """
-
-    grid: Grid = ModelGrid()
-    search: Literal["grid", "random", "halving"] = "grid"
-    n_candidates: int | None = None
-    factor: float | None = None
-    folds: int | Literal["leave_one_out"] = FoldParams.folds
-    repetitions: int = FoldParams.repetitions
-    held_out: HeldOut = "auto"
-    held_out_points: HeldOutPoints = "transductive"
-    scoring: ScoringName | None = None
-    one_standard_error: bool = False
-    random_state: int = 0
-    ways: ClassVar[tuple[str, ...]] = get_args(HeldOut)  # of held_out, that the method has
-
-    def __post_init__(self) -> None:
-        require((self.n_candidates is not None) == (self.search == "random") or (
-            self.search == "halving"), f"search={self.search!r} with n_candidates={self.n_candidates}",
-            why="search random takes n_candidates, the number of combinations that are drawn, halving may, and grid "
-                "tries all", fix="give n_candidates with random or halving alone")
-        require(self.n_candidates is None or self.n_candidates >= 1, f"n_candidates={self.n_candidates}, expected >= 1",
-                why="so many combinations are drawn", fix="use 20, or search grid")
-        require(self.factor is None or self.search == "halving", f"factor={self.factor}, and search is {self.search}",
-                why="factor is of search halving", fix="leave factor out")
-        require(self.held_out in self.ways, f"held_out={self.held_out!r}",
-                why=f"this kind of model has {', '.join(self.ways)}", fix="leave held_out out")
-        require_random_state(self.random_state)
-        _ = self.cv(), self.searched()  # raises where one of their parameters is out of range
-
-    def cv(self) -> FoldParams:
-        """Return the parameters of the folds."""
-        return FoldParams(folds=self.folds, repetitions=self.repetitions, random_state=self.random_state)
-
-    def rule(self) -> ChoiceRule:
-        """Return which row is chosen."""
-        return ChoiceRule(scoring=self.scoring, one_standard_error=self.one_standard_error)
-
-    def searched(self) -> Search:
-        """Return which combinations are tried, and on which folds."""
-        halved = self.search == "halving"
-        return Search(self.n_candidates, (3.0 if self.factor is None else self.factor) if halved else None,
-                      self.random_state)
-
-
-@dataclass(frozen=True, kw_only=True)
-class KernelSelection(Selection):
-    """Parameters of models in a base kernel chosen by cross-validation on the labeled points."""
-
-    grid: KernelGrid = KernelGrid()
-
-
 # ---- the model
 
 
@@ -345,3 +197,129 @@ class ClassModel(ModelSection):
 
     def __post_init__(self) -> None:
         _ = ClassPrior.of(self.class_prior), ClassWeight.of(self.class_weight)
+
+
+# ---- what a method asks of a pipeline file
+
+
+class Sections:
+    """The sections that a method reads of a pipeline file, beside those of every file, which derive from this class."""
+
+    @property
+    def task(self) -> LearningTask:
+        """Return what is learned."""
+        raise NotImplementedError
+
+    @property
+    def budget(self) -> int:
+        """Return the bytes that a task may take."""
+        raise NotImplementedError
+
+    @property
+    def prior(self) -> ClassPrior:
+        """Return how frequent the classes are among the points that are predicted."""
+        raise NotImplementedError
+
+    @property
+    def weight(self) -> ClassWeight:
+        """Return what the labels of each class weigh."""
+        raise NotImplementedError
+
+    def params(self) -> Any:
+        """Return the parameters of the method."""
+        raise NotImplementedError
+
+    def mistakes(self) -> Iterator[tuple[str, DsslError]]:
+        """Yield what one section asks and another cannot give, with the path of a section."""
+        yield from ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphSections(Sections):
+    """The sections of a method whose steps make a graph of the training points.
+
+    Parameters
+    ----------
+    graph : GraphSection
+        How the graph is made.
+    """
+
+    graph: GraphSection = GraphSection()
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelSections(GraphSections):
+    """The sections of a method in a base kernel, which chooses parameters, and compares with baselines.
+
+    Parameters
+    ----------
+    kernel : KernelSection
+        The base kernel.
+    selection : Selection or None
+        Parameters that are chosen by cross-validation; null takes those that are given.
+    baselines : list of str
+        Models that the report compares with.
+    """
+
+    kernel: KernelSection = KernelSection()
+    selection: Selection | None = None
+    baselines: tuple[str, ...] = ()
+    always: ClassVar[tuple[str, ...]] = ()  # baselines that are never left out
+
+    def graphs(self) -> list[tuple[dict[str, Any], Self]]:
+        """Return the values of each graph that is tried, and the pipeline of that graph alone; itself of one graph."""
+        chosen = self.selection
+        values = chosen.grid.graph.values() if chosen else [{}]  # type: ignore[attr-defined]
+        if chosen is None or not values[0]:
+            return [({}, self)]
+        none = type(chosen.grid.graph)()  # type: ignore[attr-defined]
+        alone = replace(chosen, grid=replace(chosen.grid, graph=none))  # type: ignore[call-arg]
+        return [(own, replace(self, graph=replace(self.graph, **own), selection=alone)) for own in values]
+
+    def kernels(self) -> tuple[KernelSection, ...]:
+        """Return the base kernel with each bandwidth of the selection."""
+        chosen = self.selection.grid.bandwidth if isinstance(self.selection, KernelSelection) else None
+        return self.kernel.with_bandwidths(chosen)
+
+    def mistakes(self) -> Iterator[tuple[str, DsslError]]:
+        yield from super().mistakes()
+        yield from baseline_mistakes(self.baselines, self.always)
+        if self.selection is not None:
+            yield from scoring_mistakes(self.selection, self.task)
+        try:
+            _ = self.kernels()
+            tried = self.graphs()
+        except DsslError as error:
+            yield "selection.grid", error
+            return
+        if not tried[0][0]:
+            return
+        if self.graph.given is not None:
+            yield "selection.grid.graph", SpecError(explain("selection.grid.graph, and graph.given",
+                                                            why="a graph that is given is the only one",
+                                                            fix="leave one of them out"))
+        for place, (values, own) in enumerate(tried):
+            if any(values == other for other, _ in tried[:place]):
+                yield "selection.grid.graph", SpecError(explain(f"selection.grid.graph has {values} twice",
+                                                                why="it would do work twice",
+                                                                fix="name each value once"))
+            yield from own.mistakes()
+
+
+def baseline_mistakes(names: tuple[str, ...], always: tuple[str, ...]) -> Iterator[tuple[str, DsslError]]:
+    """Yield baselines that are named twice, and those that are always there and are not named."""
+    if len(set(names)) < len(names):
+        yield "baselines", SpecError(explain("baselines: one is named twice", why="it would be fitted twice",
+                                             fix="name each once"))
+    if not {*always} <= {*names}:
+        yield "baselines", SpecError(explain(f"baselines: {' and '.join(always)} "
+                                             f"{'are' if len(always) > 1 else 'is'} always among them",
+                                             why="the report compares the model with them", fix="name them too"))
+
+
+def scoring_mistakes(selection: Selection, task: str) -> Iterator[tuple[str, DsslError]]:
+    """Yield a scoring that is none of the task."""
+    try:
+        require_scoring(selection.scoring, classes=task == "classification")
+    except DsslError as error:
+        yield "selection", error

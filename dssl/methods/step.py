@@ -25,6 +25,7 @@ from ..report.words import Baseline, Words
 from ..storage.artifacts import Artifact, Workspace
 from ..storage.blocks import ArrayRows, Arrays, Parts, PartWriter, Receipt, Rows
 from ..storage.pieces import BlockedCsrRows
+from .sections import LearningTask, Sections
 
 WEIGHT = "weight"  # beside the arrays of a target, the weights of its labels
 
@@ -342,15 +343,17 @@ class Method:
 
     name : `model.kind` in a spec. tasks : what it serves. steps : from the points and labels to the models, in their
     order. scores_cost : what predicting the test points takes, as the cost of a step. words, baselines : of the report.
+    sections : those of a pipeline file that say how it works; they make its parameters.
     has_graph : whether its steps begin with a graph of the points.
     """
 
     name: str
-    tasks: tuple[str, ...]
+    tasks: tuple[LearningTask, ...]
     steps: tuple[Step, ...]
     scores_cost: Callable[[Any, Any], Cost]
     words: Words
     baselines: tuple[Baseline, ...]
+    sections: type[Sections]
     has_graph: bool = False
 
     @property

@@ -49,6 +49,7 @@ from ..knn.lists import Neighbors
 from ..knn.params import NeighborParams
 from ..knn.partitioned.sizes import partitioned_cost
 from ..knn.search import find_neighbors, lowered_neighbors
+from ..methods.sections import GraphSections
 from ..methods.step import Context, NoParams
 from ..report.sections.graph import graph_section
 from ..storage.artifacts import Artifact
@@ -57,7 +58,6 @@ from ..storage.csv_lines import CsvLines
 from ..storage.files import draft_of
 from .growth import CannotGrow
 from .plan.facts import Facts
-from .spec import GraphPipeline
 from .stage import Stage
 
 PEAK_OF_UNPACKED = {"weights": 40 / 12, "neighbors": 60 / 16}  # bytes of memory a byte of the arrays
@@ -72,7 +72,7 @@ class VertexParams:
     duplicates: Literal["collapse", "keep"]
 
     @classmethod
-    def of(cls, spec: GraphPipeline) -> "VertexParams":
+    def of(cls, spec: GraphSections) -> "VertexParams":
         return cls("keep" if spec.graph.given is not None else spec.graph.duplicates)
 
 

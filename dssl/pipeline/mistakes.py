@@ -73,7 +73,7 @@ def one_of_each(items: Sequence[Any]) -> list[dict[str, Any]]:
             expected = [own["msg"].removeprefix(SHOULD).split(", ")[0] for own in (found[key], item)]
             found[key] |= {"loc": key, "msg": SHOULD + " or ".join(expected)}
         else:
-            found[key] = dict(item)
+            found[key] = {**item, "loc": key}
     return list(found.values())
 
 

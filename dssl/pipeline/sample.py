@@ -22,6 +22,7 @@ from ..knn.metric import measurable
 from ..learners.model import BlockValues, Model, predict_blocks, stored_models
 from ..learners.probabilities import CALIBRATION, Calibration
 from ..learners.target.coding import ClassCoding, Coding, margins_of
+from ..methods.sections import GraphSections
 from ..methods.step import Context
 from ..report.sections.sample import sample_section
 from ..selection.coverage import block_height
@@ -30,7 +31,7 @@ from ..selection.suggest import FEWEST, MOST, SuggestParams, prior_bytes
 from ..storage.blocks import arrays_within, block_rng, row_ranges
 from ..storage.csr import as_rows
 from .plan.facts import Facts
-from .spec import GraphPipeline, Spec
+from .spec import Spec
 from .stage import Stage
 from .suggested_rows import choose_rows, with_places
 
@@ -218,7 +219,7 @@ def _next_bytes(f: Facts[Any]) -> int:
     if f.spec.labels is None or f.n > SUGGESTED:
         return 0
     half = arrays_within(f.budget) // 2
-    if isinstance(f.spec, GraphPipeline):
+    if isinstance(f.spec, GraphSections):
         return min(prior_bytes(f.n, f.n, f.nnz, min(max(FEWEST, f.n_labeled + LISTED), MOST, f.n)), half)
     points, m = f.dense(f.n, f.width), f.n_labeled
     return block_height(points, m, half) * distance_bytes(points, m)

@@ -20,7 +20,6 @@ from ..selection.scores import (
     unlabeled_verdict,
 )
 from ..selection.scoring import with_scoring
-from .kinds.class_spec import class_prior, class_weight
 from .plan.facts import Facts
 from .spec import Spec
 from .split import split_target
@@ -36,7 +35,7 @@ class ScoreParams:
 
     @classmethod
     def of(cls, spec: Spec) -> "ScoreParams":
-        return cls(class_prior(spec), class_weight(spec))
+        return cls(spec.prior, spec.weight)
 
 
 def make_scores(context: Context, params: ScoreParams) -> dict[str, Any]:

@@ -6,8 +6,8 @@ Sections are frozen dataclasses, of which pydantic makes instances from YAML; th
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
 from ..base.digest import require_random_state
 from ..base.errors import DsslError, SpecError, explain, require
@@ -15,16 +15,8 @@ from ..base.sections import require_at_least, require_one_of
 from ..data.ingest_params import IngestParams
 from ..data.scaling.params import ScalingKind, ScalingParams
 from ..execution.size import budget_of
-from ..methods.sections import (
-    GivenGraph,
-    GraphSection,
-    KernelSection,
-    KernelSelection,
-    LearningTask,
-    ModelSection,
-    Selection,
-)
-from ..selection.held_out_scores import require_scoring
+from ..learners.class_prior import EQUAL, ClassPrior, ClassWeight
+from ..methods.sections import GivenGraph, GraphSections, KernelSections, LearningTask, ModelSection, Sections
 from .validation import FORBID, adapter_of
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
@@ -184,7 +176,7 @@ class PredictionsSection:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spec:
+class Spec(Sections):
     """A whole pipeline: what to compute, never where. Each kind of model adds the sections that its stages read.
 
     Parameters
@@ -227,9 +219,40 @@ class Spec:
         return budget_of(self.memory_budget)
 
     @property
+    def task(self) -> LearningTask:
+        return self.data.task
+
+    @property
+    def prior(self) -> ClassPrior:
+        """Return how frequent the classes are: as they are given, by size or share, or as labels say.
+
+        Of labels that were drawn so many a class frequencies mean nothing: classes are equally frequent then.
+
+        Raises ParameterError: both sizes and shares are given, or shares of quantities.
+        """
+        sizes, prior = getattr(self.model, "class_sizes", None), getattr(self.model, "class_prior", None)
+        require(sizes is None or prior is None, "model.class_prior and model.class_sizes", fix="leave class_prior out",
+                why="the sizes say how frequent the classes are")
+        require(prior is None or self.task == "classification", "model.class_prior, and data.task is regression",
+                why="quantities have no classes", fix="leave it out")
+        if sizes is not None:
+            return ClassPrior.of(sizes, "class_sizes")
+        if prior is None and self.labels is not None and self.labels.per_class is not None:
+            return EQUAL
+        return ClassPrior.of(prior)
+
+    @property
+    def weight(self) -> ClassWeight:
+        """Return what the labels of each class weigh; raise ParameterError of weights where there are no classes."""
+        weight = getattr(self.model, "class_weight", None)
+        require(weight is None or self.task == "classification", "model.class_weight, and data.task is regression",
+                why="quantities have no classes", fix="leave it out")
+        return ClassWeight.of(weight)
+
+    @property
     def given_graph(self) -> GivenGraph | None:
         """Return the graph that is given as a file, None where there is none."""
-        return None
+        return self.graph.given if isinstance(self, GraphSections) else None
 
     def to_dict(self, *, mode: Literal["python", "json"] = "python", changed_only: bool = False) -> dict[str, Any]:
         """Return the spec as a mapping that `load_spec` takes; changed_only : without what is as it is by default."""
@@ -241,7 +264,13 @@ class Spec:
 
     def mistakes(self) -> Iterator[tuple[str, DsslError]]:
         """Yield what one section asks and another cannot give, with the path of a section."""
+        yield from super().mistakes()
         yield from self._task_mistakes()
+        for given in ("prior", "weight"):
+            try:
+                _ = getattr(self, given)
+            except DsslError as error:
+                yield "", error
         if self.data.grows and self.given_graph is not None:
             yield "data.grows", SpecError(explain("data.grows, and graph.given", fix="leave one of them out",
                                                   why="a graph that is given has as many rows as when it was made"))
@@ -281,95 +310,10 @@ class KindSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GraphPipeline(Spec):
-    """A pipeline whose stages make a graph of the training points.
-
-    Parameters
-    ----------
-    graph : GraphSection
-        How the graph is made.
-    """
-
-    graph: GraphSection = GraphSection()
-
-    @property
-    def given_graph(self) -> GivenGraph | None:
-        return self.graph.given
+class GraphPipeline(GraphSections, Spec):
+    """A pipeline whose stages make a graph of the training points."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class KernelPipeline(GraphPipeline):
-    """A pipeline of models in a kernel, with a stage that chooses their parameters, and models to compare with.
-
-    Parameters
-    ----------
-    kernel : KernelSection
-        The base kernel.
-    selection : Selection or None
-        Parameters that are chosen by cross-validation; null takes those that are given.
-    baselines : list of str
-        Models that the report compares with.
-    """
-
-    kernel: KernelSection = KernelSection()
-    selection: Selection | None = None
-    baselines: tuple[str, ...] = ()
-    always: ClassVar[tuple[str, ...]] = ()  # baselines that are never left out
-
-    def graphs(self) -> list[tuple[dict[str, Any], Self]]:
-        """Return the values of each graph that is tried, and the pipeline of that graph alone; itself of one graph."""
-        chosen = self.selection
-        values = chosen.grid.graph.values() if chosen else [{}]  # type: ignore[attr-defined]
-        if chosen is None or not values[0]:
-            return [({}, self)]
-        none = type(chosen.grid.graph)()  # type: ignore[attr-defined]
-        alone = replace(chosen, grid=replace(chosen.grid, graph=none))  # type: ignore[call-arg]
-        return [(own, replace(self, graph=replace(self.graph, **own), selection=alone)) for own in values]
-
-    def mistakes(self) -> Iterator[tuple[str, DsslError]]:
-        yield from super().mistakes()
-        yield from baseline_mistakes(self.baselines, self.always)
-        if self.selection is not None:
-            yield from scoring_mistakes(self.selection, self.data.task)
-        try:
-            _ = self.kernels()
-            tried = self.graphs()
-        except DsslError as error:
-            yield "selection.grid", error
-            return
-        if not tried[0][0]:
-            return
-        if self.graph.given is not None:
-            yield "selection.grid.graph", SpecError(explain("selection.grid.graph, and graph.given",
-                                                            why="a graph that is given is the only one",
-                                                            fix="leave one of them out"))
-        for place, (values, own) in enumerate(tried):
-            if any(values == other for other, _ in tried[:place]):
-                yield "selection.grid.graph", SpecError(explain(f"selection.grid.graph has {values} twice",
-                                                                why="it would do work twice",
-                                                                fix="name each value once"))
-            yield from own.mistakes()
-
-    def kernels(self) -> tuple[KernelSection, ...]:
-        """Return the base kernel with each bandwidth of the selection."""
-        chosen = self.selection.grid.bandwidth if isinstance(self.selection, KernelSelection) else None
-        return self.kernel.with_bandwidths(chosen)
-
-
-def baseline_mistakes(names: tuple[str, ...], always: tuple[str, ...]) -> Iterator[tuple[str, DsslError]]:
-    """Yield baselines that are named twice, and those that are always there and are not named."""
-    if len(set(names)) < len(names):
-        yield "baselines", SpecError(explain("baselines: one is named twice", why="it would be fitted twice",
-                                             fix="name each once"))
-    if not {*always} <= {*names}:
-        yield "baselines", SpecError(explain(f"baselines: {' and '.join(always)} "
-                                             f"{'are' if len(always) > 1 else 'is'} always among them",
-                                             why="the report compares the model with them", fix="name them too"))
-
-
-def scoring_mistakes(selection: Selection, task: str) -> Iterator[tuple[str, DsslError]]:
-    """Yield a scoring that is none of the task."""
-    try:
-        require_scoring(selection.scoring, classes=task == "classification")
-    except DsslError as error:
-        yield "selection", error
+class KernelPipeline(KernelSections, Spec):
+    """A pipeline of models in a kernel, with a stage that chooses their parameters, and models to compare with."""

@@ -1,7 +1,7 @@
 """Dataclasses from mappings, by pydantic: all that is wrong with a mapping at once, and the JSON Schema of the rest."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from difflib import get_close_matches
 from functools import cache
@@ -45,23 +45,44 @@ def validated(cls: type, given: Mapping[str, Any]) -> tuple[Any, list[Item]]:
     """
     items = boolean_items(cls, given)
     refused = [item["loc"] for item in items]
-    left: Any = given
-    for place in refused:
-        left = without(left, place)
+    left: Any = without(given, refused)
     while True:
         try:
             return adapter_of(cls).validate_python(left), items
         except ValidationError as error:
-            new: list[Item] = [{**item, "section": item["loc"], "loc": place_of(item)} for item in error.errors()]
+            new = [{**item, "section": item["loc"], "loc": place_of(item)} for item in of_their_kind(
+                cls, left, error.errors())]
         known = {(item["loc"], item["msg"]) for item in items}
         items += [item for item in new if (item["loc"], item["msg"]) not in known
                   and not (item["type"] == "missing" and item["loc"] in refused)]
         wrong = [item["loc"] for item in new if item["type"] != "missing" and item["loc"] not in ((), *refused)]
         if not wrong:
             return None, items
-        for place in wrong:
-            left = without(left, place)
+        left = without(left, wrong)
         refused += wrong
+
+
+def of_their_kind(cls: type, given: Any, items: Sequence[Any]) -> list[Item]:
+    """Return pydantic's errors without the names of sections in their paths, where a key takes a value or a section.
+
+    Of a mapping those about values are left out, and of any other value those about the section.
+    """
+    kept: list[Item] = []
+    for item in items:
+        section: type | None = cls
+        value, path, fits = given, list[int | str](), True
+        for part in item["loc"]:
+            if section is not None and part == section.__name__:
+                fits = isinstance(value, Mapping)
+                continue
+            inside = isinstance(value, Mapping) and path and section is not None and str(part) not in types_of(section)
+            fits = fits and not (inside and part not in value)
+            path.append(part)
+            section = section_of(types_of(section).get(str(part))) if section is not None else None
+            value = value.get(part) if isinstance(value, Mapping) else value
+        if fits:
+            kept.append({**item, "loc": tuple(path)})
+    return kept
 
 
 def place_of(item: Mapping[str, Any]) -> tuple[int | str, ...]:
@@ -79,13 +100,25 @@ def key_of(section: tuple[int | str, ...], error: DsslError) -> tuple[int | str,
     return (*section, named[1]) if named and named[0].endswith("=") else section
 
 
-def without(given: Any, place: tuple[int | str, ...]) -> Any:
-    """Return a mapping without what is at a path; below a value that is no mapping, without that value."""
-    if not isinstance(given, Mapping) or not place or place[0] not in given:
+def without(given: Any, places: Iterable[tuple[int | str, ...]]) -> Any:
+    """Return a mapping without what is at some paths, or at as much of a path as there is."""
+    for place in {known_part(given, place) for place in places}:
+        given = _without(given, place)
+    return given
+
+
+def known_part(given: Any, place: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    """Return as much of a path as a mapping has."""
+    if place and isinstance(given, Mapping) and place[0] in given:
+        return (place[0], *known_part(given[place[0]], place[1:]))
+    return ()
+
+
+def _without(given: Any, place: tuple[int | str, ...]) -> Any:
+    if not place or place[0] not in given:
         return given
-    inner = given[place[0]]
-    if len(place) > 1 and isinstance(inner, Mapping) and place[1] in inner:
-        return {**given, place[0]: without(inner, place[1:])}
+    if len(place) > 1:
+        return {**given, place[0]: _without(given[place[0]], place[1:])}
     return {key: value for key, value in given.items() if key != place[0]}
 
 
@@ -96,7 +129,9 @@ def boolean_items(cls: type, given: Mapping[str, Any], above: tuple[str, ...] = 
         value, section = given.get(name), section_of(annotation)
         if section is not None and isinstance(value, Mapping):
             items += boolean_items(section, value, (*above, name))
-        elif section is None and not _takes_booleans(annotation) and (wrong := _first_boolean(value)) is not None:
+            continue
+        wrong = _first_boolean(value)
+        if wrong is not None and annotation is not section and not _takes_booleans(annotation):
             items.append({"loc": (*above, name), "type": "value_error", "input": value, "msg":
                           f"Input should be no boolean; write {int(wrong)} if a number is meant, "
                           f'"{str(wrong).lower()}" if a text'})

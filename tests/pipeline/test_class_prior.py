@@ -2,9 +2,8 @@
 
 import pytest
 
-from dssl.base.errors import ParameterError
+from dssl.base.errors import SpecError
 from dssl.learners.class_prior import EQUAL, LABELS, ClassPrior
-from dssl.pipeline.kinds.class_spec import class_prior
 from dssl.pipeline.load import load_spec
 from dssl.report.sections.data import data_section
 
@@ -20,14 +19,14 @@ def spec(labels, task="classification", **model):
     ({"count": 30}, {"class_prior": {"a": 0.9, "b": 0.1}}, ClassPrior("given", named=(("a", 0.9), ("b", 0.1)))),
     ({"per_class": 3}, {"class_sizes": [90, 10]}, ClassPrior("given", ordered=(90.0, 10.0)))])
 def test_the_draw_of_the_labels_says_whether_their_frequencies_mean_anything(labels, model, prior):
-    assert class_prior(spec(labels, **model)) == prior
+    assert spec(labels, **model).prior == prior
 
 
 @pytest.mark.parametrize(("task", "model"), [
     ("regression", {"class_prior": "equal"}), ("classification", {"class_prior": "equal", "class_sizes": [1, 2]})])
 def test_a_prior_beside_sizes_or_of_quantities_is_refused(task, model):
-    with pytest.raises(ParameterError, match="class_prior"):
-        class_prior(spec({"count": 30}, task, **model))
+    with pytest.raises(SpecError, match="class_prior"):
+        spec({"count": 30}, task, **model)
 
 
 @pytest.mark.parametrize(("labels", "model", "words"), [

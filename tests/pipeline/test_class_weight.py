@@ -17,11 +17,10 @@ from dssl import (
     MultiscaleKernelClassifier,
     SemiSupervisedClassifier,
 )
-from dssl.base.errors import ParameterError
+from dssl.base.errors import SpecError
 from dssl.cli.main import main
 from dssl.execution.in_process import InProcess
 from dssl.learners.class_prior import ClassWeight
-from dssl.pipeline.kinds.class_spec import class_weight
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.result import RunResult
 from dssl.pipeline.run import run
@@ -88,11 +87,10 @@ def test_balanced_weights_through_the_command_line(points, tmp_path):
 def test_a_spec_says_what_labels_weigh(given, weight):
     model = {} if given is None else {"class_weight": given}
     spec = load_spec({"name": "a", "data": {"source": "a.csv"}, "labels": {"count": 9}, "model": model})
-    assert class_weight(spec) == weight
+    assert spec.weight == weight
 
 
 def test_quantities_have_no_weights_by_class():
-    spec = load_spec({"name": "a", "data": {"source": "a.csv", "task": "regression"}, "labels": {"count": 9},
-                      "model": {"class_weight": "balanced"}})
-    with pytest.raises(ParameterError, match="class_weight"):
-        class_weight(spec)
+    with pytest.raises(SpecError, match="class_weight"):
+        load_spec({"name": "a", "data": {"source": "a.csv", "task": "regression"}, "labels": {"count": 9},
+                   "model": {"class_weight": "balanced"}})

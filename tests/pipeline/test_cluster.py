@@ -130,7 +130,7 @@ def test_results_do_not_depend_on_threads_or_tiles(fields, tmp_path, monkeypatch
 
 
 def test_stochastic_steps_go_on_after_the_last_that_was_taken(fields, tmp_path, monkeypatch):
-    model = {"kind": "cluster", "approximation": "stochastic", "landmarks": 100, "n_features": 40, "steps": 12}
+    model = {"kind": "cluster", "approximation": {"n_features": 40, "steps": 12}, "landmarks": 100}
     spec, original, taken = {**fields, "model": model}, StochasticSteps.take, []
     whole = run(spec, workspace=tmp_path / "whole", execution=InProcess(2))
 

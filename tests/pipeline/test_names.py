@@ -15,7 +15,7 @@ from dssl.kernels.stochastic import StochasticParams
 from dssl.kernels.transfer import TransferParams
 from dssl.knn.params import NeighborParams
 from dssl.learners.laprls.params import SystemParams
-from dssl.pipeline.kinds.deformed_spec import SolverSection
+from dssl.methods.deformed.sections import SolverSection
 from dssl.pipeline.kinds.graph_spec import TOLERANCE
 from dssl.pipeline.kinds.specs import SPECS
 from dssl.pipeline.load import load_spec
@@ -138,7 +138,7 @@ def test_the_keys_of_a_solver_are_the_fields_of_their_parameters():
     ({"model": {"kind": "laprls", "landmarks": {"seed": 1}}}, "did you mean model.landmarks.random_state?"),
     ({"model": {"kind": "multiscale", "eigenpairs": 50}}, "did you mean model.n_eigenpairs?"),
     ({"model": {"kind": "multiscale", "carriers": 50}}, "did you mean model.n_carriers?"),
-    ({"model": {"kind": "cluster", "features": 50}}, "did you mean model.n_features?"),
+    ({"model": {"kind": "cluster", "features": 50}}, "did you mean model.approximation.n_features?"),
     ({"model": {"kind": "clustering", "n_clusters": 3, "starts": 5}}, "did you mean model.n_init?"),
     ({"model": {"kind": "clustering", "n_clusters": 3, "most": 5}}, "did you mean model.max_clusters?"),
     ({"model": {"kind": "clustering", "n_clusters": 3, "landmarks": 50}}, "did you mean model.n_landmarks?"),

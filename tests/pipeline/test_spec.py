@@ -12,7 +12,6 @@ from dssl.data.ingest_params import IngestParams
 from dssl.graph.regularizer_params import RegularizerParams
 from dssl.graph.weights.rules import KERNEL_WIDTH, WeightParams
 from dssl.knn.params import NeighborParams
-from dssl.learners.linear.gram import LearnerParams
 from dssl.pipeline.dataset import DATASET
 from dssl.pipeline.kinds.registry import KINDS
 from dssl.pipeline.kinds.specs import DEFAULT, SPECS
@@ -61,7 +60,6 @@ def test_defaults_are_those_of_the_parameters():
     assert spec.graph.weighting == WeightParams(width=KERNEL_WIDTH)
     assert spec.graph.regularizer() == RegularizerParams()
     assert spec.solver.params() == SolverParams()
-    assert spec.model.params() == LearnerParams(kind="ridge")
     assert spec.data.read == IngestParams()
 
 

@@ -137,8 +137,8 @@ def test_kinds_that_cannot_be_walked_are_refused():
         register_kind(Kind("backwards", svm.spec, svm.tasks, (by_name(svm)["graph"], *svm.stages)))
     with pytest.raises(ParameterError, match="stage dataset of kind twice is there twice"):
         register_kind(Kind("twice", svm.spec, svm.tasks, (*svm.stages, by_name(svm)["dataset"])))
-    for spec, asked in ((Spec, "stage vertices .* of a GraphPipeline, and the spec is a Spec"),
-                        (GraphPipeline, "of a DeformedSpec, and the spec is a GraphPipeline")):
+    for spec, asked in ((Spec, "stage vertices .* of a GraphSections, and the spec is a Spec"),
+                        (GraphPipeline, "of a SvmPipeline, and the spec is a GraphPipeline")):
         with pytest.raises(ParameterError, match=asked):
             register_kind(Kind("other", spec, svm.tasks, svm.stages))
     assert "other" not in KINDS

@@ -14,30 +14,20 @@ References
 Lever, Diethe, Shawe-Taylor, "Data-dependent kernels in nearly-linear time", AISTATS 2012.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from typing import Literal
 
 from ...data.scaling.scaling import scaled_rows
 from ...execution.cost import Cost, cost_of, gram_seconds
 from ...graph.regularizer import system_cost
-from ...graph.regularizer_params import RegularizerParams
-from ...kernels.base import BaseKernels
-from ...kernels.eta import AUTO, Eta
 from ...kernels.subsample import columns_cost, n_solves, product_cost
-from ...learners.class_prior import LABELS, ClassPrior, ClassWeight
 from ...learners.eta import ETAS
 from ...report.sections.selection import selection_section
 from ...report.sections.solver import solver_section
 from ...report.words import BASE, Baseline, Words
-from ...selection.choice import LOWEST, ChoiceRule
-from ...selection.folds import FoldParams
-from ...selection.halving import ALL, Search
-from ...selection.search import GridParams
+from ...selection.halving import ALL
 from ...solvers.direct import LARGEST
 from ...solvers.solve import METHODS, stored_bytes
-from ...solvers.solver_params import SolverParams
-from ..linear import NO_WEIGHTS
 from ..step import Method, PlanInputs, Step, cost_of_test_points
 from .covariance import (
     ColumnParams,
@@ -49,57 +39,11 @@ from .covariance import (
     make_subsample,
     make_system,
 )
-from .models import LearningParams, SearchParams, SubsampleGraph, make_models, make_selection
+from .models import LearningParams, SearchParams, make_models, make_selection
+from .sections import DeformedKernelParams, RidgeSections, SvmSections
 
 SAMPLED = 1000  # points of the median distance
 FITTED = 8 << 20  # bytes that fits take beside their matrices, measured: folds, and the graph of the subsample
-
-
-@dataclass(frozen=True, kw_only=True)
-class DeformedKernelParams:
-    """What a model in a deformed kernel follows from, beside the graph.
-
-    kernels : the base kernel with each bandwidth that is tried. learner : on the Gram matrix. C, eta : of the model,
-    where no `grid` is searched, as is the power of the regularizer. n_subsample : at most so many points. form : in
-    which solved columns are kept, see `solve_columns`. random_state : of the subsample, the folds and the shuffled
-    vertices.
-    grid, cv, rule, search : what is tried, on which folds, and what is chosen. prior, weight : how frequent the classes
-    are among the points that are predicted, and what their labels weigh. baselines : with none,
-    labels are held out to calibrate probabilities alone. subsample_graph : of the baseline so named.
-    """
-
-    kernels: BaseKernels
-    learner: Literal["svm", "ridge"]
-    regularizer: RegularizerParams
-    n_subsample: int
-    C: float = 10.0
-    eta: Eta = AUTO
-    solver: SolverParams = field(default_factory=SolverParams)
-    form: Literal["energy", "restriction"] = "energy"
-    random_state: int = 0
-    grid: GridParams | None = None
-    cv: FoldParams | None = None
-    rule: ChoiceRule = LOWEST
-    search: Search = ALL
-    baselines: tuple[str, ...] = ("base",)
-    subsample_graph: SubsampleGraph | None = None
-    prior: ClassPrior = LABELS
-    weight: ClassWeight = NO_WEIGHTS
-
-    @property
-    def powers(self) -> tuple[int, ...]:
-        """Return the powers of the regularizer that are solved for, ascending."""
-        return tuple(sorted(self.grid.power)) if self.grid else (self.regularizer.power,)
-
-    @property
-    def has_several_etas(self) -> bool:
-        """Return whether the mean of kernels of several etas is made."""
-        return AUTO in (self.grid.eta if self.grid else (self.eta,))
-
-    @property
-    def n_columns(self) -> int:
-        """Return how many columns are solved: a chain of solves for each point of the subsample."""
-        return self.n_subsample * n_solves(self.powers)
 
 
 def _system(p: DeformedKernelParams) -> RegularizerSystem:
@@ -259,5 +203,6 @@ STEPS = (
          _FEWER, section=partial(selection_section, words=WORDS), leads=True),
     Step("models", 11, ("points", "labels", "subsample", "covariance", "selection"), learning_of, make_models,
          fit_cost, "lower model.n_subsample or labels"))
-DEFORMED_SVM = Method("svm", ("classification",), STEPS, _scores_cost, WORDS, BASELINES, has_graph=True)
-DEFORMED_RIDGE = replace(DEFORMED_SVM, name="ridge", tasks=("classification", "regression"))
+DEFORMED_SVM = Method("svm", ("classification",), STEPS, _scores_cost, WORDS, BASELINES, SvmSections,
+                      has_graph=True)
+DEFORMED_RIDGE = replace(DEFORMED_SVM, name="ridge", tasks=("classification", "regression"), sections=RidgeSections)

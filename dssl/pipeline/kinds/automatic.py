@@ -51,7 +51,6 @@ from ..spec import Spec
 from ..split import SPLIT
 from ..stage import Kind, Stage
 from .automatic_spec import AutomaticPipeline
-from .class_spec import class_prior, class_weight
 from .graph_spec import SizeParams
 from .specs import SPECS
 from .transductive import transductive_scores
@@ -104,7 +103,7 @@ class FitParams:
     @classmethod
     def of(cls, spec: AutomaticPipeline) -> "FitParams":
         return cls(spec.graph.builder(), spec.family(), spec.most_labels, spec.model.sizes(), spec.model.loss,
-                   class_prior(spec), class_weight(spec), spec.model.scoring)
+                   spec.prior, spec.weight, spec.model.scoring)
 
 
 @dataclass(frozen=True)
@@ -116,7 +115,7 @@ class AutomaticScoreParams(ScoreParams):
     @classmethod
     def of(cls, spec: Spec) -> "AutomaticScoreParams":
         assert isinstance(spec, AutomaticPipeline)
-        return cls(class_prior(spec), class_weight(spec), spec.model.scoring)
+        return cls(spec.prior, spec.weight, spec.model.scoring)
 
 
 def make_models(context: Context, params: FitParams) -> dict[str, Any]:

@@ -54,7 +54,6 @@ from ..sample import SAMPLE_OF_GRAPH
 from ..scoring import SCORES, ScoreParams, make_scores, with_scored
 from ..split import SPLIT
 from ..stage import Kind, Stage
-from .class_spec import class_prior, class_weight
 from .graph_spec import GraphLearnerPipeline, SizeParams
 from .graph_values import Learners, ValueParams, assumed_by, held_out_on_graph
 from .specs import SPECS
@@ -165,8 +164,8 @@ class ModelParams:
     def of(cls, spec: GraphLearnerPipeline) -> "ModelParams":
         kernel = spec.kernel
         return cls(spec.graph.builder(), spec.baselines, kernel.name, kernel.bandwidth, kernel.parameters,
-                   LearnerParams(kind="ridge"), spec.model.random_state, spec.model.sizes(), class_prior(spec),
-                   class_weight(spec))
+                   LearnerParams(kind="ridge"), spec.model.random_state, spec.model.sizes(), spec.prior,
+                   spec.weight)
 
     def base(self, points: Rows, target: Target, folds: LabelFolds,
              execution: Execution) -> tuple[KernelModel, list[HeldOut]]:

@@ -10,7 +10,8 @@ from ...base.errors import DsslError, SpecError, explain, require
 from ...graph.functions import FunctionParams
 from ...graph.regularizer_params import LaplacianKind
 from ...learners.on_graph.graph_ridge import POWERS, GraphRidgeParams
-from ...methods.sections import ClassModel, LearningTask, ModelGrid, Selection
+from ...methods.sections import ClassModel, LearningTask
+from ...methods.selection_sections import ModelGrid, Selection
 from ...solvers.solver_params import SolverParams
 from ..spec import KernelPipeline, LabelSection
 

@@ -29,7 +29,6 @@ from ...selection.choice import LOWEST, ChoiceRule
 from ...selection.folds import FoldParams
 from ...selection.halving import ALL, Search
 from ...solvers.solver_params import SolverParams
-from .class_spec import class_prior, class_weight
 from .graph_spec import OF_RIDGE, GraphLearnerPipeline, GraphModel, SizeParams
 
 
@@ -46,8 +45,8 @@ class ValueParams:
 
     @classmethod
     def of(cls, spec: GraphLearnerPipeline, model: GraphModel) -> "ValueParams":
-        return cls(model.learner, model.family(spec.graph.laplacian), model.solver(), model.sizes(), class_prior(spec),
-                   class_weight(spec))
+        return cls(model.learner, model.family(spec.graph.laplacian), model.solver(), model.sizes(), spec.prior,
+                   spec.weight)
 
     @property
     def sized(self) -> bool:

@@ -53,7 +53,6 @@ from ..sample import SAMPLE_OF_GRAPH
 from ..scoring import SCORES, scores_cost
 from ..split import SPLIT
 from ..stage import Kind, Stage
-from .class_spec import class_prior
 from .laprls_search import FitParams, blocks_in, kernels_of, landmarks_for, make_selection
 from .laprls_spec import LapRLSPipeline
 from .specs import SPECS
@@ -287,7 +286,7 @@ def _models_cost(f: Facts[LapRLSPipeline]) -> Cost:
     """Return that of systems from the points; or, where a selection kept their Gram matrices, or will, from these."""
     of, n_models = _systems(f), len(f.spec.baselines) + 1
     # Labels are left out of the model and of the base; of all where classes are as frequent as something else says.
-    judged = 2 if class_prior(f.spec) == LABEL_FREQUENCIES else n_models
+    judged = 2 if f.spec.prior == LABEL_FREQUENCIES else n_models
     times = judged * most_repetitions(f.n_labeled)
     own = replace(of, held=1, folds=1, repetitions=1, pairs=of.pairs + FOLDS,
                   params=replace(of.params, held_out_points="transductive"))

@@ -23,7 +23,6 @@ from ...selection.folds import FoldParams
 from ...selection.halving import ALL, Repetitions, Search, judged_by_rungs, rungs_of
 from ...selection.laprls import ChosenPenalties, SearchedPenalties, choose_penalties, search_penalties, untold
 from ...storage.blocks import Parts
-from .class_spec import class_prior, class_weight
 from .laprls_spec import LapRLSPipeline
 
 
@@ -70,7 +69,7 @@ class FitParams:
         chosen = spec.selection
         return cls(spec.laprls(), spec.losses(), kernels_of(spec), spec.baselines,
                    chosen.cv() if chosen else None, chosen.rule() if chosen else LOWEST,
-                   chosen.searched() if chosen else ALL, class_prior(spec), class_weight(spec))
+                   chosen.searched() if chosen else ALL, spec.prior, spec.weight)
 
     @property
     def numbers(self) -> range:

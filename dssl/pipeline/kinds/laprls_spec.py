@@ -14,7 +14,8 @@ from ...learners.laprls.params import HeldOut, HeldOutPoints, Preconditioner, So
 from ...learners.laprls.penalties import CHOSEN, Penalty, require_penalties
 from ...learners.laprls.problem import WITHOUT_LANDMARKS, LapRLSParams
 from ...learners.losses import SQUARES, SmoothLoss
-from ...methods.sections import ClassModel, KernelGraph, KernelGrid, KernelSection, KernelSelection
+from ...methods.sections import ClassModel, KernelGraph, KernelSection
+from ...methods.selection_sections import KernelGrid, KernelSelection
 from ..spec import KernelPipeline, LabelSection
 
 

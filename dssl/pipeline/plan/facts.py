@@ -20,10 +20,11 @@ from ...data.sources import find_source
 from ...data.told_labels import count_told_labels
 from ...execution.cost import Cost
 from ...knn.search import possible_methods
+from ...methods.sections import GraphSection, GraphSections
 from ...storage.blocks import ArrayRows, MemoryParts, Rows
 from ...storage.csr import csr_row_bytes
 from ...storage.pieces import BlockedCsrRows
-from ..spec import GraphPipeline, GraphSection, Spec
+from ..spec import Spec
 
 Bound = Literal["most", "least"]
 S = TypeVar("S", bound=Spec)
@@ -236,7 +237,7 @@ class Facts(Generic[S]):
     @property
     def graph(self) -> GraphSection:
         """Return its section, which kinds whose stages ask have."""
-        assert isinstance(self.spec, GraphPipeline)
+        assert isinstance(self.spec, GraphSections)
         return self.spec.graph
 
     @property

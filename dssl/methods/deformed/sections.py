@@ -1,25 +1,74 @@
-"""The pipeline files of the kinds `svm` and `ridge`."""
+"""The sections of a pipeline file that say how a model in a deformed kernel is made."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import ClassVar, Literal
 
-from ...base.digest import require_random_state
-from ...base.errors import DsslError, SpecError, explain
-from ...base.sections import require_at_least
+from ...base.digest import is_whole, require_random_state
+from ...base.errors import DsslError, SpecError, explain, require
+from ...graph.regularizer_params import RegularizerParams
 from ...kernels.base import BaseKernels
 from ...kernels.eta import AUTO, Eta, require_eta
+from ...kernels.subsample import n_solves
+from ...learners.class_prior import LABELS, ClassPrior, ClassWeight
 from ...learners.deformed import subsample_size
-from ...learners.linear.gram import LOSSES, LearnerParams
-from ...methods.deformed.method import DeformedKernelParams
-from ...methods.deformed.models import SubsampleGraph
-from ...methods.sections import ClassModel, KernelGrid, KernelSelection, RegularizedGraph, RegularizedGrid
-from ...selection.choice import LOWEST
-from ...selection.halving import ALL
+from ...learners.linear.gram import LearnerParams, learner_of
+from ...selection.choice import LOWEST, ChoiceRule
+from ...selection.folds import FoldParams
+from ...selection.halving import ALL, Search
 from ...selection.search import GridParams
 from ...solvers.solver_params import SolverParams
-from ..spec import KernelPipeline, LabelSection
-from .class_spec import class_prior, class_weight
+from ..linear import NO_WEIGHTS
+from ..sections import ClassModel, KernelSections, RegularizedGraph
+from ..selection_sections import KernelGrid, KernelSelection, RegularizedGrid
+from .models import SubsampleGraph
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeformedKernelParams:
+    """What a model in a deformed kernel follows from, beside the graph.
+
+    kernels : the base kernel with each bandwidth that is tried. learner : on the Gram matrix. C, eta : of the model,
+    where no `grid` is searched, as is the power of the regularizer. n_subsample : at most so many points. form : in
+    which solved columns are kept, see `solve_columns`. random_state : of the subsample, the folds and the shuffled
+    vertices.
+    grid, cv, rule, search : what is tried, on which folds, and what is chosen. prior, weight : how frequent the classes
+    are among the points that are predicted, and what their labels weigh. baselines : with none,
+    labels are held out to calibrate probabilities alone. subsample_graph : of the baseline so named.
+    """
+
+    kernels: BaseKernels
+    learner: Literal["svm", "ridge"]
+    regularizer: RegularizerParams
+    n_subsample: int
+    C: float = 10.0
+    eta: Eta = AUTO
+    solver: SolverParams = field(default_factory=SolverParams)
+    form: Literal["energy", "restriction"] = "energy"
+    random_state: int = 0
+    grid: GridParams | None = None
+    cv: FoldParams | None = None
+    rule: ChoiceRule = LOWEST
+    search: Search = ALL
+    baselines: tuple[str, ...] = ("base",)
+    subsample_graph: SubsampleGraph | None = None
+    prior: ClassPrior = LABELS
+    weight: ClassWeight = NO_WEIGHTS
+
+    @property
+    def powers(self) -> tuple[int, ...]:
+        """Return the powers of the regularizer that are solved for, ascending."""
+        return tuple(sorted(self.grid.power)) if self.grid else (self.regularizer.power,)
+
+    @property
+    def has_several_etas(self) -> bool:
+        """Return whether the mean of kernels of several etas is made."""
+        return AUTO in (self.grid.eta if self.grid else (self.eta,))
+
+    @property
+    def n_columns(self) -> int:
+        """Return how many columns are solved: a chain of solves for each point of the subsample."""
+        return self.n_subsample * n_solves(self.powers)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +85,7 @@ class SolverSection(SolverParams):
 
     def params(self) -> SolverParams:
         """Return the solver's parameters."""
-        return SolverParams(method=self.method, tolerance=self.tolerance, max_iterations=self.max_iterations,
-                            n_vectors=self.n_vectors, block_columns=self.block_columns, random_state=self.random_state)
+        return SolverParams(**{own.name: getattr(self, own.name) for own in fields(SolverParams)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +105,6 @@ class DeformedModel(ClassModel):
         Of every random choice.
     """
 
-    kind: Literal["svm", "ridge"]
     C: float = LearnerParams.C
     eta: Eta = AUTO
     n_subsample: int | Literal["auto"] = "auto"
@@ -67,18 +114,19 @@ class DeformedModel(ClassModel):
         super().__post_init__()
         require_eta(self.eta)
         require_random_state(self.random_state)
-        if self.n_subsample != "auto":
-            require_at_least(self, 1, "n_subsample")
-        _ = self.params()  # raises where a value is out of range
+        require(self.n_subsample == "auto" or (is_whole(self.n_subsample) and self.n_subsample >= 1),
+                f'n_subsample={self.n_subsample!r}, expected a whole number >= 1 or "auto"',
+                why="functions are measured at so many points", fix='use "auto"')
+        LearnerParams(kind=self.learner, C=self.C)  # raises where a value is out of range
 
     @property
     def learner(self) -> Literal["svm", "ridge"]:
         """Return which learner it is on a Gram matrix."""
         return "ridge"
 
-    def params(self) -> LearnerParams:
-        """Return the learner's parameters."""
-        return LearnerParams(kind=self.learner, C=self.C)
+    def size(self, budget: int) -> int:
+        """Return the points of the subsample, of which there are fewer where there are not as many."""
+        return subsample_size(self.n_subsample, budget)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,19 +139,19 @@ class SvmModel(DeformedModel):
         squared, one class against the rest; hinge, a machine for each pair of classes.
     """
 
-    kind: Literal["svm"]
+    kind: Literal["svm"] = "svm"
     loss: Literal["squared", "hinge"] = "squared"
 
     @property
     def learner(self) -> Literal["svm", "ridge"]:
-        return LOSSES[self.loss]
+        return learner_of(self.loss)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RidgeModel(DeformedModel):
     """Ridge regression in the deformed kernel, of quantities; of classes it is the svm of squared loss."""
 
-    kind: Literal["ridge"]
+    kind: Literal["ridge"] = "ridge"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,8 +176,8 @@ class DeformedSelection(KernelSelection):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeformedSpec(KernelPipeline):
-    """A pipeline of a learner in a deformed kernel.
+class DeformedSections(KernelSections):
+    """The sections of a learner in a deformed kernel.
 
     Parameters
     ----------
@@ -137,7 +185,6 @@ class DeformedSpec(KernelPipeline):
         How the columns of the subsample are solved.
     """
 
-    labels: LabelSection = field()
     graph: RegularizedGraph = RegularizedGraph()
     solver: SolverSection = SolverSection()
     model: DeformedModel
@@ -155,22 +202,16 @@ class DeformedSpec(KernelPipeline):
         return GridParams(power=grid.power or (self.graph.power,), eta=grid.eta or (model.eta,),
                           C=grid.C or (model.C,), held_out_points=chosen.held_out_points)
 
-    @property
-    def n_subsample(self) -> int:
-        """Return the points of the subsample, of which there are fewer where there are not as many."""
-        return subsample_size(self.model.n_subsample, self.budget)
-
     def params(self) -> DeformedKernelParams:
-        """Return the parameters of the method."""
-        chosen, random_state = self.selection, self.model.random_state
-        kernels = BaseKernels(self.kernel.name, self.kernel.parameters,
-                              tuple(kernel.bandwidth for kernel in self.kernels()), random_state)
+        chosen, model = self.selection, self.model
+        bandwidths = tuple(kernel.bandwidth for kernel in self.kernels())
         return DeformedKernelParams(
-            kernels=kernels, learner=self.model.learner, regularizer=self.graph.regularizer(),
-            n_subsample=self.n_subsample, C=self.model.C, eta=self.model.eta, solver=self.solver.params(),
-            form=self.solver.form, random_state=random_state, grid=self.grid, cv=chosen.cv() if chosen else None,
+            kernels=BaseKernels(self.kernel.name, self.kernel.parameters, bandwidths, model.random_state),
+            learner=model.learner, regularizer=self.graph.regularizer(), n_subsample=model.size(self.budget),
+            C=model.C, eta=model.eta, solver=self.solver.params(), form=self.solver.form,
+            random_state=model.random_state, grid=self.grid, cv=chosen.cv() if chosen else None,
             rule=chosen.rule() if chosen else LOWEST, search=chosen.searched() if chosen else ALL,
-            baselines=self.baselines, prior=class_prior(self), weight=class_weight(self),
+            baselines=self.baselines, prior=self.prior, weight=self.weight,
             subsample_graph=SubsampleGraph(self.graph.search, self.graph.weighting, self.graph.regularizer()))
 
     def mistakes(self) -> Iterator[tuple[str, DsslError]]:
@@ -185,14 +226,14 @@ class DeformedSpec(KernelPipeline):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SvmPipeline(DeformedSpec):
-    """A pipeline of a support vector machine in a deformed kernel."""
+class SvmSections(DeformedSections):
+    """The sections of a support vector machine in a deformed kernel."""
 
     model: SvmModel
 
 
 @dataclass(frozen=True, kw_only=True)
-class RidgePipeline(DeformedSpec):
-    """A pipeline of ridge regression in a deformed kernel."""
+class RidgeSections(DeformedSections):
+    """The sections of ridge regression in a deformed kernel."""
 
     model: RidgeModel
