@@ -51,6 +51,8 @@ DOORS = {
     "pyamg": {"solvers.amg"},
     "pydantic": {"pipeline.validation", "runtime"},
     "matplotlib": {"report"},
+    "jinja2": {"report.rendering"},
+    "markupsafe": {"report"},
     "dask_jobqueue": {"runtime.jobqueue"},
     "dask_gateway": {"runtime.gateway"},
     "aiohttp": {"runtime.gateway"},

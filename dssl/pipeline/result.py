@@ -14,7 +14,7 @@ from ..execution.current import current_execution
 from ..execution.tasks import Execution
 from ..methods.step import Context
 from ..report.error_measure import gain_over, label_score_rows, measure_of
-from ..report.markup import Html, table, tag
+from ..report.rendering import rendered
 from ..selection.suggest import Criterion
 from ..storage.artifacts import Workspace
 from ..storage.files import named_in, path_at
@@ -239,15 +239,10 @@ class RunResult:
 
     def _repr_html_(self) -> str:
         head, rows = self.score_rows()
-        link: Html | str = ""
-        if self.report is not None:  # relative where it can be, since notebooks serve the files beneath them
-            here = Path.cwd()
-            path = self.report.relative_to(here) if self.report.is_relative_to(here) else self.report
-            link = tag("p", tag("a", "Report", href=str(path), target="_blank"))
-        took = table(("stage", "status", "seconds", "on disk"), [
-            (stage.name, stage.status, f"{stage.seconds:.2f}", size_text(stage.disk_bytes)) for stage in self.stages],
-            numbers=(2, 3))
-        return tag("div", tag("h4", self.name), *(tag("p", tag("b", text)) for text in self.verdict[:1]),
-                   *(tag("p", text) for text in self.notes),
-                   table(head, rows) if rows else "", link,
-                   tag("details", tag("summary", self._summary()), took))
+        here, link = Path.cwd(), self.report
+        if link is not None and link.is_relative_to(here):  # notebooks serve the files beneath them
+            link = link.relative_to(here)
+        stages = [(stage.name, stage.status, f"{stage.seconds:.2f}", size_text(stage.disk_bytes))
+                  for stage in self.stages]
+        return rendered("result.html", name=self.name, verdict=self.verdict[:1], notes=self.notes, head=head, rows=rows,
+                        link=link, summary=self._summary(), stages=stages)

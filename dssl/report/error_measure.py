@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .markup import at, counted, finite, number, p_value, percent, points
+from .text import at, counted, finite, number, p_value, percent, points
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from .colors import CLASSES, LIGHT, by_name
 from .error_measure import Measure
-from .markup import Html, plain_label
+from .text import plain_label
 
 MOST_CLASSES = 20  # of a confusion matrix that can still be read
 MOST_BARS = 20
@@ -31,7 +32,7 @@ STYLE: Any = {
 }
 
 
-def error_plot(scores: Sequence[tuple[str, float, tuple[float, float]]], by: Measure) -> Html:
+def error_plot(scores: Sequence[tuple[str, float, tuple[float, float]]], by: Measure) -> Markup:
     """Return the test errors, or what else models are judged by, with their 95 % intervals, the first row the model.
 
     scores : (name, value, ends of the interval).
@@ -56,7 +57,7 @@ def error_plot(scores: Sequence[tuple[str, float, tuple[float, float]]], by: Mea
                 (WIDE, 0.8 + 0.48 * len(scores)), draw)
 
 
-def values_plot(true: Sequence[float], predicted: Sequence[float]) -> Html:
+def values_plot(true: Sequence[float], predicted: Sequence[float]) -> Markup:
     """Return predicted quantities over the true ones, and the line on which they would be equal."""
     def draw(axes: Any) -> None:
         both = [min(*true, *predicted), max(*true, *predicted)]
@@ -68,7 +69,7 @@ def values_plot(true: Sequence[float], predicted: Sequence[float]) -> Html:
     return _svg("values", f"Predicted over true values of {len(true)} test points", (5.2, 4.2), draw)
 
 
-def confusion_plot(confusion: Sequence[Sequence[int]], labels: Sequence[str]) -> Html:
+def confusion_plot(confusion: Sequence[Sequence[int]], labels: Sequence[str]) -> Markup:
     """Return the confusion matrix (true classes as rows), or with many classes the most confused pairs."""
     counts = np.asarray(confusion, np.int64)
     if len(counts) > MOST_CLASSES:
@@ -96,7 +97,7 @@ def confusion_plot(confusion: Sequence[Sequence[int]], labels: Sequence[str]) ->
     return _svg("confusion", f"Confusion matrix of {len(counts)} classes", (side + 0.5, side), draw)
 
 
-def pairs_plot(rows: Sequence[dict[str, Any]], pair: tuple[str, str], by: Measure, chosen: dict[str, Any]) -> Html:
+def pairs_plot(rows: Sequence[dict[str, Any]], pair: tuple[str, str], by: Measure, chosen: dict[str, Any]) -> Markup:
     """Return the errors of pairs of two parameters, the first to the right and the second upward; the chosen framed.
 
     rows : both parameters and the error, by name.
@@ -129,7 +130,7 @@ def pairs_plot(rows: Sequence[dict[str, Any]], pair: tuple[str, str], by: Measur
     return _svg("pairs_of_parameters", f"Errors of {len(rows)} pairs of {pair[0]} and {pair[1]}", size, draw)
 
 
-def scales_plot(index: Sequence[int], scales: Sequence[float], values: Sequence[float]) -> Html:
+def scales_plot(index: Sequence[int], scales: Sequence[float], values: Sequence[float]) -> Markup:
     """Return the scale and the eigenvalue of each eigenfunction over its index."""
     def draw(axes: Any) -> None:
         axes.plot(index, scales, "o", color=MODEL, markersize=4, alpha=0.7, markeredgewidth=0, label="scale")
@@ -142,7 +143,7 @@ def scales_plot(index: Sequence[int], scales: Sequence[float], values: Sequence[
     return _svg("scales", f"Scales and eigenvalues of {len(index)} eigenfunctions", (WIDE, 3.0), draw)
 
 
-def second_plot(scales: Sequence[float], second: Sequence[float]) -> Html:
+def second_plot(scales: Sequence[float], second: Sequence[float]) -> Markup:
     """Return the second eigenvalue over the scale, both logarithmic; of eigenvalues that are 0 the least double."""
     def draw(axes: Any) -> None:
         shown = np.maximum(second, 1e-18)
@@ -157,7 +158,7 @@ def second_plot(scales: Sequence[float], second: Sequence[float]) -> Html:
 
 def regions_plot(corners: Sequence[Sequence[float]], grid: Sequence[Sequence[float]],
                  points: Sequence[Sequence[float]], predicted: Sequence[float], labeled: Sequence[Sequence[float]],
-                 known: Sequence[float], classes: Sequence[str]) -> Html:
+                 known: Sequence[float], classes: Sequence[str]) -> Markup:
     """Return predictions in the plane as colors: of places on a grid, of points, and labels as crosses.
 
     corners : the least and largest of both columns. grid : rows from below. classes : by code; none of quantities.
@@ -186,7 +187,7 @@ def regions_plot(corners: Sequence[Sequence[float]], grid: Sequence[Sequence[flo
     return _svg("regions", f"Predictions around {len(points)} points and {len(labeled)} labels", (WIDE, 4.4), draw)
 
 
-def curve_plot(rows: Sequence[dict[str, Any]], names: Sequence[str], by: Measure) -> Html:
+def curve_plot(rows: Sequence[dict[str, Any]], names: Sequence[str], by: Measure) -> Markup:
     """Return the errors of models over the number of labels that they learned from, with bands of their intervals.
 
     rows : `labels`, and of each name the error and `<name>_interval`, its ends or None.
@@ -232,7 +233,7 @@ def label_offsets(ends: Sequence[float], text_height: float) -> list[int]:
 
 
 def picture_plot(points: Sequence[Sequence[float]], codes: Sequence[float], classes: Sequence[str],
-                 edges: Sequence[Sequence[int]], labeled: Sequence[int], axes_of: Sequence[str] = ("", "")) -> Html:
+                 edges: Sequence[Sequence[int]], labeled: Sequence[int], axes_of: Sequence[str] = ("", "")) -> Markup:
     """Return points in the plane, the lines between neighbors, and a ring around those with a label.
 
     points (s, 2), codes (s,) : of what is predicted, -1 of nothing, or without classes quantities. edges (e, 2),
@@ -281,7 +282,7 @@ def picture_plot(points: Sequence[Sequence[float]], codes: Sequence[float], clas
                 (WIDE, height), draw)
 
 
-def _confused_pairs(counts: np.ndarray, labels: Sequence[str]) -> Html:
+def _confused_pairs(counts: np.ndarray, labels: Sequence[str]) -> Markup:
     """Return bars of the pairs (true class, predicted class) that occur most often."""
     errors = counts.copy()
     np.fill_diagonal(errors, 0)
@@ -331,7 +332,7 @@ def _horizontal(axes: Any) -> None:
     axes.spines["left"].set_visible(False)
 
 
-def _svg(name: str, title: str, inches: tuple[float, float], draw: Callable[[Any], None]) -> Html:
+def _svg(name: str, title: str, inches: tuple[float, float], draw: Callable[[Any], None]) -> Markup:
     """Return the figure that `draw` puts on axes; `name` makes its inner references its own within the page."""
     import matplotlib  # half a second, and only a finished run draws
     from matplotlib.figure import Figure
@@ -351,4 +352,4 @@ def _svg(name: str, title: str, inches: tuple[float, float], draw: Callable[[Any
     # Places to a hundredth of a point: half the bytes of a picture of thousands of lines.
     text = re.sub(r'(?<= d=")[^"]*|(?<= [xy]=")[^"]*', lambda found: re.sub(r"(\.\d\d)\d+", r"\1", found[0]), text)
     described = plain_label(title, 200).replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
-    return Html(by_name(text).replace("<svg ", f'<svg role="img" aria-label="{described}" ', 1))
+    return Markup(by_name(text).replace("<svg ", f'<svg role="img" aria-label="{described}" ', 1))

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from .error_measure import Measure, measure_of
-from .markup import at, counted, finite, number, p_value, percent, plain_label
 from .page import Level
+from .text import at, counted, finite, number, p_value, percent, plain_label
 from .words import Words
 
 SIGNIFICANT, NEGLIGIBLE = 0.05, 1e-3  # p-value; share of the error of the base model, or of what else is to lose

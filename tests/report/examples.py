@@ -3,8 +3,8 @@
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
-from dssl.report.markup import Html
 from dssl.report.page import page
 from dssl.report.sections.answer import answer_section
 from dssl.report.sections.curve import curve_section
@@ -24,7 +24,7 @@ BASELINES = (Baseline("base", "The same without the graph."), Baseline("shuffled
              Baseline("subsample_graph", "The model with a graph of the subsample alone."))
 
 
-def example_page(result: dict[str, Any], facts: dict[str, Any]) -> Html:
+def example_page(result: dict[str, Any], facts: dict[str, Any]) -> Markup:
     """Return the page of all sections of a kind of model that solves columns."""
     rest = (files_section, data_section, graph_section, solver_section, stages_section, spec_section)
     return page(result.get("name", "example"), result.get("run", "of today"), (

@@ -7,9 +7,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from markupsafe import Markup
 
 from dssl.pipeline.run import run
-from dssl.report.markup import Html
 from dssl.report.page import Section, page
 from dssl.report.plots import label_offsets
 from dssl.report.sections.answer import never_note, never_predicted
@@ -303,8 +303,8 @@ def test_a_run_without_labels_scores_or_baselines_has_the_other_sections():
 
 
 def test_a_page_holds_the_sections_that_have_something_to_say_in_their_order():
-    text = page("a < b", "now", [Section("two", "Second & first", Html("<p>2</p>")), None,
-                                 Section("one", "One", Html("<p>1</p>"))])
+    text = page("a < b", "now", [Section("two", "Second & first", Markup("<p>2</p>")), None,
+                                 Section("one", "One", Markup("<p>1</p>"))])
     found = Reader(text)
     assert_self_contained(found)
     assert found.ids == ["two", "one"]

@@ -15,7 +15,7 @@ from ...data.scaling.scaling import require_kept_zeros
 from ...data.source_reader import scan_source
 from ...execution.cost import WorkerRoom
 from ...methods.step import File
-from ...report.markup import table, tag
+from ...report.rendering import rendered
 from ...storage.artifacts import Artifact, Workspace
 from ...storage.objects import ObjectPath
 from ..dataset import growing_of
@@ -302,8 +302,7 @@ class Plan:
 
     def _repr_html_(self) -> str:
         head, rows = self.rows()
-        return tag("div", tag("h4", f"Plan of {self.spec.name}"), table(head, rows, range(3, len(head) - 1)),
-                   *(tag("p", note) for note in self.notes()))
+        return rendered("plan.html", name=self.spec.name, head=head, rows=rows, notes=self.notes())
 
     @property
     def named(self) -> str:

@@ -3,10 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
+from markupsafe import Markup
+
 from ..error_measure import ROOT, measure_of
-from ..markup import Html, at, figure, finite, joined, listed, number, plain_label, table, tag
-from ..page import Finding, Section, warning_box
+from ..page import Finding, Section
 from ..plots import error_plot
+from ..rendering import rendered
+from ..text import at, finite, listed, number, plain_label
 from ..verdict import Verdict
 from ..words import GUESSES, Baseline, Words
 from .selection import choice_findings
@@ -19,10 +22,6 @@ def answer_section(facts: dict[str, Any], result: dict[str, Any], words: Words,
     facts : the attributes of every stage by name, and `unread`, a sentence on columns that the model lacks.
     """
     verdict = Verdict.of(result, words, facts.get("unread", ""))
-    headline, *sentences = verdict.sentences
-    box = tag("div", tag("p", headline, class_="answer"), *(tag("p", text) for text in sentences),
-              class_=f"box {verdict.level}")
-    warnings = warning_box([*never_findings(facts), *setting_findings(facts, words), *choice_findings(facts, words)])
     names = ["model", *(result.get("baselines") or {})]
     are_classes = verdict.by != ROOT
     meaning_of = {"model": words.model} | {
@@ -30,22 +29,20 @@ def answer_section(facts: dict[str, Any], result: dict[str, Any], words: Words,
         for baseline in (*baselines, *GUESSES)}
     if verdict.by.guess_meaning:
         meaning_of[verdict.by.guess[0]] = verdict.by.guess_meaning
-    meanings = table((), [(tag("b", name), meaning_of.get(name, "Another baseline.")) for name in names])
-    return Section("answer", "Did the unlabeled data help?", joined((box, warnings, _errors(result), meanings)))
+    return Section("answer", "Did the unlabeled data help?", rendered(
+        "answer.html", verdict=verdict, drawing=_errors(result),
+        findings=[*never_findings(facts), *setting_findings(facts, words), *choice_findings(facts, words)],
+        meanings=[(name, meaning_of.get(name, "Another baseline.")) for name in names]))
 
 
-def _errors(result: dict[str, Any]) -> Html:
-    """Return the drawing of the errors of the model and its baselines; nothing where no test point was scored."""
+def _errors(result: dict[str, Any]) -> Markup | None:
+    """Return the drawing of the errors of the model and its baselines; None where no test point was scored."""
     metrics = result.get("metrics") or {}
     by = measure_of(metrics)
     scores = {"model": metrics, **(result.get("baselines") or {})}
     known = [(name, error, by.interval_among(own) or (error, error)) for name, own in scores.items()
              if (error := finite(own.get(by.key))) is not None]
-    if not known:
-        return Html("")
-    return figure(error_plot(known, by),
-                  f"{by.title} and its 95 % interval. The models are compared on the same "
-                  "test points, so the paired test above tells more than whether the intervals overlap.")
+    return error_plot(known, by) if known else None
 
 
 def never_predicted(facts: dict[str, Any]) -> list[str]:

@@ -3,9 +3,10 @@
 from typing import Any
 
 from ..error_measure import errors_among, measure_of
-from ..markup import at, counted, described, joined, number, percent, table, tag
 from ..page import Section
-from .vertex_values import computed, kernels_table
+from ..rendering import rendered
+from ..text import at, counted, number, percent
+from .vertex_values import computed, leading_kernels
 
 CHOSEN = {"graph": "harmonic functions on the graph", "nearest_labels": "the nearest labeled points"}
 
@@ -42,7 +43,5 @@ def choice_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | N
     alone = [own for own in found.get("kernels_of_labels") or [] if own["share"] >= 0.0005]
     shown = [(number(own["bandwidth"]), number(own["penalty"]), percent(own["share"]))
              for own in sorted(alone, key=lambda own: -own["share"])]
-    head = ("distance at which points are alike (bandwidth)", "smoothing (penalty)", "share")
-    listing = joined((tag("h3", "Shares of the kernels on the labels"), table(head, shown, (0, 1, 2)))) if alone else ""
-    return Section("choice", "What was chosen", joined((described(rows), kernels_table(found.get("kernels") or []),
-                                                        listing)))
+    return Section("choice", "What was chosen", rendered(
+        "choice.html", rows=rows, kernels=leading_kernels(found.get("kernels") or []), of_labels=shown))

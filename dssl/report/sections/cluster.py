@@ -3,8 +3,9 @@
 from typing import Any
 
 from ...base.digest import BANDWIDTH
-from ..markup import at, duration, number, table
 from ..page import Section
+from ..rendering import rendered
+from ..text import at, duration, number
 
 DEGREES = {"exact": "exact, of all pairs of points", "landmarks": "from the landmarks"}
 
@@ -17,5 +18,4 @@ def cluster_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | 
     rows = [(own.get("bandwidth") or BANDWIDTH, number(own.get("landmarks")), number(own.get("rank")),
              f"{number(own.get('largest'))} to {number(own.get('smallest'))}", DEGREES.get(own.get("degrees", "")),
              number(own.get("mean_degree")), duration((own.get("seconds") or {}).get("all"))) for own in bases]
-    head = ("bandwidth", "landmarks", "rank", "eigenvalues", "degrees", "mean degree of a landmark", "time")
-    return Section("basis", "Cluster kernel", table(head, rows, [1, 2, 3, 5, 6]))
+    return Section("basis", "Cluster kernel", rendered("cluster.html", rows=rows))

@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from ..markup import ABSENT, Html, at, counted, joined, number, plain_label, table, tag
-from ..page import Level, Section, state
+from ..page import Level, Section
+from ..rendering import rendered
+from ..text import ABSENT, at, counted, number, plain_label
 
 MOST_ROWS = 40  # of the table; of more columns only those are shown that something is to be said of
 KINDS = {"integer": "whole number", "number": "number", "category": "category", "text": "text",
@@ -24,14 +25,10 @@ def columns_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | 
     named, wide = bool(at(facts, "dataset", "dataset", "feature_names")), len(records) > MOST_ROWS
     alarms = [text.removeprefix(WARNING) for text in result.get("notes", ()) if text.startswith(WARNING)]
     shown = [record for record in records if _is_exceptional(record, named)] if wide else records
-    rows = [(plain_label(record["name"], 40), KINDS[record["kind"]], _range(record), number(record["missing"]),
-             _levels(record), _use(record)) for record in shown[:MOST_ROWS]]
-    more = tag("p", f"and {counted(len(shown) - MOST_ROWS, 'more column')} like these", class_="sub")
-    return Section("columns", "Columns", joined((
-        tag("div", *(tag("p", text) for text in alarms), class_="box warning") if alarms else "",
-        tag("p", _summary(records)),
-        table(("column", "type", "range", "missing cells", "levels", "used"), rows, (3, 4)) if rows else "",
-        more if len(shown) > MOST_ROWS else "")))
+    rows = [record | {"name": plain_label(record["name"], 40), "kind": KINDS[record["kind"]], "range": _range(record),
+                      "level": LEVELS.get(record["finding"])} for record in shown[:MOST_ROWS]]
+    return Section("columns", "Columns", rendered(
+        "columns.html", alarms=alarms, summary=_summary(records), rows=rows, n_more=len(shown) - MOST_ROWS))
 
 
 def _summary(records: Sequence[dict[str, Any]]) -> str:
@@ -65,18 +62,3 @@ def _range(record: dict[str, Any]) -> str:
     if record["min"] == record["max"]:
         return number(record["min"])
     return f"{number(record['min'])} to {number(record['max'])}"
-
-
-def _levels(record: dict[str, Any]) -> str:
-    return "" if record["levels"] is None else number(record["levels"])
-
-
-def _use(record: dict[str, Any]) -> Html:
-    """Return whether a column is used, and what there is to say of it."""
-    if not record["used"]:
-        looks = f"{record['finding']}: " if record["finding"] else ""
-        return joined((tag("b", "left out"), f", {looks}{record['why']}"))
-    if not record["finding"]:
-        return joined(("used",))
-    level = LEVELS[record["finding"]]
-    return joined(("used ", state(level), f" {record['finding']}: {record['why']}"))

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
-from ..markup import at, counted, described, listed, number, percent, plain_label, tag
 from ..page import Section
 from ..plots import MOST_CLASSES
+from ..rendering import rendered
+from ..text import at, counted, listed, number, percent, plain_label
 
 SCALINGS = {
     "standardize": "each column to mean 0 and standard deviation 1", "unit_range": "each column to [0, 1]",
@@ -26,7 +27,7 @@ def data_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | Non
     digest = at(facts, "dataset", "dataset", "fingerprint")
     rows: list[tuple[str, Any]] = [
         ("source", ", ".join(source) if isinstance(source, list) else source),
-        ("SHA-256", digest and tag("code", digest)),
+        ("SHA-256", digest),
         ("since the last run", "; ".join(facts.get("growth") or []) or None),
         ("points in the data set", _count(at(facts, "dataset", "n"))),
         ("features d", _count(at(facts, "dataset", "d"))),
@@ -45,7 +46,7 @@ def data_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | Non
         ("constant columns", None if constant is None else number(constant)
          + (f" ({listed(names, 10)}): they tell nothing" if names else "")),
     ]
-    return Section("data", "Data", described(rows)) if any(value for _, value in rows) else None
+    return Section("data", "Data", rendered("data.html", rows=rows)) if any(value for _, value in rows) else None
 
 
 def _frequencies(facts: dict[str, Any]) -> str:

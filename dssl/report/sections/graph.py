@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from ..markup import ABSENT, at, counted, finite, joined, number, percent, table, tag
-from ..page import Finding, Level, Section, state, warning_box
+from ..page import Finding, Level, Section
+from ..rendering import rendered
+from ..text import at, counted, finite, number, percent
 
 RECALL = 0.95
 FEW_EDGES = 20
@@ -15,27 +16,16 @@ def graph_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | No
     made, lists, health = facts.get("graph") or {}, facts.get("neighbors") or {}, facts.get("health") or {}
     if not (made or lists or health):
         return None
-    scale = "".join(f", {name} {number(made[name])} ({told})" for name, told in (
-        ("bandwidth", "the distance at which they fall off"), ("width", "the smaller, the sooner they fall off"))
-        if made.get(name) is not None)
-    searched = ("given" if lists.get("method") == "given" else
-                f"{lists.get('metric', ABSENT)} distance, {lists.get('method', ABSENT)} search")
-    told = "The weights were given." if made.get("weights") == "given" else (
-        f"{number(lists.get('n_neighbors'))} neighbors a point, {searched}; "
-        f"{made.get('weights', ABSENT)} weights{scale}; "
-        f"where only one point lists the other, the {made.get('symmetrize', ABSENT)} of both counts.")
     looked_at = {
         "recall of the neighbor lists": _recall(health), "components": _components(health),
         "points that no label reaches": _unreached(health), "neighbors a point": _degrees(health),
         "hubs": _hubs(health), "equal rows": _vertices(health), "copied points": _duplicates(health),
         "neighbors of one class": _homophily(health), "vanishing weights": _raised(made)}
     findings = [Finding(subject, *found) for subject, found in looked_at.items() if found is not None]
-    rows = [(tag("b", item.subject), item.figures, state(item.level), item.meaning) for item in findings]
-    alarms = [item for item in findings if item.level == "warning"]
-    summary = tag("p", "Nothing in the graph asks for attention.") if findings and not alarms else warning_box(
-        alarms, explained=False)  # the table says the rest
-    return Section("graph", "Graph health", joined((
-        tag("p", told), summary, table(("", "found", "", "what it means"), rows) if rows else "")))
+    return Section("graph", "Graph health", rendered(
+        "graph.html", made={key: made.get(key) for key in ("weights", "bandwidth", "width", "symmetrize")},
+        lists={key: lists.get(key) for key in ("method", "metric", "n_neighbors")}, findings=findings,
+        alarms=[item for item in findings if item.level == "warning"]))
 
 
 def _recall(health: dict[str, Any]) -> Told:

@@ -3,8 +3,9 @@
 from typing import Any
 
 from ...base.digest import BANDWIDTH
-from ..markup import Html, at, counted, described, duration, joined, number, percent, tag
 from ..page import Section
+from ..rendering import rendered
+from ..text import at, counted, duration, number, percent
 from ..words import HELD_OUT_POINTS
 
 METHODS = {
@@ -21,16 +22,18 @@ STEPS = {"prepare": "blocks and Gram matrices", "cross_validation": "cross-valid
 def laprls_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
     """Return how the systems were made and solved, a table for each bandwidth that a model was fitted at."""
     found = at(facts, "models", "evidence") or []
-    shown = [_evidence(item, len(found) > 1) for item in found if item.get("models")]
-    return Section("solver", "Solver evidence", joined(shown)) if shown else None
+    shown = [{"bandwidth": item.get("bandwidth") or BANDWIDTH, "models": item["models"], "rows": _evidence(item)}
+             for item in found if item.get("models")]
+    return Section("solver", "Solver evidence", rendered(
+        "laprls.html", evidence=shown, several=len(found) > 1)) if shown else None
 
 
-def _evidence(item: dict[str, Any], several: bool) -> Html:
+def _evidence(item: dict[str, Any]) -> list[tuple[str, Any]]:
     method, landmarks, whitening = item.get("method", ""), item.get("landmarks") or {}, item.get("whitening")
     blocks, iterations, seconds = item.get("blocks") or {}, item.get("iterations") or [], item.get("seconds") or {}
     expected, held_out = item.get("expected_seconds") or {}, item.get("held_out")
     dropped = landmarks.get("dropped_duplicates")
-    rows: list[tuple[str, Any]] = [
+    return [
         ("points and labels", f"{counted(item.get('points'), 'distinct point')}, "
                               f"{counted(item.get('labels'), 'label')}"),
         ("landmarks", f"{number(landmarks.get('count'))}, {landmarks.get('method')}"
@@ -54,5 +57,3 @@ def _evidence(item: dict[str, Any], several: bool) -> Html:
         ("time", ", ".join(f"{name} {duration(seconds[step])}" for step, name in STEPS.items() if step in seconds)
          or None),
     ]
-    head = tag("h3", f"Bandwidth {item.get('bandwidth') or BANDWIDTH}: {', '.join(item['models'])}") if several else ""
-    return joined((head, described(rows)))

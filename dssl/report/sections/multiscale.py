@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from ..markup import at, counted, described, duration, figure, joined, number, percent
 from ..page import Section
 from ..plots import regions_plot, scales_plot, second_plot
+from ..rendering import rendered
+from ..text import at, counted, duration, number, percent
 
 
 def multiscale_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
@@ -13,7 +14,7 @@ def multiscale_section(facts: dict[str, Any], result: dict[str, Any]) -> Section
     if not own.get("index"):
         return None
     scales = own["scales"]
-    listing = described((
+    rows = (
         ("carriers", number(own.get("carriers"))), ("eigenpairs", number(own.get("eigenpairs"))),
         ("scales", f"{number(len(scales))}, from {number(scales[0])} to {number(scales[-1])}"),
         ("passed over", f"{counted(own.get('passed_over'), 'index', 'indices')}: at the scale of the most stable "
@@ -21,14 +22,10 @@ def multiscale_section(facts: dict[str, Any], result: dict[str, Any]) -> Section
         ("unsound at all scales", f"{counted(own.get('unsound'), 'index', 'indices')}, extended as a mean where the "
                                   f"denominator is small: {percent(own.get('unsound_share'))} of points and indices"),
         ("left out", f"{counted(own.get('left_out'), 'index', 'indices')} with an eigenvalue of 0"),
-        ("time", duration((own.get("seconds") or {}).get("all")))))
-    return Section("basis", "Multi-scale kernel", joined((
-        listing,
-        figure(scales_plot(own["index"], [scales[j] for j in own["chosen"]], own["eigenvalues"]),
-               "The scale that each eigenfunction is of, and its eigenvalue: where it changes least from one scale to "
-               "the next."),
-        figure(second_plot(scales, own["second"]), "The second eigenvalue of the graph Laplacian of each scale; scales "
-               "end where it is below the threshold."))))
+        ("time", duration((own.get("seconds") or {}).get("all"))))
+    return Section("basis", "Multi-scale kernel", rendered(
+        "multiscale.html", rows=rows, second=second_plot(scales, own["second"]),
+        scales=scales_plot(own["index"], [scales[j] for j in own["chosen"]], own["eigenvalues"])))
 
 
 def regions_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
@@ -36,6 +33,4 @@ def regions_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | 
     found = at(facts, "models", "regions")
     if not found:
         return None
-    return Section("regions", "What is predicted where", figure(
-        regions_plot(**found), "What is predicted in the plane of the scaled features. Dots are training points in the "
-        "color of what is predicted, crosses labeled points in that of their label."))
+    return Section("regions", "What is predicted where", rendered("regions.html", drawing=regions_plot(**found)))

@@ -5,9 +5,10 @@ from typing import Any
 
 from ...base.digest import BANDWIDTH
 from ..error_measure import Measure, measure_of
-from ..markup import Html, at, counted, described, figure, finite, joined, number, percent, table, tag
 from ..page import Finding, Section
 from ..plots import pairs_plot
+from ..rendering import rendered
+from ..text import at, counted, finite, number, percent
 from ..words import HELD_OUT_POINTS, Words, meaning_of
 
 # By key: what a score is called, and whether it is a share that is shown in percent.
@@ -35,21 +36,20 @@ def selection_section(facts: dict[str, Any], result: dict[str, Any], words: Word
     by_structure = f", and by the structure of the graph, {number(rule.get('structure'))}" if finite(
         rule.get("structure")) is not None else ""
     if not folds:
-        listing = described((key, _told(key, best.get(key))) for key in parameters)
-        if "priors" in rule:
-            note = f"Chosen without labels, of which no class has two{by_structure}."
-            listing = joined((listing, tag("p", note, class_="small")))
-        return Section("selection", "Parameters", joined((listing, _meanings(parameters))))
+        note = f"Chosen without labels, of which no class has two{by_structure}." if "priors" in rule else ""
+        return Section("selection", "Parameters", rendered(
+            "selection.html", given=[(key, _text_of(key, best.get(key))) for key in parameters], note=note,
+            meanings=_meanings(parameters), graphs=None, scores=None, pairs=None))
     grid, by = at(facts, "selection", "grid") or {}, measure_of(best)
     asked, is_highest = rule.get("score") or (by.key, False)
     shown = [key for key in dict.fromkeys((asked, by.key, *by.ties)) if finite(best.get(key)) is not None]
-    rows = [(tag("b", name), *(_told(key, row.get(key)) for key in parameters),
+    rows = [(name, *(_text_of(key, row.get(key)) for key in parameters),
              *(_score(key, row) for key in shown), number(len(grid[name])) if name in grid else "")
             for name, row in sorted(choices.items(), key=lambda item: (item[0] != "model", item[0]))]
     names = [by.ties.get(key) or SCORES[key][0] for key in shown]
     with_ends = " (95 % interval)" if any(f"{key}_interval" in best for key in shown) else ""
     head = ("", *parameters, *(f"{name} in cross-validation{with_ends}" for name in names[:1]), *names[1:], "tried")
-    listing = table(head, rows, [column for column in range(1, len(head)) if head[column] != "bandwidth"])
+    numbers = [column for column in range(1, len(head)) if head[column] != "bandwidth"]
     tied = "".join(f", of equals the lowest {name}" for name in names[1:])
     best_of = f"the {'highest' if is_highest else 'lowest'} {names[0] if names else by.key}"
     if rule.get("one_standard_error"):
@@ -62,29 +62,26 @@ def selection_section(facts: dict[str, Any], result: dict[str, Any], words: Word
     where = f"Points that are held out {HELD_OUT_POINTS[points]} ({points})." if points in HELD_OUT_POINTS else ""
     control = "The shuffled control takes the model's." if "shuffled" in choices else ""
     note = " ".join(filter(None, (f"Chosen on the labels by {how}: {best_of}{tied}.", where, words.folds, control)))
-    return Section("selection", "Chosen parameters", joined((
-        listing, tag("p", note, class_="small"), _meanings(parameters),
-        _graphs(at(facts, "selection", "graphs") or [], shown),
-        _all_scores(at(facts, "selection", "scores") or {}), _pairs(grid.get("model") or [], best, by, words))))
+    return Section("selection", "Chosen parameters", rendered(
+        "selection.html", given=None, choices={"head": head, "rows": rows, "numbers": numbers}, note=note,
+        meanings=_meanings(parameters), graphs=_graphs(at(facts, "selection", "graphs") or [], shown),
+        scores=_all_scores(at(facts, "selection", "scores") or {}),
+        pairs=_pairs(grid.get("model") or [], best, by, words)))
 
 
-def _meanings(parameters: Iterable[str]) -> Html:
-    """Return a line of what the parameters mean."""
-    known = [(key, meaning) for key in parameters if (meaning := meaning_of(key))]
-    return tag("p", *(part for key, meaning in known for part in (tag("b", key), f": {meaning}. ")),
-               class_="small") if known else Html("")
+def _meanings(parameters: Iterable[str]) -> list[tuple[str, str]]:
+    """Return the parameters whose meaning is known, with that."""
+    return [(key, meaning) for key in parameters if (meaning := meaning_of(key))]
 
 
-def _graphs(rows: list[dict[str, Any]], shown: list[str]) -> Html:
+def _graphs(rows: list[dict[str, Any]], shown: list[str]) -> dict[str, Any] | None:
     """Return the graphs that were tried, the chosen one first, with the parameters and scores of their best models."""
     if not rows:
-        return Html("")
+        return None
     names = list(rows[0]["graph"])
-    listing = table((*names, *(SCORES[key][0] for key in shown)), [
-        (*(_told(name, row["graph"].get(name)) for name in names), *(_score(key, row) for key in shown))
-        for row in rows], range(len(names) + len(shown)))
-    note = "Each graph with the parameters that are best on it; the first was chosen."
-    return joined((listing, tag("p", note, class_="small")))
+    return {"head": (*names, *(SCORES[key][0] for key in shown)), "rows": [
+        (*(_text_of(name, row["graph"].get(name)) for name in names), *(_score(key, row) for key in shown))
+        for row in rows]}
 
 
 def _scores_among(rows: Iterable[dict[str, Any]]) -> set[str]:
@@ -107,44 +104,39 @@ def _shown(key: str, value: Any) -> Any:
     return percent(value) if SCORES[key][1] else number(value)
 
 
-def _all_scores(scores: dict[str, dict[str, Any]]) -> Html:
+def _all_scores(scores: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
     """Return every score of each model's choice, with intervals."""
-    found = {name: own for name, own in scores.items() if own}
-    keys = [key for key in SCORES if any(finite(own.get(key)) is not None for own in found.values())]
+    known = {name: row for name, row in scores.items() if row}
+    keys = [key for key in SCORES if any(finite(row.get(key)) is not None for row in known.values())]
     if not keys:
-        return Html("")
-    repeated = any(key.endswith("_se_repetitions") for own in found.values() for key in own)
-    rows = [(tag("b", name), *(_score(key, own) for key in keys)) for name, own in found.items()]
+        return None
+    rows = [(name, *(_score(key, row) for key in keys)) for name, row in known.items()]
+    repeated = any(key.endswith("_se_repetitions") for row in known.values() for key in row)
     if repeated:
-        rows += [(f"{name}, over repetitions", *(_shown(key, own.get(f"{key}_se_repetitions")) for key in keys))
-                 for name, own in found.items()]
-    calibrated = "; probabilities are calibrated on the other folds" if "log_loss" in keys else ""
-    note = f"Of the choice, on labels held out, with 95 % intervals over these labels{calibrated}. It was chosen for " \
-           "being low, so its own are somewhat too low."
-    return joined((table(("", *(SCORES[key][0] for key in keys)), rows, range(1, len(keys) + 1)),
-                   tag("p", note + (" Over repetitions: the standard deviation." if repeated else ""), class_="small")))
+        rows += [(f"{name}, over repetitions", *(_shown(key, row.get(f"{key}_se_repetitions")) for key in keys))
+                 for name, row in known.items()]
+    return {"head": ("", *(SCORES[key][0] for key in keys)), "rows": rows, "models": len(known),
+            "calibrated": "log_loss" in keys, "repeated": repeated}
 
 
-def _told(name: str, value: Any) -> str:
+def _text_of(name: str, value: Any) -> str:
     if isinstance(value, (list, tuple)):
-        return ", ".join(_told(name, own) for own in value)
+        return ", ".join(_text_of(name, own) for own in value)
     if isinstance(value, (bool, str)):
         return str(value).lower() if isinstance(value, bool) else value
     return BANDWIDTH if name == "bandwidth" and value is None else number(value)
 
 
-def _pairs(tried: list[dict[str, Any]], best: dict[str, Any], by: Measure, words: Words) -> Html:
+def _pairs(tried: list[dict[str, Any]], best: dict[str, Any], by: Measure, words: Words) -> dict[str, Any] | None:
     """Return the errors of each pair of the kind's two penalties, at the other parameters that were chosen."""
     if words.penalties is None:
-        return Html("")
+        return None
     fixed = {key for row in tried for key in row} - _scores_among(tried) - set(words.penalties)
     shown = [row for row in tried if all(row.get(key) == best.get(key) for key in fixed)]
     if len({tuple(row.get(key) for key in words.penalties) for row in shown}) < 2:
-        return Html("")
-    at_these = ", ".join(f"{key} {_told(key, best.get(key))}" for key in sorted(fixed))
-    return figure(pairs_plot(shown, words.penalties, by, best),
-                  f"{by.key.capitalize()} in cross-validation of each pair of penalties, at the {at_these}; the chosen "
-                  "pair is framed.")
+        return None
+    return {"drawing": pairs_plot(shown, words.penalties, by, best), "key": by.key.capitalize(),
+            "fixed": ", ".join(f"{key} {_text_of(key, best.get(key))}" for key in sorted(fixed))}
 
 
 def choice_findings(facts: dict[str, Any], words: Words) -> list[Finding]:

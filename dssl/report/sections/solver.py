@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from ..markup import ABSENT, at, counted, described, finite, joined, listed, number, table, tag
-from ..page import Finding, Section, warning_box
+from ..page import Finding, Section
+from ..rendering import rendered
+from ..text import ABSENT, at, counted, finite, listed, number
 
 METHODS = {
     "direct": "a sparse factorization, made once", "jacobi": "conjugate gradients with Jacobi preconditioning",
@@ -37,13 +38,10 @@ def solver_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | N
     ]
     tried = [(item.get("method"), number(item.get("n_vectors")), _levels(item), number(item.get("probe_iterations")),
               item.get("work")) for item in considered]
-    listing = joined((tag("h3", "Methods considered"), table(
-        ("method", "eigenvectors in the probe", "level sizes", "iterations of the probe", "work, entries touched"),
-        tried, (1, 3, 4)))) if tried else ""
     alarm = [Finding("worst residual", f"{number(worst)} > {number(tolerance)}", "warning",
                      "Columns that are wrong make a kernel that is wrong. Raise solver.max_iterations or graph.ridge.")
              ] if missed else []
-    return Section("solver", "Solver evidence", joined((warning_box(alarm), described(rows), listing)))
+    return Section("solver", "Solver evidence", rendered("solver.html", alarms=alarm, rows=rows, considered=tried))
 
 
 def _levels(evidence: dict[str, Any]) -> str:

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..error_measure import measure_of
-from ..markup import Html, at, counted, described, joined, number, percent, table, tag
 from ..page import Section
+from ..rendering import rendered
+from ..text import at, counted, number, percent
 
 LEARNERS = {
     "ridge": "ridge regression in graph kernels, averaged", "laplace": "the harmonic function of the labels",
@@ -37,21 +38,16 @@ def values_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | N
          f"{by.with_interval(hidden)}, {counted(hidden.get('n_test'), 'point')}" if hidden else None),
         ("new points, the test", by.with_interval(result.get("metrics") or {})),
     ]
-    return Section("values", "The function on the graph", joined((described(rows), kernels_table(kernels))))
+    return Section("values", "The function on the graph", rendered(
+        "values.html", rows=rows, kernels=leading_kernels(kernels)))
 
 
-def kernels_table(kernels: Sequence[dict[str, Any]]) -> Html:
-    """Return the graph kernels that count for most; nothing where there are none."""
+def leading_kernels(kernels: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return how many graph kernels there are, and as rows of a table those that count for most."""
     best = sorted(kernels, key=lambda kernel: -kernel["share"])[:MOST_KERNELS]
-    if not best:
-        return Html("")
-    return joined((tag("h3", "Shares of the kernels"), tag(
-        "p", f"{counted(len(kernels), 'kernel')} of the graph's Laplacian L, (L + ridge)^-power" + (
-            f"; those with the largest {number(MOST_KERNELS)} shares" if len(kernels) > MOST_KERNELS else "") + ". The "
-        "smaller the ridge, the farther a label reaches; the larger the power, the smoother the function."),
-        table(("reach (ridge)", "smoothness (power)", "points with many neighbors count less", "share"), [
-            (number(kernel["ridge"]), number(kernel["power"]), "yes" if kernel["by_degree"] else "no",
-             percent(kernel["share"])) for kernel in best], (0, 1, 3))))
+    return {"n": len(kernels), "rows": [
+        (number(kernel["ridge"]), number(kernel["power"]), "yes" if kernel["by_degree"] else "no",
+         percent(kernel["share"])) for kernel in best]}
 
 
 def computed(evidence: dict[str, Any]) -> str | None:

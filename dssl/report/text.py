@@ -1,64 +1,12 @@
-"""Text of a page: HTML in which everything is escaped that was not made here, and numbers as words.
+"""Numbers, sizes and times as words."""
 
-Not Jinja2, though distributed brings it: templates, and the code that fills them, are more lines than `tag`, `table`.
-"""
-
-import html
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ..base.units import size_text
 
 ABSENT = "–"
-
-
-class Html(str):
-    """Text that is HTML already and is not escaped again."""
-
-    __slots__ = ()
-
-
-def escaped(value: Any) -> Html:
-    """Return a value as HTML: Html as it is, anything else as escaped text."""
-    if isinstance(value, Html):
-        return value
-    text = ABSENT if value is None else str(value)
-    # A lone surrogate has no UTF-8 form; control characters are not allowed in HTML.
-    text = text.encode("utf-8", "replace").decode("utf-8")
-    return Html(html.escape("".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}"
-                                    for c in text)))
-
-
-def tag(name: str, *children: Any, **attributes: str) -> Html:
-    """Return an element with its children escaped; `class_` stands for the attribute class."""
-    given = "".join(f' {key.rstrip("_")}="{escaped(value)}"' for key, value in attributes.items())
-    return Html(f"<{name}{given}>{''.join(escaped(child) for child in children)}</{name}>")
-
-
-def joined(parts: Iterable[Any]) -> Html:
-    """Return the parts, escaped, one after the other."""
-    return Html("".join(escaped(part) for part in parts))
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[Any]], numbers: Sequence[int] = ()) -> Html:
-    """Return a table; the columns in `numbers` are set to the right."""
-    def row(cells: Sequence[Any], cell: str) -> Html:
-        return tag("tr", *(tag(cell, value, class_="number") if column in numbers else tag(cell, value)
-                           for column, value in enumerate(cells)))
-
-    top = [tag("thead", row(head, "th"))] if head else []
-    return tag("div", tag("table", *top, tag("tbody", *(row(cells, "td") for cells in rows))), class_="wide")
-
-
-def described(rows: Iterable[tuple[str, Any]]) -> Html:
-    """Return a table of names and values; what is None is left out."""
-    return table((), [row for row in rows if row[1] is not None])
-
-
-def figure(drawing: Html, caption: str) -> Html:
-    """Return a drawing with words below it."""
-    return tag("figure", drawing, tag("figcaption", caption))
 
 
 def finite(value: Any) -> float | None:
@@ -84,12 +32,12 @@ def points(gain: Any) -> str:
 
 def number(value: Any) -> str:
     """Return a number in a few characters: whole ones with separators, others with three or four digits."""
-    found = finite(value)
-    if found is None:
+    real = finite(value)
+    if real is None:
         return ABSENT
-    if isinstance(value, int) or (found.is_integer() and abs(found) < 1e15):
+    if isinstance(value, int) or (real.is_integer() and abs(real) < 1e15):
         return f"{int(value):,}"
-    return f"{found:.1f}" if 100 <= abs(found) < 1e6 else f"{found:.3g}"
+    return f"{real:.1f}" if 100 <= abs(real) < 1e6 else f"{real:.3g}"
 
 
 def counted(value: Any, one: str, many: str | None = None) -> str:
@@ -99,10 +47,10 @@ def counted(value: Any, one: str, many: str | None = None) -> str:
 
 def p_value(value: Any) -> str:
     """Return a p-value as `p = 0.012`."""
-    found = finite(value)
-    if found is None:
+    p = finite(value)
+    if p is None:
         return f"p = {ABSENT}"
-    return "p < 1e-99" if found < 1e-99 else f"p = {found:.2g}"
+    return "p < 1e-99" if p < 1e-99 else f"p = {p:.2g}"
 
 
 def size(n_bytes: Any) -> str:
