@@ -19,5 +19,5 @@ def missing_values(values: Any) -> np.ndarray:
     values = np.asarray(values)
     if values.dtype.kind not in "OUT":
         return np.asarray(pd.isna(values), bool)
-    found = [isinstance(value, str) and is_missing_text(value) for value in values.ravel().tolist()]
-    return np.asarray(pd.isna(values), bool) | np.array(found, bool).reshape(values.shape)
+    is_text = [isinstance(value, str) and is_missing_text(value) for value in values.ravel().tolist()]
+    return np.asarray(pd.isna(values), bool) | np.array(is_text, bool).reshape(values.shape)

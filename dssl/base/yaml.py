@@ -98,9 +98,9 @@ def parse_yaml(text: str, origin: str) -> Any:
         what, fix = what_is_wrong(_in_words_of_pyyaml(error, text), text)
         raise SpecError(explain(f"{origin} is not YAML: {what}", why="nothing can be run from it", fix=fix)) from error
     if loader.twice:
-        told = "; ".join(f"the key {key!r} is given twice, in line {first} and line {line}"
+        duplicates = "; ".join(f"the key {key!r} is given twice, in line {first} and line {line}"
                          for line, first, key in sorted(loader.twice, key=lambda item: item[0]))
-        raise SpecError(explain(f"{origin}: {told}", why="only one of the values can count",
+        raise SpecError(explain(f"{origin}: {duplicates}", why="only one of the values can count",
                                 fix="leave one of the two out, or indent it below the section that it belongs to"))
     require_plain(value, origin)
     return value
@@ -111,7 +111,7 @@ def lines_of(text: str) -> dict[tuple[str, ...], int]:
 
     What stands behind an alias has the line of the alias. text : what `parse_yaml` reads.
     """
-    found: dict[tuple[str, ...], int] = {}
+    line_of: dict[tuple[str, ...], int] = {}
     pending: list[tuple[tuple[str, ...], Any]] = [((), yaml.compose(text, _StrictLoader))]
     seen: set[int] = set()
     while pending:
@@ -121,15 +121,15 @@ def lines_of(text: str) -> dict[tuple[str, ...], int]:
         seen.add(id(node))
         if isinstance(node, yaml.MappingNode):
             for key, value in node.value:
-                own = (*path, str(key.value))
-                found[own] = key.start_mark.line + 1
-                pending.append((own, value))
+                inner = (*path, str(key.value))
+                line_of[inner] = key.start_mark.line + 1
+                pending.append((inner, value))
         elif isinstance(node, yaml.SequenceNode):
             for number, value in enumerate(node.value):
-                own = (*path, str(number))
-                found[own] = value.start_mark.line + 1
-                pending.append((own, value))
-    return found
+                inner = (*path, str(number))
+                line_of[inner] = value.start_mark.line + 1
+                pending.append((inner, value))
+    return line_of
 
 
 def _in_words_of_pyyaml(error: Exception, text: str) -> Exception:

@@ -50,7 +50,7 @@ def rank_command(folder: Path) -> None:
     for variable, value in submission.described["environment"].items():
         os.environ.setdefault(variable, value)
     runtime = runtime_of(submission)
-    if runtime.has_own_logs:
+    if runtime.keeps_logs:
         _log_to(job_of(submission, runtime).log(rank.number))
     require(rank.count == runtime.ranks, f"this process is number {rank.number} of {rank.count}, but the "
             f"run has {runtime.ranks} processes", error=ClusterError,

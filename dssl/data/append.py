@@ -59,17 +59,17 @@ def append(source: str | Path | Sequence[str | Path], folder: str | Path, execut
         current, manifest = open_stored(folder), read_json(folder / MANIFEST)
         require(not current.X.is_sparse, f"{folder} is sparse", why="rows are appended to dense data sets only",
                 fix="ingest all files at once: name them as a list or a pattern", error=DataError)
-        records = [FileRecord(**own) for own in current.attributes.get("files", [])]
-        found = digested(find_source(source, labels=options.get("labels"), format=options.get("format"),
+        records = [FileRecord(**record) for record in current.attributes.get("files", [])]
+        files = digested(find_source(source, labels=options.get("labels"), format=options.get("format"),
                                      known=() if again else records))
-        params = _params(current, found, options)
+        params = _params(current, files, options)
         if not again:
-            named = [str(source)] if isinstance(source, (str, Path)) else [str(own) for own in source]
-            changes = FileChanges.of(records, found.files)
-            _refuse_changed(changes, found.files, named)
+            named = [str(source)] if isinstance(source, (str, Path)) else [str(record) for record in source]
+            changes = FileChanges.of(records, files.files)
+            _refuse_changed(changes, files.files, named)
             if not changes.new:
                 return current
-            found = joined([found.files[place] for place in changes.new], found.name)
+            files = joined([files.files[place] for place in changes.new], files.name)
         done = segments_of(folder)
         for left in (folder / "segments").glob("*"):
             if left.name not in done:  # by an append that was killed
@@ -77,7 +77,7 @@ def append(source: str | Path | Sequence[str | Path], folder: str | Path, execut
         name = f"{len(done) + 1:04d}"
         segment = StoredParts(folder / "segments" / name)
         try:
-            added = ingest(found, segment, execution or InProcess(), params,
+            added = ingest(files, segment, execution or InProcess(), params,
                            like=replace(current, attributes={**current.attributes, "source": str(folder)}))
             arrays, label_names = _joined(folder, manifest, current, added, segment)
         except BaseException:
@@ -88,7 +88,7 @@ def append(source: str | Path | Sequence[str | Path], folder: str | Path, execut
         write_json(folder / MANIFEST, {
             "dssl_dataset": SEGMENTED, "arrays": arrays, "segments": [*done, name],
             "attributes": {**current.attributes, "label_names": label_names,
-                           "files": [*(own.to_dict() for own in records), *added.attributes["files"]],
+                           "files": [*(record.to_dict() for record in records), *added.attributes["files"]],
                            "survey": widened(current.attributes.get("survey", []), added.attributes.get("survey", [])),
                            "fingerprint": hashlib.sha256(both.encode()).hexdigest()}})
         return open_stored(folder)

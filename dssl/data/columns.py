@@ -66,7 +66,7 @@ class Columns:
         if self.names is None and not self.levels:
             return None
         names = self.names or tuple(map(str, range(self.n_columns)))
-        return [found for j, name in enumerate(names) for found in (
+        return [feature for j, name in enumerate(names) for feature in (
             [f"{name}={'(missing)' if level is None else level}" for level in self.levels[j]]
             if j in self.levels else [name])]
 
@@ -176,11 +176,11 @@ class Columns:
             if j in self.levels:
                 if missing.all():
                     cells = np.full(len(cells), None, object)  # they could be missing numbers as well
-                found = self._places(j, cells, missing, first_row)
-                rows = np.flatnonzero(found >= 0)
-                X[rows, at + found[rows]] = 1
-                if len(rows) < len(found):
-                    new = cells[found < 0]
+                places = self._places(j, cells, missing, first_row)
+                rows = np.flatnonzero(places >= 0)
+                X[rows, at + places[rows]] = 1
+                if len(rows) < len(places):
+                    new = cells[places < 0]
                     unseen[j] = len(new), some_texts(new)
                 at += len(self.levels[j])
                 continue
@@ -203,9 +203,9 @@ class Columns:
             raise missing_text(self.label(j), int(missing.sum()), first_row + int(np.argmax(missing)))
         known = [level for level in levels if level is not None]
         place = {folded(level): number for number, level in enumerate(known)}
-        found = np.array([-1 if cell is None else place.get(folded(cell), -1) for cell in cells], np.int64)
-        found[missing] = len(known) if None in levels else -1
-        return found
+        places = np.array([-1 if cell is None else place.get(folded(cell), -1) for cell in cells], np.int64)
+        places[missing] = len(known) if None in levels else -1
+        return places
 
     def label(self, j: int) -> str:
         """Return how messages name an input column."""

@@ -131,11 +131,11 @@ class Dataset:
     def target(self) -> Rows:
         """Return y; raise DataError if there is none."""
         if self.y is None:
-            own = self.attributes.get("format")
+            file_format = self.attributes.get("format")
             raise DataError(explain(
                 f"{self.attributes.get('source', 'the data set')} has no target", why="labels are read from it",
-                fix="pass y" if own is None else "name the file of the labels with `labels:` (data.read.labels)"
-                if own in LABELS_APART else "name it with `target:` (data.read.target)"))
+                fix="pass y" if file_format is None else "name the file of the labels with `labels:` (data.read.labels)"
+                if file_format in LABELS_APART else "name it with `target:` (data.read.target)"))
         return self.y
 
     @property
@@ -204,12 +204,12 @@ def _encoded(X: Any, known: dict[str, Any], *, impute: bool, one_hot: bool) -> t
     """Return X with missing cells filled and text as columns of 0 and 1, and its type; `known` tells what was done."""
     table = X if isinstance(X, pd.DataFrame) else _numbers(X)
     names = known.get("feature_names")
-    found = Survey.of(table, names=names)
-    require(one_hot or not found.levels, error=DataError,  # categories of numbers, and numbers as text
-            what=f"X holds text or categories in {column_label(names, min(found.levels, default=0))}",
+    survey = Survey.of(table, names=names)
+    require(one_hot or not survey.levels, error=DataError,  # categories of numbers, and numbers as text
+            what=f"X holds text or categories in {column_label(names, min(survey.levels, default=0))}",
             why="features are numbers; text has no distance",
             fix='pass when_text="one_hot", which makes one column of 0 and 1 a category, or make floats of it')
-    columns = choose_columns(found, names, "X", impute=impute)
+    columns = choose_columns(survey, names, "X", impute=impute)
     types = X.dtypes.drop(X.columns[[*columns.levels]]) if isinstance(X, pd.DataFrame) else [table.dtype]
     # Objects hold Python's floats.
     wide = any(dtype == np.float64 or str(dtype) in ("Float64", "object") for dtype in types)
@@ -258,8 +258,8 @@ def open_stored(folder: str | Path) -> Dataset:
         pieces: list[Rows] = []
         for piece in described.get("pieces", [{**described, "path": f"shared/{name}"}]):
             stored = StoredRows(folder / piece["path"])
-            found, expected = describe(stored), {"shape": piece["shape"], "dtype": piece["dtype"]}
-            require(found == expected, f"{stored.path} is {found}, expected {expected}",
+            description, expected = describe(stored), {"shape": piece["shape"], "dtype": piece["dtype"]}
+            require(description == expected, f"{stored.path} is {description}, expected {expected}",
                     why="the array was replaced after the data set was written", fix="ingest the source again",
                     error=IntegrityError)
             pieces.append(stored)
@@ -269,8 +269,8 @@ def open_stored(folder: str | Path) -> Dataset:
 
 def _open_sparse(folder: Path, described: Mapping[str, Any]) -> BlockedCsrRows:
     X = BlockedCsrRows.of(StoredParts(folder), described)
-    blocks, found = row_ranges(len(X), X.block_rows), len(list((folder / "parts").glob("*")))
-    require(found == len(blocks), f"{folder} has {found} parts, expected {len(blocks)} blocks of sparse rows",
+    blocks, n_parts = row_ranges(len(X), X.block_rows), len(list((folder / "parts").glob("*")))
+    require(n_parts == len(blocks), f"{folder} has {n_parts} parts, expected {len(blocks)} blocks of sparse rows",
             why="the parts were replaced after the data set was written", fix="ingest the source again",
             error=IntegrityError)
     return X

@@ -94,25 +94,25 @@ def examined(traits: Traits, levels: dict[int, dict[str, int]], names: Sequence[
         few = few and key is None
         if is_text:
             kind = "time" if j in traits.dates else "category" if few else "text"
-        found: tuple[FindingKind, str] | None = _constant(traits, j, levels) or _target(traits, j, is_text=is_text)
-        found = found or _time(traits, j, kind) or (("identifier", key) if key else None)
+        finding: tuple[FindingKind, str] | None = _constant(traits, j, levels) or _target(traits, j, is_text=is_text)
+        finding = finding or _time(traits, j, kind) or (("identifier", key) if key else None)
         if kind == "text" and units:
-            found = "several units", f"its numbers are in several units, {units}; write all of them in one"
-        if kind == "text" and found is None:
+            finding = "several units", f"its numbers are in several units, {units}; write all of them in one"
+        if kind == "text" and finding is None:
             count = f"more than {MOST_LEVELS:,}" if len(levels[j]) > MOST_LEVELS else f"{len(texts):,}"
             mixed = _mostly_numbers(odd[j], n) if j in odd else ""
             said = f"different texts in {n:,} cells{mixed}"
             words = not mixed and _are_words(levels[j])
-            found = ("codes", f"{count} {said}, each a single word") if words else ("free text", f"{count} {said}")
-        found = found or (_ordered(traits, j) if kind == "number" else None)
-        if found is None and j in copies:
+            finding = ("codes", f"{count} {said}, each a single word") if words else ("free text", f"{count} {said}")
+        finding = finding or (_ordered(traits, j) if kind == "number" else None)
+        if finding is None and j in copies:
             other, exact = copies[j]
-            found = "duplicate", (f"a copy of {column_label(names, other)}" if exact else
+            finding = "duplicate", (f"a copy of {column_label(names, other)}" if exact else
                                   f"{column_label(names, other)} on another scale")
         records.append(ColumnRecord(
             names[j] if names else str(j), kind, low, high, traits.n_rows - n,
             len(texts) if is_text and kind != "text" and len(levels[j]) <= MOST_LEVELS else None,
-            True, *(found or (None, None))))
+            True, *(finding or (None, None))))
     return records
 
 
@@ -137,12 +137,12 @@ def warn_identifiers(X: np.ndarray, names: Sequence[str]) -> None:
     """Warn of columns of numbers (n, d) that look like identifiers, as a table that is read leaves them out."""
     traits = Traits.of(X)
     records = [] if traits is None else examined(traits, {}, names)
-    found = [record for record in records if record.finding == "identifier"]
-    if found:
+    identifiers = [record for record in records if record.finding == "identifier"]
+    if identifiers:
         warnings.warn(explain(
-            "; ".join(f"column {record.name!r} looks like an identifier: {record.why}" for record in found),
+            "; ".join(f"column {record.name!r} looks like an identifier: {record.why}" for record in identifiers),
             why="new points have others, far from those of all points of the fit, which then decide",
-            fix=f"leave them out: X.drop(columns={[record.name for record in found]})"),
+            fix=f"leave them out: X.drop(columns={[record.name for record in identifiers]})"),
             IdentifierColumns, stacklevel=5)
 
 
@@ -151,10 +151,10 @@ def left_out(records: Sequence[ColumnRecord], keep: bool | Collection[str]) -> s
 
     None is where nothing else would be left.
     """
-    found = {j for j, record in enumerate(records)
+    numbers = {j for j, record in enumerate(records)
              if (record.finding in ("identifier", "free text", "codes", "several units") or record.kind == "time")
              and keep is not True and (keep is False or record.name not in keep)}
-    return found if len(found) < len(records) else set()
+    return numbers if len(numbers) < len(records) else set()
 
 
 def to_json(records: Sequence[ColumnRecord]) -> list[dict[str, Any]]:
@@ -171,7 +171,7 @@ def with_dropped(survey: list[dict[str, Any]], names: Sequence[str], target: str
     unread = {name: [asdict(ColumnRecord(name, None, None, None, None, None, used=False, why="data.read.drop"))]
               for name in names if name != target}
     return [record for name in names
-            for record in [known[own] for own, column in columns.items() if column == name] or unread.get(name, [])]
+            for record in [known[j] for j, column in columns.items() if column == name] or unread.get(name, [])]
 
 
 def widened(survey: list[dict[str, Any]], more: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -197,36 +197,36 @@ def notes(records: Sequence[dict[str, Any]], *, named: bool = True, can_drop: bo
     """
     lines = []
 
-    def dropped(found: Sequence[dict[str, Any]]) -> str:
-        return f"with data.read.drop: {listed(found)}" if can_drop else "where the file is made"
+    def dropped(matches: Sequence[dict[str, Any]]) -> str:
+        return f"with data.read.drop: {listed(matches)}" if can_drop else "where the file is made"
 
     def columns(finding: str, *, used: bool = True) -> list[dict[str, Any]]:
         return [record for record in records if record["finding"] == finding and record["used"] == used]
 
-    def told(found: Sequence[dict[str, Any]]) -> str:
-        shown = "; ".join(f"{record['name']!r}: {record['why']}" for record in found[:5])
-        return f"{shown}; and {len(found) - 5} more" if len(found) > 5 else shown
+    def reasons(matches: Sequence[dict[str, Any]]) -> str:
+        shown = "; ".join(f"{record['name']!r}: {record['why']}" for record in matches[:5])
+        return f"{shown}; and {len(matches) - 5} more" if len(matches) > 5 else shown
 
-    def listed(found: Sequence[dict[str, Any]]) -> str:
-        return _listed(found)
+    def listed(matches: Sequence[dict[str, Any]]) -> str:
+        return _listed(matches)
 
-    if found := columns("target"):
-        lines.append(f"warning: the target in disguise? {told(found)}. If it is not known of new points, the errors "
-                     f"told are not those of new points: leave it out {dropped(found)}")
+    if matches := columns("target"):
+        lines.append(f"warning: the target in disguise? {reasons(matches)}. If it is not known of new points, the "
+                     f"errors shown are not those of new points: leave it out {dropped(matches)}")
     for finding, (what, way) in LEFT_OUT.items():
-        if found := columns(finding, used=False):
-            lines.append(f"left out, as {what}: {told(found)}. {way.format(listed(found))}")
-    if found := columns("identifier"):
-        lines.append(f"warning: identifiers among the features: {told(found)}. New points have others, far from all "
-                     f"that is known: leave them out {dropped(found)}")
-    if found := columns("time stamp"):
-        lines.append(f"times among the features: {told(found)}. New points have later ones: unless time is what "
-                     f"matters, leave them out {dropped(found)}")
+        if matches := columns(finding, used=False):
+            lines.append(f"left out, as {what}: {reasons(matches)}. {way.format(listed(matches))}")
+    if matches := columns("identifier"):
+        lines.append(f"warning: identifiers among the features: {reasons(matches)}. New points have others, far "
+                     f"from all that is known: leave them out {dropped(matches)}")
+    if matches := columns("time stamp"):
+        lines.append(f"times among the features: {reasons(matches)}. New points have later ones: unless time is what "
+                     f"matters, leave them out {dropped(matches)}")
     kinds: tuple[tuple[FindingKind, str], ...] = (("constant", "the same in every row"),
                                                   ("duplicate", "copies of other columns"))
     for finding, what in kinds:
-        if (found := columns(finding)) and named:
-            lines.append(f"{what}: {told(found)}. They can be left out {dropped(found)}")
+        if (matches := columns(finding)) and named:
+            lines.append(f"{what}: {reasons(matches)}. They can be left out {dropped(matches)}")
     return lines
 
 
@@ -241,10 +241,10 @@ def unread_columns(records: Sequence[dict[str, Any]]) -> str:
     """
     parts = []
     for finding, (what, way) in LEFT_OUT.items():
-        if found := [record for record in records if record["finding"] == finding and not record["used"]]:
-            shown = ", ".join(repr(record["name"]) for record in found[:5])
-            more = f" and {len(found) - 5} more" if found[5:] else ""
-            parts.append(f"{shown}{more}, as {what}. {way.format(_listed(found))}")
+        if matches := [record for record in records if record["finding"] == finding and not record["used"]]:
+            shown = ", ".join(repr(record["name"]) for record in matches[:5])
+            more = f" and {len(matches) - 5} more" if matches[5:] else ""
+            parts.append(f"{shown}{more}, as {what}. {way.format(_listed(matches))}")
     return f"The table has columns that the model did not see. Left out: {'. Left out: '.join(parts)}." if parts else ""
 
 
@@ -342,13 +342,13 @@ def _copies(traits: Traits) -> dict[int, tuple[int, bool]]:
     directions = (centered[:, chosen] / length[chosen]).T
     main = directions[np.arange(len(chosen)), np.abs(directions).argmax(axis=1)]
     directions *= np.sign(main)[:, None]
-    tree, found = cKDTree(directions), {}
+    tree, copies = cKDTree(directions), {}
     for place, near in enumerate(tree.query_ball_point(directions, ALIKE, return_sorted=True)):
         j = int(chosen[place])
         first = next((int(chosen[k]) for k in near if k < place and present[chosen[k]] == present[j]), None)
         if first is not None:
-            found[j] = first, all(of[end][j] == of[end][first] for end in ("smallest", "largest", "first", "last"))
-    return found
+            copies[j] = first, all(of[end][j] == of[end][first] for end in ("smallest", "largest", "first", "last"))
+    return copies
 
 
 def _target(traits: Traits, j: int, *, is_text: bool) -> tuple[FindingKind, str] | None:
@@ -359,9 +359,9 @@ def _target(traits: Traits, j: int, *, is_text: bool) -> tuple[FindingKind, str]
     the target up to scale and offset.
     """
     of = traits.figures
-    found = _classes(traits, traits.pairs[j], is_text=is_text) if j in traits.pairs else None
-    if found is not None:
-        return "target", found
+    reason = _classes(traits, traits.pairs[j], is_text=is_text) if j in traits.pairs else None
+    if reason is not None:
+        return "target", reason
     n, apart = of["labeled"][j], of["present"][j] - max(of["at_smallest"][j], of["at_largest"][j])
     with np.errstate(over="ignore", invalid="ignore"):
         both = of["squares"][j] * of["target_squares"][j]
@@ -380,8 +380,8 @@ def _classes(traits: Traits, pairs: Pairs, *, is_text: bool) -> str | None:
     sizes = dict(traits.classes or {})
     if len(sizes) > 2 and UNLABELED in sizes:  # with one other class, it is one
         del sizes[UNLABELED]
-    class_of = {value: own & sizes.keys() for value, own in pairs.items() if own & sizes.keys()}
-    if len(sizes) < 2 or any(len(own) > 1 for own in class_of.values()):
+    class_of = {value: labels & sizes.keys() for value, labels in pairs.items() if labels & sizes.keys()}
+    if len(sizes) < 2 or any(len(labels) > 1 for labels in class_of.values()):
         return None
     counts, c, v = np.array(list(sizes.values()), float), len(sizes), len(class_of)
     n = counts.sum()

@@ -145,18 +145,18 @@ def _spacing(smallest: np.ndarray, largest: np.ndarray, dtype: Any) -> np.ndarra
 
 def refuse_lost_columns(blocks: Sequence[np.ndarray], names: Sequence[str] | None, source: str, fix: str) -> None:
     """Raise DataError if a column loses its digits; `blocks` are what `narrow_columns` gave for all rows."""
-    found = blocks[0]
+    narrow = blocks[0]
     for block in blocks[1:]:
-        if not len(found):
+        if not len(narrow):
             return
-        _, mine, theirs = np.intersect1d(found[:, 0], block[:, 0], return_indices=True)
-        found, other = found[mine], block[theirs]
-        found = np.column_stack([found[:, 0], np.minimum(found[:, 1], other[:, 1]),
-                                 np.maximum(found[:, 2], other[:, 2]), np.minimum(found[:, 3], other[:, 3])])
-    number, smallest, largest, exact = found.T
+        _, mine, theirs = np.intersect1d(narrow[:, 0], block[:, 0], return_indices=True)
+        narrow, other = narrow[mine], block[theirs]
+        narrow = np.column_stack([narrow[:, 0], np.minimum(narrow[:, 1], other[:, 1]),
+                                 np.maximum(narrow[:, 2], other[:, 2]), np.minimum(narrow[:, 3], other[:, 3])])
+    number, smallest, largest, exact = narrow.T
     spread, spacing = largest - smallest, _spacing(smallest, largest, np.float32)
-    told = spread >= RESOLVED * _spacing(smallest, largest, np.float64)
-    lost = np.flatnonzero((spread > 0) & told & (spread < RESOLVED * spacing) & (exact == 0))
+    resolved = spread >= RESOLVED * _spacing(smallest, largest, np.float64)
+    lost = np.flatnonzero((spread > 0) & resolved & (spread < RESOLVED * spacing) & (exact == 0))
     if len(lost):
         j = lost[0]
         others = f", and {len(lost) - 1} more columns are alike" if len(lost) > 1 else ""

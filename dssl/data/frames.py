@@ -22,8 +22,8 @@ def as_pandas(table: Any) -> Any:
 
     Raises DataError: lists of one column differ in length.
     """
-    found = _as_pandas(table)
-    return with_elements(found) if isinstance(found, pd.DataFrame) else found
+    frame = _as_pandas(table)
+    return with_elements(frame) if isinstance(frame, pd.DataFrame) else frame
 
 
 def index_labels(table: Any, rows: Sequence[int]) -> list[str]:

@@ -89,7 +89,7 @@ def ingest(source: str | Path | Sequence[str | Path] | Source, parts: Parts, exe
         _refuse_odd_cells(reader)
         clear_other_parts(parts, key)
         records: list[ColumnRecord] | None = None
-        own, names = reader, reader.scan().feature_names
+        unsurveyed, names = reader, reader.scan().feature_names
         if examine and like is None and not isinstance(params.keep_ids, bool):
             find_columns([(kept, "keep_ids") for kept in params.keep_ids], names or (), source.name,
                          header=names is not None)
@@ -106,7 +106,7 @@ def ingest(source: str | Path | Sequence[str | Path] | Source, parts: Parts, exe
         if records is not None:
             dataset.attributes["survey"] = to_json(records)
         if "survey" in dataset.attributes:
-            dataset.attributes["survey"] = with_dropped(dataset.attributes["survey"], own.column_names(),
+            dataset.attributes["survey"] = with_dropped(dataset.attributes["survey"], unsurveyed.column_names(),
                                                         reader.scan().target)
     if isinstance(parts, StoredParts):  # the attributes say what came of the surveys
         parts.clear("within")
@@ -133,8 +133,8 @@ def _surveyed(reader: Reader, params: IngestParams, name: str, execution: Execut
     scan = reader.scan()
     names = scan.feature_names
     height = block_height(scan, params, execution.memory_budget, is_sparse=scan.nnz is not None)
-    found, traits = survey_file(reader, row_ranges(scan.n_rows, height), execution, parts)
-    records = examined(traits, found.levels, names, scan) if examine and traits is not None else []
+    survey, traits = survey_file(reader, row_ranges(scan.n_rows, height), execution, parts)
+    records = examined(traits, survey.levels, names, scan) if examine and traits is not None else []
     # Names of columns that cannot be told apart by them leave none out.
     unnamed = names is None or len(set(names)) < len(names)
     out = set() if unnamed or "drop" not in reader.options else left_out(records, params.keep_ids)
@@ -143,7 +143,7 @@ def _surveyed(reader: Reader, params: IngestParams, name: str, execution: Execut
     reader = reader.without({names[j] for j in out}) if names and out else reader
     columns = None
     if params.encodes:
-        columns = choose_columns(found.chosen(kept), reader.scan().feature_names, name,
+        columns = choose_columns(survey.chosen(kept), reader.scan().feature_names, name,
                                  impute=params.when_missing == "impute", readings=reader.scan().readings)
     return reader, columns, records if examine else None
 
@@ -200,8 +200,8 @@ def _written(reader: Reader, params: IngestParams, columns: Columns | None, name
         attributes |= {name: before[name] for name in ("when_missing", "columns", "survey") if name in before}
     if examine:
         shares = [receipt["traits"] for receipt in receipts]
-        traits = reduce(Traits.merge, (Traits.from_arrays(parts.read(index, own["arrays"]), own)
-                                       for index, own in enumerate(shares)))
+        traits = reduce(Traits.merge, (Traits.from_arrays(parts.read(index, share["arrays"]), share)
+                                       for index, share in enumerate(shares)))
         attributes["survey"] = to_json(examined(traits, {}, scan.feature_names, scan))
     if isinstance(reader, (TableReader, JoinedReader)) and reader.number_format is not None:
         attributes["decimal"] = reader.number_format.decimal
@@ -254,33 +254,33 @@ class IngestTask:
         X = floats(made.X, self.dtype)
         count, first = not_finite(X)
         receipt: Receipt = {"ingest": self.key, "not_finite": count, "imputed": made.imputed,
-                            "unseen": {str(j): [*found] for j, found in made.unseen.items()}}
+                            "unseen": {str(j): [*texts] for j, texts in made.unseen.items()}}
         if first is not None:
             row, column, _ = first
             return receipt | {"first": [self.start + row, column, as_given(made.X, first, self.dtype)],
                               "texts": infinite_texts(made.X)}
-        own: dict[str, np.ndarray] = csr_arrays(X) if self.is_sparse else {}
+        arrays: dict[str, np.ndarray] = csr_arrays(X) if self.is_sparse else {}
         shared = {} if self.is_sparse else {"X": X}
         if block.split is not None:
             shared["split"] = block.split
         if shared:
             receipt |= out.write_rows(self.start, **shared)
-        receipt["nnz"] = len(own["data"]) if own else None
+        receipt["nnz"] = len(arrays["data"]) if arrays else None
         narrow = narrow_columns(made.X, self.dtype)
         if narrow is not None:
             receipt["narrow"] = len(narrow)
-            own |= {"narrow": narrow} if len(narrow) else {}
+            arrays |= {"narrow": narrow} if len(narrow) else {}
         if block.y is not None:
-            own["y"], names = code_text(block.y)
-            receipt |= {"target": "text" if names is not None else str(own["y"].dtype), "names": names or []}
-            receipt["infinite"] = [self.start + int(row) for row in np.flatnonzero(np.isinf(own["y"]))[:1]]
+            arrays["y"], names = code_text(block.y)
+            receipt |= {"target": "text" if names is not None else str(arrays["y"].dtype), "names": names or []}
+            receipt["infinite"] = [self.start + int(row) for row in np.flatnonzero(np.isinf(arrays["y"]))[:1]]
         seen = made.X if issparse(block.X) else block.X
         traits = None if self.total is None else Traits.of(seen, block.y, start=self.start, total=self.total)
         if traits is not None:
-            arrays, receipt["traits"] = traits.to_arrays()
-            own |= arrays
-        if own:
-            out.write(**own)
+            of_traits, receipt["traits"] = traits.to_arrays()
+            arrays |= of_traits
+        if arrays:
+            out.write(**arrays)
         return receipt
 
 
@@ -319,10 +319,10 @@ def _require_alike(like: Dataset, columns: Columns | None, params: IngestParams,
 
 def _unseen(receipts: list[Receipt], columns: Columns) -> dict[str, dict[str, Any]]:
     """Return, by column, how many rows have a text that its levels do not have, and some of these texts."""
-    found: dict[str, dict[str, Any]] = {}
+    unseen: dict[str, dict[str, Any]] = {}
     for receipt in receipts:
         for j, (count, texts) in receipt["unseen"].items():
-            entry = found.setdefault(columns.names[int(j)] if columns.names else j, {"rows": 0, "texts": []})
+            entry = unseen.setdefault(columns.names[int(j)] if columns.names else j, {"rows": 0, "texts": []})
             entry["rows"] += count
             entry["texts"] = some_texts([*entry["texts"], *texts])
-    return found
+    return unseen

@@ -79,10 +79,10 @@ def scratch_folder(folder: str | Path | None, parts: Parts) -> Iterator[Path]:
     stored = parts.folder if isinstance(parts, StoredParts) else None
     was_empty = isinstance(parts, StoredParts) and (
         parts.ledger.is_new or not any((parts.folder / name).exists() for name in OWN_FOLDERS))
-    own = stored / "unpacked" if folder is None and stored and not isinstance(stored, ObjectPath) else None
-    if own:
-        shutil.rmtree(own, ignore_errors=True)  # a killed ingest leaves it
-        folder = own
+    beside = stored / "unpacked" if folder is None and stored and not isinstance(stored, ObjectPath) else None
+    if beside:
+        shutil.rmtree(beside, ignore_errors=True)  # a killed ingest leaves it
+        folder = beside
     if folder is not None:
         Path(folder).mkdir(parents=True, exist_ok=True)
     try:
@@ -93,6 +93,6 @@ def scratch_folder(folder: str | Path | None, parts: Parts) -> Iterator[Path]:
             _remove(parts)
         raise
     finally:
-        if own:
-            shutil.rmtree(own, ignore_errors=True)
-            _remove_if_empty(own.parent)
+        if beside:
+            shutil.rmtree(beside, ignore_errors=True)
+            _remove_if_empty(beside.parent)

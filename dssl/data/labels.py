@@ -89,13 +89,13 @@ class _Census:
         require(bool(first), "no point has a label", why="there is nothing to choose from", error=DataError,
                 fix="check the target column and the marker of unlabeled points")
         ordered = sorted(first, key=lambda code: first[code])
-        sizes = np.array([[own.get(code, 0) for code in ordered] for own in counts], np.int64)
+        sizes = np.array([[block.get(code, 0) for code in ordered] for block in counts], np.int64)
         return cls(np.array(ordered), sizes, np.array(lengths))
 
     def shares(self, counts: np.ndarray, random_state: int, stream: int) -> np.ndarray:
         """Return how many of `counts` (c,) of each class each block gives, (b, c)."""
         starts = _starts(random_state, stream, len(self.sizes), len(self.codes))[:, 1:]
-        return np.array([dealt(int(count), sizes, own) for count, sizes, own
+        return np.array([dealt(int(count), sizes, of_class) for count, sizes, of_class
                          in zip(counts, self.sizes.T, starts.T, strict=True)]).T
 
     @property
@@ -149,7 +149,7 @@ def choose_labels(blocks: CodeBlocks, *, count: int | None = None, per_class: in
                 why="a point is labeled once",
                 fix=f"ask for {min(short.values(), default=0)} or fewer, or leave the class out")
         shares = census.shares(np.full(classes, per_class), random_state, CHOOSE)
-        return np.sort(np.concatenate([start + own for start, _, own in _of_each_class(
+        return np.sort(np.concatenate([start + places for start, _, places in _of_each_class(
             blocks, census.codes, shares, random_state, CHOOSE)]))
     if fraction is not None:
         require(0 < fraction <= 1, f"fraction={fraction}", why="it is a share of the points", fix="use 0 to 1")
@@ -165,7 +165,7 @@ def choose_labels(blocks: CodeBlocks, *, count: int | None = None, per_class: in
 
 def _covering(blocks: CodeBlocks, census: _Census, count: int, random_state: int) -> np.ndarray:
     """Return the first `count` points of a random order, with the first point of each class in place of the last."""
-    found: list[np.ndarray] = []
+    points_of: list[np.ndarray] = []
     keys: list[np.ndarray] = []
     codes_of: list[np.ndarray] = []
     begin, starts = 0, _starts(random_state, CHOOSE, len(census.sizes))[:, 0]
@@ -174,13 +174,13 @@ def _covering(blocks: CodeBlocks, census: _Census, count: int, random_state: int
         order = order[codes[order] >= 0]
         leading = np.arange(len(order)) < size
         kept = np.flatnonzero(leading | (_ranks(codes[order]) == 0))
-        found.append(begin + order[kept])
+        points_of.append(begin + order[kept])
         keys.append((kept + starts[block]) / max(len(order), 1))
         codes_of.append(codes[order[kept]])
         begin += len(codes)
-    block_of = np.repeat(np.arange(len(found)), [len(own) for own in found])
+    block_of = np.repeat(np.arange(len(points_of)), [len(block_points) for block_points in points_of])
     order = np.lexsort((block_of, np.concatenate(keys)))
-    points, codes = np.concatenate(found)[order], np.concatenate(codes_of)[order]
+    points, codes = np.concatenate(points_of)[order], np.concatenate(codes_of)[order]
     is_first = _ranks(codes) == 0
     return np.sort(np.concatenate([points[is_first], points[~is_first][:count - int(is_first.sum())]]))
 
@@ -213,9 +213,9 @@ class DrawnTest:
     random_state: int
 
     def __iter__(self) -> Iterator[np.ndarray]:
-        for _, n, own in _of_each_class(self.blocks, self.names, self.shares, self.random_state, SPLIT):
+        for _, n, drawn in _of_each_class(self.blocks, self.names, self.shares, self.random_state, SPLIT):
             is_test = np.zeros(n, bool)
-            is_test[own] = True
+            is_test[drawn] = True
             yield is_test
 
 

@@ -18,8 +18,8 @@ def element_name(name: object, element: int) -> str:
 
 def column_of(name: str, columns: Collection[str]) -> str:
     """Return which of some columns a feature is: the one of its name, or the one that it is an element of."""
-    found = re.fullmatch(r"(.*)\[\d+\]", name, re.DOTALL)
-    return found[1] if name not in columns and found is not None and found[1] in columns else name
+    match = re.fullmatch(r"(.*)\[\d+\]", name, re.DOTALL)
+    return match[1] if name not in columns and match is not None and match[1] in columns else name
 
 
 def refuse_ragged(source: str, name: object, lengths: np.ndarray, width: int, first_row: int, way: str) -> None:
@@ -40,7 +40,7 @@ def with_elements(frame: pd.DataFrame) -> pd.DataFrame:
 
     Raises DataError: lists of a column differ in length.
     """
-    elements = {j: found for j in range(frame.shape[1]) if (found := _elements(frame, j)) is not None}
+    elements = {j: columns for j in range(frame.shape[1]) if (columns := _elements(frame, j)) is not None}
     if not elements:
         return frame
     return pd.concat([elements.get(j, frame.iloc[:, [j]]) for j in range(frame.shape[1])], axis=1)
@@ -56,13 +56,13 @@ def _elements(frame: pd.DataFrame, j: int) -> pd.DataFrame | None:
     if not there.any() or not pd.isna(cells[~there]).all():
         return None
     lists = [np.asarray(cell) for cell in cells[there]]
-    if any(own.ndim != 1 or (own.dtype.kind not in "biuf" and not _is_numbers(own)) for own in lists):
+    if any(one.ndim != 1 or (one.dtype.kind not in "biuf" and not _is_numbers(one)) for one in lists):
         return None
     width = len(lists[0])
     lengths = np.full(len(cells), width)
-    lengths[there] = [len(own) for own in lists]
+    lengths[there] = [len(one) for one in lists]
     refuse_ragged("X", name, lengths, width, 0, f"X.drop(columns=[{name!r}])")
-    values = np.stack([own.astype(float) if own.dtype.kind == "O" else own for own in lists])
+    values = np.stack([one.astype(float) if one.dtype.kind == "O" else one for one in lists])
     if not there.all():
         whole = np.full((len(cells), width), np.nan, np.result_type(values, np.float32))
         whole[there] = values

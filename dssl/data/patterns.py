@@ -42,23 +42,23 @@ def matching_paths(text: str) -> Sequence[str | ObjectPath]:
     path = path_of(text)
     if not any(mark in text for mark in MARKS) or path.exists():
         return [text]
-    found = sorted(glob.glob(str(path), recursive=True), key=natural_order)
-    if not found:
+    paths = sorted(glob.glob(str(path), recursive=True), key=natural_order)
+    if not paths:
         folder = next(parent for parent in path.parents if not any(mark in str(parent) for mark in MARKS))
         beside = sorted((file.name for file in folder.iterdir()), key=natural_order)[:8] if folder.is_dir() else []
         raise DataError(explain(
             f"no file matches {text}", why=f"{folder.absolute()} " + (f"holds {', '.join(beside)}" if beside else
                                                                     "is empty" if folder.is_dir() else "is no folder"),
             fix="check the pattern; on a command line, put it in quotes"))
-    return found
+    return paths
 
 
 def _matching_objects(text: str) -> list[ObjectPath]:
     path = object_path(text, pattern=True)
-    found = sorted(path.parents[-1].glob(path.key), key=lambda place: natural_order(str(place)))
-    require(len(found) > 0, f"no object matches {text}", why=f"the bucket {path.parts[1]} holds none of such a name",
+    objects = sorted(path.parents[-1].glob(path.key), key=lambda place: natural_order(str(place)))
+    require(len(objects) > 0, f"no object matches {text}", why=f"the bucket {path.parts[1]} holds none of such a name",
             fix="check the pattern; on a command line, put it in quotes", error=DataError)
-    return found
+    return objects
 
 
 def fits_pattern(name: str, pattern: str) -> bool:

@@ -33,7 +33,7 @@ def cells_in(X: Any, first_row: int = 0,
     """
     if sparse.issparse(X):
         return {}
-    found = {}
+    cells_of = {}
     for j in range(X.shape[1]):
         cells = X.iloc[:, j].to_numpy() if isinstance(X, pd.DataFrame) else X[:, j]
         missing = np.asarray(pd.isna(cells), bool)
@@ -42,9 +42,9 @@ def cells_in(X: Any, first_row: int = 0,
         if cells.dtype != object:
             missing[[row for row, _ in texts]] = False
         if texts or missing.any():
-            found[j] = Cells(len(texts), _first_of_each(texts, first_row), int(missing.sum()),
+            cells_of[j] = Cells(len(texts), _first_of_each(texts, first_row), int(missing.sum()),
                              first_row + int(np.argmax(missing)) if missing.any() else -1)
-    return found
+    return cells_of
 
 
 def _is_number(cell: Any) -> bool:
@@ -71,9 +71,10 @@ class CellsTask:
 
     def __call__(self, out: PartWriter) -> Receipt:
         block = self.reader.read(self.start, self.stop)
-        found = cells_in(block.X, self.start, block.odd)
-        return {"cells": [[j, own.texts, [list(example) for example in own.examples], own.missing, own.first_missing]
-                          for j, own in found.items()]}
+        cells_of = cells_in(block.X, self.start, block.odd)
+        return {"cells": [[j, cells.texts, [list(example) for example in cells.examples], cells.missing,
+                           cells.first_missing]
+                          for j, cells in cells_of.items()]}
 
 
 def refused_cells(reader: Reader, ranges: Sequence[tuple[int, int]], source: str, execution: Execution, parts: Parts, *,
@@ -87,14 +88,14 @@ def refused_cells(reader: Reader, ranges: Sequence[tuple[int, int]], source: str
     whole: dict[int, Cells] = {}
     for receipt in execution.map(tasks, parts):
         for j, texts, examples, missing, first in receipt["cells"]:
-            own = Cells(texts, tuple((row, text) for row, text in examples), missing, first)
-            whole[j] = whole[j].merge(own) if j in whole else own
+            share = Cells(texts, tuple((row, text) for row, text in examples), missing, first)
+            whole[j] = whole[j].merge(share) if j in whole else share
     scan = reader.scan()
     refused = {}
     for j, cells in whole.items():
-        own = cells.refused(texts=not takes_text or j not in scan.text, missing=not fills)
-        if own.texts or own.missing:
-            refused[j] = own
+        share = cells.refused(texts=not takes_text or j not in scan.text, missing=not fills)
+        if share.texts or share.missing:
+            refused[j] = share
     # Text of which none comes twice is an identifier most likely, and left out.
     refused = {j: cells for j, cells in refused.items() if not (has_keys and not is_new and j in scan.keys)} or refused
     if not refused:
@@ -104,11 +105,11 @@ def refused_cells(reader: Reader, ranges: Sequence[tuple[int, int]], source: str
     places = dict(zip(rows, reader.places(rows), strict=True))
     expected = {j: "yes or no" if reading.kind == "truth" else f"numbers in {reading.unit!r}"
                 for j, reading in scan.readings.items()}
-    return told_cells(refused, scan.n_rows, source, scan.feature_names, places, can_drop="drop" in reader.options,
+    return cells_error(refused, scan.n_rows, source, scan.feature_names, places, can_drop="drop" in reader.options,
                       is_new=is_new, expected=expected)
 
 
-def told_cells(refused: dict[int, Cells], n_rows: int, source: str, names: Sequence[str] | None,
+def cells_error(refused: dict[int, Cells], n_rows: int, source: str, names: Sequence[str] | None,
                places: Mapping[int, str], *, can_drop: bool, is_new: bool,
                expected: Mapping[int, str] | None = None) -> CellError:
     """Return the error for cells of a source that are no numbers, by column.

@@ -41,7 +41,7 @@ class Source:
     path: Path  # of a format that is a folder, the folder
     labels: Path | None = None  # a second file, for formats that keep the labels apart
     more: tuple["Source", ...] = ()  # the files whose rows follow
-    own_name: str = ""  # where others follow, as this file was asked for
+    given_name: str = ""  # where others follow, as this file was asked for
     version: str = ""  # of an object; see `ObjectPath.version`
     digest: str | None = None  # SHA-256 of this file alone, where that is known
 
@@ -54,7 +54,7 @@ class Source:
     @property
     def files(self) -> tuple["Source", ...]:
         """All files in the order of their rows, each as a source of its own."""
-        return (replace(self, name=self.own_name or self.name, more=(), own_name=""), *self.more)
+        return (replace(self, name=self.given_name or self.name, more=(), given_name=""), *self.more)
 
 
 def digested(source: Source) -> Source:
@@ -68,18 +68,18 @@ def digested(source: Source) -> Source:
 def _checked_digest(file: Source) -> str:
     if file.digest is not None and not file.path.exists():
         return file.digest
-    found = fingerprint(replace(file, digest=None))
-    require(file.digest in (None, found), f"{file.name} has changed", error=DataError,
+    digest = fingerprint(replace(file, digest=None))
+    require(file.digest in (None, digest), f"{file.name} has changed", error=DataError,
             why="its bytes are not those that were read when the run was planned",
             fix="let nothing write to the file while it is read, and run again")
-    return found
+    return digest
 
 
 def joined(files: Sequence[Source], name: str) -> Source:
     """Return files, at least one, as one source of this name."""
     if len(files) == 1:
         return files[0]
-    return replace(files[0], name=name, more=tuple(files[1:]), own_name=files[0].name)
+    return replace(files[0], name=name, more=tuple(files[1:]), given_name=files[0].name)
 
 
 def fingerprint(source: Source | str | Path) -> str:
@@ -148,7 +148,7 @@ class FileChanges:
     def vanished_from(self, patterns: Iterable[str]) -> list[FileRecord]:
         """Return the vanished files that one of these patterns would match if they were there."""
         wanted = list(patterns)
-        return [record for record in self.vanished if any(fits_pattern(record.name, own) for own in wanted)]
+        return [record for record in self.vanished if any(fits_pattern(record.name, pattern) for pattern in wanted)]
 
 
 def in_words(files: Iterable[FileRecord | Source]) -> str:

@@ -28,8 +28,8 @@ def open_source(source: Source, params: IngestParams | None = None, *, scratch: 
     """Return the reader of a source: of one file, or of several as one, which have one format; see `open_reader`."""
     params = params or IngestParams()
     formats = [format_of(file.path, params.format) for file in source.files]
-    for file, found in zip(source.files, formats, strict=True):
-        require(found == formats[0], f"{file.name} is {found}, {source.files[0].path} is {formats[0]}",
+    for file, name in zip(source.files, formats, strict=True):
+        require(name == formats[0], f"{file.name} is {name}, {source.files[0].path} is {formats[0]}",
                 why="several files are read as one where they have one format", error=DataError,
                 fix="name files of one format; add the others with `dssl ingest --append`")
         fetch(file)
@@ -84,12 +84,12 @@ def of_all_cells(error: CellError, source: Source, params: IngestParams, executi
     scan = reader.scan()
     height = block_height(scan, lenient, execution.memory_budget, is_sparse=scan.nnz is not None)
     key = digest({"cells": params, "bytes": fingerprint(source)})
-    found = refused_cells(reader, row_ranges(scan.n_rows, height), source.name, execution,
+    refused = refused_cells(reader, row_ranges(scan.n_rows, height), source.name, execution,
                           parts.within("surveys").within(key[:16]),
                           takes_text=params.has_text or (columns is not None and bool(columns.levels)),
                           fills=params.when_missing == "impute" if columns is None else columns.fill is not None,
                           is_new=like is not None or columns is not None, has_keys=params.keep_ids is not True)
-    return found or error
+    return refused or error
 
 
 def refuse_odd_labels(reader: Reader) -> None:

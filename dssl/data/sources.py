@@ -65,7 +65,7 @@ def find_source(name: str | Path | Sequence[str | Path], *, labels: str | Path |
     for one in (*names, *([] if labels is None else [str(labels)])):
         if is_url(one):
             require_no_secret(one, DataError)
-    expanded = [found for one in names for found in matching_paths(one)]
+    expanded = [path for one in names for path in matching_paths(one)]
     records = {record.name: record for record in known}
     if len(expanded) == 1:
         return _find_one(expanded[0], labels, format, download, records)
@@ -73,16 +73,16 @@ def find_source(name: str | Path | Sequence[str | Path], *, labels: str | Path |
     require(len(label_files) == len(expanded), f"{len(expanded)} files and {len(label_files)} files of labels",
             why="each file has its own labels, in the same order", error=DataError,
             fix="give `labels` as a pattern that matches one file for each")
-    found = [_find_one(one, beside, format, download, records)
+    sources = [_find_one(one, beside, format, download, records)
              for one, beside in zip(expanded, label_files, strict=True)]
     places: dict[Path, str] = {}
-    for source in found:
+    for source in sources:
         place = source.path.resolve()
         require(place not in places, f"{source.name} and {places.get(place)} are one file", error=DataError,
                 why="its rows would be there twice", fix="name each file once")
         places[place] = source.name
     shown = ", ".join(names)
-    return joined(found, shown if len(shown) <= 200 else f"{names[0]} and {len(names) - 1} more")
+    return joined(sources, shown if len(shown) <= 200 else f"{names[0]} and {len(names) - 1} more")
 
 
 def _find_one(place: str | objects.ObjectPath, labels: str | objects.ObjectPath | Path | None, format: str | None,
@@ -141,12 +141,12 @@ def _local(text: str, download: bool) -> Path:
     require(not looks_like_path or not path.is_dir(), f"{text} is a folder", error=DataError,
             why="it is neither a data set that dssl wrote nor a Zarr array or group",
             fix=f"name a file in it, or several with a pattern such as {text}/*.csv")
-    own = os.environ.get("DSSL_DATA")
-    folders = [*([Path(own).expanduser()] if own else []), cache_folder()]
+    configured = os.environ.get("DSSL_DATA")
+    folders = [*([Path(configured).expanduser()] if configured else []), cache_folder()]
     if not looks_like_path:
-        found = next((file for folder in folders if (file := named_files(folder).get(text))), None)
-        if found:
-            return found
+        for folder in folders:
+            if file := named_files(folder).get(text):
+                return file
         if text in BUNDLED:
             return _bundled(text)
         if download and _online():

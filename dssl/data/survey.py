@@ -46,8 +46,8 @@ class Survey:
         place = {j: k for k, j in enumerate(columns)}
         levels = {place[j]: texts for j, texts in self.levels.items() if j in place}
         missing = {place[j]: row for j, row in self.first_missing.items() if j in place}
-        own = list(columns)
-        return Survey(self.n_rows, self.present[own], self.high[own], self.low[own], levels, missing)
+        numbers = list(columns)
+        return Survey(self.n_rows, self.present[numbers], self.high[numbers], self.low[numbers], levels, missing)
 
     @classmethod
     def of(cls, X: Any, first_row: int = 0, names: Sequence[str] | None = None,
@@ -57,8 +57,8 @@ class Survey:
         first_row : its first row. text : columns that are text even where none of these rows has a cell.
         """
         n, d = X.shape
-        found = cls(n, np.full(d, n), np.zeros(d), np.zeros(d))
-        sums = found.present, found.high, found.low
+        survey = cls(n, np.full(d, n), np.zeros(d), np.zeros(d))
+        sums = survey.present, survey.high, survey.low
         if sparse.issparse(X):
             _add_entries(X.indices, np.asarray(X.data, np.float64), *sums)
         elif not isinstance(X, pd.DataFrame):
@@ -72,11 +72,11 @@ class Survey:
                     _add_entries(np.full(n, j), cells, *sums)
                     continue
                 missing = pd.isna(cells)
-                found.present[j] -= missing.sum()
-                found.levels[j] = _first_levels(Counter(cells[~missing]))
+                survey.present[j] -= missing.sum()
+                survey.levels[j] = _first_levels(Counter(cells[~missing]))
                 if missing.any():
-                    found.first_missing[j] = first_row + int(np.argmax(missing))
-        return found
+                    survey.first_missing[j] = first_row + int(np.argmax(missing))
+        return survey
 
     def merge(self, other: "Survey") -> "Survey":
         """Return what both hold; the rows of `other` come after these."""
@@ -122,45 +122,45 @@ def _add_rows(X, present, high, low):
         _add_entries(columns, X[i], present, high, low)
 
 
-def choose_columns(found: Survey, names: Sequence[str] | None, source: str, *, impute: bool,
+def choose_columns(survey: Survey, names: Sequence[str] | None, source: str, *, impute: bool,
                    readings: Mapping[int, Reading] | None = None) -> Columns:
     """Return what becomes of the columns of a whole file; readings : of those of yes and no, or with a unit.
 
     Raises DataError: a column has no cell at all to take the mean of, its mean is no float64, it has more than
     `MOST_LEVELS` levels or as many as cells, or it is text with missing cells and these are an error.
     """
-    d = len(found.present)
-    empty = [column_label(names, j) for j in np.flatnonzero(found.present == 0).tolist()]
+    d = len(survey.present)
+    empty = [column_label(names, j) for j in np.flatnonzero(survey.present == 0).tolist()]
     require(not (impute and empty), f"{source}: {', '.join(empty[:EXAMPLES])} has no cell that is not missing",
             why="there is nothing to fill its cells from", fix="leave it out (CSV: `drop:`)", error=DataError)
     levels: dict[int, tuple[str | None, ...]] = {}
-    for j in sorted(found.levels):
-        texts, missing = spellings(found.levels[j]), found.n_rows - int(found.present[j])
-        if len(found.levels[j]) > MOST_LEVELS:  # of more, those beyond are not known
+    for j in sorted(survey.levels):
+        texts, missing = spellings(survey.levels[j]), survey.n_rows - int(survey.present[j])
+        if len(survey.levels[j]) > MOST_LEVELS:  # of more, those beyond are not known
             raise DataError(explain(
                 f"{source}: {column_label(names, j)} has more than {MOST_LEVELS:,} different texts, for example "
                 f"{', '.join(map(repr, texts[:3]))}",
                 why="it looks like an identifier, and a column for each text would tell every row from every other",
                 fix="leave it out (CSV: `drop:`), or join its rare texts into one"))
-        if len(texts) == int(found.present[j]) >= FEWEST_ROWS:
+        if len(texts) == int(survey.present[j]) >= FEWEST_ROWS:
             raise DataError(explain(
                 f"{source}: {column_label(names, j)} is text of which none comes twice, such as "
                 f"{', '.join(map(repr, texts[:3]))}",
                 why="it is no category: a column for each text would tell every row from every other",
                 fix="leave it out (CSV: `drop:`), or make numbers of it, of dates days"))
         if missing and not impute:
-            raise missing_text(f"{source}: {column_label(names, j)}", missing, found.first_missing[j])
+            raise missing_text(f"{source}: {column_label(names, j)}", missing, survey.first_missing[j])
         levels[j] = (*texts, None) if missing else (*texts,)
     fill = None
     if impute:
         with np.errstate(over="ignore", invalid="ignore"):
-            fill = (found.high + found.low) / np.maximum(found.present, 1)
+            fill = (survey.high + survey.low) / np.maximum(survey.present, 1)
         fill[list(levels)] = np.nan
         wild = [j for j in np.flatnonzero(~np.isfinite(fill)).tolist() if j not in levels]
         require(not wild, f"{source}: the cells of {column_label(names, wild[0]) if wild else ''} sum beyond float64",
                 why="their mean, which missing cells take, is unknown", fix="rescale the column, or leave it out",
                 error=DataError)
-    imputed = found.n_rows - found.present if impute else np.zeros(d, np.int64)
+    imputed = survey.n_rows - survey.present if impute else np.zeros(d, np.int64)
     return Columns(tuple(names) if names else None, d, fill, levels, np.asarray(imputed, np.int64),
                    dict(readings or {}))
 
@@ -175,10 +175,10 @@ class SurveyTask:
 
     def __call__(self, out: PartWriter) -> Receipt:
         block, scan = self.reader.read(self.start, self.stop), self.reader.scan()
-        found = Survey.of(block.X, self.start, scan.feature_names, scan.text)
-        receipt = {"rows": found.n_rows, "levels": [[j, list(counts.items())] for j, counts in found.levels.items()],
-                   "first_missing": list(found.first_missing.items())}
-        arrays = {"present": found.present, "high": found.high, "low": found.low}
+        survey = Survey.of(block.X, self.start, scan.feature_names, scan.text)
+        receipt = {"rows": survey.n_rows, "levels": [[j, list(counts.items())] for j, counts in survey.levels.items()],
+                   "first_missing": list(survey.first_missing.items())}
+        arrays = {"present": survey.present, "high": survey.high, "low": survey.low}
         traits = Traits.of(block.X, block.y, start=self.start, total=scan.n_rows, names=scan.feature_names)
         if traits is not None:
             more, receipt["traits"] = traits.to_arrays()
@@ -200,11 +200,11 @@ def survey_file(reader: Reader, ranges: Sequence[tuple[int, int]], execution: Ex
 
 
 def _surveys(tasks: Sequence[SurveyTask], execution: Execution, parts: Parts) -> list[tuple[Survey, Traits | None]]:
-    found = []
+    surveys = []
     for i, receipt in enumerate(execution.map(tasks, parts)):
         arrays = parts.read(i)
         survey = Survey(receipt["rows"], arrays["present"], arrays["high"], arrays["low"],
                         {j: dict(counts) for j, counts in receipt["levels"]}, dict(receipt["first_missing"]))
         described = receipt.get("traits")
-        found.append((survey, None if described is None else Traits.from_arrays(arrays, described)))
-    return found
+        surveys.append((survey, None if described is None else Traits.from_arrays(arrays, described)))
+    return surveys

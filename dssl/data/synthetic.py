@@ -67,10 +67,10 @@ class CurvedManifolds:
         X, y = np.empty((stop - start, self.params.columns), np.float32), np.empty(stop - start, np.int64)
         for block in range(start // BLOCK_ROWS, -(-stop // BLOCK_ROWS)):
             first = block * BLOCK_ROWS
-            own = slice(max(start, first) - first, min(stop, first + BLOCK_ROWS) - first)
-            to = slice(first + own.start - start, first + own.stop - start)
+            within = slice(max(start, first) - first, min(stop, first + BLOCK_ROWS) - first)
+            to = slice(first + within.start - start, first + within.stop - start)
             points, classes = self._block(block)
-            X[to], y[to] = points[own], classes[own]
+            X[to], y[to] = points[within], classes[within]
         return X, y
 
     def _block(self, block: int) -> tuple[np.ndarray, np.ndarray]:

@@ -78,7 +78,7 @@ class Traits:
             return None
         n, d = X.shape
         total = total or start + n
-        found = cls(total, 0, _nothing(d), np.zeros((PROJECTIONS, d)), np.zeros((PROJECTIONS, 1)))
+        traits = cls(total, 0, _nothing(d), np.zeros((PROJECTIONS, d)), np.zeros((PROJECTIONS, 1)))
         labels = None if y is None else class_texts(y)
         numbers = y.astype(np.float64) if y is not None and y.dtype.kind in "iuf" else None
         if numbers is not None and y is not None and y.dtype.kind in "iu":
@@ -87,14 +87,14 @@ class Traits:
         height = max(1, min(CHUNK, max(n * d // 16, SMALL_CHUNK)) // d)
         for begin in range(0, n, height):
             rows = slice(begin, min(begin + height, n))
-            may_be_key = (found.figures["whole"] * found.figures["unlike"]) > 0
-            found = found.merge(_of_numbers(cls, X, rows, text, None if numbers is None else numbers[rows],
+            may_be_key = (traits.figures["whole"] * traits.figures["unlike"]) > 0
+            traits = traits.merge(_of_numbers(cls, X, rows, text, None if numbers is None else numbers[rows],
                                             start + begin, total, may_be_key))
         for j, cells in text.items():
-            found._add_text(j, cells)
+            traits._add_text(j, cells)
         if labels is not None:
-            found._add_pairs(X, text, *labels)
-        return found
+            traits._add_pairs(X, text, *labels)
+        return traits
 
     @property
     def d(self) -> int:
@@ -171,7 +171,7 @@ class Traits:
         columns = arrays.get("sample_columns", np.empty(0, np.int32))
         values = arrays.get("sample", np.empty(0, np.uint64))
         sample = {j: values[columns == j] for j in np.unique(columns).tolist()}
-        pairs = {j: {value: set(classes) for value, classes in own} for j, own in attributes["pairs"]}
+        pairs = {j: {value: set(classes) for value, classes in of_values} for j, of_values in attributes["pairs"]}
         return cls(attributes["total"], attributes["n_rows"], figures, rows[len(FIGURES):], arrays["weight"], sample,
                    set(attributes["dates"]), pairs, attributes["classes"])
 
@@ -365,8 +365,8 @@ def _sampled(values: np.ndarray, total: int) -> np.ndarray | None:
 def _distinct(bits: np.ndarray) -> np.ndarray | None:
     if len(bits) > 2 * SAMPLED:  # some of them are equal: of as many values as rows fewer would be chosen
         return None
-    found = np.sort(bits)
-    return None if (found[1:] == found[:-1]).any() else found
+    ordered = np.sort(bits)
+    return None if (ordered[1:] == ordered[:-1]).any() else ordered
 
 
 def _steps(block: np.ndarray, missing: np.ndarray) -> np.ndarray:

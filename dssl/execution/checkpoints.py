@@ -27,21 +27,21 @@ class Steps:
         """
         number, self._count = self._count, self._count + 1
         place = self.parts.within(f"{number:03d}-{name}")
-        found = self.parts.receipt_of(number)
-        if found is None:
-            found = self.parts.finish(number, plain(work(place)))
+        receipt = self.parts.receipt_of(number)
+        if receipt is None:
+            receipt = self.parts.finish(number, plain(work(place)))
         elif self.execution.counter:
-            self.execution.counter.begin(found.get("tasks", 0), found.get("tasks", 0))
+            self.execution.counter.begin(receipt.get("tasks", 0), receipt.get("tasks", 0))
         for parts in used:
             parts.remove()
-        return place, found
+        return place, receipt
 
     def map(self, name: str, tasks: Callable[[Parts], Sequence[Task]],
-            found: Callable[[list[Receipt]], Receipt] = lambda receipts: {}, used: Sequence[Parts] = ()
+            summary: Callable[[list[Receipt]], Receipt] = lambda receipts: {}, used: Sequence[Parts] = ()
             ) -> tuple[Parts, Receipt]:
         """Run tasks into the place of a step; return it, and what `found` returns of their receipts."""
         def work(place: Parts) -> Receipt:
             receipts = self.execution.map(tasks(place), place)
-            return {**found(receipts), "tasks": len(receipts)}
+            return {**summary(receipts), "tasks": len(receipts)}
 
         return self.run(name, work, used)

@@ -47,8 +47,8 @@ class Cost:
         Where threads of one process run the tasks, there are fewer: what it has written it need not read, and what only
         the stage itself reads is held in memory.
         """
-        own = (self.read + self.written) // OBJECT_BYTES
-        return STAGE_REQUESTS + TASK_REQUESTS * self.tasks + own + self.asked
+        of_bytes = (self.read + self.written) // OBJECT_BYTES
+        return STAGE_REQUESTS + TASK_REQUESTS * self.tasks + of_bytes + self.asked
 
     @property
     def core_seconds(self) -> float:
@@ -113,10 +113,11 @@ class WorkerRoom:
     @classmethod
     def smallest(cls, workers: Iterable["WorkerRoom"]) -> "WorkerRoom | None":
         """Return the one with the least room, the first by address of several; None where there is none."""
-        ordered = sorted(workers, key=lambda own: (own.room, own.address or ""))
+        ordered = sorted(workers, key=lambda worker: (worker.room, worker.address or ""))
         if not ordered:
             return None
-        return replace(ordered[0], larger=next((own.room for own in ordered if own.room > ordered[0].room), None))
+        larger = (worker.room for worker in ordered if worker.room > ordered[0].room)
+        return replace(ordered[0], larger=next(larger, None))
 
     @property
     def room(self) -> int:

@@ -9,9 +9,9 @@ from .tasks import Execution
 
 def current_execution(memory_budget: int | None = None) -> Execution:
     """Return the execution on the active Dask client, if there is one, or else on the threads of this process."""
-    found = None
+    active = None
     if "distributed" in sys.modules:  # else there is no client, and half a second is spared
         from .on_dask import active_execution
 
-        found = active_execution(memory_budget)
-    return found or InProcess(memory_budget=memory_budget or MEMORY_BUDGET)
+        active = active_execution(memory_budget)
+    return active or InProcess(memory_budget=memory_budget or MEMORY_BUDGET)

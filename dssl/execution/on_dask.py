@@ -80,14 +80,14 @@ class OnDask(Execution):
         for place, kind in kinds.items():
             require_version(kind, __version__, place)
         self.processors = processors(kinds)
-        limited = [WorkerRoom(own["memory_limit"], own["nthreads"], place, beside=beside)
-                   for place, own in workers.items() if own["memory_limit"]]
-        for place, own in workers.items():
-            require_memory(own["memory_limit"], place)
+        limited = [WorkerRoom(worker["memory_limit"], worker["nthreads"], place, beside=beside)
+                   for place, worker in workers.items() if worker["memory_limit"]]
+        for place, worker in workers.items():
+            require_memory(worker["memory_limit"], place)
         self.smallest_worker = WorkerRoom.smallest(limited)
-        self._pause = min((int(PAUSE_SHARE * own.memory_limit) for own in limited), default=None)
+        self._pause = min((int(PAUSE_SHARE * worker.memory_limit) for worker in limited), default=None)
         # Half of a task's share unless told otherwise, since NumPy cannot spill.
-        share = min((own.memory_limit // own.threads for own in limited), default=2 * MEMORY_BUDGET)
+        share = min((worker.memory_limit // worker.threads for worker in limited), default=2 * MEMORY_BUDGET)
         room = self.smallest_worker.room if self.smallest_worker is not None else MEMORY_BUDGET
         self.memory_budget = memory_budget or min(MEMORY_BUDGET, share // 2, room)
         threads = client.nthreads().values()

@@ -22,10 +22,10 @@ def budget_of(value: Any) -> int:
 def size_of(value: Any) -> int:
     """Return the bytes of a size, a whole number of them or text such as "500MB"; raise ParameterError of others."""
     size = value if isinstance(value, (int, np.integer)) and not isinstance(value, bool) else 0
-    found = SIZE.fullmatch(value) if isinstance(value, str) else None
-    if found is not None:
+    match = SIZE.fullmatch(value) if isinstance(value, str) else None
+    if match is not None:
         with suppress(OverflowError):
-            size = int(float(found[1]) * UNITS.get(found[2].lower(), 0))
+            size = int(float(match[1]) * UNITS.get(match[2].lower(), 0))
     require(bool(size > 0), f"{value!r} is not a size", why="it says how much memory a task may take",
             fix="write a number and a unit, such as 500MB or 2GiB")
     return int(size)

@@ -67,8 +67,8 @@ def slowness(folder: Path) -> float:
         is_of_here = known["host"] == host and known["reference"] == REFERENCE
         if is_of_here and 0 <= time.time() - known["measured"] < KEPT_SECONDS:
             return float(known["slowness"])
-    found = measure_slowness()
+    factor = measure_slowness()
     with suppress(OSError):
-        record = {"host": host, "measured": time.time(), "reference": REFERENCE, "slowness": found}
+        record = {"host": host, "measured": time.time(), "reference": REFERENCE, "slowness": factor}
         write_json(path, record, durable=False)
-    return found
+    return factor

@@ -139,9 +139,9 @@ class Execution(ABC):
 
     def within(self, memory_budget: int) -> Self:
         """Return the same execution, whose tasks may take so many bytes each."""
-        own = copy(self)
-        own.memory_budget = memory_budget
-        return own
+        narrowed = copy(self)
+        narrowed.memory_budget = memory_budget
+        return narrowed
 
     def share(self, **arrays: np.ndarray) -> Arrays:
         """Return named arrays in a form that every task can load without carrying them."""

@@ -136,7 +136,7 @@ def lloyd_pass(rows: Rows, centers: np.ndarray, height: int, execution: Executio
     filled = counts > 0
     moved = centers.copy()
     moved[filled] = sums[filled] / counts[filled, None]
-    farthest = sorted((tuple(receipt["farthest"]) for receipt in receipts), key=lambda found: (-found[1], found[0]))
+    farthest = sorted((tuple(receipt["farthest"]) for receipt in receipts), key=lambda point: (-point[1], point[0]))
     return Pass(moved, counts, sum(receipt["inertia"] for receipt in receipts) / len(rows), farthest)
 
 
@@ -180,9 +180,9 @@ def kmeans_centers(rows: Rows, count: int, random_state: int,
     execution.map([SeedTask(rows, count, sample, random_state)], seeded)
     centers, inertia = seeded.read(0)["centers"], []
     for _ in range(PASSES):
-        found = lloyd_pass(rows, centers, height, execution)
-        centers = found.centers
-        inertia.append(found.inertia)  # of the centers that the pass began with
+        moved = lloyd_pass(rows, centers, height, execution)
+        centers = moved.centers
+        inertia.append(moved.inertia)  # of the centers that the pass began with
         if len(inertia) > 1 and inertia[-1] >= (1 - ENOUGH) * inertia[-2]:
             break
     return centers, {"sample": sample, "inertia": inertia, "dense_centers_of_sparse_rows": rows.is_sparse}

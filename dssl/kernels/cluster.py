@@ -67,16 +67,16 @@ class AffinityTask:
 
     def __call__(self, out: PartWriter) -> Receipt:
         ranges = row_ranges(len(self.rows), self.height)
-        found = np.zeros(len(self.rows))
-        for own in self.tiles:
-            start, stop = ranges[own]
+        sums = np.zeros(len(self.rows))
+        for tile in self.tiles:
+            start, stop = ranges[tile]
             X = tile_of(self.rows, start, stop)
-            for first, last in ranges[own:]:
+            for first, last in ranges[tile:]:
                 K = block_of(self.kernel, X, X if first == start else tile_of(self.rows, first, last))
-                found[start:stop] += K @ np.ones(K.shape[1], K.dtype)
+                sums[start:stop] += K @ np.ones(K.shape[1], K.dtype)
                 if first != start:
-                    found[first:last] += np.ones(K.shape[0], K.dtype) @ K
-        return out.write(degrees=found)
+                    sums[first:last] += np.ones(K.shape[0], K.dtype) @ K
+        return out.write(degrees=sums)
 
 
 def tile_of(rows: Rows, start: int, stop: int) -> Any:
@@ -145,16 +145,16 @@ class LandmarkSumsTask:
                 if "degrees" in shared:
                     degrees = shared["degrees"][self.start + start:self.start + stop]
                 else:
-                    own, least = C @ shared["weights"], shared["least"]
-                    raised += int((own < least).sum())
-                    degrees = np.maximum(own, least)
+                    estimated, least = C @ shared["weights"], shared["least"]
+                    raised += int((estimated < least).sum())
+                    degrees = np.maximum(estimated, least)
                 C /= np.sqrt(degrees)[:, None]
                 moment += C.T @ C
                 if projected is not None and self.vectors is not None:
                     projected += C.T @ self.vectors.read(self.start + start, self.start + stop).astype(np.float64)
-        found = {"sums": total, **({"moment": moment} if of_degrees else {}),
+        sums = {"sums": total, **({"moment": moment} if of_degrees else {}),
                  **({} if projected is None else {"projected": projected})}
-        return {**out.write(**found), "raised": raised}
+        return {**out.write(**sums), "raised": raised}
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,11 +267,11 @@ def cluster_basis(rows: Rows, kernel: Kernel, points: Any, rank: int | None, deg
     seconds["degrees"] = time.perf_counter() - begin
     eigensystem = None
     if stochastic is not None:
-        own = None if parts is None else parts.within("steps")
-        eigensystem = stochastic_eigensystem(rows, kernel, shared["degrees"], stochastic, execution, parts=own)
+        place = None if parts is None else parts.within("steps")
+        eigensystem = stochastic_eigensystem(rows, kernel, shared["degrees"], stochastic, execution, parts=place)
         seconds["steps"] = time.perf_counter() - begin - seconds["degrees"]
-    found = _landmark_sums(rows, kernel, shared, execution, None if eigensystem is None else eigensystem.vectors)
-    of_landmarks = found["sums"]
+    sums = _landmark_sums(rows, kernel, shared, execution, None if eigensystem is None else eigensystem.vectors)
+    of_landmarks = sums["sums"]
     require_positive(of_landmarks, "a landmark")
     beyond = float((of_landmarks / np.diagonal(W)).mean()) - 1
     require(beyond > UNDERFLOWN, f"no point is similar to any of the {s:,} landmarks but itself", error=DataError,
@@ -280,7 +280,7 @@ def cluster_basis(rows: Rows, kernel: Kernel, points: Any, rank: int | None, deg
     with one_thread():
         root = 1 / np.sqrt(of_landmarks)
         T = root[:, None] * whiten(root[:, None] * W * root).T
-        values, V = eigh(T.T @ found["moment"] @ T, driver="evd", overwrite_a=True, check_finite=False)
+        values, V = eigh(T.T @ sums["moment"] @ T, driver="evd", overwrite_a=True, check_finite=False)
         kept = rank if eigensystem is None else None
         first = int(np.searchsorted(values, SMALLEST * values[-1]))
         if kept is not None and kept < len(values) - first:
@@ -288,13 +288,13 @@ def cluster_basis(rows: Rows, kernel: Kernel, points: Any, rank: int | None, deg
         values, V = values[first:][::-1], V[:, first:][:, ::-1]
         P = T @ (V / np.sqrt(values))
         if eigensystem is not None:
-            P, values = P @ (P.T @ found["projected"]), eigensystem.values
+            P, values = P @ (P.T @ sums["projected"]), eigensystem.values
     P *= np.where(P[np.abs(P).argmax(axis=0), np.arange(P.shape[1])] < 0, -1.0, 1.0)  # whatever LAPACK's signs are
     seconds["all"] = time.perf_counter() - begin
-    told = ("steps", "error", "converged")
-    steps = {} if eigensystem is None else {name: eigensystem.evidence[name] for name in told}
+    shown = ("steps", "error", "converged")
+    steps = {} if eigensystem is None else {name: eigensystem.evidence[name] for name in shown}
     return ClusterBasis(kernel, points, P, np.minimum(values, 1.0), {
-        "landmarks": s, "rank": P.shape[1], "degrees": degrees, "raised_degrees": int(found["raised"]),
+        "landmarks": s, "rank": P.shape[1], "degrees": degrees, "raised_degrees": int(sums["raised"]),
         "largest": float(values[0]), "smallest": float(values[-1]), "mean_degree": float(of_landmarks.mean()), **steps,
         "seconds": {name: round(value, 3) for name, value in seconds.items()}})
 
@@ -317,10 +317,10 @@ def _landmark_sums(rows: Rows, kernel: Kernel, shared: dict[str, np.ndarray], ex
     tasks = [LandmarkSumsTask(kernel, rows, given, start, stop, height, vectors)
              for start, stop in row_ranges(len(rows), per_task)]
     parts = execution.scratch()
-    found = execution.reduce(sums(tasks), parts)
+    sums_of_rows = execution.reduce(sums(tasks), parts)
     raised = sum(receipt["raised"] for receipt in parts.receipts(len(tasks)).values())
     parts.remove()
-    return {**found, "raised": raised}
+    return {**sums_of_rows, "raised": raised}
 
 
 def block_height(n: int, s: int, each: int, budget: int) -> int:

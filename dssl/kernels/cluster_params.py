@@ -123,12 +123,12 @@ def basis_of(rows: Rows, kernel: Kernel, params: ClusterParams, labeled: np.ndar
     s, degrees = points.shape[0], params.degrees_of(points.shape[0], n)
     similar = execution.share_rows(as_rows(points)) if params.approximation == "subsample" else rows
     steps = params.steps_within(rows) if params.approximation == "stochastic" else None
-    found = cluster_basis(similar, kernel, points, params.rank_of(s, n), degrees, execution, parts, steps)
+    basis = cluster_basis(similar, kernel, points, params.rank_of(s, n), degrees, execution, parts, steps)
     expected = basis_cost(len(similar), d, similar.row_bytes, s, degrees, 1, execution.memory_budget)
     if steps is not None:
-        own = stochastic_bytes(rows, steps.n_features, steps.rank, execution.memory_budget, tasks=2)
-        expected = replace(expected, peak=max(expected.peak, own))
-    return replace(found, attributes={**found.attributes, "predicted_peak_bytes": expected.peak})
+        of_steps = stochastic_bytes(rows, steps.n_features, steps.rank, execution.memory_budget, tasks=2)
+        expected = replace(expected, peak=max(expected.peak, of_steps))
+    return replace(basis, attributes={**basis.attributes, "predicted_peak_bytes": expected.peak})
 
 
 def basis_cost(n: int, d: int, row_bytes: int, s: int, degrees: Degrees, n_kernels: int, budget: int) -> Cost:

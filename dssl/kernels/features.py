@@ -77,7 +77,7 @@ def times_lower(K: np.ndarray, T: np.ndarray) -> np.ndarray:
     As r nears s it takes half the flops of the whole product. BLAS has trmm for it, which SciPy calls without letting
     other threads run.
     """
-    found = np.empty((len(K), T.shape[1]), K.dtype)
+    product = np.empty((len(K), T.shape[1]), K.dtype)
     for start, stop in row_ranges(T.shape[1], PANEL):
-        np.matmul(K[:, start:], T[start:, start:stop], out=found[:, start:stop])
-    return found
+        np.matmul(K[:, start:], T[start:, start:stop], out=product[:, start:stop])
+    return product

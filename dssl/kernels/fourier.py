@@ -34,12 +34,12 @@ def fourier_frequencies(kernel: DistanceKernel, d: int, n_features: int, random_
     rng, shape = block_rng(random_state, FREQUENCY_STREAM, draw), (d, n_features // 2)
     if isinstance(kernel, LaplacianKernel):
         return rng.standard_cauchy(shape) / kernel.bandwidth
-    found = np.empty(shape)
+    frequencies = np.empty(shape)
     for start, stop in row_ranges(shape[1], d):
         Q, R = qr(rng.standard_normal((d, stop - start)), mode="economic", overwrite_a=True, check_finite=False)
         lengths = np.sqrt(rng.chisquare(d, stop - start)) / kernel.bandwidth
-        found[:, start:stop] = Q * np.copysign(lengths, np.diag(R))  # uniform, which Q alone is not
-    return found
+        frequencies[:, start:stop] = Q * np.copysign(lengths, np.diag(R))  # uniform, which Q alone is not
+    return frequencies
 
 
 def write_features(X: Any, frequencies: np.ndarray, scale: np.ndarray, out: np.ndarray) -> None:

@@ -30,10 +30,10 @@ class KernelMean:
         """Return the base kernel, points and coefficients of the function sum_i coef_i K(z_i, .)."""
         of_points, of_subsample = np.zeros_like(coef), None
         for part, weight in zip(self.parts, self.weights, strict=True):
-            own = weight * part.expansion(Z, coef)[2]
-            of_points += own[:len(coef)]
+            expanded = weight * part.expansion(Z, coef)[2]
+            of_points += expanded[:len(coef)]
             if part.factor is not None:
-                of_subsample = own[len(coef):] + (0 if of_subsample is None else of_subsample)
+                of_subsample = expanded[len(coef):] + (0 if of_subsample is None else of_subsample)
         first = self.parts[0]
         if of_subsample is None:
             return first.kernel, Z, of_points

@@ -193,12 +193,12 @@ def choose_landmarks(rows: Rows, kernel: Kernel, count: int, params: LandmarkPar
         require(low >= 0 and high < n, f"preferred rows span {low} to {high}", why=f"the rows are 0 to {n - 1}",
                 fix="pass the numbers of the labeled rows, np.flatnonzero(labeled)")
     ids: np.ndarray | None = None
-    found: dict[str, Any] = {}
+    evidence: dict[str, Any] = {}
     if params.method == "kmeans":
-        points, found = kmeans_centers(rows, count, params.random_state, execution)
+        points, evidence = kmeans_centers(rows, count, params.random_state, execution)
     else:
         if params.method == "leverage":
-            ids, found = leverage_rows(rows, kernel, count, params.random_state, execution)
+            ids, evidence = leverage_rows(rows, kernel, count, params.random_state, execution)
         else:
             asked = params.n_landmarks
             among = (preferred, asked) if isinstance(asked, str) else ()
@@ -209,7 +209,7 @@ def choose_landmarks(rows: Rows, kernel: Kernel, count: int, params: LandmarkPar
     if len(kept) < count:
         points, ids = points[kept], None if ids is None else ids[kept]
     return Landmarks(points, ids, {"method": params.method, "asked": count, "dropped_duplicates": count - len(kept),
-                                   **found})
+                                   **evidence})
 
 
 DRAWN_ALONE = 50  # NumPy draws a share of 1 / 50 or less without numbering all

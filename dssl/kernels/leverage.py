@@ -190,8 +190,8 @@ def leverage_rows(rows: Rows, kernel: Kernel, count: int, random_state: int,
     tasks = [RaceTask(kernel, rows, factored.arrays(0), nu, count, random_state, start, stop)
              for start, stop in row_ranges(n, height)]
     receipts = execution.map(tasks, parts)
-    found = [parts.read(i) for i in range(len(tasks))]
-    finalists = np.concatenate([part["ids"] for part in found])
-    first = soonest(np.concatenate([part["times"] for part in found]), finalists, count)
+    shares = [parts.read(i) for i in range(len(tasks))]
+    finalists = np.concatenate([part["ids"] for part in shares])
+    first = soonest(np.concatenate([part["times"] for part in shares]), finalists, count)
     return np.sort(finalists[first]), {"pilot": q, "ridge": nu * n / q,
                                        "score_sum": sum(receipt["score_sum"] for receipt in receipts)}

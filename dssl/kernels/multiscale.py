@@ -175,13 +175,13 @@ class MultiscaleMap(FeatureMap):
 
     def __call__(self, X: Any) -> np.ndarray:
         D = squared_distances(*matching_points(X, self.points))
-        found = np.ones((len(D), self.width))
+        features = np.ones((len(D), self.width))
         for mine, W, degrees, kept in self._by_scale(D):
-            found[:, 1 + mine] = W @ self.vectors[:, mine] / (
+            features[:, 1 + mine] = W @ self.vectors[:, mine] / (
                 degrees[:, None] * np.maximum(kept, LEAST) * np.sqrt(self.values[mine]))
         if self.unit_diagonal:
-            found /= np.linalg.norm(found, axis=1, keepdims=True)
-        return found
+            features /= np.linalg.norm(features, axis=1, keepdims=True)
+        return features
 
     def of_rows(self, rows: Rows, numbers: np.ndarray, budget: int) -> np.ndarray:
         """Return the features (m, r + 1) of some rows, in blocks that fit an eighth of the budget."""
@@ -264,8 +264,8 @@ class EigenvectorsTask:
         L, _ = laplacian_of(points_of(self.points.load(), "points"), self.eps)
         first, last = self.indices[0], self.indices[-1]
         values, V = eigh(L.T, subset_by_index=(first, last), driver="evr", overwrite_a=True, check_finite=False)
-        own = np.array(self.indices) - first
-        return out.write(values=values[own], vectors=signed(V[:, own]))
+        places = np.array(self.indices) - first
+        return out.write(values=values[places], vectors=signed(V[:, places]))
 
 
 def signed(V: np.ndarray) -> np.ndarray:
@@ -287,9 +287,9 @@ def chosen_scales(values: np.ndarray, least: np.ndarray, n: int) -> tuple[np.nda
     of_any = _first_least(np.where(positive, differences, np.inf))
     of_sound = _first_least(np.where(sound, differences, np.inf))
     some = sound.any(axis=0)
-    found = np.where(some, of_sound, of_any) + 1
+    best = np.where(some, of_sound, of_any) + 1
     known = positive.any(axis=0)
-    return np.where(known, found, -1), {
+    return np.where(known, best, -1), {
         "passed_over": int((some & (of_sound != of_any)).sum()), "unsound": int((known & ~some).sum()),
         "left_out": int((~known).sum())}
 
@@ -332,8 +332,8 @@ def multiscale_map(rows: Rows, params: MultiscaleParams, labeled: np.ndarray, ex
             fix="use more carriers")
     eps_0 = WIDEST * median_bandwidth(rows, params.random_state)**2 if params.eps_0 == "auto" else float(params.eps_0)
     pairs, shared = params.pairs_of(s), execution.share(**point_arrays("points", points))
-    own = parts or execution.scratch()
-    scales, values, least = _eigenvalues(shared, eps_0, params, pairs, execution, own.within("values"))
+    steps = parts or execution.scratch()
+    scales, values, least = _eigenvalues(shared, eps_0, params, pairs, execution, steps.within("values"))
     if len(values) == 2 and values[0, 1] < params.threshold:
         warnings.warn(explain(
             f"the second eigenvalue is {values[0, 1]:.2g} at the first scale, below threshold={params.threshold:g}",
@@ -347,7 +347,7 @@ def multiscale_map(rows: Rows, params: MultiscaleParams, labeled: np.ndarray, ex
             why="all eigenvalues are 0, and the kernel is constant", fix='give a larger eps_0, or "auto"')
     tasks = [EigenvectorsTask(shared, float(scales[j]), tuple(int(k) + 1 for k in np.flatnonzero(chosen == j)))
              for j in used]
-    place = own.within("vectors")
+    place = steps.within("vectors")
     execution.map(tasks, place)
     kept = np.flatnonzero(chosen >= 0)
     vectors, of_index = np.empty((s, len(kept))), np.empty(len(kept))
@@ -355,15 +355,15 @@ def multiscale_map(rows: Rows, params: MultiscaleParams, labeled: np.ndarray, ex
         part, mine = place.read(number), np.searchsorted(kept, np.flatnonzero(chosen == j))
         vectors[:, mine], of_index[mine] = part["vectors"], part["values"]
     if parts is None:
-        own.remove()
-    found = MultiscaleMap(points, scales[used], np.searchsorted(used, chosen[kept]), s * of_index, vectors,
+        steps.remove()
+    features = MultiscaleMap(points, scales[used], np.searchsorted(used, chosen[kept]), s * of_index, vectors,
                           params.unit_diagonal)
     sample = np.sort(block_rng(params.random_state, STREAM).permutation(n)[:SAMPLE])
     seconds["all"] = time.perf_counter() - begin
-    return replace(found, attributes={
+    return replace(features, attributes={
         "carriers": s, "eigenpairs": len(kept), "eps_0": eps_0, "scales": scales.tolist(),
         "second": values[:, 1].tolist(), "index": (kept + 2).tolist(), "chosen": chosen[kept].tolist(),
-        "eigenvalues": of_index.tolist(), **counts, "unsound_share": found.unsound(rows.take(sample)),
+        "eigenvalues": of_index.tolist(), **counts, "unsound_share": features.unsound(rows.take(sample)),
         "predicted_peak_bytes": multiscale_cost(n, d, rows.row_bytes, s, pairs, 0).peak,
         "seconds": {name: round(value, 3) for name, value in seconds.items()}})
 
@@ -378,11 +378,11 @@ def _eigenvalues(points: Arrays, eps_0: float, params: MultiscaleParams, pairs: 
                 "points", fix="use a smaller q, a larger threshold, or a smaller eps_0")
         scales = [eps_0 * params.q**j for j in range(len(scales) + WAVE)]
         execution.map([EigenvaluesTask(points, eps, pairs + 1) for eps in scales], parts)
-        found = [parts.read(j) for j in range(len(scales))]
-        last = next((j for j in range(1, len(scales)) if found[j]["values"][1] < params.threshold), None)
-    found = found[:last + 1]
-    return (np.array(scales[:last + 1]), np.stack([own["values"] for own in found]),
-            np.concatenate([own["least"] for own in found]))
+        spectra = [parts.read(j) for j in range(len(scales))]
+        last = next((j for j in range(1, len(scales)) if spectra[j]["values"][1] < params.threshold), None)
+    spectra = spectra[:last + 1]
+    return (np.array(scales[:last + 1]), np.stack([spectrum["values"] for spectrum in spectra]),
+            np.concatenate([spectrum["least"] for spectrum in spectra]))
 
 
 def carrier_bytes(s: int, d: int, pairs: int) -> int:

@@ -35,13 +35,13 @@ def proximal_step(G: np.ndarray, lowered: np.ndarray, eta: float, threshold: flo
     gamma, V = eigh(c[:, None] * G * c, driver="evd", overwrite_a=True, check_finite=False)
     gamma, V = gamma[::-1], V[:, ::-1]
     k = min(rank, int(np.count_nonzero(gamma > max(eta * threshold, CUTOFF * gamma[0]))))
-    T, found = c[:, None] * (V[:, :k] / np.sqrt(gamma[:k])), gamma[:k] - eta * threshold
-    moved = (T * found) @ T.T  # of Z_new - Z in terms of [U, zeta]
+    T, shrunk = c[:, None] * (V[:, :k] / np.sqrt(gamma[:k])), gamma[:k] - eta * threshold
+    moved = (T * shrunk) @ T.T  # of Z_new - Z in terms of [U, zeta]
     moved[np.arange(r), np.arange(r)] -= lowered
     moved = moved @ G
-    size = max(float(np.linalg.norm(found)), float(np.linalg.norm(lowered)))
+    size = max(float(np.linalg.norm(shrunk)), float(np.linalg.norm(lowered)))
     change = np.sqrt(max(0.0, float(np.einsum("ij,ji->", moved, moved)))) / size if size else 0.0
-    return T, found, float(change)
+    return T, shrunk, float(change)
 
 
 def estimated_error(changes: list[float]) -> float | None:

@@ -51,13 +51,13 @@ class Network:
 
     def laplacian(self) -> sp.csr_array:
         """Return L of the vertices with an edge."""
-        own = self.linked
-        return sp.csr_array(sp.diags_array(self.degrees[own]) - self.W[own][:, own])
+        linked = self.linked
+        return sp.csr_array(sp.diags_array(self.degrees[linked]) - self.W[linked][:, linked])
 
     def edges(self) -> sp.coo_array:
         """Return each edge once, between places in `linked`."""
-        own = self.linked
-        return sp.triu(self.W[own][:, own], 1, format="coo")
+        linked = self.linked
+        return sp.triu(self.W[linked][:, linked], 1, format="coo")
 
 
 def resistances_between(network: Network, subsample: np.ndarray, params: SolverParams,
@@ -130,8 +130,8 @@ class ProjectTask:
     random_state: int
 
     def __call__(self, out: PartWriter) -> Receipt:
-        solver, own = Solver.from_arrays(self.solver.load(), self.params), self.edges.load()
-        i, j, root = own["i"], own["j"], np.sqrt(own["w"])
+        solver, edges = Solver.from_arrays(self.solver.load(), self.params), self.edges.load()
+        i, j, root = edges["i"], edges["j"], np.sqrt(edges["w"])
         Y = np.empty((solver.A.n, self.last - self.first))
         for column in range(self.first, self.last):
             signed = root * (2.0 * block_rng(self.random_state, column).integers(0, 2, len(root)) - 1)

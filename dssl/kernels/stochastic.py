@@ -126,10 +126,10 @@ class Eigensystem:
 def stacked(U: np.ndarray, X: Any, scale: np.ndarray, frequencies: np.ndarray) -> np.ndarray:
     """Return [U, zeta] (b, r + a), float64, of a factor U (b, r), points X (b, d) and D^-1/2 (b,)."""
     r = U.shape[1]
-    found = np.empty((len(U), r + 2 * frequencies.shape[1]))
-    found[:, :r] = U
-    write_features(X, frequencies, scale, found[:, r:])
-    return found
+    features = np.empty((len(U), r + 2 * frequencies.shape[1]))
+    features[:, :r] = U
+    write_features(X, frequencies, scale, features[:, r:])
+    return features
 
 
 @dataclass(frozen=True)
@@ -358,9 +358,9 @@ def fixed_bytes(d: int, n_features: int, rank: int) -> int:
 
 def block_height(rows: Rows, n_features: int, rank: int, budget: int) -> int:
     """Return how many rows a block has: an eighth of the budget; raise BudgetError if not even one fits a task."""
-    own = row_bytes(rows, n_features, rank)
-    rows_that_fit(budget, own, len(rows), fixed_bytes=fixed_bytes(rows.shape[1], n_features, rank))
-    return max(1, min(len(rows), min(BLOCK_BYTES, budget // 8) // own))
+    each = row_bytes(rows, n_features, rank)
+    rows_that_fit(budget, each, len(rows), fixed_bytes=fixed_bytes(rows.shape[1], n_features, rank))
+    return max(1, min(len(rows), min(BLOCK_BYTES, budget // 8) // each))
 
 
 def runs_that_fit(width: int, budget: int) -> int:
@@ -375,8 +375,8 @@ def stochastic_bytes(rows: Rows, n_features: int, rank: int, budget: int, *, hel
     `held` in this process; and `tasks` at a time, or a draw of frequencies, or the eigenvectors of a Gram matrix.
     """
     n, d, b = len(rows), rows.shape[1], capped(rank, len(rows))
-    square, own = 8 * (b + n_features) ** 2, row_bytes(rows, n_features, b)
-    block = min(n * own, max(own, min(BLOCK_BYTES, budget // 8)))
+    square, each = 8 * (b + n_features) ** 2, row_bytes(rows, n_features, b)
+    block = min(n * each, max(each, min(BLOCK_BYTES, budget // 8)))
     shares = 2 * square * runs_that_fit(b + n_features, budget)
     factors = 2 * FACTOR.itemsize * n * b
     return STEP_BYTES + 16 * n + held * (factors + shares) + max(

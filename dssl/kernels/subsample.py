@@ -84,12 +84,12 @@ class SolvedColumns:
         factor = self.factors.get(f"Z{step}", self.factors.get(f"RZ{step + 1}"))
         if factor is None:
             return None
-        found, known = np.zeros((len(factor), len(columns))), np.flatnonzero(columns >= 0)
+        start, known = np.zeros((len(factor), len(columns))), np.flatnonzero(columns >= 0)
         known = known[np.argsort(columns[known])]
         for run in np.split(known, np.flatnonzero(np.diff(columns[known]) != 1) + 1):
             if len(run):
-                found[:, run] = factor.read_columns(int(columns[run[0]]), int(columns[run[-1]]) + 1)
-        return carried(A, found, self.vector.load()["vector"])
+                start[:, run] = factor.read_columns(int(columns[run[0]]), int(columns[run[-1]]) + 1)
+        return carried(A, start, self.vector.load()["vector"])
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class ColumnsTask:
         n, columns = solver.A.n, np.array(self.subsample)
         Z = np.zeros((n, len(columns)))
         Z[columns, np.arange(len(columns))] = 1
-        wanted, found = _kept_factors(self.powers, self.form), dict[str, np.ndarray]()
+        wanted, factors = _kept_factors(self.powers, self.form), dict[str, np.ndarray]()
         residual, iterations = 0.0, []
         for step in range(1, n_solves(self.powers, self.form) + 1):
             before = Z
@@ -121,10 +121,10 @@ class ColumnsTask:
             residual = max(residual, float(solution.residuals.max()))
             iterations.append(int(solution.iterations.max()))
             # Of A all rows: those of S are picked when all columns are there.
-            found |= {name: Z for name in (f"A{step}", f"Z{step}") if name in wanted}
+            factors |= {name: Z for name in (f"A{step}", f"Z{step}") if name in wanted}
             if f"RZ{step}" in wanted:
-                found[f"RZ{step}"] = solver.A.apply(Z)
-        written = out.write(**found) if self.form == "restriction" else out.write_columns(self.first, **found)
+                factors[f"RZ{step}"] = solver.A.apply(Z)
+        written = out.write(**factors) if self.form == "restriction" else out.write_columns(self.first, **factors)
         return {**written, "max_residual": residual, "iterations": iterations, "n_columns": len(columns)}
 
 
@@ -210,7 +210,7 @@ def multiply_factors(columns: Parts, n: int, subsample: np.ndarray, powers: Sequ
     s = len(subsample)
     if form == "restriction":
         blocks = [columns.read(i) for i in range(n_blocks)]
-        found = {p: np.hstack([block[f"A{p}"][subsample] for block in blocks]) for p in powers}
+        products = {p: np.hstack([block[f"A{p}"][subsample] for block in blocks]) for p in powers}
     else:
         names = stored_factors(powers)
         height = product_rows(n, s, powers, execution.memory_budget)
@@ -218,9 +218,9 @@ def multiply_factors(columns: Parts, n: int, subsample: np.ndarray, powers: Sequ
         tasks = [ProductTask(factors, tuple(powers), start, stop) for start, stop in row_ranges(n, height)]
         execution.map(tasks, parts)
         # Summed in the order of the rows, whichever share was ready first.
-        found = {p: sum((parts.read(i)[f"power{p}"] for i in range(1, len(tasks))), parts.read(0)[f"power{p}"])
+        products = {p: sum((parts.read(i)[f"power{p}"] for i in range(1, len(tasks))), parts.read(0)[f"power{p}"])
                  for p in powers}
-    return {p: (A + A.T) / 2 for p, A in found.items()}
+    return {p: (A + A.T) / 2 for p, A in products.items()}
 
 
 def check_subsample(subsample: np.ndarray, n: int, powers: Sequence[int]) -> np.ndarray:
@@ -267,9 +267,9 @@ def inverse_on_subsample(R: sp.csr_matrix, subsample: np.ndarray, powers: Sequen
     columns = execution.scratch()
     stored = execution.share(**solver.to_arrays())
     receipts = solve_columns(stored, solver.params, R.shape[0], subsample, powers, execution, columns, form=form)
-    found = multiply_factors(columns, R.shape[0], subsample, powers, execution, execution.scratch(), form=form,
+    products = multiply_factors(columns, R.shape[0], subsample, powers, execution, execution.scratch(), form=form,
                              n_blocks=len(receipts))
-    return SubsampleInverse(subsample, found, solve_evidence(receipts, solver.attributes))
+    return SubsampleInverse(subsample, products, solve_evidence(receipts, solver.attributes))
 
 
 def solve_evidence(receipts: Sequence[Receipt], attributes: dict[str, Any]) -> dict[str, Any]:
@@ -296,10 +296,10 @@ def columns_cost(n: int, nnz: int, s: int, powers: Sequence[int], block_columns:
     earlier = {name for name in names if int(name.lstrip("RZA")) < steps}
     kept = len(earlier - {f"Z{steps - 1}", f"A{steps - 1}"}) + (steps > 1) + started
     width = column_width(n, powers, block_columns, budget, stored, started)
-    own = stored + opened_bytes(method, n, nnz, guess=guess)
+    held = stored + opened_bytes(method, n, nnz, guess=guess)
     # The first right-hand sides are nearly all zeros, which the system does not store.
     return cost_of(block_count(s, width), stored + 8 * n * s * steps * started, 8 * n * s * len(names),
-                   own + solve_bytes(n, width, width) + 8 * n * width * kept, own + solve_bytes(n, 1, 1),
+                   held + solve_bytes(n, width, width) + 8 * n * width * kept, held + solve_bytes(n, 1, 1),
                    solve_seconds(nnz, s * steps), _chunks(n, s, width, len(names)))
 
 

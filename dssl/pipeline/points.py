@@ -8,13 +8,13 @@ import numpy as np
 
 from ..base.errors import DataError, column_label, explain, require, sentences
 from ..data.ingest_params import IngestParams
+from ..data.label_files import Identifiers, read_label_files, spelled_as
 from ..data.labels import DRAW_ROWS, choose_labels
 from ..data.scaling.outliers import SHOWN, far_rows_in_words
 from ..data.scaling.params import ScalingParams
 from ..data.scaling.rows import ScaledRows
 from ..data.scaling.scaling import Scaling, fit_scaling, scaled_rows, scaling_cost
 from ..data.scaling.units import warn_unlike
-from ..data.told_labels import Identifiers, read_told_labels, spelled_as
 from ..execution.cost import Cost, cost_of
 from ..learners.target.target import Target
 from ..methods.step import Context
@@ -187,7 +187,7 @@ def _told(context: Context, chosen: Target, read: IngestParams) -> tuple[Target,
     if "labels" not in context.files:
         return chosen, {}
     source = context.files["labels"].source
-    rows, texts, lines = read_told_labels([file.path for file in source.files], _identifiers(context, read))
+    rows, texts, lines = read_label_files([file.path for file in source.files], _identifiers(context, read))
     last = max(int(context.rows("split", name).read(n - 1, n)[0]) for name in ("train", "test", "rest")
                if (n := len(context.rows("split", name))))
     beyond = np.flatnonzero(rows > last)
@@ -205,7 +205,7 @@ def _told(context: Context, chosen: Target, read: IngestParams) -> tuple[Target,
     are_texts = bool(classes) and all(isinstance(name, str) for name in classes)
     spelled = spelled_as(texts, classes) if are_texts else texts
     try:
-        target = chosen.told(places, spelled)
+        target = chosen.with_texts(places, spelled)
     except DataError as error:
         what, why, fix = sentences(str(error))
         raise DataError(explain(f"{source.name}: {what}", why=why, fix=fix)) from error

@@ -11,9 +11,9 @@ import numpy as np
 from ..base.errors import DataError, require
 from ..base.yaml import yaml_of
 from ..data.ingest_params import IngestParams
+from ..data.label_files import SUGGESTED, column_beside
 from ..data.readers.file_rows import FileRow
 from ..data.source_files import Source
-from ..data.told_labels import SUGGESTED, column_beside
 from ..graph.vertices import Vertices, distinct_rows, find_vertices
 from ..learners.model import Model
 from ..learners.on_graph.model import GraphModel

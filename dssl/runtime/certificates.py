@@ -85,11 +85,11 @@ def _signed(role: str, authority: Pair, hosts: Sequence[str], ends: datetime) ->
     return made.sign(signing, hashes.SHA256()), key
 
 
-def _builder(subject: x509.Name, issuer: x509.Name, own: ec.EllipticCurvePublicKey,
+def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey,
              signing: ec.EllipticCurvePublicKey, number: int, ends: datetime) -> x509.CertificateBuilder:
-    return (x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(own).serial_number(number)
+    return (x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(key).serial_number(number)
             .not_valid_before(datetime.now(UTC) - EARLIER).not_valid_after(ends)
-            .add_extension(x509.SubjectKeyIdentifier.from_public_key(own), critical=False)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signing), critical=False))
 
 

@@ -48,7 +48,7 @@ class OperatorRuntime(PodFields, PoolRuntime):
 
     @model_validator(mode="before")
     @classmethod
-    def _is_told(cls, fields: Any) -> Any:
+    def _require_location(cls, fields: Any) -> Any:
         require(not isinstance(fields, dict) or fields.get("insecure") is True, error=SpecError,
                 what="kind: dask-operator without insecure: true",
                 why="the operator encrypts nothing: whoever reaches the scheduler in the network of the pods can run "

@@ -51,7 +51,7 @@ class Runtime(BaseModel, ABC):
         return 1
 
     @property
-    def has_own_logs(self) -> bool:
+    def keeps_logs(self) -> bool:
         """Whether each process writes its log itself, which an engine otherwise does for it."""
         return False
 

@@ -36,15 +36,15 @@ class Rank:
         for number, count in VARIABLES:
             if number in environment and count in environment:
                 try:
-                    found = cls(int(environment[number]), int(environment[count]), start)
+                    rank = cls(int(environment[number]), int(environment[count]), start)
                 except ValueError:
-                    found = cls(-1, 0)
-                if not 0 <= found.number < found.count:
+                    rank = cls(-1, 0)
+                if not 0 <= rank.number < rank.count:
                     raise ClusterError(explain(
                         f"{number}={environment[number]!r} with {count}={environment[count]!r}",
                         why="a process learns from these whether it is scheduler, driver or worker",
                         fix="let the batch system set these variables; processes are numbered from 0"))
-                return found
+                return rank
         return cls(0, 1, start)
 
     @property

@@ -67,8 +67,8 @@ class Meeting:
         until = time.monotonic() + seconds
         while True:
             with suppress(FileNotFoundError):
-                found: dict[str, Any] = json.loads(self.path.read_text(encoding="utf-8"))
-                address, security = found.pop("address"), Security(require_encryption=True, **found)
+                record: dict[str, Any] = json.loads(self.path.read_text(encoding="utf-8"))
+                address, security = record.pop("address"), Security(require_encryption=True, **record)
                 if asyncio.run(_answers(address, security)):
                     return address, security
             if time.monotonic() >= until:

@@ -68,7 +68,7 @@ class ScriptRuntime(BatchRuntime):
         return text
 
     @property
-    def has_own_logs(self) -> bool:
+    def keeps_logs(self) -> bool:
         """Whether each process writes its log itself: what starts them mixes what they say."""
         return True
 

@@ -33,5 +33,5 @@ class SlurmRuntime(BatchRuntime):
     def worker_memory(self) -> int:
         """Return the bytes of a worker: what the description says, or less where Slurm has granted less."""
         granted = os.environ.get("SLURM_MEM_PER_CPU")  # MB; of each of the cores of a process
-        own = int(granted) * self.threads_per_worker << 20 if granted else self.memory
-        return min(own, self.memory) - BESIDE
+        share = int(granted) * self.threads_per_worker << 20 if granted else self.memory
+        return min(share, self.memory) - BESIDE

@@ -74,50 +74,50 @@ def _draws(strata: np.ndarray, random_state: int) -> list[tuple[int, list[np.nda
     order = block_rng(random_state, CURVE_STREAM).permutation(len(strata))
     of_class = [order[strata[order] == code] for code in np.unique(strata)]
     least = 2 if len(of_class) == 1 else 1
-    found: dict[tuple[int, int], list[np.ndarray]] = {}
+    draws: dict[tuple[int, int], list[np.ndarray]] = {}
     for share in SHARES:
-        counts = [max(least, round(share * len(own))) for own in of_class]
+        counts = [max(least, round(share * len(members))) for members in of_class]
         for draw in range(min(len(STARTS), round(1 / share))):
-            starts = [int(len(own) * STARTS[draw]) for own in of_class]
-            seen = np.concatenate([np.roll(own, -start)[:count]
-                                   for own, start, count in zip(of_class, starts, counts, strict=True)])
+            starts = [int(len(members) * STARTS[draw]) for members in of_class]
+            seen = np.concatenate([np.roll(members, -start)[:count]
+                                   for members, start, count in zip(of_class, starts, counts, strict=True)])
             held = np.setdiff1d(np.arange(len(strata)), seen)
             if len(held):
-                found.setdefault((len(seen), draw), [held])
-    return [(count, folds) for (count, _), folds in found.items()]
+                draws.setdefault((len(seen), draw), [held])
+    return [(count, folds) for (count, _), folds in draws.items()]
 
 
-def by_labels(target: Target, folds: LabelFolds, found: Mapping[str, Sequence[HeldOut]]) -> dict[str, Any]:
+def by_labels(target: Target, folds: LabelFolds, held_out: Mapping[str, Sequence[HeldOut]]) -> dict[str, Any]:
     """Return the errors of models at labels held out, what `model` gains over each other, and the curve; JSON.
 
     The guess that needs no model, the most frequent class or the mean of all labels, is among the scores.
-    found : of each model its values, in the order of `LabelFolds.repetitions`. Every label counts once, whatever it
+    held_out : of each model its values, in the order of `LabelFolds.repetitions`. Every label counts once, whatever it
     weighs in the fits, as every test point does. The scoring of the target is beside the error, and the gains are in it
     (`undefined_scoring`: in the error, since that one is not defined); the curve is of the error.
     """
     if not folds.compared:
         return {"n": 0, "why": folds.why}
-    if "model" not in found:
+    if "model" not in held_out:
         return {"n": 0, "why": "leaving labels out of the model does not fit the memory budget"}
-    measure, weight = WRONG_CLASS if isinstance(target, Classes) else SQUARED, found["model"][0].weight
+    measure, weight = WRONG_CLASS if isinstance(target, Classes) else SQUARED, held_out["model"][0].weight
     key = measure.name
-    found = {name: [replace(held, weight=None) for held in own] for name, own in found.items()}
-    first = {name: own[0] for name, own in found.items()}
+    held_out = {name: [replace(held, weight=None) for held in fits] for name, fits in held_out.items()}
+    first = {name: fits[0] for name, fits in held_out.items()}
     points = next(iter(first.values())).points
-    predicted = {name: _predicted(own, target) for name, own in first.items()}
+    predicted = {name: _predicted(fits, target) for name, fits in first.items()}
     true, undefined = in_defined_scoring(target.take(points), predicted["model"])
     scores = {name: {**_scored(held, measure), **asked_score(true, predicted[name])} for name, held in first.items()}
     curve: dict[int, dict[str, list[HeldOut]]] = {}
-    for name, own in found.items():
-        for (count, _), held in zip(folds.curve, own[1:], strict=False):
+    for name, fits in held_out.items():
+        for (count, _), held in zip(folds.curve, fits[1:], strict=False):
             curve.setdefault(count, {}).setdefault(name, []).append(held)
     learned = round(len(target.coded) - len(points) / len(folds.compared))
     rows = [_curve_point(count, drawn, measure) for count, drawn in sorted(curve.items()) if count < learned]
-    rows.append({"labels": learned, **{name: own[key] for name, own in scores.items()},
-                 **{f"{name}_interval": own["interval"] for name, own in scores.items()}})
+    rows.append({"labels": learned, **{name: fits[key] for name, fits in scores.items()},
+                 **{f"{name}_interval": fits["interval"] for name, fits in scores.items()}})
     name, predicted_alike, predicts = guess(target, true, weight)
     guessed = scores_of(true, predicted_alike)
-    scores[name] = {**{own: guessed[own] for own in (key, "standard_error", "interval")},
+    scores[name] = {**{fits: guessed[fits] for fits in (key, "standard_error", "interval")},
                     **asked_score(true, predicted_alike), "predicts": predicts}
     return {"n": len(points), "folds": len(folds.compared), "scores": scores,
             **unlabeled_verdict(true, {**predicted, name: predicted_alike}), **undefined,
@@ -131,9 +131,9 @@ def _curve_point(count: int, drawn: Mapping[str, Sequence[HeldOut]], measure: Po
     mean of what it is missed by.
     """
     row: dict[str, Any] = {"labels": count}
-    for name, own in drawn.items():
-        score = Score.mean([held.of(measure) for held in own])
-        n = len(np.unique(np.concatenate([held.points for held in own])))
+    for name, fits in drawn.items():
+        score = Score.mean([held.of(measure) for held in fits])
+        n = len(np.unique(np.concatenate([held.points for held in fits])))
         row[name] = score.value
         row[f"{name}_interval"] = interval_of_score(score.value, score.standard_error, n,
                                                     share=measure == WRONG_CLASS)
@@ -178,35 +178,35 @@ def _scored(held: HeldOut, measure: PointMeasure) -> dict[str, Any]:
     return {measure.name: score.value, "standard_error": score.standard_error, "interval": interval}
 
 
-def with_prior(model: Any, target: Target, found: Sequence[HeldOut],
+def with_prior(model: Any, target: Target, held_out: Sequence[HeldOut],
                assumed: ClassPrior = LABELS) -> tuple[Any, Calibration | None, list[HeldOut]]:
     """Return a model that knows how frequent classes are, its calibration, and its values at labels held out.
 
-    model : a `Model` with `moved`. found : in the order of `LabelFolds.repetitions`, by fits whose values assume that
-    classes are as frequent as `assumed`.
+    model : a `Model` with `moved`. held_out : in the order of `LabelFolds.repetitions`, by fits whose values assume
+    that classes are as frequent as `assumed`.
     """
-    shift = shift_by(target, found, model.coding, model.n_columns, assumed)
+    shift = shift_by(target, held_out, model.coding, model.n_columns, assumed)
     moved = model.moved(shift.columns) if isinstance(target, Classes) else model
-    return moved, shift.calibration, [own.with_prior(assumed) for own in found]
+    return moved, shift.calibration, [fit.with_prior(assumed) for fit in held_out]
 
 
-def shift_by(target: Target, found: Sequence[HeldOut], coding: Coding, n_columns: int,
+def shift_by(target: Target, held_out: Sequence[HeldOut], coding: Coding, n_columns: int,
              assumed: ClassPrior = LABELS) -> PriorShift:
     """Return the shift and the calibration that follow from what `LabelFolds.of` compares.
 
     assumed : how frequent the values say that classes are.
     """
-    held = found[0].points if found else np.arange(0)
-    values = found[0].values[held] if found else np.empty((0, n_columns))
-    return prior_shift(target, values, coding, found[0].weight if found else None, assumed, held, n_columns)
+    held = held_out[0].points if held_out else np.arange(0)
+    values = held_out[0].values[held] if held_out else np.empty((0, n_columns))
+    return prior_shift(target, values, coding, held_out[0].weight if held_out else None, assumed, held, n_columns)
 
 
 def _predicted(held: HeldOut, target: Target) -> dict[str, np.ndarray]:
     """Return predictions of the labels held out, with the scores and the log losses that the target is judged by."""
-    found = held.coding.predictions(held.values[held.points], held.true)
+    predictions = held.coding.predictions(held.values[held.points], held.true)
     if isinstance(target, Classes) and target.scoring == "roc_auc":
-        found["margins"] = held.margins[held.points]
+        predictions["margins"] = held.margins[held.points]
     if isinstance(target, Classes) and target.scoring == "neg_log_loss":
         P = held.probabilities[np.arange(len(held.true)), held.true]
-        found["log_losses"] = -np.log(np.maximum(P, LEAST_PROBABILITY))
-    return withheld(found, held.lost[held.points]) if held.lost is not None else found
+        predictions["log_losses"] = -np.log(np.maximum(P, LEAST_PROBABILITY))
+    return withheld(predictions, held.lost[held.points]) if held.lost is not None else predictions

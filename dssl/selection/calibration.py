@@ -64,9 +64,9 @@ def calibration_of(target: Target, values: Callable[[], np.ndarray], coding: Cod
     assert isinstance(coding, ClassCoding)
     held_out = values()
     wanted, labels = (prior.shares(target.coded, target.names, weight) for prior in (target.prior, LABELS))
-    own = (wanted / labels)[target.coded] * (1.0 if weight is None else weight)
+    counts = (wanted / labels)[target.coded] * (1.0 if weight is None else weight)
     judged = judged_labels(target, held_out)
-    return fit_calibration(margins_of(held_out[judged], coding), target.coded[judged], own[judged])
+    return fit_calibration(margins_of(held_out[judged], coding), target.coded[judged], counts[judged])
 
 
 def shared_calibrations(folds: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -81,9 +81,9 @@ def held_out_probabilities(scores: np.ndarray, codes: np.ndarray, folds: Sequenc
     scores (l, n_classes), each without its point's fold. A fold's calibration is fitted to the other folds, so that it
     saw none of its points; of more than `CALIBRATIONS` folds several share one.
     """
-    held, found = np.concatenate(folds), np.full(scores.shape, np.nan)
-    for own in shared_calibrations(folds):
-        seen = np.setdiff1d(held, own)
+    held, P = np.concatenate(folds), np.full(scores.shape, np.nan)
+    for points in shared_calibrations(folds):
+        seen = np.setdiff1d(held, points)
         weight = None if sample_weight is None else sample_weight[seen]
-        found[own] = fit_calibration(scores[seen], codes[seen], weight).probabilities(scores[own])
-    return found
+        P[points] = fit_calibration(scores[seen], codes[seen], weight).probabilities(scores[points])
+    return P

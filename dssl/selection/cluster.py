@@ -24,20 +24,20 @@ def rows_of_samples(F: np.ndarray, target: Target, learners: Sequence[SampleLear
     repetitions : the folds of each. scoring : what rows tell beside the scores that all have. complete : rows
     have all `scores`.
     """
-    found = []
+    completed = []
     for learner in learners:
         fitted = left_out_samples(F, target, learner, repetitions, weight)
-        held = [own.with_prior(LABELS) for own in fitted]
+        held = [values.with_prior(LABELS) for values in fitted]
         row = {"C": learner.C, **held_out_scores(held, HINGE, scoring, fitted)}
-        found.append({**row, "scores": all_scores(held)} if complete else row)
-    return found
+        completed.append({**row, "scores": all_scores(held)} if complete else row)
+    return completed
 
 
 def left_out_samples(F: np.ndarray, target: Target, learner: SampleLearner,
                      repetitions: Sequence[Sequence[np.ndarray]], weight: np.ndarray | None = None) -> list[HeldOut]:
     """Return the values of a learner on the samples F (l, k) of the labeled points, in each repetition."""
-    found = []
+    held = []
     for folds in repetitions:
         values, coding = learner.held_out(F, target, folds, weight)
-        found.append(HeldOut(target, coding, values, folds, weight))
-    return found
+        held.append(HeldOut(target, coding, values, folds, weight))
+    return held

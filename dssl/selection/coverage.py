@@ -81,9 +81,9 @@ class Coverage:
             places, min(2 + int(math.log(count + 1)), len(places)), replace=False, p=weight[places] / weight.sum()))
         after = self.mass @ np.minimum(self.distances.to(drawn), nearest[:, None])
         before = float(self.mass @ nearest) if count else float(after.max())
-        found = np.full(len(nearest), -np.inf)
-        found[drawn] = 1 - after / before if before > 0 else 0.0
-        return found
+        scores = np.full(len(nearest), -np.inf)
+        scores[drawn] = 1 - after / before if before > 0 else 0.0
+        return scores
 
     def observe(self, row: int) -> None:
         """Count one more row as labeled."""

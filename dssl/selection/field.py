@@ -40,10 +40,10 @@ class Field:
         observed : distinct vertices. Memory: B once more, and 8 k^2 bytes.
         """
         B = B / np.sqrt(mass @ np.einsum("vk,vk->v", B, B) / mass.sum())
-        own, k = B[observed], B.shape[1]
+        B_o, k = B[observed], B.shape[1]
         P = np.eye(k)
-        if len(own):  # I - B_o' (B_o B_o' + noise I)^-1 B_o, by the smaller system
-            P = noise * cho_solve(cho_factor(own.T @ own + noise * P), P)
+        if len(B_o):  # I - B_o' (B_o B_o' + noise I)^-1 B_o, by the smaller system
+            P = noise * cho_solve(cho_factor(B_o.T @ B_o + noise * P), P)
         G = B.T @ (mass[:, None] * B)
         PGP = P @ G @ P
         return cls(B, mass, noise, P, np.einsum("vk,vk->v", B @ P, B), np.einsum("vk,vk->v", B @ PGP, B),

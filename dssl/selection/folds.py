@@ -91,20 +91,20 @@ def held_out_folds(cv: Any, target: Target, random_state: int = 0, groups: Any =
     strata = target.strata()
     if isinstance(cv, str) or not (hasattr(cv, "split") or np.iterable(cv)):
         return [labeled_folds(strata, cv, random_state)]
-    found = _positions_of(cv, strata, groups)
-    for number, fold in enumerate(found):
+    positions = _positions_of(cv, strata, groups)
+    for number, fold in enumerate(positions):
         lost = target.classes_within(fold)
         require(not lost, f"fold {number} of cv holds out all labels of class {', '.join(map(repr, lost))}",
                 why="what is fitted without the fold does not know the class",
                 fix=f'pass a number of folds, or "{LEAVE_ONE_OUT}": these keep a label of each class outside every '
                     "fold; or label more points of it")
     repetitions: list[list[np.ndarray]] = []
-    for fold in found:
+    for fold in positions:
         if not repetitions or np.isin(fold, np.concatenate(repetitions[-1])).any():
             repetitions.append([])
         repetitions[-1].append(fold)
     held = [np.sort(np.concatenate(folds)) for folds in repetitions]
-    same = all(len(folds) > 1 for folds in repetitions) and all(np.array_equal(own, held[0]) for own in held)
+    same = all(len(folds) > 1 for folds in repetitions) and all(np.array_equal(fold, held[0]) for fold in held)
     require(same, f"cv={cv!r} holds labeled points out unequally often",
             why="a repetition is some folds, in which each point has the prediction of the one fit that did not see it",
             fix="use KFold, StratifiedKFold, GroupKFold, LeaveOneOut or what repeats them")
@@ -125,13 +125,13 @@ def _positions_of(cv: Any, strata: np.ndarray, groups: Any) -> list[np.ndarray]:
     else:
         splits = list(cv)
     pairs = [split if isinstance(split, tuple) and len(split) == 2 else (None, split) for split in splits]
-    found = [np.asarray(test) for _, test in pairs]
-    require(len(found) >= 2, f"cv={cv!r} makes {len(found)} fold(s)", why="a fold is held out of the others",
+    tests = [np.asarray(test) for _, test in pairs]
+    require(len(tests) >= 2, f"cv={cv!r} makes {len(tests)} fold(s)", why="a fold is held out of the others",
             fix="pass a number of folds >= 2, or a splitter that makes several")
-    require(all(fold.ndim == 1 and len(fold) and fold.dtype.kind in "iu" for fold in found),
+    require(all(fold.ndim == 1 and len(fold) and fold.dtype.kind in "iu" for fold in tests),
             f"cv={cv!r} makes a fold that is no list of positions", why="a fold is some of the labeled points",
             fix="name one labeled point or more in each, by number, not by a mask")
-    folds = [np.sort(fold.astype(np.int64)) for fold in found]
+    folds = [np.sort(fold.astype(np.int64)) for fold in tests]
     held = np.concatenate(folds)
     require(held.min() >= 0 and held.max() < len(strata), f"cv={cv!r} holds out point {held.min()} to {held.max()} of "
             f"{len(strata)}", why="positions are those among the labeled points, counted from 0",

@@ -120,7 +120,8 @@ def gain_of(target: Target, coding: Coding, with_graph: np.ndarray, without: np.
     verdict = UNCLEAR if clear and pair.gain * difference >= 0 else pair.verdict
     standard_error = float(np.sqrt(((w * influence) ** 2).sum()))
     name = "error" if target.n_strata > 1 else "rmse"
-    ends, other_ends = (_interval(measure, own, w, isinstance(target, Classes), unit) for own in (ours, other))
+    ends, other_ends = (_interval(measure, predicted, w, isinstance(target, Classes), unit)
+                        for predicted in (ours, other))
     return Gain(name, shown[0] * unit, shown[1] * unit, difference * unit, standard_error * unit, len(ours),
                 pair.p_value, verdict, ends, other_ends, without_class_sizes)
 

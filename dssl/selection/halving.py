@@ -122,19 +122,19 @@ def judged_by_rungs(candidates: Mapping[str, Sequence[Any]], repetitions: Repeti
     halving tell the folds that they were judged on, `n_folds`.
     """
     rungs = rungs_of(repetitions, max(map(len, candidates.values())), search.factor)
-    standing = {name: list(range(len(own))) for name, own in candidates.items()}
+    standing = {name: list(range(len(places))) for name, places in candidates.items()}
     rows: dict[str, dict[int, dict[str, Any]]] = {name: {} for name in candidates}
     for number, rung in enumerate(rungs):
         if number:
-            standing = {name: [own[place] for place in better([rows[name][index] for index in own], rule, ceil(
-                len(own) / search.factor))] for name, own in standing.items()}  # type: ignore[operator]
-        found = judge(number, {name: [candidates[name][index] for index in own] for name, own in standing.items()},
-                      rung.repetitions)
+            standing = {name: [places[place] for place in better([rows[name][index] for index in places], rule, ceil(
+                len(places) / search.factor))] for name, places in standing.items()}  # type: ignore[operator]
+        chosen = {name: [candidates[name][index] for index in places] for name, places in standing.items()}
+        judged = judge(number, chosen, rung.repetitions)
         folds = {} if search.factor is None else {"n_folds": rung.n_resources}
-        for name, own in standing.items():
-            rows[name] |= {index: {**row, **folds} for index, row in zip(own, found[name], strict=True)}
-    return ({name: list(own.values()) for name, own in rows.items()},
-            {name: [rows[name][index] for index in own] for name, own in standing.items()})
+        for name, places in standing.items():
+            rows[name] |= {index: {**row, **folds} for index, row in zip(places, judged[name], strict=True)}
+    return ({name: list(places.values()) for name, places in rows.items()},
+            {name: [rows[name][index] for index in places] for name, places in standing.items()})
 
 
 def better(rows: Sequence[Mapping[str, Any]], rule: ChoiceRule, n: int) -> list[int]:

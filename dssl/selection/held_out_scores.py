@@ -54,7 +54,8 @@ class Score:
     @staticmethod
     def mean(scores: Sequence["Score"]) -> "Score":
         """Return the mean of scores of the same points."""
-        return Score(float(np.mean([own.value for own in scores])), np.mean([own.influence for own in scores], axis=0))
+        return Score(float(np.mean([score.value for score in scores])),
+                     np.mean([score.influence for score in scores], axis=0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,8 +130,8 @@ class HeldOut:
 
     def measured(self, measure: PointMeasure) -> np.ndarray:
         """Return the measure at the points that are held out."""
-        found = measure.of(self.coding, self.values[self.points], self.true)
-        return found if self.lost is None or measure != WRONG_CLASS else np.where(self.lost[self.points], 1.0, found)
+        losses = measure.of(self.coding, self.values[self.points], self.true)
+        return losses if self.lost is None or measure != WRONG_CLASS else np.where(self.lost[self.points], 1.0, losses)
 
     def of(self, measure: PointMeasure) -> Score:
         return self.mean(self.measured(measure), measure)
@@ -140,8 +141,8 @@ class HeldOut:
         measured = self.measured(measure)
         edges = np.cumsum([len(fold) for fold in self.folds])
         weights = [None] * len(self.folds) if self.weight is None else [self.weight[fold] for fold in self.folds]
-        return [float(measure.shown(np.average(own, weights=weight)))
-                for own, weight in zip(np.split(measured, edges[:-1]), weights, strict=True)]
+        return [float(measure.shown(np.average(fold, weights=weight)))
+                for fold, weight in zip(np.split(measured, edges[:-1]), weights, strict=True)]
 
 
 def balanced_error(held: HeldOut) -> Score:
@@ -149,10 +150,10 @@ def balanced_error(held: HeldOut) -> Score:
     wrong, present = held.measured(WRONG_CLASS), np.unique(held.true)
     influence, errors = np.zeros(len(wrong)), []
     for code in present:
-        own = held.true == code
-        p = held.shares[own] / held.shares[own].sum()
-        errors.append(float(p @ wrong[own]))
-        influence[own] = p * (wrong[own] - errors[-1]) / len(present)
+        members = held.true == code
+        p = held.shares[members] / held.shares[members].sum()
+        errors.append(float(p @ wrong[members]))
+        influence[members] = p * (wrong[members] - errors[-1]) / len(present)
     return held.score(float(np.mean(errors)), influence)
 
 
@@ -171,8 +172,8 @@ def brier(held: HeldOut) -> Score:
 
 def auc(held: HeldOut) -> Score | None:
     """Return the area under the ROC curve of the margins, pooled over folds; None where there is but one class."""
-    found = mean_area(held.margins[held.points], held.true, held.shares)
-    return None if found is None else held.score(*found)
+    pooled = mean_area(held.margins[held.points], held.true, held.shares)
+    return None if pooled is None else held.score(*pooled)
 
 
 def mean_area(margins: np.ndarray, codes: np.ndarray, shares: np.ndarray) -> tuple[float, np.ndarray] | None:
@@ -211,12 +212,12 @@ def area(scores: np.ndarray, positive: np.ndarray, shares: np.ndarray) -> tuple[
     Those are `p_i (V_i - area)`, p_i the point's share of its class, and V_i its share of the other class won.
     """
     p, won = np.empty(len(scores)), np.empty(len(scores))
-    for own, sign in ((positive, 1), (~positive, -1)):
-        p[own] = shares[own] / shares[own].sum()
-        others = np.argsort(sign * scores[~own], kind="stable")
-        ascending, total = sign * scores[~own][others], np.append(0.0, np.cumsum(shares[~own][others]))
-        below, upto = (np.searchsorted(ascending, sign * scores[own], side=side) for side in ("left", "right"))
-        won[own] = (total[below] + total[upto]) / (2 * total[-1])
+    for side_points, sign in ((positive, 1), (~positive, -1)):
+        p[side_points] = shares[side_points] / shares[side_points].sum()
+        others = np.argsort(sign * scores[~side_points], kind="stable")
+        ascending, total = sign * scores[~side_points][others], np.append(0.0, np.cumsum(shares[~side_points][others]))
+        below, upto = (np.searchsorted(ascending, sign * scores[side_points], side=side) for side in ("left", "right"))
+        won[side_points] = (total[below] + total[upto]) / (2 * total[-1])
     value = float(p[positive] @ won[positive])
     return value, p * (won - value)
 
@@ -241,7 +242,7 @@ def with_intervals(row: Mapping[str, Any], n: int) -> dict[str, Any]:
     names = [name for name in row if f"{name}_se" in row and row[name] is not None]
     ends = {name: interval_of_share(row[name], n) if name == "error" else interval_of_score(
         row[name], row[f"{name}_se"], n, share=name in SHARES) for name in names}
-    return {**row, **{f"{name}_interval": own for name, own in ends.items() if own is not None}}
+    return {**row, **{f"{name}_interval": interval for name, interval in ends.items() if interval is not None}}
 
 
 def require_scoring(scoring: str | None, *, classes: bool, n_classes: int = 2) -> None:
@@ -274,13 +275,13 @@ def held_out_scores(repetitions: Sequence[HeldOut], tie: PointMeasure, scoring: 
     """
     target = repetitions[0].target
     measures = target.measures(tie)
-    found = {own.name: [held.of(own) for held in (fitted or repetitions if own == tie else repetitions)]
-             for own in measures}
-    row = {key: value for name, scores in found.items() for key, value in joined(name, scores).items()}
+    scored = {measure.name: [held.of(measure) for held in (fitted or repetitions if measure == tie else repetitions)]
+             for measure in measures}
+    row = {key: value for name, scores in scored.items() for key, value in joined(name, scores).items()}
     if scoring is not None:
         require_scoring(scoring, classes=isinstance(target, Classes), n_classes=target.n_strata)
         name = SCORED[scoring][0]
-        if name not in found:
+        if name not in scored:
             row |= joined(name, [scores_by_name(target)[name](held) for held in repetitions])
     errors = [error for held in repetitions for error in held.of_folds(measures[0])]
     alone = all(len(fold) == 1 for held in repetitions for fold in held.folds)
@@ -295,10 +296,10 @@ def all_scores(repetitions: Sequence[HeldOut]) -> dict[str, Any]:
 
 def joined(name: str, scores: Sequence[Score | None]) -> dict[str, float | None]:
     """Return the mean of a score of repetitions, with its standard errors."""
-    found = [own for own in scores if own is not None]
+    defined = [score for score in scores if score is not None]
     names = [name, f"{name}_se", *([f"{name}_se_repetitions"] if len(scores) > 1 else [])]
-    if len(found) < len(scores):
+    if len(defined) < len(scores):
         return dict.fromkeys(names)
-    mean = Score.mean(found)
-    spread = float(np.std([own.value for own in found], ddof=1)) if len(found) > 1 else 0.0
+    mean = Score.mean(defined)
+    spread = float(np.std([score.value for score in defined], ddof=1)) if len(defined) > 1 else 0.0
     return dict(zip(names, (mean.value, mean.standard_error, spread), strict=False))

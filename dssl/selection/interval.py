@@ -43,7 +43,7 @@ def interval_of_mean_share(shares: Sequence[float], counts: Sequence[float]) -> 
     Each end is as far from the mean as the root of the sum of the squared distances of the ends of Wilson's intervals
     from their shares, over k. A share of 1 at three points leaves room for mistakes, where its standard error is 0.
     """
-    ends, p = np.array([interval_of_share(*own) for own in zip(shares, counts, strict=True)]), np.asarray(shares)
+    ends, p = np.array([interval_of_share(*pair) for pair in zip(shares, counts, strict=True)]), np.asarray(shares)
     low, high = np.sqrt(((ends - p[:, None]) ** 2).sum(axis=0)) / len(p)
     return [max(0.0, float(p.mean() - low)), min(1.0, float(p.mean() + high))]
 

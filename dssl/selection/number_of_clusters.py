@@ -56,14 +56,14 @@ def chosen_clusters(rows: Rows, kernel: Kernel, space: SpaceParams, graph: Graph
     Raises, warns : `features_of`, `kmeans`, `clustered`.
     """
     most = params.n_clusters if rule is None else min(params.n_clusters, len(rows))
-    own = None if parts is None else parts.within("most")
-    features, chosen = features_of(rows, kernel, space, graph, most, execution, own), dict[str, Any]()
+    place = None if parts is None else parts.within("most")
+    features, chosen = features_of(rows, kernel, space, graph, most, execution, place), dict[str, Any]()
     if rule is not None:
         k, chosen = number_of_clusters(features, rule, most, params.random_state, execution)
         params = replace(params, n_clusters=k)
         if space.space in OF_NUMBER:
-            own = None if parts is None else parts.within("chosen")
-            features = features_of(rows, kernel, space, graph, k, execution, own)
+            place = None if parts is None else parts.within("chosen")
+            features = features_of(rows, kernel, space, graph, k, execution, place)
     return ChosenClusters(features, clustered(features, params, execution), chosen)
 
 
@@ -123,6 +123,6 @@ class SpreadTask:
             X = rng.uniform(X.min(axis=0), X.max(axis=0), X.shape)
         most = distinct(X)  # with so many clusters or more the sum is 0
         with one_thread():
-            found = [KMeans(min(k, most), n_init=STARTS, random_state=int(rng.integers(2**31))).fit(X).inertia_
+            inertias = [KMeans(min(k, most), n_init=STARTS, random_state=int(rng.integers(2**31))).fit(X).inertia_
                      for k in range(1, self.most + 1)]
-        return out.write(logs=np.log(np.maximum(found, np.finfo(float).tiny)))
+        return out.write(logs=np.log(np.maximum(inertias, np.finfo(float).tiny)))

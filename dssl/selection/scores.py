@@ -53,12 +53,12 @@ class Predictions(Output):
             if all(name in other for other in others)}}
 
     def __call__(self, models: Mapping[str, Any], X: Any, start: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        true, found = self.true.load()["true"][start:start + X.shape[0]], []
+        true, outputs = self.true.load()["true"][start:start + X.shape[0]], []
         for model in models.values():
             values, beyond = model.block_values(X)
             predicted = {**model.coding.predictions(values, true), **evidence_for_classes(model, values, true)}
-            found.append({**(withheld(predicted, beyond) if model.abstains else predicted), "unsupported": beyond})
-        return {name: np.stack([own[name] for own in found], axis=1) for name in self.arrays(models)}, {}
+            outputs.append({**(withheld(predicted, beyond) if model.abstains else predicted), "unsupported": beyond})
+        return {name: np.stack([output[name] for output in outputs], axis=1) for name in self.arrays(models)}, {}
 
 
 def margin_columns(n_classes: int) -> int:
@@ -98,16 +98,18 @@ def predict_test(rows: Rows, models: SharedModels, true: np.ndarray, execution: 
     output = Predictions(execution.share(true=true))
     predict_blocks(rows, models, output, execution, parts)
     opened = models.open()
-    found = {name: parts.rows(name).read_all() for name in output.arrays(opened)}
-    return {name: {key: array[:, column] for key, array in found.items()} for column, name in enumerate(opened)}
+    columns = {name: parts.rows(name).read_all() for name in output.arrays(opened)}
+    return {name: {key: array[:, column] for key, array in columns.items()} for column, name in enumerate(opened)}
 
 
-def scores_of(true: Target, found: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def scores_of(true: Target, predictions: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """Return the scores of predictions, (n,) by name, against the true target of the same points."""
-    return _class_scores(true, found) if isinstance(true, Classes) else _value_scores(true.coded, found["values"])
+    if isinstance(true, Classes):
+        return _class_scores(true, predictions)
+    return _value_scores(true.coded, predictions["values"])
 
 
-def _class_scores(true: Classes, found: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def _class_scores(true: Classes, predictions: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """Return the scores of predicted codes; rmse is of the columns from the codes +1 and -1, where there are such.
 
     interval : of the error on new points, see `interval.py`. roc_auc : area under the ROC curve of the margins, of
@@ -116,7 +118,7 @@ def _class_scores(true: Classes, found: Mapping[str, np.ndarray]) -> dict[str, A
     `<score>_interval`, where it is defined.
     """
     metrics = library("sklearn.metrics")
-    predicted, errors = found["codes"], found.get("code_errors")
+    predicted, errors = predictions["codes"], predictions.get("code_errors")
     error, present = float((predicted != true.coded).mean()), np.unique(true.coded)
     return {"error": error, "accuracy": 1 - error,
             "standard_error": float(np.sqrt(error * (1 - error) / len(true.coded))),
@@ -125,26 +127,26 @@ def _class_scores(true: Classes, found: Mapping[str, np.ndarray]) -> dict[str, A
                                                             zero_division=0)),
             "f1_macro": float(metrics.f1_score(true.coded, predicted, average="macro", labels=present,
                                                zero_division=0)),
-            "roc_auc": area_of(true, found.get("margins")), "log_loss": _log_loss(found.get("log_losses")),
+            "roc_auc": area_of(true, predictions.get("margins")), "log_loss": _log_loss(predictions.get("log_losses")),
             "rmse": None if errors is None else float(np.sqrt(errors.mean())), "n_test": len(true.coded),
             "confusion": metrics.confusion_matrix(true.coded, predicted, labels=np.arange(len(true.names))).tolist(),
-            **asked_score(true, found)}
+            **asked_score(true, predictions)}
 
 
-def asked_score(true: Target, found: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def asked_score(true: Target, predictions: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """Return the score that a target asks for beside the error, see `Predicted.score`; JSON."""
     if not isinstance(true, Classes) or true.scoring == "accuracy":
         return {}
-    return Predicted.of_found(true, found).score(true.scoring)
+    return Predicted.of_predictions(true, predictions).score(true.scoring)
 
 
-def in_defined_scoring(true: Target, found: Mapping[str, np.ndarray]) -> tuple[Target, dict[str, Any]]:
+def in_defined_scoring(true: Target, predictions: Mapping[str, np.ndarray]) -> tuple[Target, dict[str, Any]]:
     """Return a target with a scoring that predictions can be judged by, and `undefined_scoring` where that is not its.
 
     It is accuracy where another is not defined: the area under the curve of points of one class, F1 of points of which
     none is of the second class, and the log loss of a model without probabilities.
     """
-    if not isinstance(true, Classes) or true.scoring == "accuracy" or asked_score(true, found):
+    if not isinstance(true, Classes) or true.scoring == "accuracy" or asked_score(true, predictions):
         return true, {}
     return replace(true, scoring="accuracy"), {"undefined_scoring": true.scoring}
 
@@ -154,8 +156,8 @@ def area_of(true: Classes, margins: np.ndarray | None) -> float | None:
     if margins is None:
         return None
     scores = margins if margins.shape[1] > 1 else np.hstack([-margins, margins])
-    found = mean_area(scores, true.coded, np.full(len(scores), 1 / len(scores)))
-    return None if found is None else found[0]
+    pooled = mean_area(scores, true.coded, np.full(len(scores), 1 / len(scores)))
+    return None if pooled is None else pooled[0]
 
 
 def _log_loss(losses: np.ndarray | None) -> float | None:
@@ -206,12 +208,12 @@ def guess(labels: Target, true: Target,
     n = len(true.coded)
     if not (isinstance(true, Classes) and isinstance(labels, Classes)):
         return name, {"values": np.full(n, constant)}, constant
-    found = {"codes": np.full(n, constant)}
+    predictions = {"codes": np.full(n, constant)}
     if true.scoring == "roc_auc":
-        found["margins"] = np.zeros((n, margin_columns(len(true.names))))
+        predictions["margins"] = np.zeros((n, margin_columns(len(true.names))))
     if true.scoring == "neg_log_loss":
-        found["log_losses"] = -np.log(labels.prior.shares(labels.coded, labels.names, weight))[true.coded]
-    return name, found, true.names[int(constant)].item()
+        predictions["log_losses"] = -np.log(labels.prior.shares(labels.coded, labels.names, weight))[true.coded]
+    return name, predictions, true.names[int(constant)].item()
 
 
 @dataclass(frozen=True)
@@ -258,7 +260,7 @@ class Paired:
                 if name not in ("other", "standard_error")}
 
 
-def compared(true: Target, found: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> Paired | None:
+def compared(true: Target, predictions: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> Paired | None:
     """Return the comparison of predictions with others of the same points; None where it is not defined.
 
     Of classes by McNemar's exact test on the points that one of the two gets right, or in another scoring of the target
@@ -266,9 +268,10 @@ def compared(true: Target, found: Mapping[str, np.ndarray], other: Mapping[str, 
     """
     if isinstance(true, Classes):
         if true.scoring != "accuracy":
-            return compared_by(true.scoring, Predicted.of_found(true, found), Predicted.of_found(true, other))
-        return compared_classes(found["codes"] == true.coded, other["codes"] == true.coded)
-    squared, other_squared = ((predicted["values"] - true.coded) ** 2 for predicted in (found, other))
+            return compared_by(true.scoring, Predicted.of_predictions(true, predictions),
+                               Predicted.of_predictions(true, other))
+        return compared_classes(predictions["codes"] == true.coded, other["codes"] == true.coded)
+    squared, other_squared = ((predicted["values"] - true.coded) ** 2 for predicted in (predictions, other))
     return compared_squares(squared, other_squared, float(np.abs(true.coded).max(initial=0.0)))
 
 
@@ -302,9 +305,12 @@ def compared_by(scoring: str, ours: Predicted, other: Predicted) -> Paired | Non
     power = t_power(int(freedom) + 1, asked, float(np.sqrt(with_asked)))
     if squares == 0:  # equal everywhere
         return Paired(n, gain, losses[1], 1.0, None, None, power)
-    error, own = float(np.sqrt(squares)), squares**2 / fourths
-    return Paired(n, gain, losses[1], float(2 * t.sf(abs(gain) / error, own)), float(t.isf(LEVEL / 2, own)) * error,
-                  least_mean_difference(int(own) + 1, error, losses[1]), power, error)
+    error = float(np.sqrt(squares))
+    terms_freedom = squares**2 / fourths
+    p_value = float(2 * t.sf(abs(gain) / error, terms_freedom))
+    smallest = float(t.isf(LEVEL / 2, terms_freedom)) * error
+    return Paired(n, gain, losses[1], p_value, smallest,
+                  least_mean_difference(int(terms_freedom) + 1, error, losses[1]), power, error)
 
 
 def compared_squares(squared: np.ndarray, other_squared: np.ndarray, size: float) -> Paired:
@@ -343,21 +349,22 @@ def paired_t(differences: np.ndarray) -> float:
     return p_value if np.isfinite(p_value) else 1.0
 
 
-def points_to_draw(true: Target, found: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def points_to_draw(true: Target, predictions: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """Return some of the test points as a plot shows them; JSON, empty of classes, where a table says it all."""
     if isinstance(true, Classes):
         return {}
     some = np.unique(np.linspace(0, len(true.coded) - 1, MOST_SHOWN).astype(int))
-    return {"shown": {"true": true.coded[some].tolist(), "predicted": found["values"][some].tolist()}}
+    return {"shown": {"true": true.coded[some].tolist(), "predicted": predictions["values"][some].tolist()}}
 
 
-def unlabeled_verdict(true: Target, found: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, Any]:
+def unlabeled_verdict(true: Target, predictions: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, Any]:
     """Return whether the unlabeled data helped, on the same points: what `model` gains over each other.
 
     It is `Paired.verdict` over the base kernel; "helped" also asks for a lower error than a shuffled graph, where there
     is one. undefined_over : the others of which the scoring of the target is not defined, where there are any.
     """
-    tested = {name: compared(true, found["model"], other) for name, other in found.items() if name != "model"}
+    tested = {name: compared(true, predictions["model"], other)
+              for name, other in predictions.items() if name != "model"}
     pairs = {name: pair for name, pair in tested.items() if pair is not None}
     verdict: dict[str, Any] = {f"over_{name}": pair.described() for name, pair in pairs.items()}
     if len(pairs) < len(tested):

@@ -72,12 +72,12 @@ class Predicted:
         return cls(target.coded, coding.predictions(values, target.coded)["codes"], w / w.sum(), margins, losses)
 
     @classmethod
-    def of_found(cls, true: Classes, found: Mapping[str, np.ndarray]) -> "Predicted":
+    def of_predictions(cls, true: Classes, predictions: Mapping[str, np.ndarray]) -> "Predicted":
         """Return predictions as `scores.Predictions` keeps them: of two classes with the margins of the second."""
-        margins, losses, n = found.get("margins"), found.get("log_losses"), len(true.coded)
+        margins, losses, n = predictions.get("margins"), predictions.get("log_losses"), len(true.coded)
         if margins is not None and margins.shape[1] == 1:
             margins = np.hstack([-margins, margins])
-        return cls(true.coded, found["codes"], np.full(n, 1 / n), margins,
+        return cls(true.coded, predictions["codes"], np.full(n, 1 / n), margins,
                    None if losses is None or np.isnan(losses).any() else losses.astype(np.float64))
 
     @property
@@ -95,14 +95,14 @@ class Predicted:
         if scoring == "balanced_accuracy":
             return float(self.of_class @ (self.codes != self.true)) / len(np.unique(self.true))
         if scoring == "roc_auc":
-            areas = None if self.margins is None else [own[0] for own in self.areas()]
+            areas = None if self.margins is None else [parts[0] for parts in self.areas()]
             return 1 - float(np.mean(areas)) if areas else None
         if scoring == "neg_log_loss":
             return None if self.log_losses is None else float(self.shares @ self.log_losses)
         if scoring == "f1" and not (self.true == 1).any():
             return None
         return 1 - float(np.mean([hits / max(whole, np.finfo(float).tiny) for hits, whole in (
-            (self.shares @ own[0], self.shares @ own[1]) for own in self.positives(scoring))]))
+            (self.shares @ parts[0], self.shares @ parts[1]) for parts in self.positives(scoring))]))
 
     def score(self, scoring: str) -> dict[str, Any]:
         """Return a metric but the accuracy by its key, with its 95 % interval; JSON, empty where it is not defined."""
@@ -122,8 +122,8 @@ class Predicted:
         if scoring == "balanced_accuracy":
             classes = [self.true == code for code in np.unique(self.true)]
             return interval_of_mean_share(
-                [float(self.of_class[own] @ (self.codes == self.true)[own]) for own in classes],
-                [1 / float((self.of_class[own] ** 2).sum()) for own in classes])
+                [float(self.of_class[members] @ (self.codes == self.true)[members]) for members in classes],
+                [1 / float((self.of_class[members] ** 2).sum()) for members in classes])
         if scoring == "neg_log_loss":
             assert self.log_losses is not None
             value = float(self.shares @ self.log_losses)
@@ -131,9 +131,9 @@ class Predicted:
             return interval_of_score(value, error, len(self.true), share=False)
         if scoring == "roc_auc":
             assert self.margins is not None
-            found = mean_area(self.margins, self.true, self.shares)
-            assert found is not None
-            value, influence = found
+            pooled = mean_area(self.margins, self.true, self.shares)
+            assert pooled is not None
+            value, influence = pooled
             counts = self.of_class / len(np.unique(self.true))
         else:
             parts = [(self.shares * hits, self.shares * either, max(float(self.shares @ either), np.finfo(float).tiny))
@@ -153,15 +153,15 @@ class Predicted:
         """Return for each class against the rest, of two for the second, the area and the terms of the points (n,)."""
         assert self.margins is not None
         present = np.unique(self.true)
-        found = []
+        areas = []
         for code in present[-1:] if self.margins.shape[1] == 2 else present:
             positive = self.true == code
             if positive.all():
                 return []
             value, influence = area(self.margins[:, code], positive, self.shares)
             of_side = np.where(positive, self.shares[positive].sum(), self.shares[~positive].sum())
-            found.append((value, influence + self.shares / of_side * value))
-        return found
+            areas.append((value, influence + self.shares / of_side * value))
+        return areas
 
 
 def terms_of(ours: Predicted, other: Predicted, scoring: str) -> tuple[np.ndarray, float]:
@@ -179,12 +179,12 @@ def terms_of(ours: Predicted, other: Predicted, scoring: str) -> tuple[np.ndarra
         assert ours.log_losses is not None
         assert other.log_losses is not None
         return ours.shares * (other.log_losses - ours.log_losses), float(ours.shares.max())
-    found, units = [], []
+    terms, units = [], []
     for mine, its in zip(ours.positives(scoring), other.positives(scoring), strict=True):
         wholes = [max(float(ours.shares @ either), np.finfo(float).tiny) for _, either in (mine, its)]
         score = np.mean([float(ours.shares @ hits) / whole for (hits, _), whole in zip((mine, its), wholes,
                                                                                      strict=True)])
         parts = [hits - score * either for hits, either in (mine, its)]
-        found.append(ours.shares * (parts[0] - parts[1]) / np.mean(wholes))
+        terms.append(ours.shares * (parts[0] - parts[1]) / np.mean(wholes))
         units.append(float(ours.shares.max()) / np.mean(wholes))
-    return np.asarray(np.mean(found, axis=0)), float(max(units)) / len(units)
+    return np.asarray(np.mean(terms, axis=0)), float(max(units)) / len(units)

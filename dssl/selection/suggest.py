@@ -146,8 +146,9 @@ class OfDistances:
 
 
 MEASURES: dict[str, Callable[[Field], np.ndarray]] = {
-    "variance": lambda own: own.variance, "v_optimality": Field.trace_decrease, "sigma_optimality": Field.sum_decrease,
-    "uncertainty": lambda own: own.variance, "model_change_v_optimality": Field.trace_decrease}
+    "variance": lambda field: field.variance, "v_optimality": Field.trace_decrease,
+    "sigma_optimality": Field.sum_decrease,
+    "uncertainty": lambda field: field.variance, "model_change_v_optimality": Field.trace_decrease}
 
 
 def uncertainty_of(scores: np.ndarray) -> np.ndarray:
@@ -156,12 +157,12 @@ def uncertainty_of(scores: np.ndarray) -> np.ndarray:
     Classes have the softmax of the scores over their standard deviation: with few labels no scores are calibrated.
     """
     known = np.isfinite(scores).all(axis=1)
-    own = scores[known]
-    deviation = float(own.std(axis=0).mean()) if len(own) else 0.0
-    likely = np.sort(softmax(own / (deviation or 1.0), axis=1), axis=1)
-    found = np.ones(len(scores))
-    found[known] = 1 - (likely[:, -1] - likely[:, -2])
-    return found
+    known_scores = scores[known]
+    deviation = float(known_scores.std(axis=0).mean()) if len(known_scores) else 0.0
+    likely = np.sort(softmax(known_scores / (deviation or 1.0), axis=1), axis=1)
+    uncertainty = np.ones(len(scores))
+    uncertainty[known] = 1 - (likely[:, -1] - likely[:, -2])
+    return uncertainty
 
 
 def suggest(points: Vertices, graph: Graph | None, rows: Rows | None, labeled: np.ndarray, params: SuggestParams,
@@ -207,10 +208,10 @@ def suggest(points: Vertices, graph: Graph | None, rows: Rows | None, labeled: n
     else:
         if prior is None:
             prior = prior_of(graph, int(known.sum()) + params.count, params, execution)
-        own = Field.of(prior, points.multiplicity.astype(np.float64), np.flatnonzero(known), params.noise)
-        chooser = OfField(own, MEASURES[name], uncertain)
-    chosen, found = _greedy(chooser, known, left_out, component, size, params.count)
-    return Suggestion(points.first[chosen], np.array(found), {
+        field = Field.of(prior, points.multiplicity.astype(np.float64), np.flatnonzero(known), params.noise)
+        chooser = OfField(field, MEASURES[name], uncertain)
+    chosen, gains = _greedy(chooser, known, left_out, component, size, params.count)
+    return Suggestion(points.first[chosen], np.array(gains), {
         "criterion": name, "in_words": IN_WORDS[name], "labeled": len(labeled), "components_without_label": int(
             len(size) - len(np.unique(component[points.vertex[labeled]])))})
 
@@ -225,7 +226,7 @@ def _greedy(chooser: Chooser, known: np.ndarray, left_out: np.ndarray, component
     possible[component[~left_out]] = True
     has_label = np.zeros(len(size), bool)
     has_label[component[known]] = True
-    chosen, found = list[int](), list[float]()
+    chosen, gains = list[int](), list[float]()
     for _ in range(count):
         share = size.sum() / (2 * (known.sum() + 1))
         waiting = np.flatnonzero(~has_label & possible & (size >= share))
@@ -236,11 +237,11 @@ def _greedy(chooser: Chooser, known: np.ndarray, left_out: np.ndarray, component
             allowed = allowed if allowed.any() else ~known & ~left_out
         scores = np.where(allowed, chooser.scores(allowed), -np.inf)
         best = int(scores.argmax())
-        found.append(np.inf if len(waiting) and len(size) > 1 else float(scores[best]))
+        gains.append(np.inf if len(waiting) and len(size) > 1 else float(scores[best]))
         chosen.append(best)
         chooser.observe(best)
         known[best], has_label[component[best]] = True, True
-    return chosen, found
+    return chosen, gains
 
 
 def prior_of(graph: Graph, n_labels: int, params: SuggestParams, execution: Execution) -> np.ndarray:
@@ -262,10 +263,10 @@ def prior_of(graph: Graph, n_labels: int, params: SuggestParams, execution: Exec
     require(needed <= budget, f"{k} eigenpairs of {v:,} vertices", error=BudgetError,
             why=f"they take {needed:,} bytes, the budget is {budget:,}",
             fix=f"use {'coverage' if k == 1 else 'fewer eigenpairs'}, or a memory_budget of {needed:,} bytes")
-    found = graph_spectrum(graph.among(kept, execution), k, SpectrumParams(
+    spectrum = graph_spectrum(graph.among(kept, execution), k, SpectrumParams(
         laplacian=prior.laplacian, tolerance=TOLERANCE, random_state=params.random_state), execution)
     B = np.zeros((len(kept), k))
-    B[kept] = found.vectors * (np.maximum(found.values, 0.0) + prior.ridge) ** (-prior.power / 2)
+    B[kept] = spectrum.vectors * (np.maximum(spectrum.values, 0.0) + prior.ridge) ** (-prior.power / 2)
     return B / np.sqrt(m)[:, None]
 
 

@@ -77,8 +77,8 @@ def open_array(path: Path) -> zarr.Array:
     try:
         stamp: tuple[int, ...] = ()
         if not isinstance(path, ObjectPath):  # of which a request would be asked each time, see `forget_arrays`
-            found = (path / DESCRIPTION).stat()
-            stamp = found.st_mtime_ns, found.st_ino
+            status = (path / DESCRIPTION).stat()
+            stamp = status.st_mtime_ns, status.st_ino
         array = _OPENED.get(path, stamp)
         return array if array is not None else _OPENED.keep(path, stamp, _read_description(path))
     except FileNotFoundError:
@@ -196,7 +196,7 @@ def chunk_files(array: zarr.Array, name: str, axis: int, start: int, block: np.n
             f"{('rows', 'columns')[axis]} {start} to {stop} of {name} do not fill chunks of {unit}",
             why="two tasks that write into one chunk overwrite each other",
             fix=f"give every task a multiple of {unit}")
-    beside = [own[:axis] + own[axis + 1:] for own in (block.shape, array.shape)]
+    beside = [shape[:axis] + shape[axis + 1:] for shape in (block.shape, array.shape)]
     require(beside[0] == beside[1] and stop <= array.shape[axis],
             f"a block of shape {block.shape} for {name} of shape {array.shape}, at {start}",
             why="what it does not fill would be zeros", fix="pass a block of the array's own shape")
@@ -256,10 +256,11 @@ def _range_of(array: zarr.Array, path: Path, axis: int, start: int, stop: int) -
     shape[axis] = max(stop - start, 0)
     out = np.empty(shape, array.dtype)
     for name, box in _chunks(array, axis, start, stop):
-        own = box[axis]
-        first, last = max(own.start, start), min(own.stop, stop)
+        side_range = box[axis]
+        first, last = max(side_range.start, start), min(side_range.stop, stop)
         of_chunk = [slice(side.stop - side.start) for side in box]
-        of_chunk[axis], box[axis] = slice(first - own.start, last - own.start), slice(first - start, last - start)
+        of_chunk[axis] = slice(first - side_range.start, last - side_range.start)
+        box[axis] = slice(first - start, last - start)
         out[tuple(box)] = _decoded(array, path, name)[tuple(of_chunk)]
     return out
 

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ..base.digest import digest, plain
 from ..base.errors import IntegrityError, ParameterError, explain, require
@@ -87,14 +87,13 @@ class Artifact:
         if "parts" not in self._read:
             if not self.exists:
                 return parts_in(self.folder)
-            manifest = self._own_manifest()
+            manifest = self._stored_manifest()
             parts = StoredParts(self.folder / require_name(manifest["layout"], self.folder / PUBLISHED))
             parts.ledger.is_complete = True
             parts.ledger.learn_all({name.removeprefix(f"{parts.folder.name}/"): checksum
                                     for name, checksum in manifest["files"].items()})
             self._read["parts"] = parts
-        found: StoredParts = self._read["parts"]
-        return found
+        return cast(StoredParts, self._read["parts"])
 
     @property
     def exists(self) -> bool:
@@ -129,25 +128,23 @@ class Artifact:
             self._read["begun"] = None
             with suppress(FileNotFoundError, IntegrityError):
                 self._read["begun"] = read_begun(self.folder / BEGUN)
-        found: dict[str, Any] | None = self._read["begun"]
-        return found
+        return cast("dict[str, Any] | None", self._read["begun"])
 
-    def _own_manifest(self) -> dict[str, Any]:
+    def _stored_manifest(self) -> dict[str, Any]:
         """Return the manifest of a complete artifact; raise FileNotFoundError if it is none."""
         path, text = self.folder / PUBLISHED, self._text()
         if text is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         if "manifest" not in self._read:
             self._read["manifest"] = checked_manifest(text, path)
-        found: dict[str, Any] = self._read["manifest"]
-        return found
+        return cast("dict[str, Any]", self._read["manifest"])
 
     @property
     def manifest(self) -> dict[str, Any]:
         """Return the manifest of a known artifact; raise IntegrityError if it is damaged or of another artifact."""
         path = self.folder / PUBLISHED
         try:
-            manifest = self._own_manifest()
+            manifest = self._stored_manifest()
         except FileNotFoundError:
             path = kept_manifest(self.folder)
             if not path.is_file():
@@ -214,24 +211,24 @@ class Artifact:
 
         listed : files that are there, as far as a list shows. What is known of those that were written needs no list.
         """
-        found = parts.ledger.files()
+        checksums = parts.ledger.files()
         for path in listed:
             name = path.relative_to(parts.folder).as_posix()
-            if name not in found and (path.name in (DESCRIPTION, PACK, WRITTEN) or (
+            if name not in checksums and (path.name in (DESCRIPTION, PACK, WRITTEN) or (
                     path.suffix == ".json" and path.parent.name == "receipts")):
                 checksum = checksum_of(path)
-                found |= {} if checksum is None else {name: checksum}
-        return {f"{parts.folder.name}/{name}": found[name] for name in sorted(found)}
+                checksums |= {} if checksum is None else {name: checksum}
+        return {f"{parts.folder.name}/{name}": checksums[name] for name in sorted(checksums)}
 
     def verify(self) -> None:
         """Read every byte; raise IntegrityError on the first that is missing or damaged."""
         self._read.clear()
         parts, files = self.parts, self.manifest["files"]
-        found = at_once(lambda name: checksum_of(self.folder / name), files, self.folder)
-        for (name, checksum), own in zip(files.items(), found, strict=True):
-            if own != checksum:
+        checksums = at_once(lambda name: checksum_of(self.folder / name), files, self.folder)
+        for (name, checksum), present in zip(files.items(), checksums, strict=True):
+            if present != checksum:
                 array = name.removesuffix(f"/{DESCRIPTION}")
-                what = f"{self.folder / array} is missing" if own is None else f"{self.folder / name} is damaged"
+                what = f"{self.folder / array} is missing" if present is None else f"{self.folder / name} is damaged"
                 raise IntegrityError(explain(
                     what, why="the manifest lists it with its SHA-256",
                     fix=f"delete {self.folder} and run again: only that artifact is made anew"))

@@ -109,10 +109,10 @@ def settle(*, removals: bool = False) -> None:
 
     What has failed to be removed is told in any case.
     """
-    told = [future for future in _OWN.removals if removals or future.done()]
-    pending = [*_OWN.writes, *told]
+    removed = [future for future in _OWN.removals if removals or future.done()]
+    pending = [*_OWN.writes, *removed]
     _OWN.writes = []
-    _OWN.removals = [future for future in _OWN.removals if future not in told]
+    _OWN.removals = [future for future in _OWN.removals if future not in removed]
     wait(pending)
     for future in pending:
         future.result()

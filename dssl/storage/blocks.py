@@ -113,11 +113,11 @@ def take_by_group(rows: Rows, ids: np.ndarray, group: np.ndarray, read: Callable
     order = np.argsort(group, kind="stable")
     groups, starts = np.unique(group[order], return_index=True)
     places = np.split(order, starts[1:])
-    found = ((place, read(int(g), ids[place])) for g, place in zip(groups, places, strict=False))
+    blocks = ((place, read(int(g), ids[place])) for g, place in zip(groups, places, strict=False))
     if rows.is_sparse:
-        return sparse.vstack([block for _, block in found] or [rows.read(0, 0)], format="csr")[np.argsort(order)]
+        return sparse.vstack([block for _, block in blocks] or [rows.read(0, 0)], format="csr")[np.argsort(order)]
     out = np.empty((len(ids), *rows.shape[1:]), rows.dtype)
-    for place, block in found:
+    for place, block in blocks:
         out[place] = block
     return out
 

@@ -39,10 +39,10 @@ def absolute_sums(rows: Any) -> np.ndarray:
 
 def largest_of_rows(rows: Any) -> np.ndarray:
     """Return the largest |x_ij| of each sparse row, shape (n,), float64; NaN where a value is, 0 without entries."""
-    found = np.zeros(rows.shape[0])
+    largest = np.zeros(rows.shape[0])
     with np.errstate(invalid="ignore"):  # NumPy warns of some NaN
-        np.maximum.at(found, _row_of_entries(rows), np.abs(rows.data, dtype=np.float64))
-    return found
+        np.maximum.at(largest, _row_of_entries(rows), np.abs(rows.data, dtype=np.float64))
+    return largest
 
 
 def unit_rows(rows: Any) -> Any:

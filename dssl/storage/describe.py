@@ -22,7 +22,8 @@ def describe_arrays(folder: Path) -> list[dict[str, Any]]:
     sizes = Counter[Path]()
     for path, size in files_in(folder):
         packed = members_of(path, path.read_bytes()) if path.name == PACK else None
-        sizes.update({path: size} if packed is None else {path / name: len(own) for name, own in packed.items()})
+        sizes.update({path: size} if packed is None
+                     else {path / name: len(content) for name, content in packed.items()})
     arrays = sorted(path.parent for path in sizes if path.name == DESCRIPTION)
     bytes_of = Counter[Path]()
     for path, size in sizes.items():

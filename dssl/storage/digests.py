@@ -20,7 +20,7 @@ def digest_of_arrays(arrays: Mapping[str, np.ndarray]) -> str:
 
 def digest_of_rows(rows: Rows) -> str:
     """Return the hex SHA-256 of the shape, type and values of rows, dense or sparse; reads them once."""
-    found = hashlib.sha256(digest({"shape": list(rows.shape), "sparse": rows.is_sparse}).encode())
+    state = hashlib.sha256(digest({"shape": list(rows.shape), "sparse": rows.is_sparse}).encode())
     for _, block in rows.blocks(DIGEST_ROWS):
-        found.update(digest_of_arrays(csr_arrays(block) if rows.is_sparse else {"rows": block}).encode())
-    return found.hexdigest()
+        state.update(digest_of_arrays(csr_arrays(block) if rows.is_sparse else {"rows": block}).encode())
+    return state.hexdigest()

@@ -163,7 +163,7 @@ def remove_tree(folder: Path) -> None:
 def files_in(folder: Path) -> Iterator[tuple[Path, int]]:
     """Yield the files of a folder, at any depth, and their bytes."""
     if isinstance(folder, ObjectPath):
-        yield from ((path, found.st_size) for path, found in folder.below())
+        yield from ((path, status.st_size) for path, status in folder.below())
         return
     for path in folder.rglob("*"):
         if path.is_file():
@@ -182,11 +182,11 @@ def at_once(ask: Callable[[Asked], Made], asked: Iterable[Asked], place: Path) -
     """
     pending = list(asked)
     if not isinstance(place, ObjectPath) or len(pending) < 2:
-        return [ask(own) for own in pending]
+        return [ask(item) for item in pending]
 
-    def asked_alone(own: Asked) -> Made:
+    def asked_alone(item: Asked) -> Made:
         try:
-            return ask(own)
+            return ask(item)
         finally:
             settle()
 

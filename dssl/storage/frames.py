@@ -15,10 +15,10 @@ CRC_AT_ONCE = 1 << 20
 
 def crc(stored: bytes | memoryview) -> bytes:
     """Return the CRC-32C of bytes, little-endian; copies a few at a time of what is no `bytes`."""
-    found = 0
+    value = 0
     for start in range(0, len(stored), CRC_AT_ONCE):
-        found = google_crc32c.extend(found, bytes(stored[start:start + CRC_AT_ONCE]))
-    return found.to_bytes(CRC_BYTES, "little")
+        value = google_crc32c.extend(value, bytes(stored[start:start + CRC_AT_ONCE]))
+    return value.to_bytes(CRC_BYTES, "little")
 
 
 def pack(values: Any) -> tuple[bytes, bytes]:

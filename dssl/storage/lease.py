@@ -40,14 +40,14 @@ class ObjectLease(Lock):
     def _take(self) -> Self:
         require_exclusive(self.path.parent)
         begun = clock()
-        found, version = _read(self.path)
-        if found is None:
+        holder, version = _read(self.path)
+        if holder is None:
             self._record = {**self._mine, "epoch": 1, "beat": 0}
             taken = self.path.create(_bytes(self._record))
         else:
-            if is_holder(found) and not self._is_free(found):
-                raise self._held_by(found)
-            epoch = found["epoch"] if isinstance(found.get("epoch"), int) else 0
+            if is_holder(holder) and not self._is_free(holder):
+                raise self._held_by(holder)
+            epoch = holder["epoch"] if isinstance(holder.get("epoch"), int) else 0
             self._record = {**self._mine, "epoch": epoch + 1, "beat": 0}
             taken = self.path.swap(_bytes(self._record), version)
         if taken is None:
@@ -131,10 +131,10 @@ def _read(path: ObjectPath) -> tuple[dict[str, Any] | None, Version]:
     except FileNotFoundError:
         return None, {}
     try:
-        found = json.loads(bytes(stored))
+        record = json.loads(bytes(stored))
     except ValueError:
-        found = {}
-    return found if isinstance(found, dict) else {}, version
+        record = {}
+    return record if isinstance(record, dict) else {}, version
 
 
 def _bytes(record: dict[str, Any]) -> bytes:

@@ -20,14 +20,14 @@ def journal() -> Iterator[None]:
 
     It is told to the journal around this one too, of a task that runs tasks.
     """
-    around, own = _JOURNAL.get(), dict[str, str]()
-    token = _JOURNAL.set(own)
+    around, checksums = _JOURNAL.get(), dict[str, str]()
+    token = _JOURNAL.set(checksums)
     try:
         yield
     finally:
         _JOURNAL.reset(token)
         if around is not None:
-            around.update(own)
+            around.update(checksums)
 
 
 class Ledger:
@@ -40,26 +40,26 @@ class Ledger:
     def __init__(self, root: Path, *, is_new: bool = False, is_complete: bool = False):
         self.root, self.is_new, self.is_complete = root, is_new, is_complete
         self._files: dict[str, str] = {}  # their SHA-256, by path
-        self._untold: set[str] = set()  # written here, and in no receipt
+        self._unreceipted: set[str] = set()  # written here, and in no receipt
         self._attempts: dict[str, str] = {}  # by the folder of the part
         self._writing: set[str] = set()  # the folders of attempts that have written
         self._lock = Lock()
 
     def wrote(self, path: Path, checksum: str) -> None:
         """Note a description that this process has written."""
-        own, name = _JOURNAL.get(), str(path)
-        if own is not None:
-            own[name] = checksum
+        written, name = _JOURNAL.get(), str(path)
+        if written is not None:
+            written[name] = checksum
         with self._lock:
             self._files[name] = checksum
-            if own is None:
-                self._untold.add(name)
+            if written is None:
+                self._unreceipted.add(name)
 
-    def learn(self, path: Path, checksum: str, told: Mapping[str, str]) -> None:
+    def learn(self, path: Path, checksum: str, checksums: Mapping[str, str]) -> None:
         """Note a receipt that was read, and the descriptions that it tells of by their paths from the root."""
         with self._lock:
             self._files[str(path)] = checksum
-            self._files |= {f"{self.root}/{name}": own for name, own in told.items()}
+            self._files |= {f"{self.root}/{name}": digest for name, digest in checksums.items()}
 
     def learn_all(self, files: Mapping[str, str]) -> None:
         """Note the descriptions of a manifest by their paths from the root, and the attempts that they are of."""
@@ -71,26 +71,26 @@ class Ledger:
                 if is_part and "/" in inside:
                     self._attempts[f"{self.root}{before}/parts/{number}"] = inside.partition("/")[0]
 
-    def told_by(self, folder: Path) -> dict[str, str]:
+    def checksums_for(self, folder: Path) -> dict[str, str]:
         """Return what a receipt in a folder tells of, by paths from the root: what its task wrote.
 
         Outside of a task that is what was written below the folder and is told of by no other receipt.
         """
-        own, below, root = _JOURNAL.get(), f"{folder}/", f"{self.root}/"
+        written, below, root = _JOURNAL.get(), f"{folder}/", f"{self.root}/"
         with self._lock:
-            if own is None:
-                own = {name: self._files[name] for name in self._untold if name.startswith(below)}
-                self._untold -= own.keys()
-        return {name.removeprefix(root): own[name] for name in sorted(own) if name.startswith(root)}
+            if written is None:
+                written = {name: self._files[name] for name in self._unreceipted if name.startswith(below)}
+                self._unreceipted -= written.keys()
+        return {name.removeprefix(root): written[name] for name in sorted(written) if name.startswith(root)}
 
     def forget(self, path: Path) -> None:
         """Forget what is known of a file, or of a folder and all that is in it."""
-        own, name, below = _JOURNAL.get(), str(path), f"{path}/"
+        written, name, below = _JOURNAL.get(), str(path), f"{path}/"
         with self._lock:
-            for known in (self._files, self._attempts, *([] if own is None else [own])):
+            for known in (self._files, self._attempts, *([] if written is None else [written])):
                 for gone in [other for other in known if other == name or other.startswith(below)]:
                     del known[gone]
-            for names in (self._untold, self._writing):
+            for names in (self._unreceipted, self._writing):
                 names -= {other for other in names if other == name or other.startswith(below)}
 
     def files(self) -> dict[str, str]:

@@ -50,16 +50,16 @@ class Lock(ABC):
         self._renewed = 0.0  # see `clock`
 
     def __enter__(self) -> Self:
-        given_up, told = time.monotonic() + self.wait, False
+        given_up, announced = time.monotonic() + self.wait, False
         while True:
             try:
                 return self._take()
             except LockedError as error:
                 if time.monotonic() >= given_up and not self._may_be_dead():
                     raise
-                if not told:
+                if not announced:
                     warnings.warn(f"{error.args[0].splitlines()[0]}: waiting for it", WaitsForLock, stacklevel=3)
-                    told = True
+                    announced = True
                 time.sleep(WAIT_STEP)
 
     @abstractmethod

@@ -17,8 +17,8 @@ LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "zarr", "dask", "pyamg")
 
 def manifest_of(folder: Path) -> Path:
     """Return where the manifest of an artifact's folder is: in it, or where `dssl gc` keeps that of a removed one."""
-    own, kept = folder / PUBLISHED, kept_manifest(folder)
-    return own if own.is_file() or not kept.is_file() else kept
+    published, kept = folder / PUBLISHED, kept_manifest(folder)
+    return published if published.is_file() or not kept.is_file() else kept
 
 
 def kept_manifest(folder: Path) -> Path:

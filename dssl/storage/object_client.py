@@ -64,7 +64,7 @@ def stat_of(meta: Any) -> ObjectStat:
 
 
 @contextmanager
-def told(path: Path) -> Iterator[None]:
+def as_file_errors(path: Path) -> Iterator[None]:
     """Turn the errors of obstore into those of files; of its text one line, of its URLs, which may be signed, the host.
     """
     from obstore import exceptions as refused

@@ -22,7 +22,7 @@ from ..base.errors import require
 from ..base.urls import STORES, require_no_secret
 from .behind import settle, wait_for, wait_for_removal
 from .kept import FETCHED
-from .object_client import ObjectStat, Version, obstore, stat_of, store_of, told, version_of
+from .object_client import ObjectStat, Version, as_file_errors, obstore, stat_of, store_of, version_of
 
 LARGEST_PUT = 64 << 20  # bytes that go in one request; what is larger goes in pieces
 PIECE = 8 << 20  # bytes of an object that are held while it is downloaded
@@ -79,14 +79,14 @@ class ObjectPath(PosixPath):
     def get(self) -> tuple[memoryview, Version]:
         """Return the bytes of the object, and its version; raise FileNotFoundError."""
         wait_for(self)
-        with told(self):
-            found = obstore().get(self.store, self.key)
-            return memoryview(found.bytes()), version_of(found.meta)
+        with as_file_errors(self):
+            answer = obstore().get(self.store, self.key)
+            return memoryview(answer.bytes()), version_of(answer.meta)
 
     def put(self, value: Any) -> Version:
         """Write the object; of two at once the later stays."""
         wait_for_removal(self)
-        with told(self):
+        with as_file_errors(self):
             return version_of(obstore().put(self.store, self.key, value, use_multipart=len(value) > LARGEST_PUT))
 
     def create(self, value: bytes) -> Version | None:
@@ -112,20 +112,21 @@ class ObjectPath(PosixPath):
                 return self._put_if(mode, value)
             except (FileExistsError, FileNotFoundError):
                 try:
-                    there, found = self.get()
+                    there, version = self.get()
                 except FileNotFoundError:
-                    there, found = memoryview(b""), {}
-                if found and there == value:
-                    return found
+                    there, version = memoryview(b""), {}
+                if version and there == value:
+                    return version
                 # Some stores tell the generation or version of an object in one answer and not in another.
-                if bool(found) != bool(before) or any(found[name] != before[name] for name in found.keys() & before):
+                common = version.keys() & before
+                if bool(version) != bool(before) or any(version[name] != before[name] for name in common):
                     return None
         raise OSError(errno.ECOMM, "the store refuses to write the object, though nobody has changed it", str(self))
 
     def _put_if(self, mode: Any, value: bytes) -> Version:
         """Write the object under a condition; raise FileExistsError if it does not hold."""
         wait_for_removal(self)
-        with told(self):
+        with as_file_errors(self):
             return version_of(obstore().put(self.store, self.key, value, mode=mode, use_multipart=False))
 
     def is_refused(self, mode: Any, value: bytes) -> bool:
@@ -143,23 +144,23 @@ class ObjectPath(PosixPath):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(self))
             return
         wait_for_removal(self)
-        with told(self):
+        with as_file_errors(self):
             obstore().put(self.store, self.key, file, use_multipart=file.stat().st_size > LARGEST_PUT)
 
     def download(self, file: Path) -> None:
         """Write the object to a file of this machine, piece by piece."""
         wait_for(self)
-        with told(self), open(file, "wb") as out:
+        with as_file_errors(self), open(file, "wb") as out:
             for piece in obstore().get(self.store, self.key).stream(min_chunk_size=PIECE):
                 out.write(piece)
 
     def version(self) -> str:
         """Return a name of the object's content that changes with it; asks the store unless it was listed."""
-        found = self.listed
-        if found is None:
-            with told(self):
-                found = version_of(obstore().head(self.store, self.key))
-        return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:16]
+        version = self.listed
+        if version is None:
+            with as_file_errors(self):
+                version = version_of(obstore().head(self.store, self.key))
+        return hashlib.sha256(json.dumps(version, sort_keys=True).encode()).hexdigest()[:16]
 
     def read_bytes(self) -> bytes:
         return bytes(self.get()[0])
@@ -189,7 +190,7 @@ class ObjectPath(PosixPath):
     def unlink(self, missing_ok: bool = False) -> None:
         """Delete the object; stores do not say whether there was one."""
         wait_for(self)
-        with told(self):
+        with as_file_errors(self):
             try:
                 obstore().delete(self.store, self.key)
             except FileNotFoundError:
@@ -200,7 +201,7 @@ class ObjectPath(PosixPath):
 
     def stat(self, *, follow_symlinks: bool = True) -> Any:
         wait_for(self)
-        with told(self):
+        with as_file_errors(self):
             return stat_of(obstore().head(self.store, self.key))
 
     def is_file(self) -> bool:
@@ -236,17 +237,17 @@ class ObjectPath(PosixPath):
     def below(self) -> Iterator[tuple[Self, ObjectStat]]:
         """Yield what lies below this path, at any depth."""
         settle(removals=True)
-        with told(self):
+        with as_file_errors(self):
             for page in obstore().list(self.store, self.key or None):
                 for meta in page:
                     yield self._at(meta["path"], version_of(meta)), stat_of(meta)
 
     def iterdir(self) -> Iterator[Self]:  # type: ignore[override]
         settle(removals=True)
-        with told(self):
-            found = obstore().list_with_delimiter(self.store, self.key or None)
-        yield from (self._at(name) for name in found["common_prefixes"])
-        yield from (self._at(meta["path"], version_of(meta)) for meta in found["objects"])
+        with as_file_errors(self):
+            listing = obstore().list_with_delimiter(self.store, self.key or None)
+        yield from (self._at(name) for name in listing["common_prefixes"])
+        yield from (self._at(meta["path"], version_of(meta)) for meta in listing["objects"])
 
     def glob(self, pattern: str, **kwargs: Any) -> Iterator[Self]:  # type: ignore[override]
         """Yield the objects and folders that match; of patterns with `**`, for folders at any depth, objects alone."""
@@ -266,9 +267,9 @@ class ObjectPath(PosixPath):
         return self.glob(f"**/{pattern}")
 
     def _at(self, key: str, listed: Version | None = None) -> Self:
-        found = type(self)(*self.parts[:2], key)
-        found.listed = listed
-        return found
+        path = type(self)(*self.parts[:2], key)
+        path.listed = listed
+        return path
 
     def remove_below(self, first: str = "") -> None:
         """Delete everything below this path.
@@ -277,7 +278,7 @@ class ObjectPath(PosixPath):
         """
         keys = [path.key for path, _ in self.below()]
         early = [key for key in keys if first in key.split("/")[len(self.parts) - 2:]] if first else []
-        with told(self):
+        with as_file_errors(self):
             for some in (early, sorted({*keys} - {*early})):
                 if some:
                     obstore().delete(self.store, some)
@@ -313,9 +314,9 @@ class ObjectReader:
         if start < 0 or start + count > len(self._kept):
             self._start, self._kept = self.at, self._fetch(self.at, max(count, READ_AHEAD))
             start = 0
-        found = bytes(self._kept[start:start + count])
-        self.at += len(found)
-        return found
+        content = bytes(self._kept[start:start + count])
+        self.at += len(content)
+        return content
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         self.at = offset + (self.at if whence == os.SEEK_CUR else 0)
@@ -326,18 +327,18 @@ class ObjectReader:
 
     def _head(self) -> tuple[tuple[memoryview, int], int]:
         """Return the first bytes with the size of the object, and how many they are."""
-        found = self._fetch(0, READ_AHEAD)
-        return (found, self._size), len(found)
+        content = self._fetch(0, READ_AHEAD)
+        return (content, self._size), len(content)
 
     def _fetch(self, start: int, count: int) -> memoryview:
         """Return as many bytes from there on as there are."""
         if 0 <= self._size <= start:
             return memoryview(b"")
         wait_for(self.path)
-        with told(self.path):
-            found = obstore().get(self.path.store, self.path.key, options={"range": (start, start + count)})
-            self._size = found.meta["size"]
-            return memoryview(found.bytes())
+        with as_file_errors(self.path):
+            answer = obstore().get(self.path.store, self.path.key, options={"range": (start, start + count)})
+            self._size = answer.meta["size"]
+            return memoryview(answer.bytes())
 
 
 READ_AHEAD = 64 << 10  # bytes that are fetched at least where a part of an object is read

@@ -75,14 +75,14 @@ def packed_in(folder: Path) -> Path | None:
 
 def _members(pack: ObjectPath) -> Members:
     def fetch() -> tuple[Members, int]:
-        found = members_of(pack, pack.get()[0])
-        return found, sum(map(len, found.values()))
+        members = members_of(pack, pack.get()[0])
+        return members, sum(map(len, members.values()))
 
-    found = FETCHED.get(pack, fetch)
-    if not isinstance(found, dict):  # as this process has written it
-        found = members_of(pack, found)
-        FETCHED.keep(pack, found, sum(map(len, found.values())))
-    members: Members = found
+    content: Members | memoryview = FETCHED.get(pack, fetch)
+    if isinstance(content, dict):
+        return content
+    members = members_of(pack, content)  # as this process has written it
+    FETCHED.keep(pack, members, sum(map(len, members.values())))
     return members
 
 
@@ -95,8 +95,8 @@ def read_once(path: Path) -> memoryview:
     at = steps.index(PACK) if PACK in steps[:-1] else 0
     if at < 3 or steps[at - 3] != "parts":
         def fetch() -> tuple[memoryview, int]:
-            found = path.get()[0]
-            return found, len(found)
+            content = path.get()[0]
+            return content, len(content)
 
         kept: memoryview = FETCHED.get(path, fetch)
         return kept

@@ -46,7 +46,7 @@ from .part_files import CHUNK_BYTES, NAMES, files_of, names_in, read_whole
 
 BUCKETS = "buckets"  # what a part holds for others
 WRITTEN = "written.json"  # names the attempt that a part is of where no task wrote it
-TOLD = "wrote"  # what a receipt tells of: the SHA-256 of the descriptions that its task wrote, see `ledger`
+WROTE = "wrote"  # what a receipt tells of: the SHA-256 of the descriptions that its task wrote, see `ledger`
 MARK = ".seen-by-workers-"
 MANIFEST = "dataset.json"  # of a data set; written last
 
@@ -171,8 +171,8 @@ class StoredParts(Parts):
         stored = dict(receipt)
         if by is not None and (attempt is None or self.ledger.has_written(self.part(index) / by)):
             stored["attempt"] = by
-        if told := self.ledger.told_by(self.folder):
-            stored[TOLD] = told
+        if checksums := self.ledger.checksums_for(self.folder):
+            stored[WROTE] = checksums
         text = json_bytes(stored)
         if write_file(path, text, exclusive=True):
             self._wrote(path, text)
@@ -200,8 +200,8 @@ class StoredParts(Parts):
         return self.folder / "receipts" / f"{index:06d}.json"
 
     def receipts(self, count: int) -> dict[int, Receipt]:
-        found = zip(range(count), at_once(self.receipt_of, range(count), self.folder), strict=True)
-        return {index: receipt for index, receipt in found if receipt is not None}
+        receipts = zip(range(count), at_once(self.receipt_of, range(count), self.folder), strict=True)
+        return {index: receipt for index, receipt in receipts if receipt is not None}
 
     def receipt_of(self, index: int) -> Receipt | None:
         path = self.receipt_path(index)
@@ -217,10 +217,10 @@ class StoredParts(Parts):
         path = self.receipt_path(index)
         text = bytes((read_once if self.ledger.is_complete else read_file)(path))
         stored = record_of(text, path, {}, fix=MADE_ANEW)
-        attempt, told = stored.pop("attempt", None), stored.pop(TOLD, {})
-        for name in (*stored.get("arrays", ()), *told):
+        attempt, checksums = stored.pop("attempt", None), stored.pop(WROTE, {})
+        for name in (*stored.get("arrays", ()), *checksums):
             require_name(name, path, nested=True)
-        self.ledger.learn(path, hashlib.sha256(text).hexdigest(), told)
+        self.ledger.learn(path, hashlib.sha256(text).hexdigest(), checksums)
         if attempt is not None and self.ledger.attempt(self.part(index)) is None:
             self.ledger.note_attempt(self.part(index), require_name(attempt, path))
         return stored
@@ -253,7 +253,7 @@ class StoredParts(Parts):
         if isinstance(self.folder, ObjectPath):  # most parts have the second, and it is one request less
             files.reverse()
         read = read_once if self.ledger.is_complete else read_file
-        return next((found for found in (_attempt_of(path, read) for path in files) if found is not None), None)
+        return next((attempt for attempt in (_attempt_of(path, read) for path in files) if attempt is not None), None)
 
     @contextmanager
     def marked(self) -> Iterator[Path]:

@@ -43,12 +43,12 @@ def clear_unfinished(parts: StoredParts, files: Iterable[Path] | None = None) ->
             attempts.setdefault((folder, int(steps[0])), {}).setdefault(steps[1], []).append(path)
         else:
             kept.append(path)
-    for (folder, index), found in attempts.items():
-        own = StoredParts(folder, parts.ledger)
-        attempt = parts.ledger.attempt(own.part(index)) or own.attempt_of(index)
-        for name in found:
+    for (folder, index), by_name in attempts.items():
+        inner = StoredParts(folder, parts.ledger)
+        attempt = parts.ledger.attempt(inner.part(index)) or inner.attempt_of(index)
+        for name in by_name:
             if name == attempt:
-                kept += found[name]
+                kept += by_name[name]
             else:
-                own.discard(index, name)
+                inner.discard(index, name)
     return kept

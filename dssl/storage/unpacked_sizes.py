@@ -74,8 +74,8 @@ def _zstd(packed: bytes, configuration: Mapping[str, Any], most: int) -> int:
 
     All but the last of a frame that tells no size are taken for full, as they are unless a writer is made to hurry.
     """
-    told = content_size(packed)
-    return told if told is not None else max(0, _zstd_blocks(packed) - BLOCK)
+    size = content_size(packed)
+    return size if size is not None else max(0, _zstd_blocks(packed) - BLOCK)
 
 
 def _zstd_blocks(packed: bytes) -> int:
@@ -98,7 +98,7 @@ def _zstd_blocks(packed: bytes) -> int:
     return count
 
 
-def _told(place: int) -> Callable[[bytes, Mapping[str, Any], int], int]:
+def _size_at(place: int) -> Callable[[bytes, Mapping[str, Any], int], int]:
     """Return how to read the size in a header, of 4 bytes at a place."""
     return lambda packed, configuration, most: int.from_bytes(packed[place:place + 4], "little")
 
@@ -118,6 +118,6 @@ def _lzma(file: Any, configuration: Mapping[str, Any]) -> Any:
 
 # By codec, the bytes that packed ones unpack to; where these are more than some number, any above it.
 UNPACKED: dict[str, Callable[[bytes, Mapping[str, Any], int], int]] = {
-    "blosc": _told(4), "lz4": _told(0), "zstd": _zstd, "bz2": _stream(lambda file, _: bz2.BZ2File(file)),
+    "blosc": _size_at(4), "lz4": _size_at(0), "zstd": _zstd, "bz2": _stream(lambda file, _: bz2.BZ2File(file)),
     "gzip": _deflated(_stream(lambda file, _: gzip.GzipFile(fileobj=file))), "lzma": _stream(_lzma),
     "zlib": _deflated(_stream(lambda file, _: _Zlib(file.read())))}

@@ -30,8 +30,8 @@ def verify_parts(parts: StoredParts, files: Iterable[Path] | None = None) -> Non
         for start, stop in row_ranges(len(rows), rows.chunk_rows):
             rows.read(start, stop)
     for folder, index in sorted({*numbers, *receipts}):
-        own = StoredParts(folder, parts.ledger)
-        own.check(index, own.receipt(index) if (folder, index) in receipts else {})
+        inner = StoredParts(folder, parts.ledger)
+        inner.check(index, inner.receipt(index) if (folder, index) in receipts else {})
 
 
 def verify_finished(parts: StoredParts) -> int:

@@ -78,7 +78,7 @@ class ChosenColumns(Rows):
 
 def counts_below(ids: Rows, edges: np.ndarray) -> np.ndarray:
     """Return how many of ascending numbers (n,) are below each of the edges (e,); a block of them is held at a time."""
-    found = np.zeros(len(edges), np.int64)
+    counts = np.zeros(len(edges), np.int64)
     for _, block in ids.blocks(STREAM_ROWS):
-        found += np.searchsorted(block, edges)
-    return found
+        counts += np.searchsorted(block, edges)
+    return counts

@@ -6,7 +6,7 @@ import pytest
 
 from dssl.base.errors import DataError, SpecError
 from dssl.cli.init.first_spec import first_spec
-from dssl.data.told_labels import spelled_as
+from dssl.data.label_files import spelled_as
 from dssl.execution.in_process import InProcess
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.plan.plan import plan

@@ -57,8 +57,8 @@ class Ranges:
         columns = dict[int, ColumnBeyond]()
         for index in range(len(spans)):
             for j, below, above, far, low, high in parts.read(index, ("beyond",))["beyond"].tolist():
-                found = ColumnBeyond(int(j), int(below), int(above), int(far), low, high)
-                columns[int(j)] = columns[int(j)].merge(found) if int(j) in columns else found
+                column = ColumnBeyond(int(j), int(below), int(above), int(far), low, high)
+                columns[int(j)] = columns[int(j)].merge(column) if int(j) in columns else column
         return Comparison(self, n, parts.rows("far"), sum(receipt["far"] for receipt in receipts),
                           [columns[j] for j in sorted(columns)])
 
@@ -108,9 +108,9 @@ def beyond(X: Any, smallest: np.ndarray, largest: np.ndarray) -> tuple[np.ndarra
         block = block[:, chosen]
     below, above = block < smallest[chosen], block > largest[chosen]
     far = (block < low[chosen]) | (block > high[chosen])
-    found = np.column_stack([chosen, below.sum(axis=0), above.sum(axis=0), far.sum(axis=0),
+    columns = np.column_stack([chosen, below.sum(axis=0), above.sum(axis=0), far.sum(axis=0),
                              block.min(axis=0, initial=np.inf), block.max(axis=0, initial=-np.inf)]).astype(np.float64)
-    return far.any(axis=1), found[(found[:, 1] > 0) | (found[:, 2] > 0)]
+    return far.any(axis=1), columns[(columns[:, 1] > 0) | (columns[:, 2] > 0)]
 
 
 @dataclass(frozen=True)
@@ -124,8 +124,8 @@ class RangeTask:
 
     def __call__(self, out: PartWriter) -> Receipt:
         ranges = self.ranges.load()
-        far, found = beyond(self.rows.read(self.start, self.stop), ranges["smallest"], ranges["largest"])
-        return {**out.write(beyond=found), **out.write_rows(self.start, far=far), "far": int(far.sum())}
+        far, columns = beyond(self.rows.read(self.start, self.stop), ranges["smallest"], ranges["largest"])
+        return {**out.write(beyond=columns), **out.write_rows(self.start, far=far), "far": int(far.sum())}
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,27 +141,27 @@ class Comparison:
     far: int
     columns: Sequence[ColumnBeyond]
 
-    def is_notable(self, found: ColumnBeyond) -> bool:
+    def is_notable(self, column: ColumnBeyond) -> bool:
         """Return whether there is more beyond the range of a column than chance would have."""
-        most = max(found.below, found.above)
+        most = max(column.below, column.above)
         logarithm = (gammaln(self.n + 1) - gammaln(self.n - most + 1) - gammaln(self.n + self.ranges.n + 1)
                      + gammaln(self.n + self.ranges.n - most + 1))
-        return found.far > 0 or bool(logarithm < np.log(CHANCE))
+        return column.far > 0 or bool(logarithm < np.log(CHANCE))
 
     def described(self, names: Sequence[str] | None) -> list[dict[str, Any]]:
         """Return, as JSON, what lies beyond the range of each column: counts, and both ranges in the source's units."""
-        return [{"column": names[own.column] if names else str(own.column), "below": own.below, "above": own.above,
-                 "far": own.far, "min": own.low, "max": own.high,
-                 "training_min": float(self.ranges.smallest[own.column]),
-                 "training_max": float(self.ranges.largest[own.column]), "notable": self.is_notable(own)}
-                for own in self.columns]
+        return [{"column": names[column.column] if names else str(column.column),
+                 "below": column.below, "above": column.above, "far": column.far, "min": column.low, "max": column.high,
+                 "training_min": float(self.ranges.smallest[column.column]),
+                 "training_max": float(self.ranges.largest[column.column]), "notable": self.is_notable(column)}
+                for column in self.columns]
 
     def notes(self, names: Sequence[str] | None, most: int = 10) -> list[str]:
         """Return a sentence on each of the columns that are worth a word, at most so many, the most values first."""
-        notable = sorted((own for own in self.columns if self.is_notable(own)),
-                         key=lambda own: (-own.far, -own.below - own.above))
-        lines = [f"{own.below + own.above} of {self.n} values of {column_label(names, own.column)} are beyond "
-                 f"the range of the training points: from {own.low:.6g} to {own.high:.6g}, where these are from "
-                 f"{self.ranges.smallest[own.column]:.6g} to {self.ranges.largest[own.column]:.6g}"
-                 for own in notable[:most]]
+        notable = sorted((column for column in self.columns if self.is_notable(column)),
+                         key=lambda column: (-column.far, -column.below - column.above))
+        lines = [f"{column.below + column.above} of {self.n} values of {column_label(names, column.column)} are beyond "
+                 f"the range of the training points: from {column.low:.6g} to {column.high:.6g}, where these are from "
+                 f"{self.ranges.smallest[column.column]:.6g} to {self.ranges.largest[column.column]:.6g}"
+                 for column in notable[:most]]
         return [*lines, f"so are values of {len(notable) - most} more columns"] if notable[most:] else lines

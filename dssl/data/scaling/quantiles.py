@@ -52,16 +52,16 @@ class WithinTask:
     collect: bool
 
     def __call__(self, out: PartWriter) -> Receipt:
-        counts, found = np.zeros(1 << DIGIT, np.int64), [np.zeros(0, np.uint64)]
+        counts, collected = np.zeros(1 << DIGIT, np.int64), [np.zeros(0, np.uint64)]
         for index in range(self.first, self.last):
             keys = keys_of(self.parts.read(index, [self.name])[self.name])
             keys = keys[keys >= np.uint64(self.low)] - np.uint64(self.low)
             keys = keys if self.bits == 64 else keys[keys < np.uint64(1 << self.bits)]
             if self.collect:
-                found.append(keys + np.uint64(self.low))
+                collected.append(keys + np.uint64(self.low))
             else:
                 counts += np.bincount((keys >> np.uint64(self.bits - DIGIT)).astype(np.int64), minlength=1 << DIGIT)
-        return out.write(keys=np.concatenate(found)) if self.collect else out.write(counts=counts)
+        return out.write(keys=np.concatenate(collected)) if self.collect else out.write(counts=counts)
 
 
 def median_of_parts(parts: Parts, name: str, counts: Sequence[int], execution: Execution) -> float:
@@ -86,8 +86,8 @@ def _of_rank(parts: Parts, name: str, n_parts: int, total: int, rank: int, execu
         low += digit << bits
     if not bits:  # all that is left is one value
         return float(values_of(np.array([low], np.uint64))[0])
-    found = execution.scratch()
-    execution.map([WithinTask(parts, name, *run, low, bits, True) for run in runs], found)
-    keys = np.concatenate([found.read(index)["keys"] for index in range(len(runs))])
-    found.remove()
+    scratch = execution.scratch()
+    execution.map([WithinTask(parts, name, *run, low, bits, True) for run in runs], scratch)
+    keys = np.concatenate([scratch.read(index)["keys"] for index in range(len(runs))])
+    scratch.remove()
     return float(values_of(np.partition(keys, rank)[rank:rank + 1])[0])

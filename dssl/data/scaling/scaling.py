@@ -235,87 +235,88 @@ def fit_scalings(rows: Rows, ids: Rows | None, kinds: Sequence[ScalingKind], exe
     n, d = rows.shape
     require(n > 0 and (ids is None or len(ids) > 0), "no training rows to fit the scaling on", error=DataError,
             why="it is made of their means and ranges", fix="check the split into training and test points")
-    first, last = (0, 0) if ids is None else (int(own[0]) for own in (ids.read(0, 1), ids.read(len(ids) - 1, len(ids))))
+    first = 0 if ids is None else int(ids.read(0, 1)[0])
+    last = 0 if ids is None else int(ids.read(len(ids) - 1, len(ids))[0])
     require(first >= 0 and last < n, f"training rows from {first} to {last}", why=f"there are {n} rows",
             fix="choose the rows from this data set", error=DataError)
     if rows.is_sparse:
         for kind in kinds:
             require_kept_zeros(kind, n, d)
-    found, made = _moments(rows, ids, execution), dict[ScalingKind, Scaling]()
-    reaches = None if rows.is_sparse else Reaches.of(found.pop("sample"))
-    if cuts and reaches is not None and reaches.exceeded(found["smallest"], found["largest"]):
-        found = _moments(rows, ids, execution, reaches)
+    moments, made = _moments(rows, ids, execution), dict[ScalingKind, Scaling]()
+    reaches = None if rows.is_sparse else Reaches.of(moments.pop("sample"))
+    if cuts and reaches is not None and reaches.exceeded(moments["smallest"], moments["largest"]):
+        moments = _moments(rows, ids, execution, reaches)
     most = MOST_LISTED if rows.is_sparse else d
     for kind in kinds:
-        made[kind] = _scaling_of(kind, found, feature_names, most) if kind != "auto" else _by_ranges(
-            found, rows, ids, np.zeros(d, bool) if categories is None else categories, feature_names, most)
+        made[kind] = _scaling_of(kind, moments, feature_names, most) if kind != "auto" else _by_ranges(
+            moments, rows, ids, np.zeros(d, bool) if categories is None else categories, feature_names, most)
     if "auto" in made and reaches is not None and reaches.narrow:
         made["auto"].attributes["narrow_columns"] = reaches.narrow
-    if reaches is None or "n_out" not in found:
+    if reaches is None or "n_out" not in moments:
         return made
-    return {kind: _cut(scaling, reaches, found) for kind, scaling in made.items()}
+    return {kind: _cut(scaling, reaches, moments) for kind, scaling in made.items()}
 
 
-def _cut(scaling: Scaling, reaches: Reaches, found: Share) -> Scaling:
+def _cut(scaling: Scaling, reaches: Reaches, moments: Share) -> Scaling:
     """Return a scaling that cuts values off; what it tells of outliers."""
-    attributes = {**scaling.attributes, "outliers": outliers_of(found)}
+    attributes = {**scaling.attributes, "outliers": outliers_of(moments)}
     if scaling.kind == "unit_norm":
         return replace(scaling, attributes=attributes)
-    lower, upper = reaches.bounds(found["smallest"], found["largest"],
+    lower, upper = reaches.bounds(moments["smallest"], moments["largest"],
                                   shared=scaling.kind in ("none", "global_range"))
     return replace(scaling, attributes=attributes, lower=lower, upper=upper)
 
 
-def _by_ranges(found: Share, rows: Rows, ids: Rows | None, categories: np.ndarray, feature_names: list[str] | None,
+def _by_ranges(moments: Share, rows: Rows, ids: Rows | None, categories: np.ndarray, feature_names: list[str] | None,
                most: int) -> Scaling:
     """Return the scaling "auto"; categories (d,) bool."""
-    scaled = _scaling_of("max_abs" if rows.is_sparse else "standardize", found, feature_names, most)
-    ranges = ratio_of_ranges((found["largest"] - found["smallest"])[~categories])
-    alike, told = ranges <= ONE_UNIT, {**scaled.attributes, "ranges": ranges}
+    scaled = _scaling_of("max_abs" if rows.is_sparse else "standardize", moments, feature_names, most)
+    ranges = ratio_of_ranges((moments["largest"] - moments["smallest"])[~categories])
+    alike, attributes = ranges <= ONE_UNIT, {**scaled.attributes, "ranges": ranges}
     varies = scaled.factor > 0
-    flags = varies & (categories | zero_one_columns(found))
+    flags = varies & (categories | zero_one_columns(moments))
     if rows.is_sparse or not flags.any() or not (varies & ~flags).any():
-        return replace(_scaling_of("none", found, feature_names, most) if alike else scaled, attributes=told)
+        return replace(_scaling_of("none", moments, feature_names, most) if alike else scaled, attributes=attributes)
     factor, shift = (np.ones_like(scaled.factor), np.zeros_like(scaled.shift)) if alike else (
         scaled.factor.copy(), scaled.shift.copy())
     numbers = varies & ~flags
     cells = sampled_rows(rows, ids, varies)
     sample = (cells[:, numbers[varies]] - shift[numbers]) * factor[numbers]
     usual = float(np.median(factor[numbers] / scaled.factor[numbers]))  # the standard deviation of a scaled number
-    told_flags = bool(categories.any()) or not alike  # others may be pixels, in the unit of the numbers
+    lowers_flags = bool(categories.any()) or not alike  # others may be pixels, in the unit of the numbers
     near = APART * near_distance(sample, len(rows) if ids is None else len(ids))
-    if not told_flags and near >= np.sqrt(2):
-        return replace(_scaling_of("none", found, feature_names, most), attributes=told)
+    if not lowers_flags and near >= np.sqrt(2):
+        return replace(_scaling_of("none", moments, feature_names, most), attributes=attributes)
     apart, alone = np.full(int(flags.sum()), near), np.zeros(int(flags.sum()), bool)
-    if told_flags:
+    if lowers_flags:
         columns = columns_of_category(cells[:, flags[varies]])
         apart, alone = np.minimum(near, usual * farthest_levels(columns)), columns == 1
     factor[flags], shift[flags] = np.where(alone, apart, apart / np.sqrt(2)), 0.0
     return Scaling("auto", shift, factor, {
-        **told, "numbers": "none" if alike else "standardize", "categories": int(flags.sum()),
+        **attributes, "numbers": "none" if alike else "standardize", "categories": int(flags.sum()),
         "level_distance": float(apart.max())}, scaled.seen)
 
 
-def _scaling_of(kind: ScalingKind, found: Share, feature_names: list[str] | None, most: int) -> Scaling:
+def _scaling_of(kind: ScalingKind, moments: Share, feature_names: list[str] | None, most: int) -> Scaling:
     """Return the scaling that follows from moments; most : constant columns that are named."""
-    smallest, largest = found["smallest"], found["largest"]
+    smallest, largest = moments["smallest"], moments["largest"]
     d = len(smallest)
     shift = np.zeros(d)
     with np.errstate(over="ignore"):
         spread = largest - smallest
     constant = np.flatnonzero(spread == 0)
     if kind == "standardize":
-        shift, spread = found["mean"], np.where(spread > 0, np.sqrt(found["squares"] / found["count"]), 0)
+        shift, spread = moments["mean"], np.where(spread > 0, np.sqrt(moments["squares"] / moments["count"]), 0)
     elif kind == "unit_range":
         shift = smallest
     elif kind == "max_abs":
         spread = np.maximum(np.abs(smallest), np.abs(largest))
     elif kind == "global_range":
         spread = np.full(d, max(abs(float(smallest.min())), abs(float(largest.max()))))
-    attributes = {"n_columns": d, "n_training_rows": int(found["count"]), "zero_rows": int(found["zero_rows"]),
+    attributes = {"n_columns": d, "n_training_rows": int(moments["count"]), "zero_rows": int(moments["zero_rows"]),
                   "constant_columns": len(constant),
                   "constant_column_names": [_name(feature_names, int(j)) for j in constant[:most]]}
-    seen = Ranges(smallest, largest, int(found["count"]))
+    seen = Ranges(smallest, largest, int(moments["count"]))
     if kind == "none":
         return Scaling(kind, np.empty(0), np.empty(0), attributes, seen)
     wild = [column_label(feature_names, j) for j in np.flatnonzero(~np.isfinite(spread))[:1].tolist()]

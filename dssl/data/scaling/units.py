@@ -37,14 +37,14 @@ def ratio_of_ranges(spread: np.ndarray) -> float:
     return float(ranges.max() / np.quantile(ranges, 0.25, method="lower")) if len(ranges) else 1.0
 
 
-def zero_one_columns(found: Share) -> np.ndarray:
+def zero_one_columns(moments: Share) -> np.ndarray:
     """Return which columns hold nothing but 0 and 1, (d,) bool, from their moments.
 
     Between 0 and 1 the mean of x^2 is that of x where every value is one of the two, and less elsewhere.
     """
-    mean = found["mean"]
-    squared = found["squares"] / found["count"] + mean**2
-    return (found["smallest"] == 0) & (found["largest"] == 1) & (np.abs(mean - squared) <= 1e-9 * mean)
+    mean = moments["mean"]
+    squared = moments["squares"] / moments["count"] + mean**2
+    return (moments["smallest"] == 0) & (moments["largest"] == 1) & (np.abs(mean - squared) <= 1e-9 * mean)
 
 
 def columns_of_category(flags: np.ndarray) -> np.ndarray:

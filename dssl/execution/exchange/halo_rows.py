@@ -34,7 +34,7 @@ class AskTask:
 
     def __call__(self, out: PartWriter) -> Receipt:
         lists = [self.wanted.read(index, [self.name])[self.name] for index in range(self.first, self.last)]
-        block = np.repeat(np.arange(self.first, self.last, dtype=np.int32), [len(own) for own in lists])
+        block = np.repeat(np.arange(self.first, self.last, dtype=np.int32), [len(rows) for rows in lists])
         ids = np.concatenate(lists)
         return scatter(out, ids // self.height, self.n_owners, block=block, row=(ids % self.height).astype(np.int32))
 
@@ -52,8 +52,8 @@ class AnswerTask:
 
     def __call__(self, out: PartWriter) -> Receipt:
         start, stop = row_ranges(len(self.rows), self.height)[self.index]
-        found = gather(self.asked, self.n_asking, self.index)
-        return scatter(out, found["block"], self.n_blocks, X=self.rows.read(start, stop)[found["row"]])
+        asked = gather(self.asked, self.n_asking, self.index)
+        return scatter(out, asked["block"], self.n_blocks, X=self.rows.read(start, stop)[asked["row"]])
 
 
 @dataclass(frozen=True)

@@ -26,13 +26,14 @@ class SendTask:
     def __call__(self, out: PartWriter) -> Receipt:
         block: Any = self.rows.read(self.start, self.stop)
         place = self.place.read(self.start, self.stop)
-        n_blocks, own = len(row_ranges(len(self.rows), self.height)), {"row": (place % self.height).astype(np.int32)}
+        n_blocks = len(row_ranges(len(self.rows), self.height))
+        row = (place % self.height).astype(np.int32)
         if not self.rows.is_sparse:
-            return scatter(out, place // self.height, n_blocks, **own, X=block)
+            return scatter(out, place // self.height, n_blocks, row=row, X=block)
         entries = np.diff(block.indptr)
         place = np.repeat(place, entries)
-        return scatter(out, place // self.height, n_blocks, row=np.repeat(own["row"], entries), column=block.indices,
-                       value=block.data)
+        return scatter(out, place // self.height, n_blocks, row=np.repeat(row, entries),
+                       column=block.indices, value=block.data)
 
 
 @dataclass(frozen=True)
@@ -47,14 +48,14 @@ class ArriveTask:
 
     def __call__(self, out: PartWriter) -> Receipt:
         start, stop = row_ranges(len(self.rows), self.height)[self.index]
-        found = gather(self.sent, self.n_writers, self.index)
+        columns = gather(self.sent, self.n_writers, self.index)
         if not self.rows.is_sparse:
-            block = np.empty_like(found["X"])
-            block[found["row"]] = found["X"]
+            block = np.empty_like(columns["X"])
+            block[columns["row"]] = columns["X"]
             return out.write_rows(start, rows=block)
-        at = np.lexsort((found["column"], found["row"]))
-        indptr = np.concatenate([[0], np.cumsum(np.bincount(found["row"], minlength=stop - start))])
-        block = narrow_csr(found["value"][at], found["column"][at], indptr, (stop - start, self.rows.shape[1]))
+        at = np.lexsort((columns["column"], columns["row"]))
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(columns["row"], minlength=stop - start))])
+        block = narrow_csr(columns["value"][at], columns["column"][at], indptr, (stop - start, self.rows.shape[1]))
         return {**out.write(**csr_arrays(block)), "nnz": len(at)}
 
 

@@ -74,13 +74,13 @@ def gather(parts: Parts, n_writers: int, bucket: int) -> dict[str, np.ndarray]:
     require(n_writers >= 1, f"n_writers={n_writers}, expected >= 1", why="types and widths are those that were written",
             fix="pass the number of tasks that called scatter")
     rows = rows_of_writers(parts, n_writers, bucket)
-    found: dict[str, np.ndarray] = {}
+    columns: dict[str, np.ndarray] = {}
     for index, (end, count) in enumerate(zip(np.cumsum(rows), rows, strict=True)):
-        if found and not count:  # of neighbors in order most blocks have nothing for most others
+        if columns and not count:  # of neighbors in order most blocks have nothing for most others
             continue
         piece = parts.read_bucket(index, bucket)
-        if not found:
-            found = {name: np.empty((sum(rows), *array.shape[1:]), array.dtype) for name, array in piece.items()}
+        if not columns:
+            columns = {name: np.empty((sum(rows), *array.shape[1:]), array.dtype) for name, array in piece.items()}
         for name, array in piece.items():
-            found[name][end - len(array):end] = array
-    return found
+            columns[name][end - len(array):end] = array
+    return columns

@@ -52,9 +52,9 @@ class Coding(ABC):
             return labels
         if labels.dtype.kind != "f" and not self.has_room:
             labels = labels.astype(object)
-        found = labels.copy()
-        found[beyond] = None if found.dtype == object else np.nan if found.dtype.kind == "f" else -1
-        return found
+        kept = labels.copy()
+        kept[beyond] = None if kept.dtype == object else np.nan if kept.dtype.kind == "f" else -1
+        return kept
 
     # Predictions in arrays and files
 

@@ -94,14 +94,14 @@ def encode_values(y: Any, unlabeled: float | None = None, *, occurs: bool = True
     known = _typed(values[~hidden])
     require(known.dtype.kind in "iuf", f"the target holds {known[:3].tolist()}", error=DataError,
             why="a regression predicts numbers", fix="name a column of numbers, or set data.task to classification")
-    found = np.full(len(values), np.nan)
-    found[~hidden] = known
+    coded = np.full(len(values), np.nan)
+    coded[~hidden] = known
     if unlabeled is not None:
-        marked = found == unlabeled
-        require_marker(not occurs or bool(marked.any()) or not len(found), unlabeled, "target")
-        found[marked] = np.nan
-    require_within(found, first_row)
-    return found
+        marked = coded == unlabeled
+        require_marker(not occurs or bool(marked.any()) or not len(coded), unlabeled, "target")
+        coded[marked] = np.nan
+    require_within(coded, first_row)
+    return coded
 
 
 def require_marker(occurs: bool, unlabeled: Any, name: str) -> None:
@@ -133,10 +133,10 @@ def map_classes(codes: np.ndarray, classes: np.ndarray, mapping: Mapping[Any, An
     owner: dict[int, Any] = {}
     for name, code, members in zip(mapping, new_codes, mapping.values(), strict=True):
         for member in members if isinstance(members, (list, tuple, set, np.ndarray)) else [members]:
-            found = find_class(classes, member)
-            require(found not in owner, f"class {member!r} is mapped to {owner.get(found)!r} and to {name!r}",
+            known = find_class(classes, member)
+            require(known not in owner, f"class {member!r} is mapped to {owner.get(known)!r} and to {name!r}",
                     why="a point has one class", fix=_known(classes), error=DataError)
-            owner[found], codes_of[found] = name, code
+            owner[known], codes_of[known] = name, code
     left = [classes[i].item() for i in range(len(classes)) if i not in owner]
     require(not left, f"no class is given for {', '.join(map(repr, left[:12]))}", error=DataError,
             why="their points would silently lose their labels",
@@ -157,9 +157,9 @@ def keep_classes(codes: np.ndarray, classes: np.ndarray,
     new_code = np.full(len(classes) + 1, len(kept), np.int64)
     new_code[kept] = np.arange(len(kept))
     new_code[-1] = UNLABELED
-    found = new_code[codes]
-    ids = np.flatnonzero(found < len(kept))
-    return ids, found[ids], classes[kept]
+    renumbered = new_code[codes]
+    ids = np.flatnonzero(renumbered < len(kept))
+    return ids, renumbered[ids], classes[kept]
 
 
 def find_class(classes: np.ndarray, wanted: Any) -> int:

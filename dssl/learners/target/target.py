@@ -83,9 +83,9 @@ class Target(ABC):
 
     def strata_among(self, n: int) -> np.ndarray:
         """Return the strata of all n points, -1 for the unlabeled."""
-        found = np.full(n, UNLABELED, np.int64)
-        found[self.labeled] = self.strata()
-        return found
+        strata = np.full(n, UNLABELED, np.int64)
+        strata[self.labeled] = self.strata()
+        return strata
 
     @abstractmethod
     def measures(self, tie: PointMeasure) -> tuple[PointMeasure, PointMeasure]:
@@ -111,7 +111,7 @@ class Target(ABC):
     def read(self, texts: Sequence[str]) -> np.ndarray:
         """Return codes or quantities (t,) of labels that are text; raise DataError of one that is neither."""
 
-    def told(self, points: np.ndarray, texts: Sequence[str]) -> Self:
+    def with_texts(self, points: np.ndarray, texts: Sequence[str]) -> Self:
         """Return the target with the labels of more points (t,), distinct; they take the place of those it has."""
         old = np.flatnonzero(~np.isin(self.labeled, points))
         labeled = np.concatenate([self.labeled[old], points])
@@ -122,10 +122,10 @@ class Target(ABC):
         """Return the target of some of the points, each named by its place in `rows`, distinct numbers."""
         place = np.full(max(int(rows.max(initial=-1)), int(self.labeled.max(initial=-1))) + 1, -1)
         place[rows] = np.arange(len(rows))
-        found = place[self.labeled]
-        kept = np.flatnonzero(found >= 0)
-        kept = kept[np.argsort(found[kept], kind="stable")]
-        return replace(self, labeled=found[kept], coded=self.coded[kept])
+        places = place[self.labeled]
+        kept = np.flatnonzero(places >= 0)
+        kept = kept[np.argsort(places[kept], kind="stable")]
+        return replace(self, labeled=places[kept], coded=self.coded[kept])
 
     @abstractmethod
     def spread(self, n: int) -> dict[str, np.ndarray]:
@@ -141,8 +141,8 @@ class Target(ABC):
         if attributes.get("classes") is not None:
             codes, names = arrays["codes"], np.array(attributes["classes"])
             prior = ClassPrior.from_described(attributes["prior"]) if "prior" in attributes else LABELS
-            own = Classes(arrays["labeled"], codes, names) if "labeled" in arrays else Classes.of(codes, names)
-            return replace(own, prior=prior)
+            classes = Classes(arrays["labeled"], codes, names) if "labeled" in arrays else Classes.of(codes, names)
+            return replace(classes, prior=prior)
         values = arrays["values"]
         return Quantities(arrays["labeled"], values) if "labeled" in arrays else Quantities.of(values)
 
@@ -220,7 +220,7 @@ class Classes(Target):
     def read(self, texts: Sequence[str]) -> np.ndarray:
         return np.array([find_class(self.names, text) for text in texts], np.int64)
 
-    def told(self, points: np.ndarray, texts: Sequence[str]) -> Self:
+    def with_texts(self, points: np.ndarray, texts: Sequence[str]) -> Self:
         """Return the target with the labels of more points; texts that are no class yet become classes.
 
         Raises DataError: classes are numbers, and such a text is no whole number.
@@ -234,7 +234,7 @@ class Classes(Target):
             names = np.array(sorted({*self.names.tolist(), *new}), object if self.names.dtype == object else str)
         else:
             names = self.names
-        return Target.told(self.of_names(names), points, texts)
+        return Target.with_texts(self.of_names(names), points, texts)
 
     def of_names(self, names: np.ndarray) -> Self:
         """Return the same labels as codes of other names, ascending, which these are among."""
@@ -297,12 +297,12 @@ class Quantities(Target):
                 fix="give at least one point a target")
 
     def read(self, texts: Sequence[str]) -> np.ndarray:
-        found = np.array([_number(text) for text in texts])
-        wrong = [text for text, value in zip(texts, found, strict=True) if not np.isfinite(value)]
+        numbers = np.array([_number(text) for text in texts])
+        wrong = [text for text, value in zip(texts, numbers, strict=True) if not np.isfinite(value)]
         require(not wrong, f"labels such as {wrong[:3]}", why="a regression predicts numbers", error=DataError,
                 fix="write numbers with a decimal point")
-        require_within(found)
-        return found
+        require_within(numbers)
+        return numbers
 
     def spread(self, n: int) -> dict[str, np.ndarray]:
         values = np.full((n, *self.coded.shape[1:]), np.nan)

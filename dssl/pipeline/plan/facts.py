@@ -15,9 +15,9 @@ from ...base.errors import DataError, require
 from ...data.dataset import chunk_rows
 from ...data.ingest_cost import block_height, makes_sparse
 from ...data.ingest_params import IngestParams
+from ...data.label_files import count_label_files
 from ...data.readers.base import Scan
 from ...data.sources import find_source
-from ...data.told_labels import count_told_labels
 from ...execution.cost import Cost
 from ...knn.search import possible_methods
 from ...methods.sections import GraphSection, GraphSections
@@ -228,7 +228,7 @@ class Facts(Generic[S]):
                        if labels.per_class else (labels.fraction or 1.0) * self.n)
         least = most if labels.count or labels.per_class else 2
         if labels.file is not None:  # of points that may have one of those labels
-            told = count_told_labels([file.path for file in find_source(labels.file, format="csv").files])
+            told = count_label_files([file.path for file in find_source(labels.file, format="csv").files])
             most = min(most + told, self.n)
         return self.found("labels", "n_labeled", most, least, "labeled points")
 

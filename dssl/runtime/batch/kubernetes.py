@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import yaml
 
@@ -140,8 +140,8 @@ class Kubernetes(Engine):
         return {"job": job.name, "uid": made["metadata"]["uid"]}
 
     def knows(self, handle: Mapping[str, Any]) -> bool:
-        found = self._object(handle["job"])
-        return found is not None and found["metadata"]["uid"] == handle["uid"] and not _has_ended(found)
+        job = self._object(handle["job"])
+        return job is not None and job["metadata"]["uid"] == handle["uid"] and not _has_ended(job)
 
     def cancel(self, handle: Mapping[str, Any]) -> None:
         if self.knows(handle):
@@ -150,8 +150,7 @@ class Kubernetes(Engine):
     def _object(self, name: str) -> dict[str, Any] | None:
         """Return a job as Kubernetes has it; None where there is none."""
         text = self.kubectl("get", "job", name, "--ignore-not-found", "--output", "json")
-        found: dict[str, Any] | None = json.loads(text) if text.strip() else None
-        return found
+        return cast("dict[str, Any]", json.loads(text)) if text.strip() else None
 
     def kubectl(self, *words: str) -> str:
         """Return what kubectl prints; raise ClusterError if it fails."""
@@ -159,8 +158,8 @@ class Kubernetes(Engine):
 
 
 def _has_ended(job: Mapping[str, Any]) -> bool:
-    return any(own["type"] in ("Complete", "Failed") and own["status"] == "True"
-               for own in job.get("status", {}).get("conditions", ()))
+    return any(condition["type"] in ("Complete", "Failed") and condition["status"] == "True"
+               for condition in job.get("status", {}).get("conditions", ()))
 
 
 def _run(job: Mapping[str, Any] | None) -> str:

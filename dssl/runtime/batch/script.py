@@ -52,13 +52,13 @@ class Script(Engine):
     def submit(self, job: Job, rendered: Path) -> dict[str, Any]:
         command = filled(self.submit_command, {"script": shlex.quote(str(rendered))})
         answer = asked(["/bin/sh", "-c", command], fix=FIX)
-        found = re.search(self.job_id, answer, re.MULTILINE)
-        if found is None:
+        match = re.search(self.job_id, answer, re.MULTILINE)
+        if match is None:
             raise ClusterError(explain(
                 f"`{command}` printed {answer.strip()!r}, in which {self.job_id!r} finds no id of a job",
                 why="the job is asked after and ended by its id; it may be queued now",
                 fix="look for it in the queue and end it, and change job_id in the cluster description"))
-        return {"job": found[found.lastindex or 0]}
+        return {"job": match[match.lastindex or 0]}
 
     def knows(self, handle: Mapping[str, Any]) -> bool:
         said = self._asked_of(self.query_command, handle)

@@ -92,8 +92,8 @@ class SlurmTimes(Scheduler):
 
     def has(self, name: str, folder: Path) -> bool:
         if (folder / self.table).is_file():
-            own = _block(_entries() or [], name)
-            return any(line and not line.startswith("#") for line in own)  # Slurm comments out what it has given up
+            block = _block(_entries() or [], name)
+            return any(line and not line.startswith("#") for line in block)  # Slurm comments out what it has given up
         return bool(self._jobs(name, "PENDING,RUNNING,CONFIGURING,COMPLETING,SUSPENDED"))
 
     def remove(self, name: str, folder: Path) -> None:
@@ -150,6 +150,6 @@ def _block(lines: list[str], name: str) -> list[str]:
 def _others(name: str) -> list[str]:
     """Return the lines of the scrontab but those of a schedule."""
     lines = _entries() or []
-    own = _block(lines, name)
-    start = lines.index(_begin(name)) if own else 0
-    return lines[:start] + lines[start + len(own):]
+    block = _block(lines, name)
+    start = lines.index(_begin(name)) if block else 0
+    return lines[:start] + lines[start + len(block):]

@@ -43,14 +43,14 @@ class Times:
 
         Of two restricted days cron takes either, systemd both: these become two lines.
         """
-        found = CronSim(self.text, datetime(2026, 1, 1))
-        minutes, hours, months = (_numbers(own, whole) for own, whole in (
-            (found.minutes, range(60)), (found.hours, range(24)), (found.months, range(1, 13))))
-        days = [day for day in found.days if isinstance(day, int) and day > 0]
-        require(len(days) == len(found.days), f"--at {self.text!r} counts days from the end of the month",
+        times = CronSim(self.text, datetime(2026, 1, 1))
+        minutes, hours, months = (_numbers(numbers, whole) for numbers, whole in (
+            (times.minutes, range(60)), (times.hours, range(24)), (times.months, range(1, 13))))
+        days = [day for day in times.days if isinstance(day, int) and day > 0]
+        require(len(days) == len(times.days), f"--at {self.text!r} counts days from the end of the month",
                 error=SpecError, why="systemd has another way to write that", fix="name a day from 1 on")
-        weekdays = sorted({day % 7 for day in found.weekdays if isinstance(day, int)})
-        require(all(isinstance(day, int) for day in found.weekdays), f"--at {self.text!r} counts weeks of the month",
+        weekdays = sorted({day % 7 for day in times.weekdays if isinstance(day, int)})
+        require(all(isinstance(day, int) for day in times.weekdays), f"--at {self.text!r} counts weeks of the month",
                 error=SpecError, why="systemd has another way to write that", fix="name weekdays alone")
         any_day, any_weekday = len(days) == 31, len(weekdays) == 7
         of_week, of_month = ",".join(DAYS[day] for day in weekdays), _numbers(set(days), range(1, 32))

@@ -35,7 +35,7 @@ class Identifiers:
 
 
 @dataclass(frozen=True)
-class ToldLabel:
+class LabelLine:
     """A line of a file that has a label. name : of its row, which is an identifier or a number."""
 
     place: str
@@ -44,7 +44,7 @@ class ToldLabel:
     label: str
 
 
-def read_told_labels(paths: Sequence[Path],
+def read_label_files(paths: Sequence[Path],
                      identifiers: Identifiers | None = None) -> tuple[np.ndarray, list[str], list[str]]:
     """Return the rows (t,) that some files give a label, ascending, these labels as text, and file and line of each.
 
@@ -57,9 +57,9 @@ def read_told_labels(paths: Sequence[Path],
     """
     lines = _some_lines(paths, None if identifiers is None else column_beside(identifiers.name))
     asked = {line.name for line in lines if line.is_identifier}
-    told = _by_row(lines, identifiers.rows_of(asked) if identifiers is not None and asked else {})
-    rows = sorted(told)
-    return np.array(rows, np.int64), [told[row].label for row in rows], [told[row].place for row in rows]
+    by_row = _by_row(lines, identifiers.rows_of(asked) if identifiers is not None and asked else {})
+    rows = sorted(by_row)
+    return np.array(rows, np.int64), [by_row[row].label for row in rows], [by_row[row].place for row in rows]
 
 
 def spelled_as(texts: Sequence[str], classes: Collection[str]) -> list[str]:
@@ -75,29 +75,29 @@ def spelled_as(texts: Sequence[str], classes: Collection[str]) -> list[str]:
     return [text if text in classes or len(alike[folded(text)]) > 1 else alike[folded(text)][0] for text in texts]
 
 
-def count_told_labels(paths: Sequence[Path]) -> int:
+def count_label_files(paths: Sequence[Path]) -> int:
     """Return how many rows some files give a label at most, where it is not known whether the source has identifiers.
 
-    Raises DataError: as `read_told_labels`, as far as that shows without the source.
+    Raises DataError: as `read_label_files`, as far as that shows without the source.
     """
     lines = _some_lines(paths, ANY)
     numbered = [line for line in lines if not line.is_identifier]
     return len(_by_row(numbered, {})) + len(lines) - len(numbered)
 
 
-def _by_row(lines: Sequence[ToldLabel], known: Mapping[str, Sequence[int]]) -> dict[int, ToldLabel]:
+def _by_row(lines: Sequence[LabelLine], known: Mapping[str, Sequence[int]]) -> dict[int, LabelLine]:
     """Return the first line of each row; raise DataError where another has another label."""
-    told: dict[int, ToldLabel] = {}
+    labels: dict[int, LabelLine] = {}
     for line in lines:
         row = _row_of(line, known)
-        first = told.setdefault(row, line)
+        first = labels.setdefault(row, line)
         require(first.label == line.label, f"{line.place}: row {line.name} is {line.label!r}, and was {first.label!r} "
                 f"in {first.place}", error=DataError, why="a point has one label",
                 fix="correct one of the two lines, or remove it")
-    return told
+    return labels
 
 
-def _some_lines(paths: Sequence[Path], column: str | None) -> list[ToldLabel]:
+def _some_lines(paths: Sequence[Path], column: str | None) -> list[LabelLine]:
     """Return the lines of all files; raise DataError where none has a label."""
     lines = [line for path in paths for line in _lines(path, column)]
     require(bool(lines), f"{', '.join(map(str, paths))}: no row has a label", error=DataError,
@@ -105,7 +105,7 @@ def _some_lines(paths: Sequence[Path], column: str | None) -> list[ToldLabel]:
     return lines
 
 
-def _row_of(line: ToldLabel, known: Mapping[str, Sequence[int]]) -> int:
+def _row_of(line: LabelLine, known: Mapping[str, Sequence[int]]) -> int:
     """Return the number of the row that a line names."""
     if not line.is_identifier:
         require(line.name.isascii() and line.name.isdigit() and len(line.name) < 19, f"{line.place}: row {line.name!r}",
@@ -120,7 +120,7 @@ def _row_of(line: ToldLabel, known: Mapping[str, Sequence[int]]) -> int:
     return rows[0]
 
 
-def _lines(path: Path, column: str | None) -> Iterator[ToldLabel]:
+def _lines(path: Path, column: str | None) -> Iterator[LabelLine]:
     """Yield the lines of a file that have a label. column : of identifiers; `ANY` of one that is not known yet."""
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
@@ -145,4 +145,4 @@ def _lines(path: Path, column: str | None) -> Iterator[ToldLabel]:
             error=DataError, why="a cell belongs to the column above it", fix="correct the commas of this line")
     for number, cells in numbered:
         if not is_missing_text(cells[label]):
-            yield ToldLabel(f"{path}, line {number}", cells[name].strip(), is_identifier, cells[label].strip())
+            yield LabelLine(f"{path}, line {number}", cells[name].strip(), is_identifier, cells[label].strip())

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from dssl.base.errors import DataError
-from dssl.data.told_labels import Identifiers, count_told_labels, read_told_labels
+from dssl.data.label_files import Identifiers, count_label_files, read_label_files
 
 
 def test_filled_labels_are_read_by_row(tmp_path):
     first, second = tmp_path / "1.csv", tmp_path / "2.csv"
     first.write_text("row,score,label\n7,0.5, up \n\n3,0.25,\n5,0.125,\"down, left\"\n", encoding="utf-8")
     second.write_text("\ufefflabel,row\nup,7\nright,0\n", encoding="utf-8")
-    rows, labels, places = read_told_labels([first, second])
+    rows, labels, places = read_label_files([first, second])
     assert rows.tolist() == [0, 5, 7]
     assert rows.dtype == np.int64
     assert labels == ["right", "down, left", "up"]
@@ -28,7 +28,7 @@ def test_what_is_no_such_file_is_refused(tmp_path, text, message):
     path = tmp_path / "labels.csv"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(DataError, match=message):
-        read_told_labels([path])
+        read_label_files([path])
 
 
 NAMES = ["u3", "u1", "u2", "u2"]  # of the rows of a source
@@ -43,12 +43,12 @@ def test_rows_are_named_by_the_identifiers_of_the_source_or_by_number(tmp_path):
     first, second = tmp_path / "1.csv", tmp_path / "2.csv"
     first.write_text("row,label,id\n7,up,u1\n,down,u3\n9,,u9\n", encoding="utf-8")
     second.write_text("row,label\n2,left\n1,up\n", encoding="utf-8")
-    rows, labels, places = read_told_labels([first, second], identifiers())
+    rows, labels, places = read_label_files([first, second], identifiers())
     assert rows.tolist() == [0, 1, 2]
     assert labels == ["down", "up", "left"]
     assert places[2] == f"{second}, line 2"
     first.write_text("id,label\nu1,up\n,\n", encoding="utf-8")
-    assert count_told_labels([first, second]) == 3
+    assert count_label_files([first, second]) == 3
 
 
 @pytest.mark.parametrize(("text", "message"), [
@@ -59,4 +59,4 @@ def test_rows_are_named_by_the_identifiers_of_the_source_or_by_number(tmp_path):
 def test_identifiers_that_name_no_row_are_refused(tmp_path, text, message):
     (tmp_path / "labels.csv").write_text(text, encoding="utf-8")
     with pytest.raises(DataError, match=message):
-        read_told_labels([tmp_path / "labels.csv"], identifiers())
+        read_label_files([tmp_path / "labels.csv"], identifiers())
