@@ -24,7 +24,7 @@ _PUBLIC = {
     "SemiSupervisedClassifier": "dssl.estimators.automatic",
     "SemiSupervisedRegressor": "dssl.estimators.automatic", "GridSearch": "dssl.estimators.grid_search",
     "TransductiveSVC": "dssl.estimators.transductive", "suggest_labels": "dssl.estimators.suggest",
-    "KernelKMeans": "dssl.estimators.kmeans", "clustering_scores": "dssl.selection.agreement",
+    "KernelKMeans": "dssl.estimators.kmeans", "clustering_scores": "dssl.selection.number_of_clusters",
     "MultiscaleKernelClassifier": "dssl.estimators.multiscale",
     "MultiscaleKernelRegressor": "dssl.estimators.multiscale",
     "run": "dssl.pipeline.run", "plan": "dssl.pipeline.plan.plan", "RunResult": "dssl.pipeline.result",
@@ -73,8 +73,8 @@ if TYPE_CHECKING:
     from .pipeline.plan.plan import plan
     from .pipeline.result import RunResult
     from .pipeline.run import run
-    from .selection.agreement import clustering_scores
     from .selection.folds import LabeledKFold
+    from .selection.number_of_clusters import clustering_scores
     from .solvers.solve import solve
 
 

@@ -48,7 +48,7 @@ def ingest_command(source: tuple[str, ...], folder: Path, options: dict[str, Any
     from ..data.dataset import open_stored
     from ..data.ingest import ingest
     from ..data.ingest_leftovers import one_writer
-    from ..data.patterns import matching_paths
+    from ..data.source_files import matching_paths
     from ..pipeline.validation import ingest_params
     from ..storage.store import MANIFEST, StoredParts
 

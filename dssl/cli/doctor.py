@@ -25,8 +25,8 @@ from ..execution.tasks import available_cores
 from ..execution.watchdog import PATIENCE
 from ..runtime.start import open_runtime
 from ..storage.files import place_of, remove_tree
+from ..storage.lease import require_exclusive
 from ..storage.objects import ObjectPath
-from ..storage.probe import require_exclusive
 
 Level = Literal["ok", "warning", "problem"]
 THREAD_SETTINGS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")

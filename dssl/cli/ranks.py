@@ -139,7 +139,7 @@ def _ended_when_cancelled(submission: Submission) -> Iterator[None]:
 def launch_command(ctx: click.Context, folder: Path) -> None:
     """Start all processes of the submitted run in FOLDER on this machine, again where it was interrupted."""
     from ..pipeline.submission import Submission
-    from ..runtime.batch.detached import launch
+    from ..runtime.detached import launch
 
     submission = Submission.at(folder.resolve())
     ctx.exit(launch(job_of(submission, runtime_of(submission)), submission.finished))
@@ -165,7 +165,7 @@ def pod_command(ctx: click.Context, folder: Path) -> None:
 def _drive_in_pod(folder: Path, rank: Rank) -> int:
     """Attend to the driver; return the exit code of the run, or `COME_BACK` where the pod is to be replaced."""
     from ..pipeline.submission import Submission
-    from ..runtime.batch.pod import attend
+    from ..runtime.kubernetes import attend
 
     submission = Submission.at(folder)
     runtime = runtime_of(submission)
@@ -180,7 +180,7 @@ def _drive_in_pod(folder: Path, rank: Rank) -> int:
 def _serve_in_pod(folder: Path, rank: Rank) -> int:
     """Attend to another rank; return 0 where the run has ended, or `COME_BACK` where the pod is to be replaced."""
     from ..pipeline.submission import Submission
-    from ..runtime.batch.pod import attend
+    from ..runtime.kubernetes import attend
 
     submission = Submission.at(folder)
     if submission.exit is None:

@@ -20,7 +20,7 @@ from .options import console, json_option, require_folder, workspace_option
 from .submit import fitted, hand_over, waited
 
 if TYPE_CHECKING:
-    from ..runtime.batch.engine import Engine
+    from ..runtime.engine import Engine
     from ..runtime.schedules.schedule import Scheduled
 
 ENVIRONMENT = ("DSSL_DATA", "SLURM_CONF", "PATH")  # variables that a firing has as they are now
@@ -62,7 +62,7 @@ def add_command(spec: Path, where: str, at: str, to: str, overrides: tuple[str, 
     """
     from ..pipeline.load import load_spec
     from ..pipeline.schedule import Schedule
-    from ..runtime.schedules.kinds import SCHEDULERS
+    from ..runtime.schedules import SCHEDULERS
     from ..runtime.schedules.times import Times
     from ..runtime.start import load_runtime
     from ..storage.artifacts import Workspace
@@ -99,7 +99,7 @@ def add_command(spec: Path, where: str, at: str, to: str, overrides: tuple[str, 
 def list_command(workspace: str, as_json: bool) -> None:
     """List the schedules of the workspace, and check that cron, systemd, Slurm or Kubernetes still has each of them."""
     from ..pipeline.schedule import Schedule
-    from ..runtime.schedules.kinds import SCHEDULERS
+    from ..runtime.schedules import SCHEDULERS
     from ..runtime.schedules.times import Times
     from ..storage.artifacts import Workspace
 
@@ -130,7 +130,7 @@ def list_command(workspace: str, as_json: bool) -> None:
 def remove_command(name: str, workspace: str) -> None:
     """Stop running the schedule NAME. Runs that it has started are kept."""
     from ..pipeline.schedule import Schedule
-    from ..runtime.schedules.kinds import SCHEDULERS
+    from ..runtime.schedules import SCHEDULERS
     from ..storage.artifacts import Workspace
 
     schedule = Schedule.find(Workspace.at(workspace), name)

@@ -24,8 +24,8 @@ from .options import console, json_option, planned_whole, quiet_option, require_
 if TYPE_CHECKING:
     from ..pipeline.plan.plan import Plan
     from ..pipeline.submission import Submission
-    from ..runtime.batch.engine import Job
     from ..runtime.description import Runtime
+    from ..runtime.engine import Job
 
 LOOK_EVERY = 1.0  # seconds between two looks at a run's folder
 ASK_EVERY = 15.0  # seconds between two questions to an engine
@@ -39,7 +39,7 @@ def runtime_of(submission: Submission) -> Runtime:
 
 
 def job_of(submission: Submission, runtime: Runtime) -> Job:
-    from ..runtime.batch.engine import Job
+    from ..runtime.engine import Job
 
     described_run = submission.described
     command = (described_run["python"], "-m", "dssl.cli")
@@ -237,7 +237,7 @@ class KnowsNowAndThen:
 def logs_command(name: str | None, follow: bool, rank: int | None, workspace: str) -> None:
     """Print the log of one process of the submitted RUN (default: the newest run)."""
     from ..pipeline.submission import ENDED, Submission, find_run, state_of
-    from ..runtime.batch.engine import JOB_LOG
+    from ..runtime.engine import JOB_LOG
     from ..storage.artifacts import Workspace
 
     submission = Submission.at(find_run(Workspace.at(workspace), name, submitted=True))

@@ -26,7 +26,7 @@ from ..storage.csr import as_csr, csr_arrays
 from ..storage.foreign_zarr import is_zarr
 from ..storage.pieces import BlockedCsrRows
 from ..storage.store import MANIFEST, StoredParts
-from ..storage.unfinished import clear_unfinished
+from ..storage.verify import clear_unfinished
 from .columns import Columns, Encoded, some_texts
 from .dataset import Dataset, open_stored
 from .findings import ColumnRecord, examined, left_out, to_json, with_dropped

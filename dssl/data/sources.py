@@ -27,12 +27,11 @@ from ..base.urls import STORES, hosts_alone, is_object_url, is_url, require_no_s
 from ..storage import objects
 from ..storage.files import draft_of
 from .object_copies import copy_of, last_copy
-from .patterns import matching_paths, path_of
 from .readers.compressed import OPENERS
 from .readers.formats import ENDINGS, folder_format, format_of_ending
 from .readers.idx import IdxReader, labels_beside, labels_name
 from .readers.manifolds import write_manifolds
-from .source_files import FileRecord, Source, joined
+from .source_files import FileRecord, Source, joined, matching_paths, path_of
 from .synthetic import ManifoldParams
 from .targets import target_of, whole_numbers
 

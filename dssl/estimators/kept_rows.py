@@ -13,7 +13,7 @@ from ..graph.graph import Graph
 from ..graph.shared_search import GraphStore
 from ..learners.target.target import Target
 from ..storage.artifacts import Artifact, Workspace
-from ..storage.digests import digest_of_arrays, digest_of_rows
+from ..storage.csr import digest_of_arrays, digest_of_rows
 from .candidates import Fit
 
 UNREAD = ("cv", "unlabeled", "graph")  # folds, labels and graph are there themselves

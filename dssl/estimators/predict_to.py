@@ -18,8 +18,8 @@ from ..storage.blocks import Rows
 from ..storage.csr import as_rows
 from ..storage.files import has_folder, path_at
 from ..storage.foreign_zarr import publish_array
+from ..storage.lease import require_exclusive
 from ..storage.objects import ObjectPath
-from ..storage.probe import require_exclusive
 from ..storage.store import StoredParts
 
 

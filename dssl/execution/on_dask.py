@@ -5,14 +5,16 @@ import uuid
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any
+from typing import Any, ClassVar
 
 import dask
 import numba
+import psutil
 from dask.utils import parse_timedelta
 from distributed import Client, KilledWorker, get_client, get_worker, wait
 from distributed.comm import CommClosedError
@@ -21,10 +23,12 @@ from threadpoolctl import threadpool_limits
 from .. import __version__
 from ..base.digest import digest
 from ..base.errors import ClusterError, IntegrityError, Preempted, TaskFailed, explain
+from ..base.profiler import return_freed_memory
 from ..base.urls import is_object_url
 from ..storage.behind import settle
 from ..storage.blocks import Parts, Receipt, Rows, write_dense
 from ..storage.files import is_there, path_at, place_of, remove_tree
+from ..storage.kept import give_back, limit_kept
 from ..storage.objects import ObjectPath
 from ..storage.pieces import write_sparse
 from ..storage.store import StoredParts
@@ -35,7 +39,36 @@ from .tasks import SHARED_CHUNK, Execution, Task, run_part
 from .watchdog import PATIENCE, Watchdog
 from .window import Finished, run_in_window
 from .worker_kinds import processors, require_memory, require_version, this_kind
-from .worker_memory import WorkerMemory
+
+NEAR = 0.9  # of the mark at which a worker is paused
+
+
+@dataclass(frozen=True)
+class WorkerMemory:
+    """What the tasks of a worker may take together (bytes), and at how many of the process it is paused, or None."""
+
+    budget: int
+    pause: int | None
+    threads: int = 1
+
+    _last: ClassVar[type | None] = None  # the task that ran last in this process
+
+    @contextmanager
+    def around(self, task: object) -> Iterator[None]:
+        """Give back what is kept before a task and after it, where that is needed."""
+        limit_kept(self.budget)
+        if type(task) is not WorkerMemory._last:
+            WorkerMemory._last = type(task)
+            self._keep_below(0 if self.pause is None else self.pause - self.budget * self.threads)
+        try:
+            yield
+        finally:
+            self._keep_below(0 if self.pause is None else int(NEAR * self.pause))
+
+    def _keep_below(self, most: int) -> None:
+        if self.pause is not None and psutil.Process().memory_info().rss > most and give_back():
+            return_freed_memory()
+
 
 LEAST_WINDOW = 24  # tasks under way, so that the 10 ms of a message's way there and back are not waited for
 LAST_PARTS = 60.0  # seconds for which tasks under way are waited for when a batch job's time is nearly over

@@ -21,8 +21,7 @@ from ..base.digest import BANDWIDTH, multiple_of, plain, require_random_state
 from ..base.errors import DataError, require
 from ..base.plugins import load_plugins
 from ..storage.blocks import Rows, row_ranges
-from ..storage.csr import as_rows
-from ..storage.csr_arithmetic import largest_of_rows, unit_rows
+from ..storage.csr import as_rows, largest_of_rows, unit_rows
 from .points import (
     as_points,
     city_block_distances,

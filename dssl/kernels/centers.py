@@ -19,7 +19,7 @@ from ..base.errors import DataError, require
 from ..base.profiler import library
 from ..execution.tasks import Execution, one_thread
 from ..storage.blocks import Arrays, PartWriter, Receipt, Rows, block_rng, row_ranges, rows_that_fit
-from ..storage.csr_arithmetic import squared_lengths
+from ..storage.csr import squared_lengths
 from .points import require_finite
 
 SAMPLE_PER_CENTER = 30  # rows that the seeding sees for each center

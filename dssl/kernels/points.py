@@ -8,8 +8,7 @@ from scipy import sparse
 from scipy.spatial.distance import cdist
 
 from ..base.errors import DataError, require
-from ..storage.csr import as_csr
-from ..storage.csr_arithmetic import absolute_sums, overlaps, products, squared_lengths, with_values
+from ..storage.csr import absolute_sums, as_csr, overlaps, products, squared_lengths, with_values
 
 
 def as_points(X: Any, dtype: Any = np.float64) -> Any:

@@ -13,8 +13,7 @@ from scipy.sparse import csr_array, issparse
 from ..base.errors import BudgetError, DataError, require
 from ..execution.tasks import Execution
 from ..storage.blocks import ArrayRows, Arrays, HeldArrays, Rows
-from ..storage.csr import as_rows, point_arrays, points_of
-from ..storage.csr_arithmetic import largest_of_rows
+from ..storage.csr import as_rows, largest_of_rows, point_arrays, points_of
 from .exact.blocks import DensePoints, plan_exact
 from .exact.inverted_index import SparsePoints, measured_row_bytes, point_rows
 from .exact.layout import MAX_AXES, SAMPLE_ROWS, Layout, layout_bytes

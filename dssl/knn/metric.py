@@ -7,7 +7,7 @@ from scipy import sparse
 
 from ..base.errors import DataError, ParameterError, require
 from ..storage.blocks import Rows, row_ranges
-from ..storage.csr_arithmetic import largest_of_rows, unit_rows, with_values
+from ..storage.csr import largest_of_rows, unit_rows, with_values
 
 CHECK_BYTES = 64 << 20
 

@@ -12,7 +12,7 @@ from numba.extending import overload
 from scipy import sparse
 
 from ..storage.blocks import row_ranges
-from ..storage.csr_arithmetic import squared_lengths, with_values
+from ..storage.csr import squared_lengths, with_values
 from .metric import sample_ids
 from .squared_distances import float32_gap
 

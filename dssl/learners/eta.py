@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 
 from ..kernels.base import Kernel
-from ..kernels.deformed import check_share, deform
+from ..kernels.deformed import KernelMean, check_share, deform
 from ..kernels.eta import Eta
 from ..kernels.gram import kernel_block
-from ..kernels.kernel_mean import KernelMean
 from .average import shares_of
 from .held_out.closed_form import held_out_ridge
 from .linear.gram import mean_diagonal

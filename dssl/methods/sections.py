@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
+from ..base.digest import require_one_of
 from ..base.errors import DsslError, ParameterError, SpecError, explain, require
-from ..base.sections import require_one_of
 from ..graph.graph import KNNGraph
 from ..graph.regularizer_params import LaplacianKind, RegularizerParams
 from ..graph.weights.rules import KERNEL_WIDTH, WIDTH

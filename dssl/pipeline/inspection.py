@@ -5,9 +5,9 @@ from typing import Any
 
 from ..base.errors import DataError, require
 from ..storage.artifacts import Workspace, parts_in
-from ..storage.describe import describe_arrays
 from ..storage.files import at_once, disk_bytes, path_at, read_record
 from ..storage.manifests import read_begun, read_manifest
+from ..storage.verify import describe_arrays
 from .growth import last_runs
 from .kinds.registry import all_stage_names, kind_of
 from .records import read_result, read_spec

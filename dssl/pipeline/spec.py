@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from ..base.digest import require_random_state
+from ..base.digest import require_at_least, require_one_of, require_random_state
 from ..base.errors import DsslError, SpecError, explain, require
-from ..base.sections import require_at_least, require_one_of
 from ..data.ingest_params import IngestParams
 from ..data.scaling.params import ScalingKind, ScalingParams
 from ..execution.size import budget_of

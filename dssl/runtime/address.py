@@ -11,8 +11,8 @@ from pydantic import Field, field_validator, model_validator
 
 from ..base.errors import ClusterError, SpecError, explain, require
 from ..execution.on_dask import OnDask
-from .batch.detached import Detached
 from .description import DaskRuntime
+from .detached import Detached
 from .tls import MAKE_THEM, TlsFiles, knock
 
 

@@ -11,9 +11,8 @@ from pydantic import Field, field_validator, model_validator
 
 from ..base.errors import ClusterError, SpecError, explain, require
 from ..execution.size import size_of
-from .batch.kubernetes import Kubernetes
 from .description import BESIDE, SMALLEST
-from .pods import PodFields
+from .kubernetes import Kubernetes, PodFields
 from .pool import PoolRuntime
 
 SCHEDULER_PORT, HTTP_PORT = 8786, 8787

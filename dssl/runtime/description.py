@@ -12,7 +12,7 @@ from ..execution.cost import WorkerRoom
 from ..execution.size import size_of
 from ..execution.tasks import Execution
 from ..execution.watchdog import PATIENCE
-from .batch.engine import Engine
+from .engine import Engine
 
 # A worker that is stopped is given up after one to two and a half minutes, and its tasks run elsewhere. One that is
 # full is not paused, since it may wait for ever for memory that nobody gives back: it goes on, and is ended at 95 % of

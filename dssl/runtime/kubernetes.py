@@ -1,13 +1,208 @@
-"""Kubernetes: a submitted job is one Indexed Job, each rank a pod."""
+"""Kubernetes: a submitted job is one Indexed Job of `batch/v1`, whose pods are the ranks.
 
+The index of a pod is its rank. A pod that ends with the exit code `COME_BACK` is replaced, alone: the ranks meet at the
+file of the newest scheduler on the shared volume. With any other exit code the run has ended for good, and so has the
+job; it has succeeded once the driver has.
+"""
+
+import json
 import os
-from typing import Literal
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import IO, Annotated, Any, Literal, cast
 
-from pydantic import Field
+import yaml
+from pydantic import BaseModel, Field, field_validator
 
-from .batch.kubernetes import HOST, Kubernetes
+from ..base.errors import COME_BACK, ClusterError, SpecError, require
 from .description import BatchRuntime
-from .pods import PodFields
+from .engine import NOTICE, Engine, Job, asked
+from .rank import DRIVER, RANKS
+
+FIX = "install kubectl, check `kubectl auth can-i create jobs`, and see the message above"
+HOST = "DSSL_HOST"  # the variable with a pod's address
+FAILURES = 10  # of one pod, beside one for each start of the job
+KEPT = 7 * 24 * 3600  # seconds for which Kubernetes shows a job that has ended
+FINAL = (1, 2, 3, 4, 5)  # exit codes of a run that has ended for good; one that was cancelled has no job any more
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+CACHES = {"NUMBA_CACHE_DIR": "/tmp/numba", "MPLCONFIGDIR": "/tmp/matplotlib", "HOME": "/tmp"}
+HEAD = """\
+# dssl: {ranks} pods, one of which is the scheduler and one the driver. A pod that ends with {come_back} is replaced.
+# {hand_over}
+"""
+
+
+@dataclass(frozen=True)
+class Kubernetes(Engine):
+    """Hands jobs to `kubectl`.
+
+    claim : the PersistentVolumeClaim with the workspace, which all pods mount at `mount`. user : by whose number the
+    processes run. memory : of each pod, bytes. cores : of each pod. secrets : names of those whose keys become
+    variables. pull_secrets : names of those that open the registry of the image.
+    """
+
+    image: str
+    namespace: str
+    claim: str
+    mount: Path
+    user: int
+    memory: int
+    cores: int
+    max_restarts: int
+    labels: Mapping[str, str] = field(default_factory=dict)
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    secrets: Sequence[str] = ()
+    pull_secrets: Sequence[str] = ()
+    priority_class: str | None = None
+
+    name = "Kubernetes"
+    file = "job.yaml"
+
+    # ---- what is handed over
+
+    def render(self, job: Job) -> str:
+        self.require_on_volume("the workspace", job.folder)
+        labels = self.labelled(job.name) | {"dssl/run": job.folder.name}
+        made = {
+            "apiVersion": "batch/v1", "kind": "Job", "metadata": self.metadata(job.name, labels),
+            "spec": {
+                "completionMode": "Indexed", "completions": job.ranks, "parallelism": job.ranks,
+                "backoffLimitPerIndex": self.max_restarts + FAILURES, "podReplacementPolicy": "Failed",
+                "podFailurePolicy": {"rules": [
+                    {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+                    {"action": "FailJob", "onExitCodes": {"containerName": "dssl", "operator": "In",
+                                                          "values": list(FINAL)}}]},
+                "successPolicy": {"rules": [{"succeededIndexes": str(DRIVER)}]}, "ttlSecondsAfterFinished": KEPT,
+                "template": {"metadata": {"labels": labels}, "spec": self.pod(
+                    ["dssl", "pod", str(job.folder)], job.cwd, {RANKS: str(job.ranks)})}}}
+        return HEAD.format(ranks=job.ranks, come_back=COME_BACK, hand_over="kubectl create -f job.yaml") + \
+            yaml_text(made)
+
+    def metadata(self, name: str, labels: Mapping[str, str]) -> dict[str, Any]:
+        """Return the metadata of an object."""
+        return {"name": name, "namespace": self.namespace, "labels": dict(labels)}
+
+    def labelled(self, name: str) -> dict[str, str]:
+        """Return the labels of the objects of one job or schedule."""
+        return {"app.kubernetes.io/name": "dssl", "app.kubernetes.io/instance": name,
+                "app.kubernetes.io/managed-by": "dssl", **self.labels}
+
+    def pod(self, command: Sequence[str], cwd: Path, variables: Mapping[str, str],
+            memory: int | None = None) -> dict[str, Any]:
+        """Return the spec of a pod that is started once, not as root, and that writes to its volumes alone.
+
+        memory : of the pod, bytes; by default that of a rank.
+        """
+        self.require_on_volume("the folder in which you are", cwd)
+        amount = {"cpu": str(self.cores), "memory": f"{(memory or self.memory) >> 20}Mi"}
+        set_here = dict(variables) | {name: str(self.cores) for name in THREADS} | CACHES
+        container = {
+            "name": "dssl", "image": self.image, "command": list(command), "workingDir": str(cwd),
+            "env": [{"name": HOST, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+                    *({"name": name, "value": value} for name, value in set_here.items())],
+            **({"envFrom": [{"secretRef": {"name": name}} for name in self.secrets]} if self.secrets else {}),
+            "resources": {"requests": amount, "limits": dict(amount)},
+            "securityContext": {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True,
+                                "capabilities": {"drop": ["ALL"]}},
+            "volumeMounts": [{"name": "workspace", "mountPath": str(self.mount)},
+                             {"name": "scratch", "mountPath": "/tmp"}]}
+        return {
+            "restartPolicy": "Never", "terminationGracePeriodSeconds": NOTICE,
+            "automountServiceAccountToken": False, "enableServiceLinks": False,
+            "securityContext": {"runAsNonRoot": True, "runAsUser": self.user, "runAsGroup": self.user,
+                                "fsGroup": self.user, "fsGroupChangePolicy": "OnRootMismatch",
+                                "seccompProfile": {"type": "RuntimeDefault"}},
+            **({"nodeSelector": dict(self.node_selector)} if self.node_selector else {}),
+            **({"priorityClassName": self.priority_class} if self.priority_class else {}),
+            **({"imagePullSecrets": [{"name": name} for name in self.pull_secrets]} if self.pull_secrets else {}),
+            "containers": [container],
+            "volumes": [{"name": "workspace", "persistentVolumeClaim": {"claimName": self.claim}},
+                        {"name": "scratch", "emptyDir": {}}]}
+
+    def require_on_volume(self, what: str, path: Path) -> None:
+        """Raise SpecError unless a path lies on the volume that the pods mount."""
+        require(Path(os.path.abspath(path)).is_relative_to(self.mount), error=SpecError,
+                what=f"{what}, {path}, does not lie below {self.mount}",
+                why=f"pods see the volume {self.claim} there, and no other files of this machine",
+                fix=f"mount the volume at {self.mount} here as well, or submit from a pod that does, such as that of "
+                    "cluster/manifests/desk.yaml")
+
+    # ---- kubectl
+
+    def submit(self, job: Job, rendered: Path) -> dict[str, Any]:
+        there = self._object(job.name)
+        require(there is None or _has_ended(there), f"the job {job.name} is already running, for run {_run(there)}",
+                error=ClusterError, why="a spec is never run twice at once",
+                fix=f"wait for it (`dssl wait {_run(there)}`), or end it: kubectl --namespace {self.namespace} delete "
+                    f"job {job.name}")
+        if there is not None:
+            self.kubectl("delete", "job", job.name, "--ignore-not-found", "--cascade=foreground")
+        made = json.loads(self.kubectl("create", "--filename", str(rendered), "--output", "json"))
+        return {"job": job.name, "uid": made["metadata"]["uid"]}
+
+    def knows(self, handle: Mapping[str, Any]) -> bool:
+        job = self._object(handle["job"])
+        return job is not None and job["metadata"]["uid"] == handle["uid"] and not _has_ended(job)
+
+    def cancel(self, handle: Mapping[str, Any]) -> None:
+        if self.knows(handle):
+            self.kubectl("delete", "job", handle["job"], "--ignore-not-found", "--wait=false")
+
+    def _object(self, name: str) -> dict[str, Any] | None:
+        """Return a job as Kubernetes has it; None where there is none."""
+        text = self.kubectl("get", "job", name, "--ignore-not-found", "--output", "json")
+        return cast("dict[str, Any]", json.loads(text)) if text.strip() else None
+
+    def kubectl(self, *words: str) -> str:
+        """Return what kubectl prints; raise ClusterError if it fails."""
+        return asked(["kubectl", "--namespace", self.namespace, *words], fix=FIX)
+
+
+def _has_ended(job: Mapping[str, Any]) -> bool:
+    return any(condition["type"] in ("Complete", "Failed") and condition["status"] == "True"
+               for condition in job.get("status", {}).get("conditions", ()))
+
+
+def _run(job: Mapping[str, Any] | None) -> str:
+    """Return the run of a job."""
+    return str(job["metadata"].get("labels", {}).get("dssl/run", "(unknown)")) if job else ""
+
+
+def yaml_text(made: Mapping[str, Any]) -> str:
+    """Return an object as YAML, its keys in their order."""
+    return str(yaml.safe_dump(dict(made), sort_keys=False, width=1000))
+
+
+Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")]
+
+
+class PodFields(BaseModel):
+    """Fields of the descriptions of pods that mount one volume."""
+
+    image: str = Field(pattern=r"^[\w][\w.:/@-]*$", description="of all pods, best by digest: NAME@sha256:...")
+    claim: Name = Field(description="PersistentVolumeClaim with the workspace; ReadWriteMany where there is more than "
+                                    "one node")
+    mount: Path = Field(description="where the pods, and the machine that submits, mount it")
+    namespace: Name = "default"
+    user: int = Field(default=1000, ge=1, description="number of the user, and of the group, that the processes have")
+    labels: dict[str, str] = Field(default={}, description="of the objects, such as that of a queue")
+    node_selector: dict[str, str] = Field(default={}, description="labels of the nodes to use")
+    secrets: list[Name] = Field(default=[], description="names of Secrets whose keys become variables of the pods")
+    pull_secrets: list[Name] = Field(default=[], description="names of Secrets that open the image's registry")
+    priority_class: Name | None = None
+
+    @field_validator("mount")
+    @classmethod
+    def _is_absolute(cls, mount: Path) -> Path:
+        require(mount.is_absolute() and mount != Path("/"), f"mount: {mount}", error=SpecError,
+                why="a volume is mounted at an absolute path below /", fix="write such as /work")
+        return mount
 
 
 class KubernetesRuntime(PodFields, BatchRuntime):
@@ -29,3 +224,44 @@ class KubernetesRuntime(PodFields, BatchRuntime):
             memory=self.memory, cores=self.threads_per_worker, max_restarts=self.max_restarts,
             labels=self.labels, node_selector=self.node_selector, secrets=self.secrets,
             pull_secrets=self.pull_secrets, priority_class=self.priority_class)
+
+
+LAST_WORDS = 5.0  # seconds for which output is read of a rank that has ended, whose own processes may still live
+
+
+def attend(command: Sequence[str], log: Path) -> int:
+    """Run a command to its end; return its exit code, -N where signal N ended it.
+
+    What it says goes to the standard output of this process, which `kubectl logs` shows, and to `log`. SIGTERM and
+    SIGUSR1 are passed on. Raises OSError: the log cannot be written.
+    """
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    process: subprocess.Popen[bytes] | None = None
+    early: list[int] = []
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        if process is None:
+            early.append(number)
+        elif process.poll() is None:
+            process.send_signal(number)
+
+    signal.signal(signal.SIGTERM, pass_on)
+    signal.signal(signal.SIGUSR1, pass_on)
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    for number in early:
+        process.send_signal(number)
+    assert process.stdout is not None
+    reader = threading.Thread(target=_copy, args=(process.stdout, descriptor), daemon=True)
+    reader.start()
+    code = process.wait()
+    reader.join(LAST_WORDS)
+    return code
+
+
+def _copy(source: IO[bytes], descriptor: int) -> None:
+    """Append all that comes from a pipe to an open file and to standard output."""
+    with open(descriptor, "wb", buffering=0) as file:
+        while chunk := os.read(source.fileno(), 1 << 16):
+            file.write(chunk)
+            sys.stdout.buffer.write(chunk)
+            sys.stdout.buffer.flush()

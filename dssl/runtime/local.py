@@ -16,8 +16,8 @@ from pydantic import Field, field_validator
 from ..base.errors import SpecError, require
 from ..execution.on_dask import OnDask
 from ..execution.tasks import available_cores
-from .batch.detached import Detached
 from .description import SETTINGS, RankedRuntime
+from .detached import Detached
 
 
 class LocalRuntime(RankedRuntime):

@@ -11,8 +11,8 @@ from pydantic import Field, model_validator
 
 from ..base.errors import ClusterError, SpecError, explain, require
 from ..execution.on_dask import OnDask
-from .batch.detached import Detached
 from .description import SETTINGS, DaskRuntime
+from .detached import Detached
 
 
 class PoolRuntime(DaskRuntime):

@@ -28,9 +28,9 @@ from ..execution.in_process import InProcess
 from ..execution.size import MEMORY_BUDGET
 from ..execution.tasks import Execution
 from .address import AddressRuntime
-from .batch.detached import Detached
 from .dask_operator import OperatorRuntime
 from .description import Runtime
+from .detached import Detached
 from .gateway import GatewayRuntime
 from .jobqueue import JobqueueRuntime
 from .kubernetes import KubernetesRuntime

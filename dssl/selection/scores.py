@@ -14,8 +14,17 @@ from ..learners.target.coding import ClassCoding
 from ..learners.target.target import Classes, Target
 from ..storage.blocks import Arrays, Parts, Rows
 from .held_out_scores import LEAST_PROBABILITY, mean_area
-from .interval import interval_of_rmse, interval_of_share
-from .power import FEWEST, LEVEL, SURE, least_error_difference, least_mean_difference, mcnemar_power, t_power
+from .interval import (
+    FEWEST,
+    LEVEL,
+    SURE,
+    interval_of_rmse,
+    interval_of_share,
+    least_error_difference,
+    least_mean_difference,
+    mcnemar_power,
+    t_power,
+)
 from .scoring import Predicted, terms_of
 
 MOST_SHOWN = 500  # test points of a regression that the report draws

@@ -53,8 +53,7 @@ from .manifests import (
 from .objects import ObjectPath
 from .packs import PACK
 from .store import DESCRIPTION, WRITTEN, StoredParts
-from .unfinished import clear_unfinished, forget_unreadable
-from .verify import verify_finished, verify_parts
+from .verify import clear_unfinished, forget_unreadable, verify_finished, verify_parts
 
 REMOVED = "removed.json"  # which artifacts `dssl gc` removed, and when
 STORAGE = 2  # the version of how artifacts lie in a workspace, so that those of another are made anew

@@ -1,13 +1,18 @@
-"""Read again what was written, to the last byte."""
+"""What lies in a folder of parts: read again to the last byte, described, and cleared of what a killed process left."""
 
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
-from .array_files import check_chunks, forget_arrays
+from ..base.errors import IntegrityError
+from .array_files import DESCRIPTION, check_chunks, forget_arrays, open_array
 from .blocks import row_ranges
-from .files import files_in
+from .files import files_in, read_json
+from .objects import ObjectPath
+from .packs import PACK, members_of
 from .part_files import split_path
-from .store import StoredParts, StoredRows
+from .store import MARK, StoredParts, StoredRows
 
 
 def verify_parts(parts: StoredParts, files: Iterable[Path] | None = None) -> None:
@@ -49,3 +54,72 @@ def verify_finished(parts: StoredParts) -> int:
             check_chunks(parts.folder / "shared" / name, int(axis == "columns"), *receipt[axis])
     return len(numbers) + sum(verify_finished(parts.within(folder.name)) for folder in (parts.folder / "within").glob(
         "*"))
+
+
+def forget_unreadable(parts: StoredParts) -> None:
+    """Delete the receipts, here and within, of parts whose descriptions cannot be read: they are not finished.
+
+    They are not waited for until they are on the disk, so a power cut may leave them empty; objects are written whole.
+    """
+    if isinstance(parts.folder, ObjectPath):
+        return
+    for index in parts.listed():
+        try:
+            parts.receipt(index)
+            for described in parts.place(index).rglob("*.json") if parts.attempt_of(index) else ():
+                read_json(described)
+        except IntegrityError:
+            parts.receipt_path(index).unlink()
+            parts.ledger.forget(parts.receipt_path(index))
+    for folder in (parts.folder / "within").glob("*"):
+        forget_unreadable(parts.within(folder.name))
+
+
+def clear_unfinished(parts: StoredParts, files: Iterable[Path] | None = None) -> list[Path]:
+    """Delete the attempts that are of no part, here and within, and return the files that stay.
+
+    files : a list of those here, which may be old: what is not in it stays.
+    """
+    kept, attempts = list[Path](), dict[tuple[Path, int], dict[str, list[Path]]]()
+    for path in (path for path, _ in files_in(parts.folder)) if files is None else files:
+        folder, kind, *steps = split_path(parts.folder, path)
+        if kind.startswith(MARK):  # of a process that was killed
+            path.unlink()
+        elif kind == "parts" and len(steps) > 2:
+            attempts.setdefault((folder, int(steps[0])), {}).setdefault(steps[1], []).append(path)
+        else:
+            kept.append(path)
+    for (folder, index), by_name in attempts.items():
+        inner = StoredParts(folder, parts.ledger)
+        attempt = parts.ledger.attempt(inner.part(index)) or inner.attempt_of(index)
+        for name in by_name:
+            if name == attempt:
+                kept += by_name[name]
+            else:
+                inner.discard(index, name)
+    return kept
+
+
+def _name_in(folder: Path, path: Path) -> str:
+    """Return the path of an array in the folder of its parts, without the attempt that wrote it."""
+    steps = [step for step in path.relative_to(folder).parts if step != PACK]
+    if "parts" in steps[:-1]:
+        del steps[steps.index("parts") + 2]
+    return "/".join(steps)
+
+
+def describe_arrays(folder: Path) -> list[dict[str, Any]]:
+    """Return path, shape, dtype, chunks, bytes, and bytes on disk of every array in a folder; reads no values."""
+    sizes = Counter[Path]()
+    for path, size in files_in(folder):
+        packed = members_of(path, path.read_bytes()) if path.name == PACK else None
+        sizes.update({path: size} if packed is None
+                     else {path / name: len(content) for name, content in packed.items()})
+    arrays = sorted(path.parent for path in sizes if path.name == DESCRIPTION)
+    bytes_of = Counter[Path]()
+    for path, size in sizes.items():
+        for above in path.parents:
+            bytes_of[above] += size
+    return [{"name": _name_in(folder, path), "shape": list(array.shape), "dtype": str(array.dtype),
+             "chunks": list(array.chunks), "bytes": int(array.nbytes), "bytes_on_disk": bytes_of[path]}
+            for path, array in ((path, open_array(path)) for path in arrays)]

@@ -19,8 +19,7 @@ from dssl.graph.graph import KNNGraph
 from dssl.knn.exact.blocks import plan_exact
 from dssl.knn.params import NeighborParams
 from dssl.knn.search import find_neighbors
-from dssl.storage.csr import CsrRows, as_csr
-from dssl.storage.csr_arithmetic import unit_rows
+from dssl.storage.csr import CsrRows, as_csr, unit_rows
 
 
 def documents(n_rows: int, n_columns: int, n_words: int, random_state: int = 0) -> tuple[sparse.csr_array, np.ndarray]:

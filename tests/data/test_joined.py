@@ -14,8 +14,7 @@ from dssl.base.errors import DataError
 from dssl.data.dataset import Dataset
 from dssl.data.ingest import ingest, open_dataset
 from dssl.data.ingest_params import IngestParams
-from dssl.data.patterns import matching_paths, natural_order
-from dssl.data.source_files import fingerprint
+from dssl.data.source_files import fingerprint, matching_paths, natural_order
 from dssl.data.source_reader import open_source
 from dssl.data.sources import find_source
 from dssl.execution.in_process import InProcess

@@ -8,8 +8,7 @@ import pytest
 
 from dssl.execution.cost import WorkerRoom
 from dssl.execution.in_process import InProcess
-from dssl.execution.on_dask import OnDask
-from dssl.execution.worker_memory import WorkerMemory
+from dssl.execution.on_dask import OnDask, WorkerMemory
 from dssl.storage.blocks import Arrays
 from dssl.storage.kept import ARRAYS, ArrayCache
 from dssl.storage.store import StoredParts

@@ -64,7 +64,7 @@ def test_what_is_finished_is_exact(spec, workspace):
 
 def test_plan_and_run_agree_on_tasks_and_bytes(spec, finished):
     workspace, _ = finished
-    from dssl.storage.describe import describe_arrays
+    from dssl.storage.verify import describe_arrays
     rows = {row["name"]: row for row in plan(spec, workspace=workspace / "elsewhere").records()}
     for name in ("points", "neighbors", "columns", "scores"):
         folder, = (workspace / "artifacts" / name).iterdir()

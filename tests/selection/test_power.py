@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from scipy.stats import binomtest, multinomial, ttest_rel
 
 from dssl.learners.target.target import Classes, Quantities
-from dssl.selection.power import SURE, least_error_difference, least_mean_difference, mcnemar_power, t_power
+from dssl.selection.interval import SURE, least_error_difference, least_mean_difference, mcnemar_power, t_power
 from dssl.selection.scores import compared, unlabeled_verdict
 
 

@@ -12,8 +12,7 @@ from dssl.graph.graph import Graph
 from dssl.graph.laplacian import Laplacian
 from dssl.graph.regularizer_params import RegularizerParams
 from dssl.selection.coverage import Distances
-from dssl.selection.field import Field
-from dssl.selection.suggest import SuggestParams, prior_bytes, prior_of, suggest, uncertainty_of
+from dssl.selection.suggest import Field, SuggestParams, prior_bytes, prior_of, suggest, uncertainty_of
 from dssl.storage.blocks import ArrayRows
 from tests import reference
 

@@ -7,8 +7,19 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
-from dssl.storage.csr import as_csr, point_arrays, points_nbytes, points_of, stack_points
-from dssl.storage.csr_arithmetic import absolute_sums, largest_of_rows, overlaps, products, squared_lengths, unit_rows
+from dssl.storage.csr import (
+    absolute_sums,
+    as_csr,
+    largest_of_rows,
+    overlaps,
+    point_arrays,
+    points_nbytes,
+    points_of,
+    products,
+    squared_lengths,
+    stack_points,
+    unit_rows,
+)
 
 
 def sparse_rows(n, d, share, random_state, dtype=np.float64):

@@ -3,8 +3,7 @@
 import numpy as np
 from scipy import sparse
 
-from dssl.storage.csr import as_rows
-from dssl.storage.digests import digest_of_arrays, digest_of_rows
+from dssl.storage.csr import as_rows, digest_of_arrays, digest_of_rows
 
 
 def test_digests_of_rows_are_of_their_values():

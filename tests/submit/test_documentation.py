@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dssl.runtime.batch.engine import Job
-from dssl.runtime.schedules.kinds import SCHEDULERS
+from dssl.runtime.engine import Job
+from dssl.runtime.schedules import SCHEDULERS
 from dssl.runtime.schedules.schedule import Scheduled
 from dssl.runtime.schedules.times import Times
 from dssl.runtime.start import load_runtime

@@ -14,11 +14,10 @@ from dssl.base.errors import COME_BACK, ClusterError, SpecError
 from dssl.cli.main import main
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.submission import Submission
-from dssl.runtime.batch.detached import Detached
-from dssl.runtime.batch.engine import Job
-from dssl.runtime.batch.kubernetes import FINAL
 from dssl.runtime.description import BESIDE
-from dssl.runtime.kubernetes import KubernetesRuntime
+from dssl.runtime.detached import Detached
+from dssl.runtime.engine import Job
+from dssl.runtime.kubernetes import FINAL, KubernetesRuntime
 from dssl.runtime.rank import Rank
 from dssl.runtime.schedules.kubernetes import CronJobs
 from dssl.runtime.schedules.schedule import Scheduled

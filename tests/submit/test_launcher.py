@@ -5,9 +5,9 @@ from itertools import count
 
 import pytest
 
-from dssl.runtime.batch import detached
-from dssl.runtime.batch.detached import REPLACED, launch
-from dssl.runtime.batch.engine import Job
+from dssl.runtime import detached
+from dssl.runtime.detached import REPLACED, launch
+from dssl.runtime.engine import Job
 
 RANKS = """
 case $DSSL_RANK in

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from dssl.base.errors import SpecError
 from dssl.cli.main import main
 from dssl.pipeline.schedule import FIRST_PAUSE, Schedule
-from dssl.runtime.batch.detached import Detached
+from dssl.runtime.detached import Detached
 from dssl.runtime.schedules.schedule import Cron, Scheduled, Systemd
 from dssl.runtime.schedules.slurm import SlurmTimes
 from dssl.runtime.schedules.times import Times

@@ -17,8 +17,8 @@ from dssl.base.errors import ClusterError, SpecError
 from dssl.cli.main import main
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.submission import Submission
-from dssl.runtime.batch.engine import Job
 from dssl.runtime.description import BESIDE
+from dssl.runtime.engine import Job
 from dssl.runtime.script import ScriptRuntime
 from dssl.runtime.start import load_runtime
 from dssl.storage.artifacts import Workspace

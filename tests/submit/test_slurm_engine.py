@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from dssl.base.errors import ClusterError, SpecError
-from dssl.runtime.batch.engine import Job
 from dssl.runtime.description import BESIDE
+from dssl.runtime.engine import Job
 from dssl.runtime.slurm import SlurmRuntime
 from dssl.runtime.start import load_runtime
 

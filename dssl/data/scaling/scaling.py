@@ -22,9 +22,8 @@ from scipy import sparse
 from ...base.errors import DataError, column_label, require
 from ...execution.cost import Cost, block_count, cost_of
 from ...execution.tasks import Execution, Reduction, Share
-from ...storage import csr_arithmetic
 from ...storage.blocks import Arrays, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
-from ...storage.csr import as_csr
+from ...storage.csr import as_csr, largest_of_rows, unit_rows, with_values
 from ...storage.views import counts_below
 from .out_of_range import LARGEST_BLOCK, Ranges
 from .outliers import MOST_LISTED as MOST_FAR
@@ -57,7 +56,7 @@ def moments_of(X: Any) -> Share:
             squares = np.bincount(columns, (values - mean[columns]) ** 2, d)
             squares += (n - np.bincount(columns, minlength=d)) * mean**2
             smallest, largest = (np.asarray(of(axis=0).toarray().ravel(), np.float64) for of in (X.min, X.max))
-            zero_rows = csr_arithmetic.largest_of_rows(X) == 0
+            zero_rows = largest_of_rows(X) == 0
         else:
             X = np.asarray(X, np.float64)
             mean = X.mean(axis=0)
@@ -158,7 +157,7 @@ class Scaling:
         if sparse.issparse(X):
             return self._transform_sparse(as_csr(X), dtype) if self.keeps_zeros else self.transform(X.toarray())
         if self.kind == "unit_norm":
-            return csr_arithmetic.unit_rows(X.astype(np.float64, copy=False)).astype(dtype)
+            return unit_rows(X.astype(np.float64, copy=False)).astype(dtype)
         if self.kind == "none":
             return np.clip(X, self.lower, self.upper).astype(dtype) if self.cuts else X.astype(dtype, copy=False)
         Z = X - self.shift
@@ -174,10 +173,10 @@ class Scaling:
 
     def _transform_sparse(self, X: Any, dtype: np.dtype) -> Any:
         if self.kind == "unit_norm":
-            X = csr_arithmetic.unit_rows(X)
+            X = unit_rows(X)
         elif self.kind != "none":
-            X = csr_arithmetic.with_values(X, X.data * self.factor[X.indices])
-        return csr_arithmetic.with_values(X, X.data.astype(dtype, copy=False))
+            X = with_values(X, X.data * self.factor[X.indices])
+        return with_values(X, X.data.astype(dtype, copy=False))
 
     def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Return named arrays and JSON attributes, read by `from_arrays`."""

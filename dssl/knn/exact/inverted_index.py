@@ -21,7 +21,7 @@ from scipy import sparse
 
 from ...execution.cost import Cost, block_count, cost_of
 from ...storage.blocks import Rows, row_ranges, rows_that_fit
-from ...storage.csr_arithmetic import add_products, squared_lengths
+from ...storage.csr import add_products, squared_lengths
 from ..heap import empty_heaps, put, sift_down, sort_heaps
 from ..metric import measurable, sample_ids
 from ..squared_distances import sparse_squared_distance

@@ -26,8 +26,7 @@ import numpy as np
 
 from ...base.digest import plain
 from ...base.errors import BudgetError, DataError, explain, require
-from ...execution.checkpoints import Steps
-from ...execution.tasks import Execution, one_thread
+from ...execution.tasks import Execution, Steps, one_thread
 from ...storage.blocks import Arrays, Parts, Receipt, Rows, block_rng, row_ranges
 from ..exact.blocks import TILE_PAIR_NS
 from ..metric import measured_itemsize, require_squares, stored_distances

@@ -29,8 +29,7 @@ from ...methods.multiscale import USUAL_SCALES
 from ...methods.step import Context, NoParams
 from ...report.sections.clusters import clusters_section
 from ...report.words import Baseline, Words
-from ...selection.agreement import clustering_scores
-from ...selection.number_of_clusters import NumberRule, chosen_clusters, require_number
+from ...selection.number_of_clusters import NumberRule, chosen_clusters, clustering_scores, require_number
 from ...solvers.eigen import eigenpairs_bytes
 from ...storage.blocks import PartWriter, Rows
 from ..dataset import DATASET

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from ...base.digest import require_random_state
+from ...base.digest import require_at_least, require_random_state
 from ...base.errors import DsslError, SpecError, explain
-from ...base.sections import require_at_least
 from ...learners.feature_maps import ETA, SpaceParams
 from ...learners.kmeans import KMeansParams
 from ...methods.sections import ClusterGraph, KernelSection, LearningTask, ModelSection

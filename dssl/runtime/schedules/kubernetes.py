@@ -9,8 +9,8 @@ from typing import Any
 import yaml
 
 from ...base.errors import SpecError, require
-from ..batch.engine import asked
-from ..batch.kubernetes import FIX, Kubernetes
+from ..engine import asked
+from ..kubernetes import FIX, Kubernetes
 from .schedule import Scheduled, Scheduler
 
 LATE = 3600  # seconds after its time at which a firing is still started

@@ -9,7 +9,7 @@ from datetime import tzinfo
 from pathlib import Path
 
 from ...base.errors import ClusterError
-from ..batch.engine import Engine, asked
+from ..engine import Engine, asked
 from .times import Times
 
 

@@ -9,8 +9,8 @@ from datetime import datetime
 from pathlib import Path
 
 from ...base.errors import ClusterError, explain
-from ..batch.engine import asked
-from ..batch.slurm import FIX, Slurm, as_word, file_pattern, outside_of_a_job
+from ..engine import asked
+from ..slurm import FIX, Slurm, as_word, file_pattern, outside_of_a_job
 from .schedule import Scheduled, Scheduler, unit_of
 
 MEMORY = 1 << 30  # bytes of the job that plans, hands over and waits

@@ -15,9 +15,9 @@ from typing import Any
 
 import psutil
 
-from ...base.errors import COME_BACK
-from ..rank import DRIVER, FIRST_WORKER, SCHEDULER, START
+from ..base.errors import COME_BACK
 from .engine import JOB_LOG, Engine, Job
+from .rank import DRIVER, FIRST_WORKER, SCHEDULER, START
 
 LOOK_EVERY = 0.2  # seconds between two looks at the processes
 GRACE = 20.0  # seconds that the others have to end once the driver has

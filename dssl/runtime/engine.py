@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...base.errors import ClusterError, explain
+from ..base.errors import ClusterError, explain
 
 JOB_LOG = "job.log"  # in a run's logs, what an engine's script says itself
 NOTICE = 120  # seconds before the end of its time at which a job is told
