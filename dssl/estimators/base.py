@@ -30,7 +30,6 @@ from ..execution.in_process import InProcess
 from ..execution.size import size_of
 from ..execution.tasks import Execution
 from ..graph.graph import Graph, graph_of
-from ..graph.weights.rules import KERNEL_WIDTH
 from ..kernels.base import Kernel, kernel_from
 from ..knn.lists import Neighbors
 from ..learners.class_prior import ClassWeight
@@ -324,12 +323,6 @@ class SearchedEstimator(PointEstimator):
     def uses_graph(self, tried: Iterable[dict[str, Any]]) -> bool:
         """Return whether any of some values of the `joint` parameters asks for a graph."""
         return True
-
-
-class KernelEstimator(SearchedEstimator, KernelReader):
-    """An estimator whose fitted function is a `KernelModel`."""
-
-    defaults: ClassVar[dict[str, dict[str, Any]]] = {"graph": {"width": KERNEL_WIDTH}}
 
 
 class PointClassifier(ClassifierMixin, PointEstimator):

@@ -9,7 +9,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from ..learners.probabilities import Calibration
-from ..selection.calibration import calibration_of, shift_of
+from ..selection.calibration import calibration_of
 from .base import PointClassifier
 from .targets import require_per_class
 
@@ -26,19 +26,6 @@ class CalibratedClassifier(PointClassifier):
 
     calibration_: Calibration | None
     model_: Any
-
-    def _calibrate(self, target: Any, held_out: Callable[[], np.ndarray], weight: np.ndarray | None) -> None:
-        """Calibrate the values (l, c) of labeled points without their own labels, where a class has two.
-
-        The model's values are moved by intercepts that these say, to the wanted frequencies of the classes.
-        """
-        shift = shift_of(target, held_out, self.model_.coding, self.model_.n_columns, weight)
-        self.calibration_ = shift.calibration
-        self._move(shift.columns)
-
-    def _move(self, offset: np.ndarray) -> None:
-        """Have the model's values grow by an offset (c,)."""
-        self.model_ = self.model_.moved(offset)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the probability of each class (n, n_classes), in the order of `classes_`; rows sum to 1.

@@ -1,10 +1,10 @@
 """`LapRLSClassifier` and `LapRLSRegressor`: Laplacian regularized least squares for up to millions of points."""
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import product
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from sklearn.base import clone
@@ -13,26 +13,31 @@ from ..base.errors import explain, require
 from ..execution.size import budget_of
 from ..execution.tasks import Execution
 from ..graph.graph import KNNGraph
-from ..kernels.base import Kernel, kernel_from
+from ..graph.weights.rules import KERNEL_WIDTH
+from ..kernels.base import BaseKernels
 from ..kernels.landmarks import LandmarkParams
 from ..learners.laprls.chosen import CHOSEN, bandwidths_of, values_of
 from ..learners.laprls.params import SystemParams
 from ..learners.laprls.penalties import PENALTIES, Penalty
-from ..learners.laprls.problem import LapRLSParams, LapRLSProblem, PreparedLapRLS
+from ..learners.laprls.problem import LapRLSParams
+from ..learners.linear.kernel_model import KernelModel
 from ..learners.losses import SQUARES, SmoothLoss
-from ..learners.measures import SQUARED, PointMeasure
 from ..learners.target.target import Target
-from ..selection.calibration import calibration_folds
-from ..selection.choice import LOWEST, ChoiceRule, cv_results
-from ..selection.chosen import ProbablePair, folds_to_choose
-from ..selection.folds import held_out_folds, require_folds
-from ..selection.laprls import VERSIONS, fit_laprls, search_penalties
+from ..methods.laprls.method import LAPRLS
+from ..methods.laprls.steps import PenaltyParams
+from ..methods.memory import MemoryWorkspace
+from ..methods.step import Context, Fit
+from ..selection.choice import ChoiceRule, cv_results
+from ..selection.chosen import ProbablePair
+from ..selection.folds import GivenFolds, held_out_folds, require_folds
 from ..storage.blocks import Rows
-from .base import KernelEstimator, PointRegressor
+from .base import KernelReader, PointRegressor
 from .calibrated import CLASS_FREQUENCIES, CalibratedClassifier
+from .method import MethodEstimator
+from .targets import prior_of
 
 
-class LapRLSEstimator(KernelEstimator):
+class LapRLSEstimator(MethodEstimator, KernelReader):
     """What the two estimators share.
 
     Parameters
@@ -67,9 +72,10 @@ class LapRLSEstimator(KernelEstimator):
     random_state : of every random choice, but for those of groups that are given.
     """
 
-    joint, versions = PENALTIES, VERSIONS
+    method, joint = LAPRLS, PENALTIES
+    tie: ClassVar[Literal["rmse", "loss"]] = "rmse"  # by what a search tells classes of equal errors apart
     groups: ClassVar[dict[str, type]] = {"landmarks": LandmarkParams, "graph": KNNGraph, "solver": SystemParams}
-    tie: ClassVar[PointMeasure] = SQUARED  # what parts equals in a search, one for all that it may compare
+    defaults: ClassVar[dict[str, dict[str, Any]]] = {"graph": {"width": KERNEL_WIDTH}}
 
     def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = CHOSEN,
                  gamma_A: Penalty | Sequence[Penalty] = CHOSEN, gamma_I: Penalty | Sequence[Penalty] = CHOSEN,
@@ -82,101 +88,86 @@ class LapRLSEstimator(KernelEstimator):
         self.cv, self.fit_intercept, self.scale = cv, fit_intercept, scale
         self.memory_budget, self.unlabeled, self.random_state = memory_budget, unlabeled, random_state
 
-    def _params(self) -> LapRLSParams:
+    def _params(self) -> PenaltyParams:
         if isinstance(self.cv, str) or not (hasattr(self.cv, "split") or np.iterable(self.cv)):
             require_folds(self.cv)
         require(isinstance(self.fit_intercept, (bool, np.bool_)), f"fit_intercept={self.fit_intercept!r}",
                 why="it is a choice of two", fix="use True or False")
         given = {name: getattr(self, name) for name in PENALTIES}
-        return LapRLSParams(
-            **{name: _values_of(name, value) for name, value in given.items()}, landmarks=self.group("landmarks"),
-            system=self.group("solver"), fit_intercept=self.fit_intercept, loss=self._loss(),
-            budget=budget_of(self.memory_budget),
+        bandwidths = bandwidths_of(self.kernel, self.bandwidth if isinstance(self.kernel, str) else None)
+        loss, landmarks, system = self._loss(), self.group("landmarks"), self.group("solver")
+        laprls = LapRLSParams(
+            **{name: _values_of(name, value) for name, value in given.items()}, landmarks=landmarks, system=system,
+            fit_intercept=self.fit_intercept, loss=loss, budget=budget_of(self.memory_budget),
             chosen=all(np.ndim(value) == 0 for value in given.values()) and (
-                CHOSEN in given.values() or len(bandwidths_of(self.kernel, self.bandwidth)) > 1))
+                CHOSEN in given.values() or len(bandwidths) > 1))
+        return PenaltyParams(laprls=laprls, losses=(loss,), tie=self.tie, random_state=self.random_state,
+                             kernels=BaseKernels(self.kernel, {}, bandwidths, self.random_state),
+                             prior=prior_of(getattr(self, "class_prior", None), None))
 
     def _loss(self) -> SmoothLoss:
         return SQUARES
 
-    def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Any, params: LapRLSParams,
+    def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Any, params: PenaltyParams,
                execution: Execution) -> None:
-        kernels = self._kernels(rows)
-        if params.chosen:
-            repetitions = [folds_to_choose(target, params.system, self.random_state)]
-        else:
-            several = params.n_pairs * len(kernels) > 1
-            repetitions = held_out_folds(self.cv, target, self.random_state) if several else [[]]
-        folds, *further = repetitions
-        made = self._graph(rows, graph, execution) if params.uses_graph else None
+        if not params.laprls.chosen and params.laprls.n_pairs * len(params.numbers) > 1:
+            params = replace(params, cv=GivenFolds(held_out_folds(self.cv, target, self.random_state)))
+        made = self._graph(rows, graph, execution) if params.laprls.uses_graph else None
         if made is not None and len(target.labeled) == len(rows):
             warnings.warn(explain("every point is labeled", why="the graph then joins labeled points only",
                                   fix="mark unlabeled points, or set gamma_I=0"), UserWarning, stacklevel=3)
-        problem = LapRLSProblem.of(
-            rows, target, params, execution, graph=made, weight=weight, folds=folds,
-            vertices=self.group("graph").vertices(rows, execution) if made is None else None)
-        rule: ChoiceRule = LOWEST
-        if params.chosen:
-            rule = ProbablePair.of(problem, execution, [getattr(kernel, "bandwidth", None) for kernel in kernels])
-        found, tables, prepared = fit_laprls(problem, kernels, execution, further, self.tie, rule)
-        self.model_ = found.models["model"]
+        vertices = self.group("graph").vertices(rows, execution) if made is None else None
+        self._run(rows, target, weight, made, params, execution, vertices)
+
+    def _told(self, context: Context, params: PenaltyParams) -> dict[str, Any]:
+        selection, models = context.attributes("selection"), context.attributes("models")
+        assert isinstance(self.model_, KernelModel)
         self.bandwidth_ = getattr(self.model_.kernel, "bandwidth", None)
-        tried = [row for table in tables for row in table.rows]
-        self.cv_results_ = cv_results(tried, [
-            {name: row[name] for name in ("bandwidth", *PENALTIES) if name in row} for row in tried], rule)
-        chosen = found.chosen["model"]
-        self.gamma_A_, self.gamma_I_ = chosen.gamma_A, chosen.gamma_I
-        self._calibrate(target, lambda: prepared.left_out(chosen, calibration_folds(
-            target, self.random_state, a_fit_each=not prepared.solver.at_once)), weight)
-        self.evidence_ = {**(made.attributes if made else {}), **found.evidence, "folds": len(folds),
-                          "repetitions": 1 + len(further)}
-        if isinstance(rule, ProbablePair):
-            self.evidence_["structure"] = rule.structure
-
-    def _kernels(self, rows: Rows) -> list[Any]:
-        """Return the base kernel with each bandwidth that is tried."""
-        return [kernel_from(self.kernel, own, rows=rows, random_state=self.random_state)
-                for own in bandwidths_of(self.kernel, self.bandwidth if isinstance(self.kernel, str) else None)]
-
-    def _calibrate(self, target: Any, held_out: Callable[[], np.ndarray], weight: np.ndarray | None) -> None:
-        """Keep what probabilities are made of."""
+        chosen = models["models"]["model"]["parameters"]
+        self.gamma_A_, self.gamma_I_ = chosen["gamma_A"], chosen["gamma_I"]
+        self.cv_results_ = _results(selection, params)
+        evidence, = models["evidence"]
+        solved = {name: value for name, value in evidence.items() if name not in ("bandwidth", "models")}
+        return {**(context.graph().attributes if context.has_graph else {}), **solved, "folds": selection["folds"],
+                "repetitions": selection.get("repetitions", 1),
+                **({"scores": selection["scores"]} if "scores" in selection else {}),
+                **({"structure": selection["rule"]["structure"]} if params.laprls.chosen else {})}
 
     def held_out_rows(self, rows: Rows, target: Target, weight: np.ndarray | None,
                       repetitions: Sequence[Sequence[np.ndarray]], tried: Sequence[dict[str, Any]],
                       scoring: str | None, execution: Execution, kept: dict[Any, Any]) -> list[dict[str, Any]]:
-        """As the base class says: one pass over the points for all pairs of penalties and all folds.
+        """As the base class says: the step `selection`, a pass over the points for all pairs and folds.
 
         The row of a penalty or a bandwidth that is "chosen" is that of its best value.
         """
         asked = [{name: values_of(name, values.get(name, getattr(self, name))) for name in PENALTIES}
                  for values in tried]
         lists = {name: list(dict.fromkeys(value for own in asked for value in own[name])) for name in PENALTIES}
-        params = clone(self).set_params(**lists)._params()
-        rule, tables = ChoiceRule(scoring=scoring), []
-        for kernel in self._kernels(rows):
-            prepared = self._prepared(rows, target, weight, repetitions[0], params, kernel, execution, kept)
-            table = search_penalties(prepared, execution, rule, repetitions[1:], tie=self.tie)
-            found = dict(zip(prepared.problem.tried, table.rows, strict=True))
-            tables.append({pair: found[system] for pair, system in zip(
-                product(*lists.values()), prepared.problem.allowed["model"], strict=True)})
-        return [dict(rule.choose([table[pair] for table in tables for pair in product(*own.values())]))
-                for own in asked]
+        rule = ChoiceRule(scoring=scoring)
+        params = replace(clone(self).set_params(**lists)._params(), cv=GivenFolds(repetitions), rule=rule,
+                         baselines=())
+        landmarks, selection, _ = self.method.steps
+        known = replace(params.laprls, gamma_A=(1.0,), gamma_I=(1.0,)), params.kernels
+        made = next((own for of, own in kept.get("made", ()) if of == known), None)
+        if made is None:
+            if "graph" not in kept and "vertices" not in kept:
+                kept["vertices"] = self.group("graph").vertices(rows, execution)
+            made = MemoryWorkspace(Fit(rows, target, weight, kept.get("graph"), kept.get("vertices")), execution)
+            made.run([landmarks], params)
+            if kept.get("again", False):
+                kept.setdefault("made", []).append((known, made))
+        made.run([selection], params)
+        found = {(row["bandwidth"], row["gamma_A"], row["gamma_I"]): row
+                 for row in made.artifacts["selection"].attributes["grid"]["model"]}
+        numbers = dict(zip(product(*lists.values()), params.problem(made.context(), target).allowed["model"],
+                           strict=True))
 
-    def _prepared(self, rows: Rows, target: Target, weight: np.ndarray | None, folds: Sequence[np.ndarray],
-                  params: LapRLSParams, kernel: Kernel, execution: Execution, kept: dict[Any, Any]) -> PreparedLapRLS:
-        """Return the systems of a kernel: those that an earlier search left, or new ones."""
-        known = replace(params, gamma_A=(1.0,), gamma_I=(1.0,)), kernel
-        prepared = next((own for of, own in kept.get("prepared", ()) if of == known), None)
-        if prepared is not None:
-            return prepared.narrowed(params).refolded(folds, execution)
-        made = kept.get("graph")
-        if made is None and "vertices" not in kept:
-            kept["vertices"] = self.group("graph").vertices(rows, execution)
-        prepared = LapRLSProblem.of(
-            rows, target, params, execution, graph=made, weight=weight, folds=folds,
-            vertices=kept.get("vertices")).prepared(kernel, execution, held_out=True)
-        if kept.get("again", False):
-            kept.setdefault("prepared", []).append((known, prepared))
-        return prepared
+        def row_of(bandwidth: Any, system: Any) -> dict[str, Any]:
+            row = found[bandwidth, system.gamma_A, system.gamma_I]
+            return {name: value for name, value in row.items() if name != "bandwidth"}
+
+        return [dict(rule.choose([row_of(bandwidth, numbers[pair]) for bandwidth in params.kernels.bandwidths
+                                  for pair in product(*own.values())])) for own in asked]
 
     def uses_graph(self, tried: Iterable[dict[str, Any]]) -> bool:
         return any(values.get("gamma_I", self.gamma_I) != 0 for values in tried)
@@ -232,6 +223,22 @@ class LapRLSRegressor(PointRegressor, LapRLSEstimator):
     """
 
     __doc__ += LapRLSEstimator.__doc__ or ""
+
+
+def _results(selection: dict[str, Any], params: PenaltyParams) -> dict[str, Any]:
+    """Return the rows of a selection as scikit-learn has them, their bandwidths as numbers where there are several."""
+    tried: list[dict[str, Any]] = selection.get("grid", {}).get("model", [])
+    if not tried:
+        return {}
+    numbers = dict(zip(params.kernels.bandwidths, selection["bandwidths"], strict=True))
+    rule: ChoiceRule = params.rule
+    if params.laprls.chosen:
+        chosen = ProbablePair(**selection["rule"])
+        rule = replace(chosen, of_bandwidths=tuple((numbers[name], prior) for name, prior in chosen.of_bandwidths))
+    own = {"bandwidth"} if len(numbers) > 1 else set[str]()
+    rows = [{**{name: numbers[row[name]] for name in own}, **{name: value for name, value in row.items()
+                                                             if name != "bandwidth"}} for row in tried]
+    return cv_results(rows, [{name: row[name] for name in (*own, *PENALTIES)} for row in rows], rule)
 
 
 def _values_of(name: str, value: Any) -> tuple[Penalty, ...]:

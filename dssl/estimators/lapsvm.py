@@ -9,7 +9,7 @@ from ..kernels.landmarks import LandmarkParams
 from ..learners.laprls.params import SystemParams
 from ..learners.laprls.penalties import Penalty
 from ..learners.losses import SmoothLoss, loss_of
-from ..learners.measures import HINGE
+from ..methods.laprls.method import LAPSVM
 from .calibrated import CalibratedClassifier
 from .laprls import LapRLSEstimator
 
@@ -41,7 +41,7 @@ class LapSVM(CalibratedClassifier, LapRLSEstimator):
 
     regressor = "LapRLSRegressor"
     fit_intercept = True
-    tie = HINGE
+    method, tie = LAPSVM, "loss"
 
     def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = BANDWIDTH,
                  loss: str | SmoothLoss = "squared_hinge", gamma_A: Penalty | Sequence[Penalty] = "auto",

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..base.errors import explain
 from ..execution.tasks import Execution
 from ..graph.graph import Graph
+from ..graph.vertices import Vertices
 from ..learners.model import Model
 from ..learners.probabilities import CALIBRATION, Calibration
 from ..learners.target.target import Target
@@ -41,9 +42,12 @@ class MethodEstimator(SearchedEstimator):
         return {step.name: step.version for step in self.method.steps}
 
     def _run(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Graph | None, params: Any,
-             execution: Execution) -> None:
-        """Run the steps without a baseline, and set `model_`, `calibration_` and `evidence_`."""
-        made = MemoryWorkspace(Fit(rows, target, weight, graph), execution)
+             execution: Execution, vertices: Vertices | None = None) -> None:
+        """Run the steps without a baseline, and set `model_`, `calibration_` and `evidence_`.
+
+        vertices : which points are copies, where there is no graph that says so.
+        """
+        made = MemoryWorkspace(Fit(rows, target, weight, graph, vertices), execution)
         made.run(self.method.steps, replace(params, baselines=()), keep={*self.method.read_last, *self.kept_steps})
         self._begun, self._by_labels = (made, params), None
         self._facts = {**{name: artifact.attributes for name, artifact in made.artifacts.items()}, "labels": {

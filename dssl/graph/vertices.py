@@ -57,9 +57,11 @@ class Vertices:
         row[self.vertex[preferred[::-1]]] = preferred[::-1]  # of several the first is written last
         return row[vertices]
 
-    def stored(self) -> "VertexRows":
-        """Return the same as shared arrays, of this process."""
-        parts = MemoryParts()
+    def stored(self, parts: Parts | None = None) -> "VertexRows":
+        """Return the same as shared arrays of parts, by default of this process."""
+        if not self.joined:
+            return VertexRows.of(MemoryParts(), self.attributes)
+        parts = MemoryParts() if parts is None else parts
         for name, array in self.to_arrays().items():
             parts.allocate(name, array.shape, np.int64, len(array))
             parts.write_range(0, {name: array})

@@ -40,11 +40,12 @@ class MemoryWorkspace:
                     self.artifacts[own.name].parts.remove()
 
     def tidy(self, method: Method) -> None:
-        """Keep only what the last steps of a method read: neither the graph, nor models, nor other arrays."""
+        """Keep only what the last steps of a method read: no models, and no other arrays; a graph where they do."""
         for step in method.steps:
             if step.intermediate and step.name not in method.read_last:
                 self.artifacts[step.name].parts.remove()
-        self.fit = Fit(self.fit.points, self.fit.target, self.fit.weight)
+        graph = self.fit.graph if "graph" in method.read_last else None
+        self.fit = Fit(self.fit.points, self.fit.target, self.fit.weight, graph, self.fit.distinct)
 
     def context(self) -> Context:
         """Return what the next step gets."""

@@ -58,13 +58,14 @@ class Fit:
     """What the fit of an estimator begins with, and the models that it ends with, in memory.
 
     points : the scaled training points (n, d). weight : of the labels (l,), None where all weigh 1. graph : of the
-    points, of a method that has one.
+    points, of a method that has one. distinct : which points are copies, where no graph says so.
     """
 
     points: Rows
     target: Target
     weight: np.ndarray | None = None
     graph: Graph | None = None
+    distinct: Vertices | None = None
     models: dict[str, Model] = field(default_factory=dict)
     kept: dict[str, Any] = field(default_factory=dict)  # see `FittedModels`
 
@@ -155,12 +156,21 @@ class Context:
 
     # ---- the graph
 
+    @property
+    def has_graph(self) -> bool:
+        """Return whether there is one: the fit of an estimator may need none."""
+        return self.fit is None or self.fit.graph is not None
+
     def vertex_rows(self) -> VertexRows:
-        """Return which training points are copies, where that is stored."""
+        """Return which training points are copies, in a form that every task can read."""
+        if self.fit:
+            return self.vertices().stored(self.execution.scratch())
         return VertexRows.of(self.inputs["vertices"].parts, self.attributes("vertices"))
 
     def vertices(self) -> Vertices:
         """Return which training points are copies, in memory."""
+        if self.fit and self.fit.graph is None:
+            return self.fit.distinct or Vertices.distinct(len(self.fit.points))
         return self._graph.vertices if self.fit else self.vertex_rows().load()
 
     def multiplicity(self) -> Arrays | None:
@@ -174,7 +184,7 @@ class Context:
     def neighbor_lists(self) -> Neighbors | None:
         """Return the neighbor lists; None where weights are given in their place."""
         if self.fit:
-            return self._graph.neighbors
+            return None if self.fit.graph is None else self.fit.graph.neighbors
         attributes = self.attributes("neighbors")
         if "n_neighbors" not in attributes:
             return None

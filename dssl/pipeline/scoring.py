@@ -8,7 +8,7 @@ from ..learners.class_prior import ClassPrior, ClassWeight
 from ..learners.class_scoring import ClassScoring
 from ..learners.model import stored_models
 from ..learners.target.target import Classes
-from ..methods.step import Context, cost_of_test_points
+from ..methods.step import Context
 from ..report.sections.scores import scores_section
 from ..selection.scores import (
     guess,
@@ -69,13 +69,6 @@ def make_scores_in(scoring: ClassScoring | None, context: Context, params: Score
             "stored": {"array": "codes" if "codes" in found["model"] else "values",
                        "column": list(found).index("model")},
             **points_to_draw(true, found["model"])}
-
-
-def scores_cost(f: Facts[Any], m: int, n_columns: int, predicted: int) -> Cost:
-    """Return the cost of `SCORES` with models of m points; see `cost_of_test_points`, `with_scored`."""
-    n_models = len(f.spec.baselines) + 1
-    cost = cost_of_test_points(f, f.spec.kernels()[0].kernel(), m, n_models, n_columns, predicted)
-    return with_scored(cost, f, n_models)
 
 
 def with_scored(cost: Cost, f: Facts[Any], n_models: int, *, asked: bool = False) -> Cost:

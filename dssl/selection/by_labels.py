@@ -178,27 +178,27 @@ def _scored(held: HeldOut, measure: PointMeasure) -> dict[str, Any]:
     return {measure.name: score.value, "standard_error": score.standard_error, "interval": interval}
 
 
-def with_prior(model: Any, target: Target, held_out: Sequence[HeldOut],
-               assumed: ClassPrior = LABELS) -> tuple[Any, Calibration | None, list[HeldOut]]:
+def with_prior(model: Any, target: Target, held_out: Sequence[HeldOut], assumed: ClassPrior = LABELS, *,
+               weight: np.ndarray | None = None) -> tuple[Any, Calibration | None, list[HeldOut]]:
     """Return a model that knows how frequent classes are, its calibration, and its values at labels held out.
 
     model : a `Model` with `moved`. held_out : in the order of `LabelFolds.repetitions`, by fits whose values assume
-    that classes are as frequent as `assumed`.
+    that classes are as frequent as `assumed`. weight : of the labels (l,), where none is held out.
     """
-    shift = shift_by(target, held_out, model.coding, model.n_columns, assumed)
+    shift = shift_by(target, held_out, model.coding, model.n_columns, assumed, weight)
     moved = model.moved(shift.columns) if isinstance(target, Classes) else model
     return moved, shift.calibration, [fit.with_prior(assumed) for fit in held_out]
 
 
 def shift_by(target: Target, held_out: Sequence[HeldOut], coding: Coding, n_columns: int,
-             assumed: ClassPrior = LABELS) -> PriorShift:
+             assumed: ClassPrior = LABELS, weight: np.ndarray | None = None) -> PriorShift:
     """Return the shift and the calibration that follow from what `LabelFolds.of` compares.
 
-    assumed : how frequent the values say that classes are.
+    assumed : how frequent the values say that classes are. weight : of the labels (l,), where none is held out.
     """
     held = held_out[0].points if held_out else np.arange(0)
     values = held_out[0].values[held] if held_out else np.empty((0, n_columns))
-    return prior_shift(target, values, coding, held_out[0].weight if held_out else None, assumed, held, n_columns)
+    return prior_shift(target, values, coding, held_out[0].weight if held_out else weight, assumed, held, n_columns)
 
 
 def _predicted(held: HeldOut, target: Target) -> dict[str, np.ndarray]:

@@ -77,6 +77,17 @@ class FoldParams:
         return n_labeled if isinstance(self.folds, str) else min(self.folds, max(n_labeled, 2))
 
 
+@dataclass(frozen=True, eq=False)
+class GivenFolds:
+    """Folds that are there: lists of positions among the labeled points, for each repetition."""
+
+    given: Sequence[Sequence[np.ndarray]]
+
+    def repeated(self, target: Target) -> list[list[np.ndarray]]:
+        """Return the folds of each repetition."""
+        return [list(folds) for folds in self.given]
+
+
 def held_out_folds(cv: Any, target: Target, random_state: int = 0, groups: Any = None) -> list[list[np.ndarray]]:
     """Return, for each repetition, lists of positions among the labeled points to hold out, ascending and disjoint.
 

@@ -12,9 +12,9 @@ def unmoved(monkeypatch):
 
     Intercepts follow from labels held out, which are others in a fit to fewer labels.
     """
-    for module in ("calibrated", "graph"):
-        monkeypatch.setattr(f"dssl.estimators.{module}.shift_of",
-                            lambda target, values, coding, n_columns, *more: PriorShift(np.zeros(n_columns)))
-    for module in ("deformed.models", "linear"):
-        monkeypatch.setattr(f"dssl.methods.{module}.with_prior", lambda model, target, held, *more: (model, None, held))
+    monkeypatch.setattr("dssl.estimators.graph.shift_of",
+                        lambda target, values, coding, n_columns, *more: PriorShift(np.zeros(n_columns)))
+    for module in ("deformed.models", "linear", "laprls.steps"):
+        monkeypatch.setattr(f"dssl.methods.{module}.with_prior",
+                            lambda model, target, held, **more: (model, None, held))
     monkeypatch.setattr("dssl.selection.held_out_scores.HeldOut.with_prior", lambda held, assumed: held)

@@ -26,6 +26,7 @@ from dssl.estimators.graph import PointsBeyond
 from dssl.estimators.targets import classes_of
 from dssl.learners.on_graph.poisson import Unlabeled
 from dssl.learners.prior_shift import PriorShift
+from dssl.selection.by_labels import LabelFolds
 from dssl.selection.calibration import calibration_folds, calibration_of, shift_of
 
 from .test_laprls import SOLVERS, problem
@@ -38,9 +39,9 @@ def left_out(estimator, folds, X, y, weight, monkeypatch):
     """Return what a fit calibrates: held-out values, and weights, of folds as they are given."""
     seen = {}
     with monkeypatch.context() as patch:
-        patch.setattr("dssl.estimators.laprls.calibration_folds", lambda *args, **kwargs: folds)
-        patch.setattr("dssl.estimators.calibrated.CalibratedClassifier._calibrate",
-                      lambda self, target, values, weight: seen.update(values=values(), weight=weight))
+        patch.setattr("dssl.methods.laprls.steps.LabelFolds.of", lambda *args, **more: LabelFolds(folds, []))
+        patch.setattr("dssl.methods.laprls.steps.with_prior", lambda model, target, held, **more: (
+            seen.update(values=held[0].values, weight=held[0].weight) or model, None, held))
         estimator.fit(X, y, sample_weight=weight)
     return seen
 
@@ -66,7 +67,7 @@ def test_values_left_out_are_those_of_fits_without_the_label(kind, solver, held_
             without = y.copy()
             without[labeled[fold]] = -1
             with monkeypatch.context() as patch:
-                record_left_out("calibrated", patch, moved=False)
+                patch.setattr("dssl.methods.laprls.steps.with_prior", lambda model, *others, **more: (model, None, []))
                 alone = kind(solver=params, **settings).fit(X, without, sample_weight=weight)
             scores = alone.decision_function(X[labeled[fold]]).reshape(len(fold), -1)
             atol = 0.02 if kind is LapSVM and len(fold) == 1 else 1e-4  # one step of Newton's method

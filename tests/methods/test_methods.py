@@ -14,7 +14,9 @@ from dssl import (
     GridSearch,
     KNNGraph,
     LapKernelRidge,
+    LapRLSClassifier,
     LapSVC,
+    LapSVM,
     MultiscaleKernelClassifier,
     MultiscaleKernelRegressor,
     RegularizerParams,
@@ -25,6 +27,7 @@ from dssl.kernels.base import RBF
 from dssl.learners.target.target import Classes, Quantities
 from dssl.methods.cluster import CLUSTER_KERNEL
 from dssl.methods.deformed.method import DEFORMED_SVM
+from dssl.methods.laprls.method import LAPRLS, LAPSVM
 from dssl.methods.memory import MemoryWorkspace
 from dssl.methods.multiscale import MULTISCALE_KERNEL
 from dssl.methods.step import Fit
@@ -32,7 +35,8 @@ from dssl.storage.csr import as_rows
 
 METHODS = {"cluster": (CLUSTER_KERNEL, ClusterKernelSVC(landmarks=100)),
            "multiscale": (MULTISCALE_KERNEL, MultiscaleKernelClassifier(n_carriers=100)),
-           "svm": (DEFORMED_SVM, LapSVC(n_subsample=100))}
+           "svm": (DEFORMED_SVM, LapSVC(n_subsample=100)),
+           "laprls": (LAPRLS, LapRLSClassifier(landmarks=100)), "lapsvm": (LAPSVM, LapSVM(landmarks=100))}
 
 
 @pytest.fixture(scope="module")

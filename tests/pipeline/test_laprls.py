@@ -11,7 +11,6 @@ import yaml
 from click.testing import CliRunner
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dssl import KNNGraph, LapRLSClassifier
 from dssl.base.errors import BudgetError, DataError, SpecError
 from dssl.cli.main import main
 from dssl.data.dataset import Dataset
@@ -20,8 +19,8 @@ from dssl.execution.in_process import InProcess
 from dssl.learners.laprls import system as laprls_system
 from dssl.learners.laprls.chosen import BANDWIDTHS
 from dssl.learners.laprls.products import GramTask
+from dssl.methods.laprls import steps as search
 from dssl.pipeline.inspection import inspect
-from dssl.pipeline.kinds import laprls_search as search
 from dssl.pipeline.kinds.registry import KINDS
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.plan.plan import plan
@@ -117,26 +116,6 @@ def test_refits_find_the_same(fields, chosen, tmp_path):
             for key in ("gamma_A", "gamma_I", "error"):
                 assert row[key] == other[key]
             assert row["rmse"] == pytest.approx(other["rmse"], rel=1e-9)
-
-
-def test_a_pipeline_and_the_estimator_are_the_same_function(fields, points_file, tmp_path):
-    """The same points, labels and parameters by two ways."""
-    fields = copy.deepcopy(fields)
-    fields["data"]["scale"] = "none"
-    result = run(fields, workspace=tmp_path, execution=InProcess(2))
-    split, = (tmp_path / "artifacts" / "split").iterdir()
-    labels, = (tmp_path / "artifacts" / "labels").iterdir()
-    split, labels = split_arrays(split), parts_in(labels).read(0)
-    with np.load(points_file) as arrays:
-        X, y = arrays["X"], arrays["y"]
-    known = np.full(len(split["train"]), -1)
-    known[labels["labeled"]] = y[split["train"]][labels["labeled"]]
-    fitted = LapRLSClassifier(graph=KNNGraph(n_neighbors=6, weights="heat"), landmarks=40).fit(
-        X[split["train"]], known)
-    mine = open_model(result.model_path).model
-    assert_allclose(mine.values(X[split["test"]]), fitted.decision_function(X[split["test"]]), rtol=1e-6, atol=1e-8)
-    wrong = fitted.predict(X[split["test"]]) != y[split["test"]]
-    assert result.metrics["error"] == pytest.approx(wrong.mean())
 
 
 @pytest.mark.parametrize("per_class", [1, 8])

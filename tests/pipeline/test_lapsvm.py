@@ -5,16 +5,12 @@ import json
 import numpy as np
 import pytest
 
-from dssl import KNNGraph, LapSVM
 from dssl.base.errors import SpecError
 from dssl.execution.in_process import InProcess
-from dssl.learners.losses import HuberHinge
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.plan.plan import plan
 from dssl.pipeline.predict.model import open_model
 from dssl.pipeline.run import run
-from dssl.storage.artifacts import parts_in
-from dssl.storage.blocks import ArrayRows
 
 
 @pytest.fixture(scope="module")
@@ -42,24 +38,6 @@ def test_a_run_has_a_choice_of_penalties_a_model_and_a_report(fields, points_fil
         assert (labels == arrays["y"]).mean() > 0.6
     again = run({**fields, "selection": grid}, workspace=tmp_path, execution=InProcess(1))
     assert {stage.status for stage in again.stages} == {"cached"}
-
-
-@pytest.mark.parametrize("loss", [{"loss": "logistic"}, {"loss": "huber_hinge", "h": 0.2}])
-def test_the_model_is_that_of_the_estimator(fields, points_file, tmp_path, loss):
-    spec = {**fields, "data": {**fields["data"], "scale": "none"}}
-    spec["model"] = {**fields["model"], **loss, "solver": "direct", "gamma_A": 0.01, "gamma_I": 1.0}
-    spec["kernel"] = {"bandwidth": 2.0}
-    result = run(spec, workspace=tmp_path, execution=InProcess(1))
-    artifacts = tmp_path / "artifacts"
-    rows = parts_in(next((artifacts / "points").iterdir())).rows("train").read_all()
-    labels = parts_in(next((artifacts / "labels").iterdir())).read(0)
-    y = np.full(len(rows), -1)
-    y[labels["labeled"]] = labels["codes"]
-    own = LapSVM(loss=HuberHinge(0.2) if "h" in loss else "logistic", bandwidth=2.0, gamma_A=0.01, gamma_I=1.0,
-                 solver="direct", graph=KNNGraph(n_neighbors=6, weights="heat")).fit(rows, y)
-    model = open_model(result.model_path)
-    found = model.predict(ArrayRows(rows), InProcess(1))
-    assert (found == own.predict(rows).astype(found.dtype)).all()
 
 
 def test_the_loss_is_part_of_the_address(fields):

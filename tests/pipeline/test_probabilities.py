@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from sklearn.datasets import make_blobs
 from sklearn.metrics import log_loss
 
-from dssl import KNNGraph, LapRLSClassifier, LapSVM, SemiSupervisedClassifier
+from dssl import KNNGraph, LapRLSClassifier, SemiSupervisedClassifier
 from dssl.base.errors import DataError
 from dssl.cli.main import main
 from dssl.execution.in_process import InProcess
@@ -88,9 +88,7 @@ def test_they_sum_to_one_and_the_most_probable_class_is_the_label(made, kind, tm
 
 @pytest.mark.parametrize(("model", "estimator"), [
     ({"kind": "automatic"}, SemiSupervisedClassifier(scale="none", graph=KNNGraph(n_neighbors=6))),
-    ({"kind": "laprls"}, LapRLSClassifier(graph=KNNGraph(n_neighbors=6, width=KERNEL_WIDTH))),
-    ({"kind": "lapsvm", "gamma_A": 0.1, "gamma_I": 1.0},
-     LapSVM(gamma_A=0.1, gamma_I=1.0, graph=KNNGraph(n_neighbors=6, width=KERNEL_WIDTH)))])
+    ({"kind": "laprls"}, LapRLSClassifier(graph=KNNGraph(n_neighbors=6, width=KERNEL_WIDTH)))])
 def test_they_are_those_of_the_estimator(made, model, estimator):
     """From Gram matrices that the selection kept, and from the points."""
     _, X, table = made

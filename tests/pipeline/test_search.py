@@ -10,7 +10,7 @@ from dssl.base.errors import SpecError
 from dssl.execution.in_process import InProcess
 from dssl.learners.laprls.products import GramTask
 from dssl.methods.deformed import models as deformed_models
-from dssl.pipeline.kinds import laprls_search
+from dssl.methods.laprls import steps as laprls_steps
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.plan.plan import plan
 from dssl.pipeline.run import run
@@ -119,7 +119,7 @@ def test_a_search_by_halving_that_is_killed_goes_on(spec_of, kind, tmp_path, mon
     spec = spec_of(kind, folds=9, search="halving")
     run(spec, workspace=tmp_path / "whole", execution=InProcess(1), until="selection")
     calls, limit = [], [10 ** 9]
-    where, name = (deformed_models, "search_deformed") if kind == "svm" else (laprls_search, "search_penalties")
+    where, name = (deformed_models, "search_deformed") if kind == "svm" else (laprls_steps, "search_penalties")
     real = getattr(where, name)
 
     def counted(*given, **more):

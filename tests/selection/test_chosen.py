@@ -13,7 +13,6 @@ from dssl.kernels.base import RBF, median_bandwidth
 from dssl.learners.laprls.chosen import BANDWIDTHS, MOST_LABELS, log_priors, log_priors_of_bandwidths
 from dssl.learners.laprls.params import SystemParams
 from dssl.learners.laprls.penalties import Penalties
-from dssl.learners.prior_shift import PriorShift
 from dssl.learners.target.target import Classes, Quantities
 from dssl.selection.chosen import FOLDS, chosen_folds, folds_to_choose
 
@@ -31,8 +30,7 @@ def problem(n_classes=3, random_state=0):
 def held_out(kind, X, y, pair, bandwidth):
     """Return values (M, c) of labels by fits without each, which held-out labels of their own do not move."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dssl.estimators.calibrated.shift_of",
-                      lambda target, values, coding, n_columns, *others: PriorShift(np.zeros(n_columns)))
+        patch.setattr("dssl.methods.laprls.steps.with_prior", lambda model, *others, **more: (model, None, []))
         return fitted_without_each(kind, X, y, pair, bandwidth)
 
 

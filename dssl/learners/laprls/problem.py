@@ -234,10 +234,6 @@ class PreparedLapRLS:
         return replace(self, problem=problem, solver=self.solver.refolded(problem.lines),
                        evidence={**self.evidence, "seconds": dict(self.evidence["seconds"])})
 
-    def narrowed(self, params: LapRLSParams) -> "PreparedLapRLS":
-        """Return the systems of some of the penalties; params : those of the problem, but for these."""
-        return replace(self, problem=replace(self.problem, params=params))
-
     def held_out(self) -> Iterator[tuple[Penalties, np.ndarray]]:
         """Yield all penalties that may be chosen, in the order of `tried`, with values (l, c) at the labeled points.
 

@@ -1,4 +1,4 @@
-"""The kinds that run a method in a workspace: `svm`, `ridge`, `cluster` and `multiscale`."""
+"""The kinds that run a method in a workspace: `svm`, `ridge`, `laprls`, `lapsvm`, `cluster` and `multiscale`."""
 
 from dataclasses import replace
 from typing import Any

@@ -4,6 +4,7 @@ from dataclasses import field, make_dataclass
 
 from ...methods.cluster import CLUSTER_KERNEL
 from ...methods.deformed.method import DEFORMED_RIDGE, DEFORMED_SVM
+from ...methods.laprls.method import LAPRLS, LAPSVM
 from ...methods.multiscale import MULTISCALE_KERNEL
 from ...methods.sections import LearningTask
 from ...methods.step import Method
@@ -11,12 +12,10 @@ from ..spec import KindSpec, LabelSection, Spec
 from .automatic_spec import AutomaticPipeline
 from .clustering_spec import GraphClusteringPipeline, KernelClusteringPipeline
 from .graph_spec import GraphLearnerPipeline
-from .laprls_spec import LapRLSPipeline
-from .lapsvm_spec import LapSVMPipeline
 
 DEFAULT = "automatic"
 BOTH: tuple[LearningTask, ...] = ("classification", "regression")
-METHODS = (DEFORMED_SVM, DEFORMED_RIDGE, CLUSTER_KERNEL, MULTISCALE_KERNEL)
+METHODS = (DEFORMED_SVM, DEFORMED_RIDGE, LAPRLS, LAPSVM, CLUSTER_KERNEL, MULTISCALE_KERNEL)
 
 
 def spec_of(method: Method) -> KindSpec:
@@ -29,8 +28,7 @@ def spec_of(method: Method) -> KindSpec:
 
 
 SPECS: dict[str, KindSpec] = {kind.name: kind for kind in (
-    KindSpec("automatic", AutomaticPipeline, BOTH), *map(spec_of, METHODS[:2]),
-    KindSpec("laprls", LapRLSPipeline, BOTH), KindSpec("lapsvm", LapSVMPipeline, ("classification",)),
-    KindSpec("graph", GraphLearnerPipeline, BOTH), *map(spec_of, METHODS[2:]),
+    KindSpec("automatic", AutomaticPipeline, BOTH), *map(spec_of, METHODS[:4]),
+    KindSpec("graph", GraphLearnerPipeline, BOTH), *map(spec_of, METHODS[4:]),
     KindSpec("clustering", GraphClusteringPipeline, ("clustering",)),
     KindSpec("kernel_clustering", KernelClusteringPipeline, ("clustering",)))}

@@ -1,22 +1,25 @@
-"""The pipeline file of the kind `laprls`."""
+"""The sections of a pipeline file that say how a model with the norm and the graph as penalties is made."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import ClassVar, Literal, Self
 
-from ...base.errors import DsslError, require
+from ...base.errors import DsslError, SpecError, explain, require
 from ...execution.size import MEMORY_BUDGET
 from ...graph.regularizer_params import LaplacianKind
+from ...kernels.base import BaseKernels
 from ...kernels.landmarks import LandmarkParams
 from ...learners.laprls.chosen import bandwidths_of, values_of
 from ...learners.laprls.params import HeldOut, HeldOutPoints, Preconditioner, Solver, SystemParams
 from ...learners.laprls.penalties import CHOSEN, Penalty, require_penalties
 from ...learners.laprls.problem import WITHOUT_LANDMARKS, LapRLSParams
-from ...learners.losses import SQUARES, SmoothLoss
-from ...methods.sections import ClassModel, KernelGraph, KernelSection
-from ...methods.selection_sections import KernelGrid, KernelSelection
-from ..spec import KernelPipeline, LabelSection
+from ...learners.losses import SQUARES, HuberHinge, SmoothLoss, loss_of
+from ...selection.choice import LOWEST
+from ...selection.halving import ALL
+from ..sections import ClassModel, KernelGraph, KernelSection, KernelSections
+from ..selection_sections import KernelGrid, KernelSelection
+from .steps import PenaltyParams
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +71,7 @@ class LapRLSModel(ClassModel):
         The points that functions are sums over: their number, a share of the distinct training points, sqrt, or auto.
     """
 
-    kind: Literal["laprls"]
+    kind: Literal["laprls"] = "laprls"
     gamma_A: Penalty = CHOSEN
     gamma_I: Penalty = CHOSEN
     solver: Solver = SystemParams.solver
@@ -131,10 +134,9 @@ class PenaltySelection(KernelSelection):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LapRLSPipeline(KernelPipeline):
-    """A pipeline of Laplacian regularized least squares."""
+class LapRLSSections(KernelSections):
+    """The sections of Laplacian regularized least squares."""
 
-    labels: LabelSection = field()
     graph: KernelGraph = KernelGraph()
     kernel: LapRLSKernel = LapRLSKernel()
     model: LapRLSModel
@@ -155,9 +157,104 @@ class LapRLSPipeline(KernelPipeline):
         """Return the losses that are tried."""
         return (self.model.minimized(),)
 
+    def params(self) -> PenaltyParams:
+        """Return the parameters of the method."""
+        chosen, random_state = self.selection, self.model.landmarks.random_state
+        kernels = BaseKernels(self.kernel.name, self.kernel.parameters,
+                              tuple(kernel.bandwidth for kernel in self.kernels()), random_state)
+        return PenaltyParams(
+            laprls=self.laprls(), losses=self.losses(), kernels=kernels, cv=chosen.cv() if chosen else None,
+            rule=chosen.rule() if chosen else LOWEST, search=chosen.searched() if chosen else ALL,
+            tie="rmse" if self.losses() == (SQUARES,) else "loss", prior=self.prior, weight=self.weight,
+            random_state=random_state, baselines=self.baselines)
+
     def mistakes(self) -> Iterator[tuple[str, DsslError]]:
         yield from super().mistakes()
         try:
             _ = self.laprls()
         except DsslError as error:
             yield "model", error
+
+
+# ---- lapsvm
+
+LossName = Literal["squared_hinge", "huber_hinge", "logistic"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LapSVMModel(LapRLSModel):
+    """Laplacian support vector machine on landmarks; the penalties weigh against the mean loss.
+
+    Parameters
+    ----------
+    gamma_A : float or str
+        Of the norm, > 0; a number, auto or a multiple such as 10*auto.
+    gamma_I : float or str
+        Of the graph's energy, >= 0; 0 is no graph.
+    loss : "squared_hinge", "huber_hinge" or "logistic"
+        The loss that is minimized.
+    h : float
+        Of huber_hinge: the hinge is rounded so far from its corner.
+    """
+
+    kind: Literal["lapsvm"] = "lapsvm"  # type: ignore[assignment]
+    gamma_A: Penalty = "auto"
+    gamma_I: Penalty = "auto"
+    loss: LossName = "squared_hinge"
+    h: float = HuberHinge.h
+    fit_intercept: Literal[True] = True
+
+    def minimized(self) -> SmoothLoss:
+        return loss_of(self.loss, self.h)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LapSVMKernel(LapRLSKernel):
+    """The base kernel, on the scaled features.
+
+    Parameters
+    ----------
+    bandwidth : float, str or None
+        A number, median or a multiple such as 0.5*median; null is 0.5*median.
+    """
+
+    bandwidth: float | str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossGrid(PenaltyGrid):
+    """The loss, the penalties, and the bandwidth of the base kernel."""
+
+    loss: tuple[LossName, ...] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LapSVMSelection(PenaltySelection):
+    """Loss, penalties and bandwidth chosen by cross-validation on the labels."""
+
+    grid: LossGrid = LossGrid()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LapSVMSections(LapRLSSections):
+    """The sections of the Laplacian support vector machine."""
+
+    kernel: LapSVMKernel = LapSVMKernel()
+    model: LapSVMModel
+    selection: LapSVMSelection | None = None
+
+    def _loss_names(self) -> tuple[LossName, ...]:
+        return (self.selection.grid.loss if self.selection else None) or (self.model.loss,)
+
+    def losses(self) -> tuple[SmoothLoss, ...]:
+        return tuple(loss_of(name, self.model.h) for name in self._loss_names())
+
+    def mistakes(self) -> Iterator[tuple[str, DsslError]]:
+        yield from super().mistakes()
+        tried = self._loss_names()
+        if self.model.h != HuberHinge.h and "huber_hinge" not in tried:
+            yield "model.h", SpecError(explain(f"model.h is of huber_hinge, and the loss is {' or '.join(tried)}",
+                                               why="no other loss reads it", fix="leave it out"))
+        if len(set(tried)) < len(tried):
+            yield "selection.grid.loss", SpecError(explain("selection.grid.loss names a loss twice",
+                                                           why="it would do work twice", fix="name each once"))

@@ -1,0 +1,201 @@
+"""Functions with penalties on the norm and on the graph's energy, on landmarks: `laprls` and `lapsvm`.
+
+    landmarks   the points that functions are sums over
+    selection   penalties, bandwidth and loss
+    models      the model and its baselines
+
+    model     least loss of the labels, with penalties on the norm and on how much the function varies along the graph
+    base      the same without the graph, gamma_I = 0, with its own gamma_A, on the same landmarks
+    shuffled  the model with the mean of the graph's energy over all relabelings of its vertices
+
+`laprls` has the squared loss, `lapsvm` others.
+"""
+
+from copy import copy
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from ...execution.cost import Cost, cost_of
+from ...kernels.landmarks import landmark_count, landmarks_cost
+from ...learners.class_prior import LABELS as LABEL_FREQUENCIES
+from ...learners.laprls.chosen import MOST_LABELS
+from ...learners.laprls.cost import Systems, dense_cost, nystrom_cost, restored_cost, systems_seconds
+from ...learners.laprls.problem import DENSE, WITHOUT_LANDMARKS
+from ...learners.laprls.products import gram_bytes
+from ...learners.losses import SQUARES
+from ...learners.structure import fits_a_task, structure_cost
+from ...report.sections.laprls import laprls_section
+from ...report.sections.selection import selection_section
+from ...report.words import BASE, Baseline, Words
+from ...selection.by_labels import most_repetitions
+from ...selection.calibration import FOLDS
+from ...selection.chosen import chosen_folds
+from ...selection.folds import FoldParams
+from ..step import Method, PlanInputs, Step, cost_of_test_points
+from .sections import LapRLSSections, LapSVMSections
+from .steps import ChoiceOfLandmarks, PenaltyParams, make_landmarks, make_models, make_selection
+
+SURE = 20  # times the seconds of Gram matrices: iterations that take more are not chosen, whatever is found yet
+HALO = 3.0  # of unknown blocks: in few dimensions less than 1; 2.8 for the 123 features of a9a
+
+
+def _n_landmarks(f: PlanInputs, p: PenaltyParams) -> int:
+    """Return the number of landmarks; 0 for the methods that take all points."""
+    if "landmarks" in f.attributes:
+        return max((item["count"] for item in f.attributes["landmarks"]["landmarks"]), default=0)
+    params = p.laprls
+    if params.system.solver in WITHOUT_LANDMARKS:
+        return 0
+    f.estimated.add("landmarks")
+    given = params.landmarks.n_landmarks
+    if isinstance(given, int):  # is meant, however few distinct rows the file may turn out to have
+        from_above = copy(f)
+        from_above.bound = "most"
+        return min(given, from_above.vertices)
+    return landmark_count(params.landmarks, min(f.n_labeled, f.vertices), f.vertices,
+                          params.most_landmarks(f.vertices, f.row_bytes))
+
+
+def _n_points(f: PlanInputs, p: PenaltyParams) -> int:
+    """Return the points of a model: the landmarks, or all distinct points."""
+    return f.vertices if p.laprls.system.solver in DENSE else _n_landmarks(f, p)
+
+
+def _landmarks_cost(f: PlanInputs, p: PenaltyParams) -> Cost:
+    own, solver = p.laprls.landmarks, p.laprls.system.solver
+    return landmarks_cost("uniform" if solver in DENSE else own.method, f.n, f.vertices, _n_landmarks(f, p),
+                          f.row_bytes, f.width, len(p.kernels.bandwidths), f.budget)
+
+
+def _tried(f: PlanInputs, p: PenaltyParams) -> tuple[int, int]:
+    """Return the pairs of penalties with those of the base model, and the systems that cross-validation solves."""
+    params = p.laprls
+    tried = params.n_pairs + (0 if 0.0 in params.gamma_I else len(params.gamma_A))
+    several = params.n_pairs > 1 or len(p.numbers) > 1
+    told = params.chosen and f.n_labeled > f.n_outputs  # with a label of each class left when one is held out
+    return tried, tried * _n_folds(f, p) if several and (p.cv or told) else 0
+
+
+def _n_folds(f: PlanInputs, p: PenaltyParams) -> int:
+    """Return the number of folds of a repetition; 0 where nothing is chosen."""
+    if p.laprls.chosen:
+        return chosen_folds(p.laprls.system, f.n_labeled, 0).count(f.n_labeled)
+    return p.cv.count(f.n_labeled) if isinstance(p.cv, FoldParams) else 0
+
+
+def _systems(f: PlanInputs, p: PenaltyParams) -> Systems:
+    """Return what the costs of the systems follow from."""
+    params, (tried, held) = p.laprls, _tried(f, p)
+    columns = 1 if f.n_outputs == 2 else f.n_outputs  # two classes have one
+    written = (len(p.baselines) + 1) * _n_points(f, p) * (f.row_bytes + 8 * f.n_outputs)
+    return Systems(v=f.vertices, m=f.n_labeled, nnz=f.nnz, s=_n_landmarks(f, p), row_bytes=f.row_bytes, columns=columns,
+                   folds=_n_folds(f, p) + 1, pairs=tried + params.n_pairs, held=held,
+                   kernels=len(p.numbers), written=written, params=params.system,
+                   budget=f.budget,
+                   smooth=params.loss != SQUARES,
+                   repetitions=p.cv.repetitions if isinstance(p.cv, FoldParams) else 1)
+
+
+def _evidence(f: PlanInputs) -> list[dict[str, Any]] | None:
+    """Return what is known of the systems: by the selection that prepared them, or by the fit; None of neither yet."""
+    known = (f.attributes.get(stage, {}).get("evidence") for stage in ("selection", "models"))
+    found = next((evidence for evidence in known if evidence is not None), None)
+    return None if found is None else [item for item in found if "method" in item]
+
+
+def _halo(f: PlanInputs) -> float:
+    """Return the neighbors that blocks read beside their own points, as a share of these."""
+    found = _evidence(f)
+    if found is not None:
+        return max((item["blocks"]["halo"] for item in found or () if "blocks" in item), default=0.0)
+    f.estimated.add("neighbors beyond blocks")
+    return HALO if f.bound == "most" else 0.0
+
+
+def _preparing_costs(f: PlanInputs, p: PenaltyParams, systems: Systems) -> dict[str, Cost]:
+    """Return those of systems from the points by method: of the one that is used, or of those that may be."""
+    solver, found = p.laprls.system.solver, _evidence(f)
+    if solver in DENSE:
+        return {solver: dense_cost(systems, solver)}
+    if found is not None:
+        methods = sorted({item["method"] for item in found})
+    elif solver != "auto" or systems.inductive:
+        methods = [solver if solver != "auto" else "nystrom-direct"]
+    else:
+        fits = gram_bytes(systems.s, systems.summed_folds, points=True) <= f.budget
+        direct, pcg = systems_seconds(systems, "nystrom-direct", HALO), systems_seconds(systems, "nystrom-pcg", 0.0)
+        methods = ["nystrom-direct"] if fits else []
+        if not fits or pcg < SURE * direct:
+            f.estimated.add("solver")
+            methods.append("nystrom-pcg")
+    return {method: nystrom_cost(systems, method, _halo(f)) for method in methods}
+
+
+def _fewest(costs: dict[str, Cost]) -> str:
+    """Return the method that takes the fewest seconds, which is the one that is chosen."""
+    return min(costs, key=lambda method: costs[method].seconds)
+
+
+def _of_method(f: PlanInputs, costs: dict[str, Cost], method: str) -> Cost:
+    """Return what a method takes, with the memory of whichever it will be."""
+    bound = f.one_of(costs.values())
+    return replace(costs[method], peak=bound.peak, least=bound.least)
+
+
+def _selection_cost(f: PlanInputs, p: PenaltyParams) -> Cost:
+    costs = _preparing_costs(f, p, _systems(f, p)) if _tried(f, p)[1] else {"none": cost_of(0, 0, 0, 0)}
+    found = _of_method(f, costs, _fewest(costs))
+    params = p.laprls
+    if not (params.chosen and params.uses_graph and f.n_labeled <= MOST_LABELS):
+        return found
+    if not fits_a_task(f.vertices, f.nnz, f.budget):
+        return found
+    structure = structure_cost(f.vertices, f.nnz)
+    return Cost(found.tasks + structure.tasks, found.read + structure.read, found.written,
+                max(found.peak, structure.peak), max(found.least, structure.least), found.seconds + structure.seconds,
+                found.asked + structure.asked)
+
+
+def _models_cost(f: PlanInputs, p: PenaltyParams) -> Cost:
+    """Return that of systems from the points; or, where a selection kept their Gram matrices, or will, from these."""
+    of, n_models = _systems(f, p), len(p.baselines) + 1
+    # Labels are left out of the model and of the base; of all where classes are as frequent as something else says.
+    judged = 2 if p.prior == LABEL_FREQUENCIES else n_models
+    times = judged * most_repetitions(f.n_labeled)
+    own = replace(of, held=1, folds=1, repetitions=1, pairs=of.pairs + FOLDS,
+                  params=replace(of.params, held_out_points="transductive"))
+    costs = _preparing_costs(f, p, own)
+    if any(f.attributes["selection"].get("kept", [])) if "selection" in f.attributes else of.held:
+        kept = restored_cost(own, n_models, f.n_labeled, times)
+        costs |= {"nystrom-direct": kept} if "nystrom-direct" in costs else {}
+    unknown = of.held and "selection" not in f.attributes
+    return _of_method(f, costs, _fewest(_preparing_costs(f, p, of) if unknown else costs))
+
+
+def _scores_cost(f: PlanInputs, p: PenaltyParams) -> Cost:
+    return cost_of_test_points(f, p.kernels.for_costs(), _n_points(f, p), len(p.baselines) + 1, f.n_outputs,
+                               8 if f.is_regression else 16)
+
+
+WORDS = Words(
+    model="Least squares on the labels, with penalties on the norm and on how much the function varies along the "
+          "graph.", changed="penalty that merely smooths", cause="added penalty", graph="model.gamma_I",
+    norm="model.gamma_A", penalties=("gamma_A", "gamma_I"))
+BASELINES = (BASE, Baseline(
+    "shuffled", "The control: the model with the mean of the graph's energy over all relabelings of its points, a "
+                "penalty as strong that knows nothing about where they lie. A real gain must also beat this one."))
+_FEWER = "use fewer landmarks: model.landmarks.n_landmarks; or model.solver auto, if the one given takes all points"
+STEPS = (
+    Step("landmarks", 4, ("points", "vertices", "labels"), ChoiceOfLandmarks.of, make_landmarks, _landmarks_cost,
+         _FEWER),
+    Step("selection", 15, ("points", "labels", "vertices", "neighbors", "graph", "landmarks"), lambda p: p,
+         make_selection, _selection_cost, _FEWER, intermediate=True, section=partial(selection_section, words=WORDS),
+         leads=True),
+    Step("models", 11, ("points", "labels", "vertices", "neighbors", "graph", "landmarks", "selection"), lambda p: p,
+         make_models, _models_cost, _FEWER, section=laprls_section))
+LAPRLS = Method("laprls", ("classification", "regression"), STEPS, _scores_cost, WORDS, BASELINES,
+                LapRLSSections, has_graph=True)
+LAPSVM = replace(LAPRLS, name="lapsvm", tasks=("classification",), sections=LapSVMSections, words=replace(
+    WORDS, model="A support vector machine on the labels, with penalties on the norm and on how much the function "
+                 "varies along the graph."))

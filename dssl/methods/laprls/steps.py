@@ -1,0 +1,342 @@
+"""The steps of functions with penalties on the norm and on the energy of the graph: landmarks, selection, models."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from ...execution.tasks import Execution
+from ...kernels.base import BaseKernels, Kernel
+from ...kernels.landmarks import Landmarks
+from ...learners.class_prior import LABELS, ClassPrior, ClassWeight
+from ...learners.laprls.closed_form import closed_form_bytes
+from ...learners.laprls.params import LabelLines, SystemParams
+from ...learners.laprls.penalties import Penalties
+from ...learners.laprls.problem import DENSE, LapRLSParams, LapRLSProblem, PreparedLapRLS, landmarks_of
+from ...learners.losses import SmoothLoss
+from ...learners.measures import HINGE, SQUARED
+from ...learners.model import Model
+from ...learners.probabilities import calibration_attributes
+from ...learners.target.target import Classes, Target
+from ...selection.by_labels import LabelFolds, by_labels, with_prior
+from ...selection.choice import LOWEST, ChoiceRule
+from ...selection.chosen import ProbablePair, folds_to_choose
+from ...selection.folds import FoldParams, GivenFolds
+from ...selection.halving import ALL, Repetitions, Search, judged_by_rungs, rungs_of
+from ...selection.held_out_scores import HeldOut
+from ...selection.laprls import SearchedPenalties, search_penalties
+from ...storage.blocks import Parts, PartWriter
+from ...storage.views import SelectedRows
+from ..linear import NO_WEIGHTS
+from ..step import Context
+
+TIES = {measure.name: measure for measure in (SQUARED, HINGE)}
+SYSTEMS = "systems"  # by number, of what an estimator's fit keeps: in a workspace Gram matrices are
+
+
+@dataclass(frozen=True, kw_only=True)
+class PenaltyParams:
+    """What a model with the norm and the graph's energy as penalties follows from, beside the graph.
+
+    A system is numbered by its loss and its kernel: all kernels of the first loss, then those of the second.
+
+    laprls : penalties, all pairs of which are tried, landmarks, and how systems are solved. losses, kernels : those
+    that are tried. cv : the folds by which penalties are chosen, None where there is no choice, or where it is
+    `laprls.chosen`. rule, search : what is chosen, of which candidates. tie : by what classes of equal errors are told
+    apart, the rmse or the hinge loss, whatever losses are tried. prior, weight : how frequent the classes are among the
+    points that are predicted, and what their labels weigh. random_state : of folds and medians. baselines :
+    with none, labels are held out to calibrate probabilities alone.
+    """
+
+    laprls: LapRLSParams
+    losses: tuple[SmoothLoss, ...]
+    kernels: BaseKernels
+    cv: FoldParams | GivenFolds | None = None
+    rule: ChoiceRule = LOWEST
+    search: Search = ALL
+    tie: Literal["rmse", "loss"] = "rmse"
+    prior: ClassPrior = LABELS
+    weight: ClassWeight = NO_WEIGHTS
+    random_state: int = 0
+    baselines: tuple[str, ...] = ("base",)
+
+    @property
+    def numbers(self) -> range:
+        """Return the numbers of all losses and kernels."""
+        return range(len(self.losses) * len(self.kernels.bandwidths))
+
+    def bandwidth(self, number: int) -> float | str | None:
+        """Return the bandwidth of a number."""
+        return self.kernels.bandwidths[self.kernel(number)]
+
+    def kernel(self, number: int) -> int:
+        """Return the number of the kernel alone."""
+        return number % len(self.kernels.bandwidths)
+
+    def named(self, number: int) -> dict[str, Any]:
+        """Return what a row tells of a number: the bandwidth, and where several are tried the loss."""
+        loss = self.losses[number // len(self.kernels.bandwidths)].name
+        return {**({"loss_function": loss} if len(self.losses) > 1 else {}), "bandwidth": self.bandwidth(number)}
+
+    def number(self, row: Mapping[str, Any]) -> int:
+        """Return the number of a row."""
+        return next(number for number in self.numbers if self.named(number).items() <= row.items())
+
+    def of_number(self, problem: LapRLSProblem, number: int) -> LapRLSProblem:
+        """Return the problem with the loss of a number."""
+        loss = self.losses[number // len(self.kernels.bandwidths)]
+        return replace(problem, params=replace(problem.params, loss=loss))
+
+    def problem(self, context: Context, target: Target) -> LapRLSProblem:
+        """Return the problem of all kernels; its labels have the first folds where there is something to choose."""
+        own, vertices, lists = self.laprls, context.vertex_rows(), context.neighbor_lists()
+        weight = context.label_weights(target, self.weight)
+        lines = LabelLines.of(vertices.vertex_of(target.labeled),
+                              np.ones(len(target.labeled)) if weight is None else weight, target.columns(), ())
+        has_graph = context.has_graph and (own.uses_graph or own.system.solver in DENSE)
+        problem = LapRLSProblem(
+            vertices.distinct(context.points("train")), target, lines, context.weights() if has_graph else None, own,
+            vertices.n, vertices.multiplicity, lists.order if lists else None, names=("model", *self.baselines),
+            kept=None if context.fit else blocks_in(context))
+        asked = isinstance(self.cv, GivenFolds)
+        return problem.with_folds(self.repetitions(target)[0]) if asked or problem.has_choice or len(
+            self.numbers) > 1 else problem
+
+    def repetitions(self, target: Target) -> Repetitions:
+        """Return the folds of each repetition; none of one where nothing is tried, or labels cannot tell."""
+        if self.laprls.chosen:
+            return [folds_to_choose(target, self.laprls.system, self.random_state)]
+        return self.cv.repeated(target) if self.cv else [[]]
+
+
+@dataclass(frozen=True)
+class ChoiceOfLandmarks:
+    """How landmarks are chosen, None where the solver takes all points; the kernels where they measure leverage."""
+
+    landmarks: LapRLSParams
+    kernels: BaseKernels | None
+
+    @classmethod
+    def of(cls, params: PenaltyParams) -> "ChoiceOfLandmarks":
+        own = params.laprls
+        bare = LapRLSParams(landmarks=own.landmarks, budget=own.budget, system=SystemParams(
+            solver=own.system.solver if own.system.solver in DENSE else "auto", precision=own.system.precision))
+        return cls(bare, params.kernels if own.landmarks.method == "leverage" else None)
+
+
+def make_landmarks(context: Context, params: ChoiceOfLandmarks) -> dict[str, Any]:
+    """Choose the landmarks among the distinct training points; by leverage, those of each bandwidth."""
+    vertices, points = context.vertex_rows(), context.points("train")
+    rows = vertices.distinct(points)
+    labeled = np.unique(vertices.vertex_of(context.target().labeled))
+    # The other methods do not ask a kernel.
+    kernels: list[Any] = [None] if params.kernels is None else params.kernels.on(points)
+    chosen = [landmarks_of(rows, kernel, params.landmarks, labeled, context.execution) for kernel in kernels]
+    for index, own in enumerate(chosen):
+        if own is not None:
+            PartWriter(context.parts, index).write(**own.to_arrays())
+    return {"landmarks": [{"count": own.points.shape[0], **own.attributes} for own in chosen if own]}
+
+
+def landmarks_for(context: Context, number: int) -> Landmarks | None:
+    """Return the landmarks for a kernel; None for the methods without."""
+    described = context.attributes("landmarks")["landmarks"]
+    if not described:
+        return None
+    index = min(number, len(described) - 1)
+    attributes = {name: value for name, value in described[index].items() if name != "count"}
+    return Landmarks.from_arrays(context.inputs["landmarks"].parts.read(index), attributes)
+
+
+def blocks_in(context: Context) -> Parts:
+    """Return where points and energy lie in blocks while a stage is made; a run that was killed finds them again."""
+    return context.parts.within("blocks")
+
+
+# ---- selection
+
+
+def make_selection(context: Context, params: PenaltyParams) -> dict[str, Any]:
+    """Choose penalties, bandwidth and loss of each model by cross-validation; without a grid, take those given.
+
+    Where Gram matrices were made, those of the kernels that were chosen are kept for the fit, so that it needs no
+    other pass over the points. A run that was killed goes on after the last kernel that was done, and within the one
+    that was not after the last share of its Gram matrices, which serve all losses and rungs.
+    """
+    target = context.target(params.prior)
+    problem = params.problem(context, target)
+    if params.laprls.chosen:
+        params = replace(params, rule=ProbablePair.of(problem, context.execution, params.kernels.bandwidths))
+    if not problem.folds:
+        return {"folds": 0, "rule": asdict(params.rule), "choices": {
+            name: {**_untold(problem, name, params), **params.named(0)} for name in problem.names}}
+    repetitions, kernels = params.repetitions(target), params.kernels.on(context.points("train"))
+    systems = params.search.drawn([(number, system) for number in params.numbers
+                                   for system in dict.fromkeys(problem.allowed["model"])])
+    seen = {(number, system.gamma_A) for number, system in systems}
+    candidates = {"model": systems, **{name: [(number, own) for number in params.numbers
+                                              for own in dict.fromkeys(systems_of) if (number, own.gamma_A) in seen]
+                                       for name, systems_of in problem.allowed.items() if name != "model"}}
+    rungs = rungs_of(repetitions, len(systems), params.search.factor)
+    searches: dict[int, dict[str, Any]] = {}
+
+    def judge(rung: int, standing: Mapping[str, Sequence[Any]], folds: Repetitions) -> dict[str, list[dict[str, Any]]]:
+        rows: dict[tuple[int, float, float], dict[str, Any]] = {}
+        searches.clear()
+        for number in sorted({number for own in standing.values() for number, _ in own}):
+            among = {name: [(system.gamma_A, system.gamma_I) for of, system in own if of == number]
+                     for name, own in standing.items()}
+            own = replace(params.of_number(problem, number), among=among)
+            searches[number] = _searched(context, own, kernels[params.kernel(number)], number, params, folds,
+                                         None if rung + 1 == len(rungs) else rung)
+            for row in searches[number]["table"]["rows"]:
+                rows[number, row["gamma_A"], row["gamma_I"]] = {**row, **params.named(number)}
+        return {name: [rows[number, system.gamma_A, system.gamma_I] for number, system in own]
+                for name, own in standing.items()}
+
+    grid, last = judged_by_rungs(candidates, repetitions, params.search, params.rule, judge)
+    for number in range(len(kernels)):
+        context.parts.within(f"shares{number}").remove()
+    blocks_in(context).remove()
+    choices = {name: params.rule.choose(rows) for name, rows in last.items()}
+    used = {name: params.number(row) for name, row in choices.items()}
+    for number in params.numbers:
+        if number not in used.values():
+            context.parts.within(f"gram{number}").remove()
+    scores = {}
+    for name, row in choices.items():
+        table = SearchedPenalties(**searches[used[name]]["table"])
+        place = next(place for place, own in enumerate(table.rows) if own.items() <= row.items())
+        scores[name] = table.scores[place] or {}
+    return {"folds": len(problem.folds), "repetitions": len(repetitions), "rule": asdict(params.rule),
+            "search": asdict(params.search), "held_out_points": params.laprls.system.held_out_points,
+            "bandwidths": [getattr(kernel, "bandwidth", None) for kernel in kernels],
+            "choices": {**choices, **({"shuffled": choices["model"]} if "shuffled" in problem.names else {})},
+            "grid": grid, "scores": scores,
+            "evidence": [{**params.named(number), **(searches[number]["evidence"] if number in searches else {})}
+                         for number in params.numbers],
+            "kept": [searches[number]["kept"] if number in used.values() else None for number in params.numbers]}
+
+
+def _untold(problem: LapRLSProblem, name: str, params: PenaltyParams) -> dict[str, Any]:
+    """Return the penalties of a model of which no label tells anything: those given, or by the rule alone."""
+    rows = [{"gamma_A": system.gamma_A, "gamma_I": system.gamma_I}
+            for system in problem.allowed["model" if name == "shuffled" else name]]
+    return dict(params.rule.choose(rows)) if params.laprls.chosen else rows[0]
+
+
+def _searched(context: Context, problem: LapRLSProblem, kernel: Kernel, number: int, params: PenaltyParams,
+              folds: Repetitions, rung: int | None) -> dict[str, Any]:
+    """Return the search of one kernel and loss as `table`, `evidence`, and of what was `kept` the attributes; JSON.
+
+    folds : of this rung; rung : its number, None of the last, which holds out all folds, and keeps Gram matrices.
+    """
+    own = context.parts.within(f"gram{number}" if rung is None else f"rung{rung}-{number}")
+    if done := own.receipt_of(0):
+        return done
+    landmarks, shares = landmarks_for(context, params.kernel(number)), context.parts.within(
+        f"shares{params.kernel(number)}")
+    prepared = None if context.fit is None else context.fit.kept.get(SYSTEMS, {}).get(number)
+    if prepared is None:
+        prepared = problem.prepared(kernel, context.execution, held_out=True, parts=shares, landmarks=landmarks)
+    else:  # of a search before, of more penalties on fewer folds
+        prepared = replace(prepared, problem=replace(problem, in_blocks=prepared.problem.in_blocks)).refolded(
+            folds[0], context.execution, landmarks)
+    if rung is not None:
+        prepared = prepared.refolded(folds[0], context.execution, landmarks)
+    table = search_penalties(prepared, context.execution, params.rule, folds[1:], landmarks, TIES[params.tie])
+    arrays, attributes = dict[str, np.ndarray](), None
+    if context.fit is not None:
+        context.fit.kept.setdefault(SYSTEMS, {})[number] = prepared
+    elif rung is None:
+        arrays, attributes = prepared.to_arrays(left_out=leaves_out(problem, context.execution, prepared)) or ({}, None)
+    own.write(0, arrays)
+    receipt = {"table": asdict(table), "evidence": prepared.evidence, "kept": attributes}
+    own.finish(0, receipt)
+    if rung is None and len(params.losses) == 1:
+        shares.remove()  # now and not before: a killed run keeps those that are done
+    return receipt
+
+
+def leaves_out(problem: LapRLSProblem, execution: Execution, prepared: PreparedLapRLS) -> bool:
+    """Return whether the fit will leave labels out, for probabilities and comparisons: where it can, and it fits."""
+    m, s = len(problem.lines.row), prepared.points.shape[0]
+    return bool(LabelFolds.of(problem.target).compared) and closed_form_bytes(m, s) <= execution.memory_budget
+
+
+# ---- models
+
+
+def make_models(context: Context, params: PenaltyParams) -> dict[str, Any]:
+    """Fit the model and its baselines with the parameters that were chosen."""
+    target, compares = context.target(params.prior), bool(params.baselines)
+    selection, problem = context.attributes("selection"), params.problem(context, target)
+    systems: dict[int, dict[str, Penalties]] = {}
+    for name in problem.names:
+        choice = selection["choices"][name]
+        system = next(system for system in problem.allowed["model" if name == "shuffled" else name]
+                      if (system.gamma_A, system.gamma_I) == (choice["gamma_A"], choice["gamma_I"]))
+        systems.setdefault(params.number(choice), {})[name] = replace(system, control=name == "shuffled")
+    models, described = dict[str, Model](), dict[str, dict[str, Any]]()
+    evidence: list[dict[str, Any]] = []
+    folds, weight = None, context.label_weights(target, params.weight)
+    left_out, of_model = dict[str, list[HeldOut]](), list[HeldOut]()
+    for number, own in systems.items():
+        prepared = _prepared(context, params.of_number(problem, number), number, params)
+        fitted = prepared.fitted(own)
+        at_once = prepared.solver.at_once
+        folds = folds or LabelFolds.of(target, params.random_state, a_fit_each=not at_once, curve=at_once and compares)
+        evidence.append({**params.named(number), **fitted.evidence, "models": list(own)})
+        for name, system in own.items():
+            judged = name in ("model", "base") and (compares or isinstance(target, Classes))
+            # A control is moved as the model is.
+            held = _left_out(prepared, system, folds, weight) if judged else of_model
+            model, calibration, moved = with_prior(fitted.models[name], target, held, weight=weight)
+            if judged:
+                left_out[name] = moved
+            facts: dict[str, Any] = {"name": name, "n_labeled": len(target.labeled), "parameters": {
+                "gamma_A": system.gamma_A, "gamma_I": system.gamma_I, **params.named(number)}}
+            if name == "model":
+                of_model = held
+                facts |= calibration_attributes(calibration)
+            if compares:
+                labeled = SelectedRows(context.points("train"), target.labeled)
+                facts |= target.missed(model.values(labeled, context.execution), model.coding)
+            described[name], models[name] = facts, replace(model, attributes=facts)
+    ordered = {name: models[name] for name in problem.names}
+    written = context.write_models(ordered)
+    blocks_in(context).remove()
+    assert folds is not None  # there is a model
+    compared = {"by_labels": by_labels(target, folds, {name: own for name, own in left_out.items() if own})}
+    return {"models": {name: {**described[name], **written[name]} for name in ordered}, "evidence": evidence,
+            **(compared if compares else {})}
+
+
+def _prepared(context: Context, problem: LapRLSProblem, number: int, params: PenaltyParams) -> PreparedLapRLS:
+    """Return the systems of a number: those of the selection, from the Gram matrices that it kept, or by its method."""
+    if context.fit is not None and number in context.fit.kept.get(SYSTEMS, {}):
+        prepared: PreparedLapRLS = context.fit.kept[SYSTEMS][number]
+        return prepared
+    selection, landmarks = context.attributes("selection"), landmarks_for(context, params.kernel(number))
+    kernel = params.kernels.at(params.bandwidth(number), context.points("train"))
+    kept = selection["kept"][number] if selection["folds"] else None
+    if kept is not None:
+        assert landmarks is not None  # Gram matrices are of landmarks
+        stored = context.inputs["selection"].parts.within(f"gram{number}").read(0)
+        return problem.restored(kernel, context.execution, landmarks.points, stored, kept)
+    if selection["folds"]:
+        system = replace(problem.params.system, solver=selection["evidence"][number]["method"])
+        problem = replace(problem, params=replace(problem.params, system=system))
+    shares = context.parts.within(f"shares{number}")
+    prepared = problem.prepared(kernel, context.execution, held_out=False, parts=shares, landmarks=landmarks)
+    shares.remove()
+    return prepared
+
+
+def _left_out(prepared: PreparedLapRLS, pair: Penalties, folds: LabelFolds,
+              weight: np.ndarray | None) -> list[HeldOut]:
+    """Return the values at labels held out; none where that does not fit the memory budget."""
+    target = prepared.problem.target
+    return [] if prepared.solver.left_out is None else [
+        HeldOut(target, target.coding, prepared.left_out(pair, own), own, weight) for own in folds.repetitions]
