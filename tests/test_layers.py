@@ -51,6 +51,7 @@ DOORS = {
     "pyamg": {"solvers.amg"},
     "pydantic": {"pipeline.validation", "runtime"},
     "matplotlib": {"report"},
+    "ruamel": {"base.yaml"},
     "jinja2": {"report.rendering"},
     "markupsafe": {"report"},
     "dask_jobqueue": {"runtime.jobqueue"},

@@ -1,62 +1,71 @@
-"""YAML as plain values: no code, no key twice, nothing endless, and an error with the place of what is wrong.
-
-PyYAML's safe loader has the first of these and the place; it takes the last of equal keys, bounds nothing, and its
-errors are those of a parser.
+"""The door to ruamel.yaml: YAML 1.2 as plain values, no key twice, nothing endless, errors with the place of what is
+wrong; and values as YAML.
 """
 
 import os
 import re
+from collections.abc import Iterable, Sequence
+from io import StringIO
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-import yaml
+from ruamel.yaml import YAML
+from ruamel.yaml.constructor import ConstructorError, SafeConstructor
+from ruamel.yaml.error import YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from ruamel.yaml.representer import SafeRepresenter
+from ruamel.yaml.resolver import VersionedResolver
+from ruamel.yaml.tag import Tag
 
 from .errors import SpecError, explain
 from .urls import is_url, require_no_secret
 
 LARGEST_SPEC = 1 << 20  # bytes
 MOST_OPEN = 200  # brackets that are open at a place; the YAML scanner takes time quadratic in them
+NOT_TEXT = re.compile("(?i:y|yes|n|no|on|off)|[-+]?[1-9][0-9_]*(?::[0-5]?[0-9])+")  # in YAML 1.1 alone
 MOST_VALUES, DEEPEST = 100_000, 32  # after aliases are replaced; of sections within sections
 
 
-class _StrictLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Safe YAML that notes the keys that are given twice, of which the last one's value counts; 1e-3 is a number.
+class _StrictConstructor(SafeConstructor):
+    """Plain values; notes the keys that are given twice, all of them, where ruamel.yaml stops at the first."""
 
-    By libyaml where PyYAML was built with it: ten times as fast on long lists.
-    """
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         self.twice: list[tuple[int, int, Any]] = []  # line, line of the first, key
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+    def construct_mapping(self, node: Node, deep: bool = False) -> dict[Any, Any]:
         seen: dict[Any, int] = {}
-        for key_node, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+        for key_node, _ in node.value if isinstance(node, MappingNode) else ():
             key, line = self.construct_object(key_node, deep=True), key_node.start_mark.line + 1
             if not isinstance(key, (str, int, float, bool)):
-                raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} is not a word or a number",
-                                                        key_node.start_mark)
+                raise ConstructorError(None, None, f"the key {key!r} is not a word or a number", key_node.start_mark)
             if key in seen:
                 self.twice.append((line, seen[key], key))
             seen.setdefault(key, line)
-        return super().construct_mapping(node, deep)
+        mapping: dict[Any, Any] = super().construct_mapping(node, deep)
+        return mapping
 
 
-class _LineDumper(yaml.SafeDumper):
-    """YAML that `_StrictLoader` reads as it was, each text on one line."""
+class _QuotingResolver(VersionedResolver):
+    """Puts into quotes what YAML 1.1 reads as no text, too: Kubernetes does, and what is in quotes is text to all."""
 
-    def represent_text(self, text: str) -> yaml.ScalarNode:
-        """Return a text, in double quotes if it would be broken into lines."""
+    def resolve(self, kind: type[Node], value: Any, implicit: Any) -> Any:
+        tag = super().resolve(kind, value, implicit)
+        is_plain = kind is ScalarNode and implicit[0] and tag == self.DEFAULT_SCALAR_TAG
+        return Tag(suffix="tag:yaml.org,2002:bool") if is_plain and NOT_TEXT.fullmatch(value) else tag
+
+
+class _LineRepresenter(SafeRepresenter):
+    """Texts on one line, in double quotes those that would be broken into several."""
+
+    def represent_text(self, text: str) -> ScalarNode:
         broken = len(f"{text}.".splitlines()) > 1
-        return self.represent_scalar("tag:yaml.org,2002:str", text, style='"' if broken else None)
+        node: ScalarNode = self.represent_scalar("tag:yaml.org,2002:str", text, style='"' if broken else None)
+        return node
 
 
-# YAML 1.2 and JSON read 1e-3 as a number; PyYAML, of YAML 1.1, reads a text unless there are a point and a sign.
-POWER = re.compile(r"[-+]?([0-9]+\.?|[0-9]*\.[0-9]+)[eE][-+]?[0-9]+$")
-for _kind in (_StrictLoader, _LineDumper):
-    _kind.add_implicit_resolver("tag:yaml.org,2002:float", POWER, list("-+.0123456789"))
-_LineDumper.add_representer(str, _LineDumper.represent_text)
+_LineRepresenter.add_representer(str, _LineRepresenter.represent_text)
 
 
 def read_yaml(source: str | Path, *, why: str, fix: str) -> Any:
@@ -86,59 +95,59 @@ def read_text(source: str | Path, *, why: str, fix: str) -> str:
 
 def parse_yaml(text: str, origin: str) -> Any:
     """Return the value of a YAML text; raise SpecError with the line, and what to do there, if it is none."""
+    return parse_with_lines(text, origin)[0]
+
+
+def parse_with_lines(text: str, origin: str) -> tuple[Any, dict[tuple[str, ...], int]]:
+    """Return the value of a YAML text, and the line, from 1 on, of every key by its path; of items of lists too.
+
+    What stands behind an alias has the line of the alias.
+
+    Raises
+    ------
+    SpecError : the text is no YAML, or gives keys twice; with the lines, and what to do there.
+    """
     if len(text) > LARGEST_SPEC or _open_brackets(text) > MOST_OPEN:
         raise SpecError(explain(f"{origin} has {len(text):,} characters, or more than {MOST_OPEN} brackets are open",
                                 why="a spec is a page, not a data file",
                                 fix="close the brackets; put data into a file and name it as data.source"))
+    reader = YAML(typ="safe", pure=True)
+    reader.Constructor, reader.allow_duplicate_keys = _StrictConstructor, True
     try:
-        loader = _StrictLoader(text)
-        value = loader.get_single_data()
-    except (yaml.YAMLError, ValueError, RecursionError, LookupError, AttributeError) as error:
-        # LookupError and AttributeError: what PyYAML raises at `!!bool x`, `!!int ""` and `!!timestamp x`
-        what, fix = what_is_wrong(_in_words_of_pyyaml(error, text), text)
+        node = reader.compose(text)
+        lines = _lines_of(node)  # before the constructor changes nodes
+        value = None if node is None else reader.constructor.construct_document(node)
+    except (YAMLError, ValueError, RecursionError, LookupError, AttributeError) as error:
+        # LookupError and AttributeError: what ruamel.yaml raises at `!!bool x`, `!!int ""` and `!!timestamp x`
+        what, fix = what_is_wrong(error, text)
         raise SpecError(explain(f"{origin} is not YAML: {what}", why="nothing can be run from it", fix=fix)) from error
-    if loader.twice:
-        duplicates = "; ".join(f"the key {key!r} is given twice, in line {first} and line {line}"
-                         for line, first, key in sorted(loader.twice, key=lambda item: item[0]))
-        raise SpecError(explain(f"{origin}: {duplicates}", why="only one of the values can count",
+    if twice := reader.constructor.twice:
+        keys = "; ".join(f"the key {key!r} is given twice, in line {first} and line {line}"
+                         for line, first, key in sorted(twice, key=lambda item: item[0]))
+        raise SpecError(explain(f"{origin}: {keys}", why="only one of the values can count",
                                 fix="leave one of the two out, or indent it below the section that it belongs to"))
     require_plain(value, origin)
-    return value
+    return value, lines
 
 
-def lines_of(text: str) -> dict[tuple[str, ...], int]:
-    """Return the line, from 1 on, of every key of a YAML text by its path; of items of lists too.
-
-    What stands behind an alias has the line of the alias. text : what `parse_yaml` reads.
-    """
-    line_of: dict[tuple[str, ...], int] = {}
-    pending: list[tuple[tuple[str, ...], Any]] = [((), yaml.compose(text, _StrictLoader))]
+def _lines_of(root: Node | None) -> dict[tuple[str, ...], int]:
+    lines: dict[tuple[str, ...], int] = {}
+    pending: list[tuple[tuple[str, ...], Node | None]] = [((), root)]
     seen: set[int] = set()
     while pending:
         path, node = pending.pop()
         if node is None or id(node) in seen:
             continue
         seen.add(id(node))
-        if isinstance(node, yaml.MappingNode):
-            for key, value in node.value:
-                inner = (*path, str(key.value))
-                line_of[inner] = key.start_mark.line + 1
-                pending.append((inner, value))
-        elif isinstance(node, yaml.SequenceNode):
-            for number, value in enumerate(node.value):
-                inner = (*path, str(number))
-                line_of[inner] = value.start_mark.line + 1
-                pending.append((inner, value))
-    return line_of
-
-
-def _in_words_of_pyyaml(error: Exception, text: str) -> Exception:
-    """Return how PyYAML's own parser refuses a text: libyaml names fewer places."""
-    try:
-        yaml.compose(text, yaml.SafeLoader)
-    except yaml.YAMLError as named:
-        return named
-    return error
+        parts: Iterable[tuple[str, Node, Node]] = ()
+        if isinstance(node, MappingNode):
+            parts = ((str(key.value), key, value) for key, value in node.value)
+        elif isinstance(node, SequenceNode):
+            parts = ((str(place), item, item) for place, item in enumerate(node.value))
+        for name, start, part in parts:
+            lines[*path, name] = start.start_mark.line + 1
+            pending.append(((*path, name), part))
+    return lines
 
 
 NO_SPACE = re.compile(r"([A-Za-z_][\w.-]*):(?!//)([^\s:][^:]*)")  # a key, and its value right behind the colon
@@ -146,7 +155,7 @@ QUOTES = "put text with such a character into quotes"
 
 
 def what_is_wrong(error: Exception, text: str) -> tuple[str, str]:
-    """Return what is wrong with a text that PyYAML refuses, with the line, and what to do there."""
+    """Return what is wrong with a text that ruamel.yaml refuses, with the line, and what to do there."""
     mark = getattr(error, "problem_mark", None)
     if mark is None:
         return str(error), "mend it; indent with spaces"
@@ -223,5 +232,18 @@ def require_plain(value: Any, origin: str) -> None:
 
 def yaml_of(value: Any) -> str:
     """Return a value as YAML on one line, which `parse_yaml` reads as that value."""
-    text = yaml.dump(value, Dumper=_LineDumper, default_flow_style=True, width=10**6, allow_unicode=True)
-    return text.removesuffix("\n...\n").strip()
+    return _written([value], 10**6, True, _LineRepresenter).removesuffix("\n...\n").strip()
+
+
+def yaml_text(*documents: Any, width: int = 1000) -> str:
+    """Return values as YAML, a line a key, keys in their order; of several values a document each."""
+    return _written(documents, width, False, SafeRepresenter)
+
+
+def _written(documents: Sequence[Any], width: int, flow: bool, representer: type[SafeRepresenter]) -> str:
+    writer: Any = YAML(typ="safe", pure=True)  # says that its settings are None for ever
+    stream = StringIO()
+    writer.Resolver, writer.Representer = _QuotingResolver, representer
+    writer.width, writer.default_flow_style, writer.sort_base_mapping_type_on_output = width, flow, False
+    writer.dump_all(documents, stream)
+    return stream.getvalue()

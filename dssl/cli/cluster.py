@@ -35,8 +35,7 @@ def certs_command(folder: Path, hosts: tuple[str, ...], days: int, as_json: bool
     again, the same authority signs new ones. Keys are readable by you alone. Give each machine ca.pem and the two files
     of its part; ca-key.pem is needed nowhere else.
     """
-    import yaml
-
+    from ..base.yaml import yaml_text
     from ..runtime.certificates import make_certificates
 
     names = hosts or (socket.gethostname(),)
@@ -53,7 +52,7 @@ def certs_command(folder: Path, hosts: tuple[str, ...], days: int, as_json: bool
                                "scheduler": scheduler, "worker": worker}, indent=1))
         return
     click.echo(f"# {shlex.join(scheduler)}\n# {shlex.join(worker)}\n"
-               + yaml.safe_dump(description, sort_keys=False, width=1000), nl=False)
+               + yaml_text(description), nl=False)
 
 
 def _files(place: Path, role: str) -> list[str]:

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import click
-import yaml
 from rich.console import Console
 from rich.table import Table
 
 from ..base.units import size_text, time_text
+from ..base.yaml import yaml_text
 
 
 def show_run(found: dict[str, Any]) -> None:
@@ -39,7 +39,7 @@ def show_run(found: dict[str, Any]) -> None:
             (stage["name"], stage["status"], time_text(stage["seconds"])) for stage in known["stages"]])
     if found["spec"]:
         click.echo("\nSpec, without defaults")
-        text = yaml.safe_dump(changed_settings(found["spec"]), sort_keys=False, allow_unicode=True, width=100)
+        text = yaml_text(changed_settings(found["spec"]), width=100)
         click.echo("".join(f"  {line}\n" for line in text.splitlines()), nl=False)
     click.echo("\nPaths")
     paths = {"predictions": result and result.predictions, "run": folder,

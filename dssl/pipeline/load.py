@@ -9,7 +9,7 @@ from typing import Any
 from ..base.errors import DsslError, SpecError, explain, require
 from ..base.plugins import load_plugins
 from ..base.urls import is_url, require_no_secret
-from ..base.yaml import lines_of, parse_yaml, read_text, require_plain
+from ..base.yaml import parse_with_lines, parse_yaml, read_text, require_plain
 from .kinds.specs import DEFAULT, SPECS
 from .mistakes import Mistake, Place, all_mistakes, mistake_of_section, repaired
 from .spec import KindSpec, Spec
@@ -40,8 +40,7 @@ def load_spec(source: str | Path | dict[str, Any] | Spec, overrides: tuple[str, 
     else:
         origin = str(source)
         text = read_text(source, why="the pipeline is read from it", fix="check the path")
-        fields = parse_yaml(text, origin)
-        lines = lines_of(text)
+        fields, lines = parse_with_lines(text, origin)
     if fields is None:
         raise SpecError(explain(f"{origin} is empty", why="a spec has sections: name, data, labels, graph, ...",
                                 fix="copy pipelines/quickstart.yaml, or have `dssl init FILE` write a spec for your "

@@ -17,10 +17,10 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Annotated, Any, Literal, cast
 
-import yaml
 from pydantic import BaseModel, Field, field_validator
 
 from ..base.errors import COME_BACK, ClusterError, SpecError, require
+from ..base.yaml import yaml_text
 from .description import BatchRuntime
 from .engine import NOTICE, Engine, Job, asked
 from .rank import DRIVER, RANKS
@@ -173,10 +173,6 @@ def _run(job: Mapping[str, Any] | None) -> str:
     """Return the run of a job."""
     return str(job["metadata"].get("labels", {}).get("dssl/run", "(unknown)")) if job else ""
 
-
-def yaml_text(made: Mapping[str, Any]) -> str:
-    """Return an object as YAML, its keys in their order."""
-    return str(yaml.safe_dump(dict(made), sort_keys=False, width=1000))
 
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")]

@@ -171,14 +171,11 @@ def test_integers_beyond_64_bits_are_refused(place, number):
 
 @pytest.mark.parametrize("text", ["\\ud800", "a\\0b"])
 def test_text_that_no_file_can_hold_is_refused(place, text):
-    """By libyaml already where PyYAML has it."""
     message = message_of(place(f'name: x\ndata: {{classes: {{"{text}": [1]}}}}'.encode()))
     assert "holds the text" in message or "invalid Unicode character escape code, line 2" in message
 
 
 def test_a_list_of_many_names_is_read_in_no_time(place):
-    """By libyaml; PyYAML's own parser takes 12 seconds for the 80,000 texts, and a run reads them twice."""
-    assert yaml.__with_libyaml__
     names = "\n".join(f"  - c{number}" for number in range(60_000))
     assert "there is no such key" in message_of(place(f"name: x\ndata: {{source: a.csv}}\ndropp:\n{names}".encode()))
 

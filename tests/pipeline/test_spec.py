@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from dssl.base.errors import SpecError
-from dssl.base.yaml import parse_yaml, yaml_of
+from dssl.base.yaml import parse_yaml, yaml_of, yaml_text
 from dssl.data.ingest_params import IngestParams
 from dssl.graph.regularizer_params import RegularizerParams
 from dssl.graph.weights.rules import KERNEL_WIDTH, WeightParams
@@ -332,7 +332,7 @@ def test_yaml_cannot_grow_without_end(tmp_path):
 
 
 def test_the_same_value_in_json_and_yaml():
-    assert parse_yaml("a: {b: [1, 2.5, yes, null, text]}", "here") == {"a": {"b": [1, 2.5, True, None, "text"]}}
+    assert parse_yaml("a: {b: [1, 2.5, true, null, text]}", "here") == {"a": {"b": [1, 2.5, True, None, "text"]}}
 
 
 # Overrides
@@ -413,3 +413,10 @@ def test_a_value_is_written_on_one_line_and_read_as_it_was(value):
     line = yaml_of(value)
     assert len(line.splitlines()) == 1
     assert parse_yaml(f"data: {line}\n", "spec") == {"data": value}
+
+
+@pytest.mark.parametrize("text", ["no", "Off", "on", "y", "1:30", "12:30:00"])
+def test_text_is_text_in_yaml_of_either_version(text):
+    """A spec is YAML 1.2, in which the country NO is no truth value; what is written is read as 1.1 by Kubernetes."""
+    assert parse_yaml(f"[{text}]", "spec") == [text]
+    assert yaml.safe_load(yaml_text({"a": [text]})) == {"a": [text]}

@@ -7,8 +7,7 @@ from glob import glob
 from pathlib import PurePath
 from typing import Any
 
-import yaml
-
+from ...base.yaml import yaml_text
 from ..page import Section
 from ..rendering import rendered
 from ..text import ABSENT, at, finite, percent
@@ -71,5 +70,5 @@ def _is_relative(name: str) -> bool:
 def spec_section(facts: dict[str, Any], result: dict[str, Any]) -> Section:
     """Return the spec and the libraries; where they are not known, where they are."""
     checked, libraries = facts.get("spec"), facts.get("libraries") or {}
-    text = yaml.safe_dump(checked, sort_keys=False, allow_unicode=True, width=100) if checked else None
+    text = yaml_text(checked, width=100) if checked else None
     return Section("spec", "Spec and versions", rendered("spec.html", spec=text, libraries=sorted(libraries.items())))

@@ -6,9 +6,8 @@ from datetime import UTC
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from ...base.errors import SpecError, require
+from ...base.yaml import yaml_text
 from ..engine import asked
 from ..kubernetes import FIX, Kubernetes
 from .schedule import Scheduled, Scheduler
@@ -44,7 +43,7 @@ class CronJobs(Scheduler):
             {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": engine.metadata(name, labels),
              "spec": self._times(scheduled, engine, labels)}]
         return {self.file: f"# dssl: {scheduled.name}, {scheduled.times.in_words()} (UTC)\n# kubectl apply -f "
-                           f"{self.file}\n{yaml.safe_dump_all(made, sort_keys=False, width=1000)}"}
+                           f"{self.file}\n{yaml_text(*made)}"}
 
     def _times(self, scheduled: Scheduled, engine: Kubernetes, labels: Mapping[str, str]) -> dict[str, Any]:
         """Return the spec of the CronJob: a firing tries again by itself, so that its pod is started once."""
