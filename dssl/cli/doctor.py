@@ -212,14 +212,16 @@ def check_cluster(where: str | Path, workspace: str | Path, source: str | None =
 
 def check_workers(execution: OnDask, folder: Path) -> Iterator[Check]:
     """Compare every worker with this process."""
-    mine, workers = _versions(), execution.ask_workers(_versions)
-    if not workers:
+    names = ["dssl", *(item.name for item in requirements() if not item.marker and item.name != PYTHON)]
+    versions = execution.versions(names)
+    mine, _ = versions.pop("here"), versions.pop("scheduler")  # which need not know dssl
+    if not versions:
         yield Check("workers", "problem", "there are none", "start workers, and ask again")
         return
-    different = [f"{address}: {name} {theirs.get(name, 'missing')}, here {own}" for address, theirs in workers.items()
-                 for name, own in mine.items() if theirs.get(name) != own]
+    different = [f"{address}: {name} {theirs.get(name) or 'missing'}, here {own}"
+                 for address, theirs in versions.items() for name, own in mine.items() if theirs.get(name) != own]
     yield Check.unless(not different, "problem", "versions", "; ".join(different[:4]) or
-                       f"equal on {len(workers)} workers", "install the same versions on every machine")
+                       f"equal on {len(versions)} workers", "install the same versions on every machine")
     smallest, budget = execution.smallest_worker, execution.memory_budget
     if smallest is None:
         yield Check("memory of workers", "warning", "no limit is set", "start workers with a memory limit, so that one "
@@ -285,13 +287,6 @@ def check_source_on_workers(execution: OnDask, source: str) -> Check:
 
 def _sizes(paths: list[str]) -> list[int | None]:
     return [os.stat(path).st_size if os.path.exists(path) else None for path in paths]
-
-
-def _versions() -> dict[str, str]:
-    from .. import __version__
-
-    names = [item.name for item in requirements() if not item.marker]
-    return {"dssl": __version__, **{name: found for name in names if (found := _version(name))}}
 
 
 def _leave_a_file(folder: Path) -> str | None:

@@ -131,6 +131,12 @@ class OnDask(Execution):
     def ask_workers(self, question: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
         return self.client.run(question, *arguments)
 
+    def versions(self, names: Sequence[str]) -> dict[str, dict[str, str | None]]:
+        """Return the versions of Python, of Dask and of packages on the client, the scheduler and by worker address."""
+        answer: Any = self.client.get_versions(packages=names)
+        return {place: found["packages"] for place, found in (
+            ("here", answer["client"]), ("scheduler", answer["scheduler"]), *answer["workers"].items())}
+
     def settings(self) -> dict[str, Any]:
         """Return what the cluster does about workers that stop, die or are full, whoever started it.
 
