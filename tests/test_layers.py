@@ -31,7 +31,7 @@ import pytest
 import dssl
 
 PACKAGE = Path(dssl.__file__).parent
-LONGEST_FILE = 400  # lines
+LONGEST_FILE = 400  # lines beside the docstrings of public names
 
 FLOORS = ("base", "storage", "execution", "data", "knn", "solvers", "graph", "kernels", "learners", "selection",
           "report", "methods", "estimators", "pipeline", "runtime", "cli")
@@ -190,7 +190,12 @@ def test_one_library_has_one_door(name):
 
 @pytest.mark.parametrize("name", list(modules()))
 def test_files_are_short_enough_to_read(name):
-    length = len(modules()[name].read_text(encoding="utf-8").splitlines())
+    """The reference of a public name has a paragraph for each parameter, however many there are."""
+    text = modules()[name].read_text(encoding="utf-8")
+    public = [node for node in ast.parse(text).body if dssl._PUBLIC.get(getattr(node, "name", "")) == f"dssl.{name}"]
+    documented = [node.body[0] for root in public for node in ast.walk(root)
+                  if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node)]
+    length = len(text.splitlines()) - sum(own.end_lineno - own.lineno + 1 for own in documented)
     assert length <= LONGEST_FILE, f"dssl.{name} has {length} lines: look for the seam near {LONGEST_FILE}"
 
 

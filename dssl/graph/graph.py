@@ -29,14 +29,39 @@ VERSIONS = {"vertices": 3, "neighbors": 6, "graph": 5}  # of the code of each st
 
 @dataclass(frozen=True, repr=False)
 class Graph:
-    """A weighted graph of n points. It is made by `KNNGraph.build`, or of what one has by `Graph.of`.
+    """A weighted graph of n points.
 
-    vertices : the vertex of each point; copies may be one vertex.
-    stored : the symmetric weights (v, v) of the vertices, in blocks of rows as `weigh` writes them.
-    neighbors : the lists of the vertices; None where weights were brought.
-    attributes : what is known of `neighbors` and `weights`; JSON.
-    keeper : what has to live as long as the stored weights: the execution in whose scratch they lie.
-    scaling : of the features of which its lists were made; None where weights or lists were brought.
+    It is made by `KNNGraph.build`, or of weights or neighbor lists by `Graph.of`.
+
+    Parameters
+    ----------
+    vertices : Vertices
+        The vertex of each point. Duplicates may share a vertex.
+    stored : Parts
+        The symmetric weights of the vertices, shape (v, v), in blocks of rows.
+    neighbors : Neighbors or None
+        The neighbor lists of the vertices; None where the weights were given.
+    attributes : dict
+        What is known of the `neighbors` and the `weights`, as JSON.
+    keeper : Execution or None
+        The execution in whose scratch the weights lie. It has to live as long as they.
+    scaling : Scaling or None
+        The scaling of the features from which the lists were made; None where weights
+        or lists were given.
+
+    See Also
+    --------
+    KNNGraph : How a graph of nearest neighbors is made from points.
+
+    Examples
+    --------
+    >>> import scipy.sparse as sp
+    >>> from dssl import Graph
+    >>> path = Graph.of(sp.csr_array([[0, 1, 0], [1, 0, 1], [0, 1, 0]]))
+    >>> path
+    Graph(3 points, 3 vertices, 2 edges)
+    >>> path.components()
+    array([0, 0, 0], dtype=int32)
     """
 
     vertices: Vertices
@@ -49,22 +74,50 @@ class Graph:
     @classmethod
     def of(cls, given: Any, *, weights: str = "self_tuned", bandwidth: float | None = None, width: float = WIDTH,
            symmetrize: str = "maximum", execution: Execution | None = None) -> "Graph":
-        """Return a graph that one has; each of its n points is a vertex, whatever else is equal to it.
+        """Return a graph of weights or of neighbor lists that one has.
+
+        Each of the n points is a vertex, whether or not another point equals it.
 
         Parameters
         ----------
-        given : a sparse matrix (n, n) of weights, or `Neighbors`, or the pair (ids, distances), both (n, k), of which
-            a point's own id is dropped and whose weights are made as `weights`, `bandwidth`, `width` and `symmetrize`
-            say (see `WeightParams`).
+        given : sparse matrix, Neighbors or pair of arrays
+            A sparse matrix of weights, shape (n, n); or neighbor lists, as `Neighbors`
+            or as the pair (ids, distances), both of shape (n, k). A point's own id in
+            its list is dropped.
+        weights : {"self_tuned", "heat", "binary"}
+            How the distance of two neighbors becomes a weight. Given weights stay as
+            they are, and then neither this nor the next three parameters are read.
+        bandwidth : float or None
+            The bandwidth of heat weights, in units of distance; None takes the median
+            distance to the k-th neighbor.
+        width : float
+            The width of self-tuned weights, in units of the distances to the k-th
+            neighbors.
+        symmetrize : {"maximum", "minimum", "mean"}
+            How the two directed weights of a pair become one.
+        execution : Execution or None
+            Where the tasks run; None is the active Dask client, or threads of this
+            process.
+
+        Returns
+        -------
+        Graph
+            The graph of the n points.
 
         Raises
         ------
-        DataError : weights that are not symmetric, finite and non-negative; lists that are not of these points.
-        ParameterError : none of these forms.
+        DataError
+            The weights are not symmetric, finite and non-negative, or the lists are not
+            of these points.
+        ParameterError
+            `given` has none of these forms.
 
         Warns
         -----
-        WeightsRaised : weights below 1e-10 of the median were raised to that floor. GraphFull : most pairs are joined.
+        WeightsRaised
+            Weights below 1e-10 of the median were raised to that floor.
+        GraphFull
+            Most pairs of points are joined by an edge.
         """
         execution = execution or current_execution()
         stored = execution.scratch()
@@ -84,28 +137,68 @@ class Graph:
 
     @property
     def n(self) -> int:
-        """Return the number of points."""
+        """The number of points."""
         return len(self.vertices.vertex)
 
     @property
     def order(self) -> Rows | None:
-        """Return the vertex at each place of an order in which neighbors are near, (v,), where the search had one."""
+        """The vertex at each position of an order in which near vertices lie together.
+
+        It has the shape (v,), and is None where the neighbor search had no such order.
+        """
         return None if self.neighbors is None else self.neighbors.order
 
     def weights(self) -> sp.csr_array:
-        """Return the weights of the vertices, (v, v); sorted indices, float64, zero diagonal."""
+        """Return the weights of the vertices.
+
+        Returns
+        -------
+        sparse array, shape (v, v)
+            CSR with sorted indices, float64, and a diagonal of zeros.
+        """
         return read_graph(self.stored)
 
     def components(self) -> np.ndarray:
-        """Return the number of the component of each vertex (v,), from 0."""
+        """Return the number of the connected component of each vertex.
+
+        Returns
+        -------
+        ndarray, shape (v,)
+            Numbers from 0.
+        """
         return connected_components(self.weights(), directed=False)[1]
 
     def copies(self, execution: Execution) -> Arrays | None:
-        """Return the vertices in a form that every task can load; None where each is one point."""
+        """Return the vertices in a form that every task can load.
+
+        Parameters
+        ----------
+        execution : Execution
+            Where the tasks run.
+
+        Returns
+        -------
+        Arrays or None
+            The vertices; None where each is one point.
+        """
         return execution.share(**self.vertices.to_arrays()) if self.vertices.joined else None
 
     def among(self, kept: np.ndarray, execution: Execution) -> "Graph":
-        """Return the graph of some vertices, kept (v,) bool, with the edges between them; of their points alone."""
+        """Return the graph of some vertices, with the edges between them.
+
+        Parameters
+        ----------
+        kept : ndarray of bool, shape (v,)
+            The vertices that stay. The points of all other vertices are not in the new
+            graph.
+        execution : Execution
+            In whose scratch the weights are stored.
+
+        Returns
+        -------
+        Graph
+            The graph of the points of these vertices; itself where all stay.
+        """
         if kept.all():
             return self
         place = np.cumsum(kept) - 1
@@ -118,7 +211,18 @@ class Graph:
                      {"neighbors": {"method": "given"}, "weights": described_weights(receipt)}, execution)
 
     def shared(self, execution: Execution) -> "Graph":
-        """Return the graph in a form that every task of an execution can read."""
+        """Return the graph in a form that every task of an execution can read.
+
+        Parameters
+        ----------
+        execution : Execution
+            Where the tasks run.
+
+        Returns
+        -------
+        Graph
+            The same graph, stored where all tasks reach it.
+        """
         stored = execution.scratch()
         if not isinstance(self.stored, MemoryParts) or isinstance(stored, MemoryParts):
             return self
@@ -129,7 +233,18 @@ class Graph:
         return replace(self, stored=stored, neighbors=lists, keeper=execution)
 
     def of_features(self, scaling: Scaling) -> "Graph":
-        """Return the graph with the scaling of the features of which it was made."""
+        """Return the graph with the scaling of the features from which it was made.
+
+        Parameters
+        ----------
+        scaling : Scaling
+            The scaling that estimators apply to new points.
+
+        Returns
+        -------
+        Graph
+            The same graph, which knows its scaling.
+        """
         return replace(self, scaling=scaling, attributes={**self.attributes, "scaling": scaling.to_arrays()[1]})
 
     def __repr__(self) -> str:
@@ -140,7 +255,13 @@ class Graph:
         return Graph.from_arrays, (self.to_arrays(), self.attributes)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Return the arrays that `from_arrays` takes, beside the attributes; 12 bytes an edge and direction."""
+        """Return the arrays that `from_arrays` takes beside the attributes.
+
+        Returns
+        -------
+        dict of ndarray
+            The arrays by name; 12 bytes for an edge in each direction.
+        """
         W = self.weights()
         lists = {} if self.neighbors is None else self.neighbors.to_arrays()
         scaling = {} if self.scaling is None else self.scaling.to_arrays()[0]
@@ -149,7 +270,20 @@ class Graph:
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "Graph":
-        """Return the graph that `to_arrays` and `attributes` describe."""
+        """Return the graph that `to_arrays` and `attributes` describe.
+
+        Parameters
+        ----------
+        arrays : dict of ndarray
+            What `to_arrays` returned.
+        attributes : dict
+            The attributes of the graph.
+
+        Returns
+        -------
+        Graph
+            The graph, with its arrays in this process.
+        """
         vertices, stored = Vertices.from_arrays(arrays), MemoryParts()
         stored.write(0, {name: arrays[name] for name in ("data", "indices", "indptr")})
         stored.finish(0, {"rows": [0, len(vertices)], "n": len(vertices), "nnz": len(arrays["data"])})
@@ -160,35 +294,45 @@ class Graph:
 
 @dataclass(frozen=True, kw_only=True)
 class KNNGraph:
-    """How a graph of nearest neighbors is made of points. Estimators take it as `graph`; `build` makes it of an array.
+    """How a graph of nearest neighbors is made from points.
+
+    Estimators take it as their parameter `graph`; `build` makes the graph of an array.
 
     Parameters
     ----------
     n_neighbors : int
-        Others per point. Beyond the distinct points it is lowered to what there is, with a warning.
+        The number of neighbors of each point, itself not counted. Where there are fewer
+        distinct points it is lowered to what there is, with a warning.
     metric : "euclidean" or "cosine"
-        Of the neighbor search; cosine is Euclidean between the rows scaled to unit length.
+        The distance of the neighbor search; cosine is the Euclidean distance between
+        the rows scaled to unit length.
     method : "auto", "exact", "descent" or "partitioned"
-        exact; NN-descent in one task; or partitioned, in tasks of any number of dense points.
+        How neighbors are found: exactly; by NN-descent in one task; or by partitions,
+        in tasks of any number of dense points.
     weights : "binary", "heat" or "self_tuned"
-        How the distance of two neighbors becomes a weight, see `WeightParams`.
+        How the distance of two neighbors becomes a weight.
     bandwidth : float or None
-        Of heat weights, in units of distance; None takes the median distance to the k-th neighbor.
+        The bandwidth of heat weights, in units of distance; None takes the median
+        distance to the k-th neighbor.
     width : float
-        Of self_tuned weights, in units of the distances to the k-th neighbors.
+        The width of self-tuned weights, in units of the distances to the k-th
+        neighbors.
     symmetrize : "maximum", "minimum" or "mean"
-        Of the two directed weights of a pair.
+        How the two directed weights of a pair become one.
     duplicates : "collapse" or "keep"
-        collapse makes equal rows one vertex that counts as many points; keep makes one vertex a row, whose nearest
-        neighbors are then its duplicates.
+        "collapse" makes equal rows one vertex that counts as many points; "keep" makes
+        each row a vertex, whose nearest neighbors are then its duplicates.
     random_state : int
-        Of the approximate searches and of the sample that certifies them.
+        The seed of the approximate searches and of the sample that certifies them.
     recall : float
-        That a partitioned search reaches, certified; NN-descent is repeated, wider, where it does not.
+        The share of true neighbors that a search finds. A partitioned search goes on
+        until a sample certifies it; NN-descent is repeated with wider lists where it
+        misses it.
 
     Raises
     ------
-    ParameterError : a value is out of range.
+    ParameterError
+        A value is out of range.
 
     Examples
     --------
@@ -217,37 +361,69 @@ class KNNGraph:
 
     @property
     def search(self) -> NeighborParams:
-        """Return how neighbors are found."""
+        """How neighbors are found."""
         return NeighborParams(n_neighbors=self.n_neighbors, metric=self.metric, method=self.method,
                               random_state=self.random_state, recall=self.recall)
 
     @property
     def weighting(self) -> WeightParams:
-        """Return how lists become weights."""
+        """How neighbor lists become weights."""
         return WeightParams(weights=self.weights, bandwidth=self.bandwidth, width=self.width,
                             symmetrize=self.symmetrize)
 
     def vertices(self, rows: Rows, execution: Execution, parts: Parts | None = None) -> Vertices:
-        """Return the vertices of rows (n, d), which equal rows share if duplicates collapse."""
+        """Return the vertices of rows; equal rows share one if duplicates collapse.
+
+        Parameters
+        ----------
+        rows : Rows
+            The points, shape (n, d).
+        execution : Execution
+            Where the tasks run.
+        parts : Parts or None
+            Where the hashes of the rows are written; None is the execution's scratch.
+
+        Returns
+        -------
+        Vertices
+            The vertex of each row.
+        """
         return find_vertices(rows, execution, parts) if self.duplicates == "collapse" else Vertices.distinct(len(rows))
 
     def build(self, rows: Any, execution: Execution | None = None, parts: Parts | None = None, *,
               scale: ScalingKind = "auto") -> Graph:
-        """Return the graph of rows (n, d), dense or sparse.
+        """Return the graph of rows, dense or sparse.
 
         Parameters
         ----------
-        scale : of the features, as in the estimators, which take that of the graph that they are given.
-        execution : where the tasks run; by default the active Dask client, or threads of this process.
-        parts : where weights and lists are written, finished blocks being kept; scratch of the execution by default.
+        rows : array-like, sparse matrix or Rows
+            The points, shape (n, d).
+        execution : Execution or None
+            Where the tasks run; None is the active Dask client, or threads of this
+            process.
+        parts : Parts or None
+            Where weights and lists are written. Finished blocks are kept, so that a
+            killed build goes on after them. None is the execution's scratch.
+        scale : str
+            How the features are scaled, as in the estimators. An estimator that is
+            given the graph takes over its scaling.
+
+        Returns
+        -------
+        Graph
+            The graph, with the scaling of its features.
 
         Raises
         ------
-        DataError : values that are not finite numbers, or all rows equal; see also `neighbors`.
+        DataError
+            A value is not a finite number, or all rows are equal; see also `neighbors`.
 
         Warns
         -----
-        UserWarning : n_neighbors was lowered. WeightsRaised : weights below 1e-10 of the median were raised.
+        UserWarning
+            n_neighbors was lowered.
+        WeightsRaised
+            Weights below 1e-10 of the median were raised to that floor.
         """
         execution, params = execution or current_execution(), ScalingParams(kind=scale)
         rows = execution.share_rows(as_rows(rows))
@@ -255,7 +431,22 @@ class KNNGraph:
         return self.of_scaled(scaled(rows, scaling, execution), execution, parts).of_features(scaling)
 
     def of_scaled(self, rows: Rows, execution: Execution, parts: Parts | None = None) -> Graph:
-        """Return the graph of rows (n, d) as they are, as `build` does with `scale="none"`."""
+        """Return the graph of rows as they are, as `build` does with `scale="none"`.
+
+        Parameters
+        ----------
+        rows : Rows
+            The points, shape (n, d).
+        execution : Execution
+            Where the tasks run.
+        parts : Parts or None
+            Where weights and lists are written; None is the execution's scratch.
+
+        Returns
+        -------
+        Graph
+            The graph, which knows of no scaling.
+        """
         stored = execution.scratch() if parts is None else parts
         points = self.vertices(rows, execution, None if parts is None else parts.within("hashes"))
         require_distinct(len(points) > 1, f"all {len(rows)} points are equal" if len(rows) > 1 else "X holds 1 sample")
@@ -264,7 +455,24 @@ class KNNGraph:
         return self.weighed(points, lists, execution, stored)
 
     def weighed(self, points: Vertices, lists: Neighbors, execution: Execution, parts: Parts) -> Graph:
-        """Return the graph of vertices and their lists, whatever search these are of; its weights go to `parts`."""
+        """Return the weighted graph of neighbor lists, whatever search they are from.
+
+        Parameters
+        ----------
+        points : Vertices
+            The vertex of each point.
+        lists : Neighbors
+            The neighbor lists of the vertices.
+        execution : Execution
+            Where the tasks run.
+        parts : Parts
+            Where the weights are written.
+
+        Returns
+        -------
+        Graph
+            The weighted graph.
+        """
         described = weigh(lists, self.weighting, execution, parts)
         warn_raised(described, stacklevel=5)
         return Graph(points, parts, lists, {"neighbors": lists.attributes, "weights": described}, execution)

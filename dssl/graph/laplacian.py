@@ -38,18 +38,45 @@ def scaled_entries(W: sp.csr_array, scale: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Laplacian:
-    """`L = D - W`, or `L_norm = I - D^-1/2 W D^-1/2`, of symmetric weights.
+    """The graph Laplacian of symmetric weights, normalized or not.
 
-    W : sparse (n, n), symmetric, non-negative; its diagonal is ignored, and drops out of L.
-    normalized : an isolated point has the zero row in both.
-    multiplicity : (n,), the points m_i that vertex i stands for; None for one each. With M = diag(m), L is then that
-        of the graph of all points, in which copies have all edges of their vertex, on the functions that are equal on
-        copies, in the coordinates M^1/2 f: L_norm of M W M, or M^-1/2 (D - M W M) M^-1/2 with D the degrees of M W M.
+    Parameters
+    ----------
+    W : sparse matrix, shape (n, n)
+        Symmetric, non-negative weights. The diagonal is ignored, since it drops out of
+        L.
+    normalized : bool
+        Whether it is L_norm or L. An isolated point has a row of zeros in both.
+    multiplicity : ndarray, shape (n,), or None
+        The number m_i of points that vertex i stands for; None is one point each.
 
     Raises
     ------
-    DataError : W is no matrix, not square, not symmetric, or has a weight that is negative or not finite; a
-        multiplicity is not positive.
+    DataError
+        W is not a matrix, not square or not symmetric, or has a weight that is negative
+        or not finite; or a multiplicity is not positive.
+
+    Notes
+    -----
+    With D the diagonal matrix of the degrees::
+
+        L = D - W
+        L_norm = I - D^-1/2 W D^-1/2
+
+    With multiplicities and M = diag(m), L is that of the graph of all points, in which
+    duplicates have all edges of their vertex, on the functions that are equal on
+    duplicates, in the coordinates M^1/2 f: L_norm of M W M, or
+    M^-1/2 (D - M W M) M^-1/2 with D the degrees of M W M.
+
+    Examples
+    --------
+    >>> import scipy.sparse as sp
+    >>> from dssl import Laplacian
+    >>> path = sp.csr_array([[0, 1, 0], [1, 0, 1], [0, 1, 0]])
+    >>> Laplacian(path, normalized=False).matrix().toarray()
+    array([[ 1., -1.,  0.],
+           [-1.,  2., -1.],
+           [ 0., -1.,  1.]])
     """
 
     W: sp.csr_array
@@ -76,12 +103,12 @@ class Laplacian:
 
     @property
     def n(self) -> int:
-        """Return the number of points."""
+        """The number of vertices."""
         return self.W.shape[0]
 
     @cached_property
     def joint(self) -> sp.csr_array:
-        """Return M W M."""
+        """The weights of all points together, M W M."""
         if self.multiplicity is None:
             return self.W
         joint = sp.csr_array((scaled_entries(self.W, self.multiplicity), self.W.indices, self.W.indptr), self.W.shape)
@@ -90,14 +117,30 @@ class Laplacian:
 
     @cached_property
     def degrees(self) -> np.ndarray:
-        """Return the weighted degrees, (n,), of W, or of M W M."""
+        """The weighted degrees of W, or of M W M; shape (n,)."""
         return np.asarray(self.joint.sum(axis=1)).ravel()
 
     def matrix(self, ridge: float = 0.0) -> sp.csr_array:
-        """Return L + ridge I or L_norm + ridge I, CSR float64 with sorted indices and a stored diagonal.
+        """Return L + ridge I, or L_norm + ridge I.
 
-        An isolated point has `ridge` on the diagonal and nothing else. With ridge 0 the matrix is singular:
-        what `vector` is on one component, and zero on the others, spans its null space.
+        An isolated point has `ridge` on the diagonal and nothing else. With ridge 0 the
+        matrix is singular: the functions that are `vector` on one component and zero on
+        the others span its null space.
+
+        Parameters
+        ----------
+        ridge : float
+            What is added to the diagonal, >= 0.
+
+        Returns
+        -------
+        sparse array, shape (n, n)
+            CSR, float64, with sorted indices and a stored diagonal.
+
+        Raises
+        ------
+        ParameterError
+            The ridge is negative or not finite.
         """
         require(0 <= ridge < np.inf, f"ridge={ridge}, expected >= 0", why="L minus a multiple of I is not definite",
                 fix="use 0, or a small number such as 1e-3")
@@ -121,9 +164,10 @@ class Laplacian:
 
     @cached_property
     def vector(self) -> np.ndarray:
-        """Return the positive null vector at ridge 0, (n,): ones for L, the root of the degrees for L_norm.
+        """The positive null vector at ridge 0, by which the solvers scale; shape (n,).
 
-        The solvers scale by it; an isolated point has 1. With multiplicities it is sqrt(m) for L.
+        It is constant 1 for L, sqrt(m) with multiplicities, and the root of the degrees
+        for L_norm, where an isolated point has 1.
         """
         if not self.normalized:
             return np.ones(self.n) if self.multiplicity is None else np.sqrt(self.multiplicity)

@@ -13,12 +13,33 @@ LaplacianKind = Literal["normalized", "unnormalized"]
 
 @dataclass(frozen=True, kw_only=True)
 class RegularizerParams:
-    """`Q = R^power` with `R = L + ridge I` or `L_norm + ridge I`.
+    """The regularizer of a graph: a power of its Laplacian plus a ridge.
 
-    laplacian : "normalized" or "unnormalized".
-    ridge : added to the Laplacian's eigenvalues, which are at most 2 ("normalized"). The smaller, the farther a label
-        reaches.
-    power : p >= 1; larger is smoother.
+    Parameters
+    ----------
+    laplacian : "normalized" or "unnormalized"
+        Which Laplacian of the graph, L_norm or L.
+    ridge : float
+        What is added to the eigenvalues of the Laplacian, > 0; those of the normalized
+        one are at most 2. The smaller the ridge, the farther a label reaches.
+    power : int
+        The power p of the regularizer, 1 to 64. A larger one is smoother.
+
+    Raises
+    ------
+    ParameterError
+        A value is out of range.
+
+    Notes
+    -----
+    The regularizer is ``Q = R^power`` with ``R = L + ridge I``, or with L_norm in place of L.
+    A solve with Q takes `power` solves with R.
+
+    Examples
+    --------
+    >>> from dssl import LapSVC, RegularizerParams
+    >>> LapSVC(regularizer=RegularizerParams(ridge=0.1, power=1))
+    LapSVC(regularizer=RegularizerParams(laplacian='normalized', ridge=0.1, power=1))
     """
 
     laplacian: LaplacianKind = "normalized"

@@ -21,8 +21,21 @@ from .regularizer_params import LaplacianKind
 class SpectrumParams:
     """How eigenpairs are computed.
 
-    laplacian : "normalized" or "unnormalized". tolerance : largest residual of a pair, relative to the matrix (see
-    `Eigenpairs`). method : "auto", "dense", "filtered" or "inverse" (see `lowest_eigenpairs`).
+    Parameters
+    ----------
+    laplacian : "normalized" or "unnormalized"
+        Which Laplacian of the graph.
+    tolerance : float
+        The largest residual of a pair, relative to the matrix; see `Eigenpairs`.
+    method : "auto", "dense", "filtered" or "inverse"
+        How they are computed; see `lowest_eigenpairs`.
+    random_state : int
+        The seed of the vectors from which the iterations begin.
+
+    Raises
+    ------
+    ParameterError
+        A value is out of range.
     """
 
     laplacian: LaplacianKind = "normalized"
@@ -40,10 +53,18 @@ class SpectrumParams:
 class Spectrum:
     """The m lowest eigenpairs of the Laplacian of v vertices.
 
-    values (m,) : ascending; one 0 a component comes first.
-    vectors (v, m) : orthonormal, in the coordinates of the Laplacian. Where a vertex stands for k points its entry is
-        k^1/2 times the value at each of them (`Laplacian.multiplicity`).
-    residuals (m,) : see `Eigenpairs`. attributes : method, blocks, worst residual; JSON.
+    Parameters
+    ----------
+    values : ndarray, shape (m,)
+        The eigenvalues, ascending. One 0 for each component comes first.
+    vectors : ndarray, shape (v, m)
+        The eigenvectors, orthonormal, in the coordinates of the Laplacian. Where a
+        vertex stands for k points its entry is k^1/2 times the value at each of them
+        (`Laplacian.multiplicity`).
+    residuals : ndarray, shape (m,)
+        The residual of each pair; see `Eigenpairs`.
+    attributes : dict
+        The method, the number of iterations and the worst residual, as JSON.
     """
 
     values: np.ndarray
@@ -52,7 +73,18 @@ class Spectrum:
     attributes: dict[str, Any] = field(default_factory=dict)
 
     def at_points(self, graph: Graph) -> np.ndarray:
-        """Return the eigenvectors of all points (n, m), orthonormal over them; copies have equal rows."""
+        """Return the eigenvectors at all points; duplicates have equal rows.
+
+        Parameters
+        ----------
+        graph : Graph
+            The graph whose spectrum this is.
+
+        Returns
+        -------
+        ndarray, shape (n, m)
+            Eigenvectors that are orthonormal over the points.
+        """
         own = self.vectors / np.sqrt(graph.vertices.multiplicity)[:, None]
         return own[graph.vertices.vertex]
 
@@ -82,15 +114,46 @@ class SpectrumTask:
 
 def graph_spectrum(graph: Graph, m: int, params: SpectrumParams | None = None,
                    execution: Execution | None = None, start: np.ndarray | None = None) -> Spectrum:
-    """Return the m lowest eigenpairs of the Laplacian of a graph, those of its components (value 0) first.
+    """Return the m lowest eigenpairs of the Laplacian of a graph.
 
-    execution : where the task runs; by default the active Dask client, or a thread of this process.
-    start : (v_0, r), the vectors of the graph before it grew, of its first vertices, near which they are sought.
+    Those of its components, with the value 0, come first.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph, of v vertices.
+    m : int
+        The number of eigenpairs, 1 to v.
+    params : SpectrumParams or None
+        Which Laplacian, how precisely and by which method; None takes the defaults.
+    execution : Execution or None
+        Where the task runs; None is the active Dask client, or a thread of this
+        process.
+    start : ndarray, shape (v_0, r), or None
+        The vectors of the graph before it grew, of its first vertices, near which the
+        new ones are sought.
+
+    Returns
+    -------
+    Spectrum
+        The `values` (m,), the `vectors` (v, m) and the `residuals` (m,).
 
     Raises
     ------
-    ParameterError : no `Graph`, or m is not 1 to the number of vertices. NotConverged : a pair ended above the
-        tolerance.
+    ParameterError
+        `graph` is not a `Graph`, or m is not between 1 and the number of vertices.
+    NotConverged
+        A pair ended above the tolerance.
+
+    Examples
+    --------
+    The path of three vertices has the eigenvalues 0, 1 and 2:
+
+    >>> import scipy.sparse as sp
+    >>> from dssl import Graph, graph_spectrum
+    >>> path = Graph.of(sp.csr_array([[0, 1, 0], [1, 0, 1], [0, 1, 0]]))
+    >>> graph_spectrum(path, 2).values.round(6) + 0.0
+    array([0., 1.])
     """
     require_graph(graph)
     params, execution = params or SpectrumParams(), execution or current_execution()

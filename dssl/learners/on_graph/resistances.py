@@ -29,25 +29,60 @@ from ...solvers.solver_params import SolverParams
 def effective_resistances(graph: Graph, points: np.ndarray | None = None, *, n_projections: int | None = None,
                           epsilon: float | None = None, solver: SolverParams | None = None, random_state: int = 0,
                           execution: Execution | None = None) -> np.ndarray | sp.csr_array:
-    """Return the resistances (s, s) between some points of a graph, or those of all edges, sparse (v, v).
+    """Return the effective resistances between points of a graph, or along its edges.
 
     Parameters
     ----------
-    points : (s,) ids; the result is exact up to the solver's tolerance, infinite between components, and takes a solve
-        a point. None for all edges, between vertices, estimated by random projections.
-    n_projections : of the estimate, a solve each; 200 by default. The standard error is `(2 / n_projections)^1/2` of a
-        resistance.
-    epsilon : in place of n_projections: `24 log v / epsilon^2` of them, which have all within 1 +- epsilon but for a
-        chance of 1 / v.
+    graph : Graph
+        The graph; its weights are conductances.
+    points : ndarray of int, shape (s,), or None
+        The points between which resistances are computed, by a solve for each point.
+        They are exact up to the solver's tolerance, and infinite between components.
+        None estimates those of all edges, between vertices, by random projections.
+    n_projections : int or None
+        The number of projections of the estimate, a solve each; 200 by default. The
+        standard error is ``(2 / n_projections)^1/2`` of a resistance.
+    epsilon : float or None
+        The relative error of the estimate, in place of `n_projections`: with
+        ``24 log v / epsilon^2`` projections all resistances are within a factor of
+        1 +- epsilon, except with probability 1 / v.
+    solver : SolverParams or None
+        How the systems are solved; None takes the defaults.
+    random_state : int
+        The seed of the projections.
+    execution : Execution or None
+        Where the tasks run; None is the active Dask client, or threads of this process.
+
+    Returns
+    -------
+    ndarray, shape (s, s), or sparse array, shape (v, v)
+        The resistances between the points; or those of the edges, in the places of the
+        weights.
 
     Raises
     ------
-    ParameterError : no `Graph`, points that are not ids of it, or projections where points are given. NotConverged : a
-        solve ended above the tolerance.
+    ParameterError
+        `graph` is not a `Graph`, the points are not ids of it, or projections are asked
+        for where points are given.
+    NotConverged
+        A solve ended above the tolerance.
 
     References
     ----------
     Spielman, Srivastava, "Graph sparsification by effective resistances", STOC 2008.
+
+    Examples
+    --------
+    Two edges of resistance 1 in a row have the resistance 2:
+
+    >>> import numpy as np
+    >>> import scipy.sparse as sp
+    >>> from dssl import Graph, effective_resistances
+    >>> path = Graph.of(sp.csr_array([[0, 1, 0], [1, 0, 1], [0, 1, 0]]))
+    >>> effective_resistances(path, np.array([0, 1, 2])).round(6)
+    array([[0., 1., 2.],
+           [1., 0., 1.],
+           [2., 1., 0.]])
     """
     require(points is None or (n_projections is None and epsilon is None), "points with n_projections or epsilon",
             why="between points resistances are exact", fix="leave out one or the other")
@@ -77,19 +112,49 @@ def effective_resistances(graph: Graph, points: np.ndarray | None = None, *, n_p
 
 def amplified_resistance_kernel(graph: Graph, points: np.ndarray, *, solver: SolverParams | None = None,
                                 execution: Execution | None = None) -> np.ndarray:
-    """Return the Gram matrix (s, s) of the centered amplified resistance kernel on some points of a graph.
+    """Return the Gram matrix of the centered amplified resistance kernel on points.
 
-    Symmetric, positive semi-definite up to rounding, rows that sum to zero; it takes a solve a vertex.
+    Parameters
+    ----------
+    graph : Graph
+        The graph; its weights are conductances.
+    points : ndarray of int, shape (s,)
+        The points, by their numbers. Each of their vertices takes a solve.
+    solver : SolverParams or None
+        How the systems are solved; None takes the defaults.
+    execution : Execution or None
+        Where the tasks run; None is the active Dask client, or threads of this process.
+
+    Returns
+    -------
+    ndarray, shape (s, s)
+        A symmetric matrix, positive semi-definite up to rounding, whose rows sum to
+        zero.
 
     Raises
     ------
-    DataError : points of different components. ParameterError : no `Graph`, or points that are not ids of it.
-        NotConverged : a solve ended above the tolerance.
+    DataError
+        The points are in different components of the graph.
+    ParameterError
+        `graph` is not a `Graph`, or the points are not ids of it.
+    NotConverged
+        A solve ended above the tolerance.
 
     References
     ----------
-    von Luxburg, Radl, Hein, "Getting lost in space: large sample analysis of the commute distance", NIPS 2010; Lever,
-    Diethe, Shawe-Taylor, "Data dependent kernels in nearly-linear time", AISTATS 2012.
+    von Luxburg, Radl, Hein, "Getting lost in space: large sample analysis of the commute
+    distance", NIPS 2010; Lever, Diethe, Shawe-Taylor, "Data-dependent kernels in
+    nearly-linear time", AISTATS 2012.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dssl import KNNGraph, amplified_resistance_kernel
+    >>> X = np.random.default_rng(0).normal(size=(50, 2))
+    >>> graph = KNNGraph(n_neighbors=5).build(X)
+    >>> K = amplified_resistance_kernel(graph, np.arange(10))
+    >>> K.shape, np.allclose(K.sum(axis=1), 0)
+    ((10, 10), True)
     """
     execution, network, own = execution or current_execution(), network_of(graph), _checked(graph, points)
     distinct, place = np.unique(graph.vertices.vertex[own], return_inverse=True)

@@ -1,0 +1,106 @@
+"""Docstrings of public names are numpydoc and whole, their examples run, and Sphinx shows them without a warning."""
+
+import doctest
+import inspect
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from numpydoc import validate as numpydoc_validate
+
+import dssl
+
+# Whose docstrings are still in an older form; the list is to become empty.
+OLD_FORM = {
+    "ClusterKernelFeatures", "ClusterKernelSVC", "Dataset", "GraphKernelRidge",
+    "GraphKernelRidgeRegressor", "GridSearch", "KernelKMeans", "LabeledKFold", "LandmarkParams",
+    "LapKernelRidge", "LapRLSClassifier", "LapRLSRegressor", "LapSVC", "LapSVM",
+    "LaplaceLearning", "LaplaceLearningRegressor", "MultiscaleKernelClassifier",
+    "MultiscaleKernelRegressor", "PoissonLearning", "RunResult", "SemiSupervisedClassifier",
+    "SemiSupervisedRegressor", "StochasticParams", "SystemParams", "TransductiveSVC",
+    "TransferParams", "clustering_scores", "neighbors", "open_dataset", "plan", "run", "solve",
+    "suggest_labels", "weights",
+}
+CONVERTED = [name for name in dssl.__all__ if name not in OLD_FORM]
+
+# What numpydoc asks of every docstring, by its codes.
+FORM = {
+    "GL03",  # no double blank lines
+    "GL06", "GL07",  # known sections, in order
+    "GL08",  # a docstring
+    "SS01", "SS03", "SS06",  # a summary, one sentence on one line
+    "PR01", "PR02", "PR03",  # all parameters and no others, in the order of the signature
+    "PR04", "PR07", "PR10",  # each with a type and a description
+    "RT03", "YD01",  # what is returned is described
+}
+EXAMPLES = {"EX01"}  # classes and functions have examples; methods are shown in those of their class
+
+
+def methods_of(name: str) -> Iterator[tuple[str, Any]]:
+    """Yield the public methods and properties that a class defines itself, by their path."""
+    cls = getattr(dssl, name)
+    for method, value in (vars(cls).items() if inspect.isclass(cls) else ()):
+        described = getattr(value, "func", getattr(value, "__func__", value))  # of cached properties, class methods
+        if not method.startswith("_") and (inspect.isfunction(described) or isinstance(value, property)):
+            yield f"dssl.{name}.{method}", value
+
+
+def mistakes(path: str, codes: set[str]) -> list[str]:
+    """Return what numpydoc finds wrong with a docstring."""
+    errors = numpydoc_validate.validate(path)["errors"]
+    return [f"{path}: {code} {message}" for code, message in errors if code in codes]
+
+
+@pytest.mark.parametrize("name", CONVERTED)
+def test_the_docstring_of_a_public_name_is_whole(name):
+    found = mistakes(f"dssl.{name}", FORM | EXAMPLES)
+    for path, value in methods_of(name):
+        is_attribute = not inspect.isroutine(value) and not isinstance(value, (classmethod, staticmethod))
+        found += mistakes(path, {"GL08", "SS01", "SS03", "SS06"} if is_attribute else FORM)
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("name", CONVERTED)
+def test_each_parameter_has_a_paragraph_of_its_own(name):
+    joined = [param.name for path in (f"dssl.{name}", *dict(methods_of(name)))
+              for section in ("Parameters", "Attributes")
+              for param in numpydoc_validate.get_doc_object(numpydoc_validate.Validator._load_obj(path))[section]
+              if "," in param.name]
+    assert not joined
+
+
+@pytest.mark.parametrize("name", CONVERTED)
+def test_the_examples_run(name, tmp_path, monkeypatch):
+    """Examples write files to the current folder."""
+    monkeypatch.chdir(tmp_path)
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    runner, finder = doctest.DocTestRunner(optionflags=flags), doctest.DocTestFinder(recurse=False)
+    output: list[str] = []
+    for path, value in ((f"dssl.{name}", getattr(dssl, name)), *methods_of(name)):
+        for example in finder.find(value, path, module=False, globs={}):
+            runner.run(example, out=output.append)
+    assert runner.tries > 0, f"{name} has no example"
+    assert runner.failures == 0, "".join(output)
+
+
+CONF = """
+project = "dssl"
+extensions = ["sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc"]
+autosummary_generate = True
+numpydoc_class_members_toctree = False
+"""
+
+
+@pytest.mark.slow
+def test_sphinx_shows_all_public_names_without_a_warning(tmp_path: Path):
+    names = "\n".join(f"   {name}" for name in dssl.__all__ if name not in OLD_FORM)
+    (tmp_path / "conf.py").write_text(CONF)
+    (tmp_path / "index.rst").write_text(
+        f"Reference\n=========\n\n.. currentmodule:: dssl\n\n.. autosummary::\n   :toctree: names\n\n{names}\n")
+    built = subprocess.run([sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", tmp_path,
+                            tmp_path / "html"], capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr
+    assert all((tmp_path / f"html/names/dssl.{name}.html").is_file() for name in dssl.__all__ if name not in OLD_FORM)
