@@ -16,9 +16,8 @@ from ..graph.graph import KNNGraph
 from ..graph.weights.rules import KERNEL_WIDTH
 from ..kernels.base import BaseKernels
 from ..kernels.landmarks import LandmarkParams
-from ..learners.laprls.chosen import CHOSEN, bandwidths_of, values_of
 from ..learners.laprls.params import SystemParams
-from ..learners.laprls.penalties import PENALTIES, Penalty
+from ..learners.laprls.penalties import CHOSEN, PENALTIES, Penalty, bandwidths_of, values_of
 from ..learners.laprls.problem import LapRLSParams
 from ..learners.linear.kernel_model import KernelModel
 from ..learners.losses import SQUARES, SmoothLoss
@@ -49,8 +48,8 @@ class LapRLSEstimator(MethodEstimator, KernelReader):
         Both against the mean squared residual of the labels, numbers, "auto" or multiples such as "10*auto"; see
         `dssl.learners.laprls.penalties`. "chosen" takes one of a few values, without the graph among them, by
         leave-one-out residuals of the labels and by the structure of the graph, which decides where labels are few
-        (`dssl.learners.laprls.chosen`). A sequence of values of either is a grid, of which cross-validation takes the
-        pair of lowest error, with all values that "chosen" has of the other and of the bandwidth. `cv_results_` has
+        (`dssl.learners.laprls.penalties`). A sequence of values of either is a grid, of which cross-validation takes
+        the pair of lowest error, with all values that "chosen" has of the other and of the bandwidth. `cv_results_` has
         all pairs.
     landmarks : how many: a number, a fraction of the distinct points, or "sqrt", the paper's: ceil(m^1/2) labeled
         points and ceil((n - m)^1/2) others, m of n points labeled. "auto" is 1,000, or as many as "sqrt" if these are

@@ -8,8 +8,8 @@ import numpy as np
 
 from ..execution.tasks import Execution
 from ..learners.held_out.closed_form import kept_means
-from ..learners.laprls.chosen import MOST_LABELS, log_priors, log_priors_of_bandwidths
 from ..learners.laprls.params import SystemParams
+from ..learners.laprls.penalties import MOST_LABELS, log_priors, log_priors_of_bandwidths
 from ..learners.laprls.problem import LapRLSProblem
 from ..learners.structure import sampled_structure
 from ..learners.target.target import Target

@@ -22,8 +22,7 @@ from dssl import KNNGraph, open_dataset
 from dssl.graph.energy.blocks import GraphEnergy
 from dssl.kernels.base import RBF
 from dssl.learners.held_out.influence import influence_of_labels
-from dssl.learners.laprls.dense import DenseSystems, FullKernel
-from dssl.learners.laprls.held_out import without_folds
+from dssl.learners.laprls.dense import DenseSystems, FullKernel, without_folds
 from dssl.learners.laprls.params import LabelLines, SystemParams
 from dssl.learners.laprls.penalties import Penalties, PenaltyScale
 from dssl.learners.linear.newton import GramOfLabels, minimize

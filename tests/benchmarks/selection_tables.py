@@ -39,7 +39,7 @@ from dssl.base.errors import NotConverged
 from dssl.kernels.base import RBF
 from dssl.learners.held_out.closed_form import held_out_ridge
 from dssl.learners.held_out.influence import influence_of_labels
-from dssl.learners.laprls.held_out import without_folds
+from dssl.learners.laprls.dense import without_folds
 from dssl.learners.laprls.params import LabelLines
 from dssl.learners.linear.newton import GramOfLabels, Minimum, minimize
 from dssl.learners.losses import SQUARES, HuberHinge, SmoothLoss

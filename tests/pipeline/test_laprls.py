@@ -17,7 +17,7 @@ from dssl.data.dataset import Dataset
 from dssl.data.ingest import open_dataset
 from dssl.execution.in_process import InProcess
 from dssl.learners.laprls import system as laprls_system
-from dssl.learners.laprls.chosen import BANDWIDTHS
+from dssl.learners.laprls.penalties import BANDWIDTHS
 from dssl.learners.laprls.products import GramTask
 from dssl.methods.laprls import steps as search
 from dssl.pipeline.inspection import inspect

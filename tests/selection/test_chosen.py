@@ -10,9 +10,8 @@ from dssl import GridSearch, LapRLSClassifier, LapRLSRegressor
 from dssl.base.errors import ParameterError
 from dssl.estimators.lapsvm import LapSVM
 from dssl.kernels.base import RBF, median_bandwidth
-from dssl.learners.laprls.chosen import BANDWIDTHS, MOST_LABELS, log_priors, log_priors_of_bandwidths
 from dssl.learners.laprls.params import SystemParams
-from dssl.learners.laprls.penalties import Penalties
+from dssl.learners.laprls.penalties import BANDWIDTHS, MOST_LABELS, Penalties, log_priors, log_priors_of_bandwidths
 from dssl.learners.target.target import Classes, Quantities
 from dssl.selection.chosen import FOLDS, chosen_folds, folds_to_choose
 

@@ -17,7 +17,7 @@ from dssl.learners.laprls.closed_form import closed_form_flops
 from dssl.learners.laprls.params import SystemParams
 from dssl.learners.laprls.penalties import Penalties, with_folds
 from dssl.learners.laprls.problem import LapRLSParams, LapRLSProblem
-from dssl.learners.laprls.solve import nystrom_solver
+from dssl.learners.laprls.solve import least_squares
 from dssl.learners.linear.gram import LearnerParams
 from dssl.learners.losses import Logistic
 from dssl.learners.target.target import Classes, Quantities
@@ -326,7 +326,7 @@ def test_the_control_and_penalties_of_the_paper():
     found = []
     for method in ("closed_form", "refit"):
         made = case(held_out=method, solver="nystrom-direct")
-        solver = nystrom_solver(made.system, pairs, made.execution, held=pairs)
+        solver = least_squares(made.system, pairs, made.execution, held=pairs)
         assert solver.held_out_method == method
         found.append(np.concatenate(list(solver.held_out(with_folds(pairs, 3))), axis=1).swapaxes(0, 1))
     assert_same_values(*found)

@@ -19,14 +19,12 @@ from ...graph.energy.blocks import split_bytes
 from ...graph.energy.permuted_blocks import energy_shuffles, energy_tasks
 from ...graph.energy.vertex_removal import leaving_tasks
 from ...storage.blocks import arrays_within
-from .closed_form import closed_form_bytes, closed_form_flops
+from .closed_form import closed_form_bytes, closed_form_flops, label_feature_bytes
 from .dense import chunk_bytes
 from .gram import SYSTEMS_IN_A_TASK, runs_that_fit
 from .inductive import inductive_bytes, near_bytes, near_points, refit_bytes
-from .iterations import factors_that_fit
-from .label_features import label_feature_bytes
+from .iterations import factors_that_fit, sample_shares
 from .params import SystemParams
-from .preconditioner import sample_shares
 from .products import block_bytes, gram_bytes
 from .smooth import PAIRS_IN_A_TASK, newton_bytes
 from .solve import SPARSE_FLOPS

@@ -10,8 +10,8 @@ from scipy.linalg import cho_solve
 from ...base.errors import BudgetError, NotConverged, require
 from ...execution.tasks import Execution, sums
 from ...solvers.blocked_cg import column_scale
+from ...solvers.columns import factor_raised
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
-from .factor import factor_raised
 from .params import Functions, LabelLines, SystemParams
 from .penalties import Penalties
 from .products import MOST_RUNS, GramTask, gram_bytes

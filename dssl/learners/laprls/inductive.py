@@ -23,11 +23,10 @@ from scipy.linalg import cho_solve
 from ...base.errors import BudgetError, require
 from ...execution.tasks import Execution
 from ...graph.energy.vertex_removal import EnergyChange, changes_of_folds, leaving_bytes
+from ...solvers.columns import factor_raised
 from ...storage.blocks import Arrays, PartWriter, Receipt, row_ranges
-from .closed_form import closed_form_bytes, features_of, ridge_arrays
-from .factor import factor_raised
+from .closed_form import closed_form_bytes, features_of, label_features, ridge_arrays
 from .gram import GramSystem, refined, require_solved
-from .label_features import label_features
 from .params import LabelLines
 from .penalties import Penalties, by_ratio
 from .products import Landmarked, add_product

@@ -1,23 +1,222 @@
-"""Systems of landmarks by conjugate gradients, many columns at once, on products that share each kernel block."""
+"""Systems of landmarks by conjugate gradients, many columns at once, on products that share each kernel block.
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+What preconditions them stands for the labels' and the graph's Gram matrices:
+
+    edges     labels and edges sampled without bias, `edges` s of each (8 s):
+              J^ = (sum of weights / sum of the sampled) sum w_i k_i k_i',
+              E^ = sum f_ij (c_i k_i - c_j k_j)(c_i k_i - c_j k_j)'
+    paper-5   J^ = K_ms' K_ms,          E^ = (n/s)^2 K_ss E_ss K_ss
+    paper-6   J^ = (m/s) K_ss K_ss,     E^ as in (5)
+    paper     (5) for m <= n^1/2, or else (6)
+
+On a neighbor graph landmarks are hardly ever neighbors of each other, so that E_ss is nearly its diagonal and the
+paper's form stands for a graph without edges; sampled edges do not.
+
+References
+----------
+Li, Liu, Yin, Wang, "Approximate manifold regularization", IJCAI 2019, equations (5) and (6).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy.linalg import cho_solve, lu_factor, lu_solve
 
 from ...base.errors import NotConverged, require
 from ...execution.tasks import Execution, sums
+from ...graph.energy.sampled_edges import sampled_edges
 from ...solvers.blocked_cg import blocked_cg
+from ...solvers.columns import by_system, factor_raised
 from ...solvers.solve import Solution
 from ...solvers.solver_params import Stop
-from .factor import by_system
+from ...storage.blocks import Arrays, PartWriter, Receipt, block_rng, row_ranges
 from .gram import gram_matrices
-from .kernel_cache import SystemProductTask, clear_cache
 from .params import Functions, SystemParams
 from .penalties import Penalties
-from .preconditioner import Preconditioner, make_preconditioner
+from .products import Landmarked, SystemProductTask, clear_cache
 from .system import NystromSystem
+
+STREAMS = {"labels": 11, "edges": 12, "points": 13}  # random, of what is sampled
+SUM_NAMES = {"labels": "J", "edges": "E", "points": "control"}
+MOST_SHARES = 8  # of a sample: each has sums of its own
+
+
+@dataclass(frozen=True)
+class DrawTask:
+    """Draw a sample of "labels", "edges" or "points": write `w` and what it weighs, `k_i`, or `c_i k_i - c_j k_j`.
+
+    `i`, `j` are places among the ordered vertices. Of "edges" the blocks are read one after the
+    other, twice.
+    """
+
+    problem: Landmarked
+    kind: str
+    count: int
+    random_state: int
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        problem, rng = self.problem, block_rng(self.random_state, STREAMS[self.kind])
+        if self.kind == "edges":
+            blocks = problem.energy
+            found = vars(sampled_edges(lambda: (blocks.edges(index) for index in range(len(blocks.ranges))),
+                                       self.count, rng))
+        elif self.kind == "labels":
+            lines = problem.labels.load()
+            chosen = drawn(len(lines["position"]), self.count, rng)
+            weight = lines["weight"][chosen]
+            found = {"i": lines["position"][chosen], "w": weight * (lines["weight"].sum() / weight.sum())}
+        else:
+            chosen = drawn(problem.energy.n, self.count, rng)
+            found = {"i": chosen, "w": np.ones(len(chosen))}
+        return {**out.write(**found), "count": len(found["w"])}
+
+
+def drawn(n: int, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Return `count` of the numbers below n, ascending; all of them where there are no more."""
+    return np.arange(n) if n <= count else np.sort(rng.choice(n, count, replace=False))
+
+
+@dataclass(frozen=True)
+class SampleTask:
+    """Write this share of a sample's `matrix` (r, r), `sum w x x'`, and `vector` (r,), `sum w^1/2 x`, by chunks."""
+
+    problem: Landmarked
+    sample: Arrays  # as `DrawTask` writes it
+    start: int
+    stop: int
+    height: int
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        points, features, sample = self.problem.rows, self.problem.features("float64"), self.sample.load()
+        r = features.width
+        matrix, vector = np.zeros((r, r)), np.zeros(r)
+        for start, stop in row_ranges(self.stop - self.start, self.height):
+            own = {name: array[self.start + start:self.start + stop] for name, array in sample.items()}
+            rows = features.block(points.take(own["i"]))
+            if "j" in own:
+                rows = rows * own["ci"][:, None]
+                rows -= features.block(points.take(own["j"])) * own["cj"][:, None]
+            rows = features.of_block(rows * np.sqrt(own["w"])[:, None])
+            matrix += rows.T @ rows
+            vector += rows.sum(axis=0)
+        return out.write(matrix=matrix, vector=vector)
+
+
+def sample_shares(s: int, budget: int) -> int:
+    """Return into how many shares a sample is dealt: as many as have sums that fit in the budget at once, 2 to 8."""
+    return int(np.clip(budget // (8 * s * s), 2, MOST_SHARES))
+
+
+def sampled_sums(system: NystromSystem, most_of: Mapping[str, int],
+                 execution: Execution) -> tuple[dict[str, np.ndarray], dict[str, int]]:
+    """Return J^ and E^ of sampled "labels" and "edges", and `control` of sampled "points", (r, r); and their counts.
+
+    most_of : the kinds that are asked for, each with how many are sampled at most; all of a kind are no sample.
+    The control is `a N^ + b u^ u^'`, with N^ and u^ the sums of k k' and of k over the sample times v over its size: of
+    one sample, so that it is positive semi-definite like the mean that it stands for.
+    """
+    problem, budget, draws = system.problem, execution.memory_budget, execution.scratch()
+    # Rows that a task evaluates at a time: kernels of both ends of an edge and what they turn into.
+    height = max(64, budget // 4 // (32 * system.s + 2 * problem.rows.row_bytes))
+    most = sample_shares(system.s, budget)
+    tasks = [DrawTask(problem, kind, count, system.params.random_state) for kind, count in most_of.items()]
+    counts = {kind: receipt["count"] for kind, receipt in zip(most_of, execution.map(tasks, draws), strict=True)}
+    found = {}
+    for number, (kind, count) in enumerate(counts.items()):
+        shares = row_ranges(count, max(1, -(-count // most))) if count else [(0, 0)]
+        total = execution.reduce(sums([SampleTask(problem, draws.arrays(number), start, stop, height)
+                                       for start, stop in shares]))
+        if kind == "points":
+            (a, b), share = system.blocks.relabeled_mean, system.blocks.n / count
+            total["matrix"] = a * share * total["matrix"] + b * share**2 * np.outer(total["vector"], total["vector"])
+        found[SUM_NAMES[kind]] = total["matrix"]
+    draws.remove()
+    return found, counts
+
+
+@dataclass(frozen=True)
+class Preconditioner:
+    """`J^ + lambda_I E^ + lambda_A R`, factored once for each pair of penalties."""
+
+    J: np.ndarray
+    E: np.ndarray
+    control: np.ndarray | None
+    R: np.ndarray
+    printed: bool  # as in the paper, which factors by LU
+
+    def matrix(self, system: Penalties) -> np.ndarray:
+        """Return the matrix that stands for a system's."""
+        P = self.J + system.lambda_A * self.R
+        graph = self.control if system.control else self.E
+        return P if graph is None else P + system.lambda_I * graph
+
+    def inverse(self, system: Penalties, features: np.ndarray,
+                weight: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+        """Return the product of columns with the inverse for labels of these features (m, r) and weights (m,)."""
+        own = features[weight > 0] * np.sqrt(weight[weight > 0])[:, None]
+        P = replace(self, J=own.T @ own).matrix(system)
+        return partial(cho_solve, factor_raised((P + P.T) / 2), check_finite=False)
+
+    def inverses(self, systems: Sequence[Penalties]) -> list[Callable[[np.ndarray], np.ndarray]]:
+        """Return the products of columns with the inverse, for each system; folds share those of their penalties."""
+        made: dict[Penalties, Callable[[np.ndarray], np.ndarray]] = {}
+        for system in systems:
+            if system.whole not in made:
+                P = self.matrix(system.whole)  # J^ too is of all labels
+                made[system.whole] = partial(lu_solve, lu_factor(P, check_finite=False), check_finite=False) \
+                    if self.printed else partial(cho_solve, factor_raised(P), check_finite=False)
+        return [made[system.whole] for system in systems]
+
+
+def printed_sums(system: NystromSystem, takes_labels: bool) -> dict[str, np.ndarray]:
+    """Return E^ of the paper's (5) and (6), and J^ of (6) unless `takes_labels`, in the basis of the system.
+
+    Raises ParameterError: the landmarks are no points, so that there are no weights between them.
+    """
+    graph = system.blocks.nnz > 0
+    require(not graph or system.places is not None, f"preconditioner={system.params.preconditioner!r} with landmarks "
+            "that are no points", why="it needs the graph's weights between landmarks",
+            fix='use "edges", or uniform landmarks')
+    v, s, K = system.blocks.n, system.s, system.K_ss
+    found = {} if takes_labels else {"J": _in_basis(system, system.lines.weight.sum() / s * (K @ K))}
+    if graph:
+        assert system.places is not None
+        found["E"] = _in_basis(system, (v / s) ** 2 * (K @ (system.blocks.among(system.places) @ K)))
+    return found
+
+
+def _in_basis(system: NystromSystem, A: np.ndarray) -> np.ndarray:
+    found = A if system.T is None else system.T.T @ A @ system.T
+    return (found + found.T) / 2
+
+
+def make_preconditioner(system: NystromSystem, systems: Sequence[Penalties],
+                        execution: Execution) -> tuple[Preconditioner, dict[str, Any]]:
+    """Return the preconditioner that the parameters name, and what is known of it (JSON).
+
+    The control of the graph is sampled whatever the name is.
+    """
+    which, m, most = system.params.preconditioner, len(system.lines.row), system.params.edges * system.s
+    if which == "paper":
+        which = "paper-5" if m <= np.sqrt(system.blocks.n) else "paper-6"
+    most_of: dict[str, int] = {}
+    if which in ("edges", "paper-5"):  # (5) takes all labels
+        most_of["labels"] = most if which == "edges" else m
+    if which == "edges" and any(item.has_graph for item in systems):
+        most_of["edges"] = most
+    if any(item.has_control for item in systems):
+        most_of["points"] = most
+    found, counts = sampled_sums(system, most_of, execution)
+    if which != "edges":
+        found |= printed_sums(system, takes_labels="J" in found)
+    if "E" not in found:
+        found["E"] = np.zeros((system.r, system.r))
+    printed = which != "edges" and system.T is None
+    evidence = {"preconditioner": system.params.preconditioner, "sampled_edges": counts.get("edges", 0)}
+    return Preconditioner(found["J"], found["E"], found.get("control"), system.penalty(), printed), evidence
 
 
 @dataclass

@@ -10,6 +10,21 @@ over the labels, with n points, labeled and unlabeled, copies counted. They are 
 Where a fold is held out, w is that of the labels that are kept; and n that of the points that are left, where those
 held out leave the graph.
 
+Those that are "chosen", and the bandwidth with them, follow from labels, each predicted without itself, and from the
+structure of the graph:
+
+    bandwidth   "0.5*median", "2*median"
+    gamma_A     "10*auto", "auto"
+    gamma_I     0, "auto", "10*auto"
+
+Of all pairs in both kernels the most probable is taken: in proportion to `exp(-sum |e|^2 / (2 s^2))` of the held-out
+residuals e, as in `average.py`, of values times the factor that fits them best, times what it counts for before any
+label. There the pairs without the graph count `(5 / q)^2` in all against 1 of the others, with the graph's structure q
+(`graph/spectral_concentration.py`), and of these each in proportion to `(q / 25)^log10(r / 10)`, r = lambda_I /
+lambda_A; the wider kernel counts `5 / q`, or 1 if that is more, against 1 of the narrower. So where neighbors are those
+of noise the base kernel predicts from one label a class on, the more clusters a graph has the more it weighs, and the
+narrower the kernel that keeps them apart, and with more labels these decide.
+
 References
 ----------
 Belkin, Niyogi, Sindhwani, "Manifold regularization", JMLR 2006, equation (8); Li, Liu, Yin, Wang, "Approximate
@@ -22,12 +37,13 @@ from typing import Any
 
 import numpy as np
 
-from ...base.digest import multiple_of
+from ...base.digest import BANDWIDTH, multiple_of
 from ...base.errors import require
+from ...kernels.base import has_bandwidth
 
 AUTO_A, AUTO_I = 0.01, 0.1  # "auto", in the paper's scale
 PENALTIES = ("gamma_A", "gamma_I")
-CHOSEN = "chosen"  # of several values, by the labels: `chosen.py`
+CHOSEN = "chosen"  # of several values, by the labels
 
 LEAST, MOST = 1e-50, 1e50  # of a penalty, so that squares of what is divided by one are numbers
 
@@ -160,3 +176,45 @@ def _is_penalty(value: Any) -> bool:
     if isinstance(value, str):
         return bool(multiple_of("auto", value) > 0)
     return isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and bool(0 <= value < np.inf)
+
+
+VALUES: dict[str, tuple[Penalty, ...]] = {"gamma_A": ("10*auto", "auto"), "gamma_I": (0.0, "auto", "10*auto")}
+EVEN, USUAL = 5.0, 25.0  # the structures at which base kernel and graph, and light and heavy graphs, count alike
+BANDWIDTHS = BANDWIDTH, "2*median"  # the first where labels cannot tell
+UNKNOWN = 0.3  # what base kernel and wider kernel count for where the structure is not known
+LEAST_STRUCTURE = 0.5
+MOST_LABELS = 1000  # beyond them the residuals alone decide
+
+
+def values_of(name: str, value: Any) -> tuple[Penalty, ...]:
+    """Return the values that are tried of a penalty, "chosen", a number, or "auto" or a multiple."""
+    return VALUES[name] if isinstance(value, str) and value == CHOSEN else (value,)
+
+
+def bandwidths_of(kernel: Any, bandwidth: Any) -> tuple[Any, ...]:
+    """Return the bandwidths that are tried of a kernel: of "chosen" `BANDWIDTHS`, if it is named and has one."""
+    if not (isinstance(bandwidth, str) and bandwidth == CHOSEN):
+        return (bandwidth,)
+    return BANDWIDTHS if isinstance(kernel, str) and has_bandwidth(kernel) else (None,)
+
+
+def log_priors(systems: Sequence[Penalties], structure: float | None) -> np.ndarray:
+    """Return the logarithm (p,) of what each pair of penalties counts for before any label.
+
+    structure : of the graph; None where it is not known: all pairs with the graph count alike then.
+    """
+    ratio = np.array([system.lambda_I / system.lambda_A for system in systems])
+    q, base = max(structure or USUAL, LEAST_STRUCTURE), ratio == 0
+    found = np.zeros(len(systems))
+    found[~base] = np.log10(ratio[~base] / 10) * np.log(q / USUAL)
+    of_base = np.log(UNKNOWN if structure is None else (EVEN / q) ** 2)
+    for own, mass in ((base, of_base), (~base, 0.0)):
+        if own.any():
+            found[own] += mass - np.logaddexp.reduce(found[own])
+    return found
+
+
+def log_priors_of_bandwidths(structure: float | None) -> tuple[float, float]:
+    """Return the logarithm of what each of `BANDWIDTHS` counts for before any label; structure as in `log_priors`."""
+    share = UNKNOWN if structure is None else min(1.0, EVEN / max(structure, LEAST_STRUCTURE))
+    return 0.0, float(np.log(share))

@@ -38,8 +38,8 @@ from .dense import DenseTask
 from .gram import GramSystem
 from .params import LabelLines, SystemParams
 from .penalties import PENALTIES, Penalties, Penalty, PenaltyScale, require_penalties, with_folds
-from .smooth import smooth_gram_solver, smooth_solver
-from .solve import SystemSolver, dense_solver, gram_solver, nystrom_solver
+from .smooth import SmoothGram, least_loss
+from .solve import FromKeptGram, LinearSystem, OnAllPoints, least_squares
 from .system import InBlocks, assemble, block_budget
 
 DENSE = ("pcg", "cg", "direct")  # solvers on all points
@@ -52,8 +52,8 @@ class LapRLSParams:
 
     gamma_A : > 0, of the norm; gamma_I : >= 0, of the graph's energy; 0 is plain (Nystrom) RLS. Numbers, "auto" or its
     multiples: see `penalties.py`. loss : the squared one, or another of `losses.py`: LapSVM. chosen : whether
-    the pair, or the kernel's bandwidth, is chosen as `chosen.py` says. budget : bytes by which landmarks are counted;
-    it is told, not that of the machine, so that the model is the same wherever it is computed.
+    the pair, or the kernel's bandwidth, is chosen as `penalties.py` says. budget : bytes by which landmarks are
+    counted; it is told, not that of the machine, so that the model is the same wherever it is computed.
     """
 
     gamma_A: tuple[Penalty, ...] = ("auto",)
@@ -196,7 +196,9 @@ class LapRLSProblem:
         """
         own = self.params
         gram = GramSystem.from_arrays(arrays, attributes["gram"], self.lines, own.system, own.fit_intercept)
-        solver = gram_solver(gram, execution) if own.loss == SQUARES else smooth_gram_solver(gram, own.loss, execution)
+        solver: LinearSystem = FromKeptGram(gram, execution)
+        if own.loss != SQUARES:
+            solver = SmoothGram(gram, own.loss, execution)
         return PreparedLapRLS(self, kernel, solver, points, dict(attributes["evidence"]))
 
 
@@ -218,7 +220,7 @@ class PreparedLapRLS:
 
     problem: LapRLSProblem
     kernel: Kernel
-    solver: SystemSolver
+    solver: LinearSystem
     points: Any
     evidence: dict[str, Any]
 
@@ -229,9 +231,10 @@ class PreparedLapRLS:
         landmarks : as `LapRLSProblem.prepared` was given them.
         """
         problem = self.problem.with_folds(folds)
-        if self.solver.refolded is None:
+        solver = self.solver.refolded(problem.lines)
+        if solver is None:
             return problem.prepared(self.kernel, execution, held_out=True, landmarks=landmarks)
-        return replace(self, problem=problem, solver=self.solver.refolded(problem.lines),
+        return replace(self, problem=problem, solver=solver,
                        evidence={**self.evidence, "seconds": dict(self.evidence["seconds"])})
 
     def held_out(self) -> Iterator[tuple[Penalties, np.ndarray]]:
@@ -240,7 +243,6 @@ class PreparedLapRLS:
         Each point's are those of a function that did not see its fold, with the point in the graph as an unlabeled
         one, or in none (`held_out_points`, in the evidence too); NaN where a point is never held out.
         """
-        assert self.solver.held_out is not None
         begin, tried = time.perf_counter(), iter(self.problem.tried)
         with one_thread():
             for group in self.solver.held_out(with_folds(self.problem.tried, self.problem.lines.n_held)):
@@ -255,7 +257,6 @@ class PreparedLapRLS:
 
         folds : disjoint lists of positions; of points in none the values are NaN.
         """
-        assert self.solver.left_out is not None
         begin, lines = time.perf_counter(), self.problem.with_folds(folds).lines
         scale = pair.scale and replace(pair.scale, weights=lines.weights_without, left=())
         with one_thread():
@@ -273,7 +274,7 @@ class PreparedLapRLS:
         models = {name: KernelModel(self.kernel, self.points, *coding.completed(coef, intercept), coding)
                   for name, coef, intercept in zip(chosen, found.coef, found.intercept, strict=True)}
         return FittedLapRLS(models, chosen, {**self.evidence, **found.evidence,
-                                             "expected_seconds": self.solver.expected_seconds})
+                                             "expected_seconds": dict(self.solver.expected_seconds)})
 
     def to_arrays(self, *, left_out: bool) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
         """Return the arrays and attributes that `LapRLSProblem.restored` takes; None where there is nothing to keep.
@@ -284,8 +285,9 @@ class PreparedLapRLS:
         if self.solver.gram is None:
             return None
         arrays, attributes = self.solver.gram.to_arrays()
-        if left_out and self.solver.features is not None:
-            arrays["features"] = self.solver.features()
+        features = self.solver.label_features() if left_out else None
+        if features is not None:
+            arrays["features"] = features
         return arrays, {"gram": attributes, "evidence": self.evidence}
 
 
@@ -305,7 +307,7 @@ def landmarks_of(rows: Rows, kernel: Kernel, params: LapRLSParams, labeled: np.n
 
 def _solver(problem: LapRLSProblem, kernel: Kernel, landmarks: Landmarks | None, expected: Sequence[Penalties],
             held: Sequence[Penalties], execution: Execution,
-            parts: Parts | None) -> tuple[SystemSolver, Any, dict[str, Any]]:
+            parts: Parts | None) -> tuple[LinearSystem, Any, dict[str, Any]]:
     """Return what solves the systems, the points of its functions, and what is known of both (JSON)."""
     rows, lines, copies, params = problem.rows, problem.lines, problem.copies, problem.params
     labeled, dense = np.unique(lines.row), params.system.solver in DENSE
@@ -320,7 +322,7 @@ def _solver(problem: LapRLSProblem, kernel: Kernel, landmarks: Landmarks | None,
         shared = execution.share(row=lines.row, fold=lines.fold, weight=lines.weight, target=lines.target)
         task = DenseTask(rows, kernel, problem.graph, copies, params.system.laplacian, shared, lines.n_held, chosen, (),
                          params.system, params.fit_intercept, execution.memory_budget, params.loss)
-        return dense_solver(task, execution), rows.read_all(), evidence
+        return OnAllPoints(task, execution), rows.read_all(), evidence
     assert landmarks is not None
     system = assemble(rows, lines, kernel, landmarks, problem.graph, params.system.laplacian, params.system, execution,
                       copies=copies, order=problem.order, fit_intercept=params.fit_intercept,
@@ -332,5 +334,5 @@ def _solver(problem: LapRLSProblem, kernel: Kernel, landmarks: Landmarks | None,
         "blocks": {"count": len(blocks.ranges), "rows": blocks.block_rows, "halo": blocks.halo}}
     if params.loss != SQUARES:
         every = [*expected, *with_folds(held, lines.n_held)]
-        return smooth_solver(system, params.loss, every, execution, parts), landmarks.points, evidence
-    return nystrom_solver(system, expected, execution, parts, held), landmarks.points, evidence
+        return least_loss(system, params.loss, every, execution, parts), landmarks.points, evidence
+    return least_squares(system, expected, execution, parts, held), landmarks.points, evidence

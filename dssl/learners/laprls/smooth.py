@@ -16,7 +16,7 @@ vector machines trained in the primal", JMLR 2011.
 
 import itertools
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,21 +26,20 @@ from scipy.linalg import cho_solve, solve_triangular
 from ...base.errors import explain
 from ...execution.tasks import Execution
 from ...solvers.blocked_cg import blocked_cg
+from ...solvers.columns import by_system, factor_raised
 from ...solvers.solver_params import Stop
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
 from ..linear.newton import FeaturesOfLabels, GramOfLabels, LabelSpace, Minimum, minimize
 from ..losses import SmoothLoss
-from .factor import by_system, factor_raised
+from .closed_form import label_features
+from .dense import REFINE, without_folds
 from .gram import GramSystem, gram_matrices, gram_system
-from .held_out import REFINE, without_folds
 from .inductive import Fold, FoldSolver, inductive_values, refolded, require_folds_fit
-from .iterations import BlockedProduct, factors_that_fit
-from .kernel_cache import clear_cache
-from .label_features import label_features
+from .iterations import BlockedProduct, Preconditioner, factors_that_fit, make_preconditioner
 from .params import Functions, LabelLines, params_left_out
 from .penalties import Penalties, by_pair, with_folds
-from .preconditioner import Preconditioner, make_preconditioner
-from .solve import SystemSolver, method_of
+from .products import clear_cache
+from .solve import LinearSystem, method_of
 from .system import NystromSystem
 
 PAIRS_IN_A_TASK = 4  # of penalties: each begins at the minimum of the one before
@@ -148,12 +147,15 @@ def runs_of_equals(rows: np.ndarray) -> list[tuple[int, int]]:
 
 
 @dataclass(frozen=True, eq=False)
-class SmoothGram:
-    """Systems of other losses that are solved without the points: Gram matrices, and the features of the labels."""
+class SmoothGram(LinearSystem):
+    """Other losses without the points: from Gram matrices, with the labels' `features` (m, r) among their sums."""
 
-    gram: GramSystem  # with `features` of the labels (m, r) among its sums
+    gram: GramSystem
     loss: SmoothLoss
     execution: Execution
+    expected_seconds: Mapping[str, float] = field(default_factory=dict)
+    held_out_method: str = "refit"
+    method = "nystrom-direct"
 
     def tasks(self, systems: Sequence[Penalties], *,
               held_out: bool = False) -> Iterator[tuple[list[int], dict[str, np.ndarray], Receipt]]:
@@ -177,7 +179,6 @@ class SmoothGram:
         parts.remove()
 
     def solve(self, systems: Sequence[Penalties]) -> Functions:
-        """Return the functions of all systems."""
         p, c = len(systems), self.gram.lines.target.shape[1]
         coef, intercept, steps = np.empty((p, self.gram.s, c)), np.empty((p, c)), np.zeros(p, np.int64)
         for numbers, arrays, receipt in self.tasks(systems):
@@ -187,9 +188,34 @@ class SmoothGram:
                                            "newton_steps": steps.tolist()})
 
     def held_out(self, systems: Sequence[Penalties]) -> Iterator[np.ndarray]:
-        """Yield the values (m, g, c) of groups of pairs at the labels, each by the function of its fold."""
         for _, arrays, _ in self.tasks(systems, held_out=True):
             yield arrays["values"].transpose(1, 0, 2)
+
+    def refolded(self, lines: LabelLines) -> "SmoothGram":
+        return replace(self, gram=self._gram_of(lines))
+
+    def _gram_of(self, lines: LabelLines) -> GramSystem:
+        return replace(self.gram, lines=replace(self.gram.lines, fold=lines.fold, n_held=lines.n_held))
+
+    def left_out(self, lines: LabelLines, pair: Penalties) -> np.ndarray:
+        gram = self._gram_of(lines)
+        own = replace(gram, params=params_left_out(gram.params, self.loss, lines))
+        values, = SmoothGram(own, self.loss, self.execution).held_out(with_folds([pair], lines.n_held))
+        return values[:, 0]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class InductiveSmoothGram(SmoothGram):
+    """The same, where points that are held out leave the graph of a system."""
+
+    system: NystromSystem
+
+    def held_out(self, systems: Sequence[Penalties]) -> Iterator[np.ndarray]:
+        of_fold = NewtonOfFold(self.loss, self.system.fit_intercept)
+        return inductive_values(self.system, self.gram, systems, of_fold, self.execution, self.gram.sums["features"])
+
+    def refolded(self, lines: LabelLines) -> "InductiveSmoothGram":
+        return replace(self, system=refolded(self.system, lines))
 
 
 @dataclass(eq=False)
@@ -277,74 +303,61 @@ def solve_by_steps(system: NystromSystem, loss: SmoothLoss, features: np.ndarray
                    "newton_steps": found.steps.reshape(-1, c).max(axis=1).tolist(), "passes": space.passes}
 
 
-def smooth_gram_solver(gram: GramSystem, loss: SmoothLoss, execution: Execution) -> SystemSolver:
-    """Return what solves systems from Gram matrices and the features of the labels, which is among their sums."""
-    made = SmoothGram(gram, loss, execution)
+@dataclass(frozen=True, eq=False)
+class SmoothProducts(LinearSystem):
+    """Other losses by products over all blocks of points; features : of the labels (m, r)."""
 
-    def with_folds_of(lines: LabelLines) -> GramSystem:
-        return replace(gram, lines=replace(gram.lines, fold=lines.fold, n_held=lines.n_held))
+    system: NystromSystem
+    loss: SmoothLoss
+    features: np.ndarray
+    execution: Execution
+    method: str
+    expected_seconds: Mapping[str, float]
+    gram, at_once = None, False
 
-    def left_out(lines: LabelLines, pair: Penalties) -> np.ndarray:
-        own = replace(with_folds_of(lines), params=params_left_out(gram.params, loss, lines))
-        values, = SmoothGram(own, loss, execution).held_out(with_folds([pair], lines.n_held))
-        return values[:, 0]
+    def _minimum(self, system: NystromSystem, systems: Sequence[Penalties]) -> tuple[Minimum, dict[str, Any]]:
+        return solve_by_steps(system, self.loss, self.features, systems, self.execution,
+                              preconditioned=self.method == "nystrom-pcg")
 
-    return SystemSolver("nystrom-direct", made.solve, made.held_out, gram, left_out=left_out, at_once=True,
-                        refolded=lambda lines: smooth_gram_solver(with_folds_of(lines), loss, execution))
+    def _values(self, system: NystromSystem, systems: Sequence[Penalties]) -> np.ndarray:
+        values = self._minimum(system, systems)[0].values
+        return system.lines.of_own_fold(values.reshape(len(values), -1, system.lines.target.shape[1]))
+
+    def solve(self, systems: Sequence[Penalties]) -> Functions:
+        least, evidence = self._minimum(self.system, systems)
+        c = self.system.lines.target.shape[1]
+        b = least.coef.reshape(self.system.r, -1, c).transpose(1, 0, 2)
+        return replace(self.system.functions(b, systems, evidence), intercept=least.intercept.reshape(-1, c))
+
+    def held_out(self, systems: Sequence[Penalties]) -> Iterator[np.ndarray]:
+        yield self._values(self.system, systems)
+
+    def left_out(self, lines: LabelLines, pair: Penalties) -> np.ndarray:
+        return self._values(self.system.with_folds_of(lines, self.execution), with_folds([pair], lines.n_held))[:, 0]
 
 
-def inductive_solver(system: NystromSystem, gram: GramSystem, loss: SmoothLoss, execution: Execution) -> SystemSolver:
-    """Return what solves systems from Gram matrices, and takes points that are held out from the graph."""
-    of_fold = NewtonOfFold(loss, system.fit_intercept)
-
-    def held_out(systems: Sequence[Penalties]) -> Iterator[np.ndarray]:
-        return inductive_values(system, gram, systems, of_fold, execution, gram.sums["features"])
-
-    return replace(smooth_gram_solver(gram, loss, execution), held_out=held_out, refolded=lambda lines: (
-        inductive_solver(refolded(system, lines), gram, loss, execution)))
-
-
-def smooth_solver(system: NystromSystem, loss: SmoothLoss, expected: Sequence[Penalties], execution: Execution,
-                  parts: Parts | None = None) -> SystemSolver:
-    """Return what solves systems of landmarks with another loss than the squared one.
+def least_loss(system: NystromSystem, loss: SmoothLoss, expected: Sequence[Penalties], execution: Execution,
+               parts: Parts | None = None) -> LinearSystem:
+    """Return what minimizes another loss than the squared one on landmarks, of the systems that are expected.
 
     Raises BudgetError: the features of the labels do not fit.
     """
     m, c = system.lines.target.shape
     method, costs = method_of(system, expected, execution, newton_flops(m, system.s, expected, c), 2 * PASSES)
-    features = label_features(system, execution)
-    how = system.params.held_out
+    features, how = label_features(system, execution), system.params.held_out
     approximate = how in REFINE and method == "nystrom-direct" and m <= system.r
-    if how in REFINE and not approximate and any(item.held >= 0 for item in expected):
+    holds_out = any(item.held >= 0 for item in expected)
+    if how in REFINE and not approximate and holds_out:
         warnings.warn(explain(f"held_out={how!r} with {m:,} labels, {system.r:,} features and solver {method}",
                               why="the influence function is asked of no more labels than features, with their Gram "
                                   "matrices", fix="use more landmarks; each fold is refitted instead"), stacklevel=2)
-    if method == "nystrom-direct":
-        holds_out = any(item.held >= 0 for item in expected)
-        if system.inductive and holds_out:
-            require_folds_fit(system, NewtonOfFold(loss, system.fit_intercept), execution.memory_budget)
-        gram = gram_system(system, expected, execution, parts, labels=False)
-        gram = replace(gram, sums=gram.sums | {"features": features})
-        if system.inductive and holds_out:
-            return replace(inductive_solver(system, gram, loss, execution), expected_seconds=costs)
-        made = smooth_gram_solver(gram, loss, execution)
-        return replace(made, expected_seconds=costs, held_out_method=how if approximate else "refit")
-
-    def run(systems: Sequence[Penalties], own: NystromSystem = system) -> tuple[Minimum, dict[str, Any]]:
-        return solve_by_steps(own, loss, features, systems, execution, preconditioned=method == "nystrom-pcg")
-
-    def solve(systems: Sequence[Penalties]) -> Functions:
-        found, evidence = run(systems)
-        b = found.coef.reshape(system.r, -1, c).transpose(1, 0, 2)
-        return replace(system.functions(b, systems, evidence), intercept=found.intercept.reshape(-1, c))
-
-    def held_out(systems: Sequence[Penalties]) -> Iterator[np.ndarray]:
-        values = run(systems)[0].values
-        yield system.lines.of_own_fold(values.reshape(len(values), -1, c))
-
-    def left_out(lines: LabelLines, pair: Penalties) -> np.ndarray:
-        own = system.with_folds_of(lines, execution)
-        values = run(with_folds([pair], lines.n_held), own)[0].values
-        return own.lines.of_own_fold(values.reshape(len(values), -1, c))[:, 0]
-
-    return SystemSolver(method, solve, held_out, None, costs, left_out=left_out)
+    if method != "nystrom-direct":
+        return SmoothProducts(system, loss, features, execution, method, costs)
+    inductive = system.inductive and holds_out
+    if inductive:
+        require_folds_fit(system, NewtonOfFold(loss, system.fit_intercept), execution.memory_budget)
+    gram = gram_system(system, expected, execution, parts, labels=False)
+    gram = replace(gram, sums=gram.sums | {"features": features})
+    if inductive:
+        return InductiveSmoothGram(gram=gram, loss=loss, execution=execution, expected_seconds=costs, system=system)
+    return SmoothGram(gram, loss, execution, costs, how if approximate else "refit")

@@ -1,8 +1,8 @@
 """Solve many systems of LapRLS at once, by the method that is asked for or the cheaper one; held-out predictions."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,12 +10,11 @@ import numpy as np
 from ...execution.tasks import Execution
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt
 from ..losses import SQUARES
-from .closed_form import closed_form_of, closed_form_of_features, closed_form_values
+from .closed_form import closed_form_of, closed_form_of_features, closed_form_values, label_features
 from .dense import DenseTask
 from .gram import GramSystem, gram_matrices, gram_system, solve_from_gram
-from .inductive import ClosedFormOfFold, RefitOfFold, inductive_values, refolded, require_folds_fit
+from .inductive import ClosedFormOfFold, FoldSolver, RefitOfFold, inductive_values, refolded, require_folds_fit
 from .iterations import require_converged, solve_by_products
-from .label_features import label_features
 from .params import Functions, LabelLines, params_left_out
 from .penalties import Penalties, with_folds
 from .products import Landmarked, gram_bytes, times
@@ -23,6 +22,7 @@ from .system import NystromSystem
 
 FLOPS, SPARSE_FLOPS, ENTRY_SECONDS, READ_BYTES = 4e10, 1.5e9, 3e-9, 8e9  # of one core, a second, or seconds an entry
 USUAL_ITERATIONS = 25
+NOT_COMPARED: Mapping[str, float] = {}  # of methods of which there is no choice
 
 
 def choose_method(v: int, halo: float, nnz: int, s: int, m: int, d: int, systems: Sequence[Penalties], n_outputs: int,
@@ -71,138 +71,221 @@ def method_of(system: NystromSystem, systems: Sequence[Penalties], execution: Ex
                          system.problem.n_folds, system.params.edges, closed_form, iterations)
 
 
-@dataclass(frozen=True)
-class SystemSolver:
-    """Solves systems of one problem by a method.
+class LinearSystem(ABC):
+    """Systems of one problem, and the method that solves them: the least squares of other penalties, folds and labels.
 
-    solve : systems -> their functions. held_out : systems, F of each pair of penalties, held folds 0 to F - 1 in order
-    -> the values (m, g, c) of groups of pairs at the labeled points, each by the one of its fold.
-    left_out : folds and a pair of penalties, whose scale is of these -> the values (m, c) at the labeled points, each
-    by the function without its fold; single points only if `at_once`, where that takes no system each. None where the
-    labels' features are not known. features : -> those of the labels (m, r), where `gram` is not made of them.
-    held_out_method : "closed_form" or "refit". gram : the matrices that later solutions can be made of; None where
-    there are none. expected_seconds : of the methods that were compared, by name. refolded : lines of the same labels
-    with other folds -> what holds these out, where it needs nothing anew.
+    method : its name. expected_seconds : of the methods that were compared, by name. held_out_method : how folds are
+    held out, "closed_form", "refit" or by the influence function. at_once : whether single labels are left out without
+    a system each. leaves_out : whether labels can be left out at all. gram : the matrices that later solutions can be
+    made of; None where there are none.
     """
 
     method: str
-    solve: Callable[[Sequence[Penalties]], Functions]
-    held_out: Callable[[Sequence[Penalties]], Iterator[np.ndarray]] | None
-    gram: GramSystem | None = None
-    expected_seconds: dict[str, float] = field(default_factory=dict)
+    expected_seconds: Mapping[str, float]
     held_out_method: str = "refit"
-    refolded: Callable[[LabelLines], "SystemSolver"] | None = None
-    left_out: Callable[[LabelLines, Penalties], np.ndarray] | None = None
-    at_once: bool = False
-    features: Callable[[], np.ndarray] | None = None
+    at_once: bool = True
+    leaves_out: bool = True
+    gram: GramSystem | None
+
+    @abstractmethod
+    def solve(self, systems: Sequence[Penalties]) -> Functions:
+        """Return the functions of systems."""
+
+    @abstractmethod
+    def held_out(self, systems: Sequence[Penalties]) -> Iterator[np.ndarray]:
+        """Yield the values (m, g, c) of groups of pairs of penalties at the labels, each by the function of its fold.
+
+        systems : F of each pair, held folds 0 to F - 1 in order.
+        """
+
+    @abstractmethod
+    def left_out(self, lines: LabelLines, pair: Penalties) -> np.ndarray:
+        """Return the values (m, c) at the labels, each by the function without its fold.
+
+        lines : the labels with these folds. pair : penalties whose scale is of these.
+        """
+
+    def refolded(self, lines: LabelLines) -> "LinearSystem | None":
+        """Return what holds out the folds of other lines of the same labels; None where all is made anew for these."""
+        return None
+
+    def label_features(self) -> np.ndarray | None:
+        """Return the features (m, r) of the labels, where Gram matrices lack them for a later fit."""
+        return None
 
 
-def nystrom_solver(system: NystromSystem, expected: Sequence[Penalties], execution: Execution,
-                   parts: Parts | None = None, held: Sequence[Penalties] = ()) -> SystemSolver:
-    """Return what solves systems of landmarks, those that are expected.
+@dataclass(frozen=True, eq=False)
+class FromGram(LinearSystem):
+    """A Cholesky factor of Gram matrices for each system; those of which folds are held out have their own."""
+
+    system: NystromSystem
+    gram: GramSystem
+    execution: Execution
+    expected_seconds: Mapping[str, float]
+    method = "nystrom-direct"
+
+    def solve(self, systems: Sequence[Penalties]) -> Functions:
+        return solve_from_gram(self.gram, systems, self.execution)
+
+    def held_out(self, systems: Sequence[Penalties]) -> Iterator[np.ndarray]:
+        return held_out_values(self.system, self.solve(systems), systems, self.execution)
+
+    def left_out(self, lines: LabelLines, pair: Penalties) -> np.ndarray:
+        """As the base class says: single points in closed form; folds by Gram matrices of each, in turn."""
+        system, gram, execution = self.system, self.gram, self.execution
+        if max(lines.counts) == 1:
+            own, pairs = refolded(system, lines), with_folds([pair], lines.n_held)
+            values, = closed_form_values(own, gram, pairs, execution)
+            return values[:, 0]
+        left_out = np.full(lines.target.shape, np.nan)
+        for fold in range(lines.n_held):
+            held = lines.fold == fold
+            own = system.with_folds_of(replace(lines, fold=np.where(held, 0, 1), n_held=1), execution)
+            of_labels = gram_matrices(own, execution, energy=False)
+            alone = replace(gram, lines=own.lines, sums=gram.sums | of_labels)
+            without = with_folds([pair], lines.n_held)[fold].alone
+            values, = held_out_values(own, solve_from_gram(alone, [without], execution), [without], execution)
+            left_out[held] = values[held, 0]
+        return left_out
+
+    def label_features(self) -> np.ndarray | None:
+        return label_features(self.system, self.execution)
+
+
+@dataclass(frozen=True, eq=False)
+class FromOneTraining(FromGram):
+    """The same from Gram matrices of all labels, which no fold changes: folds are held out in closed form.
+
+    of_fold : where points that are held out leave the graph, what solves the systems of a fold.
+    """
+
+    of_fold: FoldSolver
+
+    @property
+    def held_out_method(self) -> str:  # type: ignore[override]
+        return "closed_form" if isinstance(self.of_fold, ClosedFormOfFold) else "refit"
+
+    def held_out(self, systems: Sequence[Penalties]) -> Iterator[np.ndarray]:
+        if self.system.inductive:
+            return inductive_values(self.system, self.gram, systems, self.of_fold, self.execution)
+        return closed_form_values(self.system, self.gram, systems, self.execution)
+
+    def refolded(self, lines: LabelLines) -> LinearSystem:
+        return replace(self, system=refolded(self.system, lines))
+
+
+@dataclass(frozen=True, eq=False)
+class FromKeptGram(LinearSystem):
+    """From Gram matrices of all labels that were made before; with the labels' `features` it leaves labels out."""
+
+    gram: GramSystem
+    execution: Execution
+    method, expected_seconds = "nystrom-direct", NOT_COMPARED
+
+    @property
+    def leaves_out(self) -> bool:  # type: ignore[override]
+        return "features" in self.gram.sums
+
+    def solve(self, systems: Sequence[Penalties]) -> Functions:
+        return solve_from_gram(self.gram, systems, self.execution)
+
+    def held_out(self, systems: Sequence[Penalties]) -> Iterator[np.ndarray]:
+        return closed_form_of_features(self.gram.sums["features"], self.gram.lines, self.gram, systems, self.execution)
+
+    def left_out(self, lines: LabelLines, pair: Penalties) -> np.ndarray:
+        values, = closed_form_of_features(self.gram.sums["features"], lines, self.gram,
+                                          with_folds([pair], lines.n_held), self.execution)
+        return values[:, 0]
+
+
+@dataclass(frozen=True, eq=False)
+class ByProducts(LinearSystem):
+    """Conjugate gradients on products over all blocks of points, preconditioned or not."""
+
+    system: NystromSystem
+    execution: Execution
+    method: str
+    expected_seconds: Mapping[str, float]
+    gram, at_once = None, False
+
+    def solve(self, systems: Sequence[Penalties]) -> Functions:
+        return self._solved(self.system, systems)
+
+    def _solved(self, system: NystromSystem, systems: Sequence[Penalties]) -> Functions:
+        return solve_by_products(system, systems, self.execution, preconditioned=self.method == "nystrom-pcg")
+
+    def held_out(self, systems: Sequence[Penalties]) -> Iterator[np.ndarray]:
+        return held_out_values(self.system, self.solve(systems), systems, self.execution)
+
+    def left_out(self, lines: LabelLines, pair: Penalties) -> np.ndarray:
+        own, systems = self.system.with_folds_of(lines, self.execution), with_folds([pair], lines.n_held)
+        values, = held_out_values(own, self._solved(own, systems), systems, self.execution)
+        return values[:, 0]
+
+    def label_features(self) -> np.ndarray | None:
+        return label_features(self.system, self.execution)
+
+
+@dataclass(frozen=True, eq=False)
+class OnAllPoints(LinearSystem):
+    """Systems on all points, in one task: an LU factor each, or conjugate gradients."""
+
+    task: DenseTask
+    execution: Execution
+    gram, expected_seconds = None, NOT_COMPARED
+
+    @property
+    def method(self) -> str:  # type: ignore[override]
+        return self.task.params.solver
+
+    @property
+    def held_out_method(self) -> str:  # type: ignore[override]
+        return self.task.held_out_method
+
+    @property
+    def at_once(self) -> bool:  # type: ignore[override]
+        return self.task.params.solver == "direct" or self.task.loss != SQUARES
+
+    def _run(self, task: DenseTask, systems: Sequence[Penalties], *,
+             held_out: bool) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        parts = self.execution.scratch()
+        receipt, = self.execution.map([replace(task, systems=tuple(systems), held_out=held_out)], parts)
+        require_converged(receipt["evidence"], task.params)
+        return parts.read(0), receipt["evidence"]
+
+    def solve(self, systems: Sequence[Penalties]) -> Functions:
+        arrays, evidence = self._run(self.task, systems, held_out=False)
+        return Functions(arrays["coef"], arrays["intercept"], evidence)
+
+    def held_out(self, systems: Sequence[Penalties]) -> Iterator[np.ndarray]:
+        yield self._run(self.task, systems, held_out=True)[0]["values"]
+
+    def left_out(self, lines: LabelLines, pair: Penalties) -> np.ndarray:
+        task = self.task
+        labels = self.execution.share(**{**task.labels.load(), "fold": lines.fold})
+        own = replace(task, labels=labels, n_held=lines.n_held, params=params_left_out(task.params, task.loss, lines))
+        return self._run(own, with_folds([pair], lines.n_held), held_out=True)[0]["values"][:, 0]
+
+
+def least_squares(system: NystromSystem, expected: Sequence[Penalties], execution: Execution,
+                  parts: Parts | None = None, held: Sequence[Penalties] = ()) -> LinearSystem:
+    """Return what solves least squares on landmarks, the systems that are expected.
 
     parts : where shares of Gram matrices go, scratch by default. held : pairs of penalties of which folds will be held
     out; in closed form, Gram matrices are of all folds together, and only systems of all labels are solved.
     """
-    n_held = system.lines.n_held
     closed_form = closed_form_of(system, held, execution.memory_budget)
-    method, costs = method_of(system, [*expected, *with_folds(held, n_held)], execution, closed_form)
+    method, costs = method_of(system, [*expected, *with_folds(held, system.lines.n_held)], execution, closed_form)
+    if method != "nystrom-direct":
+        return ByProducts(system, execution, method, costs)
     inductive = system.inductive and bool(held)
-    if method == "nystrom-direct" and (closed_form is not None or inductive):
-        of_fold = (RefitOfFold if closed_form is None else ClosedFormOfFold)(system.fit_intercept)
-        if inductive:
-            require_folds_fit(system, of_fold, execution.memory_budget)
-        whole = gram_system(system.without_folds(execution), [*expected, *held], execution, parts)
-
-        def at_once(lines: LabelLines) -> SystemSolver:
-            own = refolded(system, lines)
-            return replace(
-                gram_solver(whole, execution), expected_seconds=costs, refolded=at_once,
-                left_out=partial(left_out_of_gram, system, whole, execution=execution), at_once=True,
-                features=partial(label_features, system, execution),
-                held_out_method="refit" if closed_form is None else "closed_form",
-                held_out=lambda systems: inductive_values(own, whole, systems, of_fold, execution) if inductive else
-                closed_form_values(own, whole, systems, execution))
-
-        return at_once(system.lines)
-    gram = gram_system(system, [*expected, *held], execution, parts) if method == "nystrom-direct" else None
-
-    def solve(systems: Sequence[Penalties]) -> Functions:
-        if gram is not None:
-            return solve_from_gram(gram, systems, execution)
-        return solve_by_products(system, systems, execution, preconditioned=method == "nystrom-pcg")
-
-    def left_out(lines: LabelLines, pair: Penalties) -> np.ndarray:
-        if gram is not None:
-            return left_out_of_gram(system, gram, lines, pair, execution)
-        own, systems = system.with_folds_of(lines, execution), with_folds([pair], lines.n_held)
-        found = solve_by_products(own, systems, execution, preconditioned=method == "nystrom-pcg")
-        values, = held_out_values(own, found, systems, execution)
-        return values[:, 0]
-
-    return SystemSolver(method, solve, lambda systems: held_out_values(system, solve(systems), systems, execution),
-                        gram, costs, left_out=left_out, at_once=gram is not None,
-                        features=partial(label_features, system, execution))
-
-
-def left_out_of_gram(system: NystromSystem, gram: GramSystem, lines: LabelLines, pair: Penalties,
-                     execution: Execution) -> np.ndarray:
-    """Return the values (m, c) of a pair of penalties at the labels, each without its fold in `lines`.
-
-    Single points in closed form; folds by the Gram matrices of each, in turn, in the memory of a fit.
-    """
-    if max(lines.counts) == 1:
-        own = refolded(system, lines)
-        values, = closed_form_values(own, gram, with_folds([pair], lines.n_held), execution)
-        return values[:, 0]
-    found = np.full(lines.target.shape, np.nan)
-    for fold in range(lines.n_held):
-        held = lines.fold == fold
-        own = system.with_folds_of(replace(lines, fold=np.where(held, 0, 1), n_held=1), execution)
-        of_labels = gram_matrices(own, execution, energy=False)
-        alone = replace(gram, lines=own.lines, sums=gram.sums | of_labels)
-        without = with_folds([pair], lines.n_held)[fold].alone
-        values, = held_out_values(own, solve_from_gram(alone, [without], execution), [without], execution)
-        found[held] = values[held, 0]
-    return found
-
-
-def gram_solver(gram: GramSystem, execution: Execution) -> SystemSolver:
-    """Return what solves systems of all labels from Gram matrices that were made before.
-
-    With the labels' `features` among these, it leaves labels out as well, in closed form.
-    """
-    def left_out(lines: LabelLines, pair: Penalties) -> np.ndarray:
-        values, = closed_form_of_features(gram.sums["features"], lines, gram, with_folds([pair], lines.n_held),
-                                          execution)
-        return values[:, 0]
-
-    return SystemSolver("nystrom-direct", lambda systems: solve_from_gram(gram, systems, execution), None, gram,
-                        left_out=left_out if "features" in gram.sums else None, at_once=True)
-
-
-def dense_solver(task: DenseTask, execution: Execution) -> SystemSolver:
-    """Return what solves systems on all points, in one task."""
-    def run(own: DenseTask, systems: Sequence[Penalties], *,
-            held_out: bool) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        parts = execution.scratch()
-        receipt, = execution.map([replace(own, systems=tuple(systems), held_out=held_out)], parts)
-        require_converged(receipt["evidence"], own.params)
-        return parts.read(0), receipt["evidence"]
-
-    def solve(systems: Sequence[Penalties]) -> Functions:
-        found, evidence = run(task, systems, held_out=False)
-        return Functions(found["coef"], found["intercept"], evidence)
-
-    def left_out(lines: LabelLines, pair: Penalties) -> np.ndarray:
-        labels = execution.share(**{**task.labels.load(), "fold": lines.fold})
-        own = replace(task, labels=labels, n_held=lines.n_held, params=params_left_out(task.params, task.loss, lines))
-        return run(own, with_folds([pair], lines.n_held), held_out=True)[0]["values"][:, 0]
-
-    return SystemSolver(task.params.solver, solve,
-                        lambda systems: iter([run(task, systems, held_out=True)[0]["values"]]),
-                        held_out_method=task.held_out_method, left_out=left_out,
-                        at_once=task.params.solver == "direct" or task.loss != SQUARES)
+    if closed_form is None and not inductive:
+        return FromGram(system, gram_system(system, [*expected, *held], execution, parts), execution, costs)
+    of_fold = (RefitOfFold if closed_form is None else ClosedFormOfFold)(system.fit_intercept)
+    if inductive:
+        require_folds_fit(system, of_fold, execution.memory_budget)
+    whole = gram_system(system.without_folds(execution), [*expected, *held], execution, parts)
+    return FromOneTraining(system, whole, execution, costs, of_fold)
 
 
 @dataclass(frozen=True)

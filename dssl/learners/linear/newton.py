@@ -24,7 +24,7 @@ from scipy.linalg import cho_solve
 
 from ...base.errors import NotConverged, require
 from ...solvers.blocked_cg import dots
-from ..laprls.factor import factor_raised
+from ...solvers.columns import factor_raised
 from ..losses import SmoothLoss
 
 DECREMENT = 1e-12  # of a column that is done: what a step would still gain, as a share of the objective and LEAST

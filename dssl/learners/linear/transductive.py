@@ -39,9 +39,9 @@ from ...kernels.base import Kernel
 from ...kernels.gram import BLOCK_BYTES, kernel_block
 from ...kernels.nystrom import whiten
 from ...solvers.blocked_cg import blocked_cg, dots
+from ...solvers.columns import factor_raised
 from ...solvers.solver_params import Stop
 from ...storage.blocks import Rows, row_ranges
-from ..laprls.factor import factor_raised
 from ..losses import ExpectedSquaredHinge, SquaredHinge
 from ..target.coding import Values
 from .gram import require_scale

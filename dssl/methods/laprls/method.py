@@ -19,8 +19,8 @@ from typing import Any
 from ...execution.cost import Cost, cost_of
 from ...kernels.landmarks import landmark_count, landmarks_cost
 from ...learners.class_prior import LABELS as LABEL_FREQUENCIES
-from ...learners.laprls.chosen import MOST_LABELS
 from ...learners.laprls.cost import Systems, dense_cost, nystrom_cost, restored_cost, systems_seconds
+from ...learners.laprls.penalties import MOST_LABELS
 from ...learners.laprls.problem import DENSE, WITHOUT_LANDMARKS
 from ...learners.laprls.products import gram_bytes
 from ...learners.losses import SQUARES

@@ -10,9 +10,8 @@ from ...execution.size import MEMORY_BUDGET
 from ...graph.regularizer_params import LaplacianKind
 from ...kernels.base import BaseKernels
 from ...kernels.landmarks import LandmarkParams
-from ...learners.laprls.chosen import bandwidths_of, values_of
 from ...learners.laprls.params import HeldOut, HeldOutPoints, Preconditioner, Solver, SystemParams
-from ...learners.laprls.penalties import CHOSEN, Penalty, require_penalties
+from ...learners.laprls.penalties import CHOSEN, Penalty, bandwidths_of, require_penalties, values_of
 from ...learners.laprls.problem import WITHOUT_LANDMARKS, LapRLSParams
 from ...learners.losses import SQUARES, HuberHinge, SmoothLoss, loss_of
 from ...selection.choice import LOWEST

@@ -338,5 +338,5 @@ def _left_out(prepared: PreparedLapRLS, pair: Penalties, folds: LabelFolds,
               weight: np.ndarray | None) -> list[HeldOut]:
     """Return the values at labels held out; none where that does not fit the memory budget."""
     target = prepared.problem.target
-    return [] if prepared.solver.left_out is None else [
+    return [] if not prepared.solver.leaves_out else [
         HeldOut(target, target.coding, prepared.left_out(pair, own), own, weight) for own in folds.repetitions]

@@ -6,18 +6,19 @@ from numpy.testing import assert_allclose
 
 from dssl.base.errors import ParameterError
 from dssl.kernels.base import Linear
-from dssl.learners.laprls.chosen import (
+from dssl.learners.laprls.penalties import (
     CHOSEN,
     EVEN,
     UNKNOWN,
     USUAL,
     VALUES,
+    Penalties,
+    PenaltyScale,
     bandwidths_of,
     log_priors,
     log_priors_of_bandwidths,
     values_of,
 )
-from dssl.learners.laprls.penalties import Penalties, PenaltyScale
 
 SCALE = PenaltyScale((40.0,), 300)
 PAIRS = [Penalties(SCALE.number("gamma_A", of_norm), SCALE.number("gamma_I", of_graph), scale=SCALE)

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 
 from dssl.base.errors import BudgetError
 from dssl.execution.in_process import InProcess
-from dssl.learners.laprls.label_features import label_features
+from dssl.learners.laprls.closed_form import label_features
 
 from .systems import case
 

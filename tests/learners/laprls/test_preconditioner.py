@@ -12,9 +12,9 @@ from dssl.base.errors import DataError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.kernels.base import RBF
 from dssl.kernels.landmarks import Landmarks
-from dssl.learners.laprls.factor import factor_raised
+from dssl.learners.laprls.iterations import make_preconditioner, sample_shares, sampled_sums
 from dssl.learners.laprls.penalties import Penalties
-from dssl.learners.laprls.preconditioner import make_preconditioner, sample_shares, sampled_sums
+from dssl.solvers.columns import factor_raised
 from tests import reference
 
 from .systems import case

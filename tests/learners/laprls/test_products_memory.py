@@ -11,8 +11,15 @@ from numpy.testing import assert_array_equal
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
 from dssl.kernels.base import RBF, LaplacianKernel
-from dssl.learners.laprls.kernel_cache import CACHE, SystemProductTask, clear_cache
-from dssl.learners.laprls.products import SUMMED_ROWS, GramTask, block_bytes, gram_bytes
+from dssl.learners.laprls.products import (
+    CACHE,
+    SUMMED_ROWS,
+    GramTask,
+    SystemProductTask,
+    block_bytes,
+    clear_cache,
+    gram_bytes,
+)
 
 from .landmarked import problem
 from .test_products import MUCH, columns_of, product

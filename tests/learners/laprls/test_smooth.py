@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 from dssl.execution.in_process import InProcess
 from dssl.kernels.base import RBF
 from dssl.learners.laprls.penalties import Penalties, PenaltyScale, with_folds
-from dssl.learners.laprls.smooth import smooth_solver
+from dssl.learners.laprls.smooth import least_loss
 from dssl.learners.losses import HuberHinge, Logistic, Squared, SquaredHinge
 
 from .systems import case
@@ -26,7 +26,7 @@ def scaled(made, items=((0.05, 3.0), (0.3, 0.0), (0.02, 30.0))):
 
 def solver_of(made, loss, items, method="nystrom-direct", **params):
     system = replace(made.system, params=replace(made.system.params, **params, solver=method))
-    return smooth_solver(system, loss, items, made.execution)
+    return least_loss(system, loss, items, made.execution)
 
 
 def gradient(made, loss, item, coef, intercept):

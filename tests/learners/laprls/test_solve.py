@@ -15,10 +15,9 @@ from dssl.kernels.base import RBF, Linear
 from dssl.kernels.landmarks import Landmarks
 from dssl.learners.laprls.gram import GramSystem, gram_system, refined, solve_from_gram
 from dssl.learners.laprls.iterations import factors_that_fit, groups_of
-from dssl.learners.laprls.kernel_cache import CACHE
 from dssl.learners.laprls.penalties import Penalties, with_folds
-from dssl.learners.laprls.products import gram_bytes
-from dssl.learners.laprls.solve import choose_method, held_out_values, method_of, nystrom_solver
+from dssl.learners.laprls.products import CACHE, gram_bytes
+from dssl.learners.laprls.solve import choose_method, held_out_values, least_squares, method_of
 from tests import reference
 
 from .systems import case
@@ -230,7 +229,7 @@ def test_kernels_that_are_no_number_do_not_converge():
     for method in METHODS:
         named = replace(broken, params=replace(broken.params, solver=method))
         with pytest.raises((NotConverged, DataError)):
-            nystrom_solver(named, ITEMS[:1], InProcess(1)).solve(ITEMS[:1])
+            least_squares(named, ITEMS[:1], InProcess(1)).solve(ITEMS[:1])
 
 
 def test_gram_systems_that_rounding_leaves_unsolved_are_an_error():
