@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.extended import EXTENDED
-
 # Two processes with a thread each, not with as many as there are cores; they and what they start inherit it.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -26,9 +24,11 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the extended cases, and keep the names of those that the whole suite does not have."""
-    named = {f"{file}::{name}" for file, names in EXTENDED.items() for name in names}
+    """Mark the extended cases, and keep the names of those that a test of the whole suite does not have."""
+    named = set[str]()
     for item in items:
+        for mark in item.iter_markers("extended_cases"):
+            named |= {f"{item.nodeid.partition('[')[0]}[{case}]" for case in mark.args}
         if item.nodeid in named:
             item.add_marker(pytest.mark.extended)
     if config.args == config.getini("testpaths"):

@@ -1,4 +1,4 @@
-"""The table of extended cases names tests that exist."""
+"""The marks of extended cases name cases that exist."""
 
 import pytest
 

@@ -36,6 +36,7 @@ def make(folder, version, X=X, **arrays):
 
 
 @pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.extended_cases("2")
 def test_a_group_with_labels_and_a_split(tmp_path, version):
     path = make(tmp_path / "g.zarr", version, y=Y, split=(Y == 2).astype(np.uint8), other=np.zeros(7))
     scan, block = read_all(path, tmp_path)

@@ -45,6 +45,9 @@ def write_all_formats(folder, n=80):
 
 @pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.svm", "dense.npz", "csr.npz", "t.npy"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.extended_cases("float32-csr.npz", "float32-dense.npz", "float32-t.csv",
+    "float32-t.csv.gz", "float32-t.npy", "float64-csr.npz", "float64-t.csv", "float64-t.csv.gz",
+    "float64-t.svm")
 def test_every_format_gives_the_same_bytes_at_any_block_height(tmp_path, name, dtype):
     X, y = write_all_formats(tmp_path)
     options = {"labels": str(tmp_path / "labels.npy")} if name == "t.npy" else {}
@@ -193,6 +196,7 @@ def damaged(raw, rng):
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.svm", "dense.npz", "csr.npz", "t.npy"])
+@pytest.mark.extended_cases("t.svm")
 def test_damaged_files_are_read_or_refused_but_never_crash(tmp_path, name):
     write_all_formats(tmp_path)
     raw, rng, refused = (tmp_path / name).read_bytes(), np.random.default_rng(11), []

@@ -41,6 +41,7 @@ CODES = st.lists(st.integers(-1, 3), min_size=8, max_size=80).map(lambda y: np.a
 
 
 @given(codes=CODES, random_state=st.integers(0, 50), data=st.data())
+@pytest.mark.extended_cases("many blocks")
 def test_chosen_labels_cover_every_class(codes, random_state, data):
     known = int((codes >= 0).sum())
     count = data.draw(st.integers(4, known))
@@ -63,6 +64,7 @@ def test_as_many_of_each_class(codes, random_state, data):
     assert_array_equal(ids, choose_labels(renamed, per_class=per_class, random_state=random_state))
 
 
+@pytest.mark.extended_cases("one block")
 def test_a_random_choice_that_covers_all_classes_is_not_changed(blocks):
     """Over many seeds each point is as likely as any other: so many draws of 20 from 100."""
     codes, hits, draws = np.arange(100) % 2, np.zeros(100), 500 if blocks else 3000
@@ -94,6 +96,7 @@ def test_choices_that_are_refused():
 
 
 @given(codes=CODES, random_state=st.integers(0, 50), data=st.data())
+@pytest.mark.extended_cases("many blocks")
 def test_test_points_keep_the_shares_of_the_classes(codes, random_state, data):
     sizes = np.bincount(codes[codes >= 0])
     count = data.draw(st.integers(1, int(sizes.sum()) - 4) if sizes.sum() > 4 else st.nothing())
@@ -133,6 +136,7 @@ def test_sampled_points():
 
 
 @given(sizes=st.lists(st.integers(0, 40), min_size=1, max_size=12).map(np.array), data=st.data())
+@pytest.mark.extended_cases("many blocks")
 def test_things_are_dealt_in_proportion_and_a_larger_count_takes_no_fewer(sizes, data):
     starts = np.array(data.draw(st.lists(st.floats(0, 0.99), min_size=len(sizes), max_size=len(sizes))))
     count = data.draw(st.integers(0, int(sizes.sum())))

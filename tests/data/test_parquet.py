@@ -233,6 +233,7 @@ def test_other_and_shortened_files_are_named(tmp_path):
 
 
 @pytest.mark.parametrize("options", [{"compression": "none", "use_dictionary": False, "write_page_checksum": True}, {}])
+@pytest.mark.extended_cases("options1")
 def test_damaged_files_are_read_or_refused_but_never_crash(tmp_path, options):
     arrays, rng, refused = columns(200), np.random.default_rng(3), []
     raw = write(tmp_path / "t.parquet", arrays, 60, **options).read_bytes()

@@ -184,6 +184,7 @@ def test_known_class_sizes():
 
 
 @pytest.mark.parametrize(("data", "least"), [("swiss", 0.97), ("friedman", 0.75)])
+@pytest.mark.extended_cases("friedman-0.75")
 def test_quantities(data, least):
     X, t = make_swiss_roll(1000, noise=0.2, random_state=0) if data == "swiss" else make_friedman1(
         1000, noise=1.0, random_state=0)
@@ -206,6 +207,7 @@ def test_one_label_of_a_quantity_is_refused():
         SemiSupervisedRegressor().fit(X, np.where(np.arange(50) == 0, 1.0, np.nan))
 
 
+@pytest.mark.extended
 def test_thousands_of_labels_take_one_system(monkeypatch):
     X, true = all_digits()
     y = labeled(true, 40)

@@ -164,6 +164,7 @@ def test_parameters_out_of_range(moons, given, message):
 
 
 @pytest.mark.parametrize("given", [{"bandwidth": "20*median"}, {"kernel": "linear"}])
+@pytest.mark.extended_cases("given0")
 def test_a_kernel_in_which_all_points_are_alike_is_told(moons, given):
     X, _, known = moons
     with pytest.warns(UserWarning, match="nearly alike"):

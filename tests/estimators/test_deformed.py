@@ -427,6 +427,7 @@ def split_digits(random_state):
     # Measured: 0.146, 0.107, 0.203, 0.065, 0.141.
     (split_digits, {}, 0.04, 0.10),
 ])
+@pytest.mark.extended_cases("split_moons-settings0-0.02-0.05")
 def test_unlabeled_points_help(draw, settings, least, mean):
     gains = []
     for random_state in range(5):

@@ -76,6 +76,7 @@ def test_the_points_of_the_fit_are_predicted_as_they_were_fitted(kind):
 
 
 @pytest.mark.parametrize("kind", CLASSIFIERS)
+@pytest.mark.extended_cases("GraphKernelRidge")
 def test_new_points_are_predicted_nearly_as_well(kind):
     X, true = load_digits(return_X_y=True)
     X, new, true, other = train_test_split(X, true, test_size=400, random_state=0)
@@ -146,6 +147,7 @@ def test_quantities_where_no_label_reaches_are_nan(kind):
 
 
 @pytest.mark.parametrize("kind", CLASSIFIERS)
+@pytest.mark.extended_cases("GraphKernelRidge", "PoissonLearning")
 def test_known_class_sizes_are_kept(kind):
     X, true, y = digits(1)
     sizes = np.bincount(true)

@@ -33,6 +33,7 @@ FOLDS = KFold(3, shuffle=True, random_state=1)
 
 @pytest.mark.parametrize("estimator", [LapRLSClassifier(landmarks=40), LapRLSRegressor(landmarks=40),
                                        LapSVM(landmarks=40)], ids=lambda kind: type(kind).__name__)
+@pytest.mark.extended_cases("LapRLSClassifier", "LapSVM")
 def test_rows_are_those_of_the_estimators_own_searches(estimator):
     X, y, _ = problem()
     if isinstance(estimator, LapRLSRegressor):
@@ -276,6 +277,7 @@ def test_halving_of_any_estimator(estimator):
 
 @pytest.mark.parametrize("estimator", [LapRLSClassifier(landmarks=40), LapSVM(landmarks=40)],
                          ids=lambda kind: type(kind).__name__)
+@pytest.mark.extended_cases("LapSVM")
 def test_rungs_share_the_gram_matrices_of_a_kernel(estimator, monkeypatch):
     X, y, _ = problem()
     made, prepared = [], LapRLSProblem.prepared

@@ -167,6 +167,7 @@ def test_agreement_with_classes():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("space", ["graph", "base"])
+@pytest.mark.extended_cases("base")
 def test_scikit_learn_accepts_it(space):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -139,6 +139,7 @@ def test_a_grid_is_searched_and_the_graph_helps_on_digits():
 
 
 @pytest.mark.parametrize("kind", [LapRLSClassifier, LapRLSRegressor])
+@pytest.mark.extended_cases("LapRLSClassifier")
 def test_the_results_of_a_grid_are_those_of_fits_without_each_fold(kind, unmoved):
     """Folds are those of the splitter; a fit without a fold has the other labels, and all points in its graph."""
     X, y, _ = problem()
@@ -370,6 +371,7 @@ def test_gram_matrices_beyond_the_budget_are_refused():
 
 
 @pytest.mark.slow
+@pytest.mark.extended
 def test_iterations_need_no_room_for_gram_matrices():
     """800 landmarks, 5 folds and a class of one label, so that labels have 6: in 36 MB only iterations are possible,
     auto takes them, and they are right.
@@ -462,6 +464,7 @@ def test_a_given_graph_takes_the_place_of_the_one_of_the_points():
 
 @pytest.mark.parametrize("solver", ["nystrom-direct", "nystrom-pcg", "direct"])
 @pytest.mark.parametrize("held_out", ["auto", "refit"])
+@pytest.mark.extended_cases("auto-nystrom-pcg")
 def test_repetitions_are_searches_of_their_own_joined(solver, held_out):
     X, y, _ = problem()
     params = SystemParams(solver=solver, held_out=held_out, tolerance=1e-9)

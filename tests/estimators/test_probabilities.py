@@ -51,6 +51,17 @@ def left_out(estimator, folds, X, y, weight, monkeypatch):
     *((solver, "transductive") for solver in SOLVERS),
     *((solver, "inductive") for solver in SOLVERS if solver not in ("nystrom-pcg", "nystrom-cg"))])
 @pytest.mark.parametrize("kind", [LapRLSClassifier, LapSVM])
+@pytest.mark.extended_cases("LapRLSClassifier-cg-inductive-3",
+    "LapRLSClassifier-cg-transductive-3", "LapRLSClassifier-direct-inductive-3",
+    "LapRLSClassifier-direct-transductive-3", "LapRLSClassifier-nystrom-cg-transductive-3",
+    "LapRLSClassifier-nystrom-direct-inductive-3",
+    "LapRLSClassifier-nystrom-direct-transductive-3",
+    "LapRLSClassifier-nystrom-pcg-transductive-3", "LapRLSClassifier-pcg-inductive-3",
+    "LapRLSClassifier-pcg-transductive-3", "LapSVM-cg-inductive-3", "LapSVM-cg-transductive-3",
+    "LapSVM-direct-inductive-3", "LapSVM-direct-transductive-3",
+    "LapSVM-nystrom-cg-transductive-3", "LapSVM-nystrom-direct-inductive-3",
+    "LapSVM-nystrom-direct-transductive-3", "LapSVM-nystrom-pcg-transductive-3",
+    "LapSVM-pcg-inductive-3", "LapSVM-pcg-transductive-3")
 def test_values_left_out_are_those_of_fits_without_the_label(kind, solver, held_out_points, n_classes, monkeypatch):
     """Of every solver, with weights and copies; the penalties stay those of the fit, points that are left out too."""
     X, y, _ = problem(n=70, n_labeled=14, n_classes=n_classes, random_state=1)
@@ -126,6 +137,7 @@ def test_potentials_left_out_are_those_of_fits_without_the_label(class_sizes, mo
 
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("kind", [GraphKernelRidge, SemiSupervisedClassifier])
+@pytest.mark.extended_cases("GraphKernelRidge-3", "SemiSupervisedClassifier-3")
 def test_values_of_known_class_sizes_are_calibrated_by_fits_without_each_fold(kind, n_classes, monkeypatch):
     X, y, _ = problem(n=100, n_labeled=16, n_classes=n_classes, random_state=1)
     labeled = np.flatnonzero(y >= 0)
@@ -159,6 +171,8 @@ def test_rows_sum_to_one_in_the_order_of_the_classes(kind, n_classes):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("parity", [False, True])
+@pytest.mark.extended_cases("True-LapRLSClassifier", "True-LapSVM", "True-LaplaceLearning",
+    "True-PoissonLearning")
 def test_probabilities_are_better_than_the_shares_of_the_classes_and_calibrated(kind, parity):
     X, digits = load_digits(return_X_y=True)
     true = digits % 2 if parity else digits

@@ -23,6 +23,7 @@ def gaussians(shares=(0.88, 0.12), apart=2.0, n=300, n_labels=80, random_state=0
 
 
 @pytest.mark.parametrize("shares", [(0.88, 0.12), (0.7, 0.2, 0.1)])
+@pytest.mark.extended_cases("shares0")
 def test_decisions_are_best_for_the_metric_and_probabilities_are_the_same(shares):
     X, y, true = gaussians(shares, apart=1.3)
     plain, hidden = SemiSupervisedClassifier().fit(X, y), y < 0
@@ -47,6 +48,7 @@ def test_decisions_are_best_for_the_metric_and_probabilities_are_the_same(shares
 
 
 @pytest.mark.parametrize("scoring", list(LOSSES))
+@pytest.mark.extended_cases("f1", "f1_macro")
 def test_the_gain_is_told_in_the_metric(scoring):
     X, y, _ = gaussians()
     model = SemiSupervisedClassifier(scoring=scoring).fit(X, y)

@@ -77,6 +77,8 @@ def manifests(folder, stage="held_out"):
     (LapKernelRidge(n_subsample=60), DEFORMED), (GraphKernelRidgeRegressor(), ON_GRAPH),
     (LaplaceLearningRegressor(), SYSTEMS)],
     ids=lambda given: "" if isinstance(given, dict) else type(given).__name__)
+@pytest.mark.extended_cases("GraphKernelRidgeRegressor-", "LapKernelRidge-", "LapRLSRegressor-",
+    "LapSVM-", "LaplaceLearningRegressor-")
 def test_a_search_that_is_repeated_makes_nothing(estimator, grid, tmp_path):
     X, y, new = problem()
     if is_regressor(estimator):
@@ -134,6 +136,7 @@ def changed(what, X, y):
 
 @pytest.mark.parametrize("what", ["label", "unlabeled", "row", "order", "weight", "graph", "folds", "random_state",
                                   "scoring", "estimator", "splitter", "dtype"])
+@pytest.mark.extended_cases("dtype", "order", "random_state", "splitter")
 def test_what_changed_is_not_served(what, tmp_path):
     X, y, _ = problem()
     grid = {"bandwidth": [2.0, 4.0], "gamma_I": [0.1, 1.0]}

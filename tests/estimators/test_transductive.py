@@ -110,6 +110,7 @@ def test_on_a_cluster_it_is_the_same():
 
 
 @pytest.mark.parametrize("sizes", [None, [1, 2, 1]])
+@pytest.mark.extended_cases("None")
 def test_probabilities_are_calibrated_on_fits_without_the_label(sizes, monkeypatch):
     X, y, _ = problem(n=70, n_labeled=14, n_classes=3, random_state=1)
     weight, seen = np.random.default_rng(0).uniform(0.5, 2, len(X)), {}

@@ -39,6 +39,7 @@ def test_row_place_i_is_row_i(tmp_path, dense, stored, budget):
 
 
 @pytest.mark.parametrize("dense", [True, False])
+@pytest.mark.extended_cases("False")
 def test_no_task_holds_more_than_the_budget(tmp_path, dense):
     X, place = matrix(10_000, 40, dense), np.random.default_rng(2).permutation(10_000)
     parts, traced = StoredParts(tmp_path / "X"), Traced(tmp_path, 1 << 20)

@@ -152,6 +152,14 @@ def shown_here(item):
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("item", EXAMPLES, ids=lambda item: item.name)
+@pytest.mark.extended_cases("deformed_kernel", "deformed_kernel_of_a_table",
+    "deformed_kernel_on_a_given_graph", "deformed_kernel_on_given_neighbors", "equal_rows",
+    "laplace_on_the_graph_of_stored_words", "laprls_by_default",
+    "laprls_of_stored_points_kmeans_nystrom-pcg", "laprls_of_stored_points_leverage_pcg",
+    "laprls_of_stored_points_uniform_direct", "laprls_of_stored_words_kmeans_nystrom-direct",
+    "laprls_of_stored_words_leverage_nystrom-pcg",
+    "lapsvm_of_stored_points_uniform_nystrom-direct", "lapsvm_of_stored_words_uniform_nystrom-pcg",
+    "resistances", "ridge_on_the_graph_of_stored_points", "spectrum", "stochastic_affinity")
 def test_two_processes_give_the_bits_of_threads(item, cluster_client):
     here, maps, _ = shown_here(item)
     there, maps_there, _ = shown(item, OnDask(cluster_client, item.memory_budget))

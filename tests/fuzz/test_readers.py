@@ -38,6 +38,7 @@ def test_valid_files_are_read(file):
 
 @pytest.mark.parametrize("files", [damaged(), damaged_inside(), random_files, text_files, with_options()],
                          ids=["damaged", "damaged inside", "random bytes", "text", "options"])
+@pytest.mark.extended_cases("damaged", "damaged inside", "options", "random bytes")
 def test_any_file_is_read_or_refused_with_a_message(files):
     refused = []
 

@@ -77,6 +77,7 @@ def test_graphs_whose_edges_cross_all_ranges(order):
 
 
 @pytest.mark.parametrize("made", ["mixed", "alone", "star"])
+@pytest.mark.extended_cases("mixed", "star")
 def test_no_task_holds_more_than_the_budget(made, tmp_path):
     """40,000 vertices within 1 MiB, in any order: of one component, each of its own, and all that ask the first range.
     """

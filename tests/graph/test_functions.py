@@ -30,6 +30,7 @@ def exact(made, kind):
 
 @pytest.mark.parametrize("largest", [0, 1000])
 @pytest.mark.parametrize(("kind", "copies"), [("normalized", 0), ("normalized", 40), ("unnormalized", 0)])
+@pytest.mark.extended_cases("normalized-0-0")
 def test_either_way_gives_the_functions(monkeypatch, largest, kind, copies):
     monkeypatch.setattr(module, "LARGEST", largest)
     made, expected = graph(copies), exact(graph(copies), kind)

@@ -105,6 +105,7 @@ def test_the_ridge_of_a_kernel_of_low_rank():
 
 
 @pytest.mark.parametrize("bandwidth", [0.1, 0.3, 1.0])
+@pytest.mark.extended_cases("0.3", "1.0")
 def test_scores_sum_to_about_the_number_of_landmarks(bandwidth):
     X, kernel = points(2000), RBF(bandwidth)
     _, evidence = leverage_rows(ArrayRows(X), kernel, 100, 0, InProcess(2))

@@ -276,6 +276,7 @@ class TestPointsOfOneKind:
         assert found.evidence["error"] < 1e-6
 
     @pytest.mark.parametrize("n", [2, 3, 7])
+    @pytest.mark.extended_cases("7")
     def test_fewer_points_than_features(self, n):
         X, kernel = points(n), KERNELS[0]
         found = eigensystem(X, kernel, n_features=40, steps=200, threshold=0)
@@ -355,6 +356,7 @@ class TestMemory:
         assert 0.6 * formula < peak + G.nbytes < formula
 
     @pytest.mark.parametrize("budget", [16 << 20, 32 << 20])
+    @pytest.mark.extended_cases("33554432")
     def test_a_rank_that_fits_is_the_largest_and_does(self, budget):
         rows, degrees = self.rows(), np.ones(self.n)
         rank = rank_that_fits(rows, 50, budget)

@@ -179,6 +179,7 @@ def test_all_points_equal():
 
 
 @SEARCHES
+@pytest.mark.extended_cases("tree")
 def test_points_beyond_the_budget_are_streamed(search, monkeypatch):
     X = np.random.default_rng(12).normal(size=(3000, 300)).astype(np.float32)
     whole, points = ids_by(X, 5, search, monkeypatch)

@@ -128,6 +128,7 @@ def test_points_that_are_all_equal_have_a_price():
 
 
 @pytest.mark.slow
+@pytest.mark.extended
 def test_no_task_takes_more_than_its_budget_where_rows_are_in_many_leaves(tmp_path):
     """Warm, in storage. Of nine columns and noise, which takes many axes."""
     X = np.random.default_rng(0).normal(size=(3000, 180)).astype(np.float32)

@@ -204,6 +204,8 @@ def test_labels_alone_know_what_the_whole_graph_says(loss, intercept, kind, n_fo
 
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
 @pytest.mark.parametrize("inductive", [True, False])
+@pytest.mark.extended_cases("False-HuberHinge(h=0.5)", "False-Logistic()",
+    "True-HuberHinge(h=0.5)")
 def test_the_fast_path_is_the_dense_one_with_all_landmarks_and_tends_to_it(loss, inductive):
     made = case(100, 20, 5, loss, kind="normalized", gamma_I=20.0)
     parts = made.parts() if inductive else None
@@ -350,6 +352,7 @@ def test_a_refined_squared_loss_asks_little_of_the_values():
 
 @pytest.mark.parametrize("loss", [Logistic(), SquaredHinge(), HuberHinge(0.5), HuberHinge(0.01)], ids=str)
 @pytest.mark.parametrize("n_folds", [3, 30])
+@pytest.mark.extended_cases("30-HuberHinge(h=0.01)")
 def test_refined_values_are_closer_to_refits(loss, n_folds):
     made = case(60, 30, n_folds, loss, c=1, gamma_A=0.05)
     exact = made.refits()

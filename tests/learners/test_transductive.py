@@ -190,6 +190,7 @@ def test_the_scale_of_a_kernel_does_not_matter():
 @pytest.mark.parametrize(("n", "s", "t"), [
     (3000, 100, 6), (1000, 600, 1), pytest.param(3000, 10, 30, marks=pytest.mark.slow),
     pytest.param(20_000, 100, 1, marks=pytest.mark.slow)])
+@pytest.mark.extended_cases("1000-600-1", "20000-100-1", "3000-100-6")
 def test_memory_is_a_formula(n, s, t):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, 3))

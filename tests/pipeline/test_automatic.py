@@ -52,6 +52,7 @@ def shown(workspace, source):
 @pytest.mark.parametrize(("model", "estimator"), [
     ({}, SemiSupervisedClassifier()), ({"class_sizes": [1] * 10}, SemiSupervisedClassifier(class_sizes=[1] * 10)),
     ({"random_state": 3}, SemiSupervisedClassifier(random_state=3))], ids=["default", "class sizes", "random_state"])
+@pytest.mark.extended_cases("class sizes", "random_state")
 def test_a_run_finds_what_the_estimator_finds(digits_file, tmp_path, model, estimator):
     spec = automatic_spec(digits_file, **model)
     spec["graph"] = {"random_state": model.get("random_state", 0)}
@@ -89,6 +90,7 @@ def test_the_baseline_is_what_the_labels_alone_say(digits_file, tmp_path):
     assert (result.baselines["majority"]["roc_auc"], result.baselines["majority"]["log_loss"]) == (None, None)
 
 
+@pytest.mark.extended
 def test_the_choice_is_that_of_the_told_budget_and_not_of_the_machine(digits_file, tmp_path):
     spec = automatic_spec(digits_file, labels={"per_class": 10})
     found = []
@@ -134,6 +136,7 @@ def test_quantities(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.extended
 def test_the_scale_is_chosen_by_ranges_and_by_labels_or_given(digits_file, tmp_path):
     with np.load(digits_file) as arrays:
         X, y = arrays["X"] * np.where(np.arange(64) % 2, 1000.0, 1.0), arrays["y"]

@@ -20,6 +20,7 @@ def fields(tmp_path_factory):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.extended_cases("svm")
 def test_a_rank_is_what_the_budget_of_the_spec_lets_be(fields, kind, tmp_path):
     stage, count_of = KINDS[kind]
     sizes = []

@@ -51,6 +51,8 @@ def spec_of(path, **model):
     ({"kind": "graph", "learner": "ridge"}, GraphKernelRidge), ({"kind": "ridge"}, LapSVC),
     ({"kind": "laprls"}, LapRLSClassifier), ({"kind": "lapsvm"}, LapSVM), ({"kind": "cluster"}, ClusterKernelSVC),
     ({"kind": "multiscale"}, MultiscaleKernelClassifier)])
+@pytest.mark.extended_cases("model1-LaplaceLearning", "model2-GraphKernelRidge",
+    "model4-LapRLSClassifier", "model7-MultiscaleKernelClassifier")
 def test_pipeline_and_estimator_weigh_labels_alike(points, tmp_path, model, estimator):
     path, X, y = points
     result, plain = (run(spec_of(path, **model, **more), workspace=tmp_path, execution=InProcess(1))

@@ -64,6 +64,7 @@ def test_the_report_tells_of_clusters(made):
     ({"kind": "kernel_clustering", "n_clusters": 2, "space": "cluster"}, {"kernel": {"bandwidth": "0.25*median"}}),
     ({"kind": "kernel_clustering", "n_clusters": 2, "space": "multiscale", "n_landmarks": 60}, {}),
 ], ids=["eigengap", "deformed", "base", "cluster", "multiscale"])
+@pytest.mark.extended_cases("cluster", "deformed", "eigengap")
 def test_without_classes_and_in_every_space(model, sections, moons, tmp_path):
     folder, X, _ = moons
     result = run(spec(folder, "bare", model=model, **sections), workspace=tmp_path, execution=InProcess(1))

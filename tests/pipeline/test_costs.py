@@ -128,6 +128,7 @@ def test_kinds_have_costs_and_remedies_of_their_own():
 @given(n=st.integers(1000, 5_000_000), d=st.integers(1, 3000), count=st.integers(1, 5000),
        solver=st.sampled_from(["auto", "nystrom-direct", "nystrom-pcg", "direct", "pcg", "cg"]),
        method=st.sampled_from(["uniform", "kmeans", "leverage"]))
+@pytest.mark.extended_cases("models", "scores")
 def test_costs_of_laprls_are_whole_and_the_least_is_no_more_than_the_peak(name, n, d, count, solver, method):
     facts = laprls_facts(n, d, 1 << 50, solver=solver, landmarks={"n_landmarks": count, "method": method})
     for bound in ("most", "least"):

@@ -71,6 +71,9 @@ def looked_at(root):
 
 @pytest.mark.parametrize("share", range(SHARES))
 @pytest.mark.parametrize("state", ["finished", "killed"])
+@pytest.mark.extended_cases("finished-1", "finished-2", "finished-3", "finished-4", "finished-5",
+    "finished-6", "finished-7", "killed-1", "killed-2", "killed-3", "killed-4", "killed-5",
+    "killed-6", "killed-7")
 def test_no_damaged_file_ends_in_a_traceback_or_another_result(state, share, finished, killed, small_spec, tmp_path):
     origin, expected = (finished[0] if state == "finished" else killed), finished[1].metrics
     refusals = 0

@@ -586,6 +586,7 @@ def coded(n=N, random_state=0):
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.extended_cases("csv")
 def test_a_code_of_missing_cells_is_named_as_missing_with_columns_and_counts(here, ending):
     frame = coded().drop(columns="c")
     getattr(frame, f"to_{ending}")(f"t.{ending}", index=False)

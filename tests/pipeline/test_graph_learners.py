@@ -65,6 +65,7 @@ def trained_on(tmp_path):
     ({"learner": "poisson"}, PoissonLearning()),
     ({"class_sizes": {0: 2, 2: 1, 1: 1}}, GraphKernelRidge(class_sizes=[2, 1, 1])),
 ], ids=["family", "one kernel", "laplace", "laplace, sizes", "poisson", "family, sizes"])
+@pytest.mark.extended_cases("family", "family, sizes", "laplace, sizes", "one kernel", "poisson")
 def test_a_run_finds_what_the_estimator_finds(fields, points_file, tmp_path, model, estimator):
     result = run({**fields, "model": {"kind": "graph", **model}}, workspace=tmp_path, execution=InProcess(2))
     rows, y = trained_on(tmp_path)
@@ -98,6 +99,7 @@ def test_the_report_tells_shares_class_sizes_and_both_accuracies(fields, tmp_pat
 
 
 @pytest.mark.parametrize("learner", ["ridge", "laplace"])
+@pytest.mark.extended_cases("ridge")
 def test_quantities(points_file, tmp_path, learner):
     with np.load(points_file) as arrays:
         X = arrays["X"]

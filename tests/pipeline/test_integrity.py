@@ -349,6 +349,7 @@ def test_who_lost_a_lock_is_told(tmp_path, how, what, why):
 
 
 @pytest.mark.parametrize("execution", [InProcess(1), InProcess(2)])
+@pytest.mark.extended_cases("execution1")
 def test_a_run_that_lost_its_lock_ends(spec, tmp_path, monkeypatch, execution):
     """Between two stages: what it has begun is not published, and the file of the new holder stays."""
     def steal(event):

@@ -119,6 +119,7 @@ def test_refits_find_the_same(fields, chosen, tmp_path):
 
 
 @pytest.mark.parametrize("per_class", [1, 8])
+@pytest.mark.extended_cases("8")
 def test_penalties_and_bandwidth_are_chosen_by_default(fields, tmp_path, per_class):
     result = run({**fields, "labels": {"per_class": per_class}}, workspace=tmp_path, execution=InProcess(2))
     selection = selection_of(result)
@@ -190,6 +191,8 @@ def test_the_page_shows_penalties_and_the_solve(chosen):
 @pytest.mark.parametrize(("solver", "method"), [
     ("nystrom-pcg", "uniform"), ("nystrom-pcg", "kmeans"), ("nystrom-cg", "leverage"), ("pcg", "uniform"),
     ("cg", "uniform")])
+@pytest.mark.extended_cases("cg-uniform", "nystrom-cg-leverage", "nystrom-pcg-kmeans",
+    "nystrom-pcg-uniform")
 def test_every_method_solves_the_same_problem(fields, shared, method, solver):
     own = ["model.tolerance=1e-10", f"model.landmarks.method={method}", "model.gamma_A=auto", "model.gamma_I=auto",
            "kernel.bandwidth=median"]
@@ -254,6 +257,7 @@ def test_a_run_that_is_killed_between_shares_keeps_those_that_are_done(fields, t
 
 
 @pytest.mark.parametrize("kind", ["laprls", "lapsvm"])
+@pytest.mark.extended_cases("lapsvm")
 def test_a_run_that_is_killed_between_kernels_searches_none_twice(fields, tmp_path, monkeypatch, kind):
     spec, real = {**fields, "selection": GRID, "model": {**fields["model"], "kind": kind}}, search.search_penalties
     undisturbed = run(spec, workspace=tmp_path / "undisturbed", execution=InProcess(1))
@@ -463,6 +467,9 @@ class Counting(InProcess):
     ("laprls", "nystrom-direct"), ("laprls", "nystrom-pcg"), ("laprls", "direct"), ("laprls", "pcg"),
     ("lapsvm", "nystrom-direct"), ("lapsvm", "nystrom-pcg"), ("lapsvm", "direct"),
 ])
+@pytest.mark.extended_cases("laprls-direct-1", "laprls-direct-3", "laprls-nystrom-pcg-1",
+    "laprls-nystrom-pcg-3", "laprls-pcg-3", "lapsvm-direct-1", "lapsvm-direct-3",
+    "lapsvm-nystrom-direct-1", "lapsvm-nystrom-direct-3", "lapsvm-nystrom-pcg-3")
 def test_a_plan_counts_the_tasks_of_all_repetitions(fields, shared, kind, solver, repetitions):
     spec = {**fields, "model": {"kind": kind, "landmarks": {"n_landmarks": 40}, "solver": solver},
             "selection": {**GRID, "repetitions": repetitions}}
@@ -477,6 +484,7 @@ def test_a_plan_counts_the_tasks_of_all_repetitions(fields, shared, kind, solver
 
 
 @pytest.mark.parametrize("selection", [None, GRID])
+@pytest.mark.extended_cases("selection1")
 def test_a_fit_from_what_a_selection_keeps_is_planned_as_one(fields, shared, selection, tmp_path):
     """It reads no points, so that it takes as much of any number of them."""
     spec = {**fields, **({"selection": selection} if selection else {})}
@@ -524,6 +532,7 @@ def test_commands_on_two_worker_processes(fields, tmp_path):
 
 @pytest.mark.parametrize("model", [{"kind": "laprls"}, {"kind": "laprls", "solver": "direct"}, {"kind": "lapsvm"}],
                          ids=str)
+@pytest.mark.extended_cases("{'kind': 'laprls', 'solver': 'direct'}", "{'kind': 'laprls'}")
 def test_points_that_are_held_out_may_leave_the_graph(fields, tmp_path, model):
     spec = {**fields, "model": {**fields["model"], **model}, "selection": {
         "folds": 3, "grid": {**GRID["grid"], "gamma_I": [0, "auto"]}, "held_out_points": "inductive", "repetitions": 2}}

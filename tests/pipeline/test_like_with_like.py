@@ -23,6 +23,7 @@ def one_in_ten(tmp_path_factory):
 
 
 @pytest.mark.parametrize("model", [{"kind": "automatic"}, {"kind": "graph", "learner": "ridge"}])
+@pytest.mark.extended_cases("model1")
 def test_baselines_are_told_the_class_sizes(one_in_ten, tmp_path, model):
     """Without them the baseline, of five labels a class, takes nearly half of the points for the second class."""
     spec = {"name": "sized", "data": {"source": str(one_in_ten), "test": {"count": 200}}, "labels": {"per_class": 5},
@@ -54,6 +55,7 @@ def test_the_nearest_label_is_told_the_prior_and_the_weights(one_in_ten, tmp_pat
 
 
 @pytest.mark.parametrize("model", [{"kind": "automatic"}, {"kind": "graph", "learner": "laplace"}])
+@pytest.mark.extended_cases("model0")
 def test_the_majority_class_by_labels_is_told_the_class_sizes(one_in_ten, tmp_path, model):
     """Five labels a class say nothing of which is frequent; the sizes say it, though the points are of the other."""
     spec = {"name": "sized", "data": {"source": str(one_in_ten), "test": {"none": True}}, "labels": {"per_class": 5},

@@ -145,6 +145,7 @@ def test_zarr_is_taken_column_by_column(trained, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["parts", "stored"])
+@pytest.mark.extended_cases("parts")
 def test_a_pipeline_of_several_files_or_of_a_folder_is_that_of_the_whole(trained, tmp_path, kind):
     folder, model, table = trained
     table[:130].to_csv(tmp_path / "part-9.csv", index=False)

@@ -140,6 +140,7 @@ def as_parquet(frame, folder):
 
 @pytest.mark.parametrize("made", [as_pattern, as_parquet, *(pytest.param(made, marks=pytest.mark.extended) for made in (
     as_csv, as_files, as_npz, "two_moons", "manifolds:80x4"))])
+@pytest.mark.extended_cases("as_parquet")
 def test_the_command_that_the_report_prints_works_as_printed(tmp_path, monkeypatch, made):
     named = isinstance(made, str)
     source = made if named else made(trees(), tmp_path)

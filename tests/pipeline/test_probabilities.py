@@ -57,6 +57,8 @@ def predict(*arguments):
 
 
 @pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.extended_cases("graph", "laplace", "laprls", "laprls_dense", "laprls_pcg", "lapsvm",
+    "poisson", "ridge", "svm")
 def test_they_sum_to_one_and_the_most_probable_class_is_the_label(made, kind, tmp_path):
     _, _, table = made
     model = fitted(made, KINDS[kind])
@@ -105,6 +107,7 @@ def test_they_are_those_of_the_estimator(made, model, estimator):
 @pytest.mark.parametrize(("model", "labels"), [
     ({"kind": "automatic"}, {"per_class": 1}),
     ({"kind": "automatic", "class_sizes": [1, 1, 1]}, {"per_class": 5})])
+@pytest.mark.extended_cases("model0-labels0")
 def test_what_is_not_calibrated_is_refused_before_a_point_is_read(made, model, labels, tmp_path):
     folder = fitted(made, model, labels=labels)
     refused = predict(folder, tmp_path / "none.csv", tmp_path / "out.csv", "--probabilities")

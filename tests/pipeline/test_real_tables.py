@@ -22,6 +22,9 @@ TAKEN = {"accounting": PLAIN | {"balance": "number"}, "identifiers": PLAIN | {"i
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.extended_cases("UTF-16", "accounting", "dates", "fixed lists", "identifiers",
+    "labels missing", "mark and index", "mixed case", "money", "money after", "parts", "percent",
+    "quantity", "text in Parquet", "time stamps", "yes and no")
 def test_columns_are_taken_for_what_they_are(name, tmp_path):
     """And a run reads them as the spec says that `init` wrote, without an error."""
     table, _, _ = made(name, 120)

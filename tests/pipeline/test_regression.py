@@ -279,6 +279,7 @@ def test_only_a_regression_names_its_task(fields, curve_file):
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.extended_cases("3")
 def test_a_ridge_classifier_has_an_rmse_from_the_codes(small_spec, tmp_path, n_classes):
     spec = {**small_spec, "data": {**small_spec["data"], "keep": list(range(n_classes))}, "model": {"kind": "ridge"}}
     result = run(spec, workspace=tmp_path, execution=InProcess(2))

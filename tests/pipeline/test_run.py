@@ -138,6 +138,7 @@ def test_a_stage_that_failed_leaves_the_stages_before_it(spec, tmp_path, finishe
 
 
 @pytest.mark.parametrize("left", [(), (1, 3), (0, 1, 2, 3, 4)])
+@pytest.mark.extended_cases("left0", "left2")
 def test_an_interrupted_stage_repeats_the_missing_parts_only(spec, finished, workspace, left):
     """The state that a kill leaves: no manifest, receipts of the finished parts, and a part that is half written."""
     columns = folder_of(workspace, spec, "columns")

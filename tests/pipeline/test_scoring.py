@@ -55,6 +55,7 @@ def run_of(path, workspace, **model):
 
 
 @pytest.mark.parametrize("scoring", list(LOSSES))
+@pytest.mark.extended_cases("accuracy", "f1", "f1_macro", "roc_auc")
 def test_pipeline_and_estimator_decide_and_compare_alike(points, workspace, scoring):
     path, X, true = points
     y = np.where(np.arange(240) < 60, true, -1)
@@ -73,6 +74,7 @@ def test_pipeline_and_estimator_decide_and_compare_alike(points, workspace, scor
 
 
 @pytest.mark.parametrize("scoring", list(KEYS))
+@pytest.mark.extended_cases("f1", "f1_macro", "roc_auc")
 def test_test_points_are_scored_and_compared_in_the_metric(points, workspace, scoring):
     path, X, true = points
     result = run_of(path, workspace, scoring=scoring)

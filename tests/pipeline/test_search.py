@@ -65,6 +65,7 @@ def told(row, kind):
 
 
 @pytest.mark.parametrize("kind", PARAMETERS)
+@pytest.mark.extended_cases("laprls", "lapsvm", "ridge")
 def test_all_some_and_the_better_of_all_combinations(spec_of, kind, tmp_path):
     whole, some, halved = (tmp_path / name for name in ("grid", "random", "halving"))
     run(spec_of(kind, folds=9), workspace=whole, execution=InProcess(2), until="selection")
@@ -115,6 +116,7 @@ def test_losses_share_the_gram_matrices_of_a_bandwidth(spec_of, tmp_path, monkey
 
 
 @pytest.mark.parametrize("kind", ["laprls", "lapsvm", "svm"])
+@pytest.mark.extended_cases("lapsvm", "svm")
 def test_a_search_by_halving_that_is_killed_goes_on(spec_of, kind, tmp_path, monkeypatch):
     spec = spec_of(kind, folds=9, search="halving")
     run(spec, workspace=tmp_path / "whole", execution=InProcess(1), until="selection")
@@ -221,6 +223,7 @@ TWO = {"n_neighbors": [4, 8], "weights": ["binary", "self_tuned"]}
 
 
 @pytest.mark.parametrize("kind", PARAMETERS)
+@pytest.mark.extended_cases("laprls", "lapsvm", "ridge")
 def test_each_graph_has_stages_of_its_own_and_the_best_is_fitted(spec_of, kind, tmp_path):
     spec = spec_of(kind, folds=4)
     few = {name: values[:2] for name, values in GRIDS[kind].items()}

@@ -113,6 +113,7 @@ def test_the_shuffled_covariance_is_the_same_matrix_in_another_order():
 
 
 @pytest.mark.parametrize("loss", ["squared", "hinge"])
+@pytest.mark.extended_cases("hinge")
 def test_the_weight_of_the_graph_is_by_its_structure_and_the_labels(small_spec, tmp_path, loss):
     run({**small_spec, "model": {**small_spec["model"], "loss": loss}}, workspace=tmp_path, execution=InProcess(2))
     models = facts(tmp_path, "models")["models"]
@@ -139,6 +140,8 @@ REPEATED = {"folds": 3, "repetitions": 2, "scoring": "neg_log_loss", "grid": {"e
     ({**REPEATED, "scoring": "neg_brier_score", "grid": {"gamma_A": ["auto", "100*auto"]}},
      {"kind": "lapsvm", "landmarks": {"n_landmarks": 40}}),
 ])
+@pytest.mark.extended_cases("selection1-model1", "selection2-model2", "selection3-model3",
+    "selection4-model4", "selection5-model5")
 def test_folds_repetitions_measure_and_rule_of_a_choice(small_spec, tmp_path, selection, model):
     kernel = model["kind"] in ("laprls", "lapsvm")
     spec = {key: value for key, value in small_spec.items() if not (kernel and key == "solver")}

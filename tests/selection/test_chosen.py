@@ -46,6 +46,7 @@ def fitted_without_each(kind, X, y, pair, bandwidth):
 
 
 @pytest.mark.parametrize("n_classes", [2, pytest.param(3, marks=pytest.mark.slow), 0])
+@pytest.mark.extended_cases("2")
 def test_what_is_chosen_is_the_most_probable_by_refits_without_each_label(n_classes):
     X, codes = problem(n_classes or 3)
     kind = LapRLSClassifier if n_classes else LapRLSRegressor
@@ -129,6 +130,7 @@ def test_the_choice_does_not_depend_on_the_size_of_quantities(size):
 
 
 @pytest.mark.parametrize("penalties", [{}, {"gamma_A": "auto", "gamma_I": "auto"}])
+@pytest.mark.extended_cases("penalties1")
 def test_labels_choose_the_bandwidth(penalties):
     rng = np.random.default_rng(2)
     X = rng.normal(size=(300, 8))

@@ -102,6 +102,7 @@ class Containers:
 @pytest.mark.cluster
 @pytest.mark.slow
 @pytest.mark.timeout(900)
+@pytest.mark.extended
 def test_the_commands_of_the_containers_run_a_pipeline(tmp_path, monkeypatch):
     """In the order of `depends_on`; the store is moto's, the image and its volumes are this machine."""
     with moto("dssl") as variables:

@@ -19,6 +19,7 @@ def cron(tmp_path_factory):
     made.end()
 
 
+@pytest.mark.extended
 def test_cron_starts_a_run_and_the_next_time_there_is_nothing_to_do(cron, tmp_path):
     found = tmp_path / "environment"
     others = f"PYTHONPATH={REPOSITORY}\n* * * * * env > {found}\n"

@@ -53,6 +53,7 @@ def test_workers_are_pods_that_come_and_go(operator, tmp_path):
 
 @pytest.mark.cluster
 @pytest.mark.slow
+@pytest.mark.extended
 def test_a_cluster_that_nobody_starts_is_taken_away(operator, tmp_path):
     operator.works = False
     with pytest.raises(ClusterError, match="the scheduler did not start within 2 seconds"), \

@@ -32,6 +32,7 @@ def pool(tmp_path, tmp_path_factory):
     slurm.end()
 
 
+@pytest.mark.extended
 def test_a_run_on_jobs_that_come_and_go(pool, undisturbed):
     """One of them is cancelled by somebody; the artifacts have the bytes of an undisturbed run."""
     def running():

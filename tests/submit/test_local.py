@@ -40,6 +40,7 @@ def ended_alike(submitted, run, undisturbed, starts):
     assert submitted.files_with_the_canary() == []
 
 
+@pytest.mark.extended
 def test_a_run_needs_nobody_who_waits_for_it(submitted, undisturbed):
     submitted.environment = os.environ | CANARY
     run = submitted.submit()
@@ -65,6 +66,7 @@ def test_a_run_needs_nobody_who_waits_for_it(submitted, undisturbed):
     pytest.param((), id="here"),
     pytest.param(("unshare", "--uts", "--pid", "--fork", "--mount-proc", "sh", "-c", 'hostname elsewhere && exec "$@"',
                   "sh"), id="on another host")])
+@pytest.mark.extended_cases("here")
 def test_a_run_that_is_cancelled_ends_and_keeps_its_parts(submitted, inside):
     if inside and subprocess.run([*inside, "true"], check=False, capture_output=True).returncode:
         pytest.skip("a host name of its own is not permitted here")

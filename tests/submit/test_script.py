@@ -189,6 +189,7 @@ def test_a_run_whose_driver_was_killed_goes_on_in_the_same_job(submitted, undist
 
 
 @whole
+@pytest.mark.extended
 def test_a_run_that_is_cancelled_has_no_processes(submitted):
     run = submitted.submit()
     submitted.reached(run, "points", 1)

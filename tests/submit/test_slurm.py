@@ -79,6 +79,7 @@ def test_a_job_of_a_node_that_is_drained_goes_on_at_another(submitted, slurm, un
     assert slurm.jobs("%N")[job_of(run)] == ({"node1", "node2"} - {node}).pop()
 
 
+@pytest.mark.extended
 def test_a_job_that_gives_way_to_an_urgent_one_comes_back(submitted, slurm, undisturbed):
     run = submitted.submit()
     submitted.reached(run, "points", 2)
@@ -86,6 +87,7 @@ def test_a_job_that_gives_way_to_an_urgent_one_comes_back(submitted, slurm, undi
     ended_alike(submitted, run, undisturbed, 2)
 
 
+@pytest.mark.extended
 def test_a_job_of_a_node_without_power_goes_on_at_another(submitted, slurm, undisturbed):
     slurm.drain("node1")
     run = submitted.submit()
@@ -99,6 +101,7 @@ def test_a_job_of_a_node_without_power_goes_on_at_another(submitted, slurm, undi
         slurm.power_on()
 
 
+@pytest.mark.extended
 def test_a_node_that_is_cut_off_goes_on_while_its_job_is_started_elsewhere(submitted, slurm, undisturbed):
     """The folder is still shared: the lock of the workspace keeps both drivers apart."""
     submitted.environment |= {SECONDS: "4"}
@@ -116,6 +119,7 @@ def test_a_node_that_is_cut_off_goes_on_while_its_job_is_started_elsewhere(submi
         slurm.power_on()
 
 
+@pytest.mark.extended
 def test_a_job_whose_time_is_over_is_put_back_until_the_run_has_ended(submitted, slurm, undisturbed):
     """Slurm looks at the time of a job every half minute, and warns of its end up to a minute early."""
     submitted.environment |= {SECONDS: "4"}
@@ -129,6 +133,7 @@ def test_a_job_whose_time_is_over_is_put_back_until_the_run_has_ended(submitted,
             for number in range(starts - 1)] == [75] * (starts - 1)
 
 
+@pytest.mark.extended
 def test_a_job_is_cancelled_before_it_begins(submitted, slurm):
     slurm.drain("node1", "node2")
     run = submitted.submit()
@@ -139,6 +144,7 @@ def test_a_job_is_cancelled_before_it_begins(submitted, slurm):
     assert slurm.jobs()[job_of(run)] == "CANCELLED"
 
 
+@pytest.mark.extended
 def test_a_job_that_is_cancelled_ends(submitted, slurm):
     run = submitted.submit()
     submitted.reached(run, "points", 1)
@@ -147,6 +153,7 @@ def test_a_job_that_is_cancelled_ends(submitted, slurm):
     wait_until(lambda: slurm.jobs()[job_of(run)] not in ("RUNNING", "COMPLETING"), "Slurm to end it")
 
 
+@pytest.mark.extended
 def test_a_job_that_somebody_ended_is_lost_and_submitted_again(submitted, slurm, undisturbed):
     run = submitted.submit()
     submitted.reached(run, "points", 2)
@@ -164,6 +171,7 @@ def test_a_job_that_dies_before_its_ranks_says_why(submitted):
     assert "there is no module python" in submitted.dssl("logs", run.name)
 
 
+@pytest.mark.extended
 def test_a_schedule_comes_again_and_submits_from_within_its_job(submitted, slurm):
     submitted.environment = os.environ | CANARY | slurm.variables
     slurm.drain("node2")  # the job of the schedule and that of its run have one node

@@ -49,6 +49,7 @@ def test_a_small_budget_changes_no_coefficient():
 
 
 @pytest.mark.parametrize("loss", [SQUARES, SquaredHinge(), HuberHinge(0.01)], ids=str)
+@pytest.mark.extended_cases("HuberHinge(h=0.01)")
 def test_a_ratio_of_penalties_is_factored_once(monkeypatch, loss):
     rng, factored = np.random.default_rng(0), []
     X, y = rng.normal(size=(120, 2)), np.where(rng.normal(size=40) > 0, "a", "b")

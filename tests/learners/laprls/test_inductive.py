@@ -284,6 +284,7 @@ def test_sparse_points_and_float32(method):
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("loss", [SQUARES, Logistic()], ids=str)
+@pytest.mark.extended
 def test_workers_give_the_bits_of_threads(cluster_client, loss):
     problem = Problem(n=200, m=40)
     problem.target = Classes(problem.labeled, np.arange(40) % 2, np.array(["a", "b"]))

@@ -54,6 +54,7 @@ def peak_of(task, most):
 @pytest.mark.parametrize(("dtype", "kernel", "whitened"), [
     ("float64", RBF(1.3), True), pytest.param("float32", RBF(1.3), False, marks=pytest.mark.slow),
     pytest.param("float32", LaplacianKernel(1.3), True, marks=pytest.mark.slow)])
+@pytest.mark.extended_cases("float32-kernel1-False", "float64-kernel0-True")
 def test_gram_matrices_take_the_memory_of_the_formula(dtype, kernel, whitened):
     """Measured: 127 MB of 126, 62 of 72, 78 of 72 + 10."""
     T = np.tril(np.random.default_rng(0).normal(size=(S, S))) / 30 if whitened else None
@@ -64,6 +65,7 @@ def test_gram_matrices_take_the_memory_of_the_formula(dtype, kernel, whitened):
 
 
 @pytest.mark.parametrize(("dtype", "keep"), [("float64", 0), ("float64", MUCH), ("float32", 0)])
+@pytest.mark.extended_cases("float32-0", "float64-1073741824")
 def test_columns_take_the_memory_of_the_formula(dtype, keep):
     """Measured: 52 MB of 51, 56 of 55, 39 of 41; kept 48 MB of 48."""
     made, _ = problem(N, S, 4000, B, dtype=dtype)
@@ -79,6 +81,7 @@ def test_columns_take_the_memory_of_the_formula(dtype, keep):
 
 @pytest.mark.slow
 @pytest.mark.cluster
+@pytest.mark.extended
 def test_a_worker_that_dies_between_products_changes_no_bit():
     """A cluster of its own: the blocks that the dead worker kept are evaluated again elsewhere."""
     columns = columns_of()

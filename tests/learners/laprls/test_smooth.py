@@ -48,6 +48,16 @@ def gradient(made, loss, item, coef, intercept):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
 @pytest.mark.parametrize("m", [12, 45])  # fewer labels than landmarks, and more
+@pytest.mark.extended_cases("12-HuberHinge(h=0.01)-nystrom-cg-normalized",
+    "12-HuberHinge(h=0.01)-nystrom-cg-unnormalized",
+    "12-HuberHinge(h=0.01)-nystrom-pcg-normalized",
+    "12-HuberHinge(h=0.01)-nystrom-pcg-unnormalized", "12-Logistic()-nystrom-cg-unnormalized",
+    "12-Logistic()-nystrom-pcg-unnormalized", "12-SquaredHinge()-nystrom-cg-unnormalized",
+    "12-SquaredHinge()-nystrom-pcg-unnormalized", "45-HuberHinge(h=0.01)-nystrom-cg-normalized",
+    "45-HuberHinge(h=0.01)-nystrom-cg-unnormalized",
+    "45-HuberHinge(h=0.01)-nystrom-pcg-unnormalized", "45-Logistic()-nystrom-cg-unnormalized",
+    "45-Logistic()-nystrom-pcg-unnormalized", "45-SquaredHinge()-nystrom-cg-unnormalized",
+    "45-SquaredHinge()-nystrom-pcg-unnormalized")
 def test_every_method_finds_the_minimum(loss, method, kind, m):
     made = case(m=m, kind=kind, kernel=RBF(0.7), coded=True, c=3, tolerance=1e-9, max_iterations=3000)
     items = scaled(made)

@@ -30,6 +30,7 @@ def shares(found):
 @pytest.mark.parametrize("penalty", [0.1, np.inf])
 @settings(max_examples=40)
 @given(data=st.data())
+@pytest.mark.extended_cases("0.1-False", "0.1-True", "inf-False")
 def test_the_average_is_that_of_dense_kernels_with_refits(classes, penalty, data):
     W, target, weight = data.draw(problems(classes=classes))
     params = GraphRidgeParams(**FAMILY, penalty=penalty)

@@ -97,6 +97,7 @@ def test_one_class_nearly_everywhere_is_a_warning():
 
 @pytest.mark.parametrize("learner", [fit_harmonic, fit_poisson])
 @given(problem=problems(), random_state=st.integers(0, 99))
+@pytest.mark.extended_cases("fit_poisson")
 def test_the_order_of_points_and_of_classes_does_not_matter(learner, problem, random_state):
     W, target, weight = problem
     rng = np.random.default_rng(random_state)
