@@ -1,15 +1,18 @@
-"""Modules of other packages that register kinds, kernels and models: the entry points of the group `dssl.plugins`.
+"""Classes by name, and the modules of other packages that register more: the entry points of the group `dssl.plugins`.
 
     [project.entry-points."dssl.plugins"]
     mine = "my_package.for_dssl"
 
-Who does not know a name loads them, and looks again.
+Such a module registers kinds, kernels, weight rules, solvers, metrics, readers and models. Who does not know a name
+loads these modules, and looks again.
 """
 
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Generic, TypeVar
 
-from .errors import PluginError, explain
+from .errors import PluginError, explain, require
 
 GROUP = "dssl.plugins"
 
@@ -35,3 +38,75 @@ def _load(point: EntryPoint) -> None:
             f"the plugin {point.name!r} of the package {package} cannot be loaded: {type(error).__name__}: {error}",
             why=f"a name may be one that it registers, in {point.value}",
             fix=f"mend the package, or remove it: pip uninstall {package}")) from error
+
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """Classes of one purpose by their `name`, those of plugins among them.
+
+    As metadata of a field, `Annotated[str, REGISTRY]`, it lists the names in the JSON Schema of a spec. Whoever uses
+    the field looks its class up by `named`, which raises where there is none.
+
+    Parameters
+    ----------
+    purpose : str
+        What each class is, such as "kernel".
+    also : tuple of str
+        Names that a field may have besides those of the classes, such as "auto".
+    """
+
+    def __init__(self, purpose: str, *classes: type[T], also: tuple[str, ...] = ()) -> None:
+        self.purpose, self.also = purpose, also
+        self._classes: dict[str, type[T]] = {}
+        for cls in classes:
+            self.register(cls)
+
+    def register(self, cls: type[T]) -> type[T]:
+        """Make a class known under its `name` in this process, and return it; it may decorate the class.
+
+        Workers know besides what the modules of plugins register.
+
+        Raises
+        ------
+        ParameterError : another class has the name.
+        """
+        name = cls.name  # type: ignore[attr-defined]
+        require(self._classes.get(name, cls) is cls and name not in self.also,
+                f"there is another {self.purpose} named {name!r}",
+                why=f"specs and stored models name their {self.purpose}", fix="choose another name")
+        self._classes[name] = cls
+        return cls
+
+    def named(self, name: Any, key: str = "", hint: str = "") -> type[T]:
+        """Return the class of this name, of a plugin where no other has it.
+
+        Parameters
+        ----------
+        name : object
+            As it was given.
+        key : str
+            The parameter that names it, for the message.
+        hint : str
+            What else the reader of the message can do.
+
+        Raises
+        ------
+        ParameterError : there is none.
+        """
+        if not self._knows(name):
+            load_plugins()
+        require(self._knows(name), f"{key}={name!r}: there is no {self.purpose} of that name" if key else
+                f"there is no {self.purpose} named {name!r}",
+                why=f"the names are {', '.join((*self.also, *self))}", fix=hint or "use one of these names")
+        return self._classes[name]
+
+    def _knows(self, name: Any) -> bool:
+        return isinstance(name, str) and name in self._classes
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._classes)
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+        return {**handler(schema), "enum": [*self.also, *self]}

@@ -11,7 +11,7 @@ from ..execution.cost import Cost, cost_of
 from ..knn.lists import Neighbors
 from ..storage.blocks import ArrayRows, PartWriter, Receipt
 from .laplacian import check_weights
-from .weights.rules import FLOOR
+from .weights.rules import FLOOR, GIVEN
 
 NO_NEIGHBOR = -1  # the id that fills a list shorter than others
 SHOWN = 5
@@ -54,7 +54,7 @@ def store_weights(W: sp.csr_array, out: PartWriter) -> Receipt:
 
 def described_weights(receipt: Receipt) -> dict[str, Any]:
     """Return the attributes of stored weights, those that `weigh` returns; JSON."""
-    return {"weights": "given", "bandwidth": None, "width": None, "symmetrize": None,
+    return {"weights": GIVEN, "bandwidth": None, "width": None, "symmetrize": None,
             "entries": receipt["nnz"], **{name: receipt[name] for name in ("n", "nnz", "floor", "raised")}}
 
 

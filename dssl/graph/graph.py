@@ -22,7 +22,7 @@ from ..storage.csr import as_rows
 from .given import checked_neighbors, checked_weights, described_weights, store_weights, warn_full
 from .vertices import Vertices, distinct_rows, find_vertices, require_distinct
 from .weights.build import read_graph, row_receipts, weigh
-from .weights.rules import WIDTH, WeightParams, warn_raised
+from .weights.rules import WIDTH, SelfTuned, WeightParams, WeightsName, warn_raised
 
 VERSIONS = {"vertices": 3, "neighbors": 6, "graph": 5}  # of the code of each step; to be raised when its output changes
 
@@ -72,7 +72,7 @@ class Graph:
     scaling: Scaling | None = None
 
     @classmethod
-    def of(cls, given: Any, *, weights: str = "self_tuned", bandwidth: float | None = None, width: float = WIDTH,
+    def of(cls, given: Any, *, weights: str = SelfTuned.name, bandwidth: float | None = None, width: float = WIDTH,
            symmetrize: str = "maximum", execution: Execution | None = None) -> "Graph":
         """Return a graph of weights or of neighbor lists that one has.
 
@@ -126,7 +126,7 @@ class Graph:
             stored.finish(0, receipt)
             lists, known, described = None, {"method": "given"}, described_weights(receipt)
         else:
-            params = WeightParams(weights=weights, bandwidth=bandwidth, width=width,  # type: ignore[arg-type]
+            params = WeightParams(weights=weights, bandwidth=bandwidth, width=width,
                                   symmetrize=symmetrize)  # type: ignore[arg-type]
             lists = checked_neighbors(given).shared(execution)
             known, described = lists.attributes, weigh(lists, params, execution, stored)
@@ -309,8 +309,9 @@ class KNNGraph:
     method : "auto", "exact", "descent" or "partitioned"
         How neighbors are found: exactly; by NN-descent in one task; or by partitions,
         in tasks of any number of dense points.
-    weights : "binary", "heat" or "self_tuned"
-        How the distance of two neighbors becomes a weight.
+    weights : str
+        How the distance of two neighbors becomes a weight: binary, heat, self_tuned, or
+        a rule that a plugin registers.
     bandwidth : float or None
         The bandwidth of heat weights, in units of distance; None takes the median
         distance to the k-th neighbor.
@@ -345,7 +346,7 @@ class KNNGraph:
     n_neighbors: int = 10
     metric: Literal["euclidean", "cosine"] = "euclidean"
     method: Literal["auto", "exact", "descent", "partitioned"] = "auto"
-    weights: Literal["binary", "heat", "self_tuned"] = "self_tuned"
+    weights: WeightsName = SelfTuned.name
     bandwidth: float | None = None
     width: float = WIDTH
     symmetrize: Literal["maximum", "minimum", "mean"] = "maximum"

@@ -19,7 +19,7 @@ from scipy.spatial.distance import pdist
 
 from ..base.digest import BANDWIDTH, multiple_of, plain, require_random_state
 from ..base.errors import DataError, require
-from ..base.plugins import load_plugins
+from ..base.plugins import Registry
 from ..storage.blocks import Rows, row_ranges
 from ..storage.csr import as_rows, largest_of_rows, unit_rows
 from .points import (
@@ -185,27 +185,13 @@ class Cosine(MercerKernel):
         return np.where(largest_of_rows(points) > 0 if sparse.issparse(points) else points.any(axis=1), 1.0, 0.0)
 
 
-KERNELS: dict[str, type[MercerKernel]] = {
-    kernel.name: kernel for kernel in (RBF, LaplacianKernel, Linear, Polynomial, Cosine)}
-
-
-def register_kernel(kernel: type[MercerKernel]) -> None:
-    """Make a kernel known under its `name`: in specs, estimators and stored models.
-
-    That is in this process; workers know besides what the modules of plugins register (`plugins.py`).
-    """
-    require(KERNELS.get(kernel.name, kernel) is kernel, f"there is another kernel named {kernel.name!r}",
-            why="specs and stored models name their kernel", fix="choose another name")
-    KERNELS[kernel.name] = kernel
+KERNELS = Registry[MercerKernel]("kernel", RBF, LaplacianKernel, Linear, Polynomial, Cosine)
 
 
 def kernel_type(name: Any) -> type[MercerKernel]:
     """Return the kernel that has this name; raise ParameterError if there is none, in a plugin either."""
-    if name not in KERNELS:
-        load_plugins()
-    require(name in KERNELS, f"there is no kernel named {name!r}", why=f"the named kernels are {', '.join(KERNELS)}",
-            fix="use one of these names, or pass a function (X, Z) -> block of shape (len(X), len(Z))")
-    return KERNELS[name]
+    return KERNELS.named(name, hint="use one of these names, or pass a function (X, Z) -> block of shape "
+                                    "(len(X), len(Z))")
 
 
 def has_bandwidth(name: str) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..execution.tasks import Execution
-from ..graph.weights.rules import WeightRule
+from ..graph.weights.rules import Binary
 from ..knn.index import NeighborIndex
 from ..storage.blocks import Rows
 from ..storage.views import SelectedRows
@@ -39,7 +39,7 @@ def fit_nearest(rows: Rows, target: Target, metric: str, execution: Execution,
     m = len(target.labeled)
     return GraphModel(NeighborIndex.of(SelectedRows(rows, target.labeled), metric, execution),
                       signed(target.indicators(), target), np.ones(m, bool), np.zeros(m),
-                      WeightRule("binary", 1.0, -np.inf), min(k, m), scored(target), attributes or {})
+                      Binary(), min(k, m), scored(target), attributes or {})
 
 
 def fit_nearest_as_told(rows: Rows, target: Target, metric: str, weight: np.ndarray | None,

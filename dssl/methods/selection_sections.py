@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal, get_args
 from ..base.digest import require_random_state
 from ..base.errors import require
 from ..graph.regularizer_params import LaplacianKind
+from ..graph.weights.rules import WeightsName
 from ..learners.laprls.params import HeldOut, HeldOutPoints
 from ..selection.choice import ChoiceRule
 from ..selection.folds import FoldParams
@@ -36,7 +37,7 @@ class GraphGrid(Grid):
 
     n_neighbors: tuple[int, ...] | None = None
     metric: tuple[Literal["euclidean", "cosine"], ...] | None = None
-    weights: tuple[Literal["binary", "heat", "self_tuned"], ...] | None = None
+    weights: tuple[WeightsName, ...] | None = None
     bandwidth: tuple[float, ...] | None = None
     width: tuple[float, ...] | None = None
     symmetrize: tuple[Literal["maximum", "minimum", "mean"], ...] | None = None

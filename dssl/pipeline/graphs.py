@@ -282,7 +282,8 @@ NEIGHBORS = Stage("neighbors", VERSIONS["neighbors"], ("dataset", "split", "poin
 GRAPH = Stage("graph", VERSIONS["graph"], ("dataset", "split", "neighbors"),
               lambda spec: EdgeParams(None if spec.graph.given and spec.graph.given.weights else
                                       spec.graph.weighting), make_graph,
-              lambda f: weights_cost(f.vertices, f.spec.graph.n_neighbors, f.nnz, f.spec.graph.weights, f.budget),
+              lambda f: weights_cost(f.vertices, f.spec.graph.n_neighbors, f.nnz, f.spec.graph.weighting.rule,
+                                     f.budget),
               "lower graph.n_neighbors", files=("weights",))
 # A kind without labels leaves them out of its needs.
 HEALTH = Stage("health", 4, ("split", "vertices", "neighbors", "graph", "labels"), lambda spec: NoParams(), make_health,

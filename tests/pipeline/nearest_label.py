@@ -16,7 +16,7 @@ from scipy.sparse.csgraph import dijkstra
 from dssl.execution.cost import Cost, cost_of
 from dssl.graph.vertices import VertexRows
 from dssl.graph.weights.build import read_graph
-from dssl.kernels.base import MercerKernel, register_kernel
+from dssl.kernels.base import KERNELS, MercerKernel
 from dssl.kernels.points import squared_distances
 from dssl.learners.model import Model, register_model
 from dssl.learners.target.coding import OneVsRest
@@ -169,6 +169,6 @@ KIND = Kind("nearest_label", NearestPipeline, ("classification",), (
     SCORES,
 ))
 
-register_kernel(RationalQuadratic)
+KERNELS.register(RationalQuadratic)
 register_model("NearestLabel", NearestLabel)
 register_kind(KIND)

@@ -7,8 +7,8 @@ scales of the points whose lists they are; the scales of the points that its own
     LogsTask      gathers these, scatters s_j back to the block of i, and keeps the logs of a sample for the median
     WeightsTask   gathers both, and writes its rows of W
 
-so that a task holds the entries of its block, and each entry is written twice and read four times, whatever n is. Of
-binary weights there is nothing to send back.
+so that a task holds the entries of its block, and each entry is written twice and read four times, whatever n is.
+Only a rule with local scales has something to send back, and constant weights need no median (`WeightRule`).
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ from ...execution.in_process import InProcess
 from ...execution.tasks import Execution
 from ...knn.lists import Neighbors
 from ...storage.blocks import Parts, PartWriter, Receipt, row_ranges, rows_that_fit
-from .rules import FLOOR, LEAST_LOG, WIDTH, WeightParams, WeightRule, warn_raised
+from .rules import FLOOR, LEAST_LOG, WIDTH, SelfTuned, WeightParams, WeightRule, warn_raised
 
 BLOCK_ROWS = 1 << 16
 ENTRY_BYTES = 130  # of a task, measured: an entry of its lists and one that ends in its block
@@ -62,12 +62,12 @@ def kth_distances(neighbors: Neighbors) -> np.ndarray:
 class ListBlocks:
     """Neighbor lists in blocks of `height` rows, and what the tasks of earlier passes wrote of them.
 
-    lists : by `ListsTask`. scales : by `LogsTask`.
+    rule : what of the lists the passes need. lists : by `ListsTask`. scales : by `LogsTask`.
     """
 
     neighbors: Neighbors
     height: int
-    kind: str
+    rule: type[WeightRule]
     lists: Parts
     scales: Parts
 
@@ -79,7 +79,7 @@ class ListBlocks:
     def count(self) -> int:
         return block_count(len(self.neighbors), self.height)
 
-    def own(self, index: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    def entries(self, index: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Return the entries of a block of lists: i, counted from its first row, j and d, (e,); and s of its rows."""
         start, stop = self.ranges[index]
         ids, distances = self.neighbors.ids.read(start, stop), self.neighbors.distances.read(start, stop)
@@ -90,7 +90,7 @@ class ListBlocks:
 
 @dataclass(frozen=True)
 class ListsTask:
-    """Scatter the entries of a block of lists to the blocks of the points that they name; write `scales` (b,)."""
+    """Scatter the entries of a block of lists to the blocks of the points that they name; write the scales (b,)."""
 
     blocks: ListBlocks
     index: int
@@ -98,12 +98,15 @@ class ListsTask:
     def __call__(self, out: PartWriter) -> Receipt:
         blocks = self.blocks
         start, _ = blocks.ranges[self.index]
-        i, j, d, s = blocks.own(self.index)
+        i, j, d, s = blocks.entries(self.index)
         block = j // blocks.height
-        names = {"s": s[i]} if blocks.kind == "self_tuned" else {}
+        names = {"s": s[i]} if blocks.rule.local_scales else {}
         receipt = scatter(out, block, blocks.count, i=i + id_type(len(blocks.neighbors))(start),
                           j=(j - block * blocks.height).astype(np.int32), d=d, **names)
-        return {**receipt, **out.write(scales=s[s > 0] if blocks.kind == "heat" else s), "positive": int((s > 0).sum())}
+        positive = s[s > 0]
+        scales = {"scales": s} if blocks.rule.local_scales else {}
+        medians = {"positive": positive} if blocks.rule.scale_name == "bandwidth" else {}
+        return {**receipt, **out.write(**scales, **medians), "positive": len(positive)}
 
 
 @dataclass(frozen=True)
@@ -119,16 +122,16 @@ class LogsTask:
     index: int
 
     def __call__(self, out: PartWriter) -> Receipt:
-        blocks, tuned = self.blocks, self.rule.kind == "self_tuned"
-        own = blocks.lists.read(self.index, ["scales"])["scales"]
+        blocks, local = self.blocks, self.rule.local_scales
         entering = gather(blocks.lists, blocks.count, self.index)
         receipt: Receipt = {}
-        if tuned:
+        scales = blocks.lists.read(self.index, ["scales"])["scales"] if local else np.zeros(0)
+        if local:
             sent = rows_of_writers(blocks.lists, blocks.count, self.index)
-            receipt = scatter(out, np.repeat(np.arange(len(sent)), sent), blocks.count, s=own[entering["j"]])
+            receipt = scatter(out, np.repeat(np.arange(len(sent)), sent), blocks.count, s=scales[entering["j"]])
         sampled = entering["i"] % _sampled_rows(blocks.neighbors.k) % self.step == 0
-        ends = (entering["s"][sampled], own[entering["j"][sampled]]) if tuned else (np.zeros(1), np.zeros(1))
-        logs = self.rule.log_weights(entering["d"][sampled], *(scales.astype(np.float64) for scales in ends))
+        ends = (entering["s"][sampled], scales[entering["j"][sampled]]) if local else (np.zeros(1), np.zeros(1))
+        logs = self.rule.log_weights(entering["d"][sampled], *(end.astype(np.float64) for end in ends))
         return {**receipt, **out.write(logs=logs), "logs": len(logs)}
 
 
@@ -144,9 +147,9 @@ class WeightsTask:
     def __call__(self, out: PartWriter) -> Receipt:
         blocks, n = self.blocks, len(self.blocks.neighbors)
         start, stop = blocks.ranges[self.index]
-        i, j, d, s = blocks.own(self.index)
+        i, j, d, s = blocks.entries(self.index)
         other = np.zeros_like(s, shape=len(j))
-        if self.rule.kind == "self_tuned":  # back from the blocks of j, in the order in which they were sent
+        if self.rule.local_scales:  # back from the blocks of j, in the order in which they were sent
             other[bucket_order(j // blocks.height, blocks.count)] = gather(blocks.scales, blocks.count, self.index)["s"]
         weights, raised = self.rule.weights(d, s[i].astype(np.float64), other.astype(np.float64))
         shape = (stop - start, n)
@@ -183,14 +186,14 @@ def weigh(neighbors: Neighbors, params: WeightParams, execution: Execution, part
     """
     n, lists, scales = len(neighbors), parts.within("lists"), parts.within("scales")
     height = height or block_rows(n, neighbors.k, execution.memory_budget)
-    blocks = ListBlocks(neighbors, height, params.weights, lists, scales)
+    blocks = ListBlocks(neighbors, height, params.rule, lists, scales)
     rule = weight_rule(blocks, params, execution)
     receipts = execution.map([WeightsTask(blocks, rule, params.symmetrize, index) for index in range(blocks.count)],
                              parts)
     for passed in (lists, scales):
         passed.remove()
-    return {**asdict(params), "bandwidth": rule.scale if params.weights == "heat" else None,
-            "width": rule.scale if params.weights == "self_tuned" else None, "n": n,
+    return {**asdict(params), "bandwidth": rule.scale if rule.scale_name == "bandwidth" else None,
+            "width": rule.scale if rule.scale_name == "width" else None, "n": n,
             "nnz": sum(receipt["nnz"] for receipt in receipts),
             "entries": neighbors.attributes.get("entries", n * neighbors.k),
             "floor": float(np.exp(rule.least_log)), "raised": sum(receipt["raised"] for receipt in receipts)}
@@ -200,35 +203,33 @@ def weight_rule(blocks: ListBlocks, params: WeightParams, execution: Execution) 
     """Run the passes before the last, and return the rule of these lists: medians that are exact (see `median`)."""
     n, k = len(blocks.neighbors), blocks.neighbors.k
     receipts = execution.map([ListsTask(blocks, index) for index in range(blocks.count)], blocks.lists)
-    if params.weights == "binary":
-        return WeightRule("binary", 1.0, -np.inf)
+    if blocks.rule.constant:
+        return blocks.rule()
     typical = 1.0  # copies say nothing about the scale
-    if params.weights == "heat" and any(receipt["positive"] for receipt in receipts):
-        typical = median_of_parts(blocks.lists, "scales", [receipt["positive"] for receipt in receipts], execution)
-    bandwidth = typical if params.bandwidth is None else params.bandwidth
-    rule = WeightRule(params.weights, bandwidth if params.weights == "heat" else params.width, -np.inf)
+    if blocks.rule.scale_name == "bandwidth" and any(receipt["positive"] for receipt in receipts):
+        typical = median_of_parts(blocks.lists, "positive", [receipt["positive"] for receipt in receipts], execution)
+    rule = blocks.rule.scaled(typical if params.bandwidth is None else params.bandwidth, params.width)
     step = max(1, -(-n * k // MEDIAN_ENTRIES))
     receipts = execution.map([LogsTask(blocks, rule, step, index) for index in range(blocks.count)], blocks.scales)
     median = median_of_parts(blocks.scales, "logs", [receipt["logs"] for receipt in receipts], execution)
-    name, near = ("width", f"{WIDTH}") if params.weights == "self_tuned" else (
-        "bandwidth", f"{typical:.3g}, the median distance to the k-th neighbor")
+    name = rule.scale_name or "scale"
+    near = {"width": f"{WIDTH}"}.get(name, f"{typical:.3g}, the median distance to the k-th neighbor")
     require(median > LEAST_LOG, f"with {name}={rule.scale:.3g} the median weight is exp({median:.4g})",
             why="half of all weights, or more, are zero in float64", fix=f"choose a {name} near {near}")
     return replace(rule, least_log=median + float(np.log(FLOOR)))
 
 
-def weights_cost(n: int, k: int, nnz: int, kind: str, budget: int) -> Cost:
+def weights_cost(n: int, k: int, nnz: int, rule: type[WeightRule], budget: int) -> Cost:
     """Return what `weigh` takes for k neighbors a row and a W of nnz entries.
 
     Entries of 12 bytes as they are listed and 12 to 16 as they are sent, 4 that come back.
     """
-    height, entries, tuned = block_rows(n, k, budget), n * k, kind == "self_tuned"
-    blocks, sent, back = block_count(n, height), (16 if tuned else 12) * entries, 4 * entries * tuned
-    binary = kind == "binary"
+    height, entries, local = block_rows(n, k, budget), n * k, rule.local_scales
+    blocks, sent, back = block_count(n, height), (16 if local else 12) * entries, 4 * entries * local
     peak = max(ENTRY_BYTES * height * k, 24 * min(entries, most_collected(budget)))
-    return cost_of(blocks * (2 if binary else 3), 24 * entries + sent * (1 if binary else 2) + back,
+    return cost_of(blocks * (2 if rule.constant else 3), 24 * entries + sent * (1 if rule.constant else 2) + back,
                    sent + back + 12 * nnz + 16 * n, peak, ENTRY_BYTES * k,
-                   asked=bucket_requests(*[(blocks, blocks)] * (1 if binary else 3 if tuned else 2)))
+                   asked=bucket_requests(*[(blocks, blocks)] * (1 if rule.constant else 3 if local else 2)))
 
 
 def read_weights(parts: Parts, index: int, start: int, stop: int, n: int) -> sp.csr_array:
@@ -269,7 +270,7 @@ def read_graph(parts: Parts) -> sp.csr_array:
     return W
 
 
-def weights(neighbors: Neighbors, weights: str = "self_tuned", *, bandwidth: float | None = None,
+def weights(neighbors: Neighbors, weights: str = SelfTuned.name, *, bandwidth: float | None = None,
             width: float = WIDTH, symmetrize: str = "maximum", execution: Execution | None = None) -> sp.csr_array:
     """Return the symmetric weights W (n, n) of neighbor lists; sorted indices, float64, zero diagonal.
 
@@ -282,8 +283,8 @@ def weights(neighbors: Neighbors, weights: str = "self_tuned", *, bandwidth: flo
     ParameterError : no neighbor lists, unknown weights, or a bandwidth or width at which the median weight is zero.
     DataError : a list names a point that does not exist, or its own.
     """
-    params = WeightParams(weights=weights, bandwidth=bandwidth,  # type: ignore[arg-type]
-                          width=width, symmetrize=symmetrize)  # type: ignore[arg-type]
+    params = WeightParams(weights=weights, bandwidth=bandwidth, width=width,
+                          symmetrize=symmetrize)  # type: ignore[arg-type]
     require(isinstance(neighbors, Neighbors), f"neighbors is of type {type(neighbors).__name__}",
             why="weights are made of neighbor lists", fix="pass dssl.neighbors(X); a graph has graph.weights()")
     _check_lists(neighbors)

@@ -19,7 +19,7 @@ from ...execution.tasks import Execution
 from ...graph.graph import Graph, KNNGraph
 from ...graph.vertices import distinct_rows
 from ...graph.weights.build import kth_distances
-from ...graph.weights.rules import WeightRule
+from ...graph.weights.rules import WEIGHT_RULES, WeightRule, rule_at_new_points
 from ...knn.index import NeighborIndex
 from ...storage.blocks import Rows
 from ..model import Model, coding_of, described_model, register_model
@@ -103,14 +103,14 @@ class GraphModel(Model):
         return {**self.index.to_arrays(), "values": self.values_at, "reached": self.reached, "scales": self.scales}, {
             "type": "GraphModel", "version": VERSION, "coding": self.coding.name,
             "classes": self.coding.classes.tolist(), "index": self.index.attributes, "n_neighbors": self.k,
-            "weights": {"kind": self.rule.kind, "scale": self.rule.scale}, **self.attributes}
+            "weights": {"kind": self.rule.name, "scale": self.rule.scale}, **self.attributes}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "GraphModel":
         rest = described_model(attributes, "GraphModel", VERSION, ("index", "n_neighbors", "weights"))
         weights = attributes["weights"]
         return cls(NeighborIndex.from_arrays(arrays, attributes["index"]), arrays["values"], arrays["reached"],
-                   arrays["scales"], WeightRule(weights["kind"], weights["scale"], -np.inf), attributes["n_neighbors"],
+                   arrays["scales"], WEIGHT_RULES.named(weights["kind"])(weights["scale"]), attributes["n_neighbors"],
                    coding_of(attributes), rest)
 
 
@@ -138,14 +138,8 @@ def vertex_model(graph: Graph, rows: Rows, values: np.ndarray, reached: np.ndarr
     Raises BudgetError: the index of the vertices does not fit.
     """
     v = len(graph.vertices)
-    known = graph.attributes["weights"]
     scales = kth_distances(graph.neighbors) if graph.neighbors is not None else np.zeros(v)
-    if known.get("weights") == "heat":
-        rule = WeightRule("heat", known["bandwidth"], -np.inf)
-    else:
-        kind = params.weights if known.get("weights") == "given" else known["weights"]
-        kind = "self_tuned" if kind == "heat" else kind
-        rule = WeightRule(kind, known.get("width") or params.width, -np.inf)
+    rule = rule_at_new_points(graph.attributes["weights"], params.weighting)
     k = graph.neighbors.k if graph.neighbors is not None else min(params.n_neighbors, v)
     return GraphModel(NeighborIndex.of(distinct_rows(rows, graph.vertices, execution), params.metric, execution),
                       values, reached, scales, rule, k, coding, attributes or {})

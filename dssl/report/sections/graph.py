@@ -152,10 +152,12 @@ def _raised(graph: dict[str, Any]) -> Told:
         return None
     if not raised:
         return "0", "good", "No weight had to be raised."
-    return f"{number(raised)} raised to {number(graph.get('floor'))}", "warning", {
-        "given": "These given edges were as good as absent beside the median weight. Give weights that differ less, or "
-                 "leave these edges out.",
-        "self_tuned": "These edges were as good as absent: points far from all others end there. A few do little harm.",
-    }.get(graph.get("weights", ""),
-          "These edges were as good as absent: the bandwidth is too small for part of the data. "
-                                 "Raise graph.bandwidth, or use weights: self_tuned.")
+    if graph.get("weights") == "given":
+        text = ("These given edges were as good as absent beside the median weight. Give weights that differ less, or "
+                "leave these edges out.")
+    elif graph.get("width") is not None:
+        text = "These edges were as good as absent: points far from all others end there. A few do little harm."
+    else:
+        text = ("These edges were as good as absent: the bandwidth is too small for part of the data. "
+                "Raise graph.bandwidth, or use weights: self_tuned.")
+    return f"{number(raised)} raised to {number(graph.get('floor'))}", "warning", text
