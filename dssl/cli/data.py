@@ -71,8 +71,8 @@ def ingest_command(source: tuple[str, ...], folder: Path, options: dict[str, Any
         _require_vacant(folder)  # another process may have ended meanwhile
         dataset = ingest(source, StoredParts(folder.resolve()), execution, params)
         lock.check()
-        found = dataset.save(folder.resolve())
-    _print_dataset(found, folder, as_json)
+        saved = dataset.save(folder.resolve())
+    _print_dataset(saved, folder, as_json)
 
 
 def _require_vacant(folder: Path) -> None:
@@ -161,8 +161,8 @@ def predict_command(model: Path, source: tuple[str, ...], out: Path, options: di
         if not pending.files:
             _tell_nothing_new(out, pending.before.n_rows, as_json)
             return
-    own = uuid.uuid4().hex
-    points, scratch = (StoredParts(target.with_name(f".{out.name}.{own}.{part}")) for part in ("points", "scratch"))
+    token = uuid.uuid4().hex
+    points, scratch = (StoredParts(target.with_name(f".{out.name}.{token}.{part}")) for part in ("points", "scratch"))
     try:
         scratch.folder.mkdir(exist_ok=True)
         with working("predict", runtime, memory_budget, quiet) as execution:
@@ -200,23 +200,23 @@ def predict_command(model: Path, source: tuple[str, ...], out: Path, options: di
             why = f"are near no point of the model, so the intercept alone would decide their label; {left}"
         console.print(f"warning: {facts['unsupported']} of {facts['n']} points {why}")
     summary = facts["counts"] if "counts" in facts else facts["values"]
-    told = ", ".join(f"{k} {v:.6g}" if isinstance(v, float) else f"{k} {v}" for k, v in summary.items())
-    told += f"; without a label {facts['abstained']}" if facts["abstained"] else ""
+    summary_text = ", ".join(f"{k} {v:.6g}" if isinstance(v, float) else f"{k} {v}" for k, v in summary.items())
+    summary_text += f"; without a label {facts['abstained']}" if facts["abstained"] else ""
     new = "new " if new_only else ""
-    click.echo(json.dumps(facts) if as_json else f"{facts['n']} {new}predictions in {out}: {told}")
+    click.echo(json.dumps(facts) if as_json else f"{facts['n']} {new}predictions in {out}: {summary_text}")
 
 
 def _tell_nothing_new(out: Path, n: int, as_json: bool) -> None:
-    told = f"nothing new: {out} has the predictions of all {n} rows"
-    click.echo(json.dumps({"out": str(out), "n": 0, "n_before": n}) if as_json else told)
+    message = f"nothing new: {out} has the predictions of all {n} rows"
+    click.echo(json.dumps({"out": str(out), "n": 0, "n_before": n}) if as_json else message)
 
 
 def _tell_filled(attributes: dict[str, Any]) -> tuple[int, dict[str, Any]]:
     """Return how many missing cells were filled, and the texts that no level is of; say so."""
     imputed, unseen = attributes.get("imputed", 0), attributes.get("unseen", {})
-    for column, found in unseen.items():
-        texts = ", ".join("(missing)" if text is None else repr(text) for text in found["texts"])
-        click.echo(f"{found['rows']} rows have a text in column {column!r} that the training data did not have, such "
+    for column, filled in unseen.items():
+        texts = ", ".join("(missing)" if text is None else repr(text) for text in filled["texts"])
+        click.echo(f"{filled['rows']} rows have a text in column {column!r} that the training data did not have, such "
                    f"as {texts}; it counts as none of the known ones", err=True)
     if imputed:
         click.echo(f"{imputed} missing cells were filled as in the training data", err=True)

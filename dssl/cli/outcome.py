@@ -33,9 +33,9 @@ class Outcome:
         if not self.as_json:
             return
         status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
-        found: dict[str, Any] = {"status": status, "exit_code": exit_code, "error": described(error, message)}
+        document: dict[str, Any] = {"status": status, "exit_code": exit_code, "error": described(error, message)}
         with suppress(OSError, ValueError):
             known = json.loads((self._folder / "status.json").read_text(encoding="utf-8"))
             names = ("run", "name", "stage", "done", "of", "started", "updated", "stages")
-            found |= {name: known[name] for name in names} | {"folder": str(self._folder)}
-        click.echo(json.dumps(found, indent=1))
+            document |= {name: known[name] for name in names} | {"folder": str(self._folder)}
+        click.echo(json.dumps(document, indent=1))

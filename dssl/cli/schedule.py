@@ -103,7 +103,7 @@ def list_command(workspace: str, as_json: bool) -> None:
     from ..runtime.schedules.times import Times
     from ..storage.artifacts import Workspace
 
-    found = []
+    schedules = []
     for schedule in Schedule.all(Workspace.at(workspace)):
         fields, name = schedule.fields, schedule.folder.name
         times, scheduler = Times.of(fields["at"]), SCHEDULERS[fields["to"]]
@@ -112,16 +112,16 @@ def list_command(workspace: str, as_json: bool) -> None:
             installed = scheduler.has(name, schedule.folder)
         except ClusterError as error:
             console.print(f"warning: {name}: {str(error).splitlines()[0]}", markup=False)
-        found.append({"name": name, "spec": fields["spec"], "at": fields["at"], "to": fields["to"],
+        schedules.append({"name": name, "spec": fields["spec"], "at": fields["at"], "to": fields["to"],
                       "next": times.after(datetime.now(scheduler.zone)).isoformat(timespec="minutes"),
                       "installed": installed, "failing": (schedule.folder / "failed.json").is_file()})
     if as_json:
-        click.echo(json.dumps(found, indent=1))
-    for own in found if not as_json else ():
-        state = {True: f"next {own['next']}", None: f"next {own['next']} if it is still installed",
-                 False: "not installed any more: add it again, or remove it"}[own["installed"]]
-        click.echo(f"{own['name']}  {own['at']} by {own['to']}, {state}"
-                   f"{'; its last run failed' if own['failing'] else ''}")
+        click.echo(json.dumps(schedules, indent=1))
+    for one in schedules if not as_json else ():
+        state = {True: f"next {one['next']}", None: f"next {one['next']} if it is still installed",
+                 False: "not installed any more: add it again, or remove it"}[one["installed"]]
+        click.echo(f"{one['name']}  {one['at']} by {one['to']}, {state}"
+                   f"{'; its last run failed' if one['failing'] else ''}")
 
 
 @schedule_command.command("remove")
@@ -196,8 +196,8 @@ def _attempt(workspace: Path, fields: dict[str, Any]) -> int:
         made = fitted(made, fields["on"])
         run, is_new = hand_over(made, fields["on"], "all")
         _say(f"submitted as {run.name}" if is_new else f"{run.name} is already running")
-        found, code = waited(run)
-        _say(f"{run.name}: {found['state']}")
+        state, code = waited(run)
+        _say(f"{run.name}: {state['state']}")
         return code
     except DsslError as error:
         _say(f"error: {error}")

@@ -11,14 +11,14 @@ from ..base.units import size_text, time_text
 from ..base.yaml import yaml_text
 
 
-def show_run(found: dict[str, Any]) -> None:
+def show_run(document: dict[str, Any]) -> None:
     """Print what `inspect` found of a run."""
     from ..pipeline.load import changed_settings
     from ..pipeline.result import RunResult
     from ..storage.files import path_at
 
-    folder, known = path_at(found["path"]), found.get("progress") or {}
-    result = RunResult.of(found, folder) if "stages" in found else None
+    folder, known = path_at(document["path"]), document.get("progress") or {}
+    result = RunResult.of(document, folder) if "stages" in document else None
     name = result.name if result else known.get("name", "?")
     click.echo(f"run {folder.name} of {name}: {_state(result, known)}")
     if result:
@@ -37,9 +37,9 @@ def show_run(found: dict[str, Any]) -> None:
     elif known.get("stages"):
         _print_table("Stages that ended", ("stage", "status", "time"), [
             (stage["name"], stage["status"], time_text(stage["seconds"])) for stage in known["stages"]])
-    if found["spec"]:
+    if document["spec"]:
         click.echo("\nSpec, without defaults")
-        text = yaml_text(changed_settings(found["spec"]), width=100)
+        text = yaml_text(changed_settings(document["spec"]), width=100)
         click.echo("".join(f"  {line}\n" for line in text.splitlines()), nl=False)
     click.echo("\nPaths")
     paths = {"predictions": result and result.predictions, "run": folder,

@@ -150,12 +150,12 @@ def _signals_deferred() -> Iterator[None]:
         return
     came: list[int] = []
     ending = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    handlers = [signal.signal(own, lambda number, frame: came.append(number)) for own in ending]
+    handlers = [signal.signal(number_of, lambda number, frame: came.append(number)) for number_of in ending]
     try:
         yield
     finally:
-        for own, handler in zip(ending, handlers, strict=True):
-            signal.signal(own, handler)
+        for ended, handler in zip(ending, handlers, strict=True):
+            signal.signal(ended, handler)
     if came:
         signal.raise_signal(came[0])
 
@@ -188,18 +188,18 @@ def status_command(name: str | None, workspace: str, as_json: bool) -> None:
 
     place = Workspace.at(workspace)
     folders = place.runs if name is None else [find_run(place, name)]
-    found = [state_of(folder, _knows_if_asked) for folder in folders]
+    states = [state_of(folder, _knows_if_asked) for folder in folders]
     if as_json:
-        click.echo(json.dumps(found if name is None else found[0], indent=1))
+        click.echo(json.dumps(states if name is None else states[0], indent=1))
         return
     table = Table("run", "name", "state", "stage", "tasks", "starts", "time left", box=None)
-    for run in found:
+    for run in states:
         tasks = "" if run.get("done") is None else f"{run['done']}/{run['of']}"
         left = "" if run.get("run_left") is None else time_text(run["run_left"])
         table.add_row(run["run"], str(run["name"]), run["state"], run.get("stage") or "", tasks,
                       str(run.get("starts", "")), left)
     Console(width=None if sys.stdout.isatty() else 160).print(table)
-    for run in found if name is not None else ():
+    for run in states if name is not None else ():
         error = run.get("error")
         why = run["exit"]["why"] if run.get("exit") else error["what"] if error else ""
         if why:
@@ -286,12 +286,12 @@ def wait_command(ctx: click.Context, name: str | None, timeout: float | None, wo
     from ..storage.artifacts import Workspace
 
     folder = Submission.at(find_run(Workspace.at(workspace), name, submitted=True)).folder
-    found, code = waited(folder, float("inf") if timeout is None else timeout)
+    state, code = waited(folder, float("inf") if timeout is None else timeout)
     if as_json:
-        click.echo(json.dumps(found, indent=1))
+        click.echo(json.dumps(state, indent=1))
     else:
-        ending = found.get("exit") or {}
-        click.echo(f"{folder.name}: {found['state']}" + (f", {ending['why']}" if ending.get("why") else ""))
+        ending = state.get("exit") or {}
+        click.echo(f"{folder.name}: {state['state']}" + (f", {ending['why']}" if ending.get("why") else ""))
     ctx.exit(code)
 
 
@@ -301,11 +301,11 @@ def waited(folder: Path, seconds: float = float("inf")) -> tuple[dict[str, Any],
 
     knows = KnowsNowAndThen()
     until = time.monotonic() + seconds
-    while (found := state_of(folder, knows))["state"] not in ENDED:
-        require(time.monotonic() < until, f"run {folder.name} is {found['state']}", error=LockedError,
+    while (state := state_of(folder, knows))["state"] not in ENDED:
+        require(time.monotonic() < until, f"run {folder.name} is {state['state']}", error=LockedError,
                 why=f"it has not ended within {seconds:g} seconds, and continues", fix="wait again")
         time.sleep(LOOK_EVERY)
-    return found, found["exit"]["code"] if found.get("exit") else ClusterError.exit_code
+    return state, state["exit"]["code"] if state.get("exit") else ClusterError.exit_code
 
 
 @click.command("cancel")
@@ -317,15 +317,15 @@ def cancel_command(name: str, workspace: str) -> None:
     from ..storage.artifacts import Workspace
 
     submission = Submission.at(find_run(Workspace.at(workspace), name))
-    found = state_of(submission.folder, _knows)
-    if found["state"] in ENDED:
-        click.echo(f"{submission.folder.name} has ended: {found['state']}")
+    state = state_of(submission.folder, _knows)
+    if state["state"] in ENDED:
+        click.echo(f"{submission.folder.name} has ended: {state['state']}")
         return
     submission.cancel()
     engine, known = runtime_of(submission).engine(), submission.engine
     if known is not None:
         engine.cancel(known["handle"])
-    if found["state"] == "submitted":  # no process of it will say how it ended
+    if state["state"] == "submitted":  # no process of it will say how it ended
         submission.finish(TERMINATED, "cancelled", "it was cancelled before it began")
     click.echo(f"{submission.folder.name} is cancelled: its processes end within seconds, finished parts stay, and "
                "submitting it again goes on")

@@ -68,33 +68,33 @@ def suggest_command(run: str, count: int, criterion: Any, overrides: tuple[str, 
             fix="make it, or name another file")
     require_new(out)  # before work begins
     with working("suggest", "in-process", memory_budget, quiet) as execution:
-        found = suggest_rows(run, execution, count=count, criterion=criterion, random_state=random_state,
+        suggested = suggest_rows(run, execution, count=count, criterion=criterion, random_state=random_state,
                              workspace=workspace, overrides=overrides)
-    found.write(out, safe_csv)
+    suggested.write(out, safe_csv)
     if as_json:
-        click.echo(json.dumps({"out": str(out), **found.attributes, "rows": found.records()}))
+        click.echo(json.dumps({"out": str(out), **suggested.attributes, "rows": suggested.records()}))
         return
-    _print_rows(found)
+    _print_rows(suggested)
     kept = [text for text in overrides if not text.startswith("labels.file=")]
     spec = shlex.quote(run if Path(run).suffix in YAML else "SPEC.yaml")
-    again = "".join(f" --set {text}" for text in (*map(shlex.quote, kept), found.next_files(out)))
+    again = "".join(f" --set {text}" for text in (*map(shlex.quote, kept), suggested.next_files(out)))
     again += f" --workspace {shlex.quote(workspace)}" if workspace != DEFAULT_WORKSPACE else ""
-    click.echo(f"{count} rows in {out}, {found.attributes['in_words']}. Rows count from 0, lines of a file "
+    click.echo(f"{count} rows in {out}, {suggested.attributes['in_words']}. Rows count from 0, lines of a file "
                "from 1. Fill in the column label, then:")
     click.echo(f"  dssl run {spec}{again}")
     click.echo("For the rows after these, give `dssl suggest` the folder of that run, or the same --set.")
 
 
-def _print_rows(found: SuggestedRows) -> None:
+def _print_rows(suggested: SuggestedRows) -> None:
     """Print the first rows: where they stand, what is predicted of them, and as many of their cells as fit, in the
     order of the source's columns."""
-    records = found.records()[:SHOWN]
+    records = suggested.records()[:SHOWN]
     several = len({record.get("file") for record in records}) > 1
     lines = any(record.get("line") for record in records)
-    head = [*(["identifier"] if found.identifier else []), "row", *(["file"] if several else []),
+    head = [*(["identifier"] if suggested.identifier else []), "row", *(["file"] if several else []),
             *(["line"] if lines else []), "score", "predicted", "probability"]
-    columns = [name for name in found.columns if name != found.identifier]
-    named = [found.identifier or name if name == "identifier" else name for name in head]
+    columns = [name for name in suggested.columns if name != suggested.identifier]
+    named = [suggested.identifier or name if name == "identifier" else name for name in head]
     rows = [[_shown(value) for value in [*(record[name] for name in head),
                                          *(record.get("cells", {}).get(name) for name in columns)]]
             for record in records]

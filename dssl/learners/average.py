@@ -59,8 +59,8 @@ def member_of(K: np.ndarray, sampled: np.ndarray, target: Target, weight: np.nda
         mean = np.average(Y, axis=0, weights=w)
         coef = w[:, None] * (Y - mean) / scale
         # The sum over the other points of K_ij w_j (Y_j - their mean).
-        own = np.diagonal(K) * w
-        held_out = kept + (K @ (w[:, None] * Y) - own[:, None] * Y - (K @ w - own)[:, None] * kept) / scale
+        diagonal = np.diagonal(K) * w
+        held_out = kept + (K @ (w[:, None] * Y) - diagonal[:, None] * Y - (K @ w - diagonal)[:, None] * kept) / scale
     else:
         coef, mean = ridge(K, Y, 1 / penalty, weight)
         held_out = held_out_ridge(K / scale, Y, folds, np.full(len(K), penalty), weight)
@@ -136,7 +136,7 @@ def deviations_without_groups(K: np.ndarray, Y: np.ndarray, penalty: float, weig
     root, groups = np.sqrt(weight), label_groups(len(K))
     M = np.linalg.inv(root[:, None] * K * root + penalty * np.eye(len(K)))
     values = np.full((len(groups), *Y.shape), np.nan)
-    for group, own in zip(groups, values, strict=True):
+    for group, values_of_group in zip(groups, values, strict=True):
         kept = np.setdiff1d(np.arange(len(K)), group)
         if len(kept) < 2:
             continue
@@ -149,7 +149,7 @@ def deviations_without_groups(K: np.ndarray, Y: np.ndarray, penalty: float, weig
         solved = MZ[kept] - gain.T @ MZ[group]
         diagonal = np.diagonal(M)[kept] - (across * gain.T).sum(axis=1)
         residuals = solved / (diagonal * root[kept])[:, None]
-        own[kept] = Y[kept] - means - residuals[:, :-1] + (means - mean) * residuals[:, -1:]
+        values_of_group[kept] = Y[kept] - means - residuals[:, :-1] + (means - mean) * residuals[:, -1:]
     return values
 
 
@@ -157,8 +157,8 @@ def without(K: np.ndarray, sampled: np.ndarray, penalty: float, target: Target, 
             kept: np.ndarray, held: np.ndarray) -> tuple[np.ndarray, Member]:
     """Return the standardized values (q, c) of held labels by the function of one kernel of the kept ones; and it."""
     own_weight = None if weight is None else weight[kept]
-    own = member_of(K[np.ix_(kept, kept)], sampled[:, kept], target.take(kept), own_weight, penalty, grouped=True)
-    return (K[np.ix_(held, kept)] @ own.coef - own.center) / own.scale, own
+    member = member_of(K[np.ix_(kept, kept)], sampled[:, kept], target.take(kept), own_weight, penalty, grouped=True)
+    return (K[np.ix_(held, kept)] @ member.coef - member.center) / member.scale, member
 
 
 def semidefinite(K: np.ndarray, penalty: float) -> np.ndarray:
@@ -180,7 +180,8 @@ def shares_of(held_out: Sequence[np.ndarray], target: Target, weight: np.ndarray
     """
     Y = target.indicators()
     w = np.ones(len(Y)) if weight is None else weight / weight.mean()
-    return shares_of_losses(np.array([float((w * ((own - Y) ** 2).sum(axis=1)).sum()) for own in held_out]), target,
+    losses = np.array([float((w * ((values - Y) ** 2).sum(axis=1)).sum()) for values in held_out])
+    return shares_of_losses(losses, target,
                             len(Y), prior)
 
 

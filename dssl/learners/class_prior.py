@@ -121,9 +121,9 @@ class ClassWeight:
         """
         if self.source == "labels":
             return weight
-        own = np.ones(len(codes)) if weight is None else weight
+        weights = np.ones(len(codes)) if weight is None else weight
         if self.source == "balanced":
-            total = np.bincount(codes, own, minlength=len(names))
+            total = np.bincount(codes, weights, minlength=len(names))
             of_class = np.full(len(names), total.sum() / len(names)) / np.where(total > 0, total, 1.0)
             if np.ptp(of_class) <= 1e-12 * of_class.max():
                 return weight
@@ -131,7 +131,7 @@ class ClassWeight:
             given = dict(self.named)
             of_class = class_numbers({name: given.get(name, 1.0) for name in [*names.tolist(), *given]}, names,
                                      "class_weight")
-        return own * of_class[codes]
+        return weights * of_class[codes]
 
 
 LABELS, EQUAL = ClassPrior(), ClassPrior("equal")

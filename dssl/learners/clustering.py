@@ -43,17 +43,17 @@ def clustered(features: Features, params: KMeansParams, execution: Execution) ->
     """
     known = features.reached
     rows = features.rows if known is None else ArrayRows(features.rows.take(np.flatnonzero(known)))
-    found = kmeans(execution.share_rows(rows), params, execution)
-    labels = found.labels
+    clusters = kmeans(execution.share_rows(rows), params, execution)
+    labels = clusters.labels
     if known is not None:
         labels = np.full(len(known), -1)
-        labels[known] = found.labels
+        labels[known] = clusters.labels
         warnings.warn(explain(
             f"{int((~known).sum())} of {len(known)} points have no cluster", why="the graph is in more pieces than "
             f"{params.n_clusters}, and theirs are not among the largest", fix="use more neighbors, or more clusters"),
             UserWarning, stacklevel=3)
-    return Clustering(center_model(features.model, found.centers), labels, found.counts, found.inertia,
-                      found.attributes)
+    return Clustering(center_model(features.model, clusters.centers), labels, clusters.counts, clusters.inertia,
+                      clusters.attributes)
 
 
 def center_model(features: FeatureModel, centers: np.ndarray) -> FeatureModel:

@@ -135,10 +135,10 @@ class GraphCovariance(SubsampleInverse):
         parts = execution.scratch()
         execution.map([LeastEnergyTask(self.solver, self.params, execution.share(chosen=self.chosen, entries=entries),
                                        power)], parts)
-        found = parts.arrays(0).load()["values"] / root
+        solved = parts.arrays(0).load()["values"] / root
         parts.remove()
-        found[self.chosen] = values  # without the solver's error
-        return found
+        solved[self.chosen] = values  # without the solver's error
+        return solved
 
 
 def graph_covariance(graph: Graph, labeled: np.ndarray, params: GraphKernelParams, execution: Execution,
@@ -160,14 +160,14 @@ def graph_covariance(graph: Graph, labeled: np.ndarray, params: GraphKernelParam
         kept, graph.copies(execution))
     columns = execution.scratch()
     receipts = solve_columns(solver, chosen, v, chosen_vertices, powers, execution, columns)
-    found = multiply_factors(columns, v, chosen_vertices, powers, execution, execution.scratch())
+    covariances = multiply_factors(columns, v, chosen_vertices, powers, execution, execution.scratch())
     columns.remove()
     system = kept.read(0, SOLVER_ARRAYS)
     structure = {p: structure_of(np.diagonal(A), chosen_vertices, system, params.regularizer.ridge, p)
-                 for p, A in found.items()}
+                 for p, A in covariances.items()}
     m = points.multiplicity[chosen_vertices]
     rows_of = points.rows_of(chosen_vertices, labeled)
-    return GraphCovariance(rows_of, {p: covariance_at_points(A, m) for p, A in found.items()}, {
+    return GraphCovariance(rows_of, {p: covariance_at_points(A, m) for p, A in covariances.items()}, {
         **graph.attributes, "regularizer": regularizer, "vertices": health["vertices"],
         "components": health["components"], "unreached": health["unreached"],
         "solves": solve_evidence(receipts, regularizer["solver"])},

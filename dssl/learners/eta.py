@@ -60,7 +60,7 @@ def weights_of(grams: Sequence[np.ndarray], shares: np.ndarray, weight: np.ndarr
 
 def sum_of(grams: Sequence[np.ndarray], weights: Sequence[float]) -> np.ndarray:
     """Return the weighted sum of matrices."""
-    return np.asarray(sum(own * K for K, own in zip(grams, weights, strict=True)))
+    return np.asarray(sum(share * K for K, share in zip(grams, weights, strict=True)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,11 +86,11 @@ class Deformation:
         """
         share = [eta / (1 + eta) for eta in self.etas]
         values = np.zeros((X_S.shape[0], coef.shape[1]))
-        for part, weight, own in zip(self.kernel.parts, self.kernel.weights, share, strict=True):
-            if own:
+        for part, weight, of_part in zip(self.kernel.parts, self.kernel.weights, share, strict=True):
+            if of_part:
                 base, centers, expanded = part.expansion(points, coef)
-                values += own * weight * (kernel_block(base, X_S, centers) @ expanded)
-        return KernelMean(self.kernel.parts, [weight * (1 - own) for weight, own in zip(
+                values += of_part * weight * (kernel_block(base, X_S, centers) @ expanded)
+        return KernelMean(self.kernel.parts, [weight * (1 - of_part) for weight, of_part in zip(
             self.kernel.weights, share, strict=True)]), values
 
     def described(self) -> list[dict[str, float]]:
@@ -109,10 +109,10 @@ def deform_by(eta: Eta, base: Kernel, X_S: Any, A: np.ndarray, points: Any, targ
     Raises ParameterError: so large an eta leaves rounding errors of the base kernel.
     """
     etas = etas_of(eta)
-    parts = [deform(base, X_S, A, own) for own in etas]
+    parts = [deform(base, X_S, A, eta) for eta in etas]
     grams = [part(points, points) for part in parts]
-    for own, K in zip(etas, grams, strict=True):
-        check_share(K, base, points, own)
+    for each, K in zip(etas, grams, strict=True):
+        check_share(K, base, points, each)
     if len(etas) == 1:
         return Deformation(KernelMean(parts, [1.0]), grams[0], etas, np.ones(1))
     shares = shares_of_etas(grams, target, weight, structure) if shares is None else shares

@@ -120,9 +120,10 @@ def _base(rows: Rows, kernel: Kernel, params: SpaceParams, graph: Graph | None, 
 def _deformed(rows: Rows, kernel: Kernel, params: SpaceParams, graph: Graph | None, n_clusters: int,
               execution: Execution) -> Made:
     assert graph is not None
-    own, n = params.covariance, len(rows)
-    covariance = graph_covariance(graph, np.empty(0, np.int64), own, execution)
-    deformed = deform(kernel, rows.take(covariance.subsample), covariance.powers[own.regularizer.power], params.eta)
+    covariance_params, n = params.covariance, len(rows)
+    covariance = graph_covariance(graph, np.empty(0, np.int64), covariance_params, execution)
+    A = covariance.powers[covariance_params.regularizer.power]
+    deformed = deform(kernel, rows.take(covariance.subsample), A, params.eta)
     carriers = draw_subsample(covariance.subsample, n, params.carriers, params.random_state)
     Z = rows.take(carriers)
     T = whiten(deformed(Z, Z))
@@ -133,8 +134,8 @@ def _deformed(rows: Rows, kernel: Kernel, params: SpaceParams, graph: Graph | No
 
 def _cluster(rows: Rows, kernel: Kernel, params: SpaceParams, graph: Graph | None, n_clusters: int,
              execution: Execution) -> Made:
-    own = ClusterParams(landmarks=params.landmarks, budget=params.budget)
-    basis = basis_of(rows, kernel, own, np.empty(0, np.int64), execution)
+    cluster_params = ClusterParams(landmarks=params.landmarks, budget=params.budget)
+    basis = basis_of(rows, kernel, cluster_params, np.empty(0, np.int64), execution)
     samples = basis.samples(TransferParams(transfer="step", leading=n_clusters), 0)
     model = sample_model(samples, np.eye(samples.width), np.zeros(samples.width), Values())
     return model, basis.values, basis.attributes
@@ -142,18 +143,18 @@ def _cluster(rows: Rows, kernel: Kernel, params: SpaceParams, graph: Graph | Non
 
 def graph_features(rows: Rows, params: SpaceParams, graph: Graph, n_clusters: int, execution: Execution) -> Features:
     """Return the features of rows (n, d) in the graph kernel."""
-    own = params.regularizer
+    regularizer = params.regularizer
     kept = largest_components(graph, n_clusters)
     m = min(PAIRS * n_clusters, int(kept.sum()))
-    found = graph_spectrum(graph.among(kept, execution), m,
-                           SpectrumParams(laplacian=own.laplacian, random_state=params.random_state), execution)
-    V = found.vectors * (found.values + own.ridge) ** (-own.power / 2)
+    spectrum = graph_spectrum(graph.among(kept, execution), m,
+                           SpectrumParams(laplacian=regularizer.laplacian, random_state=params.random_state), execution)
+    V = spectrum.vectors * (spectrum.values + regularizer.ridge) ** (-regularizer.power / 2)
     F = np.zeros((len(kept), m))
     F[kept] = V / np.linalg.norm(V, axis=1, keepdims=True)
     model = vertex_model(graph, rows, F, kept, Values(), params.graph, execution)
     vertex = graph.vertices.vertex
-    return Features(model, execution.share_rows(ArrayRows(F[vertex])), -np.log(found.values + own.ridge), {
-        **graph.attributes, "eigenpairs": m, "spectrum": found.attributes,
+    return Features(model, execution.share_rows(ArrayRows(F[vertex])), -np.log(spectrum.values + regularizer.ridge), {
+        **graph.attributes, "eigenpairs": m, "spectrum": spectrum.attributes,
         "unreached": int(np.count_nonzero(~kept[vertex]))}, None if kept.all() else kept[vertex])
 
 
@@ -166,8 +167,9 @@ def largest_components(graph: Graph, count: int) -> np.ndarray:
 
 def _multiscale(rows: Rows, kernel: Kernel, params: SpaceParams, graph: Graph | None, n_clusters: int,
                 execution: Execution) -> Made:
-    own = MultiscaleParams(n_carriers=params.n_landmarks, random_state=params.random_state, budget=params.budget)
-    features = multiscale_map(rows, own, np.empty(0, np.int64), execution)
+    multiscale_params = MultiscaleParams(n_carriers=params.n_landmarks, random_state=params.random_state,
+                                         budget=params.budget)
+    features = multiscale_map(rows, multiscale_params, np.empty(0, np.int64), execution)
     model = multiscale_model(features, np.eye(features.width), np.zeros(features.width), Values())
     return model, np.empty(0), features.attributes
 

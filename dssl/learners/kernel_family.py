@@ -71,10 +71,10 @@ class KernelMembers:
         distinct = sorted(set(self.bandwidths))
         coef = np.zeros((len(distinct), *self.members[0].coef.shape))
         offset = np.zeros(coef.shape[2])
-        for own, bandwidth, share in zip(self.members, self.bandwidths, shares, strict=True):
-            coef[distinct.index(bandwidth)] += share / own.scale * own.coef
-            offset -= share / own.scale * own.center
-        return KernelSum(self.points, tuple(distinct), np.stack([signed(own) for own in coef]),
+        for member, bandwidth, share in zip(self.members, self.bandwidths, shares, strict=True):
+            coef[distinct.index(bandwidth)] += share / member.scale * member.coef
+            offset -= share / member.scale * member.center
+        return KernelSum(self.points, tuple(distinct), np.stack([signed(column) for column in coef]),
                          signed(offset[None])[0], coding, attributes or {})
 
     def described(self, shares: np.ndarray) -> list[dict[str, Any]]:

@@ -152,15 +152,15 @@ def kmeans(rows: Rows, params: KMeansParams, execution: Execution) -> Clusters:
     best = min(range(params.n_init), key=lambda number: (receipts[number]["inertia"], number))
     centers, inertia, passes = started.read(best)["centers"], np.inf, 0
     while passes < params.max_passes:
-        found = lloyd_pass(rows, centers, height, execution)
+        moved = lloyd_pass(rows, centers, height, execution)
         passes += 1
-        centers, empty = found.centers, np.flatnonzero(found.counts == 0)
-        for cluster, (row, squared) in zip(empty, found.farthest, strict=False):
+        centers, empty = moved.centers, np.flatnonzero(moved.counts == 0)
+        for cluster, (row, squared) in zip(empty, moved.farthest, strict=False):
             if squared > 0:
                 centers[cluster] = rows.take(np.array([row]))[0]
-        if not len(empty) and found.inertia >= (1 - params.tolerance) * inertia:
+        if not len(empty) and moved.inertia >= (1 - params.tolerance) * inertia:
             break
-        inertia = found.inertia
+        inertia = moved.inertia
     parts, ranges = execution.scratch(), row_ranges(n, height)
     parts.allocate("labels", (n,), np.int64, height)
     held = execution.share(centers=centers)

@@ -36,15 +36,16 @@ def member_shares(members: Sequence[Member], target: Target, weight: np.ndarray 
     each counts for without any label; 1 by default.
     """
     if target.n_strata == 1:
-        return (shares_of([own.held_out for own in members], target, weight, prior),
+        return (shares_of([member.held_out for member in members], target, weight, prior),
                 shares_without_each(members, target, prior))
     assert isinstance(target, Classes)
     start = np.ones(len(members)) if prior is None else prior
-    shares = mixture_shares(np.array([own.standardized for own in members]), target, weight, start)
+    shares = mixture_shares(np.array([member.standardized for member in members]), target, weight, start)
     of_label = np.empty((len(members), len(target.labeled)))
     for number, group in enumerate(label_groups(len(target.labeled))):
         kept = np.setdiff1d(np.arange(len(target.labeled)), group)
-        values = np.array([own.without_groups[number][kept] for own in members if own.without_groups is not None])
+        values = np.array([member.without_groups[number][kept] for member in members
+                           if member.without_groups is not None])
         of_label[:, group] = mixture_shares(values, target.take(kept), None if weight is None else weight[kept],
                                             start)[:, None]
     return shares, of_label

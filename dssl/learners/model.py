@@ -97,10 +97,10 @@ def predict_cost(kernel: Kernel, test: Rows, row_bytes: int, m: int, n_models: i
         their differences from the codes too.
     """
     n, d = test.shape
-    own = n_models * m * (row_bytes + 8 * n_columns)
-    height = block_rows(kernel, test, m, budget, kernel_bytes=own)
-    return cost_of(block_count(n, height), n * row_bytes + own, n * (predicted + 1) * n_models,
-                   min(height, n) * (8 * m + 16 * d + row_bytes) + 24 * m * d + own, 24 * m * d + own,
+    held = n_models * m * (row_bytes + 8 * n_columns)
+    height = block_rows(kernel, test, m, budget, kernel_bytes=held)
+    return cost_of(block_count(n, height), n * row_bytes + held, n * (predicted + 1) * n_models,
+                   min(height, n) * (8 * m + 16 * d + row_bytes) + 24 * m * d + held, 24 * m * d + held,
                    kernel_seconds(float(n) * m * n_models, d))
 
 
@@ -225,7 +225,7 @@ class BlockSupport(Output):
         return {"support": model.block_support(X)}, {}
 
 
-def described_model(attributes: dict[str, Any], kind: str, version: int, own: Sequence[str] = ()) -> dict[str, Any]:
+def described_model(attributes: dict[str, Any], kind: str, version: int, private: Sequence[str] = ()) -> dict[str, Any]:
     """Return what is known of the fit of a stored model: its attributes but type, version, coding and `own`.
 
     Raises IntegrityError if they are of another noun or version.
@@ -234,7 +234,7 @@ def described_model(attributes: dict[str, Any], kind: str, version: int, own: Se
             what=f"{attributes.get('type')} version {attributes.get('version')} is not a {kind}",
             why=f"this dssl reads version {version}", fix="fit the model again with this version")
     return {name: value for name, value in attributes.items()
-            if name not in ("type", "version", "coding", "classes", *own)}
+            if name not in ("type", "version", "coding", "classes", *private)}
 
 
 def coding_of(attributes: dict[str, Any]) -> Coding:

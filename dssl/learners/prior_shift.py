@@ -58,9 +58,9 @@ class Frequencies:
     def of(cls, target: Classes, weight: np.ndarray | None, assumed: ClassPrior) -> "Frequencies":
         """Return those of labels of some weights (l,), by default 1."""
         present = np.isin(np.arange(len(target.names)), target.coded)
-        labels, wanted, own = (prior.shares(target.coded, target.names, weight)
-                               for prior in (LABELS, target.prior, assumed))
-        return cls(present, labels, wanted, own, target.scoring)
+        labels, wanted, among_labels = (prior.shares(target.coded, target.names, weight)
+                                        for prior in (LABELS, target.prior, assumed))
+        return cls(present, labels, wanted, among_labels, target.scoring)
 
     def fit(self, margins: np.ndarray, codes: np.ndarray,
             weight: np.ndarray | None) -> tuple[Calibration | None, np.ndarray]:
@@ -113,9 +113,9 @@ def prior_shift(target: Target, held_out: np.ndarray, coding: Coding, weight: np
         return PriorShift(np.zeros(n_columns))
     assert isinstance(coding, ClassCoding)
     judged = judged_labels(target, held_out, held)
-    own = judged if held is None else held[judged]
+    places = judged if held is None else held[judged]
     calibration, offset = Frequencies.of(target, weight, assumed).fit(
-        margins_of(held_out[judged], coding), target.coded[own], None if weight is None else weight[own])
+        margins_of(held_out[judged], coding), target.coded[places], None if weight is None else weight[places])
     return PriorShift(coding.moved_by(offset, n_columns), calibration)
 
 
@@ -136,8 +136,8 @@ def moved_by_others(target: Target, held_out: np.ndarray, coding: Coding, weight
     groups : disjoint places of labels; those of a lone group are moved as they themselves say.
     """
     values, places = held_out.copy(), np.concatenate(groups)
-    for own in groups:
-        seen = np.setdiff1d(places, own)
-        seen = seen if len(seen) else own
-        values[own] += prior_shift(target, held_out[seen], coding, weight, assumed, seen).columns
+    for group in groups:
+        seen = np.setdiff1d(places, group)
+        seen = seen if len(seen) else group
+        values[group] += prior_shift(target, held_out[seen], coding, weight, assumed, seen).columns
     return values

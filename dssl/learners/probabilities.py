@@ -93,14 +93,15 @@ def fit_each_log_odds(scores: np.ndarray, codes: np.ndarray, sample_weight: np.n
     weight = np.ones(len(codes)) if sample_weight is None else sample_weight / sample_weight.mean()
     size = np.sqrt((scores**2).mean(axis=(1, 2)))
     size = np.where(size > 0, size, 1.0)
-    own, rows = scores / size[:, None, None], np.arange(len(codes))
+    scaled, rows = scores / size[:, None, None], np.arange(len(codes))
     odds, center = (np.where(present, logs - logs[present].mean(), 0.0)
                     for logs in (log_odds, (log_odds - assumed) / 2))
     deviation = float((odds[present] ** 2).mean()) ** 0.25
     among = np.where(np.isin(np.arange(scores.shape[2]), codes), 0.0, -np.inf)
-    log_slopes, z = most_probable(own, codes, weight, center + among, deviation)
+    log_slopes, z = most_probable(scaled, codes, weight, center + among, deviation)
     intercepts = center + deviation * z
-    logs = log_softmax(np.exp(log_slopes)[:, None, None] * own + (intercepts + among)[:, None], axis=2)[:, rows, codes]
+    sums = np.exp(log_slopes)[:, None, None] * scaled + (intercepts + among)[:, None]
+    logs = log_softmax(sums, axis=2)[:, rows, codes]
     trust = expit(np.maximum((logs - log_softmax(odds + among)[codes]) @ weight, -FARTHEST))
     intercepts -= intercepts[:, present].mean(axis=1, keepdims=True) * present
     return trust * np.exp(log_slopes) / size, trust[:, None] * intercepts + (1 - trust[:, None]) * odds
@@ -125,8 +126,8 @@ def most_probable(scores: np.ndarray, codes: np.ndarray, weight: np.ndarray, cen
     def missed(params: np.ndarray, logs: np.ndarray) -> np.ndarray:
         return (params**2).sum(axis=1) / 2 - logs[:, rows, codes] @ weight
 
-    found = np.zeros((m, 1 + k))
-    left, params = np.arange(m), found.copy()  # those that have not converged
+    parameters = np.zeros((m, 1 + k))
+    left, params = np.arange(m), parameters.copy()  # those that have not converged
     logs = logs_at(params, scores)
     values = missed(params, logs)
     for _ in range(MOST_STEPS):
@@ -139,11 +140,11 @@ def most_probable(scores: np.ndarray, codes: np.ndarray, weight: np.ndarray, cen
                 break
             steps[halved] /= 2
         moved = np.abs(steps).max(axis=1) > SMALL_STEP
-        found[left] = params = np.where(moved[:, None], params + steps, params)
+        parameters[left] = params = np.where(moved[:, None], params + steps, params)
         left, params, logs, values = left[moved], params[moved], tried[moved], tried_values[moved]
         if not len(left):
             break
-    return found[:, 0], found[:, 1:]
+    return parameters[:, 0], parameters[:, 1:]
 
 
 def _newton_steps(params: np.ndarray, logs: np.ndarray, scores: np.ndarray, weight: np.ndarray, indicators: np.ndarray,

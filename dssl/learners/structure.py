@@ -43,8 +43,8 @@ class StructureTask:
         for start, stop in row_ranges(len(chosen), COLUMNS):
             columns = np.zeros((laplacian.n, stop - start))
             columns[chosen[start:stop], np.arange(stop - start)] = 1
-            found = solver.solve(columns).require_converged(SOLVER).value
-            diagonal.append((found**2).sum(axis=0))
+            solved = solver.solve(columns).require_converged(SOLVER).value
+            diagonal.append((solved**2).sum(axis=0))
         structure = structure_of(np.concatenate(diagonal), chosen, solver.to_arrays(), RIDGE, POWER)
         return {**out.write(), "structure": float(structure)}
 

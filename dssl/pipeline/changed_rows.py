@@ -39,15 +39,15 @@ def changed_rows(growth: Growth, workspace: Workspace, artifact: Artifact) -> st
 
 def _common(one: np.ndarray, other: np.ndarray) -> int:
     """Return how many hashes two arrays have in common, each as often as in the one that has it less often."""
-    (values, counts), (others, theirs) = (np.unique(own, return_counts=True) for own in (one, other))
+    (values, counts), (others, theirs) = (np.unique(each, return_counts=True) for each in (one, other))
     _, i, j = np.intersect1d(values, others, assume_unique=True, return_indices=True)
     return int(np.minimum(counts[i], theirs[j]).sum())
 
 
 def _hashes(dataset: Dataset, files: Iterable[int]) -> np.ndarray:
     """Return a hash of each row of some files, by their numbers."""
-    starts = np.cumsum([0, *(own["rows"] for own in dataset.attributes["files"])])
-    names, found = dataset.attributes.get("label_names"), [np.empty(0, np.uint64)]
+    starts = np.cumsum([0, *(file["rows"] for file in dataset.attributes["files"])])
+    names, label_hashes = dataset.attributes.get("label_names"), [np.empty(0, np.uint64)]
     of_names = None if names is None else pd.util.hash_array(np.array([*names, ""], object))
     for file in files:
         for start in range(starts[file], starts[file + 1], HASHED_ROWS):
@@ -56,5 +56,5 @@ def _hashes(dataset: Dataset, files: Iterable[int]) -> np.ndarray:
             if dataset.y is not None:
                 y = dataset.y.read(start, stop)
                 hashes = hashes ^ (pd.util.hash_array(y.astype(np.float64)) if of_names is None else of_names[y])
-            found.append(hashes)
-    return np.concatenate(found)
+            label_hashes.append(hashes)
+    return np.concatenate(label_hashes)

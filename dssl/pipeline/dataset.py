@@ -41,7 +41,7 @@ def make_dataset(context: Context, params: IngestParams) -> dict[str, Any]:
     names = [name for name in ("X", "y", "split") if getattr(dataset, name) is not None]
     attributes = {name: value for name, value in dataset.attributes.items() if name != "source"}
     # Where the files lie is not what the address follows from.
-    attributes["files"] = [{name: own[name] for name in ("digest", "rows")} for own in attributes["files"]]
+    attributes["files"] = [{name: file[name] for name in ("digest", "rows")} for file in attributes["files"]]
     described = dataset.X.describe() if isinstance(dataset.X, BlockedCsrRows) else None
     return {"arrays": names, "n": len(dataset), "d": dataset.X.shape[1], "X": described, "dataset": attributes,
             **({} if context.base is None else {"n_base": context.base.attributes["n"]})}
@@ -158,8 +158,8 @@ def rows_called(context: Context, rows: Sequence[int]) -> list[str]:
     attributes = context.attributes("dataset")
     read = ingest_params({name: value for name, value in attributes["dataset"]["params"].items() if name != "type"},
                          "the options of the source")
-    with rows_in_files(context.files["source"].source, read, attributes) as found:
-        return [] if found is None else found.called(rows, identifier_of(attributes))
+    with rows_in_files(context.files["source"].source, read, attributes) as opened:
+        return [] if opened is None else opened.called(rows, identifier_of(attributes))
 
 
 @contextmanager
@@ -185,4 +185,4 @@ def _dataset_cost(f: Facts[Any]) -> Cost:
 
 DATASET = Stage("dataset", 9, (), lambda spec: spec.data.read, make_dataset, _dataset_cost,
                 "read fewer columns (data.read.drop)", files=("source",), intermediate=True, section=columns_section,
-                notes=lambda found: dataset_notes(found["dataset"]), grows=True)
+                notes=lambda attributes: dataset_notes(attributes["dataset"]), grows=True)

@@ -73,9 +73,9 @@ def extents_of(reader: Reader, ranges: Sequence[tuple[int, int]], execution: Exe
     is_number = ~np.isnan(sample).all(axis=0)
     sample = np.where(is_number, sample, 0.0)
     reaches = Reaches.of(np.where(np.isnan(sample), np.nanmedian(sample, axis=0), sample))
-    found = execution.reduce(of(median=reaches.median, reach=reaches.reach, rare=reaches.rare))
-    return Extents(np.where(is_number, found["smallest"], np.nan), np.where(is_number, found["largest"], np.nan),
-                   outliers_of(found) if int(found["n_out"]) else None)
+    sums = execution.reduce(of(median=reaches.median, reach=reaches.reach, rare=reaches.rare))
+    return Extents(np.where(is_number, sums["smallest"], np.nan), np.where(is_number, sums["largest"], np.nan),
+                   outliers_of(sums) if int(sums["n_out"]) else None)
 
 
 def joined(share: Share, later: Share) -> Share:

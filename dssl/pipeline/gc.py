@@ -82,15 +82,15 @@ def stages_of(run: Path) -> set[str]:
     wanted = "nothing else says which artifacts are the run's, and all of them would be removed"
     fix = f"remove the run too, with --drop {run.name}; or put the file back"
     try:
-        found = read_json(run / STAGES)
+        folders = read_json(run / STAGES)
     except FileNotFoundError as error:
         raise IntegrityError(explain(f"{run} has no {STAGES}", why=wanted, fix=fix)) from error
     except IntegrityError as error:
         raise IntegrityError(explain(f"{run / STAGES} is cut short or damaged", why=wanted, fix=fix)) from error
-    sound = isinstance(found, list) and all(isinstance(name, str) and ARTIFACT.fullmatch(name) for name in found)
+    sound = isinstance(folders, list) and all(isinstance(name, str) and ARTIFACT.fullmatch(name) for name in folders)
     require(sound, error=IntegrityError,
             what=f"{run / STAGES} holds no list of artifacts", why=wanted, fix=fix)
-    return set(found)
+    return set(folders)
 
 
 def find_garbage(workspace: Workspace, *, keep_runs: int | None = None, drop: Sequence[str] = (),
@@ -145,9 +145,9 @@ def collect_garbage(workspace: Workspace, *, keep_runs: int | None = None, drop:
         removed. LockedError : a run is under way.
     """
     with workspace.lock():
-        found = find_garbage(workspace, keep_runs=keep_runs, drop=drop, intermediate=intermediate)
-        _remove(workspace, found.items)
-    return found
+        garbage = find_garbage(workspace, keep_runs=keep_runs, drop=drop, intermediate=intermediate)
+        _remove(workspace, garbage.items)
+    return garbage
 
 
 def intermediate_of(workspace: Workspace, runs: Sequence[Path]) -> set[str]:
@@ -155,14 +155,14 @@ def intermediate_of(workspace: Workspace, runs: Sequence[Path]) -> set[str]:
 
     The last run of a spec that grows needs all: the next one goes on from them.
     """
-    found, needed, last = set[str](), set[str](), last_runs(workspace)
+    intermediate, needed, last = set[str](), set[str](), last_runs(workspace)
     for run in runs:
         if not _is_done(run) or run.name in last:
             needed |= stages_of(run)
             continue
         stages = {stage.name for stage in kind_of(read_spec(run / SPEC)).stages if stage.intermediate}
-        found |= {name for name in stages_of(run) if name.split("/")[0] in stages}
-    return found - needed
+        intermediate |= {name for name in stages_of(run) if name.split("/")[0] in stages}
+    return intermediate - needed
 
 
 def remove_intermediate(workspace: Workspace, run: Path) -> None:

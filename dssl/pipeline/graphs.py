@@ -92,13 +92,13 @@ def given_file(kind: str, path: str) -> Source:
     DataError : there is no such file, or it unpacks to far more than files of data do.
     """
     if is_url(path):
-        found = find_source(path, format="npz")
+        source = find_source(path, format="npz")
     else:
-        found = Source(path, Path(path).expanduser())
-        require(found.path.is_file(), f"graph.given.{kind}: {path} is not a file", error=DataError,
+        source = Source(path, Path(path).expanduser())
+        require(source.path.is_file(), f"graph.given.{kind}: {path} is not a file", error=DataError,
                 why="the graph is read from it", fix="give the path or the URL of an .npz file")
-    require_usual(path, found.path, _unpacked_bytes(found.path, kind))
-    return found
+    require_usual(path, source.path, _unpacked_bytes(source.path, kind))
+    return source
 
 
 @contextmanager
@@ -139,15 +139,15 @@ class GivenTask:
     n_rows: int  # of the source
 
     def __call__(self, out: PartWriter) -> Receipt:
-        found, train = _read(self.path, self.kind), self.train.read_all()
+        matrix, train = _read(self.path, self.kind), self.train.read_all()
         if self.kind == "weights":
-            W = checked_weights(found, self.n_rows)[train][:, train]
+            W = checked_weights(matrix, self.n_rows)[train][:, train]
             require(W.nnz > 0, f"the weights of {self.path} join none of the {len(train)} training points",
                     error=DataError, why="without an edge the unlabeled points say nothing",
                     fix="use more points, or a denser graph")
             W.sort_indices()
             return store_weights(W, out)
-        lists = restricted(checked_neighbors(found, self.n_rows), train)
+        lists = restricted(checked_neighbors(matrix, self.n_rows), train)
         arrays = lists.to_arrays()
         for name, array in arrays.items():
             out.parts.allocate(name, array.shape, array.dtype, LIST_ROWS)

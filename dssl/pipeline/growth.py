@@ -53,11 +53,11 @@ class LastRun:
         path = _record_of(workspace, spec)
         if not path.is_file():
             return None
-        found = read_record(path, {"run": str, "files": list, "graphs": list, "fresh_run": str, "fresh_rows": int},
+        record = read_record(path, {"run": str, "files": list, "graphs": list, "fresh_run": str, "fresh_rows": int},
                             fix=f"delete {path}: the next run then reads all rows anew")
-        return cls(found["run"], tuple(FileRecord(**own) for own in found["files"]),
-                   tuple((own["values"], own["stages"]) for own in found["graphs"]), found["fresh_run"],
-                   found["fresh_rows"])
+        return cls(record["run"], tuple(FileRecord(**file) for file in record["files"]),
+                   tuple((graph["values"], graph["stages"]) for graph in record["graphs"]), record["fresh_run"],
+                   record["fresh_rows"])
 
     def write(self, workspace: Workspace, spec: Spec) -> None:
         """Make this the last run of a spec."""
@@ -68,7 +68,7 @@ class LastRun:
 
     def stages(self, values: Mapping[str, Any]) -> dict[str, str]:
         """Return the addresses of the artifacts of the graph of these values."""
-        return next((stages for own, stages in self.graphs if own == values), {})
+        return next((stages for known, stages in self.graphs if known == values), {})
 
     @property
     def n_rows(self) -> int:
@@ -89,25 +89,25 @@ def last_runs(workspace: Workspace) -> set[str]:
 class Growth:
     """How the source of a run lies to that of the last one.
 
-    found : the source, its files in natural order. last : None where there is none, or it is not asked for.
+    current : the source, its files in natural order. last : None where there is none, or it is not asked for.
     changes : how the files differ from those of the last run. why_fresh : why all rows are read anew, if they are.
     """
 
-    found: Source
+    current: Source
     last: LastRun | None = None
     changes: FileChanges | None = None
     why_fresh: str = ""
 
     @classmethod
-    def of(cls, last: LastRun | None, found: Source) -> Self:
+    def of(cls, last: LastRun | None, source: Source) -> Self:
         """Compare the files of a source, which know their digests, with those of the last run."""
         if last is None:
-            return cls(found)
-        changes = FileChanges.of(last.files, found.files)
+            return cls(source)
+        changes = FileChanges.of(last.files, source.files)
         changed, gone = [record for record, _ in changes.changed], changes.vanished
-        told = [f"{in_words(files)} {verb}" for files, verb in ((changed, "changed"), (gone, "vanished")) if files]
-        why = f"{' and '.join(told)} since run {last.run}" if told else ""
-        return cls(found, last, changes, why)
+        reasons = [f"{in_words(files)} {verb}" for files, verb in ((changed, "changed"), (gone, "vanished")) if files]
+        why = f"{' and '.join(reasons)} since run {last.run}" if reasons else ""
+        return cls(source, last, changes, why)
 
     def anew(self, why: str) -> Self:
         """Return the same where all rows are read anew for some reason."""
@@ -116,7 +116,7 @@ class Growth:
     @property
     def new(self) -> list[Source]:
         """Return the files that the last run did not read, in natural order."""
-        return [] if self.changes is None else [self.found.files[place] for place in self.changes.new]
+        return [] if self.changes is None else [self.current.files[place] for place in self.changes.new]
 
     @property
     def added(self) -> Source:
@@ -137,9 +137,9 @@ class Growth:
     def source(self) -> Source:
         """Return the files in the order of their rows: those of the last run in its order, then the new ones."""
         if not self.goes_on or self.changes is None:
-            return self.found
+            return self.current
         places = sorted(self.changes.kept, key=lambda place: self.changes.kept[place] if self.changes else 0)
-        return joined([*(self.found.files[place] for place in places), *self.new], self.found.name)
+        return joined([*(self.current.files[place] for place in places), *self.new], self.current.name)
 
     def bases(self, workspace: Workspace, values: Mapping[str, Any]) -> dict[str, str]:
         """Return by stage the address that its artifact grows from, of the graph of these values.
@@ -166,7 +166,7 @@ class Growth:
         if not self.grows or self.changes is None:
             return []
         last = max(self.changes.kept)
-        return [self.found.files[place] for place in self.changes.new if place < last]
+        return [self.current.files[place] for place in self.changes.new if place < last]
 
     def notes(self, n_rows: int | None) -> list[str]:
         """Return what a user is told, a line each. n_rows : of the whole source, where that is known."""

@@ -59,36 +59,37 @@ def describe_folder(folder: Path) -> dict[str, Any]:
     """
     if (folder / "result.json").is_file() or (folder / "spec.json").is_file():
         return describe_run(folder)
-    found: dict[str, Any] = {"path": str(folder.resolve())}
+    document: dict[str, Any] = {"path": str(folder.resolve())}
     arrays = folder
     if (folder / "manifest.json").is_file():
         manifest, arrays = read_manifest(folder / "manifest.json"), parts_in(folder).folder
-        found |= {"kind": "artifact", "status": "complete", **{
+        document |= {"kind": "artifact", "status": "complete", **{
             name: manifest[name] for name in ("stage", "version", "address", "params", "inputs", "attributes",
                                               "libraries")}}
     elif (folder / "begun.json").is_file():
         arrays = parts_in(folder).folder
         finished = len(list(arrays.glob("**/receipts/*.json")))
-        found |= {"kind": "artifact", "status": f"unfinished, {finished} parts are finished",
+        document |= {"kind": "artifact", "status": f"unfinished, {finished} parts are finished",
                   "stage": folder.resolve().parent.name, "params": read_begun(folder / "begun.json")["conditions"]}
     else:
         require((folder / "dataset.json").is_file(), f"{folder} is no artifact, run or data set", error=DataError,
                 why="it has no manifest.json, result.json or dataset.json", fix="name a folder that dssl made")
-        found |= {"kind": "data set", "attributes": read_record(
+        document |= {"kind": "data set", "attributes": read_record(
             folder / "dataset.json", {"attributes": dict}, fix="ingest the source again")["attributes"]}
-    return {**found, "arrays": describe_arrays(arrays), "bytes_on_disk": disk_bytes(folder)}
+    return {**document, "arrays": describe_arrays(arrays), "bytes_on_disk": disk_bytes(folder)}
 
 
 def describe_run(folder: Path) -> dict[str, Any]:
     """Return what a run's folder holds: its spec, and its result if it came to one, with what is on disk of it now."""
     spec, result, status = folder / "spec.json", folder / "result.json", folder / STATUS
-    found: dict[str, Any] = {"path": str(folder.resolve()), "kind": "run", "status": "unfinished",
+    document: dict[str, Any] = {"path": str(folder.resolve()), "kind": "run", "status": "unfinished",
                              "spec": read_spec(spec) if spec.is_file() else None}
     if result.is_file():
-        found |= with_disk_bytes(read_result(result), Workspace.at(folder.resolve().parents[1]), kind_of(found["spec"]))
+        workspace = Workspace.at(folder.resolve().parents[1])
+        document |= with_disk_bytes(read_result(result), workspace, kind_of(document["spec"]))
     elif status.is_file():
-        found["progress"] = read_status(folder)
-    return {**found, "bytes_on_disk": disk_bytes(folder)}
+        document["progress"] = read_status(folder)
+    return {**document, "bytes_on_disk": disk_bytes(folder)}
 
 
 def runs_of(workspace: Workspace) -> list[dict[str, Any]]:
@@ -96,15 +97,16 @@ def runs_of(workspace: Workspace) -> list[dict[str, Any]]:
 
     Runs share artifacts, so the bytes of several do not add up; those of one that has not ended are not known.
     """
-    found = []
+    documents = []
     for folder in workspace.runs:
         described = describe_run(folder)
         known = described.get("progress", described)
         stages = described.get("stages")
-        found.append({"run": folder.name, "name": known.get("name"), "status": known.get("state", described["status"]),
+        documents.append({"run": folder.name, "name": known.get("name"),
+                          "status": known.get("state", described["status"]),
                       "disk_bytes": sum(stage["disk_bytes"] for stage in stages) if stages is not None else None,
                       "intermediate_bytes": described.get("intermediate_bytes")})
-    return found
+    return documents
 
 
 def with_disk_bytes(result: dict[str, Any], workspace: Workspace, kind: Kind) -> dict[str, Any]:
@@ -113,5 +115,5 @@ def with_disk_bytes(result: dict[str, Any], workspace: Workspace, kind: Kind) ->
     folders = [workspace.folder_of(record["name"], record["address"]) for record in result["stages"]]
     for record, size in zip(result["stages"], at_once(disk_bytes, folders, workspace.root), strict=True):
         record["disk_bytes"] = size
-    result["intermediate_bytes"] = sum(own["disk_bytes"] for own in result["stages"] if own["name"] in passing)
+    result["intermediate_bytes"] = sum(stage["disk_bytes"] for stage in result["stages"] if stage["name"] in passing)
     return result

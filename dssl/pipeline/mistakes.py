@@ -64,17 +64,17 @@ def mistake_of_section(section: str, error: DsslError) -> Mistake:
 
 def one_of_each(items: Sequence[Any]) -> list[dict[str, Any]]:
     """Return the items of pydantic's errors, those of the choices of one value as one that names all choices."""
-    found: dict[tuple[int | str, ...], dict[str, Any]] = {}
+    merged: dict[tuple[int | str, ...], dict[str, Any]] = {}
     for item in items:
         place, is_choice = item["loc"], bool(item["loc"]) and CHOICE.fullmatch(str(item["loc"][-1])) is not None
         key = place[:-1] if is_choice and item["msg"].startswith(SHOULD) else place
-        if key in found and key != place:
+        if key in merged and key != place:
             # The first sentence says what is expected, what follows a comma how it was read.
-            expected = [own["msg"].removeprefix(SHOULD).split(", ")[0] for own in (found[key], item)]
-            found[key] |= {"loc": key, "msg": SHOULD + " or ".join(expected)}
+            expected = [choice["msg"].removeprefix(SHOULD).split(", ")[0] for choice in (merged[key], item)]
+            merged[key] |= {"loc": key, "msg": SHOULD + " or ".join(expected)}
         else:
-            found[key] = {**item, "loc": key}
-    return list(found.values())
+            merged[key] = {**item, "loc": key}
+    return list(merged.values())
 
 
 def _message(item: Mapping[str, Any], place: Place, kind: str, specs: Mapping[str, type[Spec]]) -> str:
@@ -90,20 +90,20 @@ def _message(item: Mapping[str, Any], place: Place, kind: str, specs: Mapping[st
 
 def where_it_belongs(place: Place, kind: str, specs: Mapping[str, type[Spec]]) -> str:
     """Return, of a key that a spec does not have at this place, which keys are near, or where it belongs."""
-    own = specs[kind]
-    if place[:1] == ("selection",) and has_key(own, ("selection", "grid", *place[1:])):
+    sections = specs[kind]
+    if place[:1] == ("selection",) and has_key(sections, ("selection", "grid", *place[1:])):
         return "it is a key of selection.grid: a list of values that are tried"
     other = OTHER_WORDS.get(place[-1])
-    if other is not None and has_key(own, (*place[:-1], other)):
+    if other is not None and has_key(sections, (*place[:-1], other)):
         return f"there is no such key here; did you mean {'.'.join((*place[:-1], other))}?"
     theirs = [name for name, spec in specs.items() if has_key(spec, place)]
     if theirs:
-        here = section_at(own, place[:-1])
+        here = section_at(sections, place[:-1])
         return (f"model.kind is {kind}, which has no use for it, leave it out; {' and '.join(theirs)} "
                 f"{'have' if len(theirs) > 1 else 'has'} it, {kind} has here "
                 f"{', '.join(types_of(here)) if here else 'nothing'}")
-    key, here_keys = place[-1], keys_at(own, place[:-1])
-    every = list(_paths(own))
+    key, here_keys = place[-1], keys_at(sections, place[:-1])
+    every = list(_paths(sections))
     same = [path for path in every if _plain(path[-1]) == _plain(key)]
     for paths in ([path for path in same if path[:-1] == place[:-1]],
                   [(*place[:-1], near) for near in _near(key, here_keys, 0.9)] if here_keys else [], same,
@@ -177,13 +177,13 @@ class Repaired:
 
 def repaired(fields: dict[str, Any], spec: type, lines: Mapping[Place, int]) -> Repaired:
     """Return a mapping with keys that are not indented in their section, and a space behind each colon."""
-    found = Repaired({}, [], {})
-    found.fields.update(_repaired(fields, spec, (), lines, found))
-    return found
+    repair = Repaired({}, [], {})
+    repair.fields.update(_repaired(fields, spec, (), lines, repair))
+    return repair
 
 
 def _repaired(fields: dict[str, Any], section: type, place: Place, lines: Mapping[Place, int],
-              found: Repaired) -> dict[str, Any]:
+              repair: Repaired) -> dict[str, Any]:
     result: dict[str, Any] = {}
     into: str | None = None  # the empty section that the keys after it belong to
     for key, value in fields.items():
@@ -192,25 +192,25 @@ def _repaired(fields: dict[str, Any], section: type, place: Place, lines: Mappin
         if into is not None and str(key) in empty and str(key) not in types_of(section):
             if result[into] is None:
                 result[into] = {}
-                told = [(str(other), lines.get((*place, str(other)))) for other in fields if str(other) in empty
+                moved = [(str(other), lines.get((*place, str(other)))) for other in fields if str(other) in empty
                         and str(other) not in types_of(section)]
-                named = ", ".join(name + (f" (line {line})" if line else "") for name, line in told)
-                found.mistakes.append(Mistake((*place, into), f"{'.'.join((*place, into))}: the section is empty, and "
-                                              f"{named} below it {'begin' if len(told) > 1 else 'begins'} in its "
+                named = ", ".join(name + (f" (line {line})" if line else "") for name, line in moved)
+                repair.mistakes.append(Mistake((*place, into), f"{'.'.join((*place, into))}: the section is empty, and "
+                                              f"{named} below it {'begin' if len(moved) > 1 else 'begins'} in its "
                                               "column: indent by two spaces what belongs to the section"))
             result[into][key] = value
-            found.moved[(*place, into, str(key))] = path
+            repair.moved[(*place, into, str(key))] = path
             continue
         into = str(key) if value is None and inner is not None else None
         if value is None and (joined := NO_SPACE.fullmatch(str(key))) and joined[1] in types_of(section):
-            found.mistakes.append(Mistake(path, _no_space([str(key)], place)))
+            repair.mistakes.append(Mistake(path, _no_space([str(key)], place)))
             key, value = joined[1], joined[2]
-            found.moved[(*place, key)] = path
+            repair.moved[(*place, key)] = path
         elif isinstance(value, str) and inner is not None and (pieces := _joined(value, inner)):
-            found.mistakes.append(Mistake(path, _no_space(value.split(), path)))
+            repair.mistakes.append(Mistake(path, _no_space(value.split(), path)))
             value = pieces
         elif isinstance(value, dict) and inner is not None:
-            value = _repaired(value, inner, path, lines, found)
+            value = _repaired(value, inner, path, lines, repair)
         result[key] = value
     return result
 

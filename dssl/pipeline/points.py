@@ -101,8 +101,8 @@ def scale_points(context: Context, params: ScalingParams, *, by_labels: bool = F
     if not rows.is_sparse:
         return attributes
     first, dtype = {"train": 0, "test": len(tasks["train"])}, np.result_type(rows.dtype, np.float32)
-    for name, own in tasks.items():
-        entries = sum(receipt["entries"] for receipt in receipts[first[name]:first[name] + len(own)])
+    for name, of_part in tasks.items():
+        entries = sum(receipt["entries"] for receipt in receipts[first[name]:first[name] + len(of_part)])
         attributes[name] = BlockedCsrRows(context.parts, (len(chosen[name]), rows.shape[1]), dtype, height, entries,
                                           first[name]).describe()
     return attributes
@@ -123,14 +123,14 @@ def _drift(before: Scaling, now: Scaling, names: list[str] | None) -> dict[str, 
     with np.errstate(divide="ignore", invalid="ignore"):
         change = {"shift": np.abs(now.shift - before.shift) * before.factor,
                   "factor": np.where(now.factor == before.factor, 0, np.abs(now.factor / before.factor - 1))}
-    found: dict[str, Any] = {}
+    drifts: dict[str, Any] = {}
     for name, values in change.items():
         j = int(np.argmax(values))
         if not values[j] <= MOST_DRIFT:
             raise CannotGrow(f"the new rows change the {'mean' if name == 'shift' else 'spread'} of "
                              f"{column_label(names, j)} by {values[j]:.0%}, more than {MOST_DRIFT:.0%}")
-        found[name] = {"column": j, "change": float(values[j])}
-    return found
+        drifts[name] = {"column": j, "change": float(values[j])}
+    return drifts
 
 
 @dataclass(frozen=True)
@@ -162,13 +162,13 @@ def _identifiers(context: Context, read: IngestParams) -> Identifiers | None:
         return None
 
     def rows_of(identifiers: Collection[str]) -> dict[str, list[int]]:
-        found: dict[str, list[int]] = {}
+        numbers: dict[str, list[int]] = {}
         with rows_in_files(context.files["source"].source, read, attributes) as rows:
             cells = (cell for block in (rows.blocks([name]) if rows is not None else ()) for cell in block.cells[0])
             for number, cell in enumerate(cells):
                 if cell in identifiers:
-                    found.setdefault(cell, []).append(number)
-        return found
+                    numbers.setdefault(cell, []).append(number)
+        return numbers
 
     return Identifiers(name, rows_of)
 
@@ -177,9 +177,9 @@ def _places(train: Rows, rows: np.ndarray) -> np.ndarray:
     """Return the places (t,) of rows (t,) ascending among the training points, -1 of those that are none."""
     places = counts_below(train, rows)
     there = np.flatnonzero(places < len(train))
-    found = np.full(len(rows), -1)
-    found[there] = np.where(train.take(places[there]) == rows[there], places[there], -1)
-    return found
+    positions = np.full(len(rows), -1)
+    positions[there] = np.where(train.take(places[there]) == rows[there], places[there], -1)
+    return positions
 
 
 def _told(context: Context, chosen: Target, read: IngestParams) -> tuple[Target, dict[str, Any]]:
@@ -216,11 +216,11 @@ def _told(context: Context, chosen: Target, read: IngestParams) -> tuple[Target,
 
 def _given_labels(context: Context) -> np.ndarray:
     """Return the ascending places of the training points that have a target; 16 bytes for each of them."""
-    found, begin = [np.arange(0)], 0
+    places, begin = [np.arange(0)], 0
     for strata in training_strata(context):
-        found.append(begin + np.flatnonzero(strata >= 0))
+        places.append(begin + np.flatnonzero(strata >= 0))
         begin += len(strata)
-    return np.concatenate(found)
+    return np.concatenate(places)
 
 
 def _require_two_classes(target: Target, source: str) -> None:
@@ -253,12 +253,12 @@ def make_labels(context: Context, labels: LabelParams) -> dict[str, Any]:
         places = choose_labels(lambda: training_strata(context), count=labels.count, per_class=labels.per_class,
                                fraction=labels.fraction, random_state=labels.random_state, n_classes=n_strata)
     coded = context.rows("split", f"train_{known}").take(places)
-    chosen, told = _told(context, Target.from_arrays({"labeled": places, known: coded}, split), labels.read)
+    chosen, from_file = _told(context, Target.from_arrays({"labeled": places, known: coded}, split), labels.read)
     _require_two_classes(chosen, context.files["source"].source.name)
     arrays, attributes = chosen.to_arrays()
     PartWriter(context.parts, 0).write(**arrays)
     PartWriter(context.parts, DRAWN).write(places=places)
-    return {**attributes, **chosen.described(), "n_labeled": len(chosen.labeled), **told}
+    return {**attributes, **chosen.described(), "n_labeled": len(chosen.labeled), **from_file}
 
 
 def _labels_cost(f: Facts[Any]) -> Cost:
@@ -267,34 +267,36 @@ def _labels_cost(f: Facts[Any]) -> Cost:
     return cost_of(0, 3 * 8 * f.n, 16 * m, held + 60 * m, 60 * m, DRAWN_SECONDS * f.n)
 
 
-def labels_notes(found: dict[str, Any]) -> list[str]:
+def labels_notes(attributes: dict[str, Any]) -> list[str]:
     """Return what labels from a file mean for the figures, and which classes they bring.
 
     They are hardly a random draw where they were suggested.
     """
-    if not found.get("told"):
+    if not attributes.get("told"):
         return []
-    is_classes = found.get("classes") is not None
+    is_classes = attributes.get("classes") is not None
     probabilities = "probabilities can be overconfident, and " if is_classes else ""
-    notes = [f"{found['told']} of the {found['n_labeled']} labels come from labels.file. If dssl suggest chose these "
+    notes = [f"{attributes['told']} of the {attributes['n_labeled']} labels come from labels.file. "
+             "If dssl suggest chose these "
              f"rows, they are no random draw: {probabilities}the error of held-out labels can rise from round to "
              "round though the model gets better, because asked-for labels are those of difficult rows. Labels "
              "of rows that were drawn at random, kept apart as test points (data.test), would tell."]
-    if found.get("spelled"):
-        read = ", ".join(f"{text!r} as {name!r}" for text, name in sorted(found["spelled"].items()))
+    if attributes.get("spelled"):
+        read = ", ".join(f"{text!r} as {name!r}" for text, name in sorted(attributes["spelled"].items()))
         notes.append(f"labels.file spells classes in other ways; read are {read}")
-    if found.get("new_classes"):
-        new = ", ".join(map(repr, found["new_classes"]))
+    if attributes.get("new_classes"):
+        new = ", ".join(map(repr, attributes["new_classes"]))
         notes.append(f"labels.file brings classes that the source does not have: {new}. Correct the file if one of "
                      "them is a typing error")
     return notes
 
 
-def points_notes(found: dict[str, Any]) -> list[str]:
+def points_notes(attributes: dict[str, Any]) -> list[str]:
     """Return which rows lie far from all others, if any do; and how far new rows change the scales of the features."""
-    notes = [f"{found['far_rows']}; the scale is fitted without such values. If they are codes of missing cells, mark "
-             "them as missing (data.read.missing)"] if "far_rows" in found else []
-    changes = [own["change"] for own in found.get("drift", {}).values()]
+    notes = [f"{attributes['far_rows']}; the scale is fitted without such values. If they are codes of missing cells, "
+             "mark "
+             "them as missing (data.read.missing)"] if "far_rows" in attributes else []
+    changes = [drift["change"] for drift in attributes.get("drift", {}).values()]
     if changes:
         notes.append(f"the new rows change mean and spread of a feature by {max(changes):.2g} of its spread at most; "
                      f"the scaling stays as it is up to {MOST_DRIFT:.0%}")

@@ -136,24 +136,24 @@ class KnownQuantities(KnownTarget):
         return Block(rows, np.where(np.isnan(values), UNLABELED, 0), values)
 
     def described(self, blocks: Iterator[Block]) -> dict[str, Any]:
-        found: list[dict[str, float]] = []
+        receipts: list[dict[str, float]] = []
         for block in blocks:
             values = block.known[block.strata == 0] if block.known is not None else np.empty(0)
             if len(values):
-                found.append({"known": len(values), "min": values.min(), "max": values.max(), "mean": values.mean(),
+                receipts.append({"known": len(values), "min": values.min(), "max": values.max(), "mean": values.mean(),
                               "deviation": values.std()})
         require_marker(self._marked, self.unlabeled, "target")
-        if not found:
+        if not receipts:
             return {"task": "regression", "target": {"known": 0}, "known": 0}
-        smallest, largest = min(own["min"] for own in found), max(own["max"] for own in found)
-        n = np.array([own["known"] for own in found])
+        smallest, largest = min(receipt["min"] for receipt in receipts), max(receipt["max"] for receipt in receipts)
+        n = np.array([receipt["known"] for receipt in receipts])
         require(smallest < largest or n.sum() == 1, error=DataError,
                 what=f"the target is {smallest:g} in all {n.sum():,} rows that have one",
                 why="there is nothing to learn: every model predicts this number",
                 fix="name another column as the target: data.read.target")
-        means, deviations = (np.array([own[name] for own in found]) for name in ("mean", "deviation"))
-        mean = float(n @ means / n.sum()) if len(found) > 1 else float(means[0])
-        deviation = float(np.sqrt(n @ (deviations**2 + (means - mean) ** 2) / n.sum())) if len(found) > 1 \
+        means, deviations = (np.array([receipt[name] for receipt in receipts]) for name in ("mean", "deviation"))
+        mean = float(n @ means / n.sum()) if len(receipts) > 1 else float(means[0])
+        deviation = float(np.sqrt(n @ (deviations**2 + (means - mean) ** 2) / n.sum())) if len(receipts) > 1 \
             else float(deviations[0])
         return {"task": "regression", "known": int(n.sum()), "target": {
             "known": int(n.sum()), "min": float(smallest), "max": float(largest), "mean": mean, "deviation": deviation}}
@@ -173,12 +173,12 @@ class NothingKnown(KnownTarget):
 
 def _labels_of(dataset: Dataset, quantities: str) -> np.ndarray:
     """Return the different labels of a data set, as they are stored, ascending, NaN last; at most `MOST_VALUES`."""
-    found = np.empty(0, dataset.target.dtype)
+    values = np.empty(0, dataset.target.dtype)
     for _, y in dataset.target.blocks(DRAW_ROWS):
-        found = np.unique(np.concatenate([found, np.unique(y)]))
-        if len(found) > MOST_VALUES:
-            require_no_quantities(found, quantities)
-    return found
+        values = np.unique(np.concatenate([values, np.unique(y)]))
+        if len(values) > MOST_VALUES:
+            require_no_quantities(values, quantities)
+    return values
 
 
 def known_target_of(params: SplitParams, dataset: Dataset, source: str) -> KnownTarget:

@@ -103,10 +103,10 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
     execution = execution or current_execution(memory_budget)
     before = Room.of(execution)
     execution = execution.within(budget_for(made, before))
-    for own in (*made.tried, made):
-        refuse_what_cannot_fit(own.own_stages, own.facts, Room.of(execution))
+    for one in (*made.tried, made):
+        refuse_what_cannot_fit(one.own_stages, one.facts, Room.of(execution))
     shown = in_notebook() if events is None else nullcontext(events)
-    with place.lock(wait) as lock, _held(execution, lock.check), shown as told:
+    with place.lock(wait) as lock, _held(execution, lock.check), shown as reporter:
         if isinstance(place.root, ObjectPath):
             begin_anew()
             execution.ask_workers(begin_anew)
@@ -120,7 +120,7 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
         # Paths as well as addresses: a run's record is read by people. First what it needs, since gc asks every run.
         _note_stages(folder, made)
         write_json(folder / "spec.json", made.given.to_dict())
-        with Status(folder, identity, made.spec.name, told or (lambda event: None)) as status:
+        with Status(folder, identity, made.spec.name, reporter or (lambda event: None)) as status:
             estimated = _Estimates.of(made, execution.tasks_at_once)
             status.tell({"event": "run", "run": identity, "folder": str(folder), "name": made.spec.name,
                          "stages": sum(item.status != "cached" for item in made.selected),
@@ -165,10 +165,10 @@ class _Estimates:
 
     @classmethod
     def of(cls, made: Plan, tasks_at_once: int) -> "_Estimates":
-        found = cls(made.rates, tasks_at_once, {})
+        estimates = cls(made.rates, tasks_at_once, {})
         for item in made.selected:
-            found.note(item)
-        return found
+            estimates.note(item)
+        return estimates
 
     def note(self, item: PlannedStage) -> None:
         """Take over the cost of a stage to run."""
@@ -189,8 +189,8 @@ def _run(made: Plan, identity: str, folder: Path, execution: Execution, estimate
     for text in of_growth:
         tell({"event": "note", "stage": "dataset", "text": text})
     _note_stages(folder, made)
-    for own in made.tried:
-        _run_stages(own.again(execution.memory_budget, records), made, records, execution, estimated, tell)
+    for one in made.tried:
+        _run_stages(one.again(execution.memory_budget, records), made, records, execution, estimated, tell)
     if made.tried:
         made = made.again(execution.memory_budget, records)
         _note_stages(folder, made)  # of the graph that was chosen
@@ -239,17 +239,18 @@ def _run(made: Plan, identity: str, folder: Path, execution: Execution, estimate
 def _note_stages(folder: Path, made: Plan) -> None:
     """Write into a run's folder what it needs until it is done: its artifacts, and those that they grow from."""
     last = made.growth.last if made.growth and made.growth.grows else None
-    before = [made.workspace.folder_of(*own) for _, stages in (last.graphs if last else ()) for own in stages.items()]
+    before = [made.workspace.folder_of(*stage) for _, stages in (last.graphs if last else ())
+              for stage in stages.items()]
     write_stages(folder, list(dict.fromkeys([*(item.artifact.folder for item in made.selected), *before])))
 
 
 def _last_run(made: Plan, identity: str) -> LastRun:
     """Return what the next run of the spec goes on from."""
     growth, dataset = made.growth, made.artifact("dataset").attributes
-    files = tuple(FileRecord(file.full_name, str(file.digest), own["rows"], file.version) for file, own in zip(
+    files = tuple(FileRecord(file.full_name, str(file.digest), record["rows"], file.version) for file, record in zip(
         made.files["source"].source.files, dataset["dataset"]["files"], strict=True))
-    graphs = tuple((own.values, {item.stage.name: item.artifact.address for item in own.own_stages})
-                   for own in (made, *(own for own in made.tried if own.values != made.values)))
+    graphs = tuple((one.values, {item.stage.name: item.artifact.address for item in one.own_stages})
+                   for one in (made, *(one for one in made.tried if one.values != made.values)))
     if growth is None or growth.last is None or not growth.goes_on:
         return LastRun(identity, files, graphs, identity, dataset["n"])
     return LastRun(identity, files, graphs, growth.last.fresh_run, growth.last.fresh_rows)
@@ -369,22 +370,22 @@ def _result(identity: str, made: Plan, records: list[dict[str, Any]], notes: lis
     result = {"run": identity, "name": made.spec.name, "stages": records, "peak_rss_bytes": peak}
     if made.until != made.kind.names[-1]:
         return {**result, "status": "stopped", "until": made.until}
-    facts, found = _facts(made), dict[str, Any](status="done")
-    found["notes"] = notes + [text for item in made.stages if item.stage.notes for text in item.stage.notes(
+    facts, document = _facts(made), dict[str, Any](status="done")
+    document["notes"] = notes + [text for item in made.stages if item.stage.notes for text in item.stage.notes(
         facts[item.stage.name])] + never_note(facts)
     if "scores" in facts:
-        found |= {name: facts["scores"][name] for name in ("metrics", "baselines", "gain", "transductive")
+        document |= {name: facts["scores"][name] for name in ("metrics", "baselines", "gain", "transductive")
                   if name in facts["scores"]}
     if "selection" in facts:
-        found["selection"] = facts["selection"]["choices"]
-        if "by_labels" in found.get("gain", {}):
-            found["gain"] = found["gain"] | {"by_labels": without_choice(
-                found["gain"]["by_labels"], facts["selection"].get("grid") or {})}
+        document["selection"] = facts["selection"]["choices"]
+        if "by_labels" in document.get("gain", {}):
+            document["gain"] = document["gain"] | {"by_labels": without_choice(
+                document["gain"]["by_labels"], facts["selection"].get("grid") or {})}
     if made.tried:
-        found["graphs"] = tried_graphs(made)
+        document["graphs"] = tried_graphs(made)
     if made.kind.model:
-        found["model"] = str(made.artifact(made.kind.model).folder)
-    return result | found
+        document["model"] = str(made.artifact(made.kind.model).folder)
+    return result | document
 
 
 def _page(kind: Kind, result: dict[str, Any], facts: dict[str, Any]) -> str:

@@ -75,22 +75,22 @@ def make_sample(context: Context, params: SampleParams) -> dict[str, Any]:
     rows = as_rows(points.take(drawn))
     described = context.attributes("models")["models"]
     models = stored_models(context.inputs["models"].parts, {"model": described["model"]})
-    own = context.parts.within("predicted")
-    predict_blocks(context.execution.share_rows(rows), models, BlockValues(), context.execution, own)
-    values, beyond = own.rows("values").read_all(), own.rows("beyond").read_all()
-    own.remove()
+    parts = context.parts.within("predicted")
+    predict_blocks(context.execution.share_rows(rows), models, BlockValues(), context.execution, parts)
+    values, beyond = parts.rows("values").read_all(), parts.rows("beyond").read_all()
+    parts.remove()
     model = models.open()["model"]
     coding = model.coding
     vertex = context.vertex_rows().vertex_of(drawn[:pictured]) if params.metric else drawn[:pictured]
     shown = np.sort(np.unique(vertex, return_index=True)[1])  # of copies the first
     with one_thread():  # so that places are the same whatever else runs
         picture = _picture(context, params, rows.take(shown), vertex[shown], len(points) <= pictured)
-    found = {"n": len(points), "picture": {
+    document = {"n": len(points), "picture": {
         **picture, "labeled": np.flatnonzero(np.isin(drawn[shown], labeled)).tolist(),
         "codes": [_rounded(code) for code in _codes(coding, values, beyond)[shown].tolist()],
         "classes": [str(name) for name in coding.classes] if isinstance(coding, ClassCoding) else []}}
-    return found if not len(labeled) else {
-        **found, **_uncertain(context, drawn, labeled, coding, values, beyond, described["model"].get(CALIBRATION)),
+    return document if not len(labeled) else {
+        **document, **_uncertain(context, drawn, labeled, coding, values, beyond, described["model"].get(CALIBRATION)),
         **_next(context, params, model, labeled)}
 
 
@@ -142,10 +142,10 @@ def _picture(context: Context, params: SampleParams, points: Any, vertex: np.nda
 
 def _distances(X: Any) -> np.ndarray:
     """Return the distances of all pairs of points, (s, s) float32."""
-    found, points = np.empty((X.shape[0], X.shape[0]), np.float32), as_points(X)
+    distances, points = np.empty((X.shape[0], X.shape[0]), np.float32), as_points(X)
     for start, stop in row_ranges(X.shape[0], BLOCK):
-        found[start:stop] = np.sqrt(squared_distances(as_points(X[start:stop]), points))
-    return found
+        distances[start:stop] = np.sqrt(squared_distances(as_points(X[start:stop]), points))
+    return distances
 
 
 def _uncertain(context: Context, drawn: np.ndarray, labeled: np.ndarray, coding: Coding, values: np.ndarray,
@@ -157,14 +157,14 @@ def _uncertain(context: Context, drawn: np.ndarray, labeled: np.ndarray, coding:
     likely = margins_of(values, coding)
     likely = Calibration.from_described(calibration).probabilities(likely) if calibration else likely
     likely = np.where(beyond[:, None], np.nan, likely)
-    found: dict[str, Any] = {"judged": len(free), "calibrated": calibration is not None}
+    described: dict[str, Any] = {"judged": len(free), "calibrated": calibration is not None}
     if likely.shape[1] < 2:
-        return found
+        return described
     two = np.sort(likely[free], axis=1)[:, -2:]
     gap = np.where(np.isfinite(two[:, 0]), two[:, 1] - two[:, 0], np.inf)
     least = free[np.argsort(gap, kind="stable")[:LISTED]]
     numbers = context.rows("split", "train").take(drawn[least])
-    return {**found, "least": [_listed(number, coding, own) for number, own in zip(
+    return {**described, "least": [_listed(number, coding, share) for number, share in zip(
         numbers.tolist(), likely[least], strict=True)]}
 
 
@@ -189,9 +189,9 @@ def _next(context: Context, params: SampleParams, model: Model, labeled: np.ndar
     vertices = context.vertices() if params.metric is not None else find_vertices(points, context.execution)
     if len(vertices) - len(np.unique(vertices.vertex[labeled])) < LISTED:
         return {}
-    own = replace(context, execution=context.execution.within(arrays_within(context.execution.memory_budget) // 2))
+    smaller = replace(context, execution=context.execution.within(arrays_within(context.execution.memory_budget) // 2))
     try:
-        suggested = choose_rows(own, model, SuggestParams(count=LISTED))
+        suggested = choose_rows(smaller, model, SuggestParams(count=LISTED))
     except BudgetError:  # of half of it
         return {"suggested": len(points)}
     if "source" in context.files:

@@ -69,7 +69,7 @@ class Schedule:
     @classmethod
     def find(cls, workspace: Workspace, name: str) -> Self:
         """Return a schedule by its name; raise DataError if there is none."""
-        listed = [own.folder.name for own in cls.all(workspace)]
+        listed = [schedule.folder.name for schedule in cls.all(workspace)]
         require(name in listed, f"no schedule {name} in {workspace.root}", error=DataError,
                 why="a schedule is a folder in schedules/",
                 fix=f"name one of {', '.join(listed)}" if listed else "add one with `dssl schedule`")
@@ -83,8 +83,8 @@ class Schedule:
     @property
     def fields(self) -> dict[str, Any]:
         """Return what was written down."""
-        found: dict[str, Any] = read_json(self.folder / SCHEDULE)
-        return found
+        written: dict[str, Any] = read_json(self.folder / SCHEDULE)
+        return written
 
     @contextmanager
     def alone(self) -> Iterator[bool]:
@@ -116,6 +116,6 @@ class Schedule:
         if code == 0:
             failed.unlink(missing_ok=True)
         elif write_json(failed, {"since": time.time(), "code": code}, exclusive=True) and fields["on_failure"]:
-            told = subprocess.run(["/bin/sh", "-c", fields["on_failure"]], check=False).returncode
-            say(f"failed with exit code {code}; `{fields['on_failure']}` was run, and ended with {told}")
+            exit_code = subprocess.run(["/bin/sh", "-c", fields["on_failure"]], check=False).returncode
+            say(f"failed with exit code {code}; `{fields['on_failure']}` was run, and ended with {exit_code}")
         return code

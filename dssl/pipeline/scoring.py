@@ -56,19 +56,19 @@ def make_scores_in(scoring: ClassScoring | None, context: Context, params: Score
     if not len(true.coded):
         return {"metrics": {}, "baselines": {}, "gain": {} if by_labels is None else {"by_labels": by_labels}}
     models = stored_models(context.inputs["models"].parts, context.attributes("models")["models"])
-    found = predict_test(context.points("test"), models, true.coded, context.execution, context.parts)
-    true, undefined = in_defined_scoring(true, found["model"])
+    scored = predict_test(context.points("test"), models, true.coded, context.execution, context.parts)
+    true, undefined = in_defined_scoring(true, scored["model"])
     scores = {name: {**scores_of(true, predicted), "unsupported": int(predicted["unsupported"].sum())}
-              for name, predicted in found.items()}
+              for name, predicted in scored.items()}
     labels = context.target(params.prior)
     name, predicted, predicts = guess(labels, true, labels.label_weights(params.weight))
     scores[name] = {**scores_of(true, predicted), "predicts": predicts}
-    gain = {**unlabeled_verdict(true, {**found, name: predicted}), **undefined,
+    gain = {**unlabeled_verdict(true, {**scored, name: predicted}), **undefined,
             **({} if by_labels is None else {"by_labels": by_labels})}
     return {"metrics": scores.pop("model"), "baselines": scores, "gain": gain,
-            "stored": {"array": "codes" if "codes" in found["model"] else "values",
-                       "column": list(found).index("model")},
-            **points_to_draw(true, found["model"])}
+            "stored": {"array": "codes" if "codes" in scored["model"] else "values",
+                       "column": list(scored).index("model")},
+            **points_to_draw(true, scored["model"])}
 
 
 def with_scored(cost: Cost, f: Facts[Any], n_models: int, *, asked: bool = False) -> Cost:

@@ -126,7 +126,7 @@ def find_sentinels(reader: Reader, ranges: Sequence[tuple[int, int]], execution:
             cells = Cells(count, tuple((row, text) for row, text in examples))
             infinite[int(j)] = infinite.get(int(j), Cells()).merge(cells)
     others = np.sum([block["others"] for block in blocks], axis=0)
-    found, doubtful, near = dict[int, dict[str, int]](), dict[int, dict[str, int]](), set[int]()
+    codes, doubtful, near = dict[int, dict[str, int]](), dict[int, dict[str, int]](), set[int]()
     for code, of_code in zip(CODES, counts, strict=True):
         holds = of_code > 0
         is_far = np.maximum(code - high, low - code) > high - low
@@ -138,10 +138,10 @@ def find_sentinels(reader: Reader, ranges: Sequence[tuple[int, int]], execution:
         if code > 0 and (code in levels or (is_class and holds[-1])):
             continue
         if is_marked and not ordinary.any():
-            found[code] = {names[j]: int(of_code[j]) for j in np.flatnonzero(holds).tolist()}
+            codes[code] = {names[j]: int(of_code[j]) for j in np.flatnonzero(holds).tolist()}
             near |= {code} if (again & ~is_far).any() else set()
         elif again.any():
             doubtful[code] = {names[j]: int(of_code[j]) for j in np.flatnonzero(again).tolist()}
-    rows = [row for block in blocks for row, values in block["rows"] if found.keys() >= set(values)]
-    return Sentinels(found, frozenset(near), doubtful, tuple(rows[:MOST_ROWS]),
+    rows = [row for block in blocks for row, values in block["rows"] if codes.keys() >= set(values)]
+    return Sentinels(codes, frozenset(near), doubtful, tuple(rows[:MOST_ROWS]),
                      {names[j]: cells for j, cells in sorted(infinite.items())})

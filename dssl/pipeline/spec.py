@@ -255,8 +255,8 @@ class Spec(Sections):
 
     def to_dict(self, *, mode: Literal["python", "json"] = "python", changed_only: bool = False) -> dict[str, Any]:
         """Return the spec as a mapping that `load_spec` takes; changed_only : without what is as it is by default."""
-        own: Any = type(self)
-        dumped: dict[str, Any] = adapter_of(own).dump_python(self, mode=mode, exclude_defaults=changed_only)
+        cls: Any = type(self)
+        dumped: dict[str, Any] = adapter_of(cls).dump_python(self, mode=mode, exclude_defaults=changed_only)
         if changed_only:
             dumped["model"] = {"kind": self.model.kind, **dumped.get("model", {})}
         return dumped

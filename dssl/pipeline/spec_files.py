@@ -31,14 +31,14 @@ def find_files(spec: Spec, known: Sequence[FileRecord] = ()) -> dict[str, File]:
     """
     params, given = spec.data.read, spec.given_graph
     source = find_source(spec.data.source, labels=params.labels, format=params.format, known=known)
-    found = {"source": source_file(digested(source), spec)}
+    files = {"source": source_file(digested(source), spec)}
     if spec.labels is not None and spec.labels.file is not None:
-        told = find_source(spec.labels.file, format="csv")
-        found["labels"] = File(told, fingerprint(told))
+        labels = find_source(spec.labels.file, format="csv")
+        files["labels"] = File(labels, fingerprint(labels))
     if given is not None:
         file = given_file(given.kind, given.path)
-        found[given.kind] = File(file, fingerprint(file))
-    return found
+        files[given.kind] = File(file, fingerprint(file))
+    return files
 
 
 def source_file(source: Source, spec: Spec) -> File:

@@ -121,11 +121,11 @@ def _write(context: Context, used: RowsInUse, blocks: Iterator[Places], n: Mappi
     for block, train, test in blocks:
         others = np.ones(len(block.rows), bool)
         others[train], others[test] = False, False
-        for of, own in (("train", train), ("test", test), ("rest", np.flatnonzero(others))):
-            streams[of, ""].add(block.rows[own])
+        for of, rows in (("train", train), ("test", test), ("rest", np.flatnonzero(others))):
+            streams[of, ""].add(block.rows[rows])
             for name in beside:
                 assert block.known is not None
-                streams[of, name].add(block.known[own])
+                streams[of, name].add(block.known[rows])
     for stream in streams.values():
         stream.close()
 
@@ -141,10 +141,10 @@ def split_target(context: Context, name: str) -> Target:
     Its classes are those of the labels where the stage needs them: a file of labels may have brought new ones.
     """
     known = "codes" if "classes" in context.attributes("split") else "values"
-    found = Target.from_arrays({known: context.rows("split", f"{name}_{known}").read_all()},
+    target = Target.from_arrays({known: context.rows("split", f"{name}_{known}").read_all()},
                                context.attributes("split"))
     names = context.attributes("labels").get("classes") if "labels" in context.inputs else None
-    return found.of_names(np.array(names)) if isinstance(found, Classes) and names is not None else found
+    return target.of_names(np.array(names)) if isinstance(target, Classes) and names is not None else target
 
 
 def training_strata(context: Context) -> Iterator[np.ndarray]:
@@ -174,8 +174,8 @@ def classes_joined(classes: Sequence[Any]) -> dict[Any, list[Any]]:
     return {name: groups.get(name, [name]) for name in classes if name not in joined}
 
 
-def _split_notes(found: Mapping[str, Any]) -> list[str]:
-    classes = found.get("classes") or []
+def _split_notes(attributes: Mapping[str, Any]) -> list[str]:
+    classes = attributes.get("classes") or []
     alike = alike_classes(classes)
     if not alike:
         return []

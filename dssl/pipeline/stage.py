@@ -96,7 +96,7 @@ class Kind(KindSpec):
         return cls(spec.name, spec.spec, spec.tasks, stages, **others)
 
     def mistakes(self, spec: Spec) -> Iterator[tuple[str, DsslError]]:
-        defaults = {own.name: own.default for own in fields(spec)}
+        defaults = {item.name: item.default for item in fields(spec)}
         unread = [name for name in STAGED if name in defaults and name not in self.names
                   and getattr(spec, name) not in (None, defaults[name])]
         for name in unread:
@@ -117,8 +117,8 @@ class Kind(KindSpec):
 
     def dependents(self, name: str) -> set[str]:
         """Return a stage and all that depend on it."""
-        found = {name}
+        names = {name}
         for stage in self.stages:
-            if found & set(stage.needs):
-                found.add(stage.name)
-        return found
+            if names & set(stage.needs):
+                names.add(stage.name)
+        return names

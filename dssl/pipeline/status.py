@@ -102,20 +102,20 @@ class Status:
             self._tasks_begun, self._before = time.monotonic(), done
         rate = (done - self._before) / max(time.monotonic() - self._tasks_begun, 1e-9) if done > self._before else None
         left = (of - done) / rate if rate and done >= SOON * of else None
-        found = {"rate": rate and round(rate, 3), "time_left": None if left is None else round(left, 1)}
-        self._known |= {"done": done, "of": of, **found}
-        return found
+        progress = {"rate": rate and round(rate, 3), "time_left": None if left is None else round(left, 1)}
+        self._known |= {"done": done, "of": of, **progress}
+        return progress
 
     def _beat(self) -> None:
-        told = written = time.monotonic()
+        now = written = time.monotonic()
         while not self._ended.wait(LOOK_EVERY):
             with self._lock:
                 if self._changed or time.monotonic() - written >= WRITE_EVERY:
                     self._write()
                     written = time.monotonic()
-                if time.monotonic() - told >= BEAT and self._known["stage"] is not None:
-                    told = time.monotonic()
-                    beat = {"event": "heartbeat", "seconds": round(told - self._stage_begun, 3), **{
+                if time.monotonic() - now >= BEAT and self._known["stage"] is not None:
+                    now = time.monotonic()
+                    beat = {"event": "heartbeat", "seconds": round(now - self._stage_begun, 3), **{
                         name: self._known[name] for name in ("stage", "done", "of", "rate", "time_left")},
                         **self._run_left()}
                     try:

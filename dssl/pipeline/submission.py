@@ -99,20 +99,20 @@ class Submission:
     @property
     def described(self) -> dict[str, Any]:
         """Return what was frozen besides spec and cluster."""
-        found: dict[str, Any] = read_json(self.folder / DESCRIPTION)
-        return found
+        described: dict[str, Any] = read_json(self.folder / DESCRIPTION)
+        return described
 
     @property
     def spec(self) -> dict[str, Any]:
         """Return the frozen spec."""
-        found: dict[str, Any] = read_json(self._file("spec.json"))
-        return found
+        spec: dict[str, Any] = read_json(self._file("spec.json"))
+        return spec
 
     @property
     def cluster(self) -> dict[str, Any]:
         """Return the frozen cluster description."""
-        found: dict[str, Any] = read_json(self._file("cluster.json"))
-        return found
+        description: dict[str, Any] = read_json(self._file("cluster.json"))
+        return description
 
     @property
     def job_name(self) -> str:
@@ -225,13 +225,13 @@ class Submission:
         if not (self.folder / STAGES).is_file():
             return 0
         root = self.folder.parents[1] / "artifacts"
-        found = 0
+        count = 0
         for name in stages_of(self.folder):
             if (root / name / PUBLISHED).is_file():
-                found += 1
+                count += 1
             if (root / name / BEGUN).is_file():
-                found += sum(1 for _ in (root / name).glob("**/receipts/*.json"))
-        return found
+                count += sum(1 for _ in (root / name).glob("**/receipts/*.json"))
+        return count
 
     def settle(self, max_restarts: int) -> int:
         """Return the run's exit code, or `COME_BACK` where the engine is to start it again.
@@ -279,27 +279,27 @@ def state_of(folder: Path, knows: Knows) -> dict[str, Any]:
     except DataError:
         return status
     described = submission.described
-    found = status | {"name": described["name"], "starts": submission.starts, "engine": submission.engine}
+    state = status | {"name": described["name"], "starts": submission.starts, "engine": submission.engine}
     if (ended := submission.exit) is not None:
-        return found | {"state": ended["state"], "exit": ended}
+        return state | {"state": ended["state"], "exit": ended}
     if status["state"] == "running":
-        return found
-    if found["engine"] is None:
+        return state
+    if state["engine"] is None:
         lost = time.time() - described["submitted"] > HANDING_OVER
     else:
-        lost = not knows(found["engine"])
+        lost = not knows(state["engine"])
     cancelled = submission.cancelled
     if cancelled is not None and (lost or time.time() - cancelled["time"] > HANDING_OVER):
-        return found | {"state": "cancelled", "exit": {
+        return state | {"state": "cancelled", "exit": {
             "code": TERMINATED, "state": "cancelled", "why": "it was cancelled while no process of it was at work",
-            "time": cancelled["time"], "starts": found["starts"]}}
+            "time": cancelled["time"], "starts": state["starts"]}}
     if lost:
-        return found | {"state": "lost", "error": {
+        return state | {"state": "lost", "error": {
             "type": "Lost", "what": "the engine knows nothing of the job, and it has left no exit record",
             "why": "its machine stopped, it was killed, or it could not write to the workspace",
             "fix": "see `dssl logs`, and submit again: finished parts are kept"}}
     has_run = submission.starts > 1 or (submission.starts == 1 and (folder / STATUS).is_file())
-    return found | {"state": "restarting" if has_run else "submitted"}
+    return state | {"state": "restarting" if has_run else "submitted"}
 
 
 def find_run(workspace: Workspace, name: str | None, *, submitted: bool = False) -> Path:

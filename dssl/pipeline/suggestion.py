@@ -53,15 +53,16 @@ def artifacts_behind(folder: Path) -> dict[str, Artifact]:
 
     Raises IntegrityError: a manifest is damaged, or one is of another artifact.
     """
-    workspace, found, pending = Workspace.at(folder.parents[2]), dict[str, Artifact](), [folder]
+    workspace, artifacts, pending = Workspace.at(folder.parents[2]), dict[str, Artifact](), [folder]
     while pending:
         described = read_manifest(manifest_of(pending.pop()))
-        own = workspace.artifact(described["stage"], described["version"], described["params"], described["inputs"])
-        found[own.stage] = own
-        behind = [folder.parents[1] / stage / address[:24] for stage, address in own.inputs.items()
-                  if stage not in found]
+        artifact = workspace.artifact(described["stage"], described["version"], described["params"],
+                                      described["inputs"])
+        artifacts[artifact.stage] = artifact
+        behind = [folder.parents[1] / stage / address[:24] for stage, address in artifact.inputs.items()
+                  if stage not in artifacts]
         pending += [place for place in behind if manifest_of(place).is_file()]  # files from outside are inputs too
-    return found
+    return artifacts
 
 
 def suggest_rows(run: str | Path, execution: Execution, *, count: int = 10, criterion: Criterion = "auto",

@@ -28,7 +28,7 @@ def adapter_of(cls: Any) -> TypeAdapter[Any]:
 def types_of(cls: type) -> dict[str, Any]:
     """Return the types of the fields of a section, by name."""
     hints = get_type_hints(cls)
-    return {own.name: hints[own.name] for own in fields(cls)}
+    return {item.name: hints[item.name] for item in fields(cls)}
 
 
 def section_of(annotation: Any) -> type | None:
@@ -198,15 +198,15 @@ class DescribedSchema(GenerateJsonSchema):
 
 def descriptions_of(cls: type) -> dict[str, str]:
     """Return what the docstrings of a dataclass and of those it derives from say of each parameter, by its name."""
-    found: dict[str, str] = {}
+    described: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         names: list[str] = []
         for line in (base.__doc__ or "").partition("Parameters\n")[2].splitlines():
             if head := re.match(r"    (\w+(?:, \w+)*) : (.*)", line):
                 names = head[1].split(", ")
-                found |= dict.fromkeys(names, "")
+                described |= dict.fromkeys(names, "")
             elif names and line.startswith("        "):
-                found |= {name: f"{found[name]} {line.strip()}".strip() for name in names}
+                described |= {name: f"{described[name]} {line.strip()}".strip() for name in names}
             elif not line.strip() and names:
                 break
-    return found
+    return described

@@ -219,7 +219,7 @@ def tried(name: str, n: int, folder: Path) -> dict[str, Any]:
         spec, line["target"] = without_target(path, old.target)
         taken = {record["name"]: record["finding"] or record["kind"] for record in spec.records}
         own = {column: kind for column, kind in taken.items() if is_own(column.split("[")[0], old.frame, rows)}
-        line |= {"own": own, "taken": taken, "said": spec.told}
+        line |= {"own": own, "taken": taken, "said": spec.messages}
         (folder / "spec.yaml").write_text(spec.text)
         result = run(folder / "spec.yaml", workspace=folder / "work", execution=InProcess(1))
         source = new.write(new.frame.drop(columns=old.target), folder / "new")

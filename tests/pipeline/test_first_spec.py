@@ -454,7 +454,7 @@ def test_one_label_a_class_is_learned_from_without_a_claim(tmp_path):
     table.to_csv(tmp_path / "one.csv", index=False)
     found = first_spec([str(tmp_path / "one.csv")], {}, InProcess(1), target="kind")
     assert "test: {none: true}" in found.text
-    assert any("nothing judges the result" in line for line in found.told)
+    assert any("nothing judges the result" in line for line in found.messages)
     (tmp_path / "one.yaml").write_text(found.text)
     result = run(tmp_path / "one.yaml", tmp_path / "work")
     assert result["gain"]["by_labels"]["n"] == 0

@@ -112,7 +112,7 @@ def test_labels_of_one_class_wait_for_a_file_that_brings_another(tmp_path):
                                                                                          index=False)
     execution = InProcess(1)
     spec = first_spec([str(tmp_path / "t.csv")], {}, execution)
-    assert any("all labels are 'elm'" in line for line in spec.told)
+    assert any("all labels are 'elm'" in line for line in spec.messages)
     (tmp_path / "t.yaml").write_text(spec.text, encoding="utf-8")
     with pytest.raises(DataError, match=r"(?s)has one class, 'elm'.*labels\.file"):
         run(tmp_path / "t.yaml", workspace=tmp_path / "work", execution=execution)

@@ -37,23 +37,23 @@ def init_command(source: tuple[str, ...], out: Path | None, target: str | None, 
         _require_new(out)
     execution = InProcess() if memory_budget is None else InProcess().within(memory_budget)
     try:
-        found = first_spec(source, options, execution, target=target)
+        spec = first_spec(source, options, execution, target=target)
     except AmbiguousTarget as error:
         if not is_terminal() or as_json or len(error.candidates) < 2:
             raise
         click.echo(sentences(str(error))[1], err=True)
         chosen = click.prompt("Which column is predicted? (none for clusters)", err=True, default=error.candidates[0],
                               type=click.Choice([*error.candidates, "none"]))
-        found = first_spec(source, options, execution, target=chosen)
-    path = out or Path(f"{found.name}.yaml")
+        spec = first_spec(source, options, execution, target=chosen)
+    path = out or Path(f"{spec.name}.yaml")
     _require_new(path)
     with open(path, "x", encoding="utf-8") as file:
-        file.write(found.text)
+        file.write(spec.text)
     if as_json:
-        click.echo(json.dumps({"spec": str(path), "task": found.task, "target": found.target, "chosen": found.told,
-                               "columns": found.records}, indent=1))
+        click.echo(json.dumps({"spec": str(path), "task": spec.task, "target": spec.target, "chosen": spec.messages,
+                               "columns": spec.records}, indent=1))
         return
-    for line in found.told:
+    for line in spec.messages:
         click.echo(line)
     click.echo(f"written: {path}, with these reasons; look at it, then: dssl run {path}")
 

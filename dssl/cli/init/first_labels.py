@@ -50,14 +50,15 @@ def labels_in(y: np.ndarray) -> Receipt:
     """
     is_text = y.dtype == object
     there = np.array([label is not None for label in y], bool) if is_text else np.isfinite(y.astype(np.float64))
-    own = y[there]
-    if own.dtype.kind == "f":
-        own = whole_numbers(own)
-    values, sizes = np.unique(own.astype(str) if is_text else own, return_counts=True)
+    labels = y[there]
+    if labels.dtype.kind == "f":
+        labels = whole_numbers(labels)
+    values, sizes = np.unique(labels.astype(str) if is_text else labels, return_counts=True)
     few = len(values) <= MOST_LEVELS
-    return {"known": len(own), "missing": len(y) - len(own), "is_text": is_text, "is_whole": own.dtype.kind != "f",
+    return {"known": len(labels), "missing": len(y) - len(labels), "is_text": is_text,
+            "is_whole": labels.dtype.kind != "f",
             "marked": int((y == -1).sum()) if y.dtype.kind == "i" else 0,
-            "range": None if is_text or not len(own) else [float(own.min()), float(own.max())],
+            "range": None if is_text or not len(labels) else [float(labels.min()), float(labels.max())],
             "values": values.tolist() if few else None, "sizes": sizes.tolist() if few else None}
 
 

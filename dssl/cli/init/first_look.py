@@ -63,8 +63,8 @@ class Look:
         scan, params = self.reader.scan(), self._params()
         height = block_height(scan, params, self.execution.memory_budget, is_sparse=scan.nnz is not None)
         self.ranges = row_ranges(scan.n_rows, height)
-        found, traits = survey_file(self.reader, self.ranges, self.execution, self.execution.scratch())
-        self.records = None if traits is None else examined(traits, found.levels, scan.feature_names, scan)
+        records, traits = survey_file(self.reader, self.ranges, self.execution, self.execution.scratch())
+        self.records = None if traits is None else examined(traits, records.levels, scan.feature_names, scan)
         self.scan = scan
 
     @property
@@ -161,23 +161,24 @@ class Look:
         """
         if self.records is None or not self.scan.n_columns:
             return
-        self.sentinels = found = find_sentinels(self.reader, self.ranges, self.execution)
+        self.sentinels = sentinels = find_sentinels(self.reader, self.ranges, self.execution)
         if not self.is_table:
-            if found.infinite:
-                self.remarks.append(f"infinite cells, which a run refuses: {self._some_of(found.infinite.items())}; "
+            if sentinels.infinite:
+                infinite = self._some_of(sentinels.infinite.items())
+                self.remarks.append(f"infinite cells, which a run refuses: {infinite}; "
                                     "store nan where one marks a missing cell")
             return
-        for code, counts in found.doubtful.items():
+        for code, counts in sentinels.doubtful.items():
             self.remarks.append(f"does {code} stand for a missing cell? No other value comes so often: "
                                 f"{_cells_by_column(counts)}; if it does, add '{code}' to data.read.missing")
-        if not found.counts and not found.infinite:
+        if not sentinels.counts and not sentinels.infinite:
             return
-        for code, counts in found.counts.items():
-            again = ", or comes again as none of them does" if code in found.again else ""
+        for code, counts in sentinels.counts.items():
+            again = ", or comes again as none of them does" if code in sentinels.again else ""
             self._add_missing([str(code)], f"{code} is far from all other values{again}: {_cells_by_column(counts)}")
-        if found.infinite:
-            texts = [text for cells in found.infinite.values() for _, text in cells.examples]
-            self._add_missing(texts, f"infinite cells: {self._some_of(found.infinite.items())}")
+        if sentinels.infinite:
+            texts = [text for cells in sentinels.infinite.values() for _, text in cells.examples]
+            self._add_missing(texts, f"infinite cells: {self._some_of(sentinels.infinite.items())}")
         self.reader = self._opened()
         self._survey()
 
@@ -303,14 +304,14 @@ def likely_target(records: Sequence[ColumnRecord], n_rows: int, source: str) -> 
 
 def _require_no_emptier(named: str, records: Sequence[ColumnRecord], n_rows: int, source: str) -> None:
     """Raise AmbiguousTarget if a column of a target's name is filled, and another of few values is nearly empty."""
-    own = next((record for record in records if record.name == named), None)
-    if own is None or own.missing:
+    named_record = next((record for record in records if record.name == named), None)
+    if named_record is None or named_record.missing:
         return
-    emptier = [record for record in records if record is not own and _can_be_predicted(record, n_rows)
+    emptier = [record for record in records if record is not named_record and _can_be_predicted(record, n_rows)
                and _is_few(record) and (record.missing or 0) >= MANY_EMPTY * n_rows]
     if len(emptier) == 1:
         other = emptier[0]
-        raise _ambiguous([other, own], records, source, f"{other.name} has few different values and "
+        raise _ambiguous([other, named_record], records, source, f"{other.name} has few different values and "
                          f"{other.missing:,} of {n_rows:,} cells are empty, as those of a target are that is to be "
                          f"predicted, and {named} has no empty cell but the name of a target")
 

@@ -49,7 +49,7 @@ class FirstSpec:
 
     name: str
     text: str
-    told: list[str]
+    messages: list[str]
     task: Task
     target: str | None
     records: list[dict[str, Any]]
@@ -73,9 +73,9 @@ def first_spec(sources: Sequence[str], options: dict[str, Any], execution: Execu
         look = Look(source, given, Path(scratch), execution)
         why = "as asked for" if target is not None or "target" in options else ""
         if not why:
-            found, why = look.target()
-            if found is not None:
-                given = {**given, "target": found}
+            target_record, why = look.target()
+            if target_record is not None:
+                given = {**given, "target": target_record}
                 look = Look(source, given, Path(scratch), execution)
         look.name_codes()
         look.name_sentinels()
@@ -99,17 +99,17 @@ class _Lines:
     """The lines of a spec, with their comments, and what is told of them."""
 
     lines: list[str] = field(default_factory=list)
-    told: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
     depth: int = 0
 
-    def add(self, body: str, comment: str = "", *, told: str | None = None) -> None:
+    def add(self, body: str, comment: str = "", *, message: str | None = None) -> None:
         """Add a line; told : what is said of it, if anything."""
         text = "  " * self.depth + body
         first, *more = textwrap.wrap(comment, COMMENT, break_long_words=False) or [""]
         self.lines.append(f"{text:<{WIDTH}}  # {first}" if comment else text)
         self.lines += [f"{'':<{WIDTH}}  # {line}" for line in more]
-        if told is not None:
-            self.told.append(told)
+        if message is not None:
+            self.messages.append(message)
 
     @contextmanager
     def section(self, body: str, comment: str = "") -> Iterator[None]:
@@ -137,7 +137,7 @@ def _written(named: Sequence[str], name: str, look: Look, why: str) -> FirstSpec
     out = _Lines()
     shown = " ".join(named)
     columns = f"{scan.n_columns:,} features" + (" (sparse)" if scan.nnz is not None else "")
-    out.told.append(f"{shown}: {look.format}, {scan.n_rows:,} rows, {columns}")
+    out.messages.append(f"{shown}: {look.format}, {scan.n_rows:,} rows, {columns}")
     out.add(f"# What `dssl init {shown}` found: {scan.n_rows:,} rows, {columns}. Change what is wrong; a line that is")
     out.add("# left out takes the default. `dssl schema` prints all keys with their meaning.")
     out.add(f"name: {yaml_of(name)}")
@@ -151,7 +151,7 @@ def _written(named: Sequence[str], name: str, look: Look, why: str) -> FirstSpec
         out.add("labels: {given: true}", "every label but those of the test; {per_class: 10} shows so many only")
         out.add("model: {kind: automatic}", "nothing to tune: graph kernels and the labels alone, weighed by "
                                             "leave-one-out")
-    return FirstSpec(name, "\n".join(out.lines) + "\n", out.told, task, scan.target, to_json(records))
+    return FirstSpec(name, "\n".join(out.lines) + "\n", out.messages, task, scan.target, to_json(records))
 
 
 def _task(labels: Labels | None, source: str) -> Task:
@@ -179,30 +179,30 @@ def _data(out: _Lines, named: Sequence[str], look: Look, labels: Labels | None, 
     if task != "classification":
         about = "no target: rows are grouped" if labels is None else (
             f"numbers from {labels.low:g} to {labels.high:g}; classification if they are codes of classes")
-        out.add(f"task: {task}", about, told=f"task: {task}: {about}")
+        out.add(f"task: {task}", about, message=f"task: {task}: {about}")
     left_out = _left_out(records, look)
     _read(out, look, labels, why, records, left_out)
     if marker is not None:
-        out.add(f"unlabeled: {yaml_of(marker[0])}", marker[1], told=f"data.unlabeled: {marker[0]!r}: {marker[1]}")
+        out.add(f"unlabeled: {yaml_of(marker[0])}", marker[1], message=f"data.unlabeled: {marker[0]!r}: {marker[1]}")
     classes = list(labels.counts or ()) if labels is not None and task == "classification" else []
     if alike := alike_classes(classes):
         pairs = "; ".join(" and ".join(map(repr, group)) for group in alike[:SHOWN])
         about = f"joined, since they differ in capitals or spaces alone: {pairs}"
-        out.add(f"classes: {yaml_of(classes_joined(classes))}", about, told=f"data.classes: {about}")
+        out.add(f"classes: {yaml_of(classes_joined(classes))}", about, message=f"data.classes: {about}")
     if labels is not None and task == "classification" and labels.counts and len(labels.counts) == 1:
         only = next(iter(labels.counts))
         one = f"all labels are {only!r}: a classifier needs two classes, so label some rows of another one"
-        out.add(f"# {one}", told=one)
+        out.add(f"# {one}", message=one)
     if labels is not None:
         _test(out, look, labels, task)
     for remark in look.remarks:
-        out.add(f"# {remark}", told=remark)
+        out.add(f"# {remark}", message=remark)
     if look.sentinels.counts and (rows := look.sentinels.rows):
         places = "; ".join(look.reader.places(rows[:SHOWN])) + (
             f"; and {len(rows) - SHOWN:,} more" if len(rows) > SHOWN else "")
         codes = " and ".join(map(str, look.sentinels.counts))
         empty = f"every number is {codes}, so nothing is known of the row: {places}; leave it out of the file"
-        out.add(f"# {empty}", told=empty)
+        out.add(f"# {empty}", message=empty)
     extents = extents_of(look.reader, look.ranges, look.execution)
     spans = [] if extents is None else [
         float(extents.largest[j] - extents.smallest[j]) for j, record in enumerate(records)
@@ -210,15 +210,15 @@ def _data(out: _Lines, named: Sequence[str], look: Look, labels: Labels | None, 
         and extents.largest[j] > extents.smallest[j]]
     if extents is not None and extents.outliers and extents.outliers["n_rows"]:
         identifier = next((record.name for record in records if record.finding == "identifier"), None)
-        found = FileRows.of(look.reader, look.scan.n_rows)
-        called = [] if found is None else found.called(extents.outliers["rows"][:SHOWN_ROWS], identifier)
+        file_rows = FileRows.of(look.reader, look.scan.n_rows)
+        called = [] if file_rows is None else file_rows.called(extents.outliers["rows"][:SHOWN_ROWS], identifier)
         far = far_rows_in_words(extents.outliers, look.scan.feature_names, called)
-        out.told.append(f"{far}; if that is a code of a missing cell, mark it as missing")
+        out.messages.append(f"{far}; if that is a code of a missing cell, mark it as missing")
     chosen = "ranges" if task == "clustering" else "ranges and labels"
     scale = f"the run chooses it by the columns' {chosen}"
     if spans:
         scale += f"; the widest column of numbers ranges {max(spans) / min(spans):,.1f} times the narrowest"
-    out.add("# scale: auto", scale, told=f"data.scale: auto: {scale}")
+    out.add("# scale: auto", scale, message=f"data.scale: auto: {scale}")
 
 
 def _left_out(records: Sequence[ColumnRecord], look: Look) -> dict[str, str]:
@@ -229,11 +229,11 @@ def _left_out(records: Sequence[ColumnRecord], look: Look) -> dict[str, str]:
     kept = {record.name for record in records if record.finding == "identifier"
             and (keep is True or record.name in listed(keep))}
     columns = look.reader.column_names()  # one side of a column of sizes cannot be left out
-    found = {record.name: record.why or record.finding for record in records
+    reasons = {record.name: record.why or record.finding for record in records
              if record.finding is not None and record.name not in kept and (not columns or record.name in columns)}
-    found |= {record.name: f"{record.why}; if new rows have it too, it is a feature" for record in records
+    reasons |= {record.name: f"{record.why}; if new rows have it too, it is a feature" for record in records
               if record.finding == "target"}
-    return found if len(found) < len(records) else {}
+    return reasons if len(reasons) < len(records) else {}
 
 
 def _identifiers(records: Sequence[ColumnRecord], look: Look) -> dict[str, str]:
@@ -264,7 +264,7 @@ def _read(out: _Lines, look: Look, labels: Labels | None, why: str, records: Seq
     if labels is not None:
         counted = _counted(labels)
         reason = f"; {why}" if why else ""
-        out.told.append(f"target: {look.scan.target}{reason}; {counted}")
+        out.messages.append(f"target: {look.scan.target}{reason}; {counted}")
     if is_plain:
         return
     with out.section("read:"):
@@ -275,35 +275,35 @@ def _read(out: _Lines, look: Look, labels: Labels | None, why: str, records: Seq
             as_yaml = yaml_of(list(value) if isinstance(value, tuple) else value)
             out.add(f"{key}: {as_yaml}", look.reasons.get(key, "as asked for"))
             if key in look.reasons:
-                out.told.append(f"data.read.{key}: {as_yaml}: {look.reasons[key]}")
+                out.messages.append(f"data.read.{key}: {as_yaml}: {look.reasons[key]}")
         if identifiers:
             each = "; ".join(f"{column}: {reason}" for column, reason in identifiers.items())
             naming = next((record.name for record in records
                            if record.finding == "identifier" and record.name in identifiers), None)
             out.add(f"# keep_ids: {yaml_of([*identifiers])}", f"{each}: left out of the features by itself"
                     + (f"; dssl predict names rows by {naming}" if naming else ""))
-            out.told += [f"left out: {column}: {reason}" for column, reason in identifiers.items()]
+            out.messages += [f"left out: {column}: {reason}" for column, reason in identifiers.items()]
         if dropped:
             with out.section("drop:", "columns that are no features; without its line a column is one"):
                 for column, reason in dropped.items():
-                    out.add(f"- {yaml_of(column)}", reason, told=f"left out: {column}: {reason}")
+                    out.add(f"- {yaml_of(column)}", reason, message=f"left out: {column}: {reason}")
         if empty:
             shown = _some([f"{record.name} {record.missing:,}" for record in empty])
             out.add("when_missing: impute", f"empty cells: {shown}; a number takes the mean of its column",
-                    told=f"data.read.when_missing: impute: empty cells: {shown}")
+                    message=f"data.read.when_missing: impute: empty cells: {shown}")
         written = {records[j].name: text for j, text in look.scan.written.items() if j < len(records)}
         if shown := _some([f"{name} ({text})" for name, text in written.items() if name not in left_out]):
-            out.add("# numbers as they are written", shown, told=f"read as numbers: {shown}")
+            out.add("# numbers as they are written", shown, message=f"read as numbers: {shown}")
         if bounds := _bounds(look, left_out):
-            out.add("# numbers with a bound", f"read as the bound: {bounds}", told=f"read as its bound: {bounds}")
+            out.add("# numbers with a bound", f"read as the bound: {bounds}", message=f"read as its bound: {bounds}")
         if texts:
             shown = _some([f"{record.name} ({record.levels} different)" for record in texts])
             out.add("when_text: one_hot", f"text: {shown}; a column of 0 and 1 for each",
-                    told=f"data.read.when_text: one_hot: text: {shown}")
+                    message=f"data.read.when_text: one_hot: text: {shown}")
         if narrow:
             shown = _some([record.name for record in narrow])
             out.add("dtype: float64", f"float32 would lose digits of {shown}",
-                    told=f"data.read.dtype: float64: float32 would lose digits of {shown}")
+                    message=f"data.read.dtype: float64: float32 would lose digits of {shown}")
 
 
 def _bounds(look: Look, left_out: Collection[str]) -> str:
@@ -382,15 +382,15 @@ def _test(out: _Lines, look: Look, labels: Labels, task: Task) -> None:
                 fix="name another column with --target, or label two rows of a class or more")
         reason = ("all labels are learned from; no class has two, so none can be held out and nothing judges the "
                   "result: label a second row of each class")
-        out.add("test: {none: true}", reason, told=f"data.test: none: {reason}")
+        out.add("test: {none: true}", reason, message=f"data.test: none: {reason}")
         return
     if known < FEW_LABELS:
         reason = f"all {known:,} labels are learned from, and each is predicted without itself to judge the result"
-        out.add("test: {none: true}", reason, told=f"data.test: none: {reason}")
+        out.add("test: {none: true}", reason, message=f"data.test: none: {reason}")
         return
     count = max(1, round(known / 5))
     body = "test: {fraction: 0.2}" if count <= most else f"test: {{count: {most}}}"
     n_test = min(count, most)
     rough = ": few, the error is a rough guess" if n_test < FEW_TESTS else ""
     out.add(body, f"{n_test:,} of the {known:,} labeled rows judge the result{rough}",
-            told=f"data.test: {n_test:,} of the {known:,} labeled rows judge the result{rough}")
+            message=f"data.test: {n_test:,} of the {known:,} labeled rows judge the result{rough}")

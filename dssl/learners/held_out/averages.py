@@ -117,21 +117,21 @@ class HeldOutKernel:
         S = kept.kept
         weight = None if self.weight is None else self.weight[S]
         K = semidefinite(self.K, np.inf)
-        found = member_of(K[np.ix_(S, S)], self.sampled[:, S], kept.target.take(S), weight, np.inf)
-        coef = np.zeros((len(K), found.coef.shape[1]))
-        coef[S] = found.coef
-        return self._standardized(kept, K, coef, kept.loss(found.held_out - kept.columns[S]))
+        member = member_of(K[np.ix_(S, S)], self.sampled[:, S], kept.target.take(S), weight, np.inf)
+        coef = np.zeros((len(K), member.coef.shape[1]))
+        coef[S] = member.coef
+        return self._standardized(kept, K, coef, kept.loss(member.held_out - kept.columns[S]))
 
     def _standardized(self, kept: KeptLabels, K: np.ndarray, coef: np.ndarray, loss: float) -> HeldOutMember:
         """Return the values of coefficients (l, c), 0 at points that are held out."""
-        found = K[kept.held] @ coef
+        values = K[kept.held] @ coef
         if kept.target.n_strata == 1:
-            return HeldOutMember(found + kept.mean, loss)
+            return HeldOutMember(values + kept.mean, loss)
         whole = len(kept.sample) == len(self.sampled)
         sampled = self.sampled if whole else self.sampled[kept.sample]
         F = sampled @ coef
         center = F.mean(axis=0)
-        return HeldOutMember((found - center) / spread_of(F - center, sampled, coef), loss)
+        return HeldOutMember((values - center) / spread_of(F - center, sampled, coef), loss)
 
     def _spectrum(self, penalty: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the kernel as the penalty has it, and eigenvalues and eigenvectors of `w^1/2 K w^1/2`."""
@@ -146,5 +146,5 @@ class HeldOutKernel:
 def averaged(members: Sequence[HeldOutMember], kept: KeptLabels, *, alike: bool) -> np.ndarray:
     """Return the values (q, c) of the average of some kernels' functions; alike : whether all count alike."""
     shares = np.full(len(members), 1 / len(members)) if alike else shares_of_losses(
-        np.array([own.loss for own in members]), kept.target, len(kept.kept))
-    return np.sum([share * own.values for share, own in zip(shares, members, strict=True)], axis=0)
+        np.array([member.loss for member in members]), kept.target, len(kept.kept))
+    return np.sum([share * member.values for share, member in zip(shares, members, strict=True)], axis=0)

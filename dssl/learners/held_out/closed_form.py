@@ -96,8 +96,8 @@ def held_out_of_gram(K: np.ndarray, target: Target, folds: Sequence[np.ndarray],
     for fold in folds:
         target.take(np.setdiff1d(np.arange(len(K)), fold)).require_labels()
     scales = kept_means(np.diagonal(K)[:, None], folds, weight)[:, 0]
-    for own in scales:
-        require_scale(own)
+    for gram_scale in scales:
+        require_scale(gram_scale)
     return held_out_ridge(K / scale, target.each_column(), folds, scales / scale / np.asarray(Cs)[:, None], weight)
 
 
@@ -168,9 +168,9 @@ class _Roots:
     def refitted(self, penalty: float, members: np.ndarray) -> np.ndarray:
         """Return the residuals (k, t) at the points `members` of the primal problem without them."""
         assert self.X is not None
-        own, columns = self.X[members], self.Z[members]
-        A = self.A - own.T @ own + penalty * np.eye(len(self.A))
-        return columns - own @ np.linalg.solve(A, self.moments - own.T @ columns)
+        X, columns = self.X[members], self.Z[members]
+        A = self.A - X.T @ X + penalty * np.eye(len(self.A))
+        return columns - X @ np.linalg.solve(A, self.moments - X.T @ columns)
 
 
 def _held_out(A: np.ndarray, X: np.ndarray | None, root: np.ndarray, Y: np.ndarray, folds: Sequence[np.ndarray],
@@ -182,12 +182,12 @@ def _held_out(A: np.ndarray, X: np.ndarray | None, root: np.ndarray, Y: np.ndarr
     middle = np.average(Y, axis=0, weights=root**2) if centered else np.zeros(c)
     means = kept_means(Y - middle, folds, root**2) if centered else np.zeros((len(folds), c))
     roots = _Roots(A, X, root[:, None] * np.column_stack([Y - middle, np.ones(m)]), len(np.unique(points)))
-    found = np.full((len(points), m, c), np.nan)
+    held_out = np.full((len(points), m, c), np.nan)
     for value in np.unique(points):
         point, number = np.nonzero(points == value)
         some = sorted(np.unique(number), key=lambda index: len(folds[index]))  # equal sizes in a row
         held = np.concatenate([folds[index] for index in some])
-        residuals = np.concatenate([own.reshape(-1, c + 1) for own in _residuals(
+        residuals = np.concatenate([batch.reshape(-1, c + 1) for batch in _residuals(
             roots, value, [len(folds[index]) for index in some], held)]) / root[held, None]
         of_line = np.repeat(some, [len(folds[index]) for index in some])
         values = Y[held] - (residuals[:, :-1] - means[of_line] * residuals[:, -1:])
@@ -196,8 +196,8 @@ def _held_out(A: np.ndarray, X: np.ndarray | None, root: np.ndarray, Y: np.ndarr
                 fix="scale targets, weights and penalties to about 1")
         for index in np.unique(point):
             mine = np.isin(of_line, number[point == index])
-            found[index, held[mine]] = values[mine]
-    return found.reshape(*penalty.shape[:-1], m, c)
+            held_out[index, held[mine]] = values[mine]
+    return held_out.reshape(*penalty.shape[:-1], m, c)
 
 
 def _residuals(roots: _Roots, penalty: float, sizes: Sequence[int], held: np.ndarray) -> Iterator[np.ndarray]:
@@ -209,19 +209,19 @@ def _residuals(roots: _Roots, penalty: float, sizes: Sequence[int], held: np.nda
     start = 0
     for size, n in zip(*np.unique(sizes, return_counts=True), strict=True):
         members = held[start:start + n * size].reshape(n, size)
-        own = Q[start:start + n * size].reshape(n, size, Q.shape[1])
+        q = Q[start:start + n * size].reshape(n, size, Q.shape[1])
         start += n * size
         if roots.X is None:
-            yield np.linalg.solve(own @ own.transpose(0, 2, 1), own @ QZ)
+            yield np.linalg.solve(q @ q.transpose(0, 2, 1), q @ QZ)
             continue
-        found, lost = roots.Z[members] - own @ QZ, np.ones(n, bool)
+        residuals, lost = roots.Z[members] - q @ QZ, np.ones(n, bool)
         if size <= Q.shape[1]:
-            blocks = np.eye(size) - own @ own.transpose(0, 2, 1)
+            blocks = np.eye(size) - q @ q.transpose(0, 2, 1)
             lost = _smallest_pivots(blocks) < CANCELED
-            found[~lost] = np.linalg.solve(blocks[~lost], found[~lost])
+            residuals[~lost] = np.linalg.solve(blocks[~lost], residuals[~lost])
         for index in np.flatnonzero(lost):
-            found[index] = roots.refitted(penalty, members[index])
-        yield found
+            residuals[index] = roots.refitted(penalty, members[index])
+        yield residuals
 
 
 def _smallest_pivots(blocks: np.ndarray) -> np.ndarray:

@@ -84,8 +84,8 @@ def influence_of_labels(N: np.ndarray, y: np.ndarray, weight: np.ndarray, loss: 
         D = p * loss.curvature(f, problem.y)
         if system is None or not np.array_equal(system.D, D):
             system = CurvedLabels(N, D, 1.0)
-        for own, found in zip(predicted, _without_folds(problem, system, p, f, held, refine), strict=True):
-            own[:, column] = found
+        for place, of_fold in zip(predicted, _without_folds(problem, system, p, f, held, refine), strict=True):
+            place[:, column] = of_fold
     return mean_of_folds(held, predicted, len(y))
 
 
@@ -101,8 +101,8 @@ def distinct_folds(folds: Sequence[np.ndarray], weight: np.ndarray) -> list[np.n
 def mean_of_folds(folds: Sequence[np.ndarray], predicted: Sequence[np.ndarray], m: int) -> np.ndarray:
     """Return the mean (m, c) of what was predicted for each point, (|fold|, c) each; NaN where nothing was."""
     total, times = np.zeros((m, predicted[0].shape[1])), np.zeros((m, 1))
-    for fold, own in zip(folds, predicted, strict=True):
-        total[fold] += own
+    for fold, values in zip(folds, predicted, strict=True):
+        total[fold] += values
         times[fold] += 1
     return np.divide(total, times, out=np.full_like(total, np.nan), where=times > 0)
 
@@ -176,7 +176,7 @@ def _without_folds(problem: LabelProblem, system: CurvedLabels, p: np.ndarray, f
                 for j, fold in enumerate(folds)]
     b = float((f + N_mu / 2).mean()) if problem.intercept else 0.0
     whole = Minimum(-mu / 2, np.array(b), b - N_mu / 2, np.array(0))  # f to rounding, however well it was solved for
-    steps, found = (V - N[:, active] @ pulls) / 2, list[np.ndarray]()
+    steps, without = (V - N[:, active] @ pulls) / 2, list[np.ndarray]()
     for start, stop in row_ranges(len(folds), max(1, COLUMN_BYTES // (8 * len(p)))):
         of, some = slice(start, stop), folds[start:stop]
         moved, kept = kappa[of] * mu[:, None], (1 + kappa[of]) * p[:, None]
@@ -188,14 +188,14 @@ def _without_folds(problem: LabelProblem, system: CurvedLabels, p: np.ndarray, f
         at = _better(problem, kept, here, whole)
         least = minimize(GramOfLabels(N), problem.loss, np.broadcast_to(problem.y[:, None], kept.shape), kept,
                          fit_intercept=problem.intercept, start=at, max_steps=refine, required=False)
-        found += [least.values[fold, j] for j, fold in enumerate(some)]
-    return found
+        without += [least.values[fold, j] for j, fold in enumerate(some)]
+    return without
 
 
 def _better(problem: LabelProblem, q: np.ndarray, these: Minimum, other: Minimum) -> Minimum:
     """Return functions of columns with shares q (m, t), the other in place of those that are no lower than it."""
     def height(at: Minimum) -> np.ndarray:
-        f, c, y = (own.reshape(len(q), -1) for own in (at.values, at.coef, problem.y))
+        f, c, y = (array.reshape(len(q), -1) for array in (at.values, at.coef, problem.y))
         return (q * problem.loss.value(f, y)).sum(axis=0) + (c * (f - at.intercept)).sum(axis=0)
 
     lower = height(these) < height(other)

@@ -68,12 +68,12 @@ class SampleLearner:
         target.require_labels()
         if self.loss == "squared":
             return *self._ridge(F, target.each_column(), weight), target.coding
-        own = np.ones(len(F)) if weight is None else weight
-        space, lift = self._space(F, float(own.sum()))
+        weights = np.ones(len(F)) if weight is None else weight
+        space, lift = self._space(F, float(weights.sum()))
         y = target.columns()
-        found = minimize(space, loss_of(self.loss), y, np.repeat((own / own.sum())[:, None], y.shape[1], axis=1),
-                         fit_intercept=True)
-        return *target.coding.completed(lift(found.coef), found.intercept), target.coding
+        shares = np.repeat((weights / weights.sum())[:, None], y.shape[1], axis=1)
+        minimum = minimize(space, loss_of(self.loss), y, shares, fit_intercept=True)
+        return *target.coding.completed(lift(minimum.coef), minimum.intercept), target.coding
 
     def held_out(self, F: np.ndarray, target: Target, folds: Sequence[np.ndarray],
                  weight: np.ndarray | None = None) -> tuple[np.ndarray, Coding]:
@@ -84,21 +84,21 @@ class SampleLearner:
         if self.loss == "squared":
             penalty = np.full(len(folds), 1 / self.C)
             return held_out_ridge_of_features(F, target.each_column(), folds, penalty, weight), target.coding
-        found: list[np.ndarray] = []
+        held_out: list[np.ndarray] = []
         for fold in folds:
             kept = np.setdiff1d(np.arange(len(F)), fold)
             b, intercept, coding = self.fit(F[kept], target.take(kept), None if weight is None else weight[kept])
-            found.append(F[fold] @ b + intercept)
-        values = np.full((len(F), found[0].shape[1]), np.nan)
-        values[np.concatenate(folds)] = np.concatenate(found)
+            held_out.append(F[fold] @ b + intercept)
+        values = np.full((len(F), held_out[0].shape[1]), np.nan)
+        values[np.concatenate(folds)] = np.concatenate(held_out)
         return values, coding
 
     def _ridge(self, F: np.ndarray, Y: np.ndarray, weight: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        own = np.ones(len(F)) if weight is None else weight
-        mean = np.average(Y, axis=0, weights=own)
-        A = F.T @ (own[:, None] * F)
+        weights = np.ones(len(F)) if weight is None else weight
+        mean = np.average(Y, axis=0, weights=weights)
+        A = F.T @ (weights[:, None] * F)
         A[np.diag_indices_from(A)] += 1 / self.C
-        return np.linalg.solve(A, F.T @ (own[:, None] * (Y - mean))), mean
+        return np.linalg.solve(A, F.T @ (weights[:, None] * (Y - mean))), mean
 
     def _space(self, F: np.ndarray, total: float) -> tuple[LabelSpace, Any]:
         """Return where the norm counts 1 / (2 C) against the mean loss, and what makes b of its coefficients."""

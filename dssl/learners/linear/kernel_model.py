@@ -42,8 +42,8 @@ class ModelInKernel(Model):
 
     def linear(self, coef: np.ndarray, intercept: np.ndarray, coding: Coding, attributes: dict[str, Any]) -> Self:
         """Return the model of this one's values times coef (c, k), plus intercept (k,)."""
-        own = {"coef": self.coef @ coef, "intercept": self.intercept @ coef + intercept}
-        return replace(self, **own, coding=coding, attributes=attributes)  # type: ignore[type-var]
+        changed = {"coef": self.coef @ coef, "intercept": self.intercept @ coef + intercept}
+        return replace(self, **changed, coding=coding, attributes=attributes)  # type: ignore[type-var]
 
     def moved(self, offset: np.ndarray) -> Self:
         """Return the model whose values are larger by an offset (c,)."""

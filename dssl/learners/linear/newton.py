@@ -71,13 +71,13 @@ class FeaturesOfLabels(LabelSpace):
 
     def solve(self, D: np.ndarray, V: np.ndarray, C: np.ndarray, GC: np.ndarray, columns: np.ndarray,
               tolerance: float) -> np.ndarray:
-        found = np.empty((self.Psi.shape[1], *V.shape[1:]))
+        solution = np.empty((self.Psi.shape[1], *V.shape[1:]))
         for column, weight in enumerate(D.T):
             curved = np.flatnonzero(weight)
-            own = self.Psi[curved] * np.sqrt(weight[curved])[:, None]
+            scaled = self.Psi[curved] * np.sqrt(weight[curved])[:, None]
             right = self.Psi.T @ V[:, column] - 2 * GC[:, column]
-            found[:, column] = cho_solve(factor_raised(own.T @ own + 2 * self.G), right, check_finite=False)
-        return found
+            solution[:, column] = cho_solve(factor_raised(scaled.T @ scaled + 2 * self.G), right, check_finite=False)
+        return solution
 
     def values(self, C: np.ndarray, columns: np.ndarray) -> np.ndarray:
         return self.Psi @ C
@@ -104,15 +104,15 @@ class GramOfLabels(LabelSpace):
               tolerance: float) -> np.ndarray:
         """As above, where N cancels: `(D N + 2) x = v - 2 c`; points without curvature have x = v / 2 - c."""
         rights = V - 2 * C
-        found = rights / 2
+        solution = rights / 2
         for column, weight in enumerate(D.T):
             curved = weight > LEAST_WEIGHT * weight.max(initial=0.0)
             root = np.sqrt(weight[curved])[:, None]
             A = root * self.N[np.ix_(curved, curved)] * root.T
             A[np.diag_indices_from(A)] += 2
-            right = rights[curved, column] / root - root * (self.N[np.ix_(curved, ~curved)] @ found[~curved, column])
-            found[curved, column] = root * cho_solve(factor_raised(A), right, check_finite=False)
-        return found
+            right = rights[curved, column] / root - root * (self.N[np.ix_(curved, ~curved)] @ solution[~curved, column])
+            solution[curved, column] = root * cho_solve(factor_raised(A), right, check_finite=False)
+        return solution
 
     def values(self, C: np.ndarray, columns: np.ndarray) -> np.ndarray:
         return self.N @ C
@@ -144,13 +144,14 @@ def minimize(space: LabelSpace, loss: SmoothLoss, y: np.ndarray, p: np.ndarray, 
     Raises NotConverged: a column is no minimum after these steps, and that it is one is `required`.
     """
     m, t = y.shape
-    found = start or Minimum(np.zeros((space.n_coefficients, t)), np.zeros(t), np.zeros((m, t)), np.zeros(t, np.int64))
+    minimum = start or Minimum(np.zeros((space.n_coefficients, t)), np.zeros(t), np.zeros((m, t)),
+                               np.zeros(t, np.int64))
     path = loss.steps if start is None else (loss,)
     steps = np.zeros(t, np.int64)
     for stop in path:
-        found = _descend(space, stop, y, p, fit_intercept, found, max_steps, required)
-        steps += found.steps
-    return Minimum(found.coef, found.intercept, found.values, steps)
+        minimum = _descend(space, stop, y, p, fit_intercept, minimum, max_steps, required)
+        steps += minimum.steps
+    return Minimum(minimum.coef, minimum.intercept, minimum.values, steps)
 
 
 def _descend(space: LabelSpace, loss: SmoothLoss, y: np.ndarray, p: np.ndarray, fit_intercept: bool, start: Minimum,
@@ -159,11 +160,11 @@ def _descend(space: LabelSpace, loss: SmoothLoss, y: np.ndarray, p: np.ndarray, 
     active, tolerance = np.arange(y.shape[1]), FORCING[1]
     F, G = space.values(coef, active) + intercept, space.penalized(coef, active)
     while len(active):
-        own_y, own_p, f, own, b = y[:, active], p[:, active], F[:, active], coef[:, active], intercept[active]
+        own_y, own_p, f, coef_a, b = y[:, active], p[:, active], F[:, active], coef[:, active], intercept[active]
         g, D, held = own_p * loss.gradient(f, own_y), own_p * loss.curvature(f, own_y), G[:, active]
-        ahead, moved = _step(space, D, g, own, held, f, active, fit_intercept, tolerance)
+        ahead, moved = _step(space, D, g, coef_a, held, f, active, fit_intercept, tolerance)
         df, gained = space.values(ahead, active) + moved, space.penalized(ahead, active)
-        energy = dots(own, held), dots(ahead, held), dots(ahead, gained)
+        energy = dots(coef_a, held), dots(ahead, held), dots(ahead, gained)
         slope = dots(g, df) + 2 * energy[1]
         if (slope > 0).any() and tolerance > FORCING[0]:  # upwards: a step that was left too early
             tolerance = FORCING[0]
@@ -171,7 +172,7 @@ def _descend(space: LabelSpace, loss: SmoothLoss, y: np.ndarray, p: np.ndarray, 
         height = (own_p * loss.value(f, own_y)).sum(axis=0) + energy[0]
         gain = -slope / (height + LEAST)
         length = _line_search(loss, own_y, own_p, f, df, energy, height, slope)
-        coef[:, active] = own + length * ahead
+        coef[:, active] = coef_a + length * ahead
         intercept[active] = b + length * moved
         F[:, active], G[:, active] = f + length * df, held + length * gained
         steps[active] += 1

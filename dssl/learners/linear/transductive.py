@@ -178,11 +178,11 @@ class HeldFeatures(LabelSpace):
               tolerance: float) -> np.ndarray:
         u, q = V.shape[1:]
         rights = np.tensordot(self.Psi, V, (0, 0)) - 2 * GC
-        found = blocked_cg(
-            lambda P, own: self.Psi.T @ (D[:, own // q] * (self.Psi @ P)) + 2 * self.ridge * P,
-            rights.reshape(-1, u * q), lambda R, own: cho_solve(self.factor, R, check_finite=False),
+        solution = blocked_cg(
+            lambda P, columns: self.Psi.T @ (D[:, columns // q] * (self.Psi @ P)) + 2 * self.ridge * P,
+            rights.reshape(-1, u * q), lambda R, columns: cho_solve(self.factor, R, check_finite=False),
             Stop(tolerance, ITERATIONS))
-        return found.value.reshape(-1, u, q)
+        return solution.value.reshape(-1, u, q)
 
     def values(self, C: np.ndarray, columns: np.ndarray) -> np.ndarray:
         return self.Psi @ C
@@ -209,10 +209,10 @@ class Annealing:
         """Lower the objective of some columns by w and b."""
         start = Minimum(self.coef[:, columns], np.zeros(len(columns)), self.values[:, columns], self.steps[columns])
         targets = np.where(signs.known[:, columns] == 0, 2 * self.p[:, columns] - 1, signs.known[:, columns])
-        found = minimize(space, EXPECTED, targets, signs.weight[:, columns], fit_intercept=False, start=start,
+        minimum = minimize(space, EXPECTED, targets, signs.weight[:, columns], fit_intercept=False, start=start,
                          max_steps=most, required=required)
-        self.coef[:, columns], self.values[:, columns] = found.coef, found.values
-        self.steps[columns] += found.steps
+        self.coef[:, columns], self.values[:, columns] = minimum.coef, minimum.values
+        self.steps[columns] += minimum.steps
 
     def objective(self, space: LabelSpace, signs: Signs) -> np.ndarray:
         """Return what a turn lowers, (t,): losses, norm and T times the entropy of the signs."""

@@ -75,8 +75,8 @@ class Facts(Generic[S]):
         But for the seconds: that which takes the fewest is chosen.
         """
         pick, several = max if self.bound == "most" else min, list(costs)
-        found = Cost(*(pick(figures) for figures in zip(*map(astuple, several), strict=True)))
-        return replace(found, seconds=min(cost.seconds for cost in several))
+        bound = Cost(*(pick(figures) for figures in zip(*map(astuple, several), strict=True)))
+        return replace(bound, seconds=min(cost.seconds for cost in several))
 
     # The file
 
@@ -228,8 +228,8 @@ class Facts(Generic[S]):
                        if labels.per_class else (labels.fraction or 1.0) * self.n)
         least = most if labels.count or labels.per_class else 2
         if labels.file is not None:  # of points that may have one of those labels
-            told = count_label_files([file.path for file in find_source(labels.file, format="csv").files])
-            most = min(most + told, self.n)
+            from_file = count_label_files([file.path for file in find_source(labels.file, format="csv").files])
+            most = min(most + from_file, self.n)
         return self.found("labels", "n_labeled", most, least, "labeled points")
 
     # The graph
@@ -268,7 +268,7 @@ class Facts(Generic[S]):
             return {self.attributes["neighbors"]["method"]}
         if method != "auto":
             return {method}
-        found = possible_methods(self.distinct, self.graph.n_neighbors, self.graph.metric, self.budget)
-        if len(found) > 1:
+        methods = possible_methods(self.distinct, self.graph.n_neighbors, self.graph.metric, self.budget)
+        if len(methods) > 1:
             self.estimated.add("search")
-        return found
+        return methods

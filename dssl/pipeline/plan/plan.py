@@ -130,22 +130,23 @@ class Plan:
 
         done : addresses of what this run has made, and does not make anew.
         """
-        tried = tuple(own.again(budget, done) for own in self.tried)
-        fresh = [own.growth for own in tried if own.growth and not own.growth.goes_on]
+        tried = tuple(one.again(budget, done) for one in self.tried)
+        fresh = [one.growth for one in tried if one.growth and not one.growth.goes_on]
         if self.growth and self.growth.goes_on and fresh:
             return self.anew(fresh[0].why_fresh)
-        own = self if not tried else replace(tried[chosen_graph(tried) or 0], until=self.until, tried=tried)
-        bases = own.growth.bases(own.workspace, own.values) if own.growth else {}
-        stages = planned_stages(own.kind, own.spec, own.workspace, own.files, own.remake, done, own.until, bases)
-        grows = own.growth is not None and own.growth.grows
-        why = next(filter(None, (why_unusable(own.workspace, own.kind.names, item, grows)
-                                 for item in stages[:len(own.own_names)])), None)
+        chosen = self if not tried else replace(tried[chosen_graph(tried) or 0], until=self.until, tried=tried)
+        bases = chosen.growth.bases(chosen.workspace, chosen.values) if chosen.growth else {}
+        stages = planned_stages(chosen.kind, chosen.spec, chosen.workspace, chosen.files, chosen.remake, done,
+                                chosen.until, bases)
+        grows = chosen.growth is not None and chosen.growth.grows
+        why = next(filter(None, (why_unusable(chosen.workspace, chosen.kind.names, item, grows)
+                                 for item in stages[:len(chosen.own_names)])), None)
         if why:
-            return own.anew(why)
+            return chosen.anew(why)
         try:
-            made = replace(own, budget=budget)._priced(stages)
+            made = replace(chosen, budget=budget)._priced(stages)
         except CannotGrow as error:
-            return own.anew(str(error))
+            return chosen.anew(str(error))
         why = made.growth.too_much(made._n_rows()) if made.growth else ""
         return made.anew(why) if why else made
 
@@ -154,7 +155,7 @@ class Plan:
         assert self.growth is not None
         growth = self.growth.anew(why)
         files = {**self.files, "source": source_file(growth.source, self.spec)}
-        fresh = [replace(own, growth=growth, files=files, facts=None) for own in (self, *self.tried)]
+        fresh = [replace(one, growth=growth, files=files, facts=None) for one in (self, *self.tried)]
         return replace(fresh[0], tried=tuple(fresh[1:])).again(self.budget)
 
     def _n_rows(self) -> int:
@@ -204,10 +205,10 @@ class Plan:
     @property
     def selected(self) -> list[PlannedStage]:
         """Return the stages up to and with `until`; before them those of all graphs that are tried, each once."""
-        found: dict[str, PlannedStage] = {}
-        for item in (*(item for own in self.tried for item in own.selected), *self.own_stages):
-            found.setdefault(item.artifact.address, replace(item, graph=self.graph_of(item)))
-        return list(found.values())
+        stages: dict[str, PlannedStage] = {}
+        for item in (*(item for one in self.tried for item in one.selected), *self.own_stages):
+            stages.setdefault(item.artifact.address, replace(item, graph=self.graph_of(item)))
+        return list(stages.values())
 
     @property
     def own_names(self) -> list[str]:
@@ -222,8 +223,8 @@ class Plan:
     def graph_of(self, item: PlannedStage) -> str:
         """Return the values of the graph that a stage is of, in words; nothing of one that serves several."""
         address = item.artifact.address
-        own = [made for made in self.tried if any(other.artifact.address == address for other in made.stages)]
-        return item.graph or (own[0].named if len(own) == 1 else "")
+        those = [made for made in self.tried if any(other.artifact.address == address for other in made.stages)]
+        return item.graph or (those[0].named if len(those) == 1 else "")
 
     @property
     def has_source(self) -> bool:
@@ -285,13 +286,13 @@ class Plan:
 
     def notes(self) -> list[str]:
         """Return what the signs in the table mean, and why stages are refused."""
-        stages, found = self.records(), self.notes_of_growth()
+        stages, notes = self.records(), self.notes_of_growth()
         estimated = sorted({name for stage in stages for name in stage["estimated"]})
         if estimated:
-            found.append(f"<: taken from above until a stage has found it: {', '.join(estimated)}")
+            notes.append(f"<: taken from above until a stage has found it: {', '.join(estimated)}")
         if any(stage["bound"] == "least" for stage in stages):
-            found.append(">: from below, since the most that this may be does not fit the memory budget")
-        return [*found, *(f"refused: {item.refused}" for item in self.refused)]
+            notes.append(">: from below, since the most that this may be does not fit the memory budget")
+        return [*notes, *(f"refused: {item.refused}" for item in self.refused)]
 
     def __repr__(self) -> str:
         head, rows = self.rows()
@@ -369,13 +370,14 @@ def plan(spec: str | Path | dict[str, Any] | Spec, *, set: Iterable[str] = (),
     graphs: Sequence[tuple[dict[str, Any], Spec]] = [({}, checked)]
     if isinstance(checked, KernelPipeline):
         graphs = checked.graphs()
-    plans = [Plan(own, kind, files, place, budget, remake, ends, [], facts, checked, values, (), worker, workers, rates,
-                  growth, memory_budget is not None or checked.memory_budget is not None) for values, own in graphs]
+    given = memory_budget is not None or checked.memory_budget is not None
+    plans = [Plan(of_graph, kind, files, place, budget, remake, ends, [], facts, checked, values, (), worker, workers,
+                  rates, growth, given) for values, of_graph in graphs]
     made = plans[0].again(budget)
     if len(plans) > 1:
         selected = min(ends, SELECTION, key=names.index)
         # The facts of the first hold what the source holds, so that it is scanned once.
-        made = replace(made, tried=tuple(replace(own, until=selected, facts=made.facts) for own in plans)).again(budget)
+        made = replace(made, tried=tuple(replace(one, until=selected, facts=made.facts) for one in plans)).again(budget)
     return made
 
 
@@ -385,13 +387,13 @@ def _count_text(count: int | None) -> str:
 
 def chosen_graph(tried: Sequence[Plan]) -> int | None:
     """Return the place of the plan whose selection has the best model; None where one has no selection yet."""
-    if not all(own.artifact(SELECTION).is_known for own in tried):
+    if not all(one.artifact(SELECTION).is_known for one in tried):
         return None
     chosen = tried[0].spec.selection  # type: ignore[attr-defined]
-    return chosen.rule().place([own.artifact(SELECTION).attributes["choices"]["model"] for own in tried])
+    return chosen.rule().place([one.artifact(SELECTION).attributes["choices"]["model"] for one in tried])
 
 
 def tried_graphs(made: Plan) -> list[dict[str, Any]]:
     """Return, of each graph that was tried, its values and the row of its best model, that of the chosen one first."""
-    rows = [{"graph": own.values, **own.artifact(SELECTION).attributes["choices"]["model"]} for own in made.tried]
+    rows = [{"graph": one.values, **one.artifact(SELECTION).attributes["choices"]["model"]} for one in made.tried]
     return sorted(rows, key=lambda row: row["graph"] != made.values)

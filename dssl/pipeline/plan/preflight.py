@@ -90,10 +90,10 @@ def price(item: PlannedStage, facts: Facts[Any], room: Room | None = None,
     refused = refusal(item, facts, room or Room(facts.budget), stages)
     bounds: tuple[Bound, ...] = ("most", "least") if item.stage.cost else ()
     for bound in bounds:  # the upper estimate of something may not fit where the thing itself does
-        own = replace(facts, bound=bound, estimated=set())
+        bounded = replace(facts, bound=bound, estimated=set())
         try:
-            cost = item.stage.cost(own)  # type: ignore[misc]
-            return replace(item, cost=cost, estimated=tuple(sorted(own.estimated)), bound=bound, refused=refused)
+            cost = item.stage.cost(bounded)  # type: ignore[misc]
+            return replace(item, cost=cost, estimated=tuple(sorted(bounded.estimated)), bound=bound, refused=refused)
         except BudgetError:
             continue
     return replace(item, refused=refused)
@@ -115,37 +115,37 @@ def refusal(item: PlannedStage, facts: Facts[Any], room: Room,
     error = None if item.stage.refuses is None else item.stage.refuses(facts)
     if error is not None or cost is None:
         return error
-    own, worker = replace(facts, budget=room.budget, bound="least", estimated=set()), room.worker
+    bounded, worker = replace(facts, budget=room.budget, bound="least", estimated=set()), room.worker
     have = f"the memory budget is {size_setting(room.budget, up=False)}"
     if worker is not None and worker.room <= room.budget:
         have += f", and {worker.in_words()}"
 
     def fix() -> str:
-        enough = _enough([item, *stages], own)
+        enough = _enough([item, *stages], bounded)
         fits = None if enough is None or worker is None or enough <= worker.room else worker.limit_for(enough)
         return (f"{item.stage.remedy}, or raise memory_budget{_to(enough)}, in the spec or by --memory-budget"
-                f"{f', and the memory_limit of workers{_to(fits)}' if fits else ''}{_if_copies(own)}")
+                f"{f', and the memory_limit of workers{_to(fits)}' if fits else ''}{_if_copies(bounded)}")
 
     try:
-        found = cost(own)
+        needed = cost(bounded)
     except BudgetError as too_small:
         what, why, remedy = sentences(str(too_small))
         others = STEPS_BUDGET.sub("", remedy)  # the budget of all stages is told, not that of this step
         return BudgetError(explain(f"stage {name} cannot fit, {have}", why=f"{what}; {why}",
                                    fix=f"{others}; {fix()}" if others else fix()))
-    if _needed(found) > room.budget:
+    if _needed(needed) > room.budget:
         return BudgetError(explain(
-            f"stage {name} needs {size_setting(_needed(found), up=True)} in one task, {have}",
+            f"stage {name} needs {size_setting(_needed(needed), up=True)} in one task, {have}",
             why="it would exceed that, or fail, only after the stages before it were paid for", fix=fix()))
-    if worker is None or not found.tasks or found.peak <= worker.room:
+    if worker is None or not needed.tasks or needed.peak <= worker.room:
         return None
-    smaller = _budget_that_fits(cost, own, worker.room)
+    smaller = _budget_that_fits(cost, bounded, worker.room)
     return BudgetError(explain(
-        f"stage {name} takes {size_setting(found.peak, up=True)} in one task, {worker.in_words()}",
+        f"stage {name} takes {size_setting(needed.peak, up=True)} in one task, {worker.in_words()}",
         why="blocks are as large as the memory budget lets them be, any task may come to any worker, and a worker that "
             "is full ends its task",
         fix=(f"lower memory_budget to {size_setting(smaller, up=False)}" if smaller else item.stage.remedy)
-        + f", or {worker.remedy(found.peak)}{_if_copies(own)}"))
+        + f", or {worker.remedy(needed.peak)}{_if_copies(bounded)}"))
 
 
 def refuse_what_cannot_fit(stages: Sequence[PlannedStage], facts: Facts[Any] | None, room: Room) -> None:
@@ -179,7 +179,7 @@ def _enough(stages: Sequence[PlannedStage], facts: Facts[Any]) -> int | None:
     bounds: tuple[Bound, ...] = ("most", "least")
     for bound in bounds:
         def fits(budget: int, bound: Bound = bound) -> bool:
-            return all(_fits(item, own, budget) for own in _under(facts, budget, bound) for item in stages)
+            return all(_fits(item, bounded, budget) for bounded in _under(facts, budget, bound) for item in stages)
 
         most = next((budget for budget in (facts.budget << shift for shift in range(DOUBLINGS)) if fits(budget)), None)
         if most is not None and most > facts.budget:
@@ -190,10 +190,10 @@ def _enough(stages: Sequence[PlannedStage], facts: Facts[Any]) -> int | None:
 
 def _under(facts: Facts[Any], budget: int, bound: Bound) -> list[Facts[Any]]:
     """Return the facts of another budget: told by an option, and by the spec, which chooses sizes by it."""
-    own = replace(facts, budget=budget, bound=bound, estimated=set())
+    bounded = replace(facts, budget=budget, bound=bound, estimated=set())
     if facts.spec.memory_budget is None:
-        return [own]
-    return [own, replace(own, spec=replace(facts.spec, memory_budget=budget), estimated=set())]
+        return [bounded]
+    return [bounded, replace(bounded, spec=replace(facts.spec, memory_budget=budget), estimated=set())]
 
 
 def _fits(item: PlannedStage, facts: Facts[Any], budget: int) -> bool:

@@ -13,7 +13,7 @@ from .preflight import PlannedStage, Room, refusal
 
 def plan_on(made: Plan, worker: WorkerRoom) -> Plan:
     """Return a plan on workers the smallest of which this is, under a budget that fits it if none was given."""
-    tried = tuple(replace(own, worker=worker) for own in made.tried)
+    tried = tuple(replace(one, worker=worker) for one in made.tried)
     return replace(made, worker=worker, tried=tried).again(budget_for(made, Room(made.budget, worker)))
 
 
@@ -21,7 +21,7 @@ def budget_for(made: Plan, room: Room) -> int:
     """Return the budget of a run of a plan: that which it was given, or else what `budget_that_fits`."""
     if made.budget_is_given:
         return made.budget
-    return min(budget_that_fits(own.own_stages, own.facts, room) for own in (*made.tried, made))
+    return min(budget_that_fits(one.own_stages, one.facts, room) for one in (*made.tried, made))
 
 
 def budget_that_fits(stages: Sequence[PlannedStage], facts: Facts[Any] | None, room: Room) -> int:

@@ -170,8 +170,8 @@ class FittedPipeline:
         choices = sorted({"when_missing", "when_text"} & set(options))
         require(not choices, f"{', '.join(choices)} cannot be set for a prediction", error=SpecError,
                 why="fills and levels are those of the training data", fix="set it under data.read, and run again")
-        found = source if isinstance(source, Source) else find_source(source, format=options.get("format") or None)
-        kind = format_of(found.path, options.get("format") or None)
+        files = source if isinstance(source, Source) else find_source(source, format=options.get("format") or None)
+        kind = format_of(files.path, options.get("format") or None)
         known, same, columns = FORMATS[kind].options, kind == self.dataset["format"], Columns.of(self.dataset)
         if columns is None and same and "drop" in known:  # numbers, however the new file writes them
             columns = Columns.of_numbers(self.dataset.get("feature_names"), self.model.n_features, {})
@@ -196,17 +196,17 @@ class FittedPipeline:
         params = replace(params, **(fixed | options))
         named = None
         if expected:
-            dropped = self._columns_to_drop(found, params, expected, strict=same)
+            dropped = self._columns_to_drop(files, params, expected, strict=same)
             params = replace(params, drop=dropped) if "drop" in known else params
-            named = self._identifier(found, params) if "target" in known and "target" not in options else None
+            named = self._identifier(files, params) if "target" in known and "target" not in options else None
             if named is not None:  # it is read in place of a target
                 params = replace(params, target=named, drop=tuple(name for name in dropped if name != named))
-        if kind == StoredReader.format and not found.more:
-            reader = open_reader(found.path, scratch=Path(), **params.reader_options())
+        if kind == StoredReader.format and not files.more:
+            reader = open_reader(files.path, scratch=Path(), **params.reader_options())
             assert isinstance(reader, StoredReader)
-            dataset = self._as_stored(reader.dataset, found.name)
+            dataset = self._as_stored(reader.dataset, files.name)
         else:
-            dataset = ingest(found, parts or execution.scratch(), execution, params, columns=columns, examine=False,
+            dataset = ingest(files, parts or execution.scratch(), execution, params, columns=columns, examine=False,
                              leave_out=[name for name in self._left_out() if name != named] if expected else ())
         if columns is not None:
             return dataset
@@ -217,12 +217,12 @@ class FittedPipeline:
             return dataset if order == [*range(len(names))] else replace(dataset, X=ChosenColumns(X, order))
         width = len(self.dataset["feature_names"] or ()) or self.model.n_features
         require(X.shape[1] == width, error=DataError,
-                what=f"{found.name} has {X.shape[1]} features, the model was fitted on {width}",
+                what=f"{files.name} has {X.shape[1]} features, the model was fitted on {width}",
                 why="a kernel compares equal features",
                 fix="pass the columns of the training data; name the labels' column with --read target=NAME")
         return dataset
 
-    def _identifier(self, found: Source, params: IngestParams) -> str | None:
+    def _identifier(self, source: Source, params: IngestParams) -> str | None:
         """Return the column of a table that names its rows, and was left out of the training data; None without one.
 
         Nor where a file of several lacks it, or it has more texts than a target may.
@@ -232,10 +232,10 @@ class FittedPipeline:
             return None
         with tempfile.TemporaryDirectory() as folder:
             options = {**params.reader_options(), "drop": None, "when_text": "one_hot"}  # only the rows are counted
-            readers = [open_reader(file.path, params.format, scratch=Path(folder), **options) for file in found.files]
+            readers = [open_reader(file.path, params.format, scratch=Path(folder), **options) for file in source.files]
             for record in identifiers:
                 if all(record["name"] in reader.column_names() for reader in readers) and (
-                        record["kind"] != "text" or (not found.more and readers[0].scan().n_rows <= MOST_NAMES)):
+                        record["kind"] != "text" or (not source.more and readers[0].scan().n_rows <= MOST_NAMES)):
                     return str(record["name"])
         return None
 
@@ -313,14 +313,14 @@ class FittedPipeline:
         require(not missing, f"{source} has no column {', '.join(missing[:8])}", error=DataError,
                 why="the model was fitted on it", fix=f"add it{cells}{rest}")
 
-    def _columns_to_drop(self, found: Source, params: IngestParams, expected: list[str], *,
+    def _columns_to_drop(self, source: Source, params: IngestParams, expected: list[str], *,
                          strict: bool) -> tuple[str | int, ...]:
         """Return the columns of a table that are no features: the target of the training file, and given ones.
 
         Unless it is `strict`, a table that has none of the names of the features is one of other names.
         """
         with tempfile.TemporaryDirectory() as folder:
-            reader = open_reader(found.path, params.format, scratch=Path(folder), labels=found.labels,
+            reader = open_reader(source.path, params.format, scratch=Path(folder), labels=source.labels,
                                  **{**params.reader_options(), "drop": None})
             names = reader.column_names()
         if not strict and not set(names) & set(expected):
@@ -328,11 +328,11 @@ class FittedPipeline:
         dropped = tuple(column for column in params.drop or () if not names or column in names)
         expected = [column_of(name, names) for name in expected]
         if names:
-            self._require_features(found.name, expected, names)
+            self._require_features(source.name, expected, names)
         targets, out = {self.dataset.get("target"), params.target}, set(self._left_out())
         unnamed = tuple(number for number, name in enumerate(names) if name == "")
         unknown = [name for name in names if name not in {*expected, *dropped, *targets, *out, ""}]
-        require(not unknown, f"{found.name} has columns that the model does not know: {', '.join(unknown[:8])}",
+        require(not unknown, f"{source.name} has columns that the model does not know: {', '.join(unknown[:8])}",
                 error=DataError, why="it was not fitted on them",
                 fix=f"leave them out: --read 'drop=[{', '.join(unknown[:8])}]'" if "drop" in reader.options else
                 "leave them out where the data set is made")

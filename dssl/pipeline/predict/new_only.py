@@ -68,7 +68,8 @@ class PredictedBefore:
         require(digest in tables, f"{out} is not the table that was written", error=DataError,
                 why=f"its bytes are not those that {record.name} tells of", fix=f"put it back; or {FIX}")
         there, same = tables[digest], tables[digest]["made_by"] == made_by
-        return cls(out, made_by, {digest: there}, tuple(PredictedFile(**own) for own in there["files"]) if same else ())
+        files = tuple(PredictedFile(**file) for file in there["files"]) if same else ()
+        return cls(out, made_by, {digest: there}, files)
 
     @property
     def n_rows(self) -> int:
@@ -94,11 +95,11 @@ class Pending:
     def of(cls, out: Path, made_by: Mapping[str, Any], source: Sequence[str], format: str | None) -> Self:
         """Return what a table does not have of a source; see `PredictedBefore.of` for the errors."""
         before = PredictedBefore.of(out, made_by)
-        found = digested(find_source(source, format=format, known=before.files))
-        changes = FileChanges.of(before.files, found.files)
+        current = digested(find_source(source, format=format, known=before.files))
+        changes = FileChanges.of(before.files, current.files)
         grown = {changes.new.index(place): record for record, place in changes.changed
                  if isinstance(record, PredictedFile)}
-        return cls(before, [found.files[place] for place in changes.new], found.name, grown, changes.vanished)
+        return cls(before, [current.files[place] for place in changes.new], current.name, grown, changes.vanished)
 
     def notes(self) -> list[str]:
         """Return what there is to say of it before it is read, a line each."""
@@ -119,7 +120,7 @@ class Pending:
 
         Raises DataError: rows of a file that were predicted are not what they were.
         """
-        read = [len(dataset)] if len(self.files) == 1 else [own["rows"] for own in dataset.attributes["files"]]
+        read = [len(dataset)] if len(self.files) == 1 else [file["rows"] for file in dataset.attributes["files"]]
         ranges, start = [], 0
         for place, (file, n) in enumerate(zip(self.files, read, strict=True)):
             was, first = self.grown.get(place), 0

@@ -143,13 +143,14 @@ def cost_of_all_rows(of_test: Callable[[Facts[Any]], Cost], *, of_training: bool
     of_training : whether the values at the training points are there already.
     """
     kind = FactsOfOtherRows if of_training else FactsOfAllRows
-    return lambda f: of_test(kind(**{own.name: getattr(f, own.name) for own in fields(f)}))
+    return lambda f: of_test(kind(**{item.name: getattr(f, item.name) for item in fields(f)}))
 
 
-def _notes(found: dict[str, Any]) -> list[str]:
-    if found["made"] or found["most"] == 0:
+def _notes(attributes: dict[str, Any]) -> list[str]:
+    if attributes["made"] or attributes["most"] == 0:
         return []
-    return [f"the source has {found['n']:,} rows, more than the {found['most']:,} that are predicted without being "
+    return [f"the source has {attributes['n']:,} rows, more than the {attributes['most']:,} that are predicted "
+            "without being "
             "asked for; set predictions.format to parquet or csv to predict all of them"]
 
 
@@ -176,8 +177,8 @@ def write_predictions(folder: Path, artifacts: dict[str, Artifact], source: Any,
 
     source : the `Source` that was read, with these parameters. format : csv or parquet. safe_csv : see `CsvLines`.
     """
-    found = artifacts.get("predictions")
-    if found is None or not found.attributes["made"]:
+    predictions = artifacts.get("predictions")
+    if predictions is None or not predictions.attributes["made"]:
         return None
     table = AllPredictions(artifacts)
     out = folder / f"{FILE}.{format}"
@@ -207,9 +208,9 @@ class AllPredictions:
 
     def __init__(self, artifacts: dict[str, Artifact]):
         self.artifacts, self.split = artifacts, artifacts["split"]
-        found = artifacts["predictions"].attributes
-        self.coding = CODINGS[found["coding"]](np.array(found["classes"]))
-        self.sure = "" if not isinstance(self.coding, ClassCoding) else "probability" if found["calibrated"] else \
+        attributes = artifacts["predictions"].attributes
+        self.coding = CODINGS[attributes["coding"]](np.array(attributes["classes"]))
+        self.sure = "" if not isinstance(self.coding, ClassCoding) else "probability" if attributes["calibrated"] else \
             "score"
         self.names = [name for name in PARTS if self.split.attributes[f"n_{name}"]]
         self.known = "codes" if self.split.attributes.get("classes") else "values" if "target" in \
@@ -226,8 +227,8 @@ class AllPredictions:
         begin = {name: counts_below(self.split.parts.rows(name), edges) for name in self.names}
         text = rows.blocks([identifier] if identifier else [], LINES) if rows is not None else None
         for place, (start, _) in enumerate(row_ranges(n, LINES)):
-            own = {name: (int(begin[name][place]), int(begin[name][place + 1])) for name in self.names}
-            columns = self._columns(own)
+            ranges = {name: (int(begin[name][place]), int(begin[name][place + 1])) for name in self.names}
+            columns = self._columns(ranges)
             here = None if text is None else next(text)
             order = np.argsort(columns["row"])
             columns = {name: column[order] for name, column in columns.items()}
@@ -236,10 +237,10 @@ class AllPredictions:
                 continue
             yield {**_head(rows, identifier, here, columns["row"] - start, columns), **columns}
 
-    def _columns(self, own: dict[str, tuple[int, int]]) -> dict[str, np.ndarray]:
+    def _columns(self, ranges: dict[str, tuple[int, int]]) -> dict[str, np.ndarray]:
         """Return the columns of some rows of each part, one part after the other."""
-        found: dict[str, list[np.ndarray]] = {}
-        for name, (start, stop) in own.items():
+        pieces: dict[str, list[np.ndarray]] = {}
+        for name, (start, stop) in ranges.items():
             parts = self.artifacts["predictions"].parts.within(name)
             empty, predicted = (parts.rows(array).read(start, stop) for array in ("empty", "found"))
             columns = {"row": self.split.parts.rows(name).read(start, stop)}
@@ -256,9 +257,9 @@ class AllPredictions:
             if self.labeled is not None:
                 columns["role"] = ROLES[role]
             for head, column in columns.items():
-                found.setdefault(head, []).append(column)
+                pieces.setdefault(head, []).append(column)
         return {head: np.ma.concatenate(columns) if any(map(np.ma.isMaskedArray, columns)) else
-                np.concatenate(columns) for head, columns in found.items()}
+                np.concatenate(columns) for head, columns in pieces.items()}
 
     def _given(self, name: str, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the labels that rows of a part have, masked where there is none, and which of them were learned from.
@@ -272,10 +273,10 @@ class AllPredictions:
             known[places] = labels
             return np.ma.masked_array(known, np.isnan(known)), places
         names = np.array(self.split.attributes["classes"])
-        told = names if self.labeled is None else np.array(self.artifacts["labels"].attributes["classes"])
-        dtype = np.result_type(names, told) if names.dtype.kind == told.dtype.kind else np.dtype(object)
+        classes = names if self.labeled is None else np.array(self.artifacts["labels"].attributes["classes"])
+        dtype = np.result_type(names, classes) if names.dtype.kind == classes.dtype.kind else np.dtype(object)
         given = np.ma.masked_array(names[known].astype(dtype), known < 0)
-        given[places] = told[labels]
+        given[places] = classes[labels]
         return given, places
 
 
@@ -290,7 +291,7 @@ def _head(rows: FileRows, identifier: str | None, here: FileRowBlock, at: np.nda
         return {head: np.array(here.cells[0], str)[at]}
     if not rows.has_lines:
         return {}
-    found = {"row": columns["row"]}
+    columns_of_head = {"row": columns["row"]}
     if len(rows.readers) > 1:
-        found["file"] = np.array(here.files, str)[at]
-    return {**found, "line": np.array(here.lines, np.int64)[at]}
+        columns_of_head["file"] = np.array(here.files, str)[at]
+    return {**columns_of_head, "line": np.array(here.lines, np.int64)[at]}
