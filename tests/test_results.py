@@ -1,0 +1,43 @@
+"""The page of measured results is the one that its JSON files make, and its commands are there."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.benchmarks.page import FOLDER, PAGE, commands, page, record, sections, text_of
+
+REPOSITORY = Path(__file__).parents[1]
+
+
+def test_the_page_is_made_from_its_files():
+    assert PAGE.read_text(encoding="utf-8") == page(sections()), "run python -m tests.benchmarks.page"
+
+
+@pytest.mark.parametrize("name", list(sections()))
+def test_a_section_names_what_was_found_and_commands_that_are_there(name):
+    section = sections()[name]
+    assert (FOLDER / f"{name}.json").read_text(encoding="utf-8") == text_of(section)
+    assert not commands(section) or all(section[key] for key in ("value", "date", "commit"))
+    for command in commands(section):
+        for module in re.findall(r"-m (tests\.benchmarks\.\w+)", command):
+            assert (REPOSITORY / f"{module.replace('.', '/')}.py").exists()
+        for path in re.findall(r"(?:pipelines|cluster|tests)/[\w/]+\.(?:yaml|py)", command):
+            assert (REPOSITORY / path).exists()
+    for part in section["parts"]:
+        assert all(len(row) == len(part["columns"]) for row in part.get("rows", ()))
+
+
+def test_a_command_fills_the_table_of_a_section_and_leaves_its_words(tmp_path):
+    (tmp_path / "it.json").write_text(text_of({"title": "It", "level": 3, "value": "two", "date": "", "commit": "",
+                                               "parts": [{"text": "Words."}]}), encoding="utf-8")
+    record("it", [sys.executable, "-c", "print('{\"n\": 1}'); print('log'); print('{\"n\": 2, \"s\": 0.5}')"], tmp_path)
+    section = json.loads((tmp_path / "it.json").read_text(encoding="utf-8"))
+    assert section["date"]
+    assert section["commit"]
+    _, words, table = section["parts"]
+    assert words == {"text": "Words."}
+    assert table == {"columns": ["n", "s"], "rows": [["1", ""], ["2", "0.5"]]}
+    assert "| n | s |\n|---|---|\n| 1 | |\n| 2 | 0.5 |\n" in page({"it": section})
