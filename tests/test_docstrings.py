@@ -15,14 +15,12 @@ import dssl
 
 # Whose docstrings are still in an older form; the list is to become empty.
 OLD_FORM = {
-    "ClusterKernelFeatures", "ClusterKernelSVC", "Dataset", "GraphKernelRidge",
-    "GraphKernelRidgeRegressor", "GridSearch", "KernelKMeans", "LabeledKFold", "LandmarkParams",
-    "LapKernelRidge", "LapRLSClassifier", "LapRLSRegressor", "LapSVC", "LapSVM",
-    "LaplaceLearning", "LaplaceLearningRegressor", "MultiscaleKernelClassifier",
-    "MultiscaleKernelRegressor", "PoissonLearning", "RunResult", "SemiSupervisedClassifier",
-    "SemiSupervisedRegressor", "StochasticParams", "SystemParams", "TransductiveSVC",
-    "TransferParams", "clustering_scores", "neighbors", "open_dataset", "plan", "run", "solve",
-    "suggest_labels", "weights",
+    "Dataset", "GraphKernelRidge", "GraphKernelRidgeRegressor", "GridSearch", "KernelKMeans",
+    "LabeledKFold", "LandmarkParams", "LapRLSClassifier", "LapRLSRegressor", "LapSVM",
+    "LaplaceLearning", "LaplaceLearningRegressor", "PoissonLearning", "RunResult",
+    "SemiSupervisedClassifier", "SemiSupervisedRegressor", "StochasticParams", "SystemParams",
+    "TransductiveSVC", "TransferParams", "clustering_scores", "neighbors", "open_dataset",
+    "plan", "run", "solve", "suggest_labels", "weights",
 }
 CONVERTED = [name for name in dssl.__all__ if name not in OLD_FORM]
 

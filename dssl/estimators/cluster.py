@@ -22,55 +22,133 @@ def base_kernels(estimator: Any) -> BaseKernels:
 
 
 class ClusterKernelSVC(CalibratedClassifier, LinearEstimator):
-    """A machine in a cluster kernel of all points, of least squares or another loss; any number of classes.
+    """A linear model in a cluster kernel of all points, for classification.
 
-    The eigenvalues of the normalized affinity of all points, labeled and unlabeled, go through a transfer function, so
-    that points of one cluster become alike. No graph is made, and nothing of size n x n: the kernel's virtual samples
-    follow from landmarks, as many as the memory budget lets be.
+    The eigenvalues of the normalized affinity of all points, labeled and unlabeled, go
+    through a transfer function, so that points of one cluster become alike. There is no
+    graph, and nothing of size n x n: the features of the kernel, its virtual samples,
+    follow from landmarks, as many as the memory budget allows. There may be any number
+    of classes.
 
-    `fit(X, y)` takes all points, with y = -1 (integers), NaN (floats), None or "" (text) where there is no label; X may
-    be anything that `dssl.data.inputs` reads. It runs on the active Dask client if there is one, in threads of this
-    process otherwise, with the same result.
+    `fit(X, y)` takes all points, labeled and unlabeled. y is -1 (integers), NaN
+    (floats), None or "" (text) where there is no label. X is an array, a sparse matrix,
+    a table, a Dataset, or a Zarr or Dask array. The fit runs on the active Dask client
+    if there is one, in threads of this process otherwise, with the same result.
 
     Parameters
     ----------
-    kernel, bandwidth : base kernel, nowhere negative, as in `LapSVC`.
-    approximation : "nystrom", from landmarks; "exact", of which all points are; "stochastic", eigenpairs by
-        proximal steps on random Fourier features (of rbf and laplacian kernels), extended to new points by landmarks,
-        or `StochasticParams`, how many steps and more; the rank is what the budget lets be;
-        or "subsample", the affinity of the landmarks alone, for comparison: other unlabeled points are not used.
-    transfer : what becomes of an eigenvalue: "polynomial", a random walk of 5 steps, "exponential", "linear", "step",
-        "poly_step", that of the papers, or `TransferParams`.
-    C : penalty of the loss against the norm; the kernel has a unit diagonal.
-    loss : "squared", "squared_hinge" or "logistic", each class against the rest; or "hinge", a machine for each pair
-        of classes, whose most probable class can be another than the predicted one.
-    landmarks : their number, or `LandmarkParams`. "auto" takes as many as the budget lets be, at most 2,000.
-    rank : of the kernel from landmarks, with what equals its last eigenvalue within a hundredth; "auto" is k of s
-        landmarks with s = k log k, and all where all points are landmarks; None keeps all.
-    degrees : "exact", O(n^2 d) time, "landmarks", those of the Nystrom approximation, O(n s); "auto" is exact up to
-        100,000 points that are not all landmarks.
-    scale : of the features, as in `LapSVC`.
-    memory_budget : bytes, or text such as "600MB", that a task may take; None is 1 GiB, or what workers allow;
-        landmarks follow from what is given here or 1 GiB, never from workers.
-    class_prior : how frequent the classes are among the points that are predicted: None or "labels", as among the
-        labels; "equal"; or the share of each class, in the order of `classes_` or by class in a dict.
-    class_weight : what labels weigh: None, 1 each; "balanced", the labels of each class the same in all; or a weight by
-        class in a dict.
-    unlabeled : the label of points without one, where it is not -1 (integers), NaN (floats), None or "" (text).
-    random_state : of every random choice, but for those of landmarks that are given whole.
+    kernel : str or callable
+        The base kernel, as in `LapSVC`. Its values must not be negative, as those
+        of "rbf" and "laplacian" never are.
+    bandwidth : float, str or None
+        The bandwidth of the base kernel: a number in units of the features,
+        "median", the median distance of two points, or a multiple of it such as
+        "0.25*median"; None is "0.5*median".
+    approximation : "exact", "nystrom", "stochastic", "subsample" or StochasticParams
+        How the eigenpairs are computed: "exact", of all points; "nystrom", from
+        landmarks; "stochastic", by proximal steps on random Fourier features of rbf
+        and laplacian kernels, extended to new points by landmarks, with the rank
+        that the memory budget allows (`StochasticParams` says how many steps, and
+        more); or "subsample", of the landmarks alone, for comparison, which uses no
+        other unlabeled points.
+    transfer : str or TransferParams
+        What becomes of an eigenvalue of the affinity: "polynomial", a random walk
+        of 5 steps, "exponential", "linear", "step", "poly_step", which is that of
+        the papers, or `TransferParams`.
+    C : float
+        The penalty of the loss against the norm; the kernel has a unit diagonal.
+    loss : "squared", "squared_hinge", "logistic" or "hinge"
+        The loss of the labels: the first three fit each class against the rest,
+        "hinge" a machine for each pair of classes, whose most probable class can
+        differ from the predicted one.
+    class_prior : "labels", "equal", list, dict or None
+        How frequent the classes are among the points that are predicted: None or
+        "labels", as frequent as among the labels; "equal"; or the share of each
+        class, in the order of `classes_`, or by class in a dict.
+    class_weight : "balanced", dict or None
+        What labels weigh in the fit and in the frequencies of the classes: None, 1
+        each; "balanced", the same in total for each class; or a weight by class in
+        a dict.
+    landmarks : int, float, "auto" or LandmarkParams
+        The number of landmarks, their share of the points, or `LandmarkParams`;
+        "auto" is as many as the memory budget allows, at most 2,000.
+    rank : int, "auto" or None
+        The rank of the kernel from landmarks. Eigenvalues that equal the last one
+        within a hundredth are kept with it. "auto" is k of s landmarks with s = k
+        log k, and all where all points are landmarks; None keeps all.
+    degrees : "auto", "exact" or "landmarks"
+        How the degrees of the affinity are computed: "exact", in O(n^2 d) time;
+        "landmarks", those of the Nystrom approximation, in O(n s); "auto" is exact
+        up to 100,000 points that are not all landmarks.
+    scale : str
+        How the features are scaled: "auto", which standardizes columns whose ranges
+        differ and leaves those of one unit, such as pixels and embeddings, as they
+        are; "standardize", "unit_range", "max_abs", "unit_norm", "global_range" or
+        "none". `scaling_` is what it came to.
+    memory_budget : int, str or None
+        The bytes that a task may take, a number or text such as "600MB"; None is 1
+        GiB, or what the workers allow. The number of landmarks follows from what is
+        given here or from 1 GiB, never from the workers.
+    unlabeled : object
+        The marker of points without a label, where it is not -1 (integers), NaN
+        (floats), None or "" (text).
+    random_state : int
+        The seed of every random choice, except those of landmarks that are given as
+        `LandmarkParams`.
 
     Attributes
     ----------
-    classes_ : ndarray, shape (n_classes,). model_ : SampleModel, what prediction needs and no more.
-    transduction_ : ndarray, shape (n,), the labels predicted for the points of the fit.
-    basis_ : ClusterBasis, the leading eigenpairs of the affinity. calibration_ : Calibration, or None.
-    evidence_ : dict: `landmarks`, `rank`, `degrees`, the largest and smallest eigenvalue, the `contrast` of the first
-        two in the kernel, bytes predicted, seconds.
+    classes_ : ndarray, shape (n_classes,)
+        The classes, in ascending order.
+    model_ : SampleModel
+        What predicts points, and no more than that needs.
+    transduction_ : ndarray, shape (n,)
+        The labels predicted for the points of the fit.
+    basis_ : ClusterBasis
+        The leading eigenpairs of the affinity.
+    calibration_ : Calibration or None
+        What makes scores probabilities; None where each class has one label.
+    evidence_ : dict
+        The `landmarks`, the `rank`, the `degrees`, the largest and smallest
+        eigenvalue, the `contrast` of the first two in the kernel, the bytes that
+        were predicted and the seconds.
+    by_labels_ : dict
+        The errors of the model and of its supervised baseline on held-out labels.
+        It is computed when it is first asked for.
+    scaling_ : Scaling
+        How the features are scaled.
+    n_features_in_ : int
+        The number of features of the fit.
+    feature_names_in_ : ndarray, shape (d,)
+        The names of the features, where the columns of X have names.
+
+    Raises
+    ------
+    DataError
+        When `fit` is called: y has no label, or labels of one class, or is in {-1, +1}.
+        Since -1 marks unlabeled points, name another marker then, such as
+        `unlabeled=0`.
+    ParameterError
+        When `fit` is called: a parameter is out of range.
 
     References
     ----------
-    Chapelle, Weston, Scholkopf, "Cluster kernels for semi-supervised learning", NIPS 2002; Hou, Zhang, Zhou, "Storage
-    fit learning with unlabeled data", IJCAI 2017, Algorithm 2, normalized first (`kernels/cluster.py`).
+    Chapelle, Weston, Scholkopf, "Cluster kernels for semi-supervised learning", NIPS
+    2002; Hou, Zhang, Zhou, "Storage fit learning with unlabeled data", IJCAI 2017,
+    Algorithm 2, normalized first (`kernels/cluster.py`).
+
+    Examples
+    --------
+    Two labeled points of each of two interleaved half circles:
+
+    >>> import numpy as np
+    >>> from sklearn.datasets import make_moons
+    >>> from dssl import ClusterKernelSVC
+    >>> X, classes = make_moons(200, noise=0.05, random_state=0)
+    >>> y = np.where(np.arange(200) < 4, classes, -1)
+    >>> model = ClusterKernelSVC().fit(X, y)
+    >>> model.score(X, classes)
+    1.0
     """
 
     regressor = "SemiSupervisedRegressor"

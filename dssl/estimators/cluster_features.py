@@ -20,25 +20,89 @@ from .base import KernelReader, require_unequal
 
 
 class ClusterKernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelReader):
-    """The virtual samples of a cluster kernel of all points: a linear machine on them is one in that kernel.
+    """The virtual samples of a cluster kernel of all points, as a transformer.
 
-    `fit(X)` takes all points and no labels; `transform(X)` makes k features of any point, of unit length, or zero where
-    it is far from all points of the fit. A machine of scikit-learn is fitted on those of the labeled points alone:
-    `LinearSVC().fit(features.transform(X[labeled]), y[labeled])`.
+    A linear model on these features is a model in the cluster kernel. `fit(X)` takes
+    all points and no labels; `transform(X)` makes k features of any point, of unit
+    length, or zero where the point is far from all points of the fit. A model of
+    scikit-learn is then fitted on the features of the labeled points.
 
     Parameters
     ----------
-    kernel, bandwidth, approximation, transfer, landmarks, rank, degrees, scale, memory_budget, random_state : as in
-        `ClusterKernelSVC`; without labels, `leading="auto"` of a transfer function is `BESIDE_LABELS` eigenvalues.
+    kernel : str or callable
+        The base kernel, as in `LapSVC`. Its values must not be negative, as those
+        of "rbf" and "laplacian" never are.
+    bandwidth : float, str or None
+        The bandwidth of the base kernel: a number in units of the features,
+        "median", the median distance of two points, or a multiple of it such as
+        "0.25*median"; None is "0.5*median".
+    approximation : "exact", "nystrom", "stochastic", "subsample" or StochasticParams
+        How the eigenpairs are computed: "exact", of all points; "nystrom", from
+        landmarks; "stochastic", by proximal steps on random Fourier features of rbf
+        and laplacian kernels, extended to new points by landmarks, with the rank
+        that the memory budget allows (`StochasticParams` says how many steps, and
+        more); or "subsample", of the landmarks alone, for comparison, which uses no
+        other unlabeled points.
+    transfer : str or TransferParams
+        What becomes of an eigenvalue of the affinity: "polynomial", a random walk
+        of 5 steps, "exponential", "linear", "step", "poly_step", which is that of
+        the papers, or `TransferParams`. Without labels, leading="auto" of a
+        transfer function is 9 eigenvalues.
+    landmarks : int, float, "auto" or LandmarkParams
+        The number of landmarks, their share of the points, or `LandmarkParams`;
+        "auto" is as many as the memory budget allows, at most 2,000.
+    rank : int, "auto" or None
+        The rank of the kernel from landmarks. Eigenvalues that equal the last one
+        within a hundredth are kept with it. "auto" is k of s landmarks with s = k
+        log k, and all where all points are landmarks; None keeps all.
+    degrees : "auto", "exact" or "landmarks"
+        How the degrees of the affinity are computed: "exact", in O(n^2 d) time;
+        "landmarks", those of the Nystrom approximation, in O(n s); "auto" is exact
+        up to 100,000 points that are not all landmarks.
+    scale : str
+        How the features are scaled: "auto", which standardizes columns whose ranges
+        differ and leaves those of one unit, such as pixels and embeddings, as they
+        are; "standardize", "unit_range", "max_abs", "unit_norm", "global_range" or
+        "none". `scaling_` is what it came to.
+    memory_budget : int, str or None
+        The bytes that a task may take, a number or text such as "600MB"; None is 1
+        GiB, or what the workers allow. The number of landmarks follows from what is
+        given here or from 1 GiB, never from the workers.
+    random_state : int
+        The seed of every random choice, except those of landmarks that are given as
+        `LandmarkParams`.
 
     Attributes
     ----------
-    model_ : SampleModel, the features as functions of a point. basis_ : ClusterBasis, the eigenpairs.
-    evidence_ : dict, as of `ClusterKernelSVC`. n_features_in_ : d.
+    model_ : SampleModel
+        The features as functions of a point.
+    basis_ : ClusterBasis
+        The leading eigenpairs of the affinity.
+    evidence_ : dict
+        What the eigenpairs tell of themselves, as in `ClusterKernelSVC`.
+    scaling_ : Scaling
+        How the features are scaled.
+    n_features_in_ : int
+        The number of features of the fit.
+    feature_names_in_ : ndarray, shape (d,)
+        The names of the features, where the columns of X have names.
 
     References
     ----------
-    Hou, Zhang, Zhou, "Storage fit learning with unlabeled data", IJCAI 2017, Proposition 1.
+    Hou, Zhang, Zhou, "Storage fit learning with unlabeled data", IJCAI 2017,
+    Proposition 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.datasets import make_moons
+    >>> from sklearn.svm import LinearSVC
+    >>> from dssl import ClusterKernelFeatures
+    >>> X, classes = make_moons(200, noise=0.05, random_state=0)
+    >>> features = ClusterKernelFeatures().fit(X)
+    >>> model = LinearSVC().fit(features.transform(X[:4]), classes[:4])
+    >>> model.score(features.transform(X), classes)
+    1.0
     """
 
     groups: ClassVar[dict[str, type]] = {"transfer": TransferParams, "landmarks": LandmarkParams}
@@ -58,9 +122,28 @@ class ClusterKernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, K
         self.memory_budget, self.random_state = memory_budget, random_state
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Find the eigenpairs of all points X (n, d), or any input that `dssl.data.inputs.rows_of` reads; return self.
+        """Compute the eigenpairs of all points.
 
-        y : not read. Raises ParameterError: a parameter is out of range. BudgetError, DataError : see `cluster_basis`.
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+            All points, or any other input that an estimator reads.
+        y : object
+            It is not read.
+
+        Returns
+        -------
+        ClusterKernelFeatures
+            The transformer itself.
+
+        Raises
+        ------
+        ParameterError
+            A parameter is out of range.
+        BudgetError
+            The eigenpairs do not fit the memory budget.
+        DataError
+            A value is not finite, or all points are equal.
         """
         require_random_state(self.random_state)
         execution, model = self._execution(), self.section(ClusterModel)
@@ -76,7 +159,18 @@ class ClusterKernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, K
         return self
 
     def transform(self, X: Any) -> np.ndarray:
-        """Return the virtual samples of points, shape (n, k), float64."""
+        """Return the virtual samples of points.
+
+        Parameters
+        ----------
+        X : array-like, shape (m, d)
+            The points.
+
+        Returns
+        -------
+        ndarray, shape (m, k)
+            The features, float64.
+        """
         return self._values(X)
 
     @property

@@ -30,36 +30,13 @@ from ..selection.search import GridParams, Held
 from ..solvers.solver_params import SolverParams
 from ..storage.blocks import Rows
 from .base import KernelReader, PointRegressor
-from .calibrated import CLASS_FREQUENCIES, CalibratedClassifier
+from .calibrated import CalibratedClassifier
 from .method import MethodEstimator
 from .targets import prior_of
 
 
 class DeformedKernelEstimator(MethodEstimator, KernelReader):
-    """What the estimators in a deformed kernel share.
-
-    Parameters
-    ----------
-    kernel : base kernel: "rbf", "laplacian", "linear", "polynomial", "cosine", or a function (X, Z) -> block.
-    bandwidth : of the base kernel, in units of the features: a number, "median" or a multiple such as "0.5*median".
-    C : penalty of the loss, for a kernel of unit mean diagonal.
-    eta : weight of the graph against the base kernel, 0 to 1e8; relative, see `dssl.kernels.deformed.deform`. 0 is the
-        base kernel. "auto" is the mean of the kernels of 0, 10 and 100, each as much as exact leave-one-out on the
-        labels, and the structure of the graph, say (`dssl.learners.eta`).
-    graph : how the graph is made, a `KNNGraph`; None is the default one. A graph made before goes to `fit`.
-    regularizer : `RegularizerParams` of `Q = (L + ridge I)^power`; None is the normalized Laplacian, ridge
-        0.01 and power 2.
-    n_subsample : points at which functions are measured; the labeled ones are among them. "auto" is 1,000, or what a
-        budget below 192 MB lets be. All points where there are
-        fewer. At the other points of the fit functions follow the graph, and at new ones the base kernel.
-    tolerance : relative residual of the solves.
-    scale : of the features: "auto", which standardizes columns whose ranges differ and leaves those of one unit, as
-        pixels and embeddings, "standardize", "unit_range", "max_abs", "unit_norm", "global_range" or "none"
-        (`dssl.data.scaling.scaling`); `scaling_` is what it came to.
-    memory_budget : bytes, or text such as "600MB", that a task may take; None is 1 GiB, or what workers allow.
-    unlabeled : the label of points without one, where it is not -1 (integers), NaN (floats), None or "" (text).
-    random_state : of every random choice, but for those of a graph that is given.
-    """
+    """What estimators in a deformed kernel share; `LapSVC` describes the parameters."""
 
     method, joint = DEFORMED_SVM, ("regularizer__power", "eta", "C")
     sections: ClassVar[type[DeformedModel]] = RidgeModel
@@ -165,38 +142,136 @@ class DeformedKernelEstimator(MethodEstimator, KernelReader):
 
 
 class LapSVC(CalibratedClassifier, DeformedKernelEstimator):
-    """Support vector machine in the kernel deformed by the graph of all points; any number of classes.
+    """Support vector machine in the kernel deformed by the graph of all points.
 
-    With the squared loss a least-squares machine, one class against the rest, and with the hinge loss one for each
-    pair of classes.
+    With the squared loss it is a least-squares machine, one class against the rest;
+    with the hinge loss it is a machine for each pair of classes. There may be any
+    number of classes.
 
-    `fit(X, y)` takes all points, with y = -1 (integers), NaN (floats), None or "" (text) where there is no label. It
-    runs on the active Dask client if there is one, in threads of this process otherwise, with the same result. X may
-    be anything that `dssl.data.inputs` reads. `docs/estimators.md` has recipes for grids, pipelines and edge cases.
+    `fit(X, y)` takes all points, labeled and unlabeled. y is -1 (integers), NaN
+    (floats), None or "" (text) where there is no label. X is an array, a sparse matrix,
+    a table, a Dataset, or a Zarr or Dask array. The fit runs on the active Dask client
+    if there is one, in threads of this process otherwise, with the same result.
 
-    y in {-1, +1} is an error, since -1 marks unlabeled points: name another marker, such as `unlabeled=0`. No label,
-    or labels of one class, is an error. With all points labeled the graph is one of labeled points, and `evidence_`
-    says 0 unlabeled. A class with one label is fitted, but not calibrated. More labels than `n_subsample` give a
-    warning, and so do n <= n_neighbors, which is lowered; points that are all equal are an error.
+    With all points labeled the graph is one of labeled points, and `evidence_` says
+    that 0 are unlabeled. A class with one label is fitted, but not calibrated. There is
+    a warning if there are more labels than `n_subsample`, and if there are no more
+    points than n_neighbors, which is then lowered.
+
+    Parameters
+    ----------
+    kernel : str or callable
+        The base kernel: "rbf", "laplacian", "linear", "polynomial", "cosine", or a
+        function that returns the block of its values between the rows X and Z.
+    bandwidth : float or str
+        The bandwidth of the base kernel: a number in units of the features,
+        "median", the median distance of two points, or a multiple of it such as
+        "0.5*median".
+    C : float
+        The penalty of the loss, for a kernel of unit mean diagonal.
+    eta : float or "auto"
+        The weight of the graph against the base kernel, 0 to 1e8; 0 is the base
+        kernel alone. "auto" is the mean of the kernels of 0, 10 and 100, weighted
+        by their exact leave-one-out residuals on the labels and by the spectral
+        concentration of the graph.
+    loss : "squared" or "hinge"
+        The loss of the labels: "squared" fits each class against the rest, "hinge"
+        a machine for each pair of classes. Where labels are few, the intercept of
+        "hinge" predicts too few points of the class whose labels are the more
+        isolated.
+    class_prior : "labels", "equal", list, dict or None
+        How frequent the classes are among the points that are predicted: None or
+        "labels", as frequent as among the labels; "equal"; or the share of each
+        class, in the order of `classes_`, or by class in a dict.
+    class_weight : "balanced", dict or None
+        What labels weigh in the fit and in the frequencies of the classes: None, 1
+        each; "balanced", the same in total for each class; or a weight by class in
+        a dict.
+    graph : KNNGraph or None
+        How the graph is made from the points; None takes the defaults. A graph that
+        is already made is passed to `fit`.
+    regularizer : RegularizerParams or None
+        The regularizer of the graph; None is that of the normalized Laplacian with
+        ridge 0.01 and power 2.
+    n_subsample : int or "auto"
+        The number of points at which functions are measured: the labeled ones, as
+        many as fit, and a random draw of the others; all points where there are
+        fewer. At the other points of the fit functions follow the graph, and at new
+        points the base kernel. "auto" is 1,000, or what a memory budget below 192
+        MB allows.
+    tolerance : float
+        The relative residual at which a solve ends.
+    scale : str
+        How the features are scaled: "auto", which standardizes columns whose ranges
+        differ and leaves those of one unit, such as pixels and embeddings, as they
+        are; "standardize", "unit_range", "max_abs", "unit_norm", "global_range" or
+        "none". `scaling_` is what it came to.
+    memory_budget : int, str or None
+        The bytes that a task may take, a number or text such as "600MB"; None is 1
+        GiB, or what the workers allow.
+    unlabeled : object
+        The marker of points without a label, where it is not -1 (integers), NaN
+        (floats), None or "" (text).
+    random_state : int
+        The seed of every random choice, except those of a graph that is given.
 
     Attributes
     ----------
-    classes_ : ndarray, shape (n_classes,). model_ : KernelModel, what prediction needs and no more.
-    transduction_ : ndarray, shape (n,), the labels predicted for the points of the fit, which follow the graph where
-    `n_subsample` are fewer, as `predict` cannot. subsample_ : ndarray, shape (s,).
-    evidence_ : dict, what the graph and the solves say of themselves; `eta`: what each eta counts for.
-    calibration_ : Calibration, or None where a class has one label. scaling_ : Scaling, of the features.
-    n_features_in_, feature_names_in_ : as in scikit-learn.
+    classes_ : ndarray, shape (n_classes,)
+        The classes, in ascending order.
+    model_ : KernelModel
+        What predicts points, and no more than that needs.
+    transduction_ : ndarray, shape (n,)
+        The labels predicted for the points of the fit. Where `n_subsample` are
+        fewer they follow the graph, as those of `predict` cannot.
+    subsample_ : ndarray, shape (s,)
+        The numbers of the points at which functions are measured.
+    evidence_ : dict
+        What the graph and the solves tell of themselves; `eta` is the weight of
+        each eta.
+    calibration_ : Calibration or None
+        What makes scores probabilities; None where each class has one label.
+    by_labels_ : dict
+        The errors of the model and of its supervised baseline on held-out labels.
+        It is computed when it is first asked for.
+    scaling_ : Scaling
+        How the features are scaled.
+    n_features_in_ : int
+        The number of features of the fit.
+    feature_names_in_ : ndarray, shape (d,)
+        The names of the features, where the columns of X have names.
+
+    Raises
+    ------
+    DataError
+        When `fit` is called: y has no label, or labels of one class, or is in {-1, +1};
+        or all points are equal. Since -1 marks unlabeled points, name another marker
+        then, such as `unlabeled=0`.
+    ParameterError
+        When `fit` is called: a parameter is out of range.
 
     References
     ----------
-    Lever, Diethe, Shawe-Taylor, "Data-dependent kernels in nearly-linear time", AISTATS 2012, eq. 6; Suykens,
-    Vandewalle, "Least squares support vector machine classifiers", Neural Processing Letters 1999.
+    Lever, Diethe, Shawe-Taylor, "Data-dependent kernels in nearly-linear time", AISTATS
+    2012, eq. 6; Suykens, Vandewalle, "Least squares support vector machine
+    classifiers", Neural Processing Letters 1999.
+
+    Examples
+    --------
+    Two labeled points of each of two interleaved half circles:
+
+    >>> import numpy as np
+    >>> from sklearn.datasets import make_moons
+    >>> from dssl import LapSVC
+    >>> X, classes = make_moons(200, noise=0.05, random_state=0)
+    >>> y = np.where(np.arange(200) < 4, classes, -1)
+    >>> model = LapSVC().fit(X, y)
+    >>> model.score(X, classes)
+    1.0
+    >>> model.predict_proba(X[:2]).shape
+    (2, 2)
     """
 
-    __doc__ += (DeformedKernelEstimator.__doc__ or "") + """loss : "squared", or "hinge", whose intercept gives too
-        little to the class of the lonelier label where there are few.
-""" + CLASS_FREQUENCIES
     sections, regressor = SvmModel, "LapKernelRidge"
 
     def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = BANDWIDTH,
@@ -215,15 +290,101 @@ class LapSVC(CalibratedClassifier, DeformedKernelEstimator):
 
 
 class LapKernelRidge(PointRegressor, DeformedKernelEstimator):
-    """Kernel ridge regression in the kernel deformed by the graph; the targets of unlabeled points are NaN.
+    """Kernel ridge regression in the kernel deformed by the graph of all points.
 
-    `fit(X, y)` takes y (n,) or (n, c); a row with a NaN is unlabeled. Points, weights and graph as in `LapSVC`.
+    `fit(X, y)` takes y of shape (n,) or (n, c); a row with a NaN is unlabeled. Points,
+    weights and graph are as in `LapSVC`.
+
+    Parameters
+    ----------
+    kernel : str or callable
+        The base kernel: "rbf", "laplacian", "linear", "polynomial", "cosine", or a
+        function that returns the block of its values between the rows X and Z.
+    bandwidth : float or str
+        The bandwidth of the base kernel: a number in units of the features,
+        "median", the median distance of two points, or a multiple of it such as
+        "0.5*median".
+    C : float
+        The penalty of the loss, for a kernel of unit mean diagonal.
+    eta : float or "auto"
+        The weight of the graph against the base kernel, 0 to 1e8; 0 is the base
+        kernel alone. "auto" is the mean of the kernels of 0, 10 and 100, weighted
+        by their exact leave-one-out residuals on the labels and by the spectral
+        concentration of the graph.
+    graph : KNNGraph or None
+        How the graph is made from the points; None takes the defaults. A graph that
+        is already made is passed to `fit`.
+    regularizer : RegularizerParams or None
+        The regularizer of the graph; None is that of the normalized Laplacian with
+        ridge 0.01 and power 2.
+    n_subsample : int or "auto"
+        The number of points at which functions are measured: the labeled ones, as
+        many as fit, and a random draw of the others; all points where there are
+        fewer. At the other points of the fit functions follow the graph, and at new
+        points the base kernel. "auto" is 1,000, or what a memory budget below 192
+        MB allows.
+    tolerance : float
+        The relative residual at which a solve ends.
+    scale : str
+        How the features are scaled: "auto", which standardizes columns whose ranges
+        differ and leaves those of one unit, such as pixels and embeddings, as they
+        are; "standardize", "unit_range", "max_abs", "unit_norm", "global_range" or
+        "none". `scaling_` is what it came to.
+    memory_budget : int, str or None
+        The bytes that a task may take, a number or text such as "600MB"; None is 1
+        GiB, or what the workers allow.
+    unlabeled : object
+        The marker of points without a label, where it is not -1 (integers), NaN
+        (floats), None or "" (text).
+    random_state : int
+        The seed of every random choice, except those of a graph that is given.
 
     Attributes
     ----------
-    model_ : KernelModel. transduction_ : ndarray, shape (n,) or (n, c), what is predicted for the points of the fit.
-    subsample_ : ndarray, shape (s,). evidence_ : dict. All as in `LapSVC`.
+    model_ : KernelModel
+        What predicts points, and no more than that needs.
+    transduction_ : ndarray, shape (n,) or (n, c)
+        What is predicted for the points of the fit. Where `n_subsample` are fewer
+        it follows the graph, as what `predict` returns cannot.
+    subsample_ : ndarray, shape (s,)
+        The numbers of the points at which functions are measured.
+    evidence_ : dict
+        What the graph and the solves tell of themselves; `eta` is the weight of
+        each eta.
+    by_labels_ : dict
+        The errors of the model and of its supervised baseline on held-out labels.
+        It is computed when it is first asked for.
+    scaling_ : Scaling
+        How the features are scaled.
+    n_features_in_ : int
+        The number of features of the fit.
+    feature_names_in_ : ndarray, shape (d,)
+        The names of the features, where the columns of X have names.
+
+    Raises
+    ------
+    DataError
+        When `fit` is called: y has no target.
+    ParameterError
+        When `fit` is called: a parameter is out of range.
+
+    References
+    ----------
+    Lever, Diethe, Shawe-Taylor, "Data-dependent kernels in nearly-linear time", AISTATS
+    2012, eq. 6.
+
+    Examples
+    --------
+    Every tenth target of 200 points is known:
+
+    >>> import numpy as np
+    >>> from sklearn.datasets import make_moons
+    >>> from dssl import LapKernelRidge
+    >>> X, _ = make_moons(200, noise=0.05, random_state=0)
+    >>> y = np.where(np.arange(200) % 10 == 0, X[:, 0] ** 2, np.nan)
+    >>> model = LapKernelRidge().fit(X, y)
+    >>> model.score(X, X[:, 0] ** 2) > 0.95
+    True
     """
 
-    __doc__ += DeformedKernelEstimator.__doc__ or ""
     method = DEFORMED_RIDGE

@@ -8,34 +8,13 @@ from ..kernels.multiscale import MultiscaleMap
 from ..methods.multiscale import MULTISCALE_KERNEL, MultiscaleKernelParams, MultiscaleModel, map_in
 from ..methods.step import Context
 from .base import PointRegressor
-from .calibrated import CLASS_FREQUENCIES, CalibratedClassifier
+from .calibrated import CalibratedClassifier
 from .linear import LinearEstimator
 from .targets import prior_of
 
 
 class MultiscaleKernelEstimator(LinearEstimator):
-    """What both estimators share.
-
-    Parameters
-    ----------
-    eps_0 : the first scale, in squared units of the features, a number; "auto" is half the squared median distance.
-    q : of the scales, one to the next, in (0, 1).
-    threshold : of the second eigenvalue of the graph Laplacian, below which there are no further scales.
-    n_eigenpairs : of the kernel beside the constant; "auto" is an eighth of the carriers, or 100, or all of
-        fewer carriers.
-    n_carriers : points whose graph Laplacians are decomposed, drawn at random, the labeled ones among them as long as
-        these are no more than half; the others have extended eigenfunctions, as new points. "auto" is as many as the
-        budget lets be, 2,000 at most, and all points where there are fewer.
-    unit_diagonal : whether the kernel is scaled to unit diagonal, so that no point weighs more than others; False is
-        the paper's.
-    C : 1 / alpha, penalty of the loss against the norm, of a kernel whose diagonal, or its median, is 1; the paper's
-        rule is to interpolate (`dssl.learners.linear.multiscale`), which C=1e6 does.
-    scale : of the features, as in `LapSVC`.
-    memory_budget : bytes, or text such as "600MB", that a task may take; None is 1 GiB, or what workers allow; carriers
-        follow from what is given here or 1 GiB, never from workers.
-    unlabeled : the label of points without one, where it is not -1 (integers), NaN (floats), None or "" (text).
-    random_state : of the carriers, and of folds.
-    """
+    """What both share; `MultiscaleKernelClassifier` describes the parameters."""
 
     method, without_graph = MULTISCALE_KERNEL, "the kernel is one of graphs of its own, of several scales"
     joint = ("C",)
@@ -66,39 +45,130 @@ class MultiscaleKernelEstimator(LinearEstimator):
         return self.map_.attributes
 
 
-ATTRIBUTES = """
+class MultiscaleKernelClassifier(CalibratedClassifier, MultiscaleKernelEstimator):
+    """A linear model in the multi-scale eigen kernel of all points, for classification.
+
+    The graph Laplacians of all points, labeled and unlabeled, are decomposed at a
+    sequence of scales. For each index, the eigenfunction at the scale where its
+    eigenvalue changes least enters the kernel, so that two points are alike where paths
+    of short steps join them. The kernel suits a few labels of classes that gaps divide;
+    each outlying point takes an eigenfunction.
+
+    `fit(X, y)` takes all points, labeled and unlabeled. y is -1 (integers), NaN
+    (floats), None or "" (text) where there is no label. X is an array, a sparse matrix,
+    a table, a Dataset, or a Zarr or Dask array. The fit runs on the active Dask client
+    if there is one, in threads of this process otherwise, with the same result.
+
+    Parameters
+    ----------
+    eps_0 : float or "auto"
+        The first scale, in squared units of the features; "auto" is half the
+        squared median distance of two points.
+    q : float
+        The ratio of each scale to the one before, between 0 and 1.
+    threshold : float
+        The second eigenvalue of the graph Laplacian below which there are no
+        further scales.
+    n_eigenpairs : int or "auto"
+        The number of eigenpairs of the kernel beside the constant; "auto" is an
+        eighth of the carriers, but at least 100, or all of fewer carriers.
+    n_carriers : int or "auto"
+        The number of points whose graph Laplacians are decomposed, drawn at random,
+        with the labeled ones among them as long as these are no more than half.
+        Other points have extended eigenfunctions, as new points have. "auto" is as
+        many as the memory budget allows, 2,000 at most, and all points where there
+        are fewer.
+    unit_diagonal : bool
+        Whether the kernel is scaled to unit diagonal, so that no point weighs more
+        than others. False is the kernel of the paper.
+    C : float
+        The penalty of the loss against the norm, 1 / alpha, for a kernel whose
+        diagonal, or its median, is 1. The rule of the paper is to interpolate,
+        which 1e6 does.
+    loss : "squared", "squared_hinge", "logistic" or "hinge"
+        The loss of the labels: the first three fit each class against the rest,
+        "hinge" a machine for each pair of classes, whose most probable class can
+        differ from the predicted one.
+    class_prior : "labels", "equal", list, dict or None
+        How frequent the classes are among the points that are predicted: None or
+        "labels", as frequent as among the labels; "equal"; or the share of each
+        class, in the order of `classes_`, or by class in a dict.
+    class_weight : "balanced", dict or None
+        What labels weigh in the fit and in the frequencies of the classes: None, 1
+        each; "balanced", the same in total for each class; or a weight by class in
+        a dict.
+    scale : str
+        How the features are scaled: "auto", which standardizes columns whose ranges
+        differ and leaves those of one unit, such as pixels and embeddings, as they
+        are; "standardize", "unit_range", "max_abs", "unit_norm", "global_range" or
+        "none". `scaling_` is what it came to.
+    memory_budget : int, str or None
+        The bytes that a task may take, a number or text such as "600MB"; None is 1
+        GiB, or what the workers allow. The number of carriers follows from what is
+        given here or from 1 GiB, never from the workers.
+    unlabeled : object
+        The marker of points without a label, where it is not -1 (integers), NaN
+        (floats), None or "" (text).
+    random_state : int
+        The seed of every random choice.
+
     Attributes
     ----------
-    map_ : MultiscaleMap, the features, whose kernel is that of the paper. model_ : MultiscaleModel, what prediction
-        needs and no more. transduction_ : ndarray, shape (n,), or of a regressor (n,) or (n, c), what is predicted for
-        the points of the fit.
-    evidence_ : dict: `carriers`, `eigenpairs`, the `scales` eps_j and the `second` eigenvalue of each; of each `index`
-        k the number j of the `chosen` scale and the `eigenvalues`; indices whose first choice was `passed_over` for a
-        scale with sound denominators, those `unsound` at all scales, those `left_out` with an eigenvalue 0, and the
-        `unsound_share` of points and indices in a sample of the points of the fit.
+    classes_ : ndarray, shape (n_classes,)
+        The classes, in ascending order.
+    map_ : MultiscaleMap
+        The features, whose kernel is that of the paper.
+    model_ : MultiscaleModel
+        What predicts points, and no more than that needs.
+    transduction_ : ndarray, shape (n,)
+        The labels predicted for the points of the fit.
+    calibration_ : Calibration or None
+        What makes scores probabilities; None where each class has one label.
+    evidence_ : dict
+        The `carriers`, the `eigenpairs`, the `scales` eps_j and the `second`
+        eigenvalue of each; for each `index` k the number j of the `chosen` scale
+        and the `eigenvalues`; the indices whose first choice was `passed_over` for
+        a scale with sound denominators, those `unsound` at all scales, those
+        `left_out` with an eigenvalue 0, and the `unsound_share` of points and
+        indices in a sample of the points of the fit.
+    by_labels_ : dict
+        The errors of the model and of its supervised baseline on held-out labels.
+        It is computed when it is first asked for.
+    scaling_ : Scaling
+        How the features are scaled.
+    n_features_in_ : int
+        The number of features of the fit.
+    feature_names_in_ : ndarray, shape (d,)
+        The names of the features, where the columns of X have names.
+
+    Raises
+    ------
+    DataError
+        When `fit` is called: y has no label, or labels of one class, or is in {-1, +1}.
+        Since -1 marks unlabeled points, name another marker then, such as
+        `unlabeled=0`.
+    ParameterError
+        When `fit` is called: a parameter is out of range.
 
     References
     ----------
-    Mhaskar, Pereverzyev, Semenov, Semenova, "Data based construction of kernels for classification", 2018.
+    Mhaskar, Pereverzyev, Semenov, Semenova, "Data based construction of kernels for
+    classification", 2018.
+
+    Examples
+    --------
+    Two labeled points of each of two interleaved half circles:
+
+    >>> import numpy as np
+    >>> from sklearn.datasets import make_moons
+    >>> from dssl import MultiscaleKernelClassifier
+    >>> X, classes = make_moons(200, noise=0.05, random_state=0)
+    >>> y = np.where(np.arange(200) < 4, classes, -1)
+    >>> model = MultiscaleKernelClassifier().fit(X, y)
+    >>> model.score(X, classes)
+    1.0
     """
 
-
-class MultiscaleKernelClassifier(CalibratedClassifier, MultiscaleKernelEstimator):
-    """A machine in the multi-scale eigen kernel of all points, of least squares or another loss.
-
-    Graph Laplacians of all points, labeled and unlabeled, at a sequence of scales; of each index the eigenfunction at
-    the scale where its eigenvalue changes least makes the kernel, so that two points are alike where paths of short
-    steps join them. It suits a few labels of classes that gaps divide; each outlying point takes an eigenfunction.
-
-    `fit(X, y)` takes all points, with y = -1 (integers), NaN (floats), None or "" (text) where there is no label; X may
-    be anything that `dssl.data.inputs` reads. It runs on the active Dask client if there is one, in threads of this
-    process otherwise, with the same result.
-
-    """
-
-    __doc__ += (MultiscaleKernelEstimator.__doc__ or "").split("\n\n", 1)[1].rstrip() + """
-    loss : "squared", "squared_hinge" or "logistic", each class against the rest; or "hinge", a machine for each pair.
-""" + CLASS_FREQUENCIES + ATTRIBUTES
     regressor = "MultiscaleKernelRegressor"
 
     def __init__(self, *, eps_0: float | str = MultiscaleModel.eps_0,
@@ -118,10 +188,99 @@ class MultiscaleKernelClassifier(CalibratedClassifier, MultiscaleKernelEstimator
 
 
 class MultiscaleKernelRegressor(PointRegressor, MultiscaleKernelEstimator):
-    """Ridge regression in the multi-scale eigen kernel of all points; the targets of unlabeled points are NaN.
+    """Ridge regression in the multi-scale eigen kernel of all points.
 
-    `fit(X, y)` takes y (n,) or (n, c); a row with a NaN is unlabeled. Points as in `MultiscaleKernelClassifier`.
+    `fit(X, y)` takes y of shape (n,) or (n, c); a row with a NaN is unlabeled. Points
+    are as in `MultiscaleKernelClassifier`.
 
+    Parameters
+    ----------
+    eps_0 : float or "auto"
+        The first scale, in squared units of the features; "auto" is half the
+        squared median distance of two points.
+    q : float
+        The ratio of each scale to the one before, between 0 and 1.
+    threshold : float
+        The second eigenvalue of the graph Laplacian below which there are no
+        further scales.
+    n_eigenpairs : int or "auto"
+        The number of eigenpairs of the kernel beside the constant; "auto" is an
+        eighth of the carriers, but at least 100, or all of fewer carriers.
+    n_carriers : int or "auto"
+        The number of points whose graph Laplacians are decomposed, drawn at random,
+        with the labeled ones among them as long as these are no more than half.
+        Other points have extended eigenfunctions, as new points have. "auto" is as
+        many as the memory budget allows, 2,000 at most, and all points where there
+        are fewer.
+    unit_diagonal : bool
+        Whether the kernel is scaled to unit diagonal, so that no point weighs more
+        than others. False is the kernel of the paper.
+    C : float
+        The penalty of the loss against the norm, 1 / alpha, for a kernel whose
+        diagonal, or its median, is 1. The rule of the paper is to interpolate,
+        which 1e6 does.
+    scale : str
+        How the features are scaled: "auto", which standardizes columns whose ranges
+        differ and leaves those of one unit, such as pixels and embeddings, as they
+        are; "standardize", "unit_range", "max_abs", "unit_norm", "global_range" or
+        "none". `scaling_` is what it came to.
+    memory_budget : int, str or None
+        The bytes that a task may take, a number or text such as "600MB"; None is 1
+        GiB, or what the workers allow. The number of carriers follows from what is
+        given here or from 1 GiB, never from the workers.
+    unlabeled : object
+        The marker of points without a label, where it is not -1 (integers), NaN
+        (floats), None or "" (text).
+    random_state : int
+        The seed of every random choice.
+
+    Attributes
+    ----------
+    map_ : MultiscaleMap
+        The features, whose kernel is that of the paper.
+    model_ : MultiscaleModel
+        What predicts points, and no more than that needs.
+    transduction_ : ndarray, shape (n,) or (n, c)
+        What is predicted for the points of the fit.
+    evidence_ : dict
+        The `carriers`, the `eigenpairs`, the `scales` eps_j and the `second`
+        eigenvalue of each; for each `index` k the number j of the `chosen` scale
+        and the `eigenvalues`; the indices whose first choice was `passed_over` for
+        a scale with sound denominators, those `unsound` at all scales, those
+        `left_out` with an eigenvalue 0, and the `unsound_share` of points and
+        indices in a sample of the points of the fit.
+    by_labels_ : dict
+        The errors of the model and of its supervised baseline on held-out labels.
+        It is computed when it is first asked for.
+    scaling_ : Scaling
+        How the features are scaled.
+    n_features_in_ : int
+        The number of features of the fit.
+    feature_names_in_ : ndarray, shape (d,)
+        The names of the features, where the columns of X have names.
+
+    Raises
+    ------
+    DataError
+        When `fit` is called: y has no target.
+    ParameterError
+        When `fit` is called: a parameter is out of range.
+
+    References
+    ----------
+    Mhaskar, Pereverzyev, Semenov, Semenova, "Data based construction of kernels for
+    classification", 2018.
+
+    Examples
+    --------
+    Every tenth target of 200 points is known:
+
+    >>> import numpy as np
+    >>> from sklearn.datasets import make_moons
+    >>> from dssl import MultiscaleKernelRegressor
+    >>> X, _ = make_moons(200, noise=0.05, random_state=0)
+    >>> y = np.where(np.arange(200) % 10 == 0, X[:, 0] ** 2, np.nan)
+    >>> model = MultiscaleKernelRegressor().fit(X, y)
+    >>> model.score(X, X[:, 0] ** 2) > 0.95
+    True
     """
-
-    __doc__ += (MultiscaleKernelEstimator.__doc__ or "").split("\n\n", 1)[1].rstrip() + "\n" + ATTRIBUTES

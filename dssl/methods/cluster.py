@@ -53,21 +53,34 @@ ALIKE = 1e-4  # the contrast below which a model of the usual C says next to not
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterModel(LinearModel):
-    """A linear learner in a cluster kernel, from landmarks as many as the memory budget lets be.
+    """A linear learner in a cluster kernel of all points.
 
     Parameters
     ----------
     approximation : "exact", "nystrom", "stochastic", "subsample" or StochasticParams
-        How the eigenpairs are found: of all points; from landmarks; by proximal steps on random Fourier features; or of
-        the landmarks alone.
+        How the eigenpairs are computed: "exact", of all points; "nystrom", from
+        landmarks; "stochastic", by proximal steps on random Fourier features of rbf
+        and laplacian kernels, extended to new points by landmarks, with the rank
+        that the memory budget allows (`StochasticParams` says how many steps, and
+        more); or "subsample", of the landmarks alone, for comparison, which uses no
+        other unlabeled points.
     transfer : str or TransferParams
-        What becomes of an eigenvalue of the affinity.
+        What becomes of an eigenvalue of the affinity: "polynomial", a random walk
+        of 5 steps, "exponential", "linear", "step", "poly_step", which is that of
+        the papers, or `TransferParams`.
+    C : float
+        The penalty of the loss against the norm; the kernel has a unit diagonal.
     landmarks : int, float, "auto" or LandmarkParams
-        Their number, or their share of the points; auto is what the memory budget lets be, at most 2,000.
+        The number of landmarks, their share of the points, or `LandmarkParams`;
+        "auto" is as many as the memory budget allows, at most 2,000.
     rank : int, "auto" or None
-        Of the kernel; auto is k of k log k landmarks, null all.
+        The rank of the kernel from landmarks. Eigenvalues that equal the last one
+        within a hundredth are kept with it. "auto" is k of s landmarks with s = k
+        log k, and all where all points are landmarks; null keeps all.
     degrees : "auto", "exact" or "landmarks"
-        How the degrees of the affinity are found.
+        How the degrees of the affinity are computed: "exact", in O(n^2 d) time;
+        "landmarks", those of the Nystrom approximation, in O(n s); "auto" is exact
+        up to 100,000 points that are not all landmarks.
     """
 
     kind: Literal["cluster"] = "cluster"

@@ -58,11 +58,13 @@ class LinearModel(ClassModel):
     Parameters
     ----------
     C : float
-        Penalty of the loss against the norm.
-    loss : "hinge", "squared", "squared_hinge" or "logistic"
-        Of classes; of regression, squared.
+        The penalty of the loss against the norm.
+    loss : "squared", "squared_hinge", "logistic" or "hinge"
+        The loss of the labels: the first three fit each class against the rest,
+        "hinge" a machine for each pair of classes, whose most probable class can
+        differ from the predicted one. Of regression, "squared".
     random_state : int
-        Of every random choice.
+        The seed of every random choice.
     """
 
     C: float

@@ -48,24 +48,34 @@ GRID, DRAWN = 80, 600  # places a side, and points, of a drawing of what is pred
 
 @dataclass(frozen=True, kw_only=True)
 class MultiscaleModel(LinearModel):
-    """A linear learner in the kernel of eigenfunctions of graph Laplacians of many scales.
+    """A linear learner in the multi-scale eigen kernel of all points.
 
     Parameters
     ----------
     eps_0 : float or "auto"
-        The first scale, in squared units of the scaled features; auto is half the squared median distance.
+        The first scale, in squared units of the features; "auto" is half the
+        squared median distance of two points.
     q : float
-        Of the scales, one to the next.
+        The ratio of each scale to the one before, between 0 and 1.
     threshold : float
-        Of the second eigenvalue, below which there are no further scales.
+        The second eigenvalue of the graph Laplacian below which there are no
+        further scales.
     n_eigenpairs : int or "auto"
-        Of the kernel, beside the constant; auto is an eighth of the carriers, or 100, or all of fewer.
+        The number of eigenpairs of the kernel beside the constant; "auto" is an
+        eighth of the carriers, but at least 100, or all of fewer carriers.
     n_carriers : int or "auto"
-        Points whose graph Laplacians are decomposed; auto is what the memory budget lets be, 2,000 at most.
+        The number of points whose graph Laplacians are decomposed, drawn at random,
+        with the labeled ones among them as long as these are no more than half.
+        Other points have extended eigenfunctions, as new points have. "auto" is as
+        many as the memory budget allows, 2,000 at most, and all points where there
+        are fewer.
     unit_diagonal : bool
-        Whether the kernel is scaled to it; false is the paper's.
+        Whether the kernel is scaled to unit diagonal, so that no point weighs more
+        than others. False is the kernel of the paper.
     C : float
-        1 / alpha, for a kernel whose diagonal, or its median, is 1.
+        The penalty of the loss against the norm, 1 / alpha, for a kernel whose
+        diagonal, or its median, is 1. The rule of the paper is to interpolate,
+        which 1e6 does.
     """
 
     kind: Literal["multiscale"] = "multiscale"

@@ -180,16 +180,18 @@ class ModelSection:
 
 @dataclass(frozen=True, kw_only=True)
 class ClassModel(ModelSection):
-    """A model of classes, of which it is said how frequent they are, and what their labels weigh; or of quantities.
+    """A model of classes, with their frequencies and weights; or of quantities.
 
     Parameters
     ----------
     class_prior : "labels", "equal", list or dict, or None
-        How frequent the classes are among the points that are predicted: labels, as they are; equal; or shares in the
-        order of the classes, or by class. null is labels, or equal where labels.per_class draws as many of each.
+        How frequent the classes are among the points that are predicted: "labels",
+        as frequent as among the labels; "equal"; or the share of each class, in the
+        order of the classes, or by class. null is "labels", or "equal" where
+        labels.per_class draws as many of each.
     class_weight : "balanced", dict or None
-        What labels weigh in the fit and in the frequencies of the classes: null, 1 each; balanced, the labels of each
-        class the same in all; or a weight by class.
+        What labels weigh in the fit and in the frequencies of the classes: null, 1
+        each; "balanced", the same in total for each class; or a weight by class.
     """
 
     class_prior: Literal["labels", "equal"] | list[float] | dict[str | int | float, float] | None = None

@@ -90,19 +90,25 @@ class SolverSection(SolverParams):
 
 @dataclass(frozen=True, kw_only=True)
 class DeformedModel(ClassModel):
-    """The learner in the deformed kernel; eta 0 is the base kernel, auto the mean of kernels of several.
+    """The learner in the deformed kernel.
 
     Parameters
     ----------
     C : float
-        Penalty of the loss, for a kernel of unit mean diagonal.
+        The penalty of the loss, for a kernel of unit mean diagonal.
     eta : float or "auto"
-        Weight of the graph against the base kernel, 0 to 1e8.
+        The weight of the graph against the base kernel, 0 to 1e8; 0 is the base
+        kernel alone. "auto" is the mean of the kernels of 0, 10 and 100, weighted
+        by their exact leave-one-out residuals on the labels and by the spectral
+        concentration of the graph.
     n_subsample : int or "auto"
-        Points at which functions are measured: the labeled ones, as many as fit, and a random draw of the others; auto
-        is 1000, or what a memory_budget below 192MB lets be.
+        The number of points at which functions are measured: the labeled ones, as
+        many as fit, and a random draw of the others; all points where there are
+        fewer. At the other points of the fit functions follow the graph, and at new
+        points the base kernel. "auto" is 1,000, or what a memory budget below 192
+        MB allows.
     random_state : int
-        Of every random choice.
+        The seed of every random choice.
     """
 
     C: float = LearnerParams.C
@@ -131,12 +137,15 @@ class DeformedModel(ClassModel):
 
 @dataclass(frozen=True, kw_only=True)
 class SvmModel(DeformedModel):
-    """A support vector machine in the deformed kernel, of least squares or with the hinge loss.
+    """A support vector machine in the deformed kernel.
 
     Parameters
     ----------
     loss : "squared" or "hinge"
-        squared, one class against the rest; hinge, a machine for each pair of classes.
+        The loss of the labels: "squared" fits each class against the rest, "hinge"
+        a machine for each pair of classes. Where labels are few, the intercept of
+        "hinge" predicts too few points of the class whose labels are the more
+        isolated.
     """
 
     kind: Literal["svm"] = "svm"
