@@ -4,7 +4,7 @@ import dataclasses
 import hashlib
 import json
 import math
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -58,6 +58,11 @@ def digest(value: Any) -> str:
 def is_whole(value: Any) -> TypeGuard[int]:
     """Return whether a value is a whole number, of Python or NumPy; True and False are none."""
     return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def is_real(value: Any) -> TypeGuard[float]:
+    """Return whether a value is a real number, of Python or NumPy; True and False are none."""
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def require_random_state(random_state: Any) -> None:

@@ -115,9 +115,9 @@ COME_BACK = 75  # EX_TEMPFAIL, of a start that was interrupted by an engine, and
 
 def exit_code_of(error: BaseException) -> int:
     """Return the exit code of a command that ends with an error."""
-    if isinstance(error, KeyboardInterrupt):
-        return COME_BACK if isinstance(error, Preempted) else TERMINATED if isinstance(error, Terminated) else \
-            INTERRUPTED
+    for kind, code in ((Preempted, COME_BACK), (Terminated, TERMINATED), (KeyboardInterrupt, INTERRUPTED)):
+        if isinstance(error, kind):
+            return code
     return error.exit_code if isinstance(error, DsslError) else 1
 
 

@@ -19,7 +19,8 @@ from typing import Any, ClassVar, Self
 
 import psutil
 
-CLEAR, STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
+CLEAR = Path("/proc/self/clear_refs")
+STATUS = Path("/proc/self/status")
 RESET_PEAK = "5"  # see proc_pid_clear_refs(5)
 M_TRIM_THRESHOLD, TRIM_BYTES = -1, 1 << 16  # the size that distributed sets for its workers
 M_MMAP_THRESHOLD, MAPPED_BYTES = -3, 1 << 17  # of a block from which on it is mapped by itself, as a process begins
@@ -110,7 +111,8 @@ def _hear_of_compilations() -> None:
     from numba.core import event  # a fifth of a second, which who measures nothing does without
 
     class Compilations(event.Listener):
-        on_start, on_end = PeakMemory.begin_loading, PeakMemory.end_loading
+        on_start = PeakMemory.begin_loading
+        on_end = PeakMemory.end_loading
 
     event.register("numba:compiler_lock", Compilations())
 

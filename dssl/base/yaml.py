@@ -22,9 +22,9 @@ from .errors import SpecError, explain
 from .urls import is_url, require_no_secret
 
 LARGEST_SPEC = 1 << 20  # bytes
-MOST_OPEN = 200  # brackets that are open at a place; the YAML scanner takes time quadratic in them
+MAX_OPEN = 200  # brackets that are open at a place; the YAML scanner takes time quadratic in them
 NOT_TEXT = re.compile("(?i:y|yes|n|no|on|off)|[-+]?[1-9][0-9_]*(?::[0-5]?[0-9])+")  # in YAML 1.1 alone
-MOST_VALUES, DEEPEST = 100_000, 32  # after aliases are replaced; of sections within sections
+MAX_VALUES, DEEPEST = 100_000, 32  # after aliases are replaced; of sections within sections
 
 
 class _StrictConstructor(SafeConstructor):
@@ -107,8 +107,8 @@ def parse_with_lines(text: str, origin: str) -> tuple[Any, dict[tuple[str, ...],
     ------
     SpecError : the text is no YAML, or gives keys twice; with the lines, and what to do there.
     """
-    if len(text) > LARGEST_SPEC or _open_brackets(text) > MOST_OPEN:
-        raise SpecError(explain(f"{origin} has {len(text):,} characters, or more than {MOST_OPEN} brackets are open",
+    if len(text) > LARGEST_SPEC or _open_brackets(text) > MAX_OPEN:
+        raise SpecError(explain(f"{origin} has {len(text):,} characters, or more than {MAX_OPEN} brackets are open",
                                 why="a spec is a page, not a data file",
                                 fix="close the brackets; put data into a file and name it as data.source"))
     reader = YAML(typ="safe", pure=True)
@@ -211,9 +211,9 @@ def require_plain(value: Any, origin: str) -> None:
     while pending:
         item, depth = pending.pop()
         seen += 1
-        if seen > MOST_VALUES or depth > DEEPEST:
+        if seen > MAX_VALUES or depth > DEEPEST:
             raise SpecError(explain(
-                f"{origin} holds more than {MOST_VALUES:,} values, or one more than {DEEPEST} sections deep",
+                f"{origin} holds more than {MAX_VALUES:,} values, or one more than {DEEPEST} sections deep",
                 why="a spec is a page, not a data file", fix="put data into a file and name it as data.source"))
         if isinstance(item, dict):
             pending += [(part, depth + 1) for pair in item.items() for part in pair]

@@ -26,7 +26,6 @@ from ..storage.files import path_at, read_json, write_json
 from ..storage.pieces import JoinedRows
 from ..storage.store import MANIFEST, StoredParts, StoredRows
 from .dataset import SEGMENTED, Dataset, chunk_rows, describe, open_stored
-from .findings import widened
 from .ingest import ingest
 from .ingest_leftovers import one_writer
 from .ingest_params import IngestParams
@@ -56,7 +55,8 @@ def append(source: str | Path | Sequence[str | Path], folder: str | Path, execut
             why="rows are added to a data set that is there",
             fix="ingest the first source without --append, or check the folder")
     with one_writer(folder) as lock:
-        current, manifest = open_stored(folder), read_json(folder / MANIFEST)
+        current = open_stored(folder)
+        manifest = read_json(folder / MANIFEST)
         require(not current.X.is_sparse, f"{folder} is sparse", why="rows are appended to dense data sets only",
                 fix="ingest all files at once: name them as a list or a pattern", error=DataError)
         records = [FileRecord(**record) for record in current.attributes.get("files", [])]
@@ -99,7 +99,8 @@ def _refuse_changed(changes: FileChanges, files: Sequence[Source], named: Sequen
 
     named : what the source was named by.
     """
-    changed, vanished = [record for record, _ in changes.changed], changes.vanished_from(named)
+    changed = [record for record, _ in changes.changed]
+    vanished = changes.vanished_from(named)
     places = {place for _, place in changes.changed}
     new = [files[place] for place in changes.new if place not in places]
     alone = f"name the new files alone ({in_words(new)})" if new else "name new files alone"
@@ -172,7 +173,8 @@ def _joined_labels(current: Dataset, added: Dataset, before: Rows,
 
     Raise DataError if one is text and the other numbers.
     """
-    old, new = current.attributes.get("label_names"), added.attributes.get("label_names")
+    old = current.attributes.get("label_names")
+    new = added.attributes.get("label_names")
     y = after.read_all()
     if old is None and new is None:
         is_whole = before.dtype != y.dtype and before.dtype != np.float64
@@ -193,3 +195,12 @@ def _joined_labels(current: Dataset, added: Dataset, before: Rows,
         return y, False, names
     known = np.full(len(before), -1) if old is None else recoded(before.read_all(), old, names)
     return np.concatenate([known, y]), True, names
+
+
+def widened(survey: list[dict[str, Any]], more: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return records (JSON) with the ranges and missing cells of more rows, where these are known by name."""
+    added = {record["name"]: record for record in more}
+    return [record | {name: join(record[name], added[record["name"]][name])
+                      for name, join in (("min", min), ("max", max), ("missing", int.__add__))
+                      if record[name] is not None and added[record["name"]][name] is not None}
+            if record["name"] in added else record for record in survey]

@@ -167,7 +167,9 @@ class Columns:
 
     def _apply_table(self, table: pd.DataFrame, order: np.ndarray, first_row: int) -> Encoded:
         X = np.zeros((len(table), self.width))
-        at, imputed, unseen = 0, 0, {}
+        at = 0
+        imputed = 0
+        unseen = {}
         for j in range(self.n_columns):
             cells = cells_of(table.iloc[:, order[j]], self.label(j))
             missing = pd.isna(cells)

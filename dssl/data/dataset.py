@@ -132,10 +132,13 @@ class Dataset:
         """Return y; raise DataError if there is none."""
         if self.y is None:
             file_format = self.attributes.get("format")
-            raise DataError(explain(
-                f"{self.attributes.get('source', 'the data set')} has no target", why="labels are read from it",
-                fix="pass y" if file_format is None else "name the file of the labels with `labels:` (data.read.labels)"
-                if file_format in LABELS_APART else "name it with `target:` (data.read.target)"))
+            fix = "name it with `target:` (data.read.target)"
+            if file_format is None:
+                fix = "pass y"
+            elif file_format in LABELS_APART:
+                fix = "name the file of the labels with `labels:` (data.read.labels)"
+            raise DataError(explain(f"{self.attributes.get('source', 'the data set')} has no target",
+                                    why="labels are read from it", fix=fix))
         return self.y
 
     @property
@@ -163,7 +166,8 @@ class Dataset:
         mine = _folder_of(self.X) == folder.resolve()
         require(mine or not folder.is_dir() or not any(folder.iterdir()), f"{folder} is not empty", error=DataError,
                 why="a data set is written once; rows can be appended", fix="name another folder, or delete this one")
-        parts, height = StoredParts(folder), chunk_rows(len(self), self.X.row_bytes)
+        parts = StoredParts(folder)
+        height = chunk_rows(len(self), self.X.row_bytes)
         arrays = {}
         for name, rows in self._arrays().items():
             if not mine:
@@ -258,7 +262,8 @@ def open_stored(folder: str | Path) -> Dataset:
         pieces: list[Rows] = []
         for piece in described.get("pieces", [{**described, "path": f"shared/{name}"}]):
             stored = StoredRows(folder / piece["path"])
-            description, expected = describe(stored), {"shape": piece["shape"], "dtype": piece["dtype"]}
+            description = describe(stored)
+            expected = {"shape": piece["shape"], "dtype": piece["dtype"]}
             require(description == expected, f"{stored.path} is {description}, expected {expected}",
                     why="the array was replaced after the data set was written", fix="ingest the source again",
                     error=IntegrityError)
@@ -269,7 +274,8 @@ def open_stored(folder: str | Path) -> Dataset:
 
 def _open_sparse(folder: Path, described: Mapping[str, Any]) -> BlockedCsrRows:
     X = BlockedCsrRows.of(StoredParts(folder), described)
-    blocks, n_parts = row_ranges(len(X), X.block_rows), len(list((folder / "parts").glob("*")))
+    blocks = row_ranges(len(X), X.block_rows)
+    n_parts = len(list((folder / "parts").glob("*")))
     require(n_parts == len(blocks), f"{folder} has {n_parts} parts, expected {len(blocks)} blocks of sparse rows",
             why="the parts were replaced after the data set was written", fix="ingest the source again",
             error=IntegrityError)

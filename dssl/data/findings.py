@@ -36,7 +36,7 @@ DETERMINED = 1e-6  # of the variance of a target that a column leaves open
 ROWS_PER_CODE = 10  # of labeled rows for each number that may be the code of a class
 EPOCHS = (946684800, 2208988800)  # 2000 to 2040, in seconds since 1970
 UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
-LONGEST_CODE, MOST_WORDS = 40, 3  # characters and words of a text that names a row
+LONGEST_CODE, MAX_WORDS = 40, 3  # characters and words of a text that names a row
 LEFT_OUT: dict[str, tuple[str, str]] = {  # findings of columns that are left out: as what, and how to learn from them
     "identifier": ("identifiers", "data.read.keep_ids: {} keeps them"),
     "free text": ("free text", "To learn from it, add embeddings of it (such as those of sentence-transformers) as "
@@ -82,7 +82,8 @@ def examined(traits: Traits, levels: dict[int, dict[str, int]], names: Sequence[
     records = []
     for j in range(traits.d):
         n = int(of["present"][j])
-        is_text, whole = j in levels, bool(of["whole"][j]) and n > 0
+        is_text = j in levels
+        whole = bool(of["whole"][j]) and n > 0
         has_range = not is_text and math.isfinite(of["smallest"][j])
         low, high = (float(of[end][j]) if has_range else None for end in ("smallest", "largest"))
         key = None if j in measures else _key(traits, j, names, levels.get(j))
@@ -93,7 +94,9 @@ def examined(traits: Traits, levels: dict[int, dict[str, int]], names: Sequence[
         key = None if units else key
         few = few and key is None
         if is_text:
-            kind = "time" if j in traits.dates else "category" if few else "text"
+            kind = "category" if few else "text"
+            if j in traits.dates:
+                kind = "time"
         finding: tuple[FindingKind, str] | None = _constant(traits, j, levels) or _target(traits, j, is_text=is_text)
         finding = finding or _time(traits, j, kind) or (("identifier", key) if key else None)
         if kind == "text" and units:
@@ -174,15 +177,6 @@ def with_dropped(survey: list[dict[str, Any]], names: Sequence[str], target: str
             for record in [known[j] for j, column in columns.items() if column == name] or unread.get(name, [])]
 
 
-def widened(survey: list[dict[str, Any]], more: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return records (JSON) with the ranges and missing cells of more rows, where these are known by name."""
-    added = {record["name"]: record for record in more}
-    return [record | {name: join(record[name], added[record["name"]][name])
-                      for name, join in (("min", min), ("max", max), ("missing", int.__add__))
-                      if record[name] is not None and added[record["name"]][name] is not None}
-            if record["name"] in added else record for record in survey]
-
-
 def dataset_notes(attributes: Mapping[str, Any]) -> list[str]:
     """Return the notes on the columns of a data set with these attributes."""
     return notes(attributes.get("survey", ()), named=bool(attributes.get("feature_names")),
@@ -198,7 +192,7 @@ def notes(records: Sequence[dict[str, Any]], *, named: bool = True, can_drop: bo
     lines = []
 
     def dropped(matches: Sequence[dict[str, Any]]) -> str:
-        return f"with data.read.drop: {listed(matches)}" if can_drop else "where the file is made"
+        return f"with data.read.drop: {_listed(matches)}" if can_drop else "where the file is made"
 
     def columns(finding: str, *, used: bool = True) -> list[dict[str, Any]]:
         return [record for record in records if record["finding"] == finding and record["used"] == used]
@@ -207,15 +201,12 @@ def notes(records: Sequence[dict[str, Any]], *, named: bool = True, can_drop: bo
         shown = "; ".join(f"{record['name']!r}: {record['why']}" for record in matches[:5])
         return f"{shown}; and {len(matches) - 5} more" if len(matches) > 5 else shown
 
-    def listed(matches: Sequence[dict[str, Any]]) -> str:
-        return _listed(matches)
-
     if matches := columns("target"):
         lines.append(f"warning: the target in disguise? {reasons(matches)}. If it is not known of new points, the "
                      f"errors shown are not those of new points: leave it out {dropped(matches)}")
     for finding, (what, way) in LEFT_OUT.items():
         if matches := columns(finding, used=False):
-            lines.append(f"left out, as {what}: {reasons(matches)}. {way.format(listed(matches))}")
+            lines.append(f"left out, as {what}: {reasons(matches)}. {way.format(_listed(matches))}")
     if matches := columns("identifier"):
         lines.append(f"warning: identifiers among the features: {reasons(matches)}. New points have others, far "
                      f"from all that is known: leave them out {dropped(matches)}")
@@ -259,12 +250,13 @@ def _key(traits: Traits, j: int, names: Sequence[str] | None, texts: Collection[
     with a probability below exp(-s (n - 1) / 2R), the birthday problem, and any other distribution makes it less
     likely. Where that is not small enough, the name decides.
     """
-    of, n = traits.figures, int(traits.figures["present"][j])
+    of = traits.figures
+    n = int(traits.figures["present"][j])
     if n < FEWEST_ROWS:
         return None
     sampled = len(traits.sample.get(j, ()))
     if texts is not None:
-        short = all(len(text) <= LONGEST_CODE and len(text.split()) <= MOST_WORDS for text in texts)
+        short = all(len(text) <= LONGEST_CODE and len(text.split()) <= MAX_WORDS for text in texts)
         return "no text of it comes twice" if of["unlike"][j] and sampled >= FEWEST_ROWS and short else None
     if not of["whole"][j]:
         return None
@@ -272,7 +264,8 @@ def _key(traits: Traits, j: int, names: Sequence[str] | None, texts: Collection[
         return f"its whole numbers {'rise' if of['rises'][j] else 'fall'} from row to row"
     if not of["unlike"][j] or of["step"][j] == 0 or max(of["at_smallest"][j], of["at_largest"][j]) > 1:
         return None
-    low, high = of["smallest"][j], of["largest"][j]
+    low = of["smallest"][j]
+    high = of["largest"][j]
     values = (high - low) / of["step"][j] + 1
     alone = f"none of its whole numbers, from {low:,.0f} to {high:,.0f}, comes twice"
     if values < n or sampled < FEWEST_ROWS:  # more rows than numbers: some come twice that were not sampled
@@ -308,7 +301,8 @@ def _ordered(traits: Traits, j: int) -> tuple[FindingKind, str] | None:
 
 
 def _constant(traits: Traits, j: int, levels: dict[int, dict[str, int]]) -> tuple[FindingKind, str] | None:
-    of, n = traits.figures, int(traits.figures["present"][j])
+    of = traits.figures
+    n = int(traits.figures["present"][j])
     if n == 0:
         return "constant", "no row has a cell of it"
     if n < traits.n_rows:
@@ -342,7 +336,8 @@ def _copies(traits: Traits) -> dict[int, tuple[int, bool]]:
     directions = (centered[:, chosen] / length[chosen]).T
     main = directions[np.arange(len(chosen)), np.abs(directions).argmax(axis=1)]
     directions *= np.sign(main)[:, None]
-    tree, copies = cKDTree(directions), {}
+    tree = cKDTree(directions)
+    copies = {}
     for place, near in enumerate(tree.query_ball_point(directions, ALIKE, return_sorted=True)):
         j = int(chosen[place])
         first = next((int(chosen[k]) for k in near if k < place and present[chosen[k]] == present[j]), None)
@@ -362,7 +357,8 @@ def _target(traits: Traits, j: int, *, is_text: bool) -> tuple[FindingKind, str]
     reason = _classes(traits, traits.pairs[j], is_text=is_text) if j in traits.pairs else None
     if reason is not None:
         return "target", reason
-    n, apart = of["labeled"][j], of["present"][j] - max(of["at_smallest"][j], of["at_largest"][j])
+    n = of["labeled"][j]
+    apart = of["present"][j] - max(of["at_smallest"][j], of["at_largest"][j])
     with np.errstate(over="ignore", invalid="ignore"):
         both = of["squares"][j] * of["target_squares"][j]
         explained = of["product"][j] ** 2
@@ -383,7 +379,9 @@ def _classes(traits: Traits, pairs: Pairs, *, is_text: bool) -> str | None:
     class_of = {value: labels & sizes.keys() for value, labels in pairs.items() if labels & sizes.keys()}
     if len(sizes) < 2 or any(len(labels) > 1 for labels in class_of.values()):
         return None
-    counts, c, v = np.array(list(sizes.values()), float), len(sizes), len(class_of)
+    counts = np.array(list(sizes.values()), float)
+    c = len(sizes)
+    v = len(class_of)
     n = counts.sum()
     ways = gammaln(n + 1) - gammaln(counts + 1).sum()
     if v == c and len(set().union(*class_of.values())) == c:

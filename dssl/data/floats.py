@@ -150,11 +150,13 @@ def refuse_lost_columns(blocks: Sequence[np.ndarray], names: Sequence[str] | Non
         if not len(narrow):
             return
         _, mine, theirs = np.intersect1d(narrow[:, 0], block[:, 0], return_indices=True)
-        narrow, other = narrow[mine], block[theirs]
+        narrow = narrow[mine]
+        other = block[theirs]
         narrow = np.column_stack([narrow[:, 0], np.minimum(narrow[:, 1], other[:, 1]),
                                  np.maximum(narrow[:, 2], other[:, 2]), np.minimum(narrow[:, 3], other[:, 3])])
     number, smallest, largest, exact = narrow.T
-    spread, spacing = largest - smallest, _spacing(smallest, largest, np.float32)
+    spread = largest - smallest
+    spacing = _spacing(smallest, largest, np.float32)
     resolved = spread >= RESOLVED * _spacing(smallest, largest, np.float64)
     lost = np.flatnonzero((spread > 0) & resolved & (spread < RESOLVED * spacing) & (exact == 0))
     if len(lost):

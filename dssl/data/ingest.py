@@ -75,7 +75,8 @@ def ingest(source: str | Path | Sequence[str | Path] | Source, parts: Parts, exe
         source = find_source(source, labels=params.labels, format=params.format)
     source = digested(source)
     if like is not None:
-        columns, leave_out = columns or Columns.of(like.attributes), left_out_of(like)
+        columns = columns or Columns.of(like.attributes)
+        leave_out = left_out_of(like)
         params = replace(params, sparse=False)
     described = columns.describe() if columns else None
     key = digest({"params": params, "bytes": fingerprint(source), "budget": execution.memory_budget,
@@ -89,7 +90,8 @@ def ingest(source: str | Path | Sequence[str | Path] | Source, parts: Parts, exe
         _refuse_odd_cells(reader)
         clear_other_parts(parts, key)
         records: list[ColumnRecord] | None = None
-        unsurveyed, names = reader, reader.scan().feature_names
+        unsurveyed = reader
+        names = reader.scan().feature_names
         if examine and like is None and not isinstance(params.keep_ids, bool):
             find_columns([(kept, "keep_ids") for kept in params.keep_ids], names or (), source.name,
                          header=names is not None)
@@ -172,10 +174,13 @@ def _written(reader: Reader, params: IngestParams, columns: Columns | None, name
     """Write the rows of a file into parts; return them, with the attributes that the file decides."""
     scan = reader.scan()
     names = list(scan.feature_names) if scan.feature_names else None
-    is_sparse, order, width = makes_sparse(params, scan), None, scan.n_columns
+    is_sparse = makes_sparse(params, scan)
+    order = None
+    width = scan.n_columns
     if columns is not None:
         columns, order = columns.rounded(params.dtype), columns.order(names, scan.n_columns, name)
-        names, width = columns.feature_names(), columns.width
+        names = columns.feature_names()
+        width = columns.width
     height = block_height(scan, params, execution.memory_budget, width)
     if not is_sparse:
         parts.allocate("X", (scan.n_rows, width), params.dtype, height)

@@ -12,7 +12,11 @@ from .readers.base import Scan
 
 # Measured on one core: of a byte of numbers, to check and convert it, to decode it where the file holds columns (as in
 # Parquet), and to make it; of a byte of text, to count and parse it; of a number, to find what its column is like.
-CHECKED_SECONDS, DECODED_SECONDS, MADE_SECONDS, PARSED_SECONDS, EXAMINED_SECONDS = 1e-9, 1e-8, 5.4e-9, 4e-8, 2e-8
+CHECKED_SECONDS = 1e-9
+DECODED_SECONDS = 1e-8
+MADE_SECONDS = 5.4e-9
+PARSED_SECONDS = 4e-8
+EXAMINED_SECONDS = 2e-8
 
 
 def makes_sparse(params: IngestParams, scan: Scan) -> bool:
@@ -27,7 +31,8 @@ def task_bytes(scan: Scan, params: IngestParams, width: int | None = None, *, is
     stored entries of a row take on average, each with its column number. A cell that may be text takes 64 bytes more.
     is_sparse : whether the rows are CSR; unset: as X is stored.
     """
-    width, itemsize = width or scan.n_columns, np.dtype(params.dtype).itemsize
+    width = width or scan.n_columns
+    itemsize = np.dtype(params.dtype).itemsize
     is_sparse = makes_sparse(params, scan) if is_sparse is None else is_sparse
     if is_sparse and scan.nnz is not None:
         entries = -(-scan.nnz // scan.n_rows)
@@ -69,7 +74,8 @@ def ingest_cost(scan: Scan, params: IngestParams, row_bytes: int, budget: int) -
     decides what becomes of the columns, it is read twice.
     """
     passes = 1 + bool(params.encodes or scan.keys)
-    height, most = block_height(scan, params, budget), task_bytes(scan, params)
+    height = block_height(scan, params, budget)
+    most = task_bytes(scan, params)
     dense = scan.nnz is None and scan.unit_bytes == 0 and not params.has_text
     holds_numbers = dense and scan.row_bytes == scan.n_columns * np.dtype(scan.dtype).itemsize
     each = scan.row_bytes + 1.75 * row_bytes if holds_numbers else most

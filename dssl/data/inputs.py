@@ -18,10 +18,10 @@ from scipy import sparse
 
 from ..base.errors import DataError, explain, require
 from ..execution.tasks import Execution
-from ..storage.blocks import ArrayRows, Parts, PartWriter, Receipt, Rows, row_ranges, take_by_chunk, write_dense
+from ..storage.blocks import ArrayRows, Parts, PartWriter, Receipt, Rows, row_ranges, write_dense
 from ..storage.csr import CsrRows
 from ..storage.pieces import RowsInPieces
-from ..storage.views import ChosenColumns
+from ..storage.views import ChosenColumns, take_by_chunk
 from .dataset import Dataset
 from .floats import not_finite
 from .frames import as_pandas
@@ -174,7 +174,9 @@ class SlicedRows(Rows):
     """Rows of anything with a shape, a dtype and slices: a memory map, a Zarr array, a HDF5 data set."""
 
     def __init__(self, array: Any):
-        self.array, self.shape, self.dtype = array, tuple(array.shape), float_dtype(array.dtype)
+        self.array = array
+        self.shape = tuple(array.shape)
+        self.dtype = float_dtype(array.dtype)
         require(len(self.shape) == 2 and min(self.shape) > 0, f"X has shape {self.shape}", error=DataError,
                 why="points are rows and features are columns", fix="pass an array of shape (n, d), neither of them 0")
         self.held = type(getattr(array, "store", None)).__name__ not in OPENED_ANYWHERE
@@ -264,14 +266,17 @@ class PieceTask:
 def _rows_of_partitions(X: Any, execution: Execution) -> Rows:
     """Return the rows of a dask array or DataFrame, whose partitions write themselves where they are computed."""
     if hasattr(X, "columns") and X.ndim == 2:
-        dtype, names, blocks = frame_dtype(X.dtypes), list(X.columns), X.to_delayed()
+        dtype = frame_dtype(X.dtypes)
+        names = list(X.columns)
+        blocks = X.to_delayed()
     else:
         require(getattr(X, "ndim", 0) == 2, f"X has {getattr(X, 'ndim', 0)} dimensions, expected 2", error=DataError,
                 why="points are rows and features are columns", fix="use X.reshape((-1, 1)) for one feature")
         require(isinstance(X._meta, np.ndarray), f"the blocks of X are {type(X._meta).__name__}, expected ndarray",
                 why="a block is stored as a table of numbers", error=DataError,
                 fix="use X.map_blocks(lambda block: block.toarray()), or pass X.compute() as a sparse matrix")
-        dtype, names = float_dtype(X.dtype), None
+        dtype = float_dtype(X.dtype)
+        names = None
         whole = X if X.numblocks[1] == 1 else X.rechunk({1: -1})  # a distance needs every feature of a row
         blocks = whole.to_delayed().ravel()
     parts = execution.scratch()

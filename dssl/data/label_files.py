@@ -16,7 +16,8 @@ from ..base.errors import DataError, explain, require
 from ..base.missing import is_missing_text
 from .columns import folded, spellings
 
-ROW, LABEL = "row", "label"
+ROW = "row"
+LABEL = "label"
 ANY = "*"  # a column of identifiers that is not known yet
 SUGGESTED = (ROW, "file", "line", "score", "predicted", "probability", LABEL)  # columns beside those of the source
 
@@ -138,7 +139,8 @@ def _lines(path: Path, column: str | None) -> Iterator[LabelLine]:
             f"{path} has the columns {', '.join(header) or '(none)'}",
             why=f"{ROW if column is None else f'{ROW} or {column}'} and {LABEL} are read from it", error=DataError,
             fix="name these columns in its first line, separated by commas, as dssl suggest does")
-    name, label = header.index(naming), header.index(LABEL)
+    name = header.index(naming)
+    label = header.index(LABEL)
     numbered = [(number, cells) for number, cells in enumerate(lines[1:], start=2) if any(cells)]
     short = [number for number, cells in numbered if len(cells) != len(header)]
     require(not short, f"{path}, line {short[0] if short else 0}: not as many cells as the first line has",

@@ -139,7 +139,8 @@ def choose_labels(blocks: CodeBlocks, *, count: int | None = None, per_class: in
     lacking = sorted(set(range(expected)) - set(census.codes.tolist()))
     require(not lacking, f"class {lacking} (code) has no points", error=DataError,
             why="every class needs a labeled point", fix="leave the class out, or draw from points that have it")
-    classes, total = len(census.codes), census.n
+    classes = len(census.codes)
+    total = census.n
     if per_class is not None:
         require(per_class >= 1, f"per_class={per_class}", why="a class without labels cannot be learned", fix="use 1")
         sizes = dict(zip(census.codes.tolist(), census.sizes.sum(axis=0).tolist(), strict=True))
@@ -168,7 +169,8 @@ def _covering(blocks: CodeBlocks, census: _Census, count: int, random_state: int
     points_of: list[np.ndarray] = []
     keys: list[np.ndarray] = []
     codes_of: list[np.ndarray] = []
-    begin, starts = 0, _starts(random_state, CHOOSE, len(census.sizes))[:, 0]
+    begin = 0
+    starts = _starts(random_state, CHOOSE, len(census.sizes))[:, 0]
     for block, (codes, size) in enumerate(zip(blocks(), dealt(count, census.sizes.sum(axis=1), starts), strict=True)):
         order = _order(random_state, CHOOSE, block, len(codes))
         order = order[codes[order] >= 0]
@@ -180,7 +182,8 @@ def _covering(blocks: CodeBlocks, census: _Census, count: int, random_state: int
         begin += len(codes)
     block_of = np.repeat(np.arange(len(points_of)), [len(block_points) for block_points in points_of])
     order = np.lexsort((block_of, np.concatenate(keys)))
-    points, codes = np.concatenate(points_of)[order], np.concatenate(codes_of)[order]
+    points = np.concatenate(points_of)[order]
+    codes = np.concatenate(codes_of)[order]
     is_first = _ranks(codes) == 0
     return np.sort(np.concatenate([points[is_first], points[~is_first][:count - int(is_first.sum())]]))
 

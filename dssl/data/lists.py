@@ -48,7 +48,8 @@ def with_elements(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _elements(frame: pd.DataFrame, j: int) -> pd.DataFrame | None:
     """Return the elements of a column of lists; None where its cells are no lists of numbers."""
-    name, cells = frame.columns[j], frame.iloc[:, j]
+    name = frame.columns[j]
+    cells = frame.iloc[:, j]
     if cells.dtype != object and not isinstance(cells.dtype, pd.ArrowDtype):
         return None
     cells = cells.to_numpy(object)

@@ -10,7 +10,7 @@ import pandas as pd
 
 from .targets import text_of
 
-MOST_PAIRED = 100  # values of a column, or classes of a target, beyond which neither is a code of the other
+MAX_PAIRED = 100  # values of a column, or classes of a target, beyond which neither is a code of the other
 UNLABELED = "-1"  # among integers; or a class, where there is one other class
 
 Pairs = dict[Any, set[str]]  # by value of a column, None of missing cells: the classes of its rows
@@ -22,15 +22,15 @@ def class_texts(y: np.ndarray) -> tuple[list[str], np.ndarray]:
         codes, names = pd.factorize(y, use_na_sentinel=True)
         return [str(name) for name in names], codes
     codes, values = pd.factorize(y, use_na_sentinel=True)
-    if len(values) > MOST_PAIRED:
+    if len(values) > MAX_PAIRED:
         return [""] * len(values), codes
     return [UNLABELED if value == -1 else str(text_of(np.array([value]))[0]) for value in values], codes
 
 
 def pairs_of(cells: np.ndarray, codes: np.ndarray, names: list[str]) -> Pairs | None:
-    """Return the classes of each value; None where there are more than `MOST_PAIRED` values or one has two classes."""
+    """Return the classes of each value; None where there are more than `MAX_PAIRED` values or one has two classes."""
     values, places = pd.factorize(cells, use_na_sentinel=True)[::-1]
-    if len(values) > MOST_PAIRED or (values.dtype.kind == "f" and np.isinf(values).any()):
+    if len(values) > MAX_PAIRED or (values.dtype.kind == "f" and np.isinf(values).any()):
         return None
     pairs: Pairs = {}
     for place, code in set(zip(places.tolist(), codes.tolist(), strict=True)):
@@ -42,6 +42,6 @@ def pairs_of(cells: np.ndarray, codes: np.ndarray, names: list[str]) -> Pairs | 
 def joined_pairs(mine: Pairs, theirs: Pairs) -> Pairs | None:
     """Return the classes of the values of both; None as in `pairs_of`."""
     pairs = {value: mine.get(value, set()) | theirs.get(value, set()) for value in {*mine, *theirs}}
-    if len(pairs) > MOST_PAIRED or any(len(classes - {UNLABELED}) > 1 for classes in pairs.values()):
+    if len(pairs) > MAX_PAIRED or any(len(classes - {UNLABELED}) > 1 for classes in pairs.values()):
         return None
     return pairs

@@ -19,7 +19,7 @@ from .readers.base import CellError, Reader
 from .readers.cell_text import TRUTH_WORDS, is_number
 from .readers.cells import EXAMPLES, Cells
 
-MOST_LISTED = 20  # columns
+MAX_LISTED = 20  # columns
 NO_DISTANCE = "features are numbers; text and missing cells have no distance"
 ODD = 0.1  # share of the rows up to which texts among numbers may mark missing cells
 
@@ -149,7 +149,8 @@ def refuse_frame(frame: pd.DataFrame, way: str, *, fills: bool = False, takes_te
                if (cells.texts or cells.missing) and frame.dtypes.iloc[j].kind not in "mM"}  # no dates, refused as such
     if not refused:
         return
-    names, ways = [str(name) for name in frame.columns], [way]
+    names = [str(name) for name in frame.columns]
+    ways = [way]
     if odd := _odd(refused, len(frame)):
         ways.append(f"if {', '.join(map(repr, odd))} marks a missing cell, X.replace({odd}, float('nan'))")
     ways.append(f"to leave columns out, X.drop(columns=[{_some([repr(frame.columns[j]) for j in sorted(refused)])}])")
@@ -160,8 +161,9 @@ def _described(refused: dict[int, Cells], n_rows: int, source: str, names: Seque
                places: Mapping[int, str], expected: Mapping[int, str]) -> str:
     """Return what cells are no numbers: one sentence, or a line a column."""
     lines = []
-    for j in sorted(refused)[:MOST_LISTED]:
-        cells, parts = refused[j], []
+    for j in sorted(refused)[:MAX_LISTED]:
+        cells = refused[j]
+        parts = []
         if cells.texts:
             shown = ", ".join(f"{text[:40]!r} in {places.get(row, f'row {row} (counted from 0)')}"
                               for row, text in cells.shown)
@@ -172,8 +174,8 @@ def _described(refused: dict[int, Cells], n_rows: int, source: str, names: Seque
             parts.append(f"has {cells.missing:,} missing cells; the first is in {first}"
                          if cells.missing > 1 else f"has a missing cell in {first}")
         lines.append(f"{column_label(names, j)} {' and '.join(parts)}")
-    if len(refused) > MOST_LISTED:
-        lines.append(f"and {len(refused) - MOST_LISTED} more columns")
+    if len(refused) > MAX_LISTED:
+        lines.append(f"and {len(refused) - MAX_LISTED} more columns")
     if len(lines) == 1:
         return f"{source}: {lines[0]}"
     return f"{source}: {len(refused)} columns have cells that are no numbers" + "".join(
@@ -187,4 +189,4 @@ def _odd(refused: dict[int, Cells], n_rows: int) -> list[str]:
 
 
 def _some(called: Sequence[str]) -> str:
-    return ", ".join(called[:MOST_LISTED]) + (", ..." if called[MOST_LISTED:] else "")
+    return ", ".join(called[:MAX_LISTED]) + (", ..." if called[MAX_LISTED:] else "")

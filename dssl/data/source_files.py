@@ -50,10 +50,12 @@ def matching_paths(text: str) -> Sequence[str | ObjectPath]:
     paths = sorted(glob.glob(str(path), recursive=True), key=natural_order)
     if not paths:
         folder = next(parent for parent in path.parents if not any(mark in str(parent) for mark in MARKS))
-        beside = sorted((file.name for file in folder.iterdir()), key=natural_order)[:8] if folder.is_dir() else []
+        state = "is no folder"
+        if folder.is_dir():
+            beside = sorted((file.name for file in folder.iterdir()), key=natural_order)[:8]
+            state = f"holds {', '.join(beside)}" if beside else "is empty"
         raise DataError(explain(
-            f"no file matches {text}", why=f"{folder.absolute()} " + (f"holds {', '.join(beside)}" if beside else
-                                                                    "is empty" if folder.is_dir() else "is no folder"),
+            f"no file matches {text}", why=f"{folder.absolute()} {state}",
             fix="check the pattern; on a command line, put it in quotes"))
     return paths
 

@@ -107,7 +107,8 @@ _two_sum = njit(nogil=True, cache=True)(two_sum)
 def _add_entries(columns, values, present, high, low):
     """Add values to the sums of their columns, and count down those that are missing: NaN."""
     for k in range(len(values)):
-        j, value = columns[k], values[k]
+        j = columns[k]
+        value = values[k]
         if np.isnan(value):
             present[j] -= 1
         elif np.isfinite(value):
@@ -135,7 +136,8 @@ def choose_columns(survey: Survey, names: Sequence[str] | None, source: str, *, 
             why="there is nothing to fill its cells from", fix="leave it out (CSV: `drop:`)", error=DataError)
     levels: dict[int, tuple[str | None, ...]] = {}
     for j in sorted(survey.levels):
-        texts, missing = spellings(survey.levels[j]), survey.n_rows - int(survey.present[j])
+        texts = spellings(survey.levels[j])
+        missing = survey.n_rows - int(survey.present[j])
         if len(survey.levels[j]) > MOST_LEVELS:  # of more, those beyond are not known
             raise DataError(explain(
                 f"{source}: {column_label(names, j)} has more than {MOST_LEVELS:,} different texts, for example "
@@ -174,7 +176,8 @@ class SurveyTask:
     stop: int
 
     def __call__(self, out: PartWriter) -> Receipt:
-        block, scan = self.reader.read(self.start, self.stop), self.reader.scan()
+        block = self.reader.read(self.start, self.stop)
+        scan = self.reader.scan()
         survey = Survey.of(block.X, self.start, scan.feature_names, scan.text)
         receipt = {"rows": survey.n_rows, "levels": [[j, list(counts.items())] for j, counts in survey.levels.items()],
                    "first_missing": list(survey.first_missing.items())}

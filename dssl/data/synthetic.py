@@ -10,7 +10,8 @@ import numpy as np
 
 from ..base.digest import require_random_state
 from ..base.errors import require
-from ..storage.blocks import Rows, block_rng, take_by_chunk
+from ..storage.blocks import Rows, block_rng
+from ..storage.views import take_by_chunk
 
 BLOCK_ROWS = 4096  # that share a random stream
 MAPS, POINTS = 0, 1  # random streams
@@ -64,13 +65,15 @@ class CurvedManifolds:
 
     def read(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
         """Return rows [start, stop) of X, float32, and their classes, int64."""
-        X, y = np.empty((stop - start, self.params.columns), np.float32), np.empty(stop - start, np.int64)
+        X = np.empty((stop - start, self.params.columns), np.float32)
+        y = np.empty(stop - start, np.int64)
         for block in range(start // BLOCK_ROWS, -(-stop // BLOCK_ROWS)):
             first = block * BLOCK_ROWS
             within = slice(max(start, first) - first, min(stop, first + BLOCK_ROWS) - first)
             to = slice(first + within.start - start, first + within.stop - start)
             points, classes = self._block(block)
-            X[to], y[to] = points[within], classes[within]
+            X[to] = points[within]
+            y[to] = classes[within]
         return X, y
 
     def _block(self, block: int) -> tuple[np.ndarray, np.ndarray]:
@@ -93,7 +96,8 @@ class ManifoldRows(Rows):
 
     def __init__(self, params: ManifoldParams):
         self.made = CurvedManifolds(params)
-        self.shape, self.dtype = (params.points, params.columns), np.dtype(np.float32)
+        self.shape = (params.points, params.columns)
+        self.dtype = np.dtype(np.float32)
 
     def read(self, start: int, stop: int) -> np.ndarray:
         return self.made.read(start, min(stop, self.shape[0]))[0]

@@ -13,7 +13,7 @@ from ..base.errors import DataError, explain, require
 from ..storage.blocks import Parts, Receipt
 from .readers.base import Reader
 
-MOST_NAMES = 1 << 16  # classes of a text target; a column with more is an identifier
+MAX_NAMES = 1 << 16  # classes of a text target; a column with more is an identifier
 
 
 def target_values(y: np.ndarray, name: str) -> np.ndarray:
@@ -136,7 +136,7 @@ def write_target(parts: Parts, reader: Reader, ranges: list[tuple[int, int]], re
                 assert text is not None
                 again[index], coded[index] = code_text(text_of(text))
         names = sorted({name for block in coded for name in block or []})
-        require(len(names) <= MOST_NAMES, f"the target {scan.target!r} has {len(names):,} different texts, for example "
+        require(len(names) <= MAX_NAMES, f"the target {scan.target!r} has {len(names):,} different texts, for example "
                 f"{', '.join(map(repr, names[:3]))}", why="it names rows, not classes", error=DataError,
                 fix="name another column with `target:`")
     parts.allocate("y", (scan.n_rows,), dtype, height)

@@ -18,7 +18,7 @@ from scipy import sparse
 
 from ..base.errors import column_label
 from .columns import cells_of
-from .pairs import MOST_PAIRED, Pairs, class_texts, joined_pairs, pairs_of
+from .pairs import MAX_PAIRED, Pairs, class_texts, joined_pairs, pairs_of
 
 SAMPLED = 1024  # values of a column that are looked for a second time, of more rows than that
 PROJECTIONS = 8  # random rows that columns are compared by
@@ -52,7 +52,7 @@ class Traits:
         one column of weights where no column lacks a cell.
     sample : by column that is `unlike` and has any, random bits of the sampled values, ascending.
     dates : columns of text all of which is written as dates.
-    pairs : by column whose values have one class each, as many as `MOST_PAIRED` or fewer.
+    pairs : by column whose values have one class each, as many as `MAX_PAIRED` or fewer.
     classes : labeled rows of each class; None where there are more classes than that, or no target.
     """
 
@@ -103,13 +103,15 @@ class Traits:
     @np.errstate(over="ignore", invalid="ignore")
     def merge(self, other: "Traits") -> "Traits":
         """Return what both are like; the rows of `other` come after these."""
-        mine, theirs = self.figures, other.figures
+        mine = self.figures
+        theirs = other.figures
         made = {name: mine[name] + theirs[name] for name in ("present", "labeled")}
         made["smallest"] = np.minimum(mine["smallest"], theirs["smallest"])
         made["largest"] = np.maximum(mine["largest"], theirs["largest"])
         for end in ("smallest", "largest"):
             made[f"at_{end}"] = sum(np.where(of[end] == made[end], of[f"at_{end}"], 0) for of in (mine, theirs))
-        before, after = ~np.isnan(mine["last"]), ~np.isnan(theirs["first"])
+        before = ~np.isnan(mine["last"])
+        after = ~np.isnan(theirs["first"])
         both = before & after
         made["first"] = np.where(before, mine["first"], theirs["first"])
         made["last"] = np.where(after, theirs["last"], mine["last"])
@@ -141,7 +143,7 @@ class Traits:
         elif self.classes is not None and other.classes is not None:
             classes = {name: self.classes.get(name, 0) + other.classes.get(name, 0)
                        for name in {*self.classes, *other.classes}}
-            classes = classes if len(classes) <= MOST_PAIRED else None
+            classes = classes if len(classes) <= MAX_PAIRED else None
         dates = self.dates & other.dates
         dates |= {j for j in self.dates - dates if theirs["present"][j] == 0}
         dates |= {j for j in other.dates - dates if mine["present"][j] == 0}
@@ -192,7 +194,7 @@ class Traits:
 
     def _add_pairs(self, X: Any, text: dict[int, np.ndarray], names: list[str], codes: np.ndarray) -> None:
         """Add the classes of the values of each column; codes (n,) of class names, -1 where there is no label."""
-        if len(names) > MOST_PAIRED:
+        if len(names) > MAX_PAIRED:
             return
         rows = np.flatnonzero(codes >= 0)
         self.classes = dict(zip(names, np.bincount(codes[rows], minlength=len(names)).tolist(), strict=True))
@@ -215,7 +217,10 @@ def _nothing(d: int) -> dict[str, np.ndarray]:
 
 def _numbers(X: Any, rows: Any, j: Any) -> np.ndarray:
     """Return some rows of one column, or of a slice of columns, as float64."""
-    cells = X.iloc[rows, j] if isinstance(X, pd.DataFrame) else X[rows, j] if isinstance(j, int) else X[rows]
+    if isinstance(X, pd.DataFrame):
+        cells = X.iloc[rows, j]
+    else:
+        cells = X[rows, j] if isinstance(j, int) else X[rows]
     if isinstance(cells, pd.DataFrame):
         return np.column_stack([column.to_numpy(np.float64, na_value=np.nan) for _, column in cells.items()])
     return cells.to_numpy(np.float64, na_value=np.nan) if isinstance(cells, pd.Series) else np.asarray(cells, float)
@@ -308,13 +313,17 @@ def _add_order(figures: dict[str, np.ndarray], block: np.ndarray, there: np.ndar
 
 def _moments(block: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
     """Return the moments of the columns, NaN of those with gaps, and a target over the rows where that is known."""
-    labeled, d = np.isfinite(y), block.shape[1]
+    labeled = np.isfinite(y)
+    d = block.shape[1]
     if not labeled.any():
         return {}
     if not labeled.all():
-        block, y = block[labeled], y[labeled]
-    mean, target_mean = block.mean(axis=0), y.mean()
-    deviation, of_target = block - mean, y - target_mean
+        block = block[labeled]
+        y = y[labeled]
+    mean = block.mean(axis=0)
+    target_mean = y.mean()
+    deviation = block - mean
+    of_target = y - target_mean
     return {"labeled": np.full(d, float(len(y))), "mean": mean, "product": of_target @ deviation,
             "squares": np.einsum("ij,ij->j", deviation, deviation), "target_mean": np.full(d, target_mean),
             "target_squares": np.full(d, (of_target**2).sum())}
@@ -322,9 +331,11 @@ def _moments(block: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
 
 def _joint_moments(mine: dict[str, np.ndarray], theirs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return means and squared deviations of two sets of rows, of columns and target (Chan, Golub, LeVeque, 1979)."""
-    n, m = mine["labeled"], theirs["labeled"]
+    n = mine["labeled"]
+    m = theirs["labeled"]
     share = np.divide(m, n + m, out=np.zeros_like(m), where=n + m > 0)
-    apart, target_apart = theirs["mean"] - mine["mean"], theirs["target_mean"] - mine["target_mean"]
+    apart = theirs["mean"] - mine["mean"]
+    target_apart = theirs["target_mean"] - mine["target_mean"]
     return {"mean": mine["mean"] + apart * share,
             "squares": mine["squares"] + theirs["squares"] + apart**2 * (n * share),
             "product": mine["product"] + theirs["product"] + apart * target_apart * (n * share),

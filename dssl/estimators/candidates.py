@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 
+from ..base.digest import is_whole
 from ..base.errors import ParameterError, require
 from ..graph.graph import KNNGraph
 from ..selection.halving import Search
@@ -57,7 +57,7 @@ def candidates_of(estimator: Any, param_grid: Any, n_candidates: Any, random_sta
              for values in product(*(_listed(name, grid[name]) for name in grid))]
     require(len(found) > 0, "an empty grid", why="there is nothing to choose", fix="give lists of values")
     if n_candidates is not None:
-        whole = isinstance(n_candidates, Integral) and not isinstance(n_candidates, bool)
+        whole = is_whole(n_candidates)
         require(whole and n_candidates >= 1, f"n_candidates={n_candidates!r}, expected a whole number >= 1",
                 why="so many of all combinations are tried", fix="use None for all, or a number")
         found = Search(n_candidates=int(n_candidates), random_state=random_state).drawn(found)

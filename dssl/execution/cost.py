@@ -14,17 +14,23 @@ from ..storage.blocks import STEP_BYTES
 
 # Measured on one core: bytes of arrays that are read and decoded, or written, a second; floating-point operations of a
 # matrix product, half of what an idle core does; an entry of a kernel's block; and what any task takes.
-STORED_RATE, FLOP_RATE, KERNEL_SECONDS, TASK_SECONDS = 3.5e8, 4e10, 1.1e-8, 0.01
+STORED_RATE = 3.5e8
+FLOP_RATE = 4e10
+KERNEL_SECONDS = 1.1e-8
+TASK_SECONDS = 0.01
 SCHEDULED_SECONDS = 1 / 328  # of a task in the scheduler, which hands out one after the other, however many workers
 USUAL_ITERATIONS = 40  # of a preconditioned solver on a graph of neighbors, to 1e-8
 PAUSE_SHARE = 0.8  # of its memory limit that a worker holds when Dask hands it no more tasks, which NumPy never leaves
-LEAST_ROOM = 32 << 20  # for tasks, below which a worker is of no use: hardly a stage fits
+MIN_ROOM = 32 << 20  # for tasks, below which a worker is of no use: hardly a stage fits
 WORKER_BYTES = 420 << 20  # measured, that a worker holds beside its tasks: libraries, kernels while they are compiled
 # Of an object store, measured with worker processes. Requests of a stage, whatever it does: the manifest and what is
 # known of it before, small arrays, marks, lists. Of a task: its mark, inputs and output, and the receipt that it writes
 # and the driver reads. Bytes of an object, as a rule. Requests for a bucket of a shuffle: the receipt of the task that
 # wrote it, its entry, and its rows.
-STAGE_REQUESTS, TASK_REQUESTS, OBJECT_BYTES, BUCKET_REQUESTS = 20, 8, 16 << 20, 3
+STAGE_REQUESTS = 20
+TASK_REQUESTS = 8
+OBJECT_BYTES = 16 << 20
+BUCKET_REQUESTS = 3
 MATRICES = 12  # (rank, rank) held at a time: Gram sums of two runs are 8, covariances and factors of LapSVC 7 to 9
 
 

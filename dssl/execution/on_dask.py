@@ -70,7 +70,7 @@ class WorkerMemory:
             return_freed_memory()
 
 
-LEAST_WINDOW = 24  # tasks under way, so that the 10 ms of a message's way there and back are not waited for
+MIN_WINDOW = 24  # tasks under way, so that the 10 ms of a message's way there and back are not waited for
 LAST_PARTS = 60.0  # seconds for which tasks under way are waited for when a batch job's time is nearly over
 _LIMITED = False
 
@@ -107,7 +107,8 @@ class OnDask(Execution):
     """
 
     def __init__(self, client: Client, memory_budget: int | None = None, patience: float = PATIENCE, beside: int = 0):
-        self.client, self.watchdog = client, Watchdog(client, patience)
+        self.client = client
+        self.watchdog = Watchdog(client, patience)
         workers = client.scheduler_info(n_workers=-1)["workers"]
         kinds = client.run(this_kind, on_error="return") if workers else {}
         for place, kind in kinds.items():
@@ -124,7 +125,8 @@ class OnDask(Execution):
         room = self.smallest_worker.room if self.smallest_worker is not None else MEMORY_BUDGET
         self.memory_budget = memory_budget or min(MEMORY_BUDGET, share // 2, room)
         threads = client.nthreads().values()
-        self.tasks_per_process, self.tasks_at_once = max(threads, default=1), max(sum(threads), 1)
+        self.tasks_per_process = max(threads, default=1)
+        self.tasks_at_once = max(sum(threads), 1)
         self._folder: str | None = None
         self._scratches = count(1)  # one for all that `within` makes of this: they share the folder
 
@@ -186,7 +188,8 @@ class OnDask(Execution):
         if not pending:
             return
         settle(removals=True)  # workers may write where something was removed
-        stage, memory = digest({"parts": repr(parts), "at": time.time_ns()})[:12], self._memory
+        stage = digest({"parts": repr(parts), "at": time.time_ns()})[:12]
+        memory = self._memory
 
         def submit(index: int, task: Task) -> Any:
             home = getattr(task, "home", None)
@@ -201,7 +204,7 @@ class OnDask(Execution):
             threads = self.client.nthreads()
             homes = sorted(threads)
             # A window keeps the scheduler small: work on row blocks is never submitted all at once.
-            collect(pending, max(LEAST_WINDOW, 3 * sum(threads.values())), submit)
+            collect(pending, max(MIN_WINDOW, 3 * sum(threads.values())), submit)
 
     @contextmanager
     def _waiting(self, parts: Parts, done: Callable[[int, Receipt], None]) -> Iterator[Callable[..., None]]:

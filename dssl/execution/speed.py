@@ -28,7 +28,8 @@ REFERENCE = {"product": 7.5e-4, "kernel": 6.8e-5, "storage": 5.8e-4}
 def _probes() -> dict[str, Callable[[], object]]:
     """Return what stages do most: a matrix product, values of a kernel, and a block that is stored and read."""
     X = np.random.default_rng(0).normal(size=(SIZE, SIZE))
-    block, out = X.astype(np.float32), np.empty_like(X)
+    block = X.astype(np.float32)
+    out = np.empty_like(X)
 
     def kernel() -> None:
         np.multiply(X, X, out=out)
@@ -49,7 +50,8 @@ def measure_slowness(seconds: float = PROBE_SECONDS) -> float:
     ratios = []
     with one_thread():
         for name, probe in _probes().items():
-            fastest, end = np.inf, time.perf_counter() + seconds
+            fastest = np.inf
+            end = time.perf_counter() + seconds
             while time.perf_counter() < end:
                 begin = time.perf_counter()
                 probe()
@@ -61,7 +63,8 @@ def measure_slowness(seconds: float = PROBE_SECONDS) -> float:
 @lru_cache(maxsize=8)
 def slowness(folder: Path) -> float:
     """Return `measure_slowness`, which is measured once on a host and kept in a folder if it can be written."""
-    path, host = folder / FILE, socket.gethostname()
+    path = folder / FILE
+    host = socket.gethostname()
     with suppress(OSError, IntegrityError, KeyError, TypeError):
         known = read_json(path)
         is_of_here = known["host"] == host and known["reference"] == REFERENCE

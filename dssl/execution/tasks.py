@@ -104,7 +104,10 @@ class TaskCount:
     """
 
     def __init__(self, tell: Progress, expected: int):
-        self._tell, self._of, self._begun, self._done = tell, expected, 0, 0
+        self._tell = tell
+        self._of = expected
+        self._begun = 0
+        self._done = 0
 
     def begin(self, count: int, done: int) -> None:
         """Note that so many tasks are begun, some of which were done before."""
@@ -196,12 +199,15 @@ class Execution(ABC):
         Shares that fit a sixteenth of the memory budget together are combined here; larger ones by tasks of two each.
         parts : where the shares of the tasks go; finished ones are used, and all are kept. Scratch by default.
         """
-        count, combine = len(reduction.tasks), reduction.combine
+        count = len(reduction.tasks)
+        combine = reduction.combine
         require(count > 0, "a reduction of no tasks", why="there is nothing to combine", fix="pass at least one block")
         level = parts or self.scratch()
         self.map(reduction.tasks, level)
         while combined_by_tasks(count, level.arrays(0).nbytes, self.memory_budget):
-            groups, below, level = row_ranges(count, reduction.fan_in), level, self.scratch()
+            groups = row_ranges(count, reduction.fan_in)
+            below = level
+            level = self.scratch()
             self.map([CombineTask(below, first, last, combine) for first, last in groups], level)
             if below is not parts:
                 below.remove()
@@ -236,7 +242,8 @@ def run_part(task: Task, parts: Parts, index: int) -> Receipt:
     own where no other runs in the process. `peak_rss_bytes` is the most that the process has ever held. `processor` is
     that which computed it.
     """
-    begin, attempt = time.perf_counter(), uuid.uuid4().hex[:12]
+    begin = time.perf_counter()
+    attempt = uuid.uuid4().hex[:12]
     with journal():
         try:
             with PeakMemory() as peak:
@@ -277,7 +284,8 @@ class Steps:
     """
 
     def __init__(self, parts: Parts, execution: Execution):
-        self.parts, self.execution = parts, execution
+        self.parts = parts
+        self.execution = execution
         self._count = 0
 
     def run(self, name: str, work: Work, used: Sequence[Parts] = ()) -> tuple[Parts, Receipt]:
@@ -285,7 +293,8 @@ class Steps:
 
         used : places that nothing reads after this step; they are removed.
         """
-        number, self._count = self._count, self._count + 1
+        number = self._count
+        self._count += 1
         place = self.parts.within(f"{number:03d}-{name}")
         receipt = self.parts.receipt_of(number)
         if receipt is None:

@@ -21,7 +21,9 @@ class Watchdog:
     """
 
     def __init__(self, client: Client, patience: float = PATIENCE, clock: Callable[[], float] = time.monotonic):
-        self.client, self.patience, self.clock = client, patience, clock
+        self.client = client
+        self.patience = patience
+        self.clock = clock
         self._had_workers = False
         self.begin()
 
@@ -31,7 +33,8 @@ class Watchdog:
 
     def saw_work(self) -> None:
         """Take note that a task has finished."""
-        self._worked, self._had_workers = self.clock(), True
+        self._worked = self.clock()
+        self._had_workers = True
 
     def look(self) -> None:
         """Ask the scheduler from time to time; raise ClusterError with the cause if no worker has run for too long."""
@@ -59,7 +62,8 @@ class Watchdog:
     def _ended(self, workers: dict[str, dict[str, Any]] | None) -> ClusterError:
         """Return the error that names the cause."""
         scheduler: Any = self.client.scheduler
-        place, long = scheduler.addr, f"for {self.patience:.0f} seconds"
+        place = scheduler.addr
+        long = f"for {self.patience:.0f} seconds"
         if workers is None:
             return ClusterError(explain(
                 f"the scheduler at {place} has not answered {long}", why="no task is given to a worker without it",
@@ -67,7 +71,8 @@ class Watchdog:
         paused = {address: worker for address, worker in workers.items() if worker["status"] == "paused"}
         if paused:
             address, worker = max(paused.items(), key=lambda item: item[1]["metrics"].get("memory", 0))
-            held, limit = worker["metrics"].get("memory", 0), worker["memory_limit"] or 0
+            held = worker["metrics"].get("memory", 0)
+            limit = worker["memory_limit"] or 0
             return ClusterError(explain(
                 f"all {len(workers)} workers at {place} have been paused {long}",
                 why=f"a worker begins no task above its share of the memory limit, and NumPy's memory cannot be "

@@ -24,7 +24,8 @@ class Looks:
     """Calls a function every `LOOK_EVERY` seconds, whenever it is given the chance."""
 
     def __init__(self, look: Callable[[], None]):
-        self._look, self._next = look, time.monotonic() + LOOK_EVERY
+        self._look = look
+        self._next = time.monotonic() + LOOK_EVERY
 
     def take(self) -> None:
         """Look, unless that was a moment ago."""
@@ -97,7 +98,8 @@ def run_in_window(pending: list[tuple[int, Task]], size: int, submit: Callable[[
     caller to cancel when an error is raised. finished : where they arrive. look : called about every second, and
     raises to end it. stored : returns the receipt of a future that has finished, where it need not be asked for it.
     """
-    queue, looks = iter(pending), Looks(look)
+    queue = iter(pending)
+    looks = Looks(look)
 
     def start(most: int) -> None:
         for index, task in islice(queue, most):

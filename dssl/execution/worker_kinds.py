@@ -8,7 +8,7 @@ from threadpoolctl import threadpool_info
 
 from .. import __version__
 from ..base.errors import ClusterError, explain
-from .cost import LEAST_ROOM, PAUSE_SHARE, WORKER_BYTES
+from .cost import MIN_ROOM, PAUSE_SHARE, WORKER_BYTES
 
 
 def this_kind() -> dict[str, str]:
@@ -56,8 +56,8 @@ def unlike_notes(processors: Sequence[str]) -> list[str]:
 
 
 def require_memory(limit: int, place: str) -> None:
-    """Raise ClusterError if a worker's memory limit (bytes, 0 for none) leaves less than `LEAST_ROOM` for tasks."""
-    if 0 < limit * PAUSE_SHARE < WORKER_BYTES + LEAST_ROOM:
+    """Raise ClusterError if a worker's memory limit (bytes, 0 for none) leaves less than `MIN_ROOM` for tasks."""
+    if 0 < limit * PAUSE_SHARE < WORKER_BYTES + MIN_ROOM:
         least = int(2 * WORKER_BYTES / PAUSE_SHARE)
         raise ClusterError(explain(
             f"the worker {place} has a memory limit of {limit / 1e6:.0f} MB",

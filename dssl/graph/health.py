@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..data.scaling.quantiles import MOST_RUNS, median_of_parts, runs_of
+from ..data.scaling.quantiles import MAX_RUNS, median_of_parts, runs_of
 from ..execution.cost import STEP_BYTES, Cost, block_count, cost_of
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
@@ -21,7 +21,7 @@ from .components.stored import components_cost, find_components
 from .vertices import VertexRows, Vertices
 from .weights.build import BLOCK_ROWS, block_rows, read_weights
 
-MOST_LISTED = 100
+MAX_LISTED = 100
 MOST_HUBS = 10  # listed
 HUB = 10  # times the median degree
 ENTRY_BYTES = 60  # of a task, an entry of W, measured
@@ -109,7 +109,7 @@ class PointsTask:
         lost = np.zeros(len(number), bool) if self.reached is None else ~np.isin(
             known("component"), self.reached.load()["component"])
         receipt = out.write(row=number[lost], component_size=known("points")[lost])
-        return {**receipt, **{name: {"count": int(which.sum()), "ids": number[which][:MOST_LISTED].tolist()}
+        return {**receipt, **{name: {"count": int(which.sum()), "ids": number[which][:MAX_LISTED].tolist()}
                               for name, which in (("isolated", known("alone")), ("unreached", lost))}}
 
 
@@ -230,13 +230,13 @@ def health_cost(n: int, k: int, nnz: int, budget: int) -> Cost:
     """Return what describing a graph of n vertices takes: its rows in blocks, its components, and points in blocks."""
     height, entry = block_rows(n, k, budget), ENTRY_BYTES * (nnz // max(1, n) + 1)
     blocks, found = block_count(n, height), components_cost(n, height, nnz, budget)
-    return cost_of(2 * blocks + 1 + min(blocks, MOST_RUNS) + found.tasks, 12 * nnz + 12 * n * k + found.read,
+    return cost_of(2 * blocks + 1 + min(blocks, MAX_RUNS) + found.tasks, 12 * nnz + 12 * n * k + found.read,
                    19 * n + found.written, max(entry * height, found.peak - STEP_BYTES), entry,
                    asked=found.asked)
 
 
 def _listed(found: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"count": sum(own["count"] for own in found), "ids": [i for own in found for i in own["ids"]][:MOST_LISTED]}
+    return {"count": sum(own["count"] for own in found), "ids": [i for own in found for i in own["ids"]][:MAX_LISTED]}
 
 
 def _spread(found: list[list[float]], v: int, median: float) -> dict[str, float]:

@@ -36,10 +36,12 @@ def nearest_centers(X: Any, centers: np.ndarray) -> tuple[np.ndarray, np.ndarray
     |x - c|^2 by one matrix product, about the mean of the centers where X is dense, so that an offset costs no digits.
     """
     if sparse.issparse(X):
-        lengths, moved = squared_lengths(X), centers
+        lengths = squared_lengths(X)
+        moved = centers
     else:
         middle = centers.mean(0)
-        X, moved = X - middle, centers - middle
+        X = X - middle
+        moved = centers - middle
         lengths = np.einsum("ij,ij->i", X, X)
     squared = X @ moved.T
     squared *= -2.0
@@ -93,7 +95,10 @@ class LloydTask:
 
     def __call__(self, out: PartWriter) -> Receipt:
         centers = self.centers.load()["centers"]
-        sums, counts, inertia, farthest = np.zeros(centers.shape), np.zeros(len(centers), np.int64), 0.0, (0, -1.0)
+        sums = np.zeros(centers.shape)
+        counts = np.zeros(len(centers), np.int64)
+        inertia = 0.0
+        farthest = (0, -1.0)
         for start in range(self.start, self.stop, self.height):
             X: Any = self.rows.read(start, min(start + self.height, self.stop))
             X = X.astype(np.float64, copy=False)
@@ -124,11 +129,13 @@ class Pass:
 
 def lloyd_pass(rows: Rows, centers: np.ndarray, height: int, execution: Execution) -> Pass:
     """Return what one pass over all rows makes of the centers."""
-    held, parts = execution.share(centers=centers), execution.scratch()
+    held = execution.share(centers=centers)
+    parts = execution.scratch()
     ranges = row_ranges(len(rows), -(-len(rows) // TASKS))
     tasks = [LloydTask(rows, held, start, stop, height) for start, stop in ranges]
     receipts = execution.map(tasks, parts)
-    sums, counts = np.zeros(centers.shape), np.zeros(len(centers), np.int64)
+    sums = np.zeros(centers.shape)
+    counts = np.zeros(len(centers), np.int64)
     for i in range(len(tasks)):  # in the order of the rows, whichever task was ready first
         part = parts.read(i)
         sums += part["sums"]
@@ -178,7 +185,8 @@ def kmeans_centers(rows: Rows, count: int, random_state: int,
     rows_that_fit(execution.memory_budget, 3 * per_row, sample, fixed_bytes=3 * per_row * (sample - 1))
     seeded = execution.scratch()
     execution.map([SeedTask(rows, count, sample, random_state)], seeded)
-    centers, inertia = seeded.read(0)["centers"], []
+    centers = seeded.read(0)["centers"]
+    inertia = []
     for _ in range(PASSES):
         moved = lloyd_pass(rows, centers, height, execution)
         centers = moved.centers

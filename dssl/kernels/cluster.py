@@ -45,7 +45,7 @@ from .transfer import TransferParams
 
 Degrees = Literal["exact", "landmarks"]
 TILE = 2048  # rows and columns of a block of K while degrees are summed
-MOST_EXACT = 100_000  # points whose degrees are exact by "auto": some 10 s of a core
+MAX_EXACT = 100_000  # points whose degrees are exact by "auto": some 10 s of a core
 SHARES = 32  # of sums over landmarks, at most
 DENSE_COLUMNS = 4096  # at most, of sparse points that are made dense block by block
 SMALLEST = 1e-10  # eigenvalue of L that is kept, beside the largest, 1
@@ -133,8 +133,11 @@ class LandmarkSumsTask:
     def __call__(self, out: PartWriter) -> Receipt:
         shared = self.shared.load()
         Z = points_of(shared, "points")
-        features, s = LandmarkMap(self.kernel, Z), Z.shape[0]
-        total, moment, raised = np.zeros(s), np.zeros((s, s)), 0
+        features = LandmarkMap(self.kernel, Z)
+        s = Z.shape[0]
+        total = np.zeros(s)
+        moment = np.zeros((s, s))
+        raised = 0
         projected = None if self.vectors is None else np.zeros((s, self.vectors.shape[1]))
         of_degrees = bool(shared.keys() & {"weights", "degrees"})
         for start, stop in row_ranges(self.stop - self.start, self.height):
@@ -145,7 +148,8 @@ class LandmarkSumsTask:
                 if "degrees" in shared:
                     degrees = shared["degrees"][self.start + start:self.start + stop]
                 else:
-                    estimated, least = C @ shared["weights"], shared["least"]
+                    estimated = C @ shared["weights"]
+                    least = shared["least"]
                     raised += int((estimated < least).sum())
                     degrees = np.maximum(estimated, least)
                 C /= np.sqrt(degrees)[:, None]
@@ -245,13 +249,15 @@ def cluster_basis(rows: Rows, kernel: Kernel, points: Any, rank: int | None, deg
     BudgetError : landmarks do not fit. DataError : K is not finite, or it is the identity, as of a bandwidth far below
     all distances: then nothing is similar to anything, and there are no clusters.
     """
-    n, s = len(rows), points.shape[0]
+    n = len(rows)
+    s = points.shape[0]
     needed = budget_for(s, rows.shape[1])
     require(needed <= execution.memory_budget, f"{s:,} landmarks of {n:,} points", error=BudgetError,
             why=f"with their matrices and blocks they take {needed:,} bytes, the budget is {execution.memory_budget:,}",
             fix=f"use at most {landmarks_that_fit(execution.memory_budget, n, rows.shape[1]):,} landmarks, or a budget "
                 f"of {needed:,} bytes")
-    begin, seconds = time.perf_counter(), dict[str, float]()
+    begin = time.perf_counter()
+    seconds: dict[str, float] = {}
     W = LandmarkMap(kernel, points)(points)
     require(bool(np.isfinite(W).all()), "the kernel of the landmarks holds NaN or infinite values", error=DataError,
             why="it is no number at some points", fix="drop or impute points that are not finite; scale the features")
@@ -285,10 +291,12 @@ def cluster_basis(rows: Rows, kernel: Kernel, points: Any, rank: int | None, deg
         first = int(np.searchsorted(values, SMALLEST * values[-1]))
         if kept is not None and kept < len(values) - first:
             first = int(np.searchsorted(values, EQUAL * values[len(values) - kept]))
-        values, V = values[first:][::-1], V[:, first:][:, ::-1]
+        values = values[first:][::-1]
+        V = V[:, first:][:, ::-1]
         P = T @ (V / np.sqrt(values))
         if eigensystem is not None:
-            P, values = P @ (P.T @ sums["projected"]), eigensystem.values
+            P = P @ (P.T @ sums["projected"])
+            values = eigensystem.values
     P *= np.where(P[np.abs(P).argmax(axis=0), np.arange(P.shape[1])] < 0, -1.0, 1.0)  # whatever LAPACK's signs are
     seconds["all"] = time.perf_counter() - begin
     shown = ("steps", "error", "converged")

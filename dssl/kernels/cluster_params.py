@@ -1,11 +1,11 @@
 """How the eigenpairs of a cluster kernel are found: exactly or from landmarks, as many as a memory budget lets be."""
 
 from dataclasses import dataclass, field, replace
-from numbers import Integral
 from typing import Literal, get_args
 
 import numpy as np
 
+from ..base.digest import is_whole
 from ..base.errors import BudgetError, require
 from ..execution.cost import Cost, block_count, cost_of, gram_seconds, kernel_seconds
 from ..execution.size import MEMORY_BUDGET
@@ -14,7 +14,7 @@ from ..storage.blocks import Parts, Rows, arrays_within
 from ..storage.csr import as_rows
 from .base import Kernel
 from .cluster import (
-    MOST_EXACT,
+    MAX_EXACT,
     SHARES,
     ClusterBasis,
     Degrees,
@@ -31,7 +31,7 @@ from .landmarks import LandmarkParams, choose_landmarks, landmark_count
 from .stochastic import StochasticParams, rank_that_fits, stochastic_bytes
 
 Approximation = Literal["exact", "nystrom", "stochastic", "subsample"]
-MOST_LANDMARKS = 2000  # by "auto": beyond, time grows faster than a kernel gains
+MAX_LANDMARKS = 2000  # by "auto": beyond, time grows faster than a kernel gains
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +53,7 @@ class ClusterParams:
         require(self.approximation in get_args(Approximation), f"approximation={self.approximation!r}",
                 why="it decides how eigenpairs are found",
                 fix='use "nystrom", "stochastic", "subsample", or "exact" of a few thousand points')
-        whole = isinstance(self.rank, Integral) and not isinstance(self.rank, bool) and self.rank >= 1
+        whole = is_whole(self.rank) and self.rank >= 1
         require(whole or self.rank is None or self.rank == "auto", f'rank={self.rank!r}, expected a whole number >= 1, '
                 'None or "auto"', why="so many eigenpairs are kept", fix='use "auto"')
         require(self.degrees in (*get_args(Degrees), "auto"), f"degrees={self.degrees!r}",
@@ -64,7 +64,8 @@ class ClusterParams:
 
     def count(self, n_labeled: int, n: int, d: int) -> int:
         """Return the landmarks of n points, of which the labeled are some; raise BudgetError where they do not fit."""
-        budget, most = self.budget, landmarks_that_fit(self.budget, n, d)
+        budget = self.budget
+        most = landmarks_that_fit(self.budget, n, d)
         if self.approximation == "exact":
             require(most >= n, f'approximation="exact" of {n:,} points', error=BudgetError, fix='use "nystrom", or a '
                     f"budget of {budget_for(n, d):,} bytes", why="matrices of all pairs of points take "
@@ -73,7 +74,7 @@ class ClusterParams:
         if self.landmarks.n_landmarks == "auto":
             require(most >= 2, f"a budget of {budget:,} bytes", error=BudgetError,
                     why=f"two landmarks of {d:,} columns take more", fix=f"use {budget_for(2, d):,} bytes or more")
-            return min(most, MOST_LANDMARKS)
+            return min(most, MAX_LANDMARKS)
         return landmark_count(self.landmarks, n_labeled, n, most)
 
     def steps_within(self, rows: Rows) -> StochasticParams:
@@ -99,7 +100,7 @@ class ClusterParams:
             return "landmarks"
         if self.approximation == "stochastic":
             return "exact"
-        return "exact" if s < n <= MOST_EXACT else "landmarks"
+        return "exact" if s < n <= MAX_EXACT else "landmarks"
 
 
 def rank_of_landmarks(s: int) -> int:
@@ -120,7 +121,8 @@ def basis_of(rows: Rows, kernel: Kernel, params: ClusterParams, labeled: np.ndar
         points = rows.take(np.arange(n))
     else:
         points = choose_landmarks(rows, kernel, s, params.landmarks, execution, labeled).points
-    s, degrees = points.shape[0], params.degrees_of(points.shape[0], n)
+    s = points.shape[0]
+    degrees = params.degrees_of(points.shape[0], n)
     similar = execution.share_rows(as_rows(points)) if params.approximation == "subsample" else rows
     steps = params.steps_within(rows) if params.approximation == "stochastic" else None
     basis = cluster_basis(similar, kernel, points, params.rank_of(s, n), degrees, execution, parts, steps)
@@ -137,8 +139,10 @@ def basis_cost(n: int, d: int, row_bytes: int, s: int, degrees: Degrees, n_kerne
 
     In this process shares are held, and two tasks run at a time.
     """
-    each, passes = tile_bytes(d, row_bytes), 1 if degrees == "exact" else 2
-    tile, block = tile_height(n, each, budget), block_height(n, s, each, budget) * (16 * s + each)
+    each = tile_bytes(d, row_bytes)
+    passes = 1 if degrees == "exact" else 2
+    tile = tile_height(n, each, budget)
+    block = block_height(n, s, each, budget) * (16 * s + each)
     tiles = block_count(n, tile) if degrees == "exact" else 0
     tasks = passes * share_count(n, s, budget) + min(SHARES, -(-tiles // 2))
     read = n * row_bytes * (passes + (tiles + 1) // 2)

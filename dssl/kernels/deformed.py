@@ -24,7 +24,7 @@ ASYMMETRY = 1e-8  # relative to the largest entry: what rounding leaves, and les
 LARGEST_JITTER = 1e-8  # relative to the diagonal
 # The deformed kernel is a difference that shrinks as 1 / eta. Measured against 64-bit mantissas: its relative error is
 # 1e-15 eta to 1e-14 eta while it is at least 1e-9 of the base kernel, and beyond that soon no digit is left.
-LEAST_SHARE = 1e-9
+MIN_SHARE = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,9 +91,10 @@ def absolute_eta(A: np.ndarray, eta: float) -> float:
 
 
 def check_share(K: np.ndarray, base: Kernel, points: Any, eta: float) -> None:
-    """Raise ParameterError if less than `LEAST_SHARE` of the base kernel is left in K (l, l) on its points (l, d)."""
-    left, whole = float(np.trace(K)), float(diagonal_of(base, points).sum())
-    require(left >= LEAST_SHARE * whole, f"eta={eta:g} leaves {left / max(whole, 1e-300):.1g} of the base kernel at "
+    """Raise ParameterError if less than `MIN_SHARE` of the base kernel is left in K (l, l) on its points (l, d)."""
+    left = float(np.trace(K))
+    whole = float(diagonal_of(base, points).sum())
+    require(left >= MIN_SHARE * whole, f"eta={eta:g} leaves {left / max(whole, 1e-300):.1g} of the base kernel at "
             "the labeled points", why="it is a difference of nearly equal numbers, so that few of its digits are right",
             fix="lower eta or the power, or raise the ridge")
 
@@ -191,7 +192,8 @@ def _symmetric(what: str, M: Any, n: int) -> np.ndarray:
     require(bool(np.isfinite(M).all()), f"{what} holds NaN or infinite values", error=DataError,
             why="the deformed kernel would be NaN everywhere",
             fix="look for solves that did not converge, weights that overflow, and features that are not finite")
-    largest, asymmetry = np.abs(M).max(), np.abs(M - M.T).max()
+    largest = np.abs(M).max()
+    asymmetry = np.abs(M - M.T).max()
     require(asymmetry <= ASYMMETRY * largest,
             f"{what} is not symmetric: entries differ by {asymmetry:.3g}, the largest is {largest:.3g}",
             error=DataError, why="an inner product is symmetric",
@@ -216,7 +218,8 @@ class KernelMean:
 
     def expansion(self, Z: Any, coef: np.ndarray) -> tuple[Kernel, Any, np.ndarray]:
         """Return the base kernel, points and coefficients of the function sum_i coef_i K(z_i, .)."""
-        of_points, of_subsample = np.zeros_like(coef), None
+        of_points = np.zeros_like(coef)
+        of_subsample = None
         for part, weight in zip(self.parts, self.weights, strict=True):
             expanded = weight * part.expansion(Z, coef)[2]
             of_points += expanded[:len(coef)]

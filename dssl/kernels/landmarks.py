@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy import sparse
 
-from ..base.digest import require_random_state
+from ..base.digest import is_whole, require_random_state
 from ..base.errors import DataError, explain, require
 from ..execution.cost import Cost, block_count, cost_of, kernel_seconds
 from ..execution.tasks import Execution
@@ -61,7 +61,7 @@ class LandmarkParams:
 
     def __post_init__(self) -> None:
         n = self.n_landmarks
-        whole = isinstance(n, Integral) and not isinstance(n, bool) and n >= 1
+        whole = is_whole(n) and n >= 1
         fraction = isinstance(n, Real) and not isinstance(n, Integral) and 0 < n <= 1
         require(whole or fraction or (isinstance(n, str) and n in ("sqrt", "auto")),
                 f'n_landmarks={n!r}, expected a whole number >= 1, a fraction in (0, 1], "sqrt" or "auto"',
@@ -136,7 +136,8 @@ def uniform_rows(n: int, count: int, random_state: int, preferred: np.ndarray | 
     if rule == "auto":
         mine = max(count // 2, -(-count * m // n))
     else:
-        a, b = ceil_root(m), ceil_root(n - m)
+        a = ceil_root(m)
+        b = ceil_root(n - m)
         mine = -(-count * a // (a + b))
     mine = max(min(mine, m), count - (n - m))
     first = preferred[block_rng(random_state, PREFERRED_STREAM).choice(m, mine, replace=False, shuffle=False)]
@@ -189,7 +190,8 @@ def choose_landmarks(rows: Rows, kernel: Kernel, count: int, params: LandmarkPar
     require(1 <= count <= n, f"count={count} landmarks of {n} rows", why="landmarks are chosen without replacement",
             fix="take the count from landmark_count")
     if preferred is not None and len(preferred):
-        low, high = int(np.min(preferred)), int(np.max(preferred))
+        low = int(np.min(preferred))
+        high = int(np.max(preferred))
         require(low >= 0 and high < n, f"preferred rows span {low} to {high}", why=f"the rows are 0 to {n - 1}",
                 fix="pass the numbers of the labeled rows, np.flatnonzero(labeled)")
     ids: np.ndarray | None = None
@@ -207,7 +209,8 @@ def choose_landmarks(rows: Rows, kernel: Kernel, count: int, params: LandmarkPar
     require_finite(points, "a landmark holds")
     kept = first_of_each(points)
     if len(kept) < count:
-        points, ids = points[kept], None if ids is None else ids[kept]
+        points = points[kept]
+        ids = None if ids is None else ids[kept]
     return Landmarks(points, ids, {"method": params.method, "asked": count, "dropped_duplicates": count - len(kept),
                                    **evidence})
 

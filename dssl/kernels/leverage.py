@@ -64,7 +64,8 @@ def pilot_ridge(values: np.ndarray, squares: np.ndarray, n: int, target: float) 
     if largest == 0.0:
         return 1.0
     # r_i / (1 - r_i) is at most e_max / nu, so the sum is below the target at the upper end.
-    low, high = np.log(FLOOR * largest), np.log(largest * (1 + q / target))
+    low = np.log(FLOOR * largest)
+    high = np.log(largest * (1 + q / target))
     while high - low > 1e-3:
         middle = (low + high) / 2
         if unseen_scores(values, squares, np.exp(middle), q / n).mean() * n > target:
@@ -97,7 +98,8 @@ def leverage_of_block(kernel: Kernel, X: Any, J: Any, factor: np.ndarray, nu: fl
 
 def waiting_times(random_state: int, start: int, stop: int) -> np.ndarray:
     """Return exponential times of mean 1 for rows [start, stop), equal however the rows are divided."""
-    first, last = start // STREAM_ROWS, -(-stop // STREAM_ROWS)
+    first = start // STREAM_ROWS
+    last = -(-stop // STREAM_ROWS)
     times = np.concatenate([block_rng(random_state, TIMES_STREAM, stream).standard_exponential(STREAM_ROWS)
                             for stream in range(first, last)])
     return times[start - first * STREAM_ROWS:stop - first * STREAM_ROWS]

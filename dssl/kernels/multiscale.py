@@ -38,12 +38,12 @@ degrees are none of the limit: what the condition on the denominator is about).
 import time
 import warnings
 from dataclasses import dataclass, field, replace
-from numbers import Integral, Real
 from typing import Any, Literal
 
 import numpy as np
 from scipy.linalg import eigh
 
+from ..base.digest import is_real, is_whole
 from ..base.errors import BudgetError, DataError, explain, require
 from ..execution.cost import Cost, cost_of, gram_seconds, largest_within
 from ..execution.size import MEMORY_BUDGET
@@ -67,9 +67,9 @@ from .points import matching_points, require_finite, squared_distances
 
 LEAST = 0.5  # of a degree, what a sound denominator keeps
 WIDEST = 0.5  # eps_0 by "auto", over the squared median distance; on two moons of radius 1 it is about 1
-MOST_CARRIERS = 2000  # by "auto": 2 s of a core a scale
-LEAST_PAIRS, PAIRS = 100, 8  # by "auto": an eighth of the carriers, and a hundred where these are fewer than 800
-MOST_SCALES = 1000
+MAX_CARRIERS = 2000  # by "auto": 2 s of a core a scale
+MIN_PAIRS, PAIRS = 100, 8  # by "auto": an eighth of the carriers, and a hundred where these are fewer than 800
+MAX_SCALES = 1000
 WAVE = 8  # scales whose eigenvalues are sought at a time; those beyond the last are not used
 SAMPLE = 200  # points beside the carriers at which denominators are looked at
 STREAM = 21  # of the seed, from which they are drawn
@@ -84,10 +84,10 @@ class MultiscaleParams:
 
     q : of the scales, one to the next, in (0, 1).
     threshold : the second eigenvalue below which there are no further scales; all are at most 1.
-    n_eigenpairs : beside the constant one; "auto" is an eighth of the carriers, `LEAST_PAIRS` or all of
+    n_eigenpairs : beside the constant one; "auto" is an eighth of the carriers, `MIN_PAIRS` or all of
         them at least.
     n_carriers : points whose graph Laplacians are decomposed, the labeled ones among them as long as these are no more
-        than half; "auto" is as many as the budget lets be, `MOST_CARRIERS` at most, and all points where there are
+        than half; "auto" is as many as the budget lets be, `MAX_CARRIERS` at most, and all points where there are
         fewer.
     unit_diagonal : whether the kernel is K(x, z) / sqrt(K(x, x) K(z, z)), or eq. 7 as it is.
     random_state : of the carriers. budget : bytes by which carriers are counted; it is told, not that of the machine.
@@ -103,18 +103,18 @@ class MultiscaleParams:
     budget: int = MEMORY_BUDGET
 
     def __post_init__(self) -> None:
-        require(self.eps_0 == "auto" or (_is_number(self.eps_0) and 1e-100 <= float(self.eps_0) <= 1e100),
+        require(self.eps_0 == "auto" or (is_real(self.eps_0) and 1e-100 <= float(self.eps_0) <= 1e100),
                 f'eps_0={self.eps_0!r}, expected a positive number or "auto"',
                 why="it is the first of the scales, in squared units of the features", fix='use "auto"')
-        require(_is_number(self.q) and 0 < self.q < 1, f"q={self.q!r}, expected a number between 0 and 1",
+        require(is_real(self.q) and 0 < self.q < 1, f"q={self.q!r}, expected a number between 0 and 1",
                 why="each scale is q times the one before", fix="use 0.9, or 0.8 for half as many")
-        require(_is_number(self.threshold) and 0 < self.threshold < 1,
+        require(is_real(self.threshold) and 0 < self.threshold < 1,
                 f"threshold={self.threshold!r}, expected a number between 0 and 1",
                 why="scales end where the second eigenvalue falls below it", fix="use 1e-6")
         for name, least in (("n_eigenpairs", 1), ("n_carriers", 2)):
             value = getattr(self, name)
-            whole = isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
-            require(whole or value == "auto", f'{name}={value!r}, expected a whole number >= {least} or "auto"',
+            require(value == "auto" or (is_whole(value) and value >= least),
+                    f'{name}={value!r}, expected a whole number >= {least} or "auto"',
                     why="so many are used", fix='use "auto"')
         require(isinstance(self.unit_diagonal, bool), f"unit_diagonal={self.unit_diagonal!r}, expected true or false",
                 why="it says how the kernel is scaled", fix="leave it out")
@@ -131,15 +131,11 @@ class MultiscaleParams:
                 why=f"a matrix of all their pairs with its eigenvectors takes {needed:,} bytes, the budget is "
                     f"{self.budget:,}",
                 fix=f"use a budget of {needed:,} bytes" + (f", or n_carriers={most}" if most >= 2 else ""))
-        return min(most, MOST_CARRIERS) if self.n_carriers == "auto" else asked
+        return min(most, MAX_CARRIERS) if self.n_carriers == "auto" else asked
 
     def pairs_of(self, s: int) -> int:
         """Return the eigenpairs of s carriers beside the constant one."""
-        return min(max(LEAST_PAIRS, s // PAIRS) if self.n_eigenpairs == "auto" else int(self.n_eigenpairs), s - 1)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
+        return min(max(MIN_PAIRS, s // PAIRS) if self.n_eigenpairs == "auto" else int(self.n_eigenpairs), s - 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,9 +258,9 @@ class EigenvectorsTask:
 
     def __call__(self, out: PartWriter) -> Receipt:
         L, _ = laplacian_of(points_of(self.points.load(), "points"), self.eps)
-        first, last = self.indices[0], self.indices[-1]
-        values, V = eigh(L.T, subset_by_index=(first, last), driver="evr", overwrite_a=True, check_finite=False)
-        places = np.array(self.indices) - first
+        ends = self.indices[0], self.indices[-1]
+        values, V = eigh(L.T, subset_by_index=ends, driver="evr", overwrite_a=True, check_finite=False)
+        places = np.array(self.indices) - ends[0]
         return out.write(values=values[places], vectors=signed(V[:, places]))
 
 
@@ -314,7 +310,7 @@ def multiscale_map(rows: Rows, params: MultiscaleParams, labeled: np.ndarray, ex
     Raises
     ------
     BudgetError : the carriers do not fit. DataError : points are not finite, or all equal; there are more than
-    `MOST_SCALES` scales; no carriers are joined at any.
+    `MAX_SCALES` scales; no carriers are joined at any.
     """
     begin, (n, d) = time.perf_counter(), rows.shape
     require(n >= 2, f"{n} point, n_samples={n}", error=DataError, why="a graph has two points or more",
@@ -331,7 +327,8 @@ def multiscale_map(rows: Rows, params: MultiscaleParams, labeled: np.ndarray, ex
     require(s >= 2, f"all carriers of {n:,} points are equal", error=DataError, why="a graph has two points or more",
             fix="use more carriers")
     eps_0 = WIDEST * median_bandwidth(rows, params.random_state)**2 if params.eps_0 == "auto" else float(params.eps_0)
-    pairs, shared = params.pairs_of(s), execution.share(**point_arrays("points", points))
+    pairs = params.pairs_of(s)
+    shared = execution.share(**point_arrays("points", points))
     steps = parts or execution.scratch()
     scales, values, least = _eigenvalues(shared, eps_0, params, pairs, execution, steps.within("values"))
     if len(values) == 2 and values[0, 1] < params.threshold:
@@ -350,10 +347,13 @@ def multiscale_map(rows: Rows, params: MultiscaleParams, labeled: np.ndarray, ex
     place = steps.within("vectors")
     execution.map(tasks, place)
     kept = np.flatnonzero(chosen >= 0)
-    vectors, of_index = np.empty((s, len(kept))), np.empty(len(kept))
+    vectors = np.empty((s, len(kept)))
+    of_index = np.empty(len(kept))
     for number, j in enumerate(used):
-        part, mine = place.read(number), np.searchsorted(kept, np.flatnonzero(chosen == j))
-        vectors[:, mine], of_index[mine] = part["vectors"], part["values"]
+        part = place.read(number)
+        mine = np.searchsorted(kept, np.flatnonzero(chosen == j))
+        vectors[:, mine] = part["vectors"]
+        of_index[mine] = part["values"]
     if parts is None:
         steps.remove()
     features = MultiscaleMap(points, scales[used], np.searchsorted(used, chosen[kept]), s * of_index, vectors,
@@ -371,9 +371,10 @@ def multiscale_map(rows: Rows, params: MultiscaleParams, labeled: np.ndarray, ex
 def _eigenvalues(points: Arrays, eps_0: float, params: MultiscaleParams, pairs: int, execution: Execution,
                  parts: Parts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the scales (M + 1,), their eigenvalues (M + 1, pairs + 1) and least degrees (M + 1,); M is 1 or more."""
-    scales, last = list[float](), None
+    scales: list[float] = []
+    last = None
     while last is None:
-        require(len(scales) < MOST_SCALES, f"{len(scales):,} scales, and the second eigenvalue is still above "
+        require(len(scales) < MAX_SCALES, f"{len(scales):,} scales, and the second eigenvalue is still above "
                 f"threshold={params.threshold:g}", error=DataError, why="scales shrink by q until no path joins all "
                 "points", fix="use a smaller q, a larger threshold, or a smaller eps_0")
         scales = [eps_0 * params.q**j for j in range(len(scales) + WAVE)]

@@ -7,11 +7,11 @@ b is then well posed where the one in a is singular: equal landmarks, wide kerne
 
 import math
 from dataclasses import dataclass
-from numbers import Real
 
 import numpy as np
 from scipy.linalg import eigh, qr
 
+from ..base.digest import is_real
 from ..base.errors import DataError, require
 from ..storage.blocks import row_ranges
 
@@ -57,7 +57,7 @@ def whiten(K_ss: np.ndarray, cutoff: float = CUTOFF) -> Whitening:
     DataError : K_ss is not square, finite and symmetric, is zero, or has a negative eigenvalue beyond rounding.
     ParameterError : the cutoff is not between 0 and 1.
     """
-    require(isinstance(cutoff, Real) and not isinstance(cutoff, bool) and 0 < cutoff < 1,
+    require(is_real(cutoff) and 0 < cutoff < 1,
             f"cutoff={cutoff!r}, expected a number above 0 and below 1",
             why="it is the smallest eigenvalue kept, relative to the largest: at 0 rounding would be divided by itself",
             fix=f"leave it at {CUTOFF:g}; a larger one drops more of the space that the landmarks span")

@@ -1,15 +1,30 @@
-"""Proximal gradient steps on `1/2 |Z - L|_F^2 + threshold |Z|_*` from draws of L, by Gram matrices of factors alone.
+"""Block functions of `stochastic`: proximal gradient steps by Gram matrices, and random Fourier features.
 
-A step lowers all eigenvalues of a mean of Z and a draw by `eta threshold` and drops what is not positive: singular
-value thresholding of a positive semi-definite matrix (Cai, Candes, Shen, "A singular value thresholding algorithm for
-matrix completion", SIAM J. Optim. 2010).
+A proximal gradient step on `1/2 |Z - L|_F^2 + threshold |Z|_*` from a draw of L lowers all eigenvalues of a mean of Z
+and the draw by `eta threshold` and drops what is not positive: singular value thresholding of a
+positive semi-definite matrix (Cai, Candes, Shen, "A singular value thresholding algorithm for matrix completion", SIAM
+J. Optim. 2010).
+
+Random Fourier features are maps `Phi` (n, a) of which `Phi Phi'` is a kernel of x - z, on the mean of many draws. By
+Bochner's theorem such a kernel is `E cos(w'(x - z))`, w drawn from its Fourier transform; a cosine and a sine of each
+frequency make features whose diagonal is exact in every draw (Rahimi, Recht, "Random features for large-scale kernel
+machines", NIPS 2007).
 """
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
-from scipy.linalg import eigh
+from scipy.linalg import eigh, qr
 
+from ..base.errors import require
+from ..storage.blocks import Parts, PartWriter, Receipt, Rows, block_rng, row_ranges
+from .base import RBF, DistanceKernel, Kernel, LaplacianKernel
 from .nystrom import CUTOFF
+from .points import as_points, require_finite
 
+FACTOR = np.dtype(np.float32)  # of U: its rounding, 6e-8, is far below what a step moves
+DRAW, TURN = 0, 1  # numbers of the parts of a step's state: frequencies; T and lowered
 WINDOW = 8  # steps over which the error is estimated
 
 
@@ -33,9 +48,11 @@ def proximal_step(G: np.ndarray, lowered: np.ndarray, eta: float, threshold: flo
     r = len(lowered)
     c = np.sqrt(np.concatenate([(1 - eta) * lowered, np.full(len(G) - r, eta)]))
     gamma, V = eigh(c[:, None] * G * c, driver="evd", overwrite_a=True, check_finite=False)
-    gamma, V = gamma[::-1], V[:, ::-1]
+    gamma = gamma[::-1]
+    V = V[:, ::-1]
     k = min(rank, int(np.count_nonzero(gamma > max(eta * threshold, CUTOFF * gamma[0]))))
-    T, shrunk = c[:, None] * (V[:, :k] / np.sqrt(gamma[:k])), gamma[:k] - eta * threshold
+    T = c[:, None] * (V[:, :k] / np.sqrt(gamma[:k]))
+    shrunk = gamma[:k] - eta * threshold
     moved = (T * shrunk) @ T.T  # of Z_new - Z in terms of [U, zeta]
     moved[np.arange(r), np.arange(r)] -= lowered
     moved = moved @ G
@@ -55,3 +72,100 @@ def estimated_error(changes: list[float]) -> float | None:
         return None
     last = np.array(changes[-WINDOW:])
     return float(np.sqrt((last**2 * np.arange(t - WINDOW + 1, t + 1)).mean() / 3))
+
+
+FREQUENCY_STREAM = 5  # of the seed; `landmarks`, `leverage` and `centers` draw from streams 0 to 4
+
+
+def require_fourier(kernel: Kernel) -> None:
+    """Raise ParameterError unless the Fourier transform of the kernel is known."""
+    require(isinstance(kernel, RBF | LaplacianKernel), f"kernel {kernel!r} has no random Fourier features here",
+            why="frequencies are drawn from the Fourier transform of a kernel, which is known for rbf and laplacian",
+            fix='use approximation="nystrom", or kernel "rbf" or "laplacian"')
+
+
+def fourier_frequencies(kernel: DistanceKernel, d: int, n_features: int, random_state: int, draw: int) -> np.ndarray:
+    """Return the frequencies of one draw, (d, a / 2), from the Fourier transform of the kernel.
+
+    Of `rbf` each is normal, and d at a time are orthogonal: features vary less about the kernel than with independent
+    ones (Yu, Suresh, Choromanski, Holtmann-Rice, Kumar, "Orthogonal random features", NIPS 2016). Of `laplacian` they
+    are Cauchy in each coordinate. O(d min(d, a) a) time.
+    """
+    rng = block_rng(random_state, FREQUENCY_STREAM, draw)
+    shape = (d, n_features // 2)
+    if isinstance(kernel, LaplacianKernel):
+        return rng.standard_cauchy(shape) / kernel.bandwidth
+    frequencies = np.empty(shape)
+    for start, stop in row_ranges(shape[1], d):
+        Q, R = qr(rng.standard_normal((d, stop - start)), mode="economic", overwrite_a=True, check_finite=False)
+        lengths = np.sqrt(rng.chisquare(d, stop - start)) / kernel.bandwidth
+        frequencies[:, start:stop] = Q * np.copysign(lengths, np.diag(R))  # uniform, which Q alone is not
+    return frequencies
+
+
+def write_features(X: Any, frequencies: np.ndarray, scale: np.ndarray, out: np.ndarray) -> None:
+    """Write `scale Phi(X)` to out (b, a): cosines, then sines, each row of the length of its scale.
+
+    X : (b, d), float64, dense or sparse. scale : (b,). Where a phase is beyond floats its features are NaN.
+    """
+    half = frequencies.shape[1]
+    with np.errstate(invalid="ignore", over="ignore"):
+        phases = X @ frequencies
+        np.cos(phases, out=out[:, :half])
+        np.sin(phases, out=out[:, half:])
+    out *= (scale / np.sqrt(half))[:, None]
+
+
+def stacked(U: np.ndarray, X: Any, scale: np.ndarray, frequencies: np.ndarray) -> np.ndarray:
+    """Return [U, zeta] (b, r + a), float64, of a factor U (b, r), points X (b, d) and D^-1/2 (b,)."""
+    r = U.shape[1]
+    features = np.empty((len(U), r + 2 * frequencies.shape[1]))
+    features[:, :r] = U
+    write_features(X, frequencies, scale, features[:, r:])
+    return features
+
+
+@dataclass(frozen=True)
+class FactorTask:
+    """Write the factor of step t - 1 for a run of blocks, `U`, and their share of the Gram matrix of step t, `gram`.
+
+    rows : X. scale : D^-1/2 (n,). before : U of step t - 2, or of t - 1 where there is no `last`; None of no columns.
+    last : where frequencies and `T` of step t - 1 are. new : where the frequencies of step t are; None where `gram` is
+    that of U alone, and not of [U, zeta_t].
+    """
+
+    rows: Rows
+    scale: Rows
+    before: Rows | None
+    last: Parts | None
+    new: Parts | None
+    start: int
+    stop: int
+    height: int
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        T = None if self.last is None else self.last.read(TURN)["T"]
+        drawn, new = (None if step is None else step.read(DRAW)["frequencies"] for step in (self.last, self.new))
+        r = 0 if self.before is None else self.before.shape[1]
+        if T is not None:
+            r = T.shape[1]
+        width = r + (0 if new is None else 2 * new.shape[1])
+        gram = np.zeros((width, width))
+        receipt = Receipt()
+        for low, high in row_ranges(self.stop - self.start, self.height):
+            start = self.start + low
+            stop = self.start + high
+            X = as_points(self.rows.read(start, stop))
+            scale = self.scale.read(start, stop)
+            require_finite(X, "the points hold")
+            U = np.empty((stop - start, 0), FACTOR) if self.before is None else self.before.read(start, stop)
+            if T is not None and drawn is not None:
+                U = (stacked(U, X, scale, drawn) @ T).astype(FACTOR)
+                receipt = out.write_rows(start, U=U)
+            add_gram(gram, U.astype(np.float64) if new is None else stacked(U, X, scale, new))
+        return {**receipt, **out.write(gram=gram), "rows": [self.start, self.stop]}
+
+
+def add_gram(total: np.ndarray, S: np.ndarray) -> None:
+    """Add S' S, exactly symmetric."""
+    total += S.T @ S

@@ -130,8 +130,11 @@ class ProjectTask:
     random_state: int
 
     def __call__(self, out: PartWriter) -> Receipt:
-        solver, edges = Solver.from_arrays(self.solver.load(), self.params), self.edges.load()
-        i, j, root = edges["i"], edges["j"], np.sqrt(edges["w"])
+        solver = Solver.from_arrays(self.solver.load(), self.params)
+        edges = self.edges.load()
+        i = edges["i"]
+        j = edges["j"]
+        root = np.sqrt(edges["w"])
         Y = np.empty((solver.A.n, self.last - self.first))
         for column in range(self.first, self.last):
             signed = root * (2.0 * block_rng(self.random_state, column).integers(0, 2, len(root)) - 1)
@@ -165,6 +168,7 @@ def edge_resistances(network: Network, n_projections: int, params: SolverParams,
     tasks: Sequence[ProjectTask] = [ProjectTask(stored, solver.params, shared, first, last, random_state)
                                     for first, last in row_ranges(n_projections, params.block_columns)]
     values = execution.reduce(sums(tasks))["squares"] / n_projections
-    i, j = network.linked[edges.row], network.linked[edges.col]
+    i = network.linked[edges.row]
+    j = network.linked[edges.col]
     return sp.csr_array((np.concatenate([values, values]), (np.concatenate([i, j]), np.concatenate([j, i]))),
                         shape=network.W.shape)

@@ -23,28 +23,33 @@ belong to the step, not to the block; features are made again and never written.
 import itertools
 import time
 from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
-from ..base.digest import require_random_state
+from ..base.digest import is_real, is_whole, require_random_state
 from ..base.errors import BudgetError, DataError, require
 from ..execution.cost import STEP_BYTES, largest_within
 from ..execution.tasks import Execution, Progress, one_thread, sums
-from ..storage.blocks import Parts, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
+from ..storage.blocks import Parts, Receipt, Rows, rows_that_fit
 from ..storage.csr import as_rows
 from .base import DistanceKernel, Kernel
-from .fourier import fourier_frequencies, require_fourier, write_features
 from .gram import BLOCK_BYTES
-from .points import as_points, require_finite
-from .proximal import estimated_error, proximal_step, step_size
+from .proximal import (
+    DRAW,
+    FACTOR,
+    TURN,
+    FactorTask,
+    estimated_error,
+    fourier_frequencies,
+    proximal_step,
+    require_fourier,
+    step_size,
+)
 
-MOST_RUNS = 32  # of blocks: each has a Gram matrix of its own, which are added in a tree
+MAX_RUNS = 32  # of blocks: each has a Gram matrix of its own, which are added in a tree
 RESULT = 0  # number of the part; a finished step has its own number, and parts within
-DRAW, TURN = 0, 1  # numbers of the parts of a step's state: frequencies; T and lowered
 DRIVER_SQUARES = 6  # arrays of the size of a Gram matrix while its eigenvectors are found; measured
-FACTOR = np.dtype(np.float32)  # of U: its rounding, 6e-8, is far below what a step moves
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +89,7 @@ class StochasticParams:
                                  ("rank", 1, "that many eigenvectors are kept at most"),
                                  ("steps", 1, "each step draws features once")):
             value = getattr(self, name)
-            whole = isinstance(value, Integral) and not isinstance(value, bool)
+            whole = is_whole(value)
             require(whole and value >= least, f"{name}={value!r}, expected a whole number >= {least}", why=why,
                     fix=f"leave {name} at its default")
         require(self.n_features % 2 == 0, f"n_features={self.n_features}, expected an even number",
@@ -93,7 +98,7 @@ class StochasticParams:
         for name, below, why in (("threshold", 1.0, "the largest eigenvalue of the affinity is 1"),
                                  ("tolerance", np.inf, "it is a relative error at which steps end")):
             value = getattr(self, name)
-            number = isinstance(value, Real) and not isinstance(value, bool)
+            number = is_real(value)
             require(number and 0 <= value < below, f"{name}={value!r}, expected a number from 0 to below {below:g}",
                     why=why, fix=f"leave {name} at its default")
         require_random_state(self.random_state)
@@ -123,56 +128,6 @@ class Eigensystem:
                    evidence=evidence)
 
 
-def stacked(U: np.ndarray, X: Any, scale: np.ndarray, frequencies: np.ndarray) -> np.ndarray:
-    """Return [U, zeta] (b, r + a), float64, of a factor U (b, r), points X (b, d) and D^-1/2 (b,)."""
-    r = U.shape[1]
-    features = np.empty((len(U), r + 2 * frequencies.shape[1]))
-    features[:, :r] = U
-    write_features(X, frequencies, scale, features[:, r:])
-    return features
-
-
-@dataclass(frozen=True)
-class FactorTask:
-    """Write the factor of step t - 1 for a run of blocks, `U`, and their share of the Gram matrix of step t, `gram`.
-
-    rows : X. scale : D^-1/2 (n,). before : U of step t - 2, or of t - 1 where there is no `last`; None of no columns.
-    last : where frequencies and `T` of step t - 1 are. new : where the frequencies of step t are; None where `gram` is
-    that of U alone, and not of [U, zeta_t].
-    """
-
-    rows: Rows
-    scale: Rows
-    before: Rows | None
-    last: Parts | None
-    new: Parts | None
-    start: int
-    stop: int
-    height: int
-
-    def __call__(self, out: PartWriter) -> Receipt:
-        T = None if self.last is None else self.last.read(TURN)["T"]
-        drawn, new = (None if step is None else step.read(DRAW)["frequencies"] for step in (self.last, self.new))
-        r = T.shape[1] if T is not None else 0 if self.before is None else self.before.shape[1]
-        width = r + (0 if new is None else 2 * new.shape[1])
-        gram, receipt = np.zeros((width, width)), Receipt()
-        for low, high in row_ranges(self.stop - self.start, self.height):
-            start, stop = self.start + low, self.start + high
-            X, scale = as_points(self.rows.read(start, stop)), self.scale.read(start, stop)
-            require_finite(X, "the points hold")
-            U = np.empty((stop - start, 0), FACTOR) if self.before is None else self.before.read(start, stop)
-            if T is not None and drawn is not None:
-                U = (stacked(U, X, scale, drawn) @ T).astype(FACTOR)
-                receipt = out.write_rows(start, U=U)
-            add_gram(gram, U.astype(np.float64) if new is None else stacked(U, X, scale, new))
-        return {**receipt, **out.write(gram=gram), "rows": [self.start, self.stop]}
-
-
-def add_gram(total: np.ndarray, S: np.ndarray) -> None:
-    """Add S' S, exactly symmetric."""
-    total += S.T @ S
-
-
 def reached(error: float | None, params: StochasticParams) -> bool:
     """Return whether an estimated error ends the steps."""
     return error is not None and error < params.tolerance
@@ -188,8 +143,12 @@ class StochasticSteps:
 
     def __init__(self, rows: Rows, scale: Rows, kernel: DistanceKernel, params: StochasticParams, execution: Execution,
                  parts: Parts, start: Eigensystem | None):
-        self.rows, self.scale, self.kernel, self.params = rows, scale, kernel, params
-        self.execution, self.parts = execution, parts
+        self.rows = rows
+        self.scale = scale
+        self.kernel = kernel
+        self.params = params
+        self.execution = execution
+        self.parts = parts
         self.begun = None if start is None else execution.share_rows(start.vectors)
         self.lowered_first = np.zeros(0) if start is None else start.lowered
         fresh = {"steps": 0, "rank": [], "change": [], "seconds": 0.0}
@@ -235,14 +194,18 @@ class StochasticSteps:
 
     def gram(self, step: int, draws: bool) -> np.ndarray:
         """Return the Gram matrix of [U, zeta] of step `step` before it is taken, or of U alone, which is written."""
-        place, last, n, a = self.within(step), None, len(self.rows), self.params.n_features
+        place = self.within(step)
+        last = None
+        n = len(self.rows)
+        a = self.params.n_features
         budget = self.execution.memory_budget
         height = block_height(self.rows, a, self.rank, budget)
         self.within(step - 2).remove()  # its factor was read for the last time by the step before
         if step - 1 > self.first and self.ranks[step - 2]:
             last = self.state(step - 1)
             place.allocate("U", (n, self.ranks[step - 2]), FACTOR, height)
-        before, new = self.factor(step - 1 if last is None else step - 2), self.state(step) if draws else None
+        before = self.factor(step - 1 if last is None else step - 2)
+        new = self.state(step) if draws else None
         n_blocks = -(-n // height)
         runs = min(n_blocks, runs_that_fit(self.rank + a, budget))
         edges = np.minimum(np.linspace(0, n_blocks, runs + 1).astype(int) * height, n).tolist()
@@ -252,8 +215,11 @@ class StochasticSteps:
 
     def take(self) -> None:
         """Take the next step."""
-        begin, step = time.perf_counter(), self.taken + 1
-        d, params, state = self.rows.shape[1], self.params, self.state(step)
+        begin = time.perf_counter()
+        step = self.taken + 1
+        d = self.rows.shape[1]
+        params = self.params
+        state = self.state(step)
         with one_thread():
             frequencies = fourier_frequencies(self.kernel, d, params.n_features, params.random_state, step)
         state.write(DRAW, {"frequencies": frequencies})
@@ -273,11 +239,13 @@ class StochasticSteps:
 
     def finish(self) -> Eigensystem:
         """Write the factor of the last step, and return it with its eigenvalues."""
-        begin, step = time.perf_counter(), self.taken
+        begin = time.perf_counter()
+        step = self.taken
         require(self.ranks[-1] > 0, f"no eigenvalue is above the threshold of {self.params.threshold:g}",
                 error=DataError, why="the largest eigenvalue is 1 where the degrees are those of the kernel",
                 fix="lower the threshold, or check kernel and degrees")
-        G, lowered = self.gram(step + 1, draws=False), self.lowered(step)
+        G = self.gram(step + 1, draws=False)
+        lowered = self.lowered(step)
         self.parts.write(RESULT, {"values": lowered + self.params.threshold, "lowered": lowered})
         self.parts.finish(RESULT, {"evidence": {
             "steps": step, "rank": self.ranks, "change": self.changes, "error": self.error,
@@ -365,7 +333,7 @@ def block_height(rows: Rows, n_features: int, rank: int, budget: int) -> int:
 
 def runs_that_fit(width: int, budget: int) -> int:
     """Return how many tasks a step has at most: their Gram matrices, of two steps, take a sixteenth of the budget."""
-    return int(np.clip(budget // (16 * 2 * 8 * width**2), 2, MOST_RUNS))
+    return int(np.clip(budget // (16 * 2 * 8 * width**2), 2, MAX_RUNS))
 
 
 def stochastic_bytes(rows: Rows, n_features: int, rank: int, budget: int, *, held: bool = True, tasks: int = 1) -> int:
@@ -374,8 +342,11 @@ def stochastic_bytes(rows: Rows, n_features: int, rank: int, budget: int, *, hel
     What any step takes; degrees and their roots; of two steps factors and Gram matrices of all tasks, where they are
     `held` in this process; and `tasks` at a time, or a draw of frequencies, or the eigenvectors of a Gram matrix.
     """
-    n, d, b = len(rows), rows.shape[1], capped(rank, len(rows))
-    square, each = 8 * (b + n_features) ** 2, row_bytes(rows, n_features, b)
+    n = len(rows)
+    d = rows.shape[1]
+    b = capped(rank, len(rows))
+    square = 8 * (b + n_features) ** 2
+    each = row_bytes(rows, n_features, b)
     block = min(n * each, max(each, min(BLOCK_BYTES, budget // 8)))
     shares = 2 * square * runs_that_fit(b + n_features, budget)
     factors = 2 * FACTOR.itemsize * n * b

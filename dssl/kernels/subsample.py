@@ -84,7 +84,8 @@ class SolvedColumns:
         factor = self.factors.get(f"Z{step}", self.factors.get(f"RZ{step + 1}"))
         if factor is None:
             return None
-        start, known = np.zeros((len(factor), len(columns))), np.flatnonzero(columns >= 0)
+        start = np.zeros((len(factor), len(columns)))
+        known = np.flatnonzero(columns >= 0)
         known = known[np.argsort(columns[known])]
         for run in np.split(known, np.flatnonzero(np.diff(columns[known]) != 1) + 1):
             if len(run):
@@ -107,11 +108,14 @@ class ColumnsTask:
 
     def __call__(self, out: PartWriter) -> Receipt:
         solver = Solver.from_arrays(self.solver.load(), self.params)
-        n, columns = solver.A.n, np.array(self.subsample)
+        n = solver.A.n
+        columns = np.array(self.subsample)
         Z = np.zeros((n, len(columns)))
         Z[columns, np.arange(len(columns))] = 1
-        wanted, factors = _kept_factors(self.powers, self.form), dict[str, np.ndarray]()
-        residual, iterations = 0.0, []
+        wanted = _kept_factors(self.powers, self.form)
+        factors: dict[str, np.ndarray] = {}
+        residual = 0.0
+        iterations = []
         for step in range(1, n_solves(self.powers, self.form) + 1):
             before = Z
             start = None if self.solved is None else self.solved.begin(step, np.array(self.known), solver.A)
@@ -261,8 +265,10 @@ def inverse_on_subsample(R: sp.csr_matrix, subsample: np.ndarray, powers: Sequen
     ----------
     Lever, Diethe, Shawe-Taylor, "Data-dependent kernels in nearly-linear time", AISTATS 2012, Theorems 4.2 and 4.4.
     """
-    execution, params = execution or InProcess(), params or SolverParams()
-    subsample, powers = check_subsample(subsample, R.shape[0], powers), tuple(sorted({int(p) for p in powers}))
+    execution = execution or InProcess()
+    params = params or SolverParams()
+    subsample = check_subsample(subsample, R.shape[0], powers)
+    powers = tuple(sorted({int(p) for p in powers}))
     solver = prepare(R, len(subsample) * n_solves(powers), params, vector)
     columns = execution.scratch()
     stored = execution.share(**solver.to_arrays())
@@ -291,7 +297,9 @@ def columns_cost(n: int, nnz: int, s: int, powers: Sequence[int], block_columns:
 
     The solver's arrays, and of a block of columns the right-hand sides and all that solving them takes.
     """
-    names, steps, solve_bytes = _kept_factors(powers, form), n_solves(powers, form), METHODS[method].solve_bytes
+    names = _kept_factors(powers, form)
+    steps = n_solves(powers, form)
+    solve_bytes = METHODS[method].solve_bytes
     # While the last step is solved, what earlier steps are stored for is kept; one of it is the right-hand sides.
     earlier = {name for name in names if int(name.lstrip("RZA")) < steps}
     kept = len(earlier - {f"Z{steps - 1}", f"A{steps - 1}"}) + (steps > 1) + started
@@ -309,14 +317,16 @@ def product_cost(n: int, nnz: int, s: int, powers: Sequence[int], block_columns:
     A range of rows of the factors, decoded a chunk at a time, and their product; in the driver a few such products, or
     the solver's arrays that tell the structure of the graph.
     """
-    square, factors = 8 * s * s, len(_kept_factors(powers, form))
+    square = 8 * s * s
+    factors = len(_kept_factors(powers, form))
     product = square * len(powers)
     driver = max(2 * product + 2 * square + whole_bytes(square), 2 * product + structure_bytes(n, nnz))
     if form == "restriction":
         whole = 8 * n * s * factors
         return cost_of(0, whole, product, whole + driver, whole, gram_seconds(n, s) * len(powers))
     height = product_rows(n, s, powers, budget)
-    rows, chunk = 8 * s * height * factors, 8 * min(ROW_CHUNK, n) * min(block_columns, s)
+    rows = 8 * s * height * factors
+    chunk = 8 * min(ROW_CHUNK, n) * min(block_columns, s)
     peak = max(rows + decoding_bytes(chunk), rows + product + square // 2, driver)
     tasks = block_count(n, height)
     return cost_of(tasks, 8 * n * s * factors, (tasks + 1) * product, peak, 8 * s * factors + product,

@@ -13,11 +13,11 @@ kernels on graphs", ICML 2002 (the exponential).
 """
 
 from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import Literal, get_args
 
 import numpy as np
 
+from ..base.digest import is_real, is_whole
 from ..base.errors import require
 
 Transfer = Literal["linear", "step", "poly_step", "polynomial", "exponential"]
@@ -49,10 +49,10 @@ class TransferParams:
     def __post_init__(self) -> None:
         require(self.transfer in get_args(Transfer), f"transfer={self.transfer!r} is no transfer function",
                 why="it decides what is left of an eigenvalue", fix=f"use one of {', '.join(get_args(Transfer))}")
-        whole = isinstance(self.leading, Integral) and not isinstance(self.leading, bool) and self.leading >= 1
+        whole = is_whole(self.leading) and self.leading >= 1
         require(whole or self.leading == "auto", f'leading={self.leading!r}, expected a whole number >= 1 or "auto"',
                 why="so many eigenvalues are those of clusters", fix='use "auto", or about the number of clusters')
-        number = isinstance(self.exponent, Real) and not isinstance(self.exponent, bool)
+        number = is_real(self.exponent)
         require(number and 0 < self.exponent <= 1000, f"exponent={self.exponent!r}, expected 0 < exponent <= 1000",
                 why="it is the length of a walk, or a time", fix="use 1 to 50")
 

@@ -25,7 +25,7 @@ from .prior_shift import judged_labels
 from .probabilities import fit_each_log_odds
 from .target.target import Classes, Target
 
-LEAST_PROBABILITY = 1e-12  # of a label, so that none of them is impossible
+MIN_PROBABILITY = 1e-12  # of a label, so that none of them is impossible
 
 
 def member_shares(members: Sequence[Member], target: Target, weight: np.ndarray | None,
@@ -79,4 +79,4 @@ def label_probabilities(scores: np.ndarray, target: Classes, weight: np.ndarray 
     slopes, intercepts = fit_each_log_odds(scores[:, judged], codes, None if weight is None else weight[judged], labels,
                                            even, present)
     logs = np.where(present, slopes[:, None, None] * scores[:, judged] + intercepts[:, None], -np.inf)
-    return np.maximum(softmax(logs, axis=2)[:, np.arange(len(judged)), codes], LEAST_PROBABILITY)
+    return np.maximum(softmax(logs, axis=2)[:, np.arange(len(judged)), codes], MIN_PROBABILITY)

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from ..base.errors import DataError, sentences
-from ..data.append import joined_labels
+from ..data.append import joined_labels, widened
 from ..data.dataset import Dataset, chunk_rows
-from ..data.findings import dataset_notes, widened
+from ..data.findings import dataset_notes
 from ..data.ingest import ingest
 from ..data.ingest_cost import CHECKED_SECONDS, ingest_cost
 from ..data.ingest_params import IngestParams

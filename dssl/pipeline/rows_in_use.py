@@ -24,7 +24,7 @@ from ..learners.target.encoding import (
 from ..storage.blocks import Rows
 from .spec import LearningTask, Spec
 
-MOST_VALUES = 1 << 20  # different labels that are kept while classes are found
+MAX_VALUES = 1 << 20  # different labels that are kept while classes are found
 LEFT_OUT = -2  # the code of a row that is not used
 
 
@@ -172,11 +172,11 @@ class NothingKnown(KnownTarget):
 
 
 def _labels_of(dataset: Dataset, quantities: str) -> np.ndarray:
-    """Return the different labels of a data set, as they are stored, ascending, NaN last; at most `MOST_VALUES`."""
+    """Return the different labels of a data set, as they are stored, ascending, NaN last; at most `MAX_VALUES`."""
     values = np.empty(0, dataset.target.dtype)
     for _, y in dataset.target.blocks(DRAW_ROWS):
         values = np.unique(np.concatenate([values, np.unique(y)]))
-        if len(values) > MOST_VALUES:
+        if len(values) > MAX_VALUES:
             require_no_quantities(values, quantities)
     return values
 

@@ -18,7 +18,7 @@ from .colors import CLASSES, LIGHT, by_name
 from .error_measure import Measure
 from .text import plain_label
 
-MOST_CLASSES = 20  # of a confusion matrix that can still be read
+MAX_CLASSES = 20  # of a confusion matrix that can still be read
 MOST_BARS = 20
 WIDE = 5.8  # inches: at 390 pixels text is 9 pixels high
 MARKERS = "oDs^vPX<>p"  # of every eight classes the next: colors come again, with another marker
@@ -72,7 +72,7 @@ def values_plot(true: Sequence[float], predicted: Sequence[float]) -> Markup:
 def confusion_plot(confusion: Sequence[Sequence[int]], labels: Sequence[str]) -> Markup:
     """Return the confusion matrix (true classes as rows), or with many classes the most confused pairs."""
     counts = np.asarray(confusion, np.int64)
-    if len(counts) > MOST_CLASSES:
+    if len(counts) > MAX_CLASSES:
         return _confused_pairs(counts, labels)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
 
@@ -179,7 +179,7 @@ def regions_plot(corners: Sequence[Sequence[float]], grid: Sequence[Sequence[flo
         axes.scatter(*np.transpose(points), c=predicted, cmap=own, s=12, linewidths=0, **limits)
         axes.scatter(*np.transpose(labeled), color=INK, marker="X", s=150, linewidths=0)
         drawn = axes.scatter(*np.transpose(labeled), c=known, cmap=own, marker="X", s=70, linewidths=0, **limits)
-        if 0 < len(classes) <= MOST_CLASSES:
+        if 0 < len(classes) <= MAX_CLASSES:
             axes.legend(drawn.legend_elements(num=None)[0], [plain_label(classes[int(code)]) for code in sorted(
                 set(known))], frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
         axes.set(xlabel="first feature, scaled", ylabel="second feature, scaled")
@@ -259,7 +259,7 @@ def picture_plot(points: Sequence[Sequence[float]], codes: Sequence[float], clas
                           else 0.8, alpha=0.9, label="none" if code < 0 else plain_label(classes[code]))
                 axes.plot(*places[known].T, marker, color=_color(code), markersize=8, markeredgecolor=INK,
                           markeredgewidth=1.4)
-            if len(np.unique(values)) <= MOST_CLASSES:
+            if len(np.unique(values)) <= MAX_CLASSES:
                 axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(0, -0.02), ncols=5, fontsize=9,
                             handletextpad=0.1, columnspacing=0.9, markerscale=1.8)
         else:
@@ -276,7 +276,7 @@ def picture_plot(points: Sequence[Sequence[float]], codes: Sequence[float], clas
         axes.spines[:].set_visible(False)
 
     across, tall = np.maximum(np.ptp(places, axis=0), 1e-9)
-    legend = 0.3 + 0.22 * (len(classes) // 5) if 0 < len(classes) <= MOST_CLASSES else 0.0
+    legend = 0.3 + 0.22 * (len(classes) // 5) if 0 < len(classes) <= MAX_CLASSES else 0.0
     height = float(np.clip(0.95 * WIDE * tall / across, 2.0, 5.2)) + legend
     return _svg("picture", f"{len(places)} points, {len(edges)} lines between neighbors, {len(labeled)} labels",
                 (WIDE, height), draw)

@@ -56,7 +56,8 @@ class AddressRuntime(DaskRuntime):
         return Detached()  # of one process, which is the driver
 
     def _connect(self) -> Client:
-        scheme, host = urlsplit(self.address).scheme, urlsplit(self.address).hostname or ""
+        scheme = urlsplit(self.address).scheme
+        host = urlsplit(self.address).hostname or ""
         if scheme == "tls" and self.tls is None:
             raise ClusterError(explain(
                 f"{self.address} is encrypted, and no certificates are given", why="the scheduler would refuse us",

@@ -28,7 +28,8 @@ from ..storage.files import draft_of
 
 CA_DAYS = 3650
 EARLIER = timedelta(hours=1)  # by which certificates begin before now, for machines whose clocks are late
-OPENS, SERVES = ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH
+OPENS = ExtendedKeyUsageOID.CLIENT_AUTH
+SERVES = ExtendedKeyUsageOID.SERVER_AUTH
 ROLES = {"scheduler": [SERVES, OPENS], "worker": [SERVES, OPENS], "client": [OPENS]}
 Pair = tuple[x509.Certificate, ec.EllipticCurvePrivateKey]
 
@@ -51,7 +52,8 @@ def make_certificates(folder: Path, hosts: Sequence[str], days: int) -> bool:
             why="an authority signs with its key, and is trusted by its certificate", error=SpecError,
             fix="bring the other one back, or name another folder")
     authority = _read(*paths) if all(there) else _authority()
-    ends, last = datetime.now(UTC) + timedelta(days=days), authority[0].not_valid_after_utc
+    ends = datetime.now(UTC) + timedelta(days=days)
+    last = authority[0].not_valid_after_utc
     require(ends <= last, f"certificates for {days} days", error=SpecError,
             why=f"their authority, {paths[0]}, is valid until {last:%Y-%m-%d}",
             fix="lower --days, or name another folder, for an authority that every process must be given anew")

@@ -15,7 +15,8 @@ from .description import BESIDE, SMALLEST
 from .kubernetes import Kubernetes, PodFields
 from .pool import PoolRuntime
 
-SCHEDULER_PORT, HTTP_PORT = 8786, 8787
+SCHEDULER_PORT = 8786
+HTTP_PORT = 8787
 SCHEDULER_MEMORY = 2 << 30  # bytes
 # The operator asks the scheduler by HTTP how many workers it needs, and which of them to end.
 ROUTES = {"scheduler": '["distributed.http.scheduler.api", "distributed.http.health"]', "worker": "[]"}

@@ -84,7 +84,9 @@ class _Start:
     """One start of all ranks of a job."""
 
     def __init__(self, job: Job, number: int, finished: Callable[[], int]):
-        self.job, self.number, self.finished = job, number, finished
+        self.job = job
+        self.number = number
+        self.finished = finished
         self.driver_rank = DRIVER if job.ranks > 1 else 0
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
         self.replaced = 0  # since as many parts were finished as `seen` says
@@ -118,7 +120,8 @@ class _Start:
                 continue
             seen = self.finished()
             if seen != self.seen:
-                self.seen, self.replaced = seen, 0
+                self.seen = seen
+                self.replaced = 0
             if self.replaced == REPLACED:
                 print(f"rank {rank} ended with {process.returncode}, the {REPLACED + 1}th while no part was finished: "
                       "it is not started again", file=sys.stderr, flush=True)

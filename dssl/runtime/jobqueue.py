@@ -23,7 +23,7 @@ from .pool import PoolRuntime
 CLUSTERS = {"slurm": "SLURMCluster", "pbs": "PBSCluster", "lsf": "LSFCluster", "sge": "SGECluster",
             "htcondor": "HTCondorCluster", "oar": "OARCluster"}  # of dask-jobqueue
 MARGIN = 0.1  # of its wall clock by which a worker leaves before the end, of its own accord
-LEAST_MARGIN = 120.0  # seconds of it
+MIN_MARGIN = 120.0  # seconds of it
 AGAIN = 30.0  # seconds after which a job that was not taken is asked for again
 WITHOUT_QUEUE = ("htcondor",)  # systems that know neither queues nor wall clocks
 
@@ -95,7 +95,7 @@ class JobqueueRuntime(PoolRuntime):
             seconds = parse_timedelta(text)
         except (ValueError, KeyError):
             seconds = 0
-        require(seconds >= 2 * LEAST_MARGIN, f"walltime: {text}", error=SpecError,
+        require(seconds >= 2 * MIN_MARGIN, f"walltime: {text}", error=SpecError,
                 why="it is the time of one worker's job, four minutes or more",
                 fix="write a number and a unit, such as 90m or 4h")
         return text
@@ -144,8 +144,9 @@ class JobqueueRuntime(PoolRuntime):
     def _options(self) -> dict[str, Any]:
         """Return what dask-jobqueue is given."""
         seconds = parse_timedelta(self.walltime)
-        margin = max(LEAST_MARGIN, MARGIN * seconds)
-        hours, minutes = int(seconds // 3600), int(seconds // 60 % 60)
+        margin = max(MIN_MARGIN, MARGIN * seconds)
+        hours = int(seconds // 3600)
+        minutes = int(seconds // 60 % 60)
         folder = os.path.abspath(self.shared_folder)
         options = {
             "cores": 1, "processes": 1, "memory": str(size_of(self.memory_limit)), "python": sys.executable,

@@ -6,7 +6,9 @@ from typing import Self
 
 from ..base.errors import ClusterError, explain
 
-SCHEDULER, DRIVER, FIRST_WORKER = 0, 1, 2
+SCHEDULER = 0
+DRIVER = 1
+FIRST_WORKER = 2
 RANKS = "DSSL_RANKS"  # the variable that counts them
 # By what a process learns its rank, and of how many: the first pair of which both are set.
 VARIABLES = (("DSSL_RANK", RANKS), ("SLURM_PROCID", "SLURM_NTASKS"), ("JOB_COMPLETION_INDEX", RANKS),

@@ -68,7 +68,8 @@ class Meeting:
         while True:
             with suppress(FileNotFoundError):
                 record: dict[str, Any] = json.loads(self.path.read_text(encoding="utf-8"))
-                address, security = record.pop("address"), Security(require_encryption=True, **record)
+                address = record.pop("address")
+                security = Security(require_encryption=True, **record)
                 if asyncio.run(_answers(address, security)):
                     return address, security
             if time.monotonic() >= until:

@@ -90,7 +90,8 @@ def _speaks_first(address: str, timeout: float) -> bool:
 def _encrypts(address: str, timeout: float) -> bool:
     """Return whether a server answers in TLS, whatever it is and whoever we are."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
     try:
         with _connected(address, timeout) as plain, context.wrap_socket(plain):
             return True
@@ -175,7 +176,8 @@ def _require_trust(tls: TlsFiles, certificates: dict[str, x509.Certificate]) -> 
     except ssl.SSLCertVerificationError as error:
         now = datetime.now(UTC)
         for path, certificate in certificates.items():
-            first, last = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+            first = certificate.not_valid_before_utc
+            last = certificate.not_valid_after_utc
             if error.verify_code in (EXPIRED, NOT_YET) and not first <= now <= last:
                 when = f"has expired on {last:%Y-%m-%d %H:%M} UTC" if now > last else \
                     f"is valid from {first:%Y-%m-%d %H:%M} UTC on"
@@ -191,9 +193,11 @@ def _shake_hands(tls: TlsFiles) -> None:
     """Have a client with our certificate meet a server in this process that trusts our CA."""
     listening = Security(tls_ca_file=tls.ca_file, tls_scheduler_cert=tls.cert, tls_scheduler_key=tls.key)
     connecting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    connecting.check_hostname, connecting.verify_mode = False, ssl.CERT_NONE
+    connecting.check_hostname = False
+    connecting.verify_mode = ssl.CERT_NONE
     connecting.load_cert_chain(tls.cert, tls.key)
-    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    there = ssl.MemoryBIO()
+    back = ssl.MemoryBIO()
     sides = (connecting.wrap_bio(back, there),
              listening.get_listen_args("scheduler")["ssl_context"].wrap_bio(there, back, server_side=True))
     for side in sides * 2:

@@ -20,7 +20,7 @@ from ..learners.target.target import Classes, Target
 from ..storage.blocks import block_rng
 from .calibration import FOLDS, ONE_BY_ONE
 from .folds import labeled_folds
-from .held_out_scores import LEAST_PROBABILITY, HeldOut, Score
+from .held_out_scores import MIN_PROBABILITY, HeldOut, Score
 from .interval import interval_of_rmse, interval_of_score, interval_of_share
 from .scores import HELPED, asked_score, guess, in_defined_scoring, scores_of, unlabeled_verdict, withheld
 
@@ -99,7 +99,8 @@ def by_labels(target: Target, folds: LabelFolds, held_out: Mapping[str, Sequence
         return {"n": 0, "why": folds.why}
     if "model" not in held_out:
         return {"n": 0, "why": "leaving labels out of the model does not fit the memory budget"}
-    measure, weight = WRONG_CLASS if isinstance(target, Classes) else SQUARED, held_out["model"][0].weight
+    measure = WRONG_CLASS if isinstance(target, Classes) else SQUARED
+    weight = held_out["model"][0].weight
     key = measure.name
     held_out = {name: [replace(held, weight=None) for held in fits] for name, fits in held_out.items()}
     first = {name: fits[0] for name, fits in held_out.items()}
@@ -173,7 +174,8 @@ def error_by_other_folds(rows: Sequence[Mapping[str, Any]]) -> float | None:
 
 def _scored(held: HeldOut, measure: PointMeasure) -> dict[str, Any]:
     """Return the error at the labels held out, by its name, with its standard error and 95 % interval; JSON."""
-    score, measured = held.of(measure), held.measured(measure)
+    score = held.of(measure)
+    measured = held.measured(measure)
     interval = interval_of_share(score.value, len(measured)) if measure == WRONG_CLASS else interval_of_rmse(measured)
     return {measure.name: score.value, "standard_error": score.standard_error, "interval": interval}
 
@@ -208,5 +210,5 @@ def _predicted(held: HeldOut, target: Target) -> dict[str, np.ndarray]:
         predictions["margins"] = held.margins[held.points]
     if isinstance(target, Classes) and target.scoring == "neg_log_loss":
         P = held.probabilities[np.arange(len(held.true)), held.true]
-        predictions["log_losses"] = -np.log(np.maximum(P, LEAST_PROBABILITY))
+        predictions["log_losses"] = -np.log(np.maximum(P, MIN_PROBABILITY))
     return withheld(predictions, held.lost[held.points]) if held.lost is not None else predictions

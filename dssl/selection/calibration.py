@@ -81,7 +81,8 @@ def held_out_probabilities(scores: np.ndarray, codes: np.ndarray, folds: Sequenc
     scores (l, n_classes), each without its point's fold. A fold's calibration is fitted to the other folds, so that it
     saw none of its points; of more than `CALIBRATIONS` folds several share one.
     """
-    held, P = np.concatenate(folds), np.full(scores.shape, np.nan)
+    held = np.concatenate(folds)
+    P = np.full(scores.shape, np.nan)
     for points in shared_calibrations(folds):
         seen = np.setdiff1d(held, points)
         weight = None if sample_weight is None else sample_weight[seen]

@@ -39,7 +39,9 @@ class Distances:
 
     def __init__(self, rows: Rows, observed: np.ndarray, budget: int):
         """Start from rows (v, d) of which some are labeled; raises BudgetError where not one row fits."""
-        self.rows, self.observed, self.budget = rows, observed.tolist(), budget
+        self.rows = rows
+        self.observed = observed.tolist()
+        self.budget = budget
         self.nearest = np.full(len(rows), np.inf)
         if self.observed:
             self.nearest = np.concatenate([block.min(axis=1) for block in self._blocks(observed)])
@@ -65,14 +67,17 @@ class Coverage:
 
     def __init__(self, distances: Distances, mass: np.ndarray, random_state: int):
         """Start from the distances of rows that stand for `mass` (v,) points."""
-        self.distances, self.mass, self.random_state = distances, mass, random_state
+        self.distances = distances
+        self.mass = mass
+        self.random_state = random_state
 
     def scores(self, allowed: np.ndarray) -> np.ndarray:
         """Return by what share each drawn row lowers the sum of squared distances (v,), -inf of all others.
 
         Where nothing is labeled yet, the sum is that of the worst row drawn. allowed (v,) bool : what may be drawn.
         """
-        nearest, count = self.distances.nearest, len(self.distances.observed)
+        nearest = self.distances.nearest
+        count = len(self.distances.observed)
         weight = np.where(allowed, self.mass * np.where(np.isinf(nearest), 1.0, nearest), 0.0)
         if not weight.any():  # copies of labeled rows are left
             weight = np.where(allowed, self.mass, 0.0)

@@ -192,7 +192,9 @@ class LabeledKFold:
     """
 
     def __init__(self, n_splits: int = 5, *, unlabeled: Any = None, random_state: int = 0):
-        self.n_splits, self.unlabeled, self.random_state = n_splits, unlabeled, random_state
+        self.n_splits = n_splits
+        self.unlabeled = unlabeled
+        self.random_state = random_state
 
     def split(self, X: Any, y: Any, groups: Any = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield (training rows, test rows), the test rows all labeled."""

@@ -104,7 +104,8 @@ def gain_of(target: Target, coding: Coding, with_graph: np.ndarray, without: np.
             return Gain(LOSSES[target.scoring], pair.other - pair.gain, pair.other, -pair.gain, pair.standard_error,
                         pair.n, pair.p_value, pair.verdict, graph.loss_interval(target.scoring),
                         alone.loss_interval(target.scoring), without_class_sizes)
-    unit, target = target.unit, target.in_units()
+    unit = target.unit
+    target = target.in_units()
     ours, other = (measure.of(coding, values / unit, target.coded) for values in (with_graph, without))
     w = np.full(len(ours), 1 / len(ours)) if weight is None else weight / weight.sum()
     means = [float(w @ ours), float(w @ other)]

@@ -28,7 +28,7 @@ from ..storage.blocks import block_rng
 from .choice import ChoiceRule
 
 CANDIDATE_STREAM = 6  # of the seed
-LEAST_FOLDS = 2  # of a rung: a calibration is fitted to the other folds
+MIN_FOLDS = 2  # of a rung: a calibration is fitted to the other folds
 Repetitions = Sequence[Sequence[np.ndarray]]
 Candidate = TypeVar("Candidate")
 
@@ -64,7 +64,7 @@ def rungs_of(repetitions: Repetitions, n_candidates: int, factor: float | None) 
         return [Rung(n_candidates, repetitions)]
     most = sum(len(folds) for folds in repetitions)
     needed = 1 + floor(log(n_candidates, factor) + 1e-9)  # 3^5 are five rungs above the first, however a log is rounded
-    counts = sorted({_whole(repetitions, max(LEAST_FOLDS, int(most / factor**number))) for number in range(needed)})
+    counts = sorted({_whole(repetitions, max(MIN_FOLDS, int(most / factor**number))) for number in range(needed)})
     rungs = []
     for count in counts:
         rungs.append(Rung(n_candidates, some_folds(repetitions, count)))

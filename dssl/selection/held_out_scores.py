@@ -33,7 +33,7 @@ from ..learners.target.target import Classes, Target
 from .calibration import held_out_probabilities, shared_calibrations
 from .interval import interval_of_score, interval_of_share
 
-LEAST_PROBABILITY = np.finfo(float).eps  # of a logarithm, as in scikit-learn
+MIN_PROBABILITY = np.finfo(float).eps  # of a logarithm, as in scikit-learn
 
 ScoringName = Literal["accuracy", "balanced_accuracy", "neg_log_loss", "neg_brier_score", "f1", "f1_macro", "roc_auc",
                       "neg_root_mean_squared_error", "neg_mean_absolute_error"]
@@ -147,8 +147,10 @@ class HeldOut:
 
 def balanced_error(held: HeldOut) -> Score:
     """Return the mean of the errors of the classes that are among the points held out."""
-    wrong, present = held.measured(WRONG_CLASS), np.unique(held.true)
-    influence, errors = np.zeros(len(wrong)), []
+    wrong = held.measured(WRONG_CLASS)
+    present = np.unique(held.true)
+    influence = np.zeros(len(wrong))
+    errors = []
     for code in present:
         members = held.true == code
         p = held.shares[members] / held.shares[members].sum()
@@ -160,7 +162,7 @@ def balanced_error(held: HeldOut) -> Score:
 def log_loss(held: HeldOut) -> Score:
     """Return minus the mean logarithm of the probability of the true class."""
     P = held.probabilities[np.arange(len(held.true)), held.true]
-    return held.mean(-np.log(np.maximum(P, LEAST_PROBABILITY)))
+    return held.mean(-np.log(np.maximum(P, MIN_PROBABILITY)))
 
 
 def brier(held: HeldOut) -> Score:
@@ -200,7 +202,8 @@ def f1_of_class(held: HeldOut, code: int) -> Score:
     codes = held.coding.predictions(held.values[held.points], held.true)["codes"]
     called = codes == code if held.lost is None else (codes == code) & ~held.lost[held.points]
     true = held.true == code
-    hits, either = 2.0 * (called & true), 1.0 * called + true
+    hits = 2.0 * (called & true)
+    either = 1.0 * called + true
     whole = float(held.shares @ either)
     value = float(held.shares @ hits) / whole if whole else 0.0
     return held.score(value, held.shares * (hits - value * either) / (whole or 1.0))
@@ -211,11 +214,13 @@ def area(scores: np.ndarray, positive: np.ndarray, shares: np.ndarray) -> tuple[
 
     Those are `p_i (V_i - area)`, p_i the point's share of its class, and V_i its share of the other class won.
     """
-    p, won = np.empty(len(scores)), np.empty(len(scores))
+    p = np.empty(len(scores))
+    won = np.empty(len(scores))
     for side_points, sign in ((positive, 1), (~positive, -1)):
         p[side_points] = shares[side_points] / shares[side_points].sum()
         others = np.argsort(sign * scores[~side_points], kind="stable")
-        ascending, total = sign * scores[~side_points][others], np.append(0.0, np.cumsum(shares[~side_points][others]))
+        ascending = sign * scores[~side_points][others]
+        total = np.append(0.0, np.cumsum(shares[~side_points][others]))
         below, upto = (np.searchsorted(ascending, sign * scores[side_points], side=side) for side in ("left", "right"))
         won[side_points] = (total[below] + total[upto]) / (2 * total[-1])
     value = float(p[positive] @ won[positive])

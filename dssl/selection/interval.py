@@ -3,7 +3,7 @@
     classes     Wilson's: the shares p for which the observed share lies within z standard errors sqrt(p (1 - p) / n)
     mean recall Wilson's of each class, whose distances from the recalls add in squares
     quantities  of the logarithm of the mean squared error m, whose standard error is s / (m sqrt(n)): quantiles of its
-                studentized bootstrap, and beyond `MOST_RESAMPLED` points those of t
+                studentized bootstrap, and beyond `MAX_RESAMPLED` points those of t
 
 Wilson's covers 95 % on the mean over errors from 1 to 50 %, where the exact interval of Clopper and Pearson covers 97
 to 98 % of 20 to 50 points (`tests/benchmarks/coverage.py`).
@@ -29,7 +29,7 @@ import numpy as np
 from ..base.profiler import library
 
 CONFIDENCE = 0.95
-MOST_RESAMPLED, RESAMPLES = 2000, 1000  # points, and draws of as many of them
+MAX_RESAMPLED, RESAMPLES = 2000, 1000  # points, and draws of as many of them
 ROUNDING = 1e-12  # a standard error of a share that is 0
 FEWEST_RESAMPLED = 10  # points below which draws too often have no spread
 
@@ -49,7 +49,8 @@ def interval_of_mean_share(shares: Sequence[float], counts: Sequence[float]) -> 
     Each end is as far from the mean as the root of the sum of the squared distances of the ends of Wilson's intervals
     from their shares, over k. A share of 1 at three points leaves room for mistakes, where its standard error is 0.
     """
-    ends, p = np.array([interval_of_share(*pair) for pair in zip(shares, counts, strict=True)]), np.asarray(shares)
+    ends = np.array([interval_of_share(*pair) for pair in zip(shares, counts, strict=True)])
+    p = np.asarray(shares)
     low, high = np.sqrt(((ends - p[:, None]) ** 2).sum(axis=0)) / len(p)
     return [max(0.0, float(p.mean() - low)), min(1.0, float(p.mean() + high))]
 
@@ -75,7 +76,8 @@ def interval_of_score(value: float, standard_error: float | None, n: float | Non
 
 def interval_of_rmse(squared: np.ndarray, random_state: int = 0) -> list[float] | None:
     """Return the interval of a root mean squared error from squared errors (n,); None of fewer than two."""
-    n, mean = len(squared), float(squared.mean()) if len(squared) else 0.0
+    n = len(squared)
+    mean = float(squared.mean()) if len(squared) else 0.0
     if n < 2:
         return None
     if mean == 0:
@@ -84,7 +86,7 @@ def interval_of_rmse(squared: np.ndarray, random_state: int = 0) -> list[float] 
     error = float(relative.std(ddof=1)) / np.sqrt(n)
     t = library("scipy.stats").t
     low, high = (float(t.ppf(side, n - 1)) for side in ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2))
-    if FEWEST_RESAMPLED <= n <= MOST_RESAMPLED and error > 0:
+    if FEWEST_RESAMPLED <= n <= MAX_RESAMPLED and error > 0:
         rng = np.random.default_rng(random_state)
         studentized = np.empty(RESAMPLES)
         for draw in range(RESAMPLES):
@@ -112,12 +114,14 @@ def mcnemar_power(m: int, gained: float, lost: float) -> float:
     gained, lost : shares of points that the first model alone gets right, and that the second alone does.
     """
     stats = library("scipy.stats")
-    binom, norm = stats.binom, stats.norm
+    binom = stats.binom
+    norm = stats.norm
     differ = min(gained + lost, 1.0)
     if differ <= 0:
         return 0.0
     if m * differ > MANY:
-        gain, deviation = gained - lost, np.sqrt(max(differ - (gained - lost) ** 2, 1e-12))
+        gain = gained - lost
+        deviation = np.sqrt(max(differ - (gained - lost) ** 2, 1e-12))
         return float(norm.sf((norm.isf(LEVEL / 2) * np.sqrt(differ) - gain * np.sqrt(m)) / deviation))
     around = SPREAD * np.sqrt(m * differ * (1 - differ)) + SPREAD
     d = np.arange(max(FEWEST, int(m * differ - around)), min(m, int(m * differ + around)) + 1)
@@ -154,7 +158,8 @@ def _least(power: Callable[[float], float], most: float) -> float | None:
     """Return where a growing power reaches `SURE`, by bisection; None beyond the most."""
     if most <= 0 or power(most) < SURE:
         return None
-    low, high = most / 2, most
+    low = most / 2
+    high = most
     while low > BISECTED * most and power(low) >= SURE:
         low, high = low / 2, low
     for _ in range(STEPS):

@@ -59,7 +59,8 @@ def chosen_clusters(rows: Rows, kernel: Kernel, space: SpaceParams, graph: Graph
     """
     most = params.n_clusters if rule is None else min(params.n_clusters, len(rows))
     place = None if parts is None else parts.within("most")
-    features, chosen = features_of(rows, kernel, space, graph, most, execution, place), dict[str, Any]()
+    features = features_of(rows, kernel, space, graph, most, execution, place)
+    chosen: dict[str, Any] = {}
     if rule is not None:
         k, chosen = number_of_clusters(features, rule, most, params.random_state, execution)
         params = replace(params, n_clusters=k)
@@ -78,11 +79,13 @@ def number_of_clusters(features: Features, rule: NumberRule, most: int, random_s
     X = sample_of(features.rows, SAMPLE, random_state)
     X = X - X.mean(axis=0)
     points = X @ np.linalg.svd(X, full_matrices=False)[2][:COMPONENTS].T
-    parts, held = execution.scratch(), execution.share(points=points)
+    parts = execution.scratch()
+    held = execution.share(points=points)
     execution.map([SpreadTask(held, number, min(most + 1, len(points) - 1), random_state)
                    for number in range(REFERENCES + 1)], parts)
     logs = np.array([parts.read(number)["logs"] for number in range(REFERENCES + 1)])
-    gaps, spread = logs[1:].mean(axis=0) - logs[0], logs[1:].std(axis=0) * np.sqrt(1 + 1 / REFERENCES)
+    gaps = logs[1:].mean(axis=0) - logs[0]
+    spread = logs[1:].std(axis=0) * np.sqrt(1 + 1 / REFERENCES)
     enough = np.flatnonzero(gaps[:-1] >= gaps[1:] - spread[1:])
     return int(enough[0]) + 1 if len(enough) else max(len(gaps) - 1, 1), {"gaps": gaps[:-1].tolist()}
 
@@ -120,7 +123,8 @@ class SpreadTask:
 
     def __call__(self, out: PartWriter) -> Receipt:
         KMeans = library("sklearn.cluster").KMeans
-        X, rng = self.points.load()["points"], block_rng(self.random_state, STREAM, self.number)
+        X = self.points.load()["points"]
+        rng = block_rng(self.random_state, STREAM, self.number)
         if self.number:
             X = rng.uniform(X.min(axis=0), X.max(axis=0), X.shape)
         most = distinct(X)  # with so many clusters or more the sum is 0
@@ -139,7 +143,8 @@ def clustering_scores(classes: np.ndarray, clusters: np.ndarray) -> dict[str, fl
 
     Raises DataError where the lengths differ, there is no point, or one has no class (NaN, None).
     """
-    classes, clusters = np.asarray(classes), np.asarray(clusters)
+    classes = np.asarray(classes)
+    clusters = np.asarray(clusters)
     require(classes.shape == clusters.shape == (len(classes),) and len(classes) > 0, error=DataError,
             what=f"classes of shape {classes.shape}, clusters of shape {clusters.shape}",
             why="they are compared point by point", fix="pass the classes and the clusters of the same points")

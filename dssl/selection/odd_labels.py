@@ -17,7 +17,7 @@ from ..learners.target.target import Quantities, Target
 ODD = 12.0  # of normal residuals, 8 standard deviations
 FAR = 6.0  # of normal targets, 4 standard deviations
 FEWEST = 8  # labels, whose median residual says what is usual
-MOST_LISTED = 20
+MAX_LISTED = 20
 
 
 class OddLabels(UserWarning):
@@ -35,9 +35,10 @@ def odd_labels(target: Target, held_out: np.ndarray, rows: np.ndarray) -> list[d
     Y = target.columns()
     residuals = np.abs(held_out - Y)
     usual = np.maximum(np.nanmedian(residuals, axis=0), np.finfo(float).tiny)
-    times, spread = residuals / usual, np.median(np.abs(Y - np.median(Y, axis=0)), axis=0)
+    times = residuals / usual
+    spread = np.median(np.abs(Y - np.median(Y, axis=0)), axis=0)
     places = np.argwhere((times > ODD) & (residuals > FAR * spread))
-    order = np.argsort(-times[tuple(places.T)], kind="stable")[:MOST_LISTED]
+    order = np.argsort(-times[tuple(places.T)], kind="stable")[:MAX_LISTED]
     return [{"row": int(rows[i]), "column": int(j), "value": float(Y[i, j]),
              "prediction": float(held_out[i, j])} for i, j in places[order]]
 

@@ -13,7 +13,7 @@ from ..learners.probabilities import CALIBRATION, Calibration
 from ..learners.target.coding import ClassCoding
 from ..learners.target.target import Classes, Target
 from ..storage.blocks import Arrays, Parts, Rows
-from .held_out_scores import LEAST_PROBABILITY, mean_area
+from .held_out_scores import MIN_PROBABILITY, mean_area
 from .interval import (
     FEWEST,
     LEVEL,
@@ -27,8 +27,8 @@ from .interval import (
 )
 from .scoring import Predicted, terms_of
 
-MOST_SHOWN = 500  # test points of a regression that the report draws
-LEAST_ERROR = 0.01  # of a difference that a test has to see: smaller ones count for little
+MAX_SHOWN = 500  # test points of a regression that the report draws
+MIN_ERROR = 0.01  # of a difference that a test has to see: smaller ones count for little
 NEGLIGIBLE = 1e-3  # of the other's error, a gain that is none
 SAME = 1e-9  # of the largest quantity, a difference of two predictions that is none
 ROUNDING = 1e-12  # of the largest quantity, an error that is none
@@ -62,7 +62,8 @@ class Predictions(Output):
             if all(name in other for other in others)}}
 
     def __call__(self, models: Mapping[str, Any], X: Any, start: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        true, outputs = self.true.load()["true"][start:start + X.shape[0]], []
+        true = self.true.load()["true"][start:start + X.shape[0]]
+        outputs = []
         for model in models.values():
             values, beyond = model.block_values(X)
             predicted = {**model.coding.predictions(values, true), **evidence_for_classes(model, values, true)}
@@ -87,11 +88,12 @@ def evidence_for_classes(model: Model, values: np.ndarray, true: np.ndarray) -> 
     """Return the margins of classes, and the log losses of a model with probabilities; nothing of quantities."""
     if not isinstance(model.coding, ClassCoding):
         return {}
-    margins, described = model.coding.margins(values), model.attributes.get(CALIBRATION)
+    margins = model.coding.margins(values)
+    described = model.attributes.get(CALIBRATION)
     losses = np.full(len(values), np.nan)
     if described is not None:
         P = Calibration.from_described(described).probabilities(margins)
-        losses = -np.log(np.maximum(P[np.arange(len(true)), true], LEAST_PROBABILITY))
+        losses = -np.log(np.maximum(P[np.arange(len(true)), true], MIN_PROBABILITY))
     return {"log_losses": losses.astype(np.float32),
             "margins": margins[:, -margin_columns(len(model.coding.classes)):].astype(np.float32)}
 
@@ -127,8 +129,10 @@ def _class_scores(true: Classes, predictions: Mapping[str, np.ndarray]) -> dict[
     `<score>_interval`, where it is defined.
     """
     metrics = library("sklearn.metrics")
-    predicted, errors = predictions["codes"], predictions.get("code_errors")
-    error, present = float((predicted != true.coded).mean()), np.unique(true.coded)
+    predicted = predictions["codes"]
+    errors = predictions.get("code_errors")
+    error = float((predicted != true.coded).mean())
+    present = np.unique(true.coded)
     return {"error": error, "accuracy": 1 - error,
             "standard_error": float(np.sqrt(error * (1 - error) / len(true.coded))),
             "interval": interval_of_share(error, len(true.coded)),
@@ -180,7 +184,8 @@ def _value_scores(true: np.ndarray, predicted: np.ndarray) -> dict[str, Any]:
     all true ones are equal. deviation is that of the true ones, the rmse of always predicting their mean.
     """
     squared = (predicted - true) ** 2
-    rmse, deviation = float(np.sqrt(squared.mean())), float(true.std())
+    rmse = float(np.sqrt(squared.mean()))
+    deviation = float(true.std())
     return {"rmse": rmse, "mae": float(np.abs(predicted - true).mean()),
             "r2": 1 - (rmse / deviation) ** 2 if deviation > 0 else None,
             "standard_error": float(squared.std() / (2 * rmse * np.sqrt(len(true)))) if rmse > 0 else 0.0,
@@ -286,10 +291,13 @@ def compared(true: Target, predictions: Mapping[str, np.ndarray], other: Mapping
 
 def compared_classes(right: np.ndarray, other_right: np.ndarray) -> Paired:
     """Return the comparison of which points (n,) one model gets right, and which another does."""
-    n, other_error = len(right), float((~other_right).mean())
-    gained, lost = int((right & ~other_right).sum()), int((~right & other_right).sum())
+    n = len(right)
+    other_error = float((~other_right).mean())
+    gained = int((right & ~other_right).sum())
+    lost = int((~right & other_right).sum())
     p_value = float(library("scipy.stats").binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
-    opposite, asked = min(gained, lost) / n, max(other_error / 2, LEAST_ERROR)
+    opposite = min(gained, lost) / n
+    asked = max(other_error / 2, MIN_ERROR)
     return Paired(n, (gained - lost) / n, other_error, p_value, FEWEST / n if n >= FEWEST else None,
                   least_error_difference(n, opposite), mcnemar_power(n, opposite + asked, opposite))
 
@@ -303,12 +311,15 @@ def compared_by(scoring: str, ours: Predicted, other: Predicted) -> Paired | Non
     difference that is asked for is made of terms of the size that one point of the rarest class has.
     """
     t = library("scipy.stats").t
-    n, losses = len(ours.true), (ours.loss(scoring), other.loss(scoring))
+    n = len(ours.true)
+    losses = (ours.loss(scoring), other.loss(scoring))
     if losses[0] is None or losses[1] is None:
         return None
     terms, unit = terms_of(ours, other, scoring)
-    gain, asked = losses[1] - losses[0], max(losses[1] / 2, LEAST_ERROR)
-    squares, fourths = float((terms**2).sum()), float((terms**4).sum())
+    gain = losses[1] - losses[0]
+    asked = max(losses[1] / 2, MIN_ERROR)
+    squares = float((terms**2).sum())
+    fourths = float((terms**4).sum())
     with_asked = squares + asked * unit
     freedom = max(with_asked**2 / (fourths + asked * unit**3), 1.0)
     power = t_power(int(freedom) + 1, asked, float(np.sqrt(with_asked)))
@@ -325,7 +336,8 @@ def compared_by(scoring: str, ours: Predicted, other: Predicted) -> Paired | Non
 def compared_squares(squared: np.ndarray, other_squared: np.ndarray, size: float) -> Paired:
     """Return the comparison of squared errors (n,) with another model's; size : of the true quantities."""
     t = library("scipy.stats").t
-    n, rounding = len(squared), (ROUNDING * size) ** 2
+    n = len(squared)
+    rounding = (ROUNDING * size) ** 2
     ours, theirs = (np.where(squares > rounding, squares, 0.0) for squares in (squared, other_squared))
     # Equal models differ by rounding: such points count as equal.
     ours = np.where(np.abs(np.sqrt(ours) - np.sqrt(theirs)) <= SAME * size, theirs, ours)
@@ -362,7 +374,7 @@ def points_to_draw(true: Target, predictions: Mapping[str, np.ndarray]) -> dict[
     """Return some of the test points as a plot shows them; JSON, empty of classes, where a table says it all."""
     if isinstance(true, Classes):
         return {}
-    some = np.unique(np.linspace(0, len(true.coded) - 1, MOST_SHOWN).astype(int))
+    some = np.unique(np.linspace(0, len(true.coded) - 1, MAX_SHOWN).astype(int))
     return {"shown": {"true": true.coded[some].tolist(), "predicted": predictions["values"][some].tolist()}}
 
 
@@ -380,6 +392,7 @@ def unlabeled_verdict(true: Target, predictions: Mapping[str, Mapping[str, np.nd
         verdict["undefined_over"] = [name for name in tested if name not in pairs]
     if "base" not in pairs:  # without it there is no answer
         return verdict
-    answer, control = pairs["base"].verdict, pairs.get("shuffled")
+    answer = pairs["base"].verdict
+    control = pairs.get("shuffled")
     by_chance = answer == HELPED and control is not None and control.gain <= 0
     return {**verdict, "unlabeled_data": UNCLEAR if by_chance else answer}

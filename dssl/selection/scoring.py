@@ -28,7 +28,7 @@ import numpy as np
 from ..learners.target.coding import Coding, margins_of
 from ..learners.target.target import Classes
 from .calibration import held_out_probabilities, shared_calibrations
-from .held_out_scores import LEAST_PROBABILITY, area, mean_area, require_scoring
+from .held_out_scores import MIN_PROBABILITY, area, mean_area, require_scoring
 from .interval import interval_of_mean_share, interval_of_score
 
 # By its name in scikit-learn, the key of a metric among the scores of a run.
@@ -63,18 +63,21 @@ class Predicted:
     def of_values(cls, target: Classes, coding: Coding, values: np.ndarray, weight: np.ndarray | None) -> "Predicted":
         """Return what values (l, c) of labels without themselves predict; probabilities where the scoring is of them.
         """
-        w, losses = np.ones(len(values)) if weight is None else weight, None
+        w = np.ones(len(values)) if weight is None else weight
+        losses = None
         margins = margins_of(values, coding)
         if target.scoring == "neg_log_loss" and len(values) > 1:
             folds = shared_calibrations(list(np.arange(len(values))[:, None]))
             P = held_out_probabilities(margins, target.coded, folds, weight)[np.arange(len(values)), target.coded]
-            losses = -np.log(np.maximum(P, LEAST_PROBABILITY))
+            losses = -np.log(np.maximum(P, MIN_PROBABILITY))
         return cls(target.coded, coding.predictions(values, target.coded)["codes"], w / w.sum(), margins, losses)
 
     @classmethod
     def of_predictions(cls, true: Classes, predictions: Mapping[str, np.ndarray]) -> "Predicted":
         """Return predictions as `scores.Predictions` keeps them: of two classes with the margins of the second."""
-        margins, losses, n = predictions.get("margins"), predictions.get("log_losses"), len(true.coded)
+        margins = predictions.get("margins")
+        losses = predictions.get("log_losses")
+        n = len(true.coded)
         if margins is not None and margins.shape[1] == 1:
             margins = np.hstack([-margins, margins])
         return cls(true.coded, predictions["codes"], np.full(n, 1 / n), margins,
@@ -106,7 +109,8 @@ class Predicted:
 
     def score(self, scoring: str) -> dict[str, Any]:
         """Return a metric but the accuracy by its key, with its 95 % interval; JSON, empty where it is not defined."""
-        loss, key = self.loss(scoring), KEYS[scoring]
+        loss = self.loss(scoring)
+        key = KEYS[scoring]
         if loss is None:
             return {}
         return {"scoring": scoring, key: loss if scoring == "neg_log_loss" else 1 - loss,
@@ -179,7 +183,8 @@ def terms_of(ours: Predicted, other: Predicted, scoring: str) -> tuple[np.ndarra
         assert ours.log_losses is not None
         assert other.log_losses is not None
         return ours.shares * (other.log_losses - ours.log_losses), float(ours.shares.max())
-    terms, units = [], []
+    terms = []
+    units = []
     for mine, its in zip(ours.positives(scoring), other.positives(scoring), strict=True):
         wholes = [max(float(ours.shares @ either), np.finfo(float).tiny) for _, either in (mine, its)]
         score = np.mean([float(ours.shares @ hits) / whole for (hits, _), whole in zip((mine, its), wholes,

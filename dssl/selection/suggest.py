@@ -71,7 +71,8 @@ class Field:
         observed : distinct vertices. Memory: B once more, and 8 k^2 bytes.
         """
         B = B / np.sqrt(mass @ np.einsum("vk,vk->v", B, B) / mass.sum())
-        B_o, k = B[observed], B.shape[1]
+        B_o = B[observed]
+        k = B.shape[1]
         P = np.eye(k)
         if len(B_o):  # I - B_o' (B_o B_o' + noise I)^-1 B_o, by the smaller system
             P = noise * cho_solve(cho_factor(B_o.T @ B_o + noise * P), P)
@@ -151,12 +152,14 @@ class SuggestParams:
     def chosen(self, *, graph: bool, rows: bool, model: bool) -> Criterion:
         """Return the criterion, told what there is to choose by; raise ParameterError where it asks for more."""
         if self.criterion == "auto":
-            return (("model_change_v_optimality" if model else "v_optimality") if graph else
-                    "uncertainty" if model else "coverage")
+            if graph:
+                return "model_change_v_optimality" if model else "v_optimality"
+            return "uncertainty" if model else "coverage"
         possible = [name for name in get_args(Criterion)[1:] if (graph or name in OF_ROWS) and (
             rows or name != "coverage") and (model or name not in OF_MODEL)]
-        lacking = ("a graph" if not graph and self.criterion in OF_GRAPH else
-                   "a model of classes" if not model and self.criterion in OF_MODEL else "features")
+        lacking = "a model of classes" if not model and self.criterion in OF_MODEL else "features"
+        if not graph and self.criterion in OF_GRAPH:
+            lacking = "a graph"
         require(self.criterion in possible, f"criterion={self.criterion!r} without {lacking}",
                 why="it is computed from that", fix=f"choose {' or '.join(possible)}")
         return self.criterion
@@ -290,7 +293,8 @@ def _greedy(chooser: Chooser, known: np.ndarray, left_out: np.ndarray, component
     possible[component[~left_out]] = True
     has_label = np.zeros(len(size), bool)
     has_label[component[known]] = True
-    chosen, gains = list[int](), list[float]()
+    chosen: list[int] = []
+    gains: list[float] = []
     for _ in range(count):
         share = size.sum() / (2 * (known.sum() + 1))
         waiting = np.flatnonzero(~has_label & possible & (size >= share))
@@ -304,7 +308,8 @@ def _greedy(chooser: Chooser, known: np.ndarray, left_out: np.ndarray, component
         gains.append(np.inf if len(waiting) and len(size) > 1 else float(scores[best]))
         chosen.append(best)
         chooser.observe(best)
-        known[best], has_label[component[best]] = True, True
+        known[best] = True
+        has_label[component[best]] = True
     return chosen, gains
 
 
@@ -314,13 +319,16 @@ def prior_of(graph: Graph, n_labels: int, params: SuggestParams, execution: Exec
     Where `eigenpairs` is None, k is lowered to what the memory budget lets be. Raises BudgetError where not one fits,
     or not as many as were asked for.
     """
-    m, prior = graph.vertices.multiplicity, params.prior
+    m = graph.vertices.multiplicity
+    prior = params.prior
     component = graph.components()
     worth = np.bincount(component, m) >= m.sum() / (2 * n_labels)
     kept = (worth | ~worth.any())[component]
-    v, n_edges = int(kept.sum()), graph.attributes["weights"]["nnz"]
+    v = int(kept.sum())
+    n_edges = graph.attributes["weights"]["nnz"]
     asked = min(int(np.clip(n_labels, FEWEST, MOST)) if params.eigenpairs is None else params.eigenpairs, v)
-    k, budget = asked, execution.memory_budget
+    k = asked
+    budget = execution.memory_budget
     while prior_bytes(len(kept), v, n_edges, k) > budget and k > 1 and params.eigenpairs is None:
         k = 3 * k // 4  # as many as the budget lets be
     needed = prior_bytes(len(kept), v, n_edges, k)

@@ -91,7 +91,9 @@ class OpenArrays:
     """Arrays that this process has opened, whose descriptions are read once as long as their files have one stamp."""
 
     def __init__(self, most: int):
-        self._most, self._held, self._lock = most, dict[Path, tuple[tuple[int, ...], zarr.Array]](), Lock()
+        self._most = most
+        self._held = dict[Path, tuple[tuple[int, ...], zarr.Array]]()
+        self._lock = Lock()
 
     def get(self, path: Path, stamp: tuple[int, ...]) -> zarr.Array | None:
         """Return an array if it was opened when its description had this stamp."""
@@ -150,7 +152,8 @@ def _read_description(path: Path) -> zarr.Array:
         sound = array.dtype.kind in "biuf" and len(chunks) == len(array.shape) and min(chunks, default=1) > 0
         reason = f"it describes chunks of {chunks}, values {array.dtype}"
     except (ValueError, TypeError, KeyError, AttributeError, LookupError, ArithmeticError, RuntimeError) as error:
-        sound, reason = False, f"Zarr cannot read it ({type(error).__name__}: {error})"
+        sound = False
+        reason = f"Zarr cannot read it ({type(error).__name__}: {error})"
     if not sound:
         raise damaged(path / DESCRIPTION, path, reason)
     return array
@@ -158,7 +161,8 @@ def _read_description(path: Path) -> zarr.Array:
 
 def _chunks(array: zarr.Array, axis: int, start: int, stop: int) -> Iterator[tuple[str, list[slice]]]:
     """Yield the name of each chunk that a range of rows (axis 0) or columns (1) touches, and its box in the array."""
-    shape, chunks = array.shape, array.chunks
+    shape = array.shape
+    chunks = array.chunks
     numbers = [range(-(-size // unit)) for size, unit in zip(shape, chunks, strict=True)]
     numbers[axis] = range(start // chunks[axis], -(-stop // chunks[axis]) if stop > start else start // chunks[axis])
     for key in itertools.product(*numbers):
@@ -191,7 +195,8 @@ def chunk_files(array: zarr.Array, name: str, axis: int, start: int, block: np.n
 
     name : of the array, in messages.
     """
-    unit, stop = array.chunks[axis], start + block.shape[axis]
+    unit = array.chunks[axis]
+    stop = start + block.shape[axis]
     require(start % unit == 0 and (stop % unit == 0 or stop == array.shape[axis]),
             f"{('rows', 'columns')[axis]} {start} to {stop} of {name} do not fill chunks of {unit}",
             why="two tasks that write into one chunk overwrite each other",
@@ -257,7 +262,8 @@ def _range_of(array: zarr.Array, path: Path, axis: int, start: int, stop: int) -
     out = np.empty(shape, array.dtype)
     for name, box in _chunks(array, axis, start, stop):
         side_range = box[axis]
-        first, last = max(side_range.start, start), min(side_range.stop, stop)
+        first = max(side_range.start, start)
+        last = min(side_range.stop, stop)
         of_chunk = [slice(side.stop - side.start) for side in box]
         of_chunk[axis] = slice(first - side_range.start, last - side_range.start)
         box[axis] = slice(first - start, last - start)

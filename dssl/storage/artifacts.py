@@ -131,7 +131,8 @@ class Artifact:
 
     def _stored_manifest(self) -> dict[str, Any]:
         """Return the manifest of a complete artifact; raise FileNotFoundError if it is none."""
-        path, text = self.folder / PUBLISHED, self._text()
+        path = self.folder / PUBLISHED
+        text = self._text()
         if text is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         if "manifest" not in self._read:
@@ -162,7 +163,8 @@ class Artifact:
 
     def begin(self, conditions: dict[str, Any]) -> None:
         """Prepare the folder; parts of an attempt under other conditions (another block size) are removed."""
-        begun, wanted = self._begun(), plain(conditions)
+        begun = self._begun()
+        wanted = plain(conditions)
         self._read.clear()
         if begun is not None and begun["conditions"] == wanted:
             self._read["parts"] = parts = StoredParts(self.folder / begun["layout"])
@@ -200,7 +202,8 @@ class Artifact:
     def tidy(self) -> list[Path]:
         """Remove what orphans have written in the folder and what is of no part; return the files of parts that stay.
         """
-        parts, listed = self.parts, [path for path, _ in files_in(self.folder)]
+        parts = self.parts
+        listed = [path for path, _ in files_in(self.folder)]
         for name in {path.parts[len(self.folder.parts)] for path in listed} - {parts.folder.name, BEGUN, PUBLISHED}:
             remove_tree(self.folder / name)
         return clear_unfinished(parts, [path for path in listed if path.is_relative_to(parts.folder)])
@@ -222,7 +225,8 @@ class Artifact:
     def verify(self) -> None:
         """Read every byte; raise IntegrityError on the first that is missing or damaged."""
         self._read.clear()
-        parts, files = self.parts, self.manifest["files"]
+        parts = self.parts
+        files = self.manifest["files"]
         checksums = at_once(lambda name: checksum_of(self.folder / name), files, self.folder)
         for (name, checksum), present in zip(files.items(), checksums, strict=True):
             if present != checksum:

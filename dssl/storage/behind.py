@@ -13,7 +13,7 @@ from threading import Lock, local
 
 AT_ONCE = 16  # requests that wait for a store
 LARGEST_BEHIND = 1 << 18  # bytes of an object; of a larger one the bytes take longer than the way
-MOST_BEHIND = 32  # objects that a thread has under way
+MAX_BEHIND = 32  # objects that a thread has under way
 
 _UNDER_WAY: dict[str, "Future[None]"] = {}  # by the path of what is written
 _REMOVED: "dict[Future[None], str]" = {}  # the folders that are removed
@@ -49,7 +49,7 @@ def write_behind(path: Path, write: Callable[[], object], *, last: bool = False)
     last : whether it is called when all is written that this thread has under way, and not at all if some of it fails.
     """
     name = str(path)
-    if len(_OWN.writes) >= MOST_BEHIND:
+    if len(_OWN.writes) >= MAX_BEHIND:
         settle()
     before = tuple(_OWN.writes) if last else ()
 

@@ -5,13 +5,12 @@ stage write. Each has a form in memory here and a stored form in `store`; a task
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from ..base.digest import require_random_state
 from ..base.errors import BudgetError, require
@@ -43,11 +42,14 @@ def rows_that_fit(budget_bytes: int, bytes_per_row: int, n_rows: int, *, fixed_b
 
     share : 4 for a quarter; of a whole one see `arrays_within`. Raise BudgetError, with what would do, if no row fits.
     """
-    within, of = arrays_within(budget_bytes), ""
+    within = arrays_within(budget_bytes)
+    of = ""
     least = fixed_bytes + bytes_per_row
     enough = budget_beside(least)
     if share > 1:
-        within, of, enough = budget_bytes // share, f", and blocks have 1/{share} of it", share * least
+        within = budget_bytes // share
+        of = f", and blocks have 1/{share} of it"
+        enough = share * least
     fit = (within - fixed_bytes) // max(bytes_per_row, 1)
     require(fit >= 1, f"one row needs {least:,} bytes, the memory budget is {budget_bytes:,}{of}",
             why="a task holds at least one row of its block in memory", error=BudgetError,
@@ -103,40 +105,15 @@ class Rows(ABC):
         return self.read(0, len(self))
 
 
-def take_by_group(rows: Rows, ids: np.ndarray, group: np.ndarray, read: Callable[[int, np.ndarray], Any]) -> Any:
-    """Return rows `ids` (m,), in this order, of which `group` (m,) says where each lies.
-
-    read : called with each group and its ids, once; returns these rows. Beside the result no more than one group's rows
-    are held, of sparse rows all of them.
-    """
-    ids = np.asarray(ids, np.int64)
-    order = np.argsort(group, kind="stable")
-    groups, starts = np.unique(group[order], return_index=True)
-    places = np.split(order, starts[1:])
-    blocks = ((place, read(int(g), ids[place])) for g, place in zip(groups, places, strict=False))
-    if rows.is_sparse:
-        return sparse.vstack([block for _, block in blocks] or [rows.read(0, 0)], format="csr")[np.argsort(order)]
-    out = np.empty((len(ids), *rows.shape[1:]), rows.dtype)
-    for place, block in blocks:
-        out[place] = block
-    return out
-
-
-def take_by_chunk(rows: Rows, ids: np.ndarray, height: int) -> Any:
-    """Return rows `ids` (m,), in this order; each chunk of `height` rows that holds one of them is read once."""
-    def read(chunk: int, mine: np.ndarray) -> Any:
-        return rows.read(chunk * height, (chunk + 1) * height)[mine - chunk * height]
-
-    return take_by_group(rows, ids, np.asarray(ids, np.int64) // height, read)
-
-
 class ArrayRows(Rows):
     """Rows of an array in this process."""
 
     held = True
 
     def __init__(self, array: np.ndarray):
-        self.array, self.shape, self.dtype = array, array.shape, array.dtype
+        self.array = array
+        self.shape = array.shape
+        self.dtype = array.dtype
 
     def read(self, start: int, stop: int) -> np.ndarray:
         return self.array[start:stop]
@@ -262,7 +239,10 @@ class RowStream:
     """A shared array of numbers (n,) that is written from its first row to its last, however many come at a time."""
 
     def __init__(self, parts: Parts, name: str, n: int, dtype: Any):
-        self.parts, self.name, self.n, self.height = parts, name, n, max(1, min(n, STREAM_ROWS))
+        self.parts = parts
+        self.name = name
+        self.n = n
+        self.height = max(1, min(n, STREAM_ROWS))
         self._pending = [np.empty(0, dtype)]
         self._written = 0
         parts.allocate(name, (n,), dtype, self.height)
@@ -278,7 +258,8 @@ class RowStream:
         rows = np.concatenate(self._pending, dtype=self._pending[0].dtype)
         if count:
             self.parts.write_range(self._written, {self.name: rows[:count]})
-        self._written, self._pending = self._written + count, [rows[count:].copy()]
+        self._written = self._written + count
+        self._pending = [rows[count:].copy()]
 
     def close(self) -> None:
         """Write what is left; raise ParameterError unless all n rows have come."""

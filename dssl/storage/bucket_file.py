@@ -49,7 +49,8 @@ def write_buckets(file: Path, part: int, order: np.ndarray, starts: np.ndarray, 
         table = out.tell()
         out.seek(table + entries.nbytes)
         for bucket, (first, last) in enumerate(zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)):
-            packed, checksum = b"", bytes(CRC_BYTES)
+            packed = b""
+            checksum = bytes(CRC_BYTES)
             if last > first:
                 rows = order[first:last]
                 packed, checksum = pack(b"".join(
@@ -121,7 +122,8 @@ def read_bucket(file: Path, part: int, bucket: int) -> dict[str, np.ndarray]:
         values = unpack(packed, int(entry["frame"]).to_bytes(CRC_BYTES, "little"), size) if rows else b""
     except ValueError as error:
         raise damaged(file, file, f"bucket {bucket}: {error}") from error
-    arrays, at = {}, 0
+    arrays = {}
+    at = 0
     for name, (dtype, width) in described["arrays"].items():
         count = rows * int(np.prod(width, dtype=np.int64))
         arrays[name] = np.frombuffer(values, dtype, count, at).reshape(rows, *width)

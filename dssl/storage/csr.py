@@ -179,7 +179,8 @@ def unit_rows(rows: Any) -> Any:
         scaled = rows / np.where(largest > 0, largest, 1)
         length = np.sqrt((scaled**2).sum(axis=1, keepdims=True))
         return scaled / np.where(length > 0, length, 1)
-    row, largest = _row_of_entries(rows), largest_of_rows(rows)
+    row = _row_of_entries(rows)
+    largest = largest_of_rows(rows)
     scaled = rows.data / np.where(largest > 0, largest, 1)[row]
     length = np.sqrt(_row_sums(rows, scaled**2))
     return with_values(rows, scaled / np.where(length > 0, length, 1)[row])
@@ -200,7 +201,8 @@ def overlaps(X: Any, Z: Any) -> np.ndarray:
 
 def _added(add: Any, X: Any, Z: Any) -> np.ndarray:
     """Return what `add` makes of the rows of X and the inverted index of Z: by column its rows, ascending, float64."""
-    columns, block = Z.astype(np.float64, copy=False).tocsc(), np.zeros((X.shape[0], Z.shape[0]))
+    columns = Z.astype(np.float64, copy=False).tocsc()
+    block = np.zeros((X.shape[0], Z.shape[0]))
     add(X.indptr, X.indices, X.data, columns.indptr, columns.indices, columns.data, block)
     return block
 
@@ -211,7 +213,8 @@ def add_products(indptr, indices, data, starts, rows, values, block):
     for i in range(block.shape[0]):
         line = block[i]
         for place in range(indptr[i], indptr[i + 1]):
-            column, value = indices[place], np.float64(data[place])
+            column = indices[place]
+            value = np.float64(data[place])
             for other in range(starts[column], starts[column + 1]):
                 line[rows[other]] += value * values[other]
 
@@ -221,7 +224,8 @@ def _add_overlaps(indptr, indices, data, starts, rows, values, block):
     for i in range(block.shape[0]):
         line = block[i]
         for place in range(indptr[i], indptr[i + 1]):
-            column, value = indices[place], np.float64(data[place])
+            column = indices[place]
+            value = np.float64(data[place])
             for other in range(starts[column], starts[column + 1]):
                 if (value > 0) == (values[other] > 0):
                     line[rows[other]] += 2 * min(abs(value), abs(values[other]))

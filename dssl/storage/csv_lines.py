@@ -14,7 +14,8 @@ class CsvLines:
     """
 
     def __init__(self, file: TextIO, safe: bool = False):
-        self._writer, self._safe = csv.writer(file, lineterminator="\n"), safe
+        self._writer = csv.writer(file, lineterminator="\n")
+        self._safe = safe
 
     def write(self, cells: Sequence[Any]) -> None:
         """Write one line."""

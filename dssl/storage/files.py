@@ -269,8 +269,9 @@ def place_of(url: str | Path) -> Path:
 
 def path_at(text: str | Path) -> Path:
     """Return the path that a text names, as it is written."""
-    return object_path(text) if isinstance(text, str) and is_object_url(text) else \
-        text if isinstance(text, ObjectPath) else Path(text)
+    if isinstance(text, ObjectPath):
+        return text
+    return object_path(text) if isinstance(text, str) and is_object_url(text) else Path(text)
 
 
 def has_folder(path: Path) -> bool:

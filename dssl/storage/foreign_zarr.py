@@ -77,7 +77,8 @@ class _Zlib(io.RawIOBase):
     """The bytes of a zlib stream, a piece at a time."""
 
     def __init__(self, packed: bytes):
-        self._rest, self._state = packed, zlib.decompressobj()
+        self._rest = packed
+        self._state = zlib.decompressobj()
 
     def read(self, size: int = -1) -> bytes:
         piece = self._state.decompress(self._rest, size)
@@ -98,7 +99,8 @@ def _zstd_blocks(packed: bytes) -> int:
     """Return the most bytes that the blocks of zstd frames unpack to; see RFC 8878, section 3.1.1."""
     place = count = 0
     while packed[place:place + 4] == MAGIC and place + 5 < len(packed):
-        flags, window = packed[place + 4], packed[place + 5]
+        flags = packed[place + 4]
+        window = packed[place + 5]
         largest = BLOCK
         place += 5 + (0, 1, 2, 4)[flags & 3] + (int(bool(flags & 32)), 2, 4, 8)[flags >> 6]
         if not flags & 32:
@@ -107,7 +109,9 @@ def _zstd_blocks(packed: bytes) -> int:
         is_last = False
         while not is_last and place + 3 <= len(packed):
             block = int.from_bytes(packed[place:place + 3], "little")
-            is_last, kind, size = bool(block & 1), block >> 1 & 3, block >> 3
+            is_last = bool(block & 1)
+            kind = block >> 1 & 3
+            size = block >> 3
             count += largest if kind == 2 else size  # 2: compressed; 0: as it is; 1: one byte, many times
             place += 3 + (1 if kind == 1 else size)
         place += 4 * bool(flags & 4)  # a checksum
@@ -214,7 +218,8 @@ def _bounded(array: "zarr.Array[Any]", name: str) -> "zarr.Array[Any]":
     else:
         cell = _cell_bytes(np.dtype(array.dtype))
         most = BESIDE + prod(metadata.chunks) * (max(cell, FILTERED_BYTES) if metadata.filters else cell)
-        filters, compressor = metadata.filters, metadata.compressor
+        filters = metadata.filters
+        compressor = metadata.compressor
         metadata = replace(
             metadata, filters=filters and tuple(_bounded_filter(codec, most, name) for codec in filters),
             compressor=compressor and _bounded_filter(compressor, most, name))
@@ -284,7 +289,9 @@ class BoundedFilter(Codec):
     codec_id = "bounded"
 
     def __init__(self, codec: Any, most: int, name: str):
-        self.codec, self.most, self.name = codec, most, name
+        self.codec = codec
+        self.most = most
+        self.name = name
 
     def encode(self, buf: Any) -> Any:
         return self.codec.encode(buf)

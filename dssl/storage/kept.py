@@ -51,7 +51,9 @@ class ArrayCache(Kept):
 
     def __init__(self, limit: int = KEPT_BYTES):
         super().__init__()
-        self.limit, self.entries, self._lock = limit, OrderedDict[Hashable, Loaded](), Lock()
+        self.limit = limit
+        self.entries = OrderedDict[Hashable, Loaded]()
+        self._lock = Lock()
 
     @property
     def nbytes(self) -> int:
@@ -88,7 +90,9 @@ class ObjectCache(Kept):
 
     def __init__(self, limit: int = FETCHED_BYTES):
         super().__init__()
-        self.limit, self._held, self._lock = limit, OrderedDict[Path, tuple[Any, int]](), Lock()
+        self.limit = limit
+        self._held = OrderedDict[Path, tuple[Any, int]]()
+        self._lock = Lock()
 
     @property
     def nbytes(self) -> int:
@@ -131,4 +135,5 @@ def limit_kept(budget: int) -> None:
     FETCHED.limit = min(FETCHED_BYTES, budget // FETCHED_SHARE)
 
 
-ARRAYS, FETCHED = ArrayCache(), ObjectCache()
+ARRAYS = ArrayCache()
+FETCHED = ObjectCache()

@@ -41,8 +41,9 @@ def require_exclusive(root: ObjectPath) -> None:
             fix="check the bucket, the endpoint and the credentials in the environment, such as AWS_ENDPOINT_URL and "
                 "AWS_ACCESS_KEY_ID")) from None
     if twice or replaced or not created:
-        what = "creates an object that is there" if twice else "replaces an object that has changed" if replaced else \
-            "refuses to create an object"
+        what = "replaces an object that has changed" if replaced else "refuses to create an object"
+        if twice:
+            what = "creates an object that is there"
         raise ClusterError(explain(
             f"the store of {root} {what}, though it is asked not to",
             why="it ignores conditional requests, so two runs could own the workspace at once and mix their parts",
@@ -83,7 +84,8 @@ class ObjectLease(Lock):
         if taken is None:
             raise LockedError(explain(f"another process has just taken the lock {self.path}",
                                       why="several processes started at the same time", fix="try again"))
-        self._version, self._renewed = taken, begun
+        self._version = taken
+        self._renewed = begun
         self._start_renewing()
         return self
 
@@ -111,7 +113,9 @@ class ObjectLease(Lock):
                 if version is None:
                     self._taker = _read(self.path)[0] or {}
                     return
-                self._record, self._version, self._renewed = record, version, begun
+                self._record = record
+                self._version = version
+                self._renewed = begun
         with suppress(OSError):  # who comes next sees that this process is gone, or waits
             # No other process may take it so early, and so nothing of another is deleted.
             if self.clears and clock() - self._renewed <= SAFE_SECONDS and all(

@@ -20,7 +20,8 @@ def journal() -> Iterator[None]:
 
     It is told to the journal around this one too, of a task that runs tasks.
     """
-    around, checksums = _JOURNAL.get(), dict[str, str]()
+    around = _JOURNAL.get()
+    checksums: dict[str, str] = {}
     token = _JOURNAL.set(checksums)
     try:
         yield
@@ -38,7 +39,9 @@ class Ledger:
     """
 
     def __init__(self, root: Path, *, is_new: bool = False, is_complete: bool = False):
-        self.root, self.is_new, self.is_complete = root, is_new, is_complete
+        self.root = root
+        self.is_new = is_new
+        self.is_complete = is_complete
         self._files: dict[str, str] = {}  # their SHA-256, by path
         self._unreceipted: set[str] = set()  # written here, and in no receipt
         self._attempts: dict[str, str] = {}  # by the folder of the part
@@ -47,7 +50,8 @@ class Ledger:
 
     def wrote(self, path: Path, checksum: str) -> None:
         """Note a description that this process has written."""
-        written, name = _JOURNAL.get(), str(path)
+        written = _JOURNAL.get()
+        name = str(path)
         if written is not None:
             written[name] = checksum
         with self._lock:
@@ -76,7 +80,9 @@ class Ledger:
 
         Outside of a task that is what was written below the folder and is told of by no other receipt.
         """
-        written, below, root = _JOURNAL.get(), f"{folder}/", f"{self.root}/"
+        written = _JOURNAL.get()
+        below = f"{folder}/"
+        root = f"{self.root}/"
         with self._lock:
             if written is None:
                 written = {name: self._files[name] for name in self._unreceipted if name.startswith(below)}
@@ -85,7 +91,9 @@ class Ledger:
 
     def forget(self, path: Path) -> None:
         """Forget what is known of a file, or of a folder and all that is in it."""
-        written, name, below = _JOURNAL.get(), str(path), f"{path}/"
+        written = _JOURNAL.get()
+        name = str(path)
+        below = f"{path}/"
         with self._lock:
             for known in (self._files, self._attempts, *([] if written is None else [written])):
                 for gone in [other for other in known if other == name or other.startswith(below)]:

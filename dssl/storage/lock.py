@@ -43,14 +43,19 @@ class Lock(ABC):
     def __init__(self, path: Path, *, why: str = "two runs would write the same parts",
                  fix: str = "wait for it (--wait), or choose another --workspace", wait: float = 0.0,
                  clears: bool = False):
-        self.path, self.why, self.fix, self.wait, self.clears = path, why, fix, wait, clears
+        self.path = path
+        self.why = why
+        self.fix = fix
+        self.wait = wait
+        self.clears = clears
         self._mine = {**here(), "pid": os.getpid(), "token": os.urandom(8).hex(),
                       "started": psutil.Process().create_time()}
         self._released = threading.Event()
         self._renewed = 0.0  # see `clock`
 
     def __enter__(self) -> Self:
-        given_up, announced = time.monotonic() + self.wait, False
+        given_up = time.monotonic() + self.wait
+        announced = False
         while True:
             try:
                 return self._take()

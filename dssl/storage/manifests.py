@@ -10,14 +10,16 @@ from typing import Any
 from ..base.errors import IntegrityError, explain
 from .files import read_file, read_record, require_name, value_of
 
-BEGUN, PUBLISHED = "begun.json", "manifest.json"
+BEGUN = "begun.json"
+PUBLISHED = "manifest.json"
 MANIFESTS = "manifests"  # <stage>/<address>.json: of artifacts that were removed, and that kept ones follow from
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "zarr", "dask", "pyamg")
 
 
 def manifest_of(folder: Path) -> Path:
     """Return where the manifest of an artifact's folder is: in it, or where `dssl gc` keeps that of a removed one."""
-    published, kept = folder / PUBLISHED, kept_manifest(folder)
+    published = folder / PUBLISHED
+    kept = kept_manifest(folder)
     return published if published.is_file() or not kept.is_file() else kept
 
 

@@ -114,7 +114,8 @@ class ObjectPath(PosixPath):
                 try:
                     there, version = self.get()
                 except FileNotFoundError:
-                    there, version = memoryview(b""), {}
+                    there = memoryview(b"")
+                    version = {}
                 if version and there == value:
                     return version
                 # Some stores tell the generation or version of an object in one answer and not in another.
@@ -253,7 +254,8 @@ class ObjectPath(PosixPath):
         """Yield the objects and folders that match; of patterns with `**`, for folders at any depth, objects alone."""
         steps = pattern.split("/")
         plain = list(takewhile(lambda step: not MAGIC.search(step), steps))
-        start, rest = self.joinpath(*plain), steps[len(plain):]
+        start = self.joinpath(*plain)
+        rest = steps[len(plain):]
         if "**" in rest:
             yield from (path for path, _ in start.below() if matches(path.parts[len(start.parts):], rest))
         elif rest:
@@ -300,7 +302,10 @@ class ObjectReader:
     """
 
     def __init__(self, path: ObjectPath):
-        self.path, self.at, self._start, self._size = path, 0, 0, -1
+        self.path = path
+        self.at = 0
+        self._start = 0
+        self._size = -1
         self._kept, self._size = FETCHED.get(path, self._head)
 
     def __enter__(self) -> Self:

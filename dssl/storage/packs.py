@@ -26,7 +26,8 @@ def write_part(folder: Path, files: Iterable[tuple[str, Pieces]]) -> Iterator[tu
     In an object store they are one pack unless they are more than `PACK_BYTES` together.
     """
     held: list[tuple[str, Pieces]] = []
-    size, packs = 0, isinstance(folder, ObjectPath)
+    size = 0
+    packs = isinstance(folder, ObjectPath)
     for name, pieces in files:
         held.append((name, pieces))
         size += sum(map(len, pieces))
@@ -100,7 +101,8 @@ def read_once(path: Path) -> memoryview:
 
         kept: memoryview = FETCHED.get(path, fetch)
         return kept
-    name, members = "/".join(steps[at + 1:]), _members(type(path)(*steps[:at + 1]))
+    name = "/".join(steps[at + 1:])
+    members = _members(type(path)(*steps[:at + 1]))
     if name not in members:
         raise FileNotFoundError(name)
     return memoryview(members[name])

@@ -21,7 +21,8 @@ def split_path(folder: Path, path: Path) -> tuple[Any, ...]:
     """Return the folder of parts that a file below another one is of, and the names of the steps from there on."""
     steps = path.parts[len(folder.parts):]
     while len(steps) > 2 and steps[0] == "within":
-        folder, steps = folder / "within" / steps[1], steps[2:]
+        folder = folder / "within" / steps[1]
+        steps = steps[2:]
     return folder, *steps
 
 

@@ -9,15 +9,18 @@ import numpy as np
 from scipy import sparse
 
 from ..base.errors import require
-from .blocks import MemoryParts, Parts, Rows, row_ranges, take_by_group
+from .blocks import MemoryParts, Parts, Rows, row_ranges
 from .csr import CsrRows, csr_arrays, csr_of, csr_row_bytes, stack_points
+from .views import take_by_group
 
 
 def pieces_of(starts: np.ndarray, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
     """Yield (piece, from, to) for the rows [start, stop) where piece i holds rows [starts[i], starts[i + 1])."""
-    first, last = np.searchsorted(starts, start, side="right") - 1, np.searchsorted(starts, stop, side="left")
+    first = np.searchsorted(starts, start, side="right") - 1
+    last = np.searchsorted(starts, stop, side="left")
     for piece in range(int(first), int(last)):
-        begin, end = int(starts[piece]), int(starts[piece + 1])
+        begin = int(starts[piece])
+        end = int(starts[piece + 1])
         if end > begin:
             yield piece, max(start - begin, 0), min(stop, end) - begin
 
@@ -57,7 +60,8 @@ class JoinedRows(RowsInPieces):
                     f"{piece!r} does not go on from {first!r}", why="rows of one array have one width and one type",
                     fix="convert one of them")
         self.starts = np.cumsum([0, *(len(piece) for piece in self.pieces)])
-        self.shape, self.dtype = (int(self.starts[-1]), *first.shape[1:]), first.dtype
+        self.shape = (int(self.starts[-1]), *first.shape[1:])
+        self.dtype = first.dtype
         self.chunk_rows: int = max(getattr(piece, "chunk_rows", 1) for piece in self.pieces)
 
     def piece(self, index: int) -> Rows:

@@ -23,7 +23,7 @@ from .array_files import (
     write_chunks,
 )
 from .behind import LARGEST_BEHIND, remove_behind
-from .blocks import Arrays, Parts, Receipt, Rows, take_by_chunk, take_by_group
+from .blocks import Arrays, Parts, Receipt, Rows
 from .bucket_file import bucket_rows, check_buckets, read_bucket, write_buckets
 from .files import (
     MADE_ANEW,
@@ -43,6 +43,7 @@ from .ledger import Ledger
 from .objects import ObjectPath
 from .packs import PACK, packed_in, read_once, write_part
 from .part_files import CHUNK_BYTES, NAMES, files_of, names_in, read_whole
+from .views import take_by_chunk, take_by_group
 
 BUCKETS = "buckets"  # what a part holds for others
 WRITTEN = "written.json"  # names the attempt that a part is of where no task wrote it
@@ -71,7 +72,8 @@ class StoredRows(Rows):
     def __init__(self, path: str | Path):
         self.path = place_of(path) if isinstance(path, str) else path
         array = open_array(self.path)
-        self.shape, self.dtype = array.shape, array.dtype
+        self.shape = array.shape
+        self.dtype = array.dtype
         self.chunk_rows: int = array.chunks[0]
         self.rows_are_whole = array.chunks[1:] == array.shape[1:]  # each lies in one chunk
 
@@ -145,7 +147,8 @@ class StoredParts(Parts):
         yield folder
         self.ledger.note_writing(folder)
         if attempt is None:
-            before, text = self.ledger.attempt(part), json_bytes({"attempt": folder.name})
+            before = self.ledger.attempt(part)
+            text = json_bytes({"attempt": folder.name})
             write_part_file(part / WRITTEN, text, last=True)
             self._wrote(part / WRITTEN, text)
             self.ledger.note_attempt(part, folder.name)
@@ -167,7 +170,8 @@ class StoredParts(Parts):
                 write(name)
 
     def finish(self, index: int, receipt: Receipt, attempt: str | None = None) -> Receipt:
-        path, by = self.receipt_path(index), attempt or self._written_by(index)
+        path = self.receipt_path(index)
+        by = attempt or self._written_by(index)
         stored = dict(receipt)
         if by is not None and (attempt is None or self.ledger.has_written(self.part(index) / by)):
             stored["attempt"] = by
@@ -217,7 +221,8 @@ class StoredParts(Parts):
         path = self.receipt_path(index)
         text = bytes((read_once if self.ledger.is_complete else read_file)(path))
         stored = record_of(text, path, {}, fix=MADE_ANEW)
-        attempt, checksums = stored.pop("attempt", None), stored.pop(WROTE, {})
+        attempt = stored.pop("attempt", None)
+        checksums = stored.pop(WROTE, {})
         for name in (*stored.get("arrays", ()), *checksums):
             require_name(name, path, nested=True)
         self.ledger.learn(path, hashlib.sha256(text).hexdigest(), checksums)
@@ -352,7 +357,8 @@ class StoredArrays(Arrays):
     """The arrays of one part, read whole and kept in this process while other tasks need them."""
 
     def __init__(self, parts: StoredParts, index: int):
-        self.parts, self.index = parts, index
+        self.parts = parts
+        self.index = index
 
     @property
     def nbytes(self) -> int:

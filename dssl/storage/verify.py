@@ -20,7 +20,9 @@ def verify_parts(parts: StoredParts, files: Iterable[Path] | None = None) -> Non
 
     files : those that a manifest names; by default those that are there.
     """
-    arrays, numbers, receipts = set[Path](), set[tuple[Path, int]](), set[tuple[Path, int]]()
+    arrays: set[Path] = set()
+    numbers: set[tuple[Path, int]] = set()
+    receipts: set[tuple[Path, int]] = set()
     for path in (path for path, _ in files_in(parts.folder)) if files is None else files:
         folder, kind, *steps = split_path(parts.folder, path)
         if kind == "shared":
@@ -80,7 +82,8 @@ def clear_unfinished(parts: StoredParts, files: Iterable[Path] | None = None) ->
 
     files : a list of those here, which may be old: what is not in it stays.
     """
-    kept, attempts = list[Path](), dict[tuple[Path, int], dict[str, list[Path]]]()
+    kept: list[Path] = []
+    attempts: dict[tuple[Path, int], dict[str, list[Path]]] = {}
     for path in (path for path, _ in files_in(parts.folder)) if files is None else files:
         folder, kind, *steps = split_path(parts.folder, path)
         if kind.startswith(MARK):  # of a process that was killed

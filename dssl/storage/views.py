@@ -1,8 +1,10 @@
 """Rows that are some of others: chosen ones, or chosen columns of theirs; and how many lie below a number."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from .blocks import STREAM_ROWS, ArrayRows, Rows
 from .csr import as_csr
@@ -12,8 +14,11 @@ class SelectedRows(Rows):
     """The chosen rows of others, in the order of their numbers; reads no chunk without one of them."""
 
     def __init__(self, rows: Rows, ids: Any):
-        self.rows, self.ids = rows, ids if isinstance(ids, Rows) else ArrayRows(np.asarray(ids))
-        self.shape, self.dtype, self.is_sparse = (len(self.ids), *rows.shape[1:]), rows.dtype, rows.is_sparse
+        self.rows = rows
+        self.ids = ids if isinstance(ids, Rows) else ArrayRows(np.asarray(ids))
+        self.shape = (len(self.ids), *rows.shape[1:])
+        self.dtype = rows.dtype
+        self.is_sparse = rows.is_sparse
 
     @property
     def row_bytes(self) -> int:
@@ -30,8 +35,12 @@ class RowRange(Rows):
     """Rows [first, last) of others."""
 
     def __init__(self, rows: Rows, first: int, last: int):
-        self.rows, self.first, self.held = rows, first, rows.held
-        self.shape, self.dtype, self.is_sparse = (last - first, *rows.shape[1:]), rows.dtype, rows.is_sparse
+        self.rows = rows
+        self.first = first
+        self.held = rows.held
+        self.shape = (last - first, *rows.shape[1:])
+        self.dtype = rows.dtype
+        self.is_sparse = rows.is_sparse
 
     @property
     def row_bytes(self) -> int:
@@ -48,8 +57,11 @@ class FirstColumns(Rows):
     """The first columns of other rows, which are dense."""
 
     def __init__(self, rows: Rows, columns: int):
-        self.rows, self.columns, self.held = rows, columns, rows.held
-        self.shape, self.dtype = (len(rows), columns), rows.dtype
+        self.rows = rows
+        self.columns = columns
+        self.held = rows.held
+        self.shape = (len(rows), columns)
+        self.dtype = rows.dtype
 
     def read(self, start: int, stop: int) -> np.ndarray:
         return self.rows.read(start, stop)[:, :self.columns]
@@ -62,8 +74,11 @@ class ChosenColumns(Rows):
     """Some columns of rows, in an order of their own."""
 
     def __init__(self, rows: Rows, columns: list[int]):
-        self.rows, self.columns, self.held = rows, np.asarray(columns), rows.held
-        self.shape, self.dtype = (len(rows), len(columns)), rows.dtype
+        self.rows = rows
+        self.columns = np.asarray(columns)
+        self.held = rows.held
+        self.shape = (len(rows), len(columns))
+        self.dtype = rows.dtype
         self.is_sparse = rows.is_sparse
 
     def read(self, start: int, stop: int) -> np.ndarray:
@@ -82,3 +97,30 @@ def counts_below(ids: Rows, edges: np.ndarray) -> np.ndarray:
     for _, block in ids.blocks(STREAM_ROWS):
         counts += np.searchsorted(block, edges)
     return counts
+
+
+def take_by_group(rows: Rows, ids: np.ndarray, group: np.ndarray, read: Callable[[int, np.ndarray], Any]) -> Any:
+    """Return rows `ids` (m,), in this order, of which `group` (m,) says where each lies.
+
+    read : called with each group and its ids, once; returns these rows. Beside the result no more than one group's rows
+    are held, of sparse rows all of them.
+    """
+    ids = np.asarray(ids, np.int64)
+    order = np.argsort(group, kind="stable")
+    groups, starts = np.unique(group[order], return_index=True)
+    places = np.split(order, starts[1:])
+    blocks = ((place, read(int(g), ids[place])) for g, place in zip(groups, places, strict=False))
+    if rows.is_sparse:
+        return sparse.vstack([block for _, block in blocks] or [rows.read(0, 0)], format="csr")[np.argsort(order)]
+    out = np.empty((len(ids), *rows.shape[1:]), rows.dtype)
+    for place, block in blocks:
+        out[place] = block
+    return out
+
+
+def take_by_chunk(rows: Rows, ids: np.ndarray, height: int) -> Any:
+    """Return rows `ids` (m,), in this order; each chunk of `height` rows that holds one of them is read once."""
+    def read(chunk: int, mine: np.ndarray) -> Any:
+        return rows.read(chunk * height, (chunk + 1) * height)[mine - chunk * height]
+
+    return take_by_group(rows, ids, np.asarray(ids, np.int64) // height, read)

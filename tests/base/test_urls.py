@@ -14,10 +14,10 @@ from dssl.base.urls import hosts_alone, require_no_secret
     "https://host/p.csv?v=1#token=hush", "s3://KEY:hush@bucket/p.csv", "s3://bucket/p.csv?token=hush",
     "az://container/p.csv?v=1&sig=hush", "s3://bucket#hush", "s3://bucket?hush", "https://user:hush@[host/p.csv"])
 def test_a_secret_is_refused_and_not_repeated(url):
-    with pytest.raises(ParameterError, match="credentials never belong in a URL") as told:
+    with pytest.raises(ParameterError, match="credentials never belong in a URL") as error:
         require_no_secret(url)
-    assert "hush" not in str(told.value)
-    assert "hu/sh" not in str(told.value)
+    assert "hush" not in str(error.value)
+    assert "hu/sh" not in str(error.value)
 
 
 @pytest.mark.parametrize("url", [

@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import f1_score, roc_auc_score
 
-LEAST_PROBABILITY = 1e-12  # of which a logarithm is taken
+MIN_PROBABILITY = 1e-12  # of which a logarithm is taken
 BINS = 15  # of the largest probability
 
 
@@ -96,5 +96,5 @@ def calibration(y: np.ndarray, probabilities: np.ndarray, classes: np.ndarray) -
     bins = np.minimum((BINS * largest).astype(int), BINS - 1)
     errors = [abs(float(right[bins == b].mean() - largest[bins == b].mean())) * float((bins == b).mean())
               for b in np.unique(bins)]
-    log_loss = -float(np.log(np.maximum(true, LEAST_PROBABILITY)).mean())
+    log_loss = -float(np.log(np.maximum(true, MIN_PROBABILITY)).mean())
     return {"log_loss": round(log_loss, 4), "calibration_error": round(sum(errors), 4)}

@@ -113,7 +113,7 @@ def test_only_new_files_are_read(daily, tmp_path, monkeypatch):
     data = append(daily, tmp_path / "d")
     assert opened == ["part-3.csv", "part-10.csv", "part-11.csv"]
     assert_array_equal(data.X.read_all()[:, 0], [11, 12, 21, 22, 111, 112, 101, 102, 111, 112])
-    assert [own["rows"] for own in data.attributes["files"]] == [2] * 5
+    assert [item["rows"] for item in data.attributes["files"]] == [2] * 5
 
 
 @pytest.mark.parametrize(("harm", "message"), [
@@ -332,6 +332,6 @@ def test_minus_one_among_integers_stays_unlabeled_beside_text(tmp_path):
     ingest(tmp_path / "first.csv", StoredParts(tmp_path / "set"), InProcess(1)).save(tmp_path / "set")
     np.savez(tmp_path / "more.npz", X=np.array([[4.0], [5.0]], np.float32), y=np.array([-1, -1]),
              columns=np.array(["a"]))
-    found = append(tmp_path / "more.npz", tmp_path / "set")
-    assert found.attributes["label_names"] == ["ash", "oak"]
-    assert found.y.read_all().tolist() == [1, 0, 1, -1, -1]
+    actual = append(tmp_path / "more.npz", tmp_path / "set")
+    assert actual.attributes["label_names"] == ["ash", "oak"]
+    assert actual.y.read_all().tolist() == [1, 0, 1, -1, -1]

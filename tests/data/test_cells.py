@@ -188,11 +188,11 @@ def test_other_texts_among_numbers_are_named_with_their_lines(tmp_path):
     cells = [f"{i}.5" for i in range(N)]
     cells[7], cells[150] = "see note", "ca. 5"
     path, _ = read(tmp_path, size=cells)
-    told = (r"'size' holds text: 'see note' in row 7 \(counted from 0\), line 9, "
+    message = (r"'size' holds text: 'see note' in row 7 \(counted from 0\), line 9, "
             r"'ca. 5' in row 150 \(counted from 0\), line 152 \(2 of 200 cells\)"
             r"[\s\S]*`missing: \['ca. 5', 'see note'\]`")
     for options in (BOTH, {}):
-        with pytest.raises(DataError, match=told):
+        with pytest.raises(DataError, match=message):
             ingest(path, MemoryParts(), InProcess(2), block_rows=60, **options)
     assert column(path, "size", missing=("see note", "ca. 5"))[1]["missing"] == 2
 
@@ -203,10 +203,10 @@ def test_other_texts_in_a_target_of_numbers_are_named_with_their_lines(tmp_path,
     y = [f"{i}.5" for i in range(N)]
     y[7], y[20], y[150], y[160] = "see note", "n.a.", "ca. 5", "see note"
     pd.DataFrame({"x": np.arange(N) % 7, "size": ["red", "blue"] * (N // 2), "y": y}).to_csv(path, index=False)
-    told = (r"the target 'y' holds text: 'see note' in row 7 \(counted from 0\), line 9, "
+    message = (r"the target 'y' holds text: 'see note' in row 7 \(counted from 0\), line 9, "
             r"'ca. 5' in row 150 \(counted from 0\), line 152 "
             r"\(3 of 200 cells\)[\s\S]*`missing: \[see note, ca. 5\]`")
-    with pytest.raises(DataError, match=told):
+    with pytest.raises(DataError, match=message):
         ingest(path, MemoryParts(), InProcess(1), block_rows=60, **options)
     data = ingest(path, MemoryParts(), InProcess(1), missing=("see note", "ca. 5"), **BOTH)
     assert np.isnan(data.y.read(0, N)).sum() == 4
@@ -235,20 +235,20 @@ def test_codes_beside_a_gap_are_those_without_one(tmp_path, ending):
     gap = whole.assign(mcc=whole["mcc"].where(whole.index != 7))
     write = {"csv": pd.DataFrame.to_csv, "parquet": pd.DataFrame.to_parquet}[ending]
     names, options = ["mcc=-1", "mcc=42", "mcc=5411", "mcc=5812"], {**BOTH, "categories": ("mcc",)}
-    found = {}
+    actual = {}
     for name, frame in (("whole", whole), ("gap", gap)):
         write(frame, tmp_path / f"{name}.{ending}", index=False)
-        found[name] = ingest(tmp_path / f"{name}.{ending}", MemoryParts(), InProcess(1), **options)
-    assert found["whole"].feature_names == ["x", *names]
-    assert found["gap"].feature_names == ["x", *names, "mcc=(missing)"]
-    columns = Columns.of(found["whole"].attributes)
+        actual[name] = ingest(tmp_path / f"{name}.{ending}", MemoryParts(), InProcess(1), **options)
+    assert actual["whole"].feature_names == ["x", *names]
+    assert actual["gap"].feature_names == ["x", *names, "mcc=(missing)"]
+    columns = Columns.of(actual["whole"].attributes)
     for name, rows in (("gap", codes), ("whole", codes)):
         new = ingest(tmp_path / f"{name}.{ending}", MemoryParts(), InProcess(1), **options, columns=columns)
         expected = np.array([-1, 42, 5411, 5812]) == rows[:, None]
         if name == "gap":
             expected[7] = False
         assert_array_equal(new.X.read_all()[:, 1:], expected)
-    columns = Columns.of(found["gap"].attributes)
+    columns = Columns.of(actual["gap"].attributes)
     new = ingest(tmp_path / f"whole.{ending}", MemoryParts(), InProcess(1), **options, columns=columns)
     assert_array_equal(new.X.read_all()[:, 1:], np.array([-1, 42, 5411, 5812, np.nan]) == codes[:, None])
 
@@ -260,15 +260,15 @@ def test_codes_of_other_digits_are_others_and_a_marked_code_is_missing_with_a_fr
                                   "code=(missing)"]
 
 
-@pytest.mark.parametrize(("options", "told"), [
+@pytest.mark.parametrize(("options", "message"), [
     ({"target": "mcc"}, "names the target, column 'mcc'"),
     ({"target": "label", "drop": ("mcc",)}, "names what is dropped: column 'mcc'"),
 ])
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
-def test_categories_are_features(tmp_path, options, told, ending):
+def test_categories_are_features(tmp_path, options, message, ending):
     _, frame = read(tmp_path, mcc=np.resize([5411, 5812], N))
     frame.to_parquet(tmp_path / "t.parquet", index=False)
-    with pytest.raises(DataError, match=f"`categories` {told}[\\s\\S]*fix: leave it out of `categories`, or"):
+    with pytest.raises(DataError, match=f"`categories` {message}[\\s\\S]*fix: leave it out of `categories`, or"):
         ingest(tmp_path / f"t.{ending}", MemoryParts(), InProcess(1), **BOTH, categories=("mcc",), **options)
 
 
@@ -323,8 +323,8 @@ def test_later_pieces_of_a_file_are_counted_as_the_first(tmp_path, monkeypatch):
     late, codes = plain.copy(), [str(10_000 + i % 89) for i in range(n)]
     late[n - 5], codes[n - 9] = "odd", "00501"
     path, _ = read(tmp_path, plain=plain, late=late, code=codes)
-    told = rf"column 'late' holds text: 'odd' in row {n - 5} \(counted from 0\), line {n - 3}"
-    with pytest.raises(DataError, match=told):
+    message = rf"column 'late' holds text: 'odd' in row {n - 5} \(counted from 0\), line {n - 3}"
+    with pytest.raises(DataError, match=message):
         ingest(path, MemoryParts(), InProcess(1), **BOTH)
     data = ingest(path, MemoryParts(), InProcess(1), missing="odd", **BOTH)
     assert data.feature_names[:3] == ["x", "plain", "late"]
@@ -367,9 +367,9 @@ def test_the_unit_of_a_column_is_kept_for_new_rows(tmp_path, options):
         assert data.attributes["columns"][1] | {"fill": None} == {
             "name": "height", "kind": "number", "fill": None, "unit": "cm", "imputed": 0}
     assert_array_equal(new_rows(tmp_path, data, "x,height\n1,150 cm\n2,151\n", **options)[:, 1], [150, 151])
-    told = r"column 'height' holds text: '1.5 m' in row 0 \(counted from 0\), line 2, '1.7 m' in row 1 " \
+    message = r"column 'height' holds text: '1.5 m' in row 0 \(counted from 0\), line 2, '1.7 m' in row 1 " \
            r"\(counted from 0\), line 3 \(2 of 2 cells\), expected numbers in 'cm'"
-    with pytest.raises(DataError, match=told):
+    with pytest.raises(DataError, match=message):
         new_rows(tmp_path, data, "x,height\n1,1.5 m\n2,1.7 m\n", **options)
 
 
@@ -425,8 +425,8 @@ def test_sizes_are_as_many_numbers(cells, size, numbers):
 def test_a_column_of_sizes_is_a_feature_a_side_in_new_files_too(tmp_path, ending):
     sides = np.random.default_rng(1).integers(5, 60, (N, 3))
     frame = pd.DataFrame({"part": [f"P{i}" for i in range(N)],
-                          "dims (LxWxH)": ["x".join(map(str, own)) for own in sides],
-                          "box": [f"{own[0]} x {own[1]} cm" for own in sides], "x": np.arange(N) % 7 / 2,
+                          "dims (LxWxH)": ["x".join(map(str, item)) for item in sides],
+                          "box": [f"{item[0]} x {item[1]} cm" for item in sides], "x": np.arange(N) % 7 / 2,
                           "kind": np.array(["a", "b"])[sides[:, 0] % 2]})
     frame.loc[3, "box"] = None
     write = {"csv": pd.DataFrame.to_csv, "parquet": pd.DataFrame.to_parquet}
@@ -467,8 +467,8 @@ def test_a_yes_and_no_column_of_new_rows_takes_its_words_and_numbers_alone(tmp_p
     assert data.attributes["columns"][1]["kind"] == "truth"
     new = new_rows(tmp_path, data, "x,active,count\n1,Y,1\n2,false,1\n3,no,1\n4,1,1\n", **BOTH)
     assert_array_equal(new[:, 1], [1, 0, 0, 1])
-    told = r"'active' holds text: 'maybe' in row 1 \(counted from 0\), line 3 \(1 of 3 cells\), expected yes or no"
-    with pytest.raises(DataError, match=told):
+    message = r"'active' holds text: 'maybe' in row 1 \(counted from 0\), line 3 \(1 of 3 cells\), expected yes or no"
+    with pytest.raises(DataError, match=message):
         new_rows(tmp_path, data, "x,active,count\n1,yes,1\n2,maybe,1\n3,no,1\n", **BOTH)
     with pytest.raises(DataError, match="'count' holds text: 'yes'"):
         new_rows(tmp_path, data, "x,active,count\n1,yes,yes\n2,no,no\n", **BOTH)

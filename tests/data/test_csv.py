@@ -31,10 +31,10 @@ def test_a_file_and_a_list_mark_the_same_labels_as_missing(tmp_path):
     """And a class is what is left in both."""
     labels = ["ash", "", " ", "NA", "nan", "NULL", "?", "birch", "<NA>", "N/A"]
     path = write(tmp_path, "x,label\n" + "".join(f"{i},{label}\n" for i, label in enumerate(labels)))
-    read, told = encode_labels(read_all(path, tmp_path)[1].y), encode_labels(np.array(labels, object))
-    assert_array_equal(read[0], told[0])
+    read, words = encode_labels(read_all(path, tmp_path)[1].y), encode_labels(np.array(labels, object))
+    assert_array_equal(read[0], words[0])
     assert read[0].tolist() == [0, *[-1] * 6, 1, -1, -1]
-    assert read[1].tolist() == told[1].tolist() == ["ash", "birch"]
+    assert read[1].tolist() == words[1].tolist() == ["ash", "birch"]
 
 
 def random_table(n=3000, d=5, random_state=0):

@@ -24,9 +24,9 @@ CELLS = [("u1", "1,200.5", "two\r\nlines"), ("u2", "3", 'said "no"'), ("u3", "",
 def rows_of(source, scratch, n_rows, **options):
     params = IngestParams(target="none", when_text="one_hot", when_missing="impute", **options)
     reader = open_source(find_source(source), params, scratch=scratch)
-    found = FileRows.of(reader, n_rows)
-    assert found is not None
-    return found
+    actual = FileRows.of(reader, n_rows)
+    assert actual is not None
+    return actual
 
 
 def written_plainly(path):
@@ -62,12 +62,12 @@ def test_cells_and_lines_are_those_of_the_file(tmp_path, write, name, options):
 
 def by_python(text):
     """Return (line, cells) of each record after the header, by Python's reader."""
-    records, line, found = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True), 1, []
+    records, line, actual = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True), 1, []
     for cells in records:
         if len(cells) > 1 or "".join(cells).strip():
-            found.append((line, tuple(cell.strip() for cell in cells)))
+            actual.append((line, tuple(cell.strip() for cell in cells)))
         line = records.line_num + 1
-    return found[1:]
+    return actual[1:]
 
 
 @settings(max_examples=60, deadline=None)
@@ -96,9 +96,9 @@ def test_a_few_rows_are_taken_without_reading_the_file(tmp_path, monkeypatch):
     stretch = CsvReader._stretch
 
     def counted(reader, start, stop):
-        found = stretch(reader, start, stop)
-        read.append(len(found[2]))
-        return found
+        actual = stretch(reader, start, stop)
+        read.append(len(actual[2]))
+        return actual
 
     monkeypatch.setattr(CsvReader, "_stretch", counted)
     assert [(row.line, row.cells) for row in rows.take([50_000, 3])] == [(50_002, ("u50000", "50000.5")),

@@ -22,8 +22,8 @@ def records_of(table, y=None, cuts=()):
     for start, stop in pairwise(edges):
         block, labels = table[start:stop], None if y is None else y[start:stop]
         arrays, attributes = Traits.of(block, labels, start=start, total=len(table), names=names).to_arrays()
-        found = Traits.from_arrays(arrays, json.loads(json.dumps(attributes)))
-        traits = found if traits is None else traits.merge(found)
+        actual = Traits.from_arrays(arrays, json.loads(json.dumps(attributes)))
+        traits = actual if traits is None else traits.merge(actual)
         counted = Survey.of(block, start, names)
         survey = counted if survey is None else survey.merge(counted)
     return {record.name: record for record in examined(traits, survey.levels, names)}
@@ -125,10 +125,10 @@ def test_values_of_many_rows_are_sampled_by_value_so_that_a_copy_in_another_bloc
     values = RNG.permutation(2 * n)[:n]
     values[n // 2:][:copies * n // 4] = values[:copies * n // 4]
     table = pd.DataFrame({"v": values, "levels": RNG.integers(0, 30, n)})
-    found = records_of(table, cuts=[n // 3, n // 2])
-    assert (found["v"].finding == "identifier") == (copies == 0)
-    assert found["levels"].finding is None
-    assert found == records_of(table)
+    actual = records_of(table, cuts=[n // 3, n // 2])
+    assert (actual["v"].finding == "identifier") == (copies == 0)
+    assert actual["levels"].finding is None
+    assert actual == records_of(table)
 
 
 def test_too_few_rows_tell_nothing():
@@ -178,15 +178,15 @@ def test_columns_of_embeddings_and_images_are_features(dtype):
     X[:, :3] = 0
     X[:2, 1:3] = 9  # of pixels at the border, which few images reach
     y = rng.integers(0, 10, 900)
-    found = [record.finding for record in examined(Traits.of(X, y), {}, None)]
-    assert found == ["constant", *[None] * 39]
+    actual = [record.finding for record in examined(Traits.of(X, y), {}, None)]
+    assert actual == ["constant", *[None] * 39]
 
 
 def test_identifiers_are_left_out_unless_they_are_to_be_kept(whole):
     records = list(whole.values())
-    found = {record.name for record in records if record.finding == "identifier" or record.kind == "time"}
-    assert {records[j].name for j in left_out(records, keep=False)} == found
-    assert {records[j].name for j in left_out(records, keep=["shuffled", "a"])} == found - {"shuffled"}
+    actual = {record.name for record in records if record.finding == "identifier" or record.kind == "time"}
+    assert {records[j].name for j in left_out(records, keep=False)} == actual
+    assert {records[j].name for j in left_out(records, keep=["shuffled", "a"])} == actual - {"shuffled"}
     assert left_out(records, keep=True) == set()
     assert left_out([whole["rising"], whole["shuffled"]], keep=False) == set()  # nothing else would be left
 

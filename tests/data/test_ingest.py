@@ -120,9 +120,9 @@ def test_an_infinite_cell_is_named_by_line_with_the_setting_that_makes_it_missin
     (tmp_path / "t.csv").write_text("a,b,y\n1,2,0\n3,Infinity,1\n4,-inf,0\n5,6,1\n")
     with pytest.raises(DataError) as error:
         ingest(tmp_path / "t.csv", MemoryParts(), InProcess(1), target="y")
-    for told in ("column 'b' is inf in row 1 (counted from 0), line 3, the first of 2 values that are not finite",
+    for words in ("column 'b' is inf in row 1 (counted from 0), line 3, the first of 2 values that are not finite",
                  "`missing: [inf, -inf]` with `when_missing: impute`"):
-        assert told in str(error.value)
+        assert words in str(error.value)
     data = ingest(tmp_path / "t.csv", MemoryParts(), InProcess(1), target="y", missing=("inf", "-inf"),
                   when_missing="impute")
     assert data.X.read_all().tolist() == [[1, 2], [3, 4], [4, 4], [5, 6]]
@@ -286,8 +286,8 @@ def test_an_ingest_with_another_budget_takes_up_no_part(tmp_path):
     first = parts.receipts(200)
     assert len(first) > 1
     (tmp_path / "out" / "receipts" / "000001.json").unlink()
-    found = ingest(tmp_path / "points.npz", parts, InProcess(1))
-    assert_array_equal(found.X.read_all(), X)
+    actual = ingest(tmp_path / "points.npz", parts, InProcess(1))
+    assert_array_equal(actual.X.read_all(), X)
     assert len(parts.receipts(200)) == 1
     late = StoredParts(tmp_path / "late")
     late.finish(0, first[0])

@@ -254,9 +254,9 @@ def test_what_is_not_finite_is_named_by_row_and_column(kind, value, text, tmp_pa
          "dask array of unknown chunks": lambda: unknown_chunks(table),
          "dask frame": lambda: dd.from_pandas(frame(table), npartitions=3, sort=False)}[kind]()
     named = r" \('b'\)" if "frame" in kind else ""
-    told = "column 'b' has a missing cell in row 17" if (kind, text) == ("frame", "nan") else \
+    words = "column 'b' has a missing cell in row 17" if (kind, text) == ("frame", "nan") else \
         f"row 17, column 1{named} is {text}"
-    with pytest.raises(DataError, match=told):
+    with pytest.raises(DataError, match=words):
         rows_of(X, HERE)
 
 
@@ -298,8 +298,8 @@ def test_columns_that_are_no_numbers_are_named_with_the_ways_out(column, text, l
         text = "'odd'"
     X = pd.DataFrame({"even": [0.0, 1, 2], "odd": column})
     cells = not lazy and column.map(lambda cell: isinstance(cell, str)).any()
-    told = "column 'odd' holds text: '[xa]' in row [01]" if cells else f"1 of 2 columns hold no numbers: .*{text}"
-    with pytest.raises(DataError, match=f"{told}(.|\n)*get_dummies"):
+    words = "column 'odd' holds text: '[xa]' in row [01]" if cells else f"1 of 2 columns hold no numbers: .*{text}"
+    with pytest.raises(DataError, match=f"{words}(.|\n)*get_dummies"):
         rows_of(dd.from_pandas(X, npartitions=2) if lazy else X, HERE)
 
 

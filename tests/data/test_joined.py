@@ -236,11 +236,11 @@ def test_the_fingerprint_covers_every_file_and_their_order(tmp_path):
     for name in "abc":
         (tmp_path / f"{name}.csv").write_text(f"1,{ord(name)}\n")
     sources = [["a", "b"], ["b", "a"], ["a", "b", "c"], ["a"]]
-    found = [fingerprint(find_source([tmp_path / f"{name}.csv" for name in names])) for names in sources]
-    assert len(set(found)) == 4
-    assert found[3] == fingerprint(tmp_path / "a.csv")
+    actual = [fingerprint(find_source([tmp_path / f"{name}.csv" for name in names])) for names in sources]
+    assert len(set(actual)) == 4
+    assert actual[3] == fingerprint(tmp_path / "a.csv")
     (tmp_path / "b.csv").write_text("1,0\n")
-    assert fingerprint(find_source([tmp_path / "a.csv", tmp_path / "b.csv"])) != found[0]
+    assert fingerprint(find_source([tmp_path / "a.csv", tmp_path / "b.csv"])) != actual[0]
 
 
 def test_stored_data_sets_are_joined_too(tmp_path):

@@ -35,7 +35,7 @@ NAMES = ["u3", "u1", "u2", "u2"]  # of the rows of a source
 
 
 def identifiers():
-    return Identifiers("id", lambda asked: {name: [row for row, own in enumerate(NAMES) if own == name]
+    return Identifiers("id", lambda asked: {name: [row for row, item in enumerate(NAMES) if item == name]
                                             for name in asked if name in NAMES})
 
 

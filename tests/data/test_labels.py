@@ -27,7 +27,7 @@ def split_test(codes, **options):
 def sample_points(n, count, random_state):
     sizes = np.array([min(labels.DRAW_ROWS, n - start) for start in range(0, n, labels.DRAW_ROWS)])
     drawn = labels.sample_points(sizes, count, random_state)
-    return np.concatenate([start + own for start, own in zip(range(0, n, labels.DRAW_ROWS), drawn, strict=True)])
+    return np.concatenate([start + item for start, item in zip(range(0, n, labels.DRAW_ROWS), drawn, strict=True)])
 
 
 @pytest.fixture(params=[None, 11], ids=["one block", "many blocks"], autouse=True)
@@ -115,7 +115,7 @@ def test_test_points_keep_the_shares_of_the_classes(codes, random_state, data):
 def test_other_splits():
     train, test = split_test(np.zeros(10, int), fraction=0.3, random_state=1)
     assert (len(train), len(test)) == (7, 3)
-    assert [own.tolist() for own in official_test([np.array([0, 1]), np.array([1, 0])])] == [
+    assert [item.tolist() for item in official_test([np.array([0, 1]), np.array([1, 0])])] == [
         [False, True], [True, False]]
     with pytest.raises(ParameterError, match="exactly one of count, fraction"):
         split_test(np.zeros(10, int), random_state=0)

@@ -36,10 +36,10 @@ def facts(dataset):
 def test_keys_of_numbers_and_of_text_are_left_out(tmp_path, ending, block_rows):
     path = tmp_path / f"points.{ending}"
     getattr(frame(), f"to_{ending}")(path, index=False)
-    found = open_dataset(path, block_rows=block_rows)
-    assert found.feature_names == ["x", "z"]
-    np.testing.assert_allclose(found.X.read_all(), frame()[["x", "z"]], rtol=1e-6)
-    assert facts(found) == {"id": (False, "identifier"), "x": (True, None), "z": (True, None),
+    data = open_dataset(path, block_rows=block_rows)
+    assert data.feature_names == ["x", "z"]
+    np.testing.assert_allclose(data.X.read_all(), frame()[["x", "z"]], rtol=1e-6)
+    assert facts(data) == {"id": (False, "identifier"), "x": (True, None), "z": (True, None),
                             "key": (False, "identifier")}
 
 
@@ -53,10 +53,10 @@ def test_keys_are_kept_where_it_is_asked_for(csv):
 
 
 def test_columns_that_were_dropped_are_in_the_record(csv):
-    found = open_dataset(csv, drop=("z",))
-    assert facts(found) == {"id": (False, "identifier"), "x": (True, None), "z": (False, None),
+    data = open_dataset(csv, drop=("z",))
+    assert facts(data) == {"id": (False, "identifier"), "x": (True, None), "z": (False, None),
                             "key": (False, "identifier")}
-    assert [record["why"] for record in found.attributes["survey"]][2] == "data.read.drop"
+    assert [record["why"] for record in data.attributes["survey"]][2] == "data.read.drop"
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
@@ -65,18 +65,18 @@ def test_codes_of_which_one_comes_twice_late_are_no_free_text(tmp_path, ending):
     table.loc[1400, "key"] = table.key[3]
     path = tmp_path / f"points.{ending}"
     getattr(table, f"to_{ending}")(path, index=False)
-    found = {record["name"]: record for record in open_dataset(path).attributes["survey"]}
-    assert (found["key"]["finding"], found["key"]["used"]) == ("codes", False)
-    assert found["key"]["why"].endswith("each a single word")
+    data = {record["name"]: record for record in open_dataset(path).attributes["survey"]}
+    assert (data["key"]["finding"], data["key"]["used"]) == ("codes", False)
+    assert data["key"]["why"].endswith("each a single word")
 
 
 def test_identifiers_beside_categories_and_missing_cells(tmp_path):
     table = frame().assign(color=["red", "blue", None] * (N // 3))
     table.loc[5, "id"] = None
     table.to_csv(tmp_path / "t.csv", index=False)
-    found = open_dataset(tmp_path / "t.csv", when_text="one_hot", when_missing="impute", block_rows=11)
-    assert found.feature_names == ["x", "z", "color=blue", "color=red", "color=(missing)"]
-    by_name = {record["name"]: record for record in found.attributes["survey"]}
+    data = open_dataset(tmp_path / "t.csv", when_text="one_hot", when_missing="impute", block_rows=11)
+    assert data.feature_names == ["x", "z", "color=blue", "color=red", "color=(missing)"]
+    by_name = {record["name"]: record for record in data.attributes["survey"]}
     assert (by_name["color"]["kind"], by_name["color"]["levels"], by_name["color"]["missing"]) == ("category", 2, 20)
     assert (by_name["id"]["used"], by_name["id"]["missing"]) == (False, 1)
 
@@ -91,9 +91,9 @@ def test_columns_without_names_stay(tmp_path):
     np.savetxt(tmp_path / "t.csv", np.column_stack([table, table[:, 1] > 0]), delimiter=",")
     np.savez(tmp_path / "t.npz", X=table, y=table[:, 1] > 0)
     for name in ("t.csv", "t.npz"):
-        found = open_dataset(tmp_path / name)
-        assert found.X.shape == (N, 3)
-        assert facts(found)["0"] == (True, "identifier")
+        data = open_dataset(tmp_path / name)
+        assert data.X.shape == (N, 3)
+        assert facts(data)["0"] == (True, "identifier")
 
 
 def test_a_table_of_nothing_but_identifiers_keeps_them(tmp_path):
@@ -121,6 +121,6 @@ def test_several_files_and_appended_rows_with_and_without_the_identifier(tmp_pat
 
 
 def test_a_reader_that_is_not_to_examine_takes_all_columns(csv):
-    found = ingest(csv, MemoryParts(), InProcess(), examine=False, drop=("key",))
-    assert found.feature_names == ["id", "x", "z"]
-    assert "survey" not in found.attributes
+    data = ingest(csv, MemoryParts(), InProcess(), examine=False, drop=("key",))
+    assert data.feature_names == ["id", "x", "z"]
+    assert "survey" not in data.attributes

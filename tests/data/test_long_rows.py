@@ -38,7 +38,7 @@ def test_a_chunk_that_unpacks_to_gigabytes_is_damaged(tmp_path):
     parts = StoredParts(tmp_path / "parts")
     parts.write(0, {"x": np.ones((5, 2))})
     path = next(tmp_path.rglob("zarr.json")).parent
-    chunk = next(found for found in sorted(path.rglob("*")) if found.is_file() and found.name != "zarr.json")
+    chunk = next(actual for actual in sorted(path.rglob("*")) if actual.is_file() and actual.name != "zarr.json")
     packed = Zstd(level=1).encode(np.zeros(1 << 30, np.uint8))
     assert len(packed) < 1 << 17
     chunk.write_bytes(packed + crc(packed))

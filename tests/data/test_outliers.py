@@ -30,15 +30,15 @@ def scalings(X, ids=None):
 @pytest.mark.parametrize("value", [-999.0, 99999.0])
 def test_a_row_of_sentinels_leaves_every_scale_as_it_was(value):
     X = table()
-    found, plain = scalings(np.vstack([X, np.full((1, X.shape[1]), value)])), scalings(X)
-    for kind, own in found.items():
-        assert own.attributes["outliers"]["rows"] == [400]
-        assert own.attributes["constant_columns"] == 1
-        assert_allclose(own.transform(X), plain[kind].transform(X), atol=0.02 * np.abs(plain[kind].transform(X)).max())
-        assert_allclose(own.seen.largest, X.max(axis=0))
-    cut = found["standardize"].transform(np.full((1, X.shape[1]), value))
+    actual, plain = scalings(np.vstack([X, np.full((1, X.shape[1]), value)])), scalings(X)
+    for kind, item in actual.items():
+        assert item.attributes["outliers"]["rows"] == [400]
+        assert item.attributes["constant_columns"] == 1
+        assert_allclose(item.transform(X), plain[kind].transform(X), atol=0.02 * np.abs(plain[kind].transform(X)).max())
+        assert_allclose(item.seen.largest, X.max(axis=0))
+    cut = actual["standardize"].transform(np.full((1, X.shape[1]), value))
     assert np.abs(cut[:, :5]).max() < 30  # it was 20 on all others at most, and 100,000 where it lay
-    assert found["auto"].attributes["ranges"] == plain["auto"].attributes["ranges"]
+    assert actual["auto"].attributes["ranges"] == plain["auto"].attributes["ranges"]
 
 
 def test_usual_tables_have_no_cell_out_of_range():
@@ -47,9 +47,9 @@ def test_usual_tables_have_no_cell_out_of_range():
     pixels[:, 10:] = np.random.default_rng(0).integers(0, 255, (500, 30))
     pixels[7, 3], pixels[8, 3], pixels[9, 3] = 1, 2, 255
     for X in (table(), np.random.default_rng(1).normal(size=(3000, 3)), pixels):
-        for own in scalings(X).values():
-            assert "outliers" not in own.attributes
-            assert not own.cuts
+        for item in scalings(X).values():
+            assert "outliers" not in item.attributes
+            assert not item.cuts
 
 
 def test_one_wrong_cell_is_cut_off_and_named_with_its_column():
@@ -66,9 +66,9 @@ def test_one_wrong_cell_is_cut_off_and_named_with_its_column():
 def test_a_code_of_many_cells_is_cut_off_and_no_row_is_far():
     X = table()
     X[::20, 0] = -9999
-    own = scalings(X)["standardize"]
-    assert own.attributes["outliers"] == {"cells": 20, "n_rows": 0, "rows": [], "examples": []}
-    assert 0.7 < np.delete(own.transform(X)[:, 0], np.s_[::20]).std() < 1.3
+    item = scalings(X)["standardize"]
+    assert item.attributes["outliers"] == {"cells": 20, "n_rows": 0, "rows": [], "examples": []}
+    assert 0.7 < np.delete(item.transform(X)[:, 0], np.s_[::20]).std() < 1.3
 
 
 @pytest.mark.parametrize("chosen", [None, np.arange(1, 401, 2)])
@@ -77,10 +77,10 @@ def test_outliers_do_not_depend_on_blocks(chosen, monkeypatch):
     ids = None if chosen is None else ArrayRows(np.append(chosen[:-1], 400))
     whole = scalings(X, ids)
     monkeypatch.setattr(scaling, "moment_rows", lambda *_: 23)
-    for kind, own in scalings(X, ids).items():
-        assert own.attributes["outliers"] == whole[kind].attributes["outliers"]
-        assert_array_equal(own.lower, whole[kind].lower)
-        assert_allclose(own.factor, whole[kind].factor, rtol=1e-12)
+    for kind, item in scalings(X, ids).items():
+        assert item.attributes["outliers"] == whole[kind].attributes["outliers"]
+        assert_array_equal(item.lower, whole[kind].lower)
+        assert_allclose(item.factor, whole[kind].factor, rtol=1e-12)
 
 
 def test_a_sample_of_many_rows_tells_reaches_within_two_percent_of_ranks():
@@ -101,13 +101,13 @@ def test_a_fit_names_the_row_and_predicts_as_without_it():
         warnings.simplefilter("error", FarRows)
         plain = SemiSupervisedClassifier().fit(X, labels)
     with pytest.warns(FarRows, match="row 120, counted from 0, lies far from all others"):
-        found = SemiSupervisedClassifier().fit(np.vstack([X, np.full((1, 5), 99999.0)]), np.append(labels, -1))
-    assert found.evidence_["scale"]["outliers"]["rows"] == [120]
+        actual = SemiSupervisedClassifier().fit(np.vstack([X, np.full((1, 5), 99999.0)]), np.append(labels, -1))
+    assert actual.evidence_["scale"]["outliers"]["rows"] == [120]
     named = pd.DataFrame(np.vstack([X, np.full((1, 5), 99999.0)]), index=[f"p{i}" for i in range(121)])
     named.columns = list("abcde")
     with pytest.warns(FarRows, match=r"row 120 \(index 'p120'\), counted from 0, lies far from all others"):
         SemiSupervisedClassifier().fit(named, np.append(labels, -1))
-    assert (found.transduction_[:120] != plain.transduction_).mean() < 0.03
+    assert (actual.transduction_[:120] != plain.transduction_).mean() < 0.03
 
 
 def test_a_user_who_asks_for_no_scale_has_values_as_they_are():

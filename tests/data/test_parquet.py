@@ -66,7 +66,7 @@ def test_any_rows_of_any_row_groups(tmp_path_factory, n, group, data):
 
 
 def test_batches_smaller_than_a_row_group(tmp_path, monkeypatch):
-    monkeypatch.setattr("dssl.data.readers.grouped.MOST_BATCH_ROWS", 7)
+    monkeypatch.setattr("dssl.data.readers.grouped.MAX_BATCH_ROWS", 7)
     arrays = columns()
     reader = open_reader(write(tmp_path / "t.parquet", arrays, 300), scratch=tmp_path)
     for start, stop in ((0, N), (293, 307), (299, 300), (6, 8), (999, 1000)):

@@ -18,23 +18,23 @@ NEW = np.array([[0, 10, 5], [8, 12, 5], [8.1, 11, 5], [-4, 11, 5], [2, 14.5, 6],
 @pytest.mark.parametrize("rows", [NEW, sparse.csr_array(NEW)], ids=["dense", "sparse"])
 @pytest.mark.parametrize("budget", [200, 1 << 20])
 def test_points_are_far_where_a_column_is_beyond_its_range_by_more_than_the_width(rows, budget):
-    found = SEEN.compare(as_rows(rows), InProcess(2, memory_budget=budget))
-    assert_array_equal(found.is_far.read_all(), [False, False, True, False, True, True])
-    assert found.far == 3
-    first, second, third = found.described(["a", "b", "c"])
+    actual = SEEN.compare(as_rows(rows), InProcess(2, memory_budget=budget))
+    assert_array_equal(actual.is_far.read_all(), [False, False, True, False, True, True])
+    assert actual.far == 3
+    first, second, third = actual.described(["a", "b", "c"])
     assert first == {"column": "a", "below": 2, "above": 2, "far": 2, "min": pytest.approx(-4.1),
                      "max": pytest.approx(8.1), "training_min": 0, "training_max": 4, "notable": True}
     assert (second["below"], second["above"], second["far"]) == (1, 1, 2)
     assert (third["column"], third["above"], third["far"]) == ("c", 1, 0)  # it was constant: no width
-    assert found.notes(["a", "b", "c"])[0] == (
+    assert actual.notes(["a", "b", "c"])[0] == (
         "4 of 6 values of column 'a' are beyond the range of the training points: from -4.1 to 8.1, where "
         "these are from 0 to 4")
 
 
 def test_zeros_that_are_not_stored_are_beyond_a_range_without_zero():
     new = sparse.csr_array(np.array([[1.0, 0, 5], [3, 11, 0]]))
-    found = SEEN.compare(as_rows(new), InProcess(1)).described(None)
-    assert [(own["column"], own["below"], own["min"]) for own in found] == [("1", 1, 0), ("2", 1, 0)]
+    actual = SEEN.compare(as_rows(new), InProcess(1)).described(None)
+    assert [(item["column"], item["below"], item["min"]) for item in actual] == [("1", 1, 0), ("2", 1, 0)]
 
 
 def test_what_chance_puts_beyond_a_range_is_not_worth_a_word_and_a_shift_is():

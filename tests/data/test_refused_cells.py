@@ -52,21 +52,21 @@ GONE = f"has a missing cell in row {LATE + 5}"
 
 @pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
 @pytest.mark.parametrize("rows", [None, 130])
-@pytest.mark.parametrize(("options", "told", "not_told"), [
+@pytest.mark.parametrize(("options", "message", "unnamed"), [
     ({}, [GAPS, COLOR, ODD, GONE, "3 columns"], ["height"]),
     ({"when_text": "one_hot"}, [GAPS, GONE, ODD, "3 columns"], ["'red'"]),
     ({"when_missing": "impute"}, [COLOR, ODD, "2 columns"], [" missing cell"]),
     ({"drop": ("color", "odd")}, [GAPS], ["columns have", "color"]),
 ])
-def test_all_cells_that_are_no_numbers_are_told_at_once(files, name, rows, options, told, not_told):
+def test_all_cells_that_are_no_numbers_are_told_at_once(files, name, rows, options, message, unnamed):
     text = refusal(files / name, block_rows=rows, **options)
     what, _, rest = text.partition("\n  why: ")
     if name == "t.csv":
         assert f", line {LATE + 2}" in what or "odd" in options.get("drop", ()), text
     what = re.sub(r" \(counted from 0\)(, line \d+)?", "", what)
-    for words in told:
+    for words in message:
         assert words in what, text
-    for words in not_told:
+    for words in unnamed:
         assert words not in what, text
     assert ("when_missing: impute" in rest) == (" missing cell" in what)
     assert ("when_text: one_hot" in rest) == ("holds text" in what)
@@ -75,9 +75,9 @@ def test_all_cells_that_are_no_numbers_are_told_at_once(files, name, rows, optio
 def test_few_texts_among_numbers_may_mark_missing_cells(files):
     text = refusal(files / "t.csv")
     assert "if 'k.A.', 'see' marks a missing cell, `missing: ['k.A.', 'see']`" in text
-    found = ingest(files / "t.csv", MemoryParts(), InProcess(1), missing=("see", "k.A."), when_missing="impute",
+    actual = ingest(files / "t.csv", MemoryParts(), InProcess(1), missing=("see", "k.A."), when_missing="impute",
                    when_text="one_hot")
-    assert [record["missing"] for record in found.attributes["survey"]] == [0, 3, 1, 2]
+    assert [record["missing"] for record in actual.attributes["survey"]] == [0, 3, 1, 2]
 
 
 def test_true_and_false_among_numbers_are_not_told_as_text(tmp_path):
@@ -108,9 +108,9 @@ def test_cells_of_blocks_are_those_of_the_whole(table):
     whole = cells_in(X)
     parts = [cells_in(X.iloc[start:start + 300], start) for start in range(0, len(X), 300)]
     for j, cells in whole.items():
-        found = Cells()
+        actual = Cells()
         for part in parts:
-            found = found.merge(part.get(j, Cells()))
-        assert found == cells
+            actual = actual.merge(part.get(j, Cells()))
+        assert actual == cells
     assert (whole[0].missing, whole[0].first_missing, whole[1].texts) == (3, 3, 2)
     assert_array_equal([row for row, _ in whole[1].examples], [LATE, LATE + 9])

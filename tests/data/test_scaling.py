@@ -63,12 +63,12 @@ def test_moments_do_not_depend_on_blocks(n, random_state, offset, data):
     X = np.random.default_rng(random_state).normal(size=(n, 3)) + offset
     cuts = sorted(data.draw(st.sets(st.integers(1, n - 1)))) if n > 1 else []
     blocks = np.split(X, cuts)
-    found, whole = reduce(merged, [moments_of(block) for block in blocks]), moments_of(X)
-    assert found["count"] == n
-    assert_allclose(found["mean"], whole["mean"], rtol=1e-13, atol=1e-14)
-    assert_allclose(found["squares"], ((X - X.mean(0)) ** 2).sum(0), rtol=1e-9, atol=1e-12 * (1 + offset**2 * 1e-3))
-    assert_array_equal(found["smallest"], X.min(0))
-    assert_array_equal(found["largest"], X.max(0))
+    fitted, whole = reduce(merged, [moments_of(block) for block in blocks]), moments_of(X)
+    assert fitted["count"] == n
+    assert_allclose(fitted["mean"], whole["mean"], rtol=1e-13, atol=1e-14)
+    assert_allclose(fitted["squares"], ((X - X.mean(0)) ** 2).sum(0), rtol=1e-9, atol=1e-12 * (1 + offset**2 * 1e-3))
+    assert_array_equal(fitted["smallest"], X.min(0))
+    assert_array_equal(fitted["largest"], X.max(0))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -77,9 +77,9 @@ def test_fit_does_not_depend_on_blocks(kind, largest_block, monkeypatch):
     X, ids = points(), np.flatnonzero(np.arange(300) % 7 != 0)
     whole = fit(X, kind, ids)
     monkeypatch.setattr(scaling, "LARGEST_BLOCK", largest_block)
-    found = fit(X, kind, ids)
-    assert_allclose(found.transform(X), whole.transform(X), rtol=1e-9, atol=1e-9)
-    assert found.attributes == whole.attributes
+    fitted = fit(X, kind, ids)
+    assert_allclose(fitted.transform(X), whole.transform(X), rtol=1e-9, atol=1e-9)
+    assert fitted.attributes == whole.attributes
 
 
 def test_variance_survives_a_large_mean():
@@ -90,44 +90,44 @@ def test_variance_survives_a_large_mean():
 @pytest.mark.parametrize("kind", ["standardize", "unit_range"])
 def test_constant_columns_become_zero_and_are_named(kind):
     X = np.column_stack([np.full(50, 0.1), np.arange(50.0), np.zeros(50)])
-    found = fit(X, kind, feature_names=["a", "b", "c"])
-    assert found.attributes["constant_columns"] == 2
-    assert found.attributes["constant_column_names"] == ["a", "c"]
-    assert found.attributes["zero_rows"] == 0
-    assert_array_equal(found.transform(X + np.array([1, 0, 1]))[:, [0, 2]], 0)
+    fitted = fit(X, kind, feature_names=["a", "b", "c"])
+    assert fitted.attributes["constant_columns"] == 2
+    assert fitted.attributes["constant_column_names"] == ["a", "c"]
+    assert fitted.attributes["zero_rows"] == 0
+    assert_array_equal(fitted.transform(X + np.array([1, 0, 1]))[:, [0, 2]], 0)
     assert fit(X, kind).attributes["constant_column_names"] == ["column 0", "column 2"]
 
 
 def test_zero_rows_stay_zero_and_are_counted():
     X = np.array([[0, 0], [3, 4], [1e-200, 0], [1e200, 1e200]])
-    found = fit(X, "unit_norm")
-    assert found.attributes["zero_rows"] == 1
-    assert_allclose(found.transform(X), [[0, 0], [0.6, 0.8], [1, 0], [0.5**0.5, 0.5**0.5]], rtol=1e-15)
+    fitted = fit(X, "unit_norm")
+    assert fitted.attributes["zero_rows"] == 1
+    assert_allclose(fitted.transform(X), [[0, 0], [0.6, 0.8], [1, 0], [0.5**0.5, 0.5**0.5]], rtol=1e-15)
 
 
 def test_types_and_shapes():
     X = points().astype(np.float32)
-    found = fit(X, "standardize")
-    assert found.transform(X).dtype == np.float32
-    assert found.transform(X.astype(np.float64)).dtype == np.float64
+    fitted = fit(X, "standardize")
+    assert fitted.transform(X).dtype == np.float32
+    assert fitted.transform(X.astype(np.float64)).dtype == np.float64
     with pytest.raises(DataError, match=r"shape \(3, 2\), expected \(rows, 4\)"):
-        found.transform(np.ones((3, 2)))
+        fitted.transform(np.ones((3, 2)))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_arrays_make_the_same_scaling(kind):
     X = points()
-    found = fit(X, kind)
-    again = Scaling.from_arrays(*found.to_arrays())
-    assert_array_equal(again.transform(X), found.transform(X))
-    assert again.attributes == found.attributes
+    fitted = fit(X, kind)
+    again = Scaling.from_arrays(*fitted.to_arrays())
+    assert_array_equal(again.transform(X), fitted.transform(X))
+    assert again.attributes == fitted.attributes
 
 
 def test_rows_are_scaled_where_they_are_read(tmp_path):
     data = Dataset.from_arrays(points().astype(np.float32)).save(tmp_path / "d")
-    found = fit_scaling(data.X, None, ScalingParams(), InProcess(2))
-    rows = ScaledRows(data.X, found)
-    expected = found.transform(data.X.read_all())
+    fitted = fit_scaling(data.X, None, ScalingParams(), InProcess(2))
+    rows = ScaledRows(data.X, fitted)
+    expected = fitted.transform(data.X.read_all())
     assert (rows.shape, rows.dtype) == ((300, 4), np.float32)
     assert_array_equal(rows.read(10, 20), expected[10:20])
     assert_array_equal(rows.take(np.array([5, 2])), expected[[5, 2]])
@@ -141,10 +141,10 @@ def test_tasks_carry_where_a_scaling_lies_and_not_its_arrays(tmp_path):
     X = np.random.default_rng(0).normal(size=(20, 1536))
     X[:, 100:] = 5.0
     data = Dataset.from_arrays(X.astype(np.float32)).save(tmp_path / "d")
-    found = fit_scaling(data.X, None, ScalingParams(kind="standardize"), InProcess(1))
-    rows = ScaledRows(data.X, found, Stored(1))
+    fitted = fit_scaling(data.X, None, ScalingParams(kind="standardize"), InProcess(1))
+    rows = ScaledRows(data.X, fitted, Stored(1))
     assert len(pickle.dumps(rows)) < 1000
-    assert_array_equal(pickle.loads(pickle.dumps(rows)).read(3, 9), ScaledRows(data.X, found).read(3, 9))
+    assert_array_equal(pickle.loads(pickle.dumps(rows)).read(3, 9), ScaledRows(data.X, fitted).read(3, 9))
 
 
 def test_fits_that_are_refused():
@@ -173,11 +173,11 @@ def test_a_cluster_fits_the_same_scaling(tmp_path, cluster_client, monkeypatch):
     assert_array_equal(there.factor, here.factor)
     assert list(scratch.glob("*/*")) == []  # the parts of the fit are gone
     wide = Dataset.from_arrays(points(40, 4).repeat(300, axis=1)).save(tmp_path / "wide")
-    found, execution = fit_scaling(wide.X, None, ScalingParams(), InProcess(1)), OnDask(cluster_client)
-    rows = scaled(wide.X, found, execution)
-    assert found.kind == "standardize"
+    fitted, execution = fit_scaling(wide.X, None, ScalingParams(), InProcess(1)), OnDask(cluster_client)
+    rows = scaled(wide.X, fitted, execution)
+    assert fitted.kind == "standardize"
     assert len(pickle.dumps(rows)) < 2000, "a task carries the place of a scaling, not 1,200 factors"
-    assert_array_equal(rows.read(3, 9), found.transform(wide.X.read(3, 9)))
+    assert_array_equal(rows.read(3, 9), fitted.transform(wide.X.read(3, 9)))
 
 
 def test_auto_leaves_one_unit_and_standardizes_others():
@@ -205,16 +205,16 @@ def test_columns_of_zero_and_one_take_one_factor_of_the_distance_to_near_neighbo
     numbers = rng.normal(size=(n, 2)) * [1e3, 1.0]
     flags = (rng.random((n, 3)) < [0.5, 0.9, 0.99]).astype(float)
     flags[0], flags[1] = 1, 0
-    found = fit(np.hstack([numbers, flags]), "auto")
-    assert (found.kind, found.attributes["categories"]) == ("auto", 3)
-    assert_array_equal(found.shift[2:], 0)
-    assert len(set(found.factor[2:])) == 1
-    assert_array_equal(found.factor[:2], fit(numbers, "standardize").factor)
+    fitted = fit(np.hstack([numbers, flags]), "auto")
+    assert (fitted.kind, fitted.attributes["categories"]) == ("auto", 3)
+    assert_array_equal(fitted.shift[2:], 0)
+    assert len(set(fitted.factor[2:])) == 1
+    assert_array_equal(fitted.factor[:2], fit(numbers, "standardize").factor)
     Z = fit(numbers, "standardize").transform(numbers)[:500]
     all_of_them = fit(numbers, "standardize").transform(numbers)
-    near = np.median([np.sort(np.linalg.norm(all_of_them - own, axis=1))[min(10, n - 1)] for own in Z])
-    assert found.attributes["level_distance"] == pytest.approx(min(2 * near, 2), rel=0.1)
-    assert found.factor[2] == pytest.approx(found.attributes["level_distance"]), "0 and 1 are two levels"
+    near = np.median([np.sort(np.linalg.norm(all_of_them - item, axis=1))[min(10, n - 1)] for item in Z])
+    assert fitted.attributes["level_distance"] == pytest.approx(min(2 * near, 2), rel=0.1)
+    assert fitted.factor[2] == pytest.approx(fitted.attributes["level_distance"]), "0 and 1 are two levels"
 
 
 def test_a_category_spreads_at_most_as_far_as_a_number():
@@ -286,16 +286,16 @@ def test_kinds_that_move_zeros_are_refused_for_sparse_rows_and_densify_a_block_a
 def test_moments_of_sparse_rows_are_those_of_dense_ones(n, random_state, cut):
     X = sparse_points(max(n, 4), random_state=random_state)
     cut = min(cut, X.shape[0] - 1)
-    found, wanted = merged(moments_of(X[:cut]), moments_of(X[cut:])), moments_of(X.toarray())
+    fitted, wanted = merged(moments_of(X[:cut]), moments_of(X[cut:])), moments_of(X.toarray())
     for name in ("count", "zero_rows", "smallest", "largest"):
-        assert_array_equal(found[name], wanted[name])
-    assert_allclose(found["mean"], wanted["mean"], atol=1e-14)
-    assert_allclose(found["squares"], wanted["squares"], atol=1e-12)
+        assert_array_equal(fitted[name], wanted[name])
+    assert_allclose(fitted["mean"], wanted["mean"], atol=1e-14)
+    assert_allclose(fitted["squares"], wanted["squares"], atol=1e-12)
 
 
 def test_constant_columns_of_sparse_rows_are_counted_and_some_are_named():
     X = sparse.csr_array((np.ones(2), np.array([0, 7]), np.array([0, 1, 2])), shape=(2, 5000))
-    found = fit_scaling(CsrRows(X), None, ScalingParams(kind="max_abs"), InProcess(1)).attributes
-    assert found["constant_columns"] == 4998
-    assert found["constant_column_names"][:2] == ["column 1", "column 2"]
-    assert len(found["constant_column_names"]) == 100
+    fitted = fit_scaling(CsrRows(X), None, ScalingParams(kind="max_abs"), InProcess(1)).attributes
+    assert fitted["constant_columns"] == 4998
+    assert fitted["constant_column_names"][:2] == ["column 1", "column 2"]
+    assert len(fitted["constant_column_names"]) == 100

@@ -51,17 +51,17 @@ def server(tmp_path):
         thread.join()
 
 
-def test_a_name_is_looked_up_in_dssl_data_then_in_the_cache(tmp_path, own_cache, monkeypatch):
+def test_a_name_is_looked_up_in_dssl_data_then_in_the_cache(tmp_path, cache, monkeypatch):
     monkeypatch.setenv("DSSL_DATA", str(tmp_path))
-    np.savez(own_cache / "moons.npz", X=np.eye(2))
-    assert find_source("moons", download=False).path == own_cache / "moons.npz"
+    np.savez(cache / "moons.npz", X=np.eye(2))
+    assert find_source("moons", download=False).path == cache / "moons.npz"
     (tmp_path / "moons.csv.gz").write_bytes(gzip.compress(b"1,2\n"))
     assert find_source("moons", download=False).path == tmp_path / "moons.csv.gz"
     np.savez(tmp_path / "moons.npz", X=np.eye(2))
     assert find_source("moons", download=False).path == tmp_path / "moons.npz"
 
 
-def test_a_name_that_is_nowhere(tmp_path, own_cache, monkeypatch):
+def test_a_name_that_is_nowhere(tmp_path, cache, monkeypatch):
     monkeypatch.setenv("DSSL_DATA", str(tmp_path))
     np.savez(tmp_path / "letter.npz", X=np.eye(2))
     with pytest.raises(DataError) as error:
@@ -69,7 +69,7 @@ def test_a_name_that_is_nowhere(tmp_path, own_cache, monkeypatch):
     text = str(error.value)
     assert "no data set 'leter'" in text
     assert str(tmp_path) in text
-    assert str(own_cache) in text
+    assert str(cache) in text
     assert "did you mean letter?" in text
     with pytest.raises(DataError, match="check the path"):
         find_source(tmp_path / "letter.csv", download=False)
@@ -122,14 +122,14 @@ def test_bundled_files_have_equal_bytes_wherever_they_are_made(tmp_path):
     assert fingerprint(tmp_path / "one.npz") == fingerprint(tmp_path / "two.npz")
 
 
-def test_http_is_downloaded_once(server, own_cache):
+def test_http_is_downloaded_once(server, cache):
     folder, url = server
     (folder / "points.csv").write_text("a,b,y\n1,2,0\n3,4,1\n")
     data = open_dataset(f"{url}/points.csv")
     assert_array_equal(data.X.read_all(), [[1, 2], [3, 4]])
     (folder / "points.csv").unlink()
     assert_array_equal(open_dataset(f"{url}/points.csv").targets(), [0, 1])
-    assert find_source(f"{url}/points.csv", download=False).path.is_relative_to(own_cache)
+    assert find_source(f"{url}/points.csv", download=False).path.is_relative_to(cache)
 
 
 def test_the_labels_of_an_idx_url_are_downloaded_too(server):
@@ -142,7 +142,7 @@ def test_the_labels_of_an_idx_url_are_downloaded_too(server):
     assert_array_equal(data.targets(), [7, 9])
 
 
-def test_downloads_that_fail_leave_nothing(server, own_cache):
+def test_downloads_that_fail_leave_nothing(server, cache):
     _, url = server
     with pytest.raises(DataError, match=r"cannot download .*absent\.csv[\s\S]*404"):
         find_source(f"{url}/absent.csv")
@@ -150,10 +150,10 @@ def test_downloads_that_fail_leave_nothing(server, own_cache):
         find_source(f"{url}/cut.csv")
     with pytest.raises(DataError, match="downloads are off"):
         find_source(f"{url}/absent.csv", download=False)
-    assert [path for path in own_cache.rglob("*") if path.is_file()] == []
+    assert [path for path in cache.rglob("*") if path.is_file()] == []
 
 
-def test_objects_are_read_as_they_are_now(own_cache, s3):
+def test_objects_are_read_as_they_are_now(cache, s3):
     place = place_of(s3)
     for number, text in ((2, "a,y\n3,0\n"), (10, "a,y\n4,1\n"), (1, "a,y\n1,0\n2,1\n")):
         (place / f"part-{number}.csv").write_text(text)
@@ -176,7 +176,7 @@ def upload(folder, place):
             (place / path.relative_to(folder).as_posix()).write_bytes(path.read_bytes())
 
 
-def test_a_zarr_group_and_a_data_set_are_read_from_a_store_as_they_are_now(own_cache, s3, tmp_path):
+def test_a_zarr_group_and_a_data_set_are_read_from_a_store_as_they_are_now(cache, s3, tmp_path):
     place, X, y = place_of(s3), np.arange(40.0).reshape(20, 2), np.arange(20) % 2
     group = zarr.create_group(tmp_path / "points.zarr")
     group.create_array("X", data=X, chunks=(7, 2))
@@ -184,9 +184,9 @@ def test_a_zarr_group_and_a_data_set_are_read_from_a_store_as_they_are_now(own_c
     open_dataset(tmp_path / "points.zarr").save(tmp_path / "stored")
     for name in ("points.zarr", "stored"):
         upload(tmp_path / name, place / name)
-        found, here = open_dataset(f"{s3}/{name}"), open_dataset(tmp_path / name)
-        assert_array_equal(found.X.read_all(), X)
-        assert_array_equal(found.y.read_all(), y)
+        actual, here = open_dataset(f"{s3}/{name}"), open_dataset(tmp_path / name)
+        assert_array_equal(actual.X.read_all(), X)
+        assert_array_equal(actual.y.read_all(), y)
         assert fingerprint(find_source(f"{s3}/{name}")) == fingerprint(find_source(tmp_path / name))
         assert_array_equal(here.X.read_all(), X)
     zarr.open_array(tmp_path / "points.zarr" / "X", mode="r+")[:] = -X
@@ -201,7 +201,7 @@ def test_a_zarr_group_and_a_data_set_are_read_from_a_store_as_they_are_now(own_c
         find_source(f"{s3}/more")
 
 
-def test_a_folder_that_changes_while_it_is_downloaded_is_not_kept(own_cache, s3, tmp_path, monkeypatch):
+def test_a_folder_that_changes_while_it_is_downloaded_is_not_kept(cache, s3, tmp_path, monkeypatch):
     place = place_of(s3)
     zarr.create_array(tmp_path / "X.zarr", data=np.zeros((20, 2)), chunks=(7, 2))
     upload(tmp_path / "X.zarr", place / "X.zarr")
@@ -214,18 +214,18 @@ def test_a_folder_that_changes_while_it_is_downloaded_is_not_kept(own_cache, s3,
     monkeypatch.setattr(ObjectPath, "download", and_change)
     with pytest.raises(DataError, match=r"X\.zarr has changed[\s\S]*while it was downloaded"):
         find_source(f"{s3}/X.zarr")
-    assert [path for path in own_cache.rglob("*") if path.is_file()] == []
+    assert [path for path in cache.rglob("*") if path.is_file()] == []
 
 
 def test_urls_with_secrets_are_refused(tmp_path):
     for url in ("https://user:hush@host/p.csv", "https://host/p.csv?X-Amz-Signature=hush", "s3://K:hush@bucket/p.csv"):
         for source, options in ((url, {}), ([str(tmp_path / "a.npy"), url], {}), ("iris", {"labels": url})):
-            with pytest.raises(DataError, match="credentials never belong in a URL") as told:
+            with pytest.raises(DataError, match="credentials never belong in a URL") as refusal:
                 find_source(source, **options)
-            assert "hush" not in str(told.value)
+            assert "hush" not in str(refusal.value)
 
 
-def test_other_schemes_are_refused(own_cache):
+def test_other_schemes_are_refused(cache):
     with pytest.raises(DataError, match="cannot read ftp://"):
         find_source("ftp://host/points.csv")
 

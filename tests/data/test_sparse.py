@@ -54,12 +54,12 @@ def test_sparse_ingest_equals_dense_ingest(tmp_path_factory, n, d, density, heig
         dense = ingest(path, MemoryParts(), InProcess(1), sparse=False, dtype=dtype)
         data = ingest(path, MemoryParts(), InProcess(1), sparse=True, block_rows=height, dtype=dtype)
         assert isinstance(data.X, BlockedCsrRows)
-        found = data.X.read_all()
-        assert (found.dtype, found.indices.dtype) == (dense.X.dtype, np.int32)
-        assert found.has_sorted_indices
-        assert_array_equal(found.toarray(), dense.X.read_all())
+        actual = data.X.read_all()
+        assert (actual.dtype, actual.indices.dtype) == (dense.X.dtype, np.int32)
+        assert actual.has_sorted_indices
+        assert_array_equal(actual.toarray(), dense.X.read_all())
         assert_array_equal(data.targets(), y)
-        assert data.X.nnz == found.nnz
+        assert data.X.nnz == actual.nnz
 
 
 def test_files_are_sparse_where_that_pays(tmp_path):

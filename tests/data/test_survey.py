@@ -19,8 +19,8 @@ EXACT = st.integers(-2**50, 2**50).flatmap(lambda k: st.sampled_from([k * 2.0**-
 def surveyed(blocks):
     whole, row = None, 0
     for block in blocks:
-        found = Survey.of(block, row)
-        whole, row = found if whole is None else whole.merge(found), row + len(block)
+        actual = Survey.of(block, row)
+        whole, row = actual if whole is None else whole.merge(actual), row + len(block)
     return whole
 
 
@@ -31,10 +31,10 @@ def test_the_mean_is_the_true_one_whatever_the_blocks(values, cuts):
     """math.fsum is exact; a sum in one float would cancel here."""
     X = np.array([*values, 0.5])[:, None]
     blocks = [block for block in np.split(X, sorted(min(cut, len(X)) for cut in cuts)) if len(block)]
-    found = surveyed(blocks)
+    actual = surveyed(blocks)
     known = [x for x in X[:, 0] if not math.isnan(x)]
-    assert found.present.tolist() == [len(known)]
-    fill = choose_columns(found, None, "t", impute=True).fill
+    assert actual.present.tolist() == [len(known)]
+    fill = choose_columns(actual, None, "t", impute=True).fill
     assert fill[0] == math.fsum(known) / len(known)
     assert fill[0] == choose_columns(surveyed([X]), None, "t", impute=True).fill[0]
 
@@ -52,10 +52,10 @@ def test_sparse_rows_are_surveyed_as_dense_ones():
     rng = np.random.default_rng(1)
     X = sparse.random_array((50, 7), density=0.4, rng=rng, format="csr")
     X.data[::5] = np.nan
-    found, dense = Survey.of(X), Survey.of(X.toarray())
-    assert_array_equal(found.present, dense.present)
-    assert_array_equal(found.high + found.low, dense.high + dense.low)
-    columns = choose_columns(found, None, "t", impute=True)
+    actual, dense = Survey.of(X), Survey.of(X.toarray())
+    assert_array_equal(actual.present, dense.present)
+    assert_array_equal(actual.high + actual.low, dense.high + dense.low)
+    columns = choose_columns(actual, None, "t", impute=True)
     assert_allclose(columns.fill, np.nanmean(X.toarray(), axis=0))
     made = columns.apply(X, np.arange(7))
     assert made.imputed == np.isnan(X.data).sum()
@@ -67,12 +67,12 @@ def test_sparse_rows_are_surveyed_as_dense_ones():
 
 def test_the_first_missing_text_is_remembered():
     table = pd.DataFrame({"a": ["x", "y", None, None]})
-    found = surveyed([table[:1], table[1:3], table[3:]])
-    assert (found.first_missing, found.levels, found.present.tolist()) == ({0: 2}, {0: {"x": 1, "y": 1}}, [2])
+    actual = surveyed([table[:1], table[1:3], table[3:]])
+    assert (actual.first_missing, actual.levels, actual.present.tolist()) == ({0: 2}, {0: {"x": 1, "y": 1}}, [2])
 
 
 @pytest.mark.filterwarnings("error")
 def test_infinite_cells_are_not_part_of_the_mean():
-    found = surveyed([np.array([[np.inf], [1.0]]), np.array([[3.0], [np.nan]])])
-    assert choose_columns(found, None, "t", impute=True).fill.tolist() == [4 / 3]
-    assert found.present.tolist() == [3]
+    actual = surveyed([np.array([[np.inf], [1.0]]), np.array([[3.0], [np.nan]])])
+    assert choose_columns(actual, None, "t", impute=True).fill.tolist() == [4 / 3]
+    assert actual.present.tolist() == [3]

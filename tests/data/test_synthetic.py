@@ -19,8 +19,8 @@ X, Y = CurvedManifolds(PARAMS).read(0, PARAMS.points)
 @settings(max_examples=10, deadline=None)
 def test_a_range_is_the_same_however_it_is_made(a, b):
     start, stop = sorted((a, b))
-    found, classes = CurvedManifolds(PARAMS).read(start, stop)
-    np.testing.assert_array_equal(found, X[start:stop])
+    actual, classes = CurvedManifolds(PARAMS).read(start, stop)
+    np.testing.assert_array_equal(actual, X[start:stop])
     np.testing.assert_array_equal(classes, Y[start:stop])
 
 
@@ -36,7 +36,7 @@ def test_a_class_is_a_curved_manifold_of_its_dimension():
     made = CurvedManifolds(ManifoldParams(points=60_000, columns=20, classes=1, dimension=2, noise=0.0))
     points = made.read(0, 60_000)[0].astype(np.float64)
     near = np.argsort(((points - points[0]) ** 2).sum(axis=1))[:100]
-    spreads = [np.linalg.svd(own - own.mean(axis=0), compute_uv=False)**2 for own in (points[near], points)]
+    spreads = [np.linalg.svd(item - item.mean(axis=0), compute_uv=False)**2 for item in (points[near], points)]
     of_ball, of_all = (spread[2:].sum() / spread.sum() for spread in spreads)
     assert of_ball < 0.001 < 0.02 < of_all
 

@@ -288,24 +288,24 @@ def files(execution: Execution, folder: Path) -> Found:
         rows.to_parquet(folder / f"{number}.parquet")
     dump_svmlight_file(X, y, str(folder / "t.svm"))
     zarr.create_array(folder / "z", data=X.toarray(), chunks=(70, 9))
-    found = {}
+    actual = {}
     for name in ("t.csv.gz", "*.parquet", "t.svm", "z"):
         data = ingest(folder / name, StoredParts(folder / "out" / name[:-1]), execution, block_rows=40)
-        found |= {name: data.X.read_all(), f"attributes of {name}": data.attributes["feature_names"]}
+        actual |= {name: data.X.read_all(), f"attributes of {name}": data.attributes["feature_names"]}
         if name == "t.svm":
             data.save(folder / "d")
-    found["appended"] = append(folder / "t.svm", folder / "d", execution).X.read_all()
-    return found
+    actual["appended"] = append(folder / "t.svm", folder / "d", execution).X.read_all()
+    return actual
 
 
 @example(memory_budget=1 << 16)
 def sums_that_tasks_combine(execution: Execution, folder: Path) -> Found:
     """The shares of a reduction are more than a sixteenth of the budget."""
     X, _ = points(60, 200)
-    found = fit_scaling(execution.share_rows(as_rows(X)), None, ScalingParams(kind="standardize"), execution)
-    compared = found.seen.compare(as_rows(3 * X), execution)
-    return {"shift": found.shift, "factor": found.factor, "far": compared.is_far.read_all(),
-            "beyond": [own.above for own in compared.columns]}
+    actual = fit_scaling(execution.share_rows(as_rows(X)), None, ScalingParams(kind="standardize"), execution)
+    compared = actual.seen.compare(as_rows(3 * X), execution)
+    return {"shift": actual.shift, "factor": actual.factor, "far": compared.is_far.read_all(),
+            "beyond": [item.above for item in compared.columns]}
 
 
 @example()
@@ -330,25 +330,25 @@ def learners_on_a_graph(execution: Execution, folder: Path) -> Found:
     X, y = points(400)
     graph = KNNGraph(n_neighbors=5).build(X, execution)
     target = Classes(np.arange(0, 60), y[:60], np.arange(3))
-    found = {"harmonic": fit_harmonic(graph, target, None, SolverParams(), execution).values,
+    actual = {"harmonic": fit_harmonic(graph, target, None, SolverParams(), execution).values,
              "poisson": fit_poisson(graph, target, None, SolverParams(), execution).values}
     params = GraphRidgeParams(ridge=(0.01, 0.1), power=(1, 2))
     ridge = fit_graph_ridge(graph, target, None, params, execution)
-    found |= {"ridge": ridge.values, "held out": ridge.held_out}
+    actual |= {"ridge": ridge.values, "held out": ridge.held_out}
     folds, solver = [[np.arange(number, 60, 20) for number in range(20)]], SolverParams()
-    found |= {"harmonic without folds": held_out_harmonic(graph, target, None, folds, solver, execution)[0].values,
+    actual |= {"harmonic without folds": held_out_harmonic(graph, target, None, folds, solver, execution)[0].values,
               "poisson without folds": held_out_poisson(graph, target, None, folds, solver, execution)[0].values}
     sized = fit_class_sizes(graph, ridge, VertexLabels.of(graph.vertices, target, target.indicators()),
                             np.array([0.3, 0.3, 0.4]), diffuse=True, kind="normalized", solver=SolverParams(),
                             execution=execution)
-    found["diffused"] = sized.values
+    actual["diffused"] = sized.values
     columns, functions = np.arange(0, 60, 3), Functions((0.5, 0.5), (1, 2))
     with patch.object(functions_module, "LARGEST", 0):
         whole = graph_functions(graph, columns, columns, functions, FunctionParams(block_columns=8), execution)
         for c in (1, 200):  # of so many more columns of the result than of the basis that it is made again
             coef = np.random.default_rng(c).normal(size=(2, len(columns), c))
-            found |= {"functions": whole.values, f"{c} combined": whole.combined(coef)}
-    return found
+            actual |= {"functions": whole.values, f"{c} combined": whole.combined(coef)}
+    return actual
 
 
 @example()
@@ -363,11 +363,11 @@ def equal_rows(execution: Execution, folder: Path) -> Found:
     """Copies in other blocks, of dense and of sparse rows."""
     X = np.random.default_rng(0).normal(size=(900, 3))
     X[600:] = X[:300]
-    found = {}
+    actual = {}
     for name, rows in (("dense", ArrayRows(X)), ("sparse", as_rows(sparse.csr_array(X)))):
         vertices = find_vertex_rows(rows, execution, StoredParts(folder / name))
-        found |= {f"{name}.{key}": array for key, array in vertices.load().to_arrays().items()}
-    return found
+        actual |= {f"{name}.{key}": array for key, array in vertices.load().to_arrays().items()}
+    return actual
 
 
 @example(memory_budget=2 << 20)
@@ -399,8 +399,9 @@ def spectrum(execution: Execution, folder: Path) -> Found:
     """Of a graph in two pieces with copies."""
     X, _ = points(300, n_classes=2)
     X[::2] += 50
-    found = graph_spectrum(KNNGraph(n_neighbors=5).build(X, execution), 9, SpectrumParams(method="filtered"), execution)
-    return {"values": found.values, "vectors": found.vectors, "evidence": found.attributes}
+    graph = KNNGraph(n_neighbors=5).build(X, execution)
+    actual = graph_spectrum(graph, 9, SpectrumParams(method="filtered"), execution)
+    return {"values": actual.values, "vectors": actual.vectors, "evidence": actual.attributes}
 
 
 @example()
@@ -420,9 +421,9 @@ def stochastic_affinity(execution: Execution, folder: Path) -> Found:
     kernel, rows = RBF(2.0), execution.share_rows(as_rows(X))
     degrees, first = kernel(X, X).sum(axis=1), StochasticParams(n_features=10, rank=12, steps=4)
     made = stochastic_eigensystem(rows, kernel, degrees, first, execution)
-    found = stochastic_eigensystem(rows, kernel, degrees, replace(first, steps=7), execution, made,
+    actual = stochastic_eigensystem(rows, kernel, degrees, replace(first, steps=7), execution, made,
                                    StoredParts(folder / "affinity"))
-    return {"values": found.values, "vectors": found.vectors.read_all(), "change": found.evidence["change"]}
+    return {"values": actual.values, "vectors": actual.vectors.read_all(), "change": actual.evidence["change"]}
 
 
 @example()
@@ -430,11 +431,11 @@ def cluster_kernels(execution: Execution, folder: Path) -> Found:
     """Degrees are exact, in tiles, or sums over landmarks."""
     X, y = points(300)
     labels = np.where(np.arange(300) < 20, y, -1)
-    found = {}
+    actual = {}
     for degrees in ("exact", "landmarks"):
         fitted = ClusterKernelSVC(landmarks=60, degrees=degrees).fit(X, labels)
-        found |= {f"{degrees}: scores": fitted.decision_function(X), f"{degrees}: values": fitted.basis_.values}
-    return found
+        actual |= {f"{degrees}: scores": fitted.decision_function(X), f"{degrees}: values": fitted.basis_.values}
+    return actual
 
 
 @example()
@@ -451,9 +452,9 @@ def partitioned_neighbors(execution: Execution, folder: Path) -> Found:
     X = ManifoldRows(ManifoldParams(points=3000, columns=8, dimension=5)).read(0, 3000)
     rows = execution.share_rows(as_rows(X))
     parts = StoredParts(folder / "lists")
-    found = neighbors(rows, 5, method="partitioned", recall=0.98, execution=execution.within(2 << 20), parts=parts)
-    assert found.attributes["joins"] > 0
-    return {**found.to_arrays(), "order": parts.rows("order").read_all()}
+    actual = neighbors(rows, 5, method="partitioned", recall=0.98, execution=execution.within(2 << 20), parts=parts)
+    assert actual.attributes["joins"] > 0
+    return {**actual.to_arrays(), "order": parts.rows("order").read_all()}
 
 
 @example()

@@ -19,10 +19,10 @@ from dssl.execution.cost import (
 
 @given(st.integers(0, 10**12), st.integers(1, 10**6), st.integers(1, 10**4))
 def test_the_largest_that_fits(budget, most, each):
-    found = largest_within(budget, most, lambda s: each * s * s)
-    assert 0 <= found <= most
-    assert found == 0 or each * found * found <= budget
-    assert found == most or each * (found + 1) ** 2 > budget
+    actual = largest_within(budget, most, lambda s: each * s * s)
+    assert 0 <= actual <= most
+    assert actual == 0 or each * actual * actual <= budget
+    assert actual == most or each * (actual + 1) ** 2 > budget
 
 
 @given(st.integers(1, 10**12), st.integers(1, 10**6), st.integers(0, 10**9))

@@ -23,8 +23,8 @@ def wanted_lists(n, n_blocks, most, random_state=0):
 
 def written(folder, lists):
     parts = StoredParts(folder)
-    for index, own in enumerate(lists):
-        parts.write(index, {"halo": own})
+    for index, item in enumerate(lists):
+        parts.write(index, {"halo": item})
         parts.finish(index, {})
     return parts
 
@@ -37,12 +37,12 @@ def test_each_block_has_the_rows_it_asked_for(tmp_path, monkeypatch, budget):
     done = []
     execution = InProcess(2, budget)
     execution.counter = TaskCount(lambda *counts: done.append(counts), 0)
-    found = bring_halos(rows, written(tmp_path / "wanted", lists), 40, "halo", total, execution)
-    for index, own in enumerate(lists):
-        for first in {0, len(own) // 3, len(own)}:
-            pieces = list(found.pieces(index, first, 50))
+    actual = bring_halos(rows, written(tmp_path / "wanted", lists), 40, "halo", total, execution)
+    for index, item in enumerate(lists):
+        for first in {0, len(item) // 3, len(item)}:
+            pieces = list(actual.pieces(index, first, 50))
             assert all(len(piece) == 50 for piece in pieces[:-1])
-            assert_array_equal(np.concatenate([X[:0], *pieces]), X[own[first:]])
+            assert_array_equal(np.concatenate([X[:0], *pieces]), X[item[first:]])
     assert done[-1][1] == halo_tasks(halo_shuffles(900, 40, rows.row_bytes, total / 900, budget))
 
 
@@ -61,6 +61,6 @@ def test_no_task_holds_more_than_the_budget(tmp_path, monkeypatch):
     rows = write_dense(ArrayRows(X), StoredParts(tmp_path / "X"), "X", 500)
     wanted = written(tmp_path / "wanted", lists)
     with traced:
-        found = bring_halos(rows, wanted, 30, "halo", sum(map(len, lists)), traced)
-    assert found is not None
+        actual = bring_halos(rows, wanted, 30, "halo", sum(map(len, lists)), traced)
+    assert actual is not None
     assert max(*traced.tasks.values(), traced.driver) <= traced.memory_budget

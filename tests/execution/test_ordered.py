@@ -31,11 +31,11 @@ def test_row_place_i_is_row_i(tmp_path, dense, stored, budget):
         rows = write_dense(rows, parts, "X", 90) if dense else write_sparse(rows, parts, 90)
     moved = ordered(rows, ArrayRows(place), InProcess(1, budget))
     order = np.argsort(place)
-    found, expected = moved.read_all(), X[order]
-    assert found.dtype == expected.dtype
-    assert_array_equal(*((found, expected) if dense else (found.toarray(), expected.toarray())))
+    actual, expected = moved.read_all(), X[order]
+    assert actual.dtype == expected.dtype
+    assert_array_equal(*((actual, expected) if dense else (actual.toarray(), expected.toarray())))
     if not dense:
-        assert found.has_sorted_indices
+        assert actual.has_sorted_indices
 
 
 @pytest.mark.parametrize("dense", [True, False])

@@ -44,10 +44,10 @@ def _figures():
         yield
 
 
-def is_task(found):
+def is_task(actual):
     """Return whether something is called with the writer of a part and returns a receipt."""
-    call = found.__call__ if inspect.isclass(found) else found
-    if found is Task or not inspect.isfunction(call):
+    call = actual.__call__ if inspect.isclass(actual) else actual
+    if actual is Task or not inspect.isfunction(call):
         return False
     try:
         hints = typing.get_type_hints(call)
@@ -58,12 +58,12 @@ def is_task(found):
 
 def tasks_of_the_package():
     """Return the names of all tasks that the modules of the package define."""
-    found = set()
+    actual = set()
     for info in pkgutil.walk_packages(dssl.__path__, "dssl."):
         module = importlib.import_module(info.name)
-        found |= {f"{info.name}.{name}" for name, value in vars(module).items()
+        actual |= {f"{info.name}.{name}" for name, value in vars(module).items()
                   if getattr(value, "__module__", None) == info.name and inspect.isclass(value) and is_task(value)}
-    return found
+    return actual
 
 
 def name_of(task):
@@ -77,7 +77,7 @@ def digest(array):
 
 def contents(tasks, parts, receipts):
     """Return what the parts of some tasks hold, and the shared arrays that they say they filled."""
-    own = []
+    one = []
     for index, receipt in enumerate(receipts):
         try:
             arrays = dict(parts.read(index))
@@ -85,10 +85,10 @@ def contents(tasks, parts, receipts):
             arrays = {}
         for bucket in range(receipt.get("buckets", 0)):
             arrays |= {f"{bucket}/{name}": array for name, array in parts.read_bucket(index, bucket).items()}
-        own.append(({name: digest(array) for name, array in arrays.items()},
+        one.append(({name: digest(array) for name, array in arrays.items()},
                     {key: value for key, value in receipt.items() if key not in OF_THE_PLACE}))
     shared = {name for receipt in receipts for name in receipt.get("arrays", ())}
-    return [name_of(task) for task in tasks], own, {name: digest(parts.rows(name).read_all()) for name in shared}
+    return [name_of(task) for task in tasks], one, {name: digest(parts.rows(name).read_all()) for name in shared}
 
 
 class Refused:
@@ -138,10 +138,10 @@ def shown(item, execution):
     folder.mkdir()
     try:
         with watched(log, names), client:
-            found = item.show(execution, folder)
+            actual = item.show(execution, folder)
     finally:
         rmtree(folder)
-    return {name: digest(value) if hasattr(value, "dtype") else value for name, value in found.items()}, log, names
+    return {name: digest(value) if hasattr(value, "dtype") else value for name, value in actual.items()}, log, names
 
 
 @cache

@@ -131,7 +131,7 @@ def test_a_failure_on_a_cluster_reaches_the_caller(tmp_path, cluster_client):
 
 
 @pytest.fixture(scope="module")
-def own_client():
+def lone_client():
     """A client of two worker processes that a test may end."""
     with (
         LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None,
@@ -142,13 +142,13 @@ def own_client():
 
 
 @pytest.mark.cluster
-def test_a_worker_that_is_killed_costs_nothing_but_time(tmp_path, own_client):
+def test_a_worker_that_is_killed_costs_nothing_but_time(tmp_path, lone_client):
     """One of two worker processes gets SIGKILL while tasks run."""
     log = tmp_path / "log"
     log.mkdir()
     parts, expected = StoredParts(tmp_path / "there"), MemoryParts()
     tasks = square_tasks(parts, log=log, seconds=0.5)
-    pids = set(own_client.run(os.getpid).values())
+    pids = set(lone_client.run(os.getpid).values())
     killed = []
 
     def kill():
@@ -160,7 +160,7 @@ def test_a_worker_that_is_killed_costs_nothing_but_time(tmp_path, own_client):
 
     killer = threading.Thread(target=kill)
     killer.start()
-    receipts = OnDask(own_client).map(tasks, parts)
+    receipts = OnDask(lone_client).map(tasks, parts)
     killer.join()
     assert killed[0] in pids
     assert sum(len(file.read_text().split()) for file in log.iterdir()) > 5  # something ran twice
@@ -196,13 +196,13 @@ def test_tasks_with_a_home_go_to_the_same_worker_every_time(tmp_path, cluster_cl
 
 
 @pytest.mark.cluster
-def test_a_home_that_is_lost_is_found_elsewhere(tmp_path, own_client):
+def test_a_home_that_is_lost_is_found_elsewhere(tmp_path, lone_client):
     """One worker ends, and no other comes in its place."""
-    own_client.wait_for_workers(2)  # the one that was killed above comes again
-    execution = OnDask(own_client)
+    lone_client.wait_for_workers(2)  # the one that was killed above comes again
+    execution = OnDask(lone_client)
     tasks = [HomeTask(home) for home in (0, 1, 0, 1)]
     before = execution.map(tasks, StoredParts(tmp_path / "before"))
-    own_client.retire_workers([max(own_client.nthreads())], close_workers=True)
+    lone_client.retire_workers([max(lone_client.nthreads())], close_workers=True)
     after = execution.map(tasks, StoredParts(tmp_path / "after"))
     assert len({receipt["process"] for receipt in before}) == 2
     assert {receipt["process"] for receipt in after} == {before[0]["process"]}
@@ -268,12 +268,12 @@ def test_a_cluster_reduces_to_the_same(cluster_client, budget):
 
 
 def test_tasks_of_one_map_after_the_other_are_counted():
-    execution, told = InProcess(1), []
-    execution.counter = TaskCount(lambda done, of: told.append((done, of)), expected=8)
+    execution, message = InProcess(1), []
+    execution.counter = TaskCount(lambda done, of: message.append((done, of)), expected=8)
     parts = MemoryParts()
     execution.map(square_tasks(parts), parts)
     execution.map(square_tasks(parts), parts)  # done already
-    assert told == [(done, 8) for done in range(6)] + [(10, 10)]
+    assert message == [(done, 8) for done in range(6)] + [(10, 10)]
 
 
 def test_threads_are_found_without_loading_dask():
@@ -287,8 +287,8 @@ def test_threads_are_found_without_loading_dask():
 def test_tasks_of_another_budget_write_to_places_of_their_own(cluster_client):
     execution = OnDask(cluster_client)
     execution.scratch()
-    own = execution.within(1 << 20)
-    places = [each.scratch() for each in (own, execution, own)]
+    item = execution.within(1 << 20)
+    places = [each.scratch() for each in (item, execution, item)]
     for number, place in enumerate(places):
         place.write(0, {"number": np.array([number])})
     assert [place.read(0)["number"].tolist() for place in places] == [[0], [1], [2]]

@@ -46,17 +46,17 @@ def waited(*answers, seconds=121, work_at=None):
     return client, None, ""
 
 
-@pytest.mark.parametrize(("answers", "told"), [
+@pytest.mark.parametrize(("answers", "text"), [
     ([[]], "no worker has come to the scheduler at tcp://scheduler:8786 for 120 seconds"),
     ([[worker()], []], "all workers of the scheduler at tcp://scheduler:8786 have been gone for"),
     ([[worker("paused", 900 << 20), worker("paused")]], f"{ADDRESS}0 holds 900 MiB of 1,024"),
     ([[worker("paused")]], "all 1 workers at tcp://scheduler:8786 have been paused for 120 seconds"),
     ([[worker("closing")]], "have been gone"), ([TimeoutError()], "has not answered for 120 seconds"),
 ])
-def test_the_cause_is_named_in_time(answers, told):
+def test_the_cause_is_named_in_time(answers, text):
     _, second, message = waited(*answers, seconds=200)
     assert 120 <= second <= 140
-    assert told in message
+    assert text in message
     assert "finished parts are kept" in message
 
 

@@ -119,10 +119,10 @@ class LostResult:
 
 
 def collected(future, look=lambda: None):
-    found = {}
+    actual = {}
     with Finished() as finished:
-        run_in_window([(7, None)], 1, lambda index, task: future, found.__setitem__, {}, finished, look)
-    return found
+        run_in_window([(7, None)], 1, lambda index, task: future, actual.__setitem__, {}, finished, look)
+    return actual
 
 
 def test_a_result_that_was_lost_is_waited_for_with_open_eyes(monkeypatch):

@@ -33,8 +33,8 @@ def test_blocks_against_the_definition():
 
 def test_passes_lower_the_distance_and_empty_cells_keep_their_center():
     X = points(400)
-    found, evidence = kmeans_centers(ArrayRows(X), 20, 0, InProcess(2))
-    after = reference.squared_distances(X, found).min(1).mean()
+    landmarks, evidence = kmeans_centers(ArrayRows(X), 20, 0, InProcess(2))
+    after = reference.squared_distances(X, landmarks).min(1).mean()
     assert 2 <= len(evidence["inertia"]) <= centers_module.PASSES
     assert (np.diff([*evidence["inertia"], after]) <= 0).all()
     far = np.vstack([X[:3], [[99.0, 99, 99]]])
@@ -50,14 +50,14 @@ def test_passes_lower_the_distance_and_empty_cells_keep_their_center():
 def test_separate_clusters_have_a_center_each():
     middles = 50 * np.eye(6)
     X = np.concatenate([middles + 0.1 * points(6, 6, random_state) for random_state in range(40)])
-    found = choose(X, 6, "kmeans").points
-    assert (reference.squared_distances(middles, found).min(1) < 0.1).all()
+    landmarks = choose(X, 6, "kmeans").points
+    assert (reference.squared_distances(middles, landmarks).min(1) < 0.1).all()
 
 
 def test_more_rows_than_the_sample(monkeypatch):
     monkeypatch.setattr(centers_module, "SAMPLE_BYTES", 8 * 3 * 100)
-    found = choose(points(1000), 10, "kmeans")
-    assert found.attributes["sample"] == 100
+    landmarks = choose(points(1000), 10, "kmeans")
+    assert landmarks.attributes["sample"] == 100
 
 
 def test_a_budget_too_small():

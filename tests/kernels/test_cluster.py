@@ -40,7 +40,7 @@ def basis(X, points, rank=None, degrees="exact", execution=None, kernel=KERNEL):
     return cluster_basis(as_rows(X), kernel, points, rank, degrees, execution or InProcess(2))
 
 
-@pytest.mark.parametrize("transfer", FUNCTIONS, ids=lambda own: own.transfer)
+@pytest.mark.parametrize("transfer", FUNCTIONS, ids=lambda item: item.transfer)
 @pytest.mark.parametrize(("degrees", "atol"), [("landmarks", 1e-6), ("exact", 1e-4)])
 def test_with_all_points_as_landmarks_it_is_the_cluster_kernel(X, transfer, degrees, atol):
     """Exact degrees are sums of float32 kernels; the exponential never vanishes, and the cut-off drops its tail."""
@@ -52,16 +52,16 @@ def test_with_all_points_as_landmarks_it_is_the_cluster_kernel(X, transfer, degr
 
 def test_eigenpairs_of_landmarks_are_orthonormal_and_those_of_the_nystrom_approximation(X):
     Z = X[::4]
-    found = basis(X, Z)
+    actual = basis(X, Z)
     C, W = KERNEL(X, Z), KERNEL(Z, Z)
     d, d_s = KERNEL(X, X).sum(axis=1), C.sum(axis=0)
-    U = C @ found.P / np.sqrt(d)[:, None]
-    assert_allclose(U.T @ U, np.eye(len(found.values)), atol=1e-4)  # degrees in float32
+    U = C @ actual.P / np.sqrt(d)[:, None]
+    assert_allclose(U.T @ U, np.eye(len(actual.values)), atol=1e-4)  # degrees in float32
     C_L, W_L = C / np.sqrt(np.outer(d, d_s)), W / np.sqrt(np.outer(d_s, d_s))
     L = C_L @ np.linalg.pinv(W_L, rcond=1e-10) @ C_L.T
-    assert_allclose((U * found.values) @ U.T, L, atol=1e-5)
-    assert (np.diff(found.values) <= 0).all()
-    assert 0 < found.values[-1] <= found.values[0] <= 1
+    assert_allclose((U * actual.values) @ U.T, L, atol=1e-5)
+    assert (np.diff(actual.values) <= 0).all()
+    assert 0 < actual.values[-1] <= actual.values[0] <= 1
 
 
 def test_degrees_are_row_sums_whatever_the_tiles(X, monkeypatch):
@@ -75,9 +75,9 @@ def test_degrees_are_row_sums_whatever_the_tiles(X, monkeypatch):
 
 def test_no_degree_of_landmarks_is_less_than_the_similarity_to_itself():
     X = np.concatenate([np.random.default_rng(0).normal(size=(60, 2)), np.full((1, 2), 50.0)])
-    found = basis(X, X[:20], degrees="landmarks")
-    assert found.attributes["raised_degrees"] >= 1
-    samples = found.samples(TransferParams(), 4)(X)
+    actual = basis(X, X[:20], degrees="landmarks")
+    assert actual.attributes["raised_degrees"] >= 1
+    samples = actual.samples(TransferParams(), 4)(X)
     assert np.isfinite(samples).all()
     assert not samples[-1].any()  # far from all landmarks
 
@@ -135,9 +135,9 @@ def test_rank_takes_the_leading_pairs_and_blocks_do_not_change_them(X):
 
 
 def test_it_is_stored(X):
-    found = basis(X, X[::3])
-    again = ClusterBasis.from_arrays(KERNEL, found.to_arrays(), found.attributes)
-    assert_array_equal(again.samples(TransferParams(), 9)(X), found.samples(TransferParams(), 9)(X))
+    actual = basis(X, X[::3])
+    again = ClusterBasis.from_arrays(KERNEL, actual.to_arrays(), actual.attributes)
+    assert_array_equal(again.samples(TransferParams(), 9)(X), actual.samples(TransferParams(), 9)(X))
 
 
 @pytest.mark.parametrize(("given", "message"), [

@@ -142,16 +142,16 @@ class TestUniform:
 class TestEveryMethod:
     def test_landmarks_are_rows_or_centers(self, method):
         X = points()
-        found = choose(X, 12, method)
-        assert found.points.shape == (12, 3)
-        assert found.attributes["asked"] == 12
-        assert found.attributes["dropped_duplicates"] == 0
-        assert found.attributes["method"] == method
+        landmarks = choose(X, 12, method)
+        assert landmarks.points.shape == (12, 3)
+        assert landmarks.attributes["asked"] == 12
+        assert landmarks.attributes["dropped_duplicates"] == 0
+        assert landmarks.attributes["method"] == method
         if method == "kmeans":
-            assert found.rows is None
+            assert landmarks.rows is None
         else:
-            assert_array_equal(found.points, X[found.rows])
-            assert (np.diff(found.rows) > 0).all()
+            assert_array_equal(landmarks.points, X[landmarks.rows])
+            assert (np.diff(landmarks.rows) > 0).all()
 
     @pytest.mark.parametrize("make", [points, sparse_points], ids=["dense", "sparse"])
     def test_the_same_in_one_thread_and_two(self, method, make):
@@ -170,14 +170,14 @@ class TestEveryMethod:
 
     def test_sparse_rows_give_the_landmarks_of_their_dense_form(self, method):
         X = sparse_points()
-        found, expected = choose(X, 12, method), choose(X.toarray(), 12, method)
-        assert sparse.issparse(found.points) == (method != "kmeans")
-        assert_allclose(dense(found.points), expected.points, atol=1e-12)
-        assert_allclose(KERNEL(X, found.points), KERNEL(X.toarray(), expected.points), atol=1e-12)
+        landmarks, expected = choose(X, 12, method), choose(X.toarray(), 12, method)
+        assert sparse.issparse(landmarks.points) == (method != "kmeans")
+        assert_allclose(dense(landmarks.points), expected.points, atol=1e-12)
+        assert_allclose(KERNEL(X, landmarks.points), KERNEL(X.toarray(), expected.points), atol=1e-12)
 
     def test_float32_rows(self, method):
-        found = choose(points().astype(np.float32), 12, method)
-        assert found.points.dtype == (np.float64 if method == "kmeans" else np.float32)
+        landmarks = choose(points().astype(np.float32), 12, method)
+        assert landmarks.points.dtype == (np.float64 if method == "kmeans" else np.float32)
 
     def test_all_rows_or_one(self, method):
         assert len(choose(points(20), 20, method).points) == 20
@@ -190,17 +190,18 @@ class TestEveryMethod:
 
     @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
     def test_points_that_are_all_equal_make_one_landmark(self, method, form):
-        found = choose(form(np.full((50, 4), 2.5)), 8, method)
-        assert found.points.shape == (1, 4)
-        assert found.attributes["dropped_duplicates"] == 7
-        assert_allclose(dense(found.points), 2.5)
+        landmarks = choose(form(np.full((50, 4), 2.5)), 8, method)
+        assert landmarks.points.shape == (1, 4)
+        assert landmarks.attributes["dropped_duplicates"] == 7
+        assert_allclose(dense(landmarks.points), 2.5)
         assert choose(form(np.zeros((50, 4))), 8, method).points.shape == (1, 4)
 
     def test_copies_are_told_and_dropped(self, method):
         X = np.repeat(points(10), 6, axis=0)
-        found = choose(X, 30, method)
-        assert 5 <= len(np.unique(found.points.round(9), axis=0)) <= 10  # means of copies may differ in the last bit
-        assert len(np.unique(found.points, axis=0)) == len(found.points) == 30 - found.attributes["dropped_duplicates"]
+        landmarks = choose(X, 30, method)
+        chosen = landmarks.points
+        assert 5 <= len(np.unique(chosen.round(9), axis=0)) <= 10  # means of copies may differ in the last bit
+        assert len(np.unique(chosen, axis=0)) == len(chosen) == 30 - landmarks.attributes["dropped_duplicates"]
 
     @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
     def test_points_that_are_not_finite(self, method, form):
@@ -211,17 +212,17 @@ class TestEveryMethod:
 
     def test_a_constant_feature_changes_nothing(self, method):
         X = points()
-        found = choose(np.column_stack([X, np.full(60, 7.0)]), 12, method)
-        assert_allclose(found.points[:, :3], choose(X, 12, method).points, atol=1e-12)
-        assert_allclose(found.points[:, 3], 7)
+        landmarks = choose(np.column_stack([X, np.full(60, 7.0)]), 12, method)
+        assert_allclose(landmarks.points[:, :3], choose(X, 12, method).points, atol=1e-12)
+        assert_allclose(landmarks.points[:, 3], 7)
 
     def test_arrays_and_back(self, method):
         for X in (points(), sparse_points()):
-            found = choose(X, 12, method)
-            again = Landmarks.from_arrays(found.to_arrays(), json.loads(json.dumps(found.attributes)))
-            assert_array_equal(dense(again.points), dense(found.points))
-            assert_array_equal(again.rows, found.rows)
-            assert again.attributes == found.attributes
+            landmarks = choose(X, 12, method)
+            again = Landmarks.from_arrays(landmarks.to_arrays(), json.loads(json.dumps(landmarks.attributes)))
+            assert_array_equal(dense(again.points), dense(landmarks.points))
+            assert_array_equal(again.rows, landmarks.rows)
+            assert again.attributes == landmarks.attributes
 
     def test_stored_rows(self, method, tmp_path):
         X, parts = points(50), StoredParts(tmp_path)

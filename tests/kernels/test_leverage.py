@@ -54,9 +54,9 @@ def test_any_function_is_a_kernel_and_keeps_what_it_returned():
         return K if len(A) == 60 else KERNEL(A, B)
 
     factor = np.ascontiguousarray(cholesky(K + np.eye(60), lower=True))
-    found = leverage_of_block(kernel, X, X, factor, 1.0, 1.0, np.ones(60, bool))
+    actual = leverage_of_block(kernel, X, X, factor, 1.0, 1.0, np.ones(60, bool))
     assert_array_equal(K, before)
-    assert_allclose(found, reference.leverage_scores(K, 1.0), rtol=1e-9)
+    assert_allclose(actual, reference.leverage_scores(K, 1.0), rtol=1e-9)
 
 
 def test_with_half_the_rows_they_are_near():
@@ -64,11 +64,11 @@ def test_with_half_the_rows_they_are_near():
     X = points(400)
     J = np.sort(np.random.default_rng(1).permutation(400)[:200])
     nu = 0.5
-    found, exact = scores(X, J, nu), reference.leverage_scores(KERNEL(X, X), 2 * nu)
-    assert np.corrcoef(found, exact)[0, 1] > 0.9
-    assert_allclose(found.sum(), exact.sum(), rtol=0.1)
+    actual, exact = scores(X, J, nu), reference.leverage_scores(KERNEL(X, X), 2 * nu)
+    assert np.corrcoef(actual, exact)[0, 1] > 0.9
+    assert_allclose(actual.sum(), exact.sum(), rtol=0.1)
     inside = np.isin(np.arange(400), J)
-    assert_allclose(found[inside].mean() / found[~inside].mean(), exact[inside].mean() / exact[~inside].mean(),
+    assert_allclose(actual[inside].mean() / actual[~inside].mean(), exact[inside].mean() / exact[~inside].mean(),
                     rtol=0.15)
 
 
@@ -79,12 +79,12 @@ def test_the_ridge_gives_the_sum_asked_for(q, bandwidth, share, times):
     K = RBF(bandwidth)(J, J)
     values, vectors = np.linalg.eigh(K)
     nu = pilot_ridge(values, vectors**2, n, share * n)
-    found = unseen_scores(np.maximum(values, 0), vectors**2, nu, 1 / times)
-    assert found.sum() * times <= share * n * 1.0001
+    actual = unseen_scores(np.maximum(values, 0), vectors**2, nu, 1 / times)
+    assert actual.sum() * times <= share * n * 1.0001
     if nu > 1.01 * leverage_module.FLOOR * values.max():
-        assert_allclose(found.sum() * times, share * n, rtol=2e-3)
+        assert_allclose(actual.sum() * times, share * n, rtol=2e-3)
     if nu > 1e-6:
-        assert_allclose(found, leverage_of_block(
+        assert_allclose(actual, leverage_of_block(
             RBF(bandwidth), J, J, np.ascontiguousarray(cholesky(K + nu * np.eye(q), lower=True)), nu, 1 / times,
             np.ones(q, bool)), rtol=1e-5)
 

@@ -108,30 +108,30 @@ def test_a_denominator_that_vanishes_is_told_and_nothing_grows_there(moons, whol
 
 def test_scales_end_at_the_first_below_the_threshold(moons):
     for threshold in (1e-3, 1e-6):
-        found = made(moons, eps_0=1.0, threshold=threshold).attributes
-        second = found["second"]
+        actual = made(moons, eps_0=1.0, threshold=threshold).attributes
+        second = actual["second"]
         assert second[-1] < threshold <= min(second[:-1])
-        assert_allclose(found["scales"], 0.9 ** np.arange(len(second)))
+        assert_allclose(actual["scales"], 0.9 ** np.arange(len(second)))
         for j in (0, len(second) - 1):
-            L, _ = laplacian_of(moons, found["scales"][j])
+            L, _ = laplacian_of(moons, actual["scales"][j])
             assert second[j] == pytest.approx(np.linalg.eigvalsh(L)[1], abs=1e-12)
 
 
 def test_an_unsound_scale_is_passed_over_for_the_next_best_that_is_sound():
     values = np.array([[0.0, 0.05], [0.0, 0.0499], [0.0, 0.02], [0.0, 0.01]])
     assert chosen_scales(values, np.full(4, 10.0), 10)[0].tolist() == [1]
-    found, counts = chosen_scales(values, np.array([1.0, 0.9, 0.9, 0.9]), 10)  # n lambda <= 0.45
-    assert found.tolist() == [3]
+    actual, counts = chosen_scales(values, np.array([1.0, 0.9, 0.9, 0.9]), 10)  # n lambda <= 0.45
+    assert actual.tolist() == [3]
     assert counts == {"passed_over": 1, "unsound": 0, "left_out": 0}
-    found, counts = chosen_scales(values, np.full(4, 0.1), 10)  # none is: the least difference of all
-    assert found.tolist() == [1]
+    actual, counts = chosen_scales(values, np.full(4, 0.1), 10)  # none is: the least difference of all
+    assert actual.tolist() == [1]
     assert counts == {"passed_over": 0, "unsound": 1, "left_out": 0}
 
 
 def test_an_eigenvalue_that_is_zero_to_rounding_is_left_out():
     values = np.array([[0.0, 0.1, 0.5], [0.0, 1e-18, 0.4], [0.0, -1e-17, 0.2]])
-    found, counts = chosen_scales(values, np.full(3, 100.0), 10)
-    assert found.tolist() == [-1, 1]
+    actual, counts = chosen_scales(values, np.full(3, 100.0), 10)
+    assert actual.tolist() == [-1, 1]
     assert counts["left_out"] == 1
 
 
@@ -139,10 +139,10 @@ def test_degenerate_eigenvalues_have_one_scale_and_the_kernel_their_symmetry():
     """Of a regular polygon the eigenvectors of a pair are any rotation of each other; the kernel is a circulant."""
     angle = 2 * np.pi * np.arange(12) / 12
     X = np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    found = made(X, eps_0=1.0)
-    chosen = found.attributes["chosen"]
+    actual = made(X, eps_0=1.0)
+    chosen = actual.attributes["chosen"]
     assert [chosen[k] for k in range(0, 10, 2)] == [chosen[k] for k in range(1, 10, 2)]
-    K = found(X) @ found(X).T
+    K = actual(X) @ actual(X).T
     assert_allclose(np.roll(K, (1, 1), (0, 1)), K, rtol=1e-7)
 
 
@@ -163,13 +163,14 @@ def test_the_kernel_does_not_depend_on_units_order_or_signs(moons):
 def test_a_subsample_carries_the_labeled_points_and_blocks_change_nothing():
     X = make_moons(500, noise=0.1, random_state=0)[0]
     labeled = np.array([3, 77, 400])
-    found = made(X, labeled, n_carriers=60, random_state=1)
-    assert found.points.shape == (60, 2)
-    assert all((found.points == X[number]).all(axis=1).any() for number in labeled)
+    actual = made(X, labeled, n_carriers=60, random_state=1)
+    assert actual.points.shape == (60, 2)
+    assert all((actual.points == X[number]).all(axis=1).any() for number in labeled)
     rows, numbers = as_rows(X), np.arange(0, 500, 3)
-    assert_allclose(found.of_rows(rows, numbers, 1 << 18), found.of_rows(rows, numbers, 1 << 30), rtol=1e-9, atol=1e-12)
-    assert found.of_rows(rows, NONE, 1 << 30).shape == (0, found.width)
-    assert found.width == 60
+    assert_allclose(actual.of_rows(rows, numbers, 1 << 18), actual.of_rows(rows, numbers, 1 << 30),
+                    rtol=1e-9, atol=1e-12)
+    assert actual.of_rows(rows, NONE, 1 << 30).shape == (0, actual.width)
+    assert actual.width == 60
     assert made(X, labeled, n_carriers=60, n_eigenpairs=7, random_state=1).width == 8
 
 
@@ -198,8 +199,8 @@ def test_a_killed_run_goes_on_after_the_scales_that_were_done(moons, tmp_path):
 
 def test_a_first_scale_that_is_too_small_is_told(moons):
     with pytest.warns(UserWarning, match="at the first scale"):
-        found = made(moons, eps_0=1e-4)
-    assert len(found.attributes["scales"]) == 2
+        actual = made(moons, eps_0=1e-4)
+    assert len(actual.attributes["scales"]) == 2
     far = np.concatenate([moons, [[1e4, 0.0]]])
     with pytest.warns(UserWarning, match="lie far from all others"):
         assert np.isfinite(made(far)(far)).all()
@@ -218,7 +219,7 @@ def test_parameters_out_of_range(given):
 
 
 def test_what_cannot_be_decomposed(moons, monkeypatch):
-    monkeypatch.setattr(multiscale, "MOST_SCALES", 20)
+    monkeypatch.setattr(multiscale, "MAX_SCALES", 20)
     with pytest.raises(DataError, match="NaN"):
         made(np.where(moons > 1.5, np.nan, moons), eps_0=1.0)
     with pytest.warns(UserWarning, match="at the first scale"), pytest.raises(DataError, match=r"larger eps_0"):
@@ -236,6 +237,6 @@ def test_a_task_takes_what_is_predicted():
     expected = carrier_bytes(400, 30, 120)
     for task in (EigenvaluesTask(X, 30.0, 121), EigenvectorsTask(X, 30.0, tuple(range(1, 121)))):
         task(PartWriter(MemoryParts(), 0))
-        peak = traced_peak(lambda own=task: own(PartWriter(MemoryParts(), 0)), expected)
+        peak = traced_peak(lambda item=task: item(PartWriter(MemoryParts(), 0)), expected)
         assert peak <= expected
     assert peak > 0.8 * expected  # of vectors

@@ -27,38 +27,38 @@ def test_the_basis_is_orthonormal_and_spans_the_landmarks(s, bandwidth, copies, 
     Z = np.concatenate([Z, Z[:copies]])
     K = scale * RBF(bandwidth)(Z, Z)
     before = K.copy()
-    found = whiten(K, 1e-9)
+    actual = whiten(K, 1e-9)
     assert_array_equal(K, before)
-    assert 1 <= found.rank <= s
-    assert_allclose(found.T.T @ K @ found.T, np.eye(found.rank), atol=1e-5)
-    assert_allclose(K @ found.T @ (found.T.T @ K), K, atol=3e-9 * found.largest)
-    assert_allclose(found.largest, np.linalg.eigvalsh(K / scale)[-1] * scale, rtol=1e-10)
-    assert 1 <= found.condition <= 1e9
+    assert 1 <= actual.rank <= s
+    assert_allclose(actual.T.T @ K @ actual.T, np.eye(actual.rank), atol=1e-5)
+    assert_allclose(K @ actual.T @ (actual.T.T @ K), K, atol=3e-9 * actual.largest)
+    assert_allclose(actual.largest, np.linalg.eigvalsh(K / scale)[-1] * scale, rtol=1e-10)
+    assert 1 <= actual.condition <= 1e9
 
 
 def test_a_well_posed_matrix_keeps_everything():
     K = RBF(0.5)(points(20), points(20))
-    found, values = whiten(K), np.linalg.eigvalsh(K)
-    assert found.rank == 20
-    assert_allclose(found.T @ found.T.T, np.linalg.inv(K), rtol=1e-8, atol=1e-10)
-    assert_allclose(found.condition, values[-1] / values[0])
+    actual, values = whiten(K), np.linalg.eigvalsh(K)
+    assert actual.rank == 20
+    assert_allclose(actual.T @ actual.T.T, np.linalg.inv(K), rtol=1e-8, atol=1e-10)
+    assert_allclose(actual.condition, values[-1] / values[0])
 
 
 @pytest.mark.parametrize(("kernel", "rank"), [(Linear(), 3), (Cosine(), 3), (Polynomial(2), 10)])
 def test_kernels_of_finite_rank(kernel, rank):
     Z = points(40)
     K = kernel(Z, Z)
-    found = whiten(K)
-    assert found.rank == rank
-    assert_allclose(found.T @ found.T.T, reference.pseudo_inverse(K), atol=1e-9)
+    actual = whiten(K)
+    assert actual.rank == rank
+    assert_allclose(actual.T @ actual.T.T, reference.pseudo_inverse(K), atol=1e-9)
 
 
 def test_equal_landmarks_have_rank_one():
     Z = np.ones((7, 3))
-    found = whiten(RBF(1.0)(Z, Z))
-    assert found.rank == 1
-    assert_allclose((found.largest, found.condition), (7, 1))
-    assert_allclose(np.abs(found.T), 1 / 7)
+    actual = whiten(RBF(1.0)(Z, Z))
+    assert actual.rank == 1
+    assert_allclose((actual.largest, actual.condition), (7, 1))
+    assert_allclose(np.abs(actual.T), 1 / 7)
 
 
 def test_the_cutoff_drops_eigenvalues_relative_to_the_largest():

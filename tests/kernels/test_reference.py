@@ -106,8 +106,8 @@ class TestLapRLS:
     def test_with_all_points_as_landmarks_nystrom_is_exact(self):
         K, L, y, labeled = self.problem()
         exact = K @ reference.laprls_coef(K, L, y, labeled, LAMBDA_A, LAMBDA_I)
-        found = K @ reference.nystrom_laprls(K, K, L, y, labeled, LAMBDA_A, LAMBDA_I)
-        assert_allclose(found, exact, rtol=1e-6, atol=1e-8)
+        actual = K @ reference.nystrom_laprls(K, K, L, y, labeled, LAMBDA_A, LAMBDA_I)
+        assert_allclose(actual, exact, rtol=1e-6, atol=1e-8)
 
     def test_without_a_graph_it_is_plain_least_squares(self):
         K, L, y, labeled = self.problem()

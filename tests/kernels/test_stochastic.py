@@ -13,14 +13,10 @@ from dssl.base.errors import BudgetError, DataError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.kernels import stochastic
 from dssl.kernels.base import RBF, LaplacianKernel, Linear, Polynomial
-from dssl.kernels.fourier import fourier_frequencies, write_features
-from dssl.kernels.proximal import WINDOW, proximal_step
+from dssl.kernels.proximal import DRAW, TURN, WINDOW, FactorTask, fourier_frequencies, proximal_step, write_features
 from dssl.kernels.stochastic import (
-    DRAW,
     DRIVER_SQUARES,
-    TURN,
     Eigensystem,
-    FactorTask,
     StochasticParams,
     fixed_bytes,
     rank_that_fits,
@@ -49,10 +45,10 @@ def eigensystem(X, kernel=KERNELS[0], execution=None, start=None, parts=None, **
                                   start, parts)
 
 
-def matrix(found):
+def matrix(actual):
     """Return Z = U S U'."""
-    U = found.vectors.read_all().astype(float)
-    return (U * found.lowered) @ U.T
+    U = actual.vectors.read_all().astype(float)
+    return (U * actual.lowered) @ U.T
 
 
 def drawn(X, kernel, random_state, draw, n_features=20):
@@ -62,11 +58,11 @@ def drawn(X, kernel, random_state, draw, n_features=20):
     return out
 
 
-def assert_same_bits(found, expected):
+def assert_same_bits(actual, expected):
     for name in ("values", "lowered"):
-        assert_array_equal(getattr(found, name), getattr(expected, name))
-    assert_array_equal(found.vectors.read_all(), expected.vectors.read_all())
-    assert {**found.evidence, "seconds": 0} == {**expected.evidence, "seconds": 0}
+        assert_array_equal(getattr(actual, name), getattr(expected, name))
+    assert_array_equal(actual.vectors.read_all(), expected.vectors.read_all())
+    assert {**actual.evidence, "seconds": 0} == {**expected.evidence, "seconds": 0}
 
 
 class TestFeatures:
@@ -112,20 +108,20 @@ class TestSteps:
         scale = 1 / np.sqrt(kernel(X, X).sum(1))
         zetas = [scale[:, None] * drawn(X, kernel, 3, step) for step in range(1, 16)]
         expected = reference.stochastic_affinity([zeta @ zeta.T for zeta in zetas], 0.05, rank)
-        found = eigensystem(form(X), kernel, steps=15, random_state=3, rank=rank)
-        assert_allclose(matrix(found), expected, atol=1e-6)
-        values = np.linalg.eigvalsh(expected)[::-1][:len(found.values)]
-        assert_allclose(found.lowered, values, atol=1e-6)
-        assert_array_equal(found.values, found.lowered + 0.05)
+        actual = eigensystem(form(X), kernel, steps=15, random_state=3, rank=rank)
+        assert_allclose(matrix(actual), expected, atol=1e-6)
+        values = np.linalg.eigvalsh(expected)[::-1][:len(actual.values)]
+        assert_allclose(actual.lowered, values, atol=1e-6)
+        assert_array_equal(actual.values, actual.lowered + 0.05)
         assert len(values) == np.linalg.matrix_rank(expected, tol=1e-9) <= rank
-        U = found.vectors.read_all()
+        U = actual.vectors.read_all()
         assert_allclose(U.T @ U, np.eye(len(values)), atol=1e-6)
-        assert found.evidence["orthogonality"] < 1e-6
+        assert actual.evidence["orthogonality"] < 1e-6
 
     def test_changes_are_those_of_the_matrix(self):
-        found = [matrix(eigensystem(points(), steps=steps)) for steps in (9, 10, 11)]
+        actual = [matrix(eigensystem(points(), steps=steps)) for steps in (9, 10, 11)]
         changes = [np.linalg.norm(new - old) / max(np.linalg.norm(new), np.linalg.norm(old))
-                   for old, new in pairwise(found)]
+                   for old, new in pairwise(actual)]
         evidence = eigensystem(points(), steps=11).evidence
         assert_allclose(evidence["change"][9:], changes, rtol=1e-4)
         assert evidence["steps"] == len(evidence["rank"]) == len(evidence["change"]) == 11
@@ -137,13 +133,13 @@ class TestSteps:
         expected = reference.thresholded(reference.affinity(kernel(X, X)), 0.05)
         errors, estimates = np.zeros((3, len(steps))), np.zeros((3, len(steps)))
         for random_state in range(3):
-            found = None
+            actual = None
             for i, step in enumerate(steps):
-                found = eigensystem(X, kernel, start=found, steps=step, random_state=random_state)
-                Z = matrix(found)
+                actual = eigensystem(X, kernel, start=actual, steps=step, random_state=random_state)
+                Z = matrix(actual)
                 errors[random_state, i] = ((Z - expected) ** 2).sum()
                 estimates[random_state,
-                          i] = found.evidence["error"] * np.linalg.norm(Z) / np.sqrt(errors[random_state, i])
+                          i] = actual.evidence["error"] * np.linalg.norm(Z) / np.sqrt(errors[random_state, i])
         slope = np.polyfit(np.log(steps), np.log(errors.mean(0)), 1)[0]
         assert -1.15 < slope < -0.85
         assert 0.8 < estimates.mean() < 1.3
@@ -152,9 +148,9 @@ class TestSteps:
         """Z is then a mean of draws: the mean of 40 is off by their spread over the root of 40."""
         X, kernel = points(40), KERNELS[0]
         L = reference.affinity(kernel(X, X))
-        found = np.array([matrix(eigensystem(X, kernel, steps=5, threshold=0, random_state=random_state))
+        actual = np.array([matrix(eigensystem(X, kernel, steps=5, threshold=0, random_state=random_state))
                           for random_state in range(40)])
-        off, spread = np.linalg.norm(found.mean(0) - L), np.sqrt(((found - L) ** 2).sum((1, 2)).mean())
+        off, spread = np.linalg.norm(actual.mean(0) - L), np.sqrt(((actual - L) ** 2).sum((1, 2)).mean())
         assert off < 1.5 * spread / np.sqrt(40)
 
     def test_leading_eigenvectors_are_those_of_the_affinity(self):
@@ -164,9 +160,9 @@ class TestSteps:
         leading = vectors[:, -3:]
 
         def off(steps):
-            found = eigensystem(X, kernel, n_features=100, rank=20, steps=steps)
-            U = found.vectors.read_all()[:, :3]
-            return (np.abs(found.values[:3] - values[:-4:-1]).max(),
+            actual = eigensystem(X, kernel, n_features=100, rank=20, steps=steps)
+            U = actual.vectors.read_all()[:, :3]
+            return (np.abs(actual.values[:3] - values[:-4:-1]).max(),
                     np.linalg.norm(leading - U @ (U.T @ leading), 2))
 
         few, many = off(4), off(300)
@@ -182,13 +178,13 @@ class TestSteps:
 class TestEnd:
     def test_steps_end_within_the_tolerance(self):
         X, kernel = points(100), KERNELS[0]
-        found = eigensystem(X, kernel, n_features=100, steps=500, tolerance=0.15)
-        assert WINDOW < found.evidence["steps"] < 500
-        assert found.evidence["error"] < 0.15
-        assert found.evidence["converged"] is True
+        actual = eigensystem(X, kernel, n_features=100, steps=500, tolerance=0.15)
+        assert WINDOW < actual.evidence["steps"] < 500
+        assert actual.evidence["error"] < 0.15
+        assert actual.evidence["converged"] is True
         expected = reference.thresholded(reference.affinity(kernel(X, X)), 0.05)
-        assert 0.1 < np.linalg.norm(matrix(found) - expected) / np.linalg.norm(expected) < 0.2
-        before = eigensystem(X, kernel, n_features=100, steps=found.evidence["steps"] - 1, tolerance=0.15)
+        assert 0.1 < np.linalg.norm(matrix(actual) - expected) / np.linalg.norm(expected) < 0.2
+        before = eigensystem(X, kernel, n_features=100, steps=actual.evidence["steps"] - 1, tolerance=0.15)
         assert before.evidence["converged"] is False
         assert before.evidence["error"] >= 0.15
 
@@ -226,9 +222,9 @@ class TestBlocks:
 
     def test_stored_parts(self, tmp_path):
         X, execution, parts = points(200), InProcess(2, 1 << 17), StoredParts(tmp_path)
-        found = eigensystem(X, execution=execution, steps=9, rank=12, parts=parts)
-        assert_same_bits(found, eigensystem(X, execution=execution, steps=9, rank=12))
-        assert_same_bits(Eigensystem.of(StoredParts(tmp_path)), found)
+        actual = eigensystem(X, execution=execution, steps=9, rank=12, parts=parts)
+        assert_same_bits(actual, eigensystem(X, execution=execution, steps=9, rank=12))
+        assert_same_bits(Eigensystem.of(StoredParts(tmp_path)), actual)
         assert [path.name for path in (tmp_path / "within").iterdir()] == ["step10"]
 
     @pytest.mark.parametrize("at", ["between steps", "within a step"])
@@ -257,38 +253,38 @@ class TestBlocks:
         assert {step for step, _ in ran} == {1, 2, 3, 4, 5, 6}
         before = list(ran)
         ran.extend([(0, 0)] * 50)
-        found = eigensystem(X, execution=execution, steps=10, rank=12, parts=StoredParts(tmp_path))
+        actual = eigensystem(X, execution=execution, steps=10, rank=12, parts=StoredParts(tmp_path))
         again = ran[len(before) + 50:]
         assert not set(again) & set(before)
         assert {step for step, _ in again} == {6, 7, 8, 9, 10, 11} - ({6} if at == "between steps" else set())
-        assert_same_bits(found, expected)
+        assert_same_bits(actual, expected)
         del ran[:]
-        assert_same_bits(eigensystem(X, execution=execution, steps=10, rank=12, parts=StoredParts(tmp_path)), found)
+        assert_same_bits(eigensystem(X, execution=execution, steps=10, rank=12, parts=StoredParts(tmp_path)), actual)
         assert not ran
 
 
 class TestPointsOfOneKind:
     @pytest.mark.parametrize("n", [1, 2, 5, 30])
     def test_equal_points_have_one_eigenvector(self, n):
-        found = eigensystem(np.full((n, 3), 2.5), steps=20, threshold=0.01)
-        assert_allclose(found.values, [1], atol=1e-6)
-        assert_allclose(np.abs(found.vectors.read_all()), n**-0.5, rtol=1e-6)
-        assert found.evidence["error"] < 1e-6
+        actual = eigensystem(np.full((n, 3), 2.5), steps=20, threshold=0.01)
+        assert_allclose(actual.values, [1], atol=1e-6)
+        assert_allclose(np.abs(actual.vectors.read_all()), n**-0.5, rtol=1e-6)
+        assert actual.evidence["error"] < 1e-6
 
     @pytest.mark.parametrize("n", [2, 3, 7])
     @pytest.mark.extended_cases("7")
     def test_fewer_points_than_features(self, n):
         X, kernel = points(n), KERNELS[0]
-        found = eigensystem(X, kernel, n_features=40, steps=200, threshold=0)
+        actual = eigensystem(X, kernel, n_features=40, steps=200, threshold=0)
         L = reference.affinity(kernel(X, X))
-        assert len(found.values) <= n
-        assert_allclose(matrix(found), L, atol=0.05)
+        assert len(actual.values) <= n
+        assert_allclose(matrix(actual), L, atol=0.05)
 
     def test_a_kernel_that_underflows_to_the_identity(self):
         """All eigenvalues are 1 and stay: none is preferred to another."""
-        found = eigensystem(points(6), RBF(1e-3), n_features=40, steps=200)
-        assert len(found.values) == 6
-        assert_allclose(found.values, 1, atol=0.1)
+        actual = eigensystem(points(6), RBF(1e-3), n_features=40, steps=200)
+        assert len(actual.values) == 6
+        assert_allclose(actual.values, 1, atol=0.1)
 
     @pytest.mark.parametrize("stored", [False, True])
     def test_no_eigenvalue_above_the_threshold(self, stored, tmp_path):
@@ -375,9 +371,9 @@ class TestMemory:
         assert ranks[-1] == self.n
         assert rank_that_fits(rows, 50, 32 << 20, held=False) > rank_that_fits(rows, 50, 32 << 20)
         assert rank_that_fits(rows, 50, 32 << 20, tasks=4) < rank_that_fits(rows, 50, 32 << 20)
-        with pytest.raises(BudgetError, match="raise memory_budget to ") as told:
+        with pytest.raises(BudgetError, match="raise memory_budget to ") as error:
             rank_that_fits(rows, 50, 1 << 19)
-        least = int(str(told.value).split("memory_budget to ")[1].split(" or")[0].replace(",", ""))
+        least = int(str(error.value).split("memory_budget to ")[1].split(" or")[0].replace(",", ""))
         assert rank_that_fits(rows, 50, least) >= 1
         with pytest.raises(BudgetError):
             rank_that_fits(rows, 50, least - 1000)

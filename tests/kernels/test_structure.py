@@ -15,8 +15,8 @@ from tests import reference
 def structure(X, n_subsample=1000, n_neighbors=6, **regularizer):
     params = GraphKernelParams(regularizer=RegularizerParams(**regularizer), n_subsample=n_subsample)
     graph = KNNGraph(n_neighbors=n_neighbors, weights="binary").build(X, InProcess(1), scale="none")
-    found = graph_covariance(graph, np.array([0]), params, InProcess(1))
-    return found.structure[params.regularizer.power]
+    actual = graph_covariance(graph, np.array([0]), params, InProcess(1))
+    return actual.structure[params.regularizer.power]
 
 
 @pytest.mark.parametrize(("laplacian", "power"), [("normalized", 1), ("normalized", 2), ("normalized", 3),
@@ -41,12 +41,12 @@ def test_without_a_solvers_form_it_is_the_same_in_pieces_too(laplacian):
     X = np.concatenate([rng.normal(size=(90, 3)), rng.normal(size=(60, 3)) + 100])
     graph, ridge = KNNGraph(n_neighbors=6, weights="binary").build(X, InProcess(1), scale="none"), 0.02
     params = GraphKernelParams(regularizer=RegularizerParams(laplacian=laplacian, ridge=ridge, power=2), n_subsample=40)
-    found = graph_covariance(graph, np.array([0]), params, InProcess(1))
+    actual = graph_covariance(graph, np.array([0]), params, InProcess(1))
     made = Laplacian(graph.weights(), laplacian == "normalized")
     inverse = np.linalg.inv(made.matrix(ridge).toarray())
-    diagonal = np.diagonal(inverse @ inverse)[found.chosen]
-    found_again = structure_of_matrix(diagonal, found.chosen, made.matrix(ridge), made.vector, ridge, 2)
-    assert found_again == pytest.approx(found.structure[2], rel=1e-4)
+    diagonal = np.diagonal(inverse @ inverse)[actual.chosen]
+    found_again = structure_of_matrix(diagonal, actual.chosen, made.matrix(ridge), made.vector, ridge, 2)
+    assert found_again == pytest.approx(actual.structure[2], rel=1e-4)
 
 
 def test_noise_has_none_and_clusters_have_much():

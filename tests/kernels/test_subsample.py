@@ -57,19 +57,19 @@ def dense(R, power, S):
 def test_powers_are_the_dense_inverse(method, ridge, normalized, form):
     R, vector, S = expander(ridge, normalized)
     params = SolverParams(method=method, tolerance=1e-9)
-    found = inverse_on_subsample(R, S, POWERS, params=params, vector=vector, form=form)
+    actual = inverse_on_subsample(R, S, POWERS, params=params, vector=vector, form=form)
     for power in POWERS:
         expected = dense(R, power, S)
-        assert_allclose(found.powers[power], expected, rtol=1e-5, atol=1e-6 * np.abs(expected).max())
-        assert_array_equal(found.powers[power], found.powers[power].T)
+        assert_allclose(actual.powers[power], expected, rtol=1e-5, atol=1e-6 * np.abs(expected).max())
+        assert_array_equal(actual.powers[power], actual.powers[power].T)
 
 
 def test_components_do_not_see_each_other():
     R, _ = regularizer(components([30, 20, 1]), 1e-2, False)
-    found = inverse_on_subsample(R, np.arange(51), (1, 2), params=SolverParams(tolerance=1e-9))
+    actual = inverse_on_subsample(R, np.arange(51), (1, 2), params=SolverParams(tolerance=1e-9))
     for power in (1, 2):
         expected = dense(R, power, np.arange(51))
-        assert_allclose(found.powers[power], expected, rtol=1e-6, atol=1e-6 * expected.max())
+        assert_allclose(actual.powers[power], expected, rtol=1e-6, atol=1e-6 * expected.max())
 
 
 class TestTheorem42:
@@ -110,15 +110,15 @@ class TestTheorem42:
     def test_both_forms_together_are_of_second_order(self, method):
         """2 Z_S - Z'QZ = Q^+ - delta'Q delta: what one form errs by, the other errs by twice."""
         R, vector, S = expander()
-        found = {}
+        actual = {}
         for tolerance in (1e-2, 1e-4):
             params = SolverParams(method=method, tolerance=tolerance)
             energy, restriction = (inverse_on_subsample(R, S, params=params, vector=vector, form=form).powers[1]
                                    for form in FORMS)
-            found[tolerance] = np.abs(2 * restriction - energy - dense(R, 1, S)).max()
+            actual[tolerance] = np.abs(2 * restriction - energy - dense(R, 1, S)).max()
             first_order = np.abs(restriction - dense(R, 1, S)).max()
-            assert found[tolerance] < 0.1 * first_order
-        assert found[1e-4] < 2e-3 * found[1e-2]
+            assert actual[tolerance] < 0.1 * first_order
+        assert actual[1e-4] < 2e-3 * actual[1e-2]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -133,22 +133,22 @@ def test_theorem_44(method, tolerance, form):
     R, vector, S = expander(ridge=1e-1)
     values = np.linalg.eigvalsh(R.toarray())
     kappa = values[-1] / values[0]
-    found = inverse_on_subsample(R, S, POWERS, params=SolverParams(method=method, tolerance=tolerance), vector=vector,
+    actual = inverse_on_subsample(R, S, POWERS, params=SolverParams(method=method, tolerance=tolerance), vector=vector,
                                  form=form)
-    residual = found.attributes["max_residual"]
+    residual = actual.attributes["max_residual"]
     assert 0 < residual <= tolerance
     for power in POWERS:
         steps = (power + 1) // 2 if form == "energy" else power
         bound = ((power + 1) * residual + (steps * residual) ** 2 * kappa) * (1 + residual) ** power
-        error = np.abs(found.powers[power] - dense(R, power, S)).max()
+        error = np.abs(actual.powers[power] - dense(R, power, S)).max()
         assert error <= bound * values[0] ** -power
 
 
 @pytest.mark.parametrize("method", ["jacobi", "deflated", "amg"])
 def test_energy_form_is_positive_semi_definite_at_a_loose_tolerance(method):
     R, _ = regularizer(grid(12), 1e-3, False)
-    found = inverse_on_subsample(R, np.arange(144), POWERS, params=SolverParams(method=method, tolerance=0.5))
-    for A in found.powers.values():
+    actual = inverse_on_subsample(R, np.arange(144), POWERS, params=SolverParams(method=method, tolerance=0.5))
+    for A in actual.powers.values():
         values = np.linalg.eigvalsh(A)
         assert values[0] > -1e-12 * values[-1]
 
@@ -162,10 +162,10 @@ def test_blocks_do_not_matter(columns, rows, threads):
     blocked = SolverParams(method="jacobi", tolerance=1e-8, block_columns=columns)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "ROW_CHUNK", rows)
-        found = inverse_on_subsample(R, S, POWERS, params=blocked, vector=vector, execution=InProcess(threads))
-    assert found.attributes["columns"] == len(S)
+        actual = inverse_on_subsample(R, S, POWERS, params=blocked, vector=vector, execution=InProcess(threads))
+    assert actual.attributes["columns"] == len(S)
     for power in POWERS:
-        assert_allclose(found.powers[power], whole.powers[power], rtol=1e-11, atol=1e-13)
+        assert_allclose(actual.powers[power], whole.powers[power], rtol=1e-11, atol=1e-13)
 
 
 def test_a_small_budget_makes_narrow_blocks():
@@ -192,16 +192,16 @@ def test_powers_share_their_solves():
 def test_stored_parts_give_what_memory_gives(tmp_path, form):
     R, vector, S = expander()
     solver = prepare(R, len(S), SolverParams(method="deflated", block_columns=7), vector)
-    found = []
+    actual = []
     for name in ("memory", "stored"):
         columns, products = ((MemoryParts(), MemoryParts()) if name == "memory" else
                              (StoredParts(tmp_path / "columns"), StoredParts(tmp_path / "products")))
         receipts = solve_columns(HeldArrays(**solver.to_arrays()), solver.params, 160, S, POWERS, InProcess(2),
                                  columns, form=form)
-        found.append(multiply_factors(columns, 160, S, POWERS, InProcess(2), products, form=form,
+        actual.append(multiply_factors(columns, 160, S, POWERS, InProcess(2), products, form=form,
                                       n_blocks=len(receipts)))
     for power in POWERS:
-        assert_array_equal(found[0][power], found[1][power])
+        assert_array_equal(actual[0][power], actual[1][power])
 
 
 def test_resume_solves_only_the_missing_columns(tmp_path):
@@ -264,14 +264,14 @@ def test_columns_begin_at_those_that_were_solved_before_the_graph_grew(tmp_path,
     stored = StoredParts(tmp_path / "columns")
     solve_columns(HeldArrays(**before), params, 1500, old, powers, InProcess(1), stored)
     solved = SolvedColumns.of(stored, powers, before, InProcess(1))
-    places, found, iterations = [MemoryParts(), MemoryParts()], [], []
+    places, actual, iterations = [MemoryParts(), MemoryParts()], [], []
     for place, begin in zip(places, ({}, {"solved": solved, "solved_subsample": old}), strict=True):
         receipts = solve_columns(HeldArrays(**after), params, 1520, new, powers, InProcess(1), place, **begin)
-        found.append(multiply_factors(place, 1520, new, powers, InProcess(1), MemoryParts()))
+        actual.append(multiply_factors(place, 1520, new, powers, InProcess(1), MemoryParts()))
         iterations.append(np.array([receipt["iterations"] for receipt in receipts])[0])
         assert max(receipt["max_residual"] for receipt in receipts) <= 1e-8
     for power in powers:
-        assert_allclose(found[1][power], found[0][power], atol=1e-6 * np.abs(found[0][power]).max())
+        assert_allclose(actual[1][power], actual[0][power], atol=1e-6 * np.abs(actual[0][power]).max())
     cold, warm = iterations
     assert ((warm < cold) == sooner).all()
 

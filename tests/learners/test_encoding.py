@@ -10,7 +10,7 @@ from numpy.testing import assert_array_equal
 from dssl.base.errors import DataError
 from dssl.base.missing import is_missing_text
 from dssl.learners.target.encoding import (
-    MOST_CLASSES,
+    MAX_CLASSES,
     encode_labels,
     encode_values,
     keep_classes,
@@ -96,9 +96,9 @@ def test_decoding_gives_the_numbers_back(y):
 
 
 def test_fractions_and_too_many_values_are_quantities():
-    for classes in (np.array([1.0, 2.0]), np.arange(MOST_CLASSES), np.array(["a", "b"]), np.array([])):
+    for classes in (np.array([1.0, 2.0]), np.arange(MAX_CLASSES), np.array(["a", "b"]), np.array([])):
         require_no_quantities(classes, "")
-    for classes in (np.array([0.5, 1.0]), np.arange(MOST_CLASSES + 1.0)):
+    for classes in (np.array([0.5, 1.0]), np.arange(MAX_CLASSES + 1.0)):
         with pytest.raises(DataError, match=r"Unknown label type: continuous, .* different values such as"):
             require_no_quantities(classes, "")
 

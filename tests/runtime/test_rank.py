@@ -60,8 +60,8 @@ def test_a_scheduler_that_was_killed_is_not_met(tmp_path, monkeypatch):
             return scheduler.address, await waiting
 
     meeting.announce("tls://127.0.0.1:1", Security.temporary())
-    address, (found, opened) = asyncio.run(met())
-    assert found == address
+    address, (actual, opened) = asyncio.run(met())
+    assert actual == address
     assert (opened.tls_client_key, opened.require_encryption) == (security.tls_client_key, True)
 
 

@@ -45,7 +45,7 @@ def test_short_forms():
     assert load_runtime("tls://far.example:8786") == AddressRuntime(kind="address", address="tls://far.example:8786")
 
 
-@pytest.mark.parametrize(("text", "told"), [
+@pytest.mark.parametrize(("text", "message"), [
     ("kind: slrum\n", "slrum"), ("kind: local\nworkers: 0\n", "workers"), ("kind: local\nworker: 2\n", "worker"),
     ("workers: 2\n", "kind"), ("- 1\n", "is not a cluster description"), ("kind: [local\n", "is not YAML"),
     ("kind: local\ninterface: ib0\n", "leave it out"), ("kind: local\nkind: address\n", "given twice"),
@@ -53,10 +53,10 @@ def test_short_forms():
     ("kind: address\naddress: tls://a:1\ntls: {ca_file: ca.pem}\n", "cert"),
     ("kind: in-process\nthreads: 0\n", "threads"), ("kind: local\nmodel: {eta: 3}\n", "model"),
 ])
-def test_a_description_that_says_something_else(tmp_path, text, told):
+def test_a_description_that_says_something_else(tmp_path, text, message):
     path = tmp_path / "cluster.yaml"
     path.write_text(text)
-    with pytest.raises(SpecError, match=told) as error:
+    with pytest.raises(SpecError, match=message) as error:
         load_runtime(path)
     assert str(path) in str(error.value)
     assert "pydantic" not in str(error.value)
@@ -136,8 +136,8 @@ def test_nobody_else_reaches_local_workers():
         address = execution.client.scheduler.address
         assert address.startswith("tls://")
         assert all(worker.startswith("tls://") for worker in execution.client.nthreads())
-        own = Security.temporary().get_connection_args("client")
-        for theirs, how in ((address.replace("tls://", "tcp://"), {}), (address, own)):
+        item = Security.temporary().get_connection_args("client")
+        for theirs, how in ((address.replace("tls://", "tcp://"), {}), (address, item)):
             with pytest.raises(OSError):
                 asyncio.run(connect(theirs, timeout=0.5, **how))
 
@@ -145,8 +145,8 @@ def test_nobody_else_reaches_local_workers():
 def listening(*processes):
     """Return the addresses (host, port) at which processes listen."""
     known = {process.pid for process in processes}
-    return {tuple(own.laddr) for own in psutil.net_connections("tcp")
-            if own.pid in known and own.status == psutil.CONN_LISTEN}
+    return {tuple(item.laddr) for item in psutil.net_connections("tcp")
+            if item.pid in known and item.status == psutil.CONN_LISTEN}
 
 
 def said(port, page):

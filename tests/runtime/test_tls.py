@@ -66,11 +66,11 @@ class Schedulers:
 
     def start(self, wanted):
         name, files = wanted
-        found = self.folder / f"{name}.json"
+        actual = self.folder / f"{name}.json"
         self.spawn("distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard",
-                   "--protocol", "tls://" if files else "tcp://", "--scheduler-file", found, *self.options(files))
-        wait_until(lambda: found.exists() and found.read_text().endswith("}"), f"the scheduler {name}")
-        return json.loads(found.read_text())["address"]
+                   "--protocol", "tls://" if files else "tcp://", "--scheduler-file", actual, *self.options(files))
+        wait_until(lambda: actual.exists() and actual.read_text().endswith("}"), f"the scheduler {name}")
+        return json.loads(actual.read_text())["address"]
 
     def end(self):
         for process in self.processes:
@@ -137,41 +137,41 @@ def test_the_same_authority_signs_again(tmp_path):
     tls(tmp_path / "certs").security()
 
 
-@pytest.mark.parametrize(("arguments", "spoil", "told"), [
+@pytest.mark.parametrize(("arguments", "spoil", "message"), [
     (["--days", "4000"], None, "--days"), (["--host", "tls://head:8786"], None, "without scheme and port"),
     ([], lambda folder: (folder / "ca-key.pem").unlink(), "holds only one of"),
     ([], lambda folder: shutil.copy(folder / "client-key.pem", folder / "ca-key.pem"), "is not the key"),
     ([], lambda folder: (folder / "ca.pem").write_text("certificate"), "are no authority"),
 ])
-def test_what_no_authority_can_sign(tmp_path, arguments, spoil, told):
+def test_what_no_authority_can_sign(tmp_path, arguments, spoil, message):
     if spoil:
         certs(tmp_path / "certs")
         spoil(tmp_path / "certs")
     before = {path: path.read_bytes() for path in tmp_path.rglob("*.pem")}
-    assert told in certs(tmp_path / "certs", *arguments, code=2).output
+    assert message in certs(tmp_path / "certs", *arguments, code=2).output
     assert {path: path.read_bytes() for path in tmp_path.rglob("*.pem")} == before
 
 
-@pytest.mark.parametrize(("spoil", "told"), [
+@pytest.mark.parametrize(("spoil", "message"), [
     (lambda files: files.model_copy(update={"cert": "none.pem"}), "there is no certificate none.pem"),
     (lambda files: files.model_copy(update={"key": "none.pem"}), "there is no certificate none.pem"),
     (lambda files: files.model_copy(update={"cert": files.key}), "is not a certificate"),
     (lambda files: files.model_copy(update={"key": files.cert}), "is not a key without a password"),
     (lambda files: files.model_copy(update={"key": files.key.replace("client", "worker")}), "is not the key of"),
 ])
-def test_certificates_are_checked_before_anybody_is_asked(tmp_path, spoil, told):
+def test_certificates_are_checked_before_anybody_is_asked(tmp_path, spoil, message):
     certs(tmp_path)
-    with pytest.raises(ClusterError, match=told) as error:
+    with pytest.raises(ClusterError, match=message) as error:
         spoil(tls(tmp_path)).security()
     assert error.value.exit_code == 4
 
 
-@pytest.mark.parametrize(("fields", "told"), [
+@pytest.mark.parametrize(("fields", "message"), [
     ({"address": "tcp://head:1", "tls": {"ca_file": "a", "cert": "b", "key": "c"}}, "would not be encrypted"),
     ({"address": "tls://head:1", "insecure": True}, "is encrypted"), ({"address": "head:8786"}, "is not an address")])
-def test_a_description_that_contradicts_itself(tmp_path, fields, told):
+def test_a_description_that_contradicts_itself(tmp_path, fields, message):
     (tmp_path / "cluster.yaml").write_text(yaml.safe_dump({"kind": "address"} | fields))
-    with pytest.raises(SpecError, match=told):
+    with pytest.raises(SpecError, match=message):
         load_runtime(tmp_path / "cluster.yaml")
 
 
@@ -188,7 +188,7 @@ def test_a_run_on_an_encrypted_scheduler(schedulers, tmp_path):
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize(("scheduler", "ours", "told"), [
+@pytest.mark.parametrize(("scheduler", "ours", "message"), [
     ("ours", None, "is encrypted, and no certificates are given"),
     ("ours", ("theirs", "theirs"), "the certificate of the scheduler at .* is not signed by .*theirs/ca.pem"),
     ("ours", ("theirs", "ours"), "theirs/client.pem is not signed by .*ours/ca.pem"),
@@ -198,14 +198,14 @@ def test_a_run_on_an_encrypted_scheduler(schedulers, tmp_path):
     ("plain", ("ours", "ours"), "does not speak TLS"),
     ("ours as plain", None, "speaks TLS alone"),
 ])
-def test_each_cause_has_its_message(schedulers, scheduler, ours, told):
+def test_each_cause_has_its_message(schedulers, scheduler, ours, message):
     """Of real schedulers; Dask says "Timed out" or "stream closed" of most."""
     folder = schedulers.folder
     address = schedulers.address[scheduler.split()[0]]
     address = address.replace("tls://", "tcp://") if scheduler == "ours as plain" else \
         address.replace("tcp://", "tls://")
     files = tls(folder / ours[0], authority=folder / ours[1]) if ours else None
-    with pytest.raises(ClusterError, match=told) as error, \
+    with pytest.raises(ClusterError, match=message) as error, \
             AddressRuntime(address=address, tls=files).start(1 << 28):
         pass
     assert error.value.exit_code == 4

@@ -37,8 +37,8 @@ def test_small_draws_lie_within_larger_ones():
         seen.setdefault(count, []).append(set(range(125)) - set(held.tolist()))
     small, middle, large = (seen[count] for count in sorted(seen))
     assert (len(small), len(middle), len(large)) == (4, 4, 2)
-    assert all(own <= other for own, other in zip(small, middle, strict=True))
-    assert all(own <= other for own, other in zip(middle, large, strict=False))
+    assert all(item <= other for item, other in zip(small, middle, strict=True))
+    assert all(item <= other for item, other in zip(middle, large, strict=False))
 
 
 def test_labels_of_which_none_can_be_held_out_say_nothing():
@@ -55,26 +55,26 @@ def test_the_curve_and_the_comparison_are_of_the_labels_that_were_held_out():
         return np.where(wrong, -1.0, 1.0)[:, None] * np.where(target.coded == 1, 1, -1)[:, None]
 
     def held(wrong_of):
-        return [HeldOut(target, target.coding, values(wrong_of(number)), own)
-                for number, own in enumerate(folds.repetitions)]
+        return [HeldOut(target, target.coding, values(wrong_of(number)), item)
+                for number, item in enumerate(folds.repetitions)]
 
     some = np.arange(80) % 10 == 0
-    found = by_labels(target, folds, {
+    actual = by_labels(target, folds, {
         "model": held(lambda number: np.zeros(80, bool) if not number or folds.curve[number - 1][0] >= 40 else some),
         "base": held(lambda number: some)})
-    assert found["n"] == 80
-    assert found["scores"]["model"]["error"] == 0
-    assert found["over_base"]["gain"] == 0.1
-    assert found["unlabeled_data"] == "helped"
-    assert [row["labels"] for row in found["curve"]] == [10, 20, 40, 78]
-    assert [row["model"] > 0 for row in found["curve"]] == [True, True, False, False]
-    assert_allclose(found["curve"][-1]["base"], 0.1)
-    assert_allclose(found["curve"][2]["model_interval"], interval_of_share(0.0, 80))  # a draw of either half
-    assert all(row["base_interval"][0] < row["base"] < row["base_interval"][1] for row in found["curve"])
-    assert found["curve"][-1]["base_interval"] == found["scores"]["base"]["interval"]
-    assert found["scores"]["majority"]["error"] == 0.5
-    assert found["scores"]["majority"]["predicts"] == 0
-    assert found["over_majority"]["gain"] == 0.5
+    assert actual["n"] == 80
+    assert actual["scores"]["model"]["error"] == 0
+    assert actual["over_base"]["gain"] == 0.1
+    assert actual["unlabeled_data"] == "helped"
+    assert [row["labels"] for row in actual["curve"]] == [10, 20, 40, 78]
+    assert [row["model"] > 0 for row in actual["curve"]] == [True, True, False, False]
+    assert_allclose(actual["curve"][-1]["base"], 0.1)
+    assert_allclose(actual["curve"][2]["model_interval"], interval_of_share(0.0, 80))  # a draw of either half
+    assert all(row["base_interval"][0] < row["base"] < row["base_interval"][1] for row in actual["curve"])
+    assert actual["curve"][-1]["base_interval"] == actual["scores"]["base"]["interval"]
+    assert actual["scores"]["majority"]["error"] == 0.5
+    assert actual["scores"]["majority"]["predicts"] == 0
+    assert actual["over_majority"]["gain"] == 0.5
 
 
 def test_a_label_that_several_draws_predict_counts_once_in_an_interval():
@@ -83,8 +83,8 @@ def test_a_label_that_several_draws_predict_counts_once_in_an_interval():
     values = np.where(np.arange(40) % 5, 1.0, -1.0)[:, None] * np.where(target.coded == 1, 1, -1)[:, None]
 
     def interval(times):
-        own = np.arange(30)
-        many = replace(folds, curve=[(10, [own])] * times)
+        item = np.arange(30)
+        many = replace(folds, curve=[(10, [item])] * times)
         return by_labels(target, many, {"model": [HeldOut(target, target.coding, values, held)
                                                   for held in many.repetitions]})["curve"][0]["model_interval"]
 
@@ -98,7 +98,7 @@ def test_the_best_of_many_candidates_is_judged_by_folds_that_did_not_choose_it()
     best, honest = [], []
     for _ in range(200):
         folds = rng.binomial(10, 0.5, size=(36, 5)) / 10
-        rows = [{"error": float(own.mean()), "fold_errors": own.tolist()} for own in folds]
+        rows = [{"error": float(item.mean()), "fold_errors": item.tolist()} for item in folds]
         best.append(min(row["error"] for row in rows))
         honest.append(error_by_other_folds(rows))
     assert np.mean(best) < 0.4
@@ -110,10 +110,10 @@ def test_the_best_of_many_candidates_is_judged_by_folds_that_did_not_choose_it()
 def test_a_gain_by_labels_of_a_model_that_tried_more_is_no_claim():
     row = {"error": 0.1, "fold_errors": [0.1, 0.1]}
     said = {"n": 40, "unlabeled_data": "helped"}
-    found = without_choice(said, {"model": [row] * 36, "base": [row] * 3})
-    assert found["unlabeled_data"] == "no claim"
-    assert found["tried"] == {"model": 36, "base": 3}
-    assert found["errors_without_choice"] == {"model": pytest.approx(0.1), "base": pytest.approx(0.1)}
+    actual = without_choice(said, {"model": [row] * 36, "base": [row] * 3})
+    assert actual["unlabeled_data"] == "no claim"
+    assert actual["tried"] == {"model": 36, "base": 3}
+    assert actual["errors_without_choice"] == {"model": pytest.approx(0.1), "base": pytest.approx(0.1)}
     assert without_choice(said, {"model": [row] * 3, "base": [row] * 3})["unlabeled_data"] == "helped"
     assert without_choice(said | {"unlabeled_data": "hurt"}, {"model": [row] * 36, "base": [row]})[
         "unlabeled_data"] == "hurt"

@@ -87,13 +87,13 @@ def test_the_slope_is_the_most_probable_one(n_classes, size):
     scores /= np.sqrt((scores**2).mean())
     weight = rng.uniform(0.5, 2, 80)
     weight /= weight.mean()
-    found = fit_calibration(size * scores, codes, weight)
+    actual = fit_calibration(size * scores, codes, weight)
     slopes = np.geomspace(0.01, 100, 2001)
     best = max(slopes, key=lambda slope: likelihood(slope, scores, codes, weight))
-    assert_allclose(found.slope * size, best, rtol=0.01)
-    assert_allclose(found.probabilities(size * scores), softmax(found.slope * size * scores, axis=1), rtol=1e-10)
-    assert abs(found.slope / fit_calibration(size * scores, codes).slope - 1) > 1e-3
-    assert_allclose(fit_calibration(size * scores, codes, 1000 * weight).slope, found.slope, rtol=1e-6)
+    assert_allclose(actual.slope * size, best, rtol=0.01)
+    assert_allclose(actual.probabilities(size * scores), softmax(actual.slope * size * scores, axis=1), rtol=1e-10)
+    assert abs(actual.slope / fit_calibration(size * scores, codes).slope - 1) > 1e-3
+    assert_allclose(fit_calibration(size * scores, codes, 1000 * weight).slope, actual.slope, rtol=1e-6)
 
 
 def test_the_order_of_scores_stays_where_they_are_wrong_about_each_label():
@@ -106,8 +106,8 @@ def test_the_order_of_scores_stays_where_they_are_wrong_about_each_label():
 
 
 def test_large_scores_do_not_overflow():
-    found = Calibration(1.0, np.ones(3, bool)).probabilities(np.array([[1e4, -1e4, 0.0], [0.0, 0.0, 0.0]]))
-    assert_allclose(found, [[1, 0, 0], [1 / 3] * 3])
+    actual = Calibration(1.0, np.ones(3, bool)).probabilities(np.array([[1e4, -1e4, 0.0], [0.0, 0.0, 0.0]]))
+    assert_allclose(actual, [[1, 0, 0], [1 / 3] * 3])
 
 
 @pytest.mark.parametrize("n_labels", [2, 3])
@@ -132,13 +132,13 @@ def test_rows_sum_to_one_and_follow_the_classes(n_classes):
     names = np.array(["d", "a", "c", "b"], object)
     given = [None if code < 0 else names[code] for code in y]
     estimator = LapSVC(**SMALL).fit(X, given)
-    found = estimator.predict_proba(new)
-    assert found.shape == (40, n_classes)
-    assert_allclose(found.sum(axis=1), 1, rtol=1e-12)
-    assert ((found >= 0) & (found <= 1)).all()
-    assert_array_equal(estimator.classes_[found.argmax(axis=1)], estimator.predict(new))
-    assert_allclose(np.exp(estimator.predict_log_proba(new)), found)
-    assert_array_equal(LapSVC(**SMALL).fit(X, given).predict_proba(new), found)
+    actual = estimator.predict_proba(new)
+    assert actual.shape == (40, n_classes)
+    assert_allclose(actual.sum(axis=1), 1, rtol=1e-12)
+    assert ((actual >= 0) & (actual <= 1)).all()
+    assert_array_equal(estimator.classes_[actual.argmax(axis=1)], estimator.predict(new))
+    assert_allclose(np.exp(estimator.predict_log_proba(new)), actual)
+    assert_array_equal(LapSVC(**SMALL).fit(X, given).predict_proba(new), actual)
 
 
 @pytest.mark.parametrize("alone", [[1], [0, 1, 2]])
@@ -214,9 +214,9 @@ def test_slope_and_intercepts_are_the_most_probable_ones():
         logs = log_softmax(np.exp(params[0]) * scores + center + deviation * params[1:], axis=1)
         return params @ params / 2 - weight @ logs[np.arange(90), codes]
 
-    found = np.hstack([own[0] for own in most_probable(scores[None], codes, weight, center, deviation)])
-    nearest = minimize(missed, found + 0.1, method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-12})
-    assert_allclose(found, nearest.x, atol=1e-5)
+    actual = np.hstack([item[0] for item in most_probable(scores[None], codes, weight, center, deviation)])
+    nearest = minimize(missed, actual + 0.1, method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-12})
+    assert_allclose(actual, nearest.x, atol=1e-5)
 
 
 @pytest.mark.parametrize("assumed", [0, 1])

@@ -51,35 +51,35 @@ def test_what_is_chosen_is_the_most_probable_by_refits_without_each_label(n_clas
     X, codes = problem(n_classes or 3)
     kind = LapRLSClassifier if n_classes else LapRLSRegressor
     y = codes if n_classes else np.where(codes >= 0, X[:, 0] + codes, np.nan)
-    found = kind().fit(X, y)
-    results = found.cv_results_
-    bandwidths = [own["bandwidth"] for own in results["params"]]
+    actual = kind().fit(X, y)
+    results = actual.cv_results_
+    bandwidths = [item["bandwidth"] for item in results["params"]]
     assert sorted(Counter(bandwidths).values()) == [6, 6]
     assert max(bandwidths) == pytest.approx(4 * min(bandwidths))
-    assert found.evidence_["held_out"]["method"] == "closed_form"
-    pairs = [Penalties(own["gamma_A"], own["gamma_I"]) for own in results["params"]]
+    assert actual.evidence_["held_out"]["method"] == "closed_form"
+    pairs = [Penalties(item["gamma_A"], item["gamma_I"]) for item in results["params"]]
     target = Classes(np.arange(M), codes[:M], np.arange(n_classes)) if n_classes else Quantities(np.arange(M), y[:M])
     # The weights of labels are those of the ones that are kept, so that penalties weigh as much against them.
-    values = [held_out(kind, X, y, Penalties(own.gamma_A * (M - 1) / M, own.gamma_I * (M - 1) / M), width)
-              for own, width in zip(pairs, bandwidths, strict=True)]
+    values = [held_out(kind, X, y, Penalties(item.gamma_A * (M - 1) / M, item.gamma_I * (M - 1) / M), width)
+              for item, width in zip(pairs, bandwidths, strict=True)]
     Y = target.columns()
     mean = np.array([np.delete(Y, i, axis=0).mean(axis=0) for i in range(M)])
     losses = []
-    for own in values:
-        factor = max(0, np.sum((Y - mean) * (own - mean)) / np.sum((own - mean)**2))
-        losses.append(np.sum((Y - mean - factor * (own - mean))**2))
+    for item in values:
+        factor = max(0, np.sum((Y - mean) * (item - mean)) / np.sum((item - mean)**2))
+        losses.append(np.sum((Y - mean - factor * (item - mean))**2))
     # Two columns of 0 and 1 for one of -1 and 1, a quarter of the squares for each; the variance of quantities is free.
     likelihoods = -np.array(losses) * (2 if n_classes == 2 else 1) / 8 if n_classes else -M / 2 * np.log(losses)
-    scaled = [Penalties(own.gamma_A, own.gamma_I / N**2) for own in pairs]
-    structure = found.evidence_["structure"]
+    scaled = [Penalties(item.gamma_A, item.gamma_I / N**2) for item in pairs]
+    structure = actual.evidence_["structure"]
     of_bandwidth = dict(zip(sorted(set(bandwidths)), log_priors_of_bandwidths(structure), strict=True))
-    order = np.argsort(-(likelihoods + log_priors(scaled, structure) + [of_bandwidth[own] for own in bandwidths]))
+    order = np.argsort(-(likelihoods + log_priors(scaled, structure) + [of_bandwidth[item] for item in bandwidths]))
     chosen = results["params"][int(order[0])]
-    assert (found.bandwidth_, found.gamma_A_, found.gamma_I_) == pytest.approx(
+    assert (actual.bandwidth_, actual.gamma_A_, actual.gamma_I_) == pytest.approx(
         (chosen["bandwidth"], chosen["gamma_A"], chosen["gamma_I"]))
-    assert found.model_.kernel.bandwidth == found.bandwidth_
+    assert actual.model_.kernel.bandwidth == actual.bandwidth_
     alone = kind(**chosen).fit(X, y)
-    assert_allclose(found.predict(X), alone.predict(X), rtol=1e-6)
+    assert_allclose(actual.predict(X), alone.predict(X), rtol=1e-6)
     assert results["rank_test_score"][order[0]] == 1
     assert np.argsort(results["rank_test_score"], kind="stable").tolist() == order.tolist()
 
@@ -103,9 +103,9 @@ def test_with_one_label_a_class_the_structure_decides():
 def test_labels_that_do_not_follow_the_graph_choose_against_it():
     X = np.linspace(0, 1, 400)[:, None]  # on a line, the classes in bands narrower than a neighborhood
     y = np.where(np.arange(400) % 2 == 0, np.arange(400) // 4 % 2, -1)
-    found = LapRLSClassifier(bandwidth=0.003).fit(X, y)
-    assert found.evidence_["structure"] > 25
-    assert found.gamma_I_ == 0
+    actual = LapRLSClassifier(bandwidth=0.003).fit(X, y)
+    assert actual.evidence_["structure"] > 25
+    assert actual.gamma_I_ == 0
 
 
 def test_one_penalty_may_be_given():
@@ -123,7 +123,7 @@ def test_one_penalty_may_be_given():
 def test_the_choice_does_not_depend_on_the_size_of_quantities(size):
     X, codes = problem()
     y = np.where(codes >= 0, X[:, 0] + codes, np.nan)
-    one, other = (LapRLSRegressor().fit(X, own).cv_results_ for own in (y, y * size))
+    one, other = (LapRLSRegressor().fit(X, item).cv_results_ for item in (y, y * size))
     assert np.unique(one["rank_test_score"]).size == 12
     assert_array_equal(one["rank_test_score"], other["rank_test_score"])
     assert_allclose(other["scaled_rmse"] / size, one["scaled_rmse"], rtol=1e-6)
@@ -138,9 +138,9 @@ def test_labels_choose_the_bandwidth(penalties):
     shown = np.arange(300) < 100
     wide = LapRLSClassifier(**penalties).fit(X, np.where(shown, smooth, -1))
     narrow = LapRLSClassifier(**penalties).fit(X[:, :1], np.where(shown, rough, -1))
-    for found, rows, factor in ((wide, X, 2), (narrow, X[:, :1], 0.5)):
-        assert found.bandwidth_ == pytest.approx(factor * median_bandwidth(rows, 0))
-        assert found.cv_results_["param_bandwidth"][found.cv_results_["rank_test_score"] == 1] == found.bandwidth_
+    for actual, rows, factor in ((wide, X, 2), (narrow, X[:, :1], 0.5)):
+        assert actual.bandwidth_ == pytest.approx(factor * median_bandwidth(rows, 0))
+        assert actual.cv_results_["param_bandwidth"][actual.cv_results_["rank_test_score"] == 1] == actual.bandwidth_
 
 
 def test_a_bandwidth_that_is_given_and_a_kernel_without_one_are_the_only_ones():
@@ -149,10 +149,10 @@ def test_a_bandwidth_that_is_given_and_a_kernel_without_one_are_the_only_ones():
     for given, bandwidth in (({"bandwidth": "0.5*median"}, half), ({"bandwidth": half}, half),
                              ({"kernel": "linear"}, None), ({"kernel": RBF(3.0)}, 3.0),
                              ({"kernel": lambda X, Z: X @ Z.T}, None)):
-        found = LapRLSClassifier(**given).fit(X, y)
-        assert found.bandwidth_ == bandwidth
-        assert len(found.cv_results_["params"]) == 6
-        assert "param_bandwidth" not in found.cv_results_
+        actual = LapRLSClassifier(**given).fit(X, y)
+        assert actual.bandwidth_ == bandwidth
+        assert len(actual.cv_results_["params"]) == 6
+        assert "param_bandwidth" not in actual.cv_results_
     assert LapRLSClassifier(bandwidth=half, gamma_A=1.0, gamma_I=0).fit(X, y).cv_results_ == {}
     with pytest.raises(ParameterError, match="wide"):
         LapRLSClassifier(bandwidth="wide").fit(X, y)
@@ -188,6 +188,6 @@ def test_labels_are_held_out_one_by_one_where_that_costs_little():
 
 def test_solvers_that_iterate_choose_by_folds():
     X, y = problem()
-    found = LapRLSClassifier(solver="nystrom-pcg").fit(X, y)
-    assert found.evidence_["folds"] == FOLDS
-    assert len(found.cv_results_["params"]) == 12
+    actual = LapRLSClassifier(solver="nystrom-pcg").fit(X, y)
+    assert actual.evidence_["folds"] == FOLDS
+    assert len(actual.cv_results_["params"]) == 12

@@ -32,17 +32,17 @@ EXACT = 1e-9  # of the largest value
 def refits(N, Y, folds, penalty, weight=None, centered=True):
     """Return the values (m, c) of ridge regression fitted anew without each fold."""
     weight = np.ones(len(Y)) if weight is None else weight
-    found = np.full(Y.shape, np.nan)
-    for fold, own in zip(folds, penalty, strict=True):
+    actual = np.full(Y.shape, np.nan)
+    for fold, item in zip(folds, penalty, strict=True):
         kept = np.setdiff1d(np.arange(len(Y)), fold)
         mean = np.average(Y[kept], axis=0, weights=weight[kept]) if centered else np.zeros(Y.shape[1])
-        beta = np.linalg.solve(N[np.ix_(kept, kept)] + own * np.diag(1 / weight[kept]), Y[kept] - mean)
-        found[fold] = N[np.ix_(fold, kept)] @ beta + mean
-    return found
+        beta = np.linalg.solve(N[np.ix_(kept, kept)] + item * np.diag(1 / weight[kept]), Y[kept] - mean)
+        actual[fold] = N[np.ix_(fold, kept)] @ beta + mean
+    return actual
 
 
-def assert_exact(found, expected, share=EXACT):
-    assert_allclose(found, expected, rtol=0, atol=share * np.nanmax(np.abs(expected)))
+def assert_exact(actual, expected, share=EXACT):
+    assert_allclose(actual, expected, rtol=0, atol=share * np.nanmax(np.abs(expected)))
 
 
 def features(m, r, c=2, random_state=0):
@@ -77,11 +77,11 @@ def test_held_out_values_are_those_of_refits(m, r, penalties, weighted, centered
     penalty = {"one": np.full(F, 0.7), "two": np.where(np.arange(F) % 2, 0.3, 2.0), "of each fold": 0.1 + np.arange(F),
                "a grid": np.logspace(-2, 2, 30)[:, None] * (1 + np.arange(F))}[penalties]
     N = Phi @ Phi.T
-    for found in (held_out_ridge(N, Y, folds, penalty, weight, centered),
+    for actual in (held_out_ridge(N, Y, folds, penalty, weight, centered),
                   held_out_ridge_of_features(Phi, Y, folds, penalty, weight, centered)):
-        assert found.shape == (*penalty.shape[:-1], m, 2)
-        for own, lambdas in zip(found.reshape(-1, m, 2), penalty.reshape(-1, F), strict=True):
-            assert_exact(own, refits(N, Y, folds, lambdas, weight, centered))
+        assert actual.shape == (*penalty.shape[:-1], m, 2)
+        for item, lambdas in zip(actual.reshape(-1, m, 2), penalty.reshape(-1, F), strict=True):
+            assert_exact(item, refits(N, Y, folds, lambdas, weight, centered))
 
 
 @pytest.mark.parametrize(("splitter", "n"), [
@@ -92,9 +92,9 @@ def test_folds_of_any_splitter(splitter, n, r):
     target = Classes(np.arange(30), np.arange(30) % 2, np.array(["a", "b"]))
     folds, = held_out_folds(splitter, target)
     assert len(folds) == n
-    for own in (weight, None):
-        assert_exact(held_out_ridge_of_features(Phi, Y, folds, np.full(n, 0.5), own),
-                     refits(Phi @ Phi.T, Y, folds, np.full(n, 0.5), own))
+    for item in (weight, None):
+        assert_exact(held_out_ridge_of_features(Phi, Y, folds, np.full(n, 0.5), item),
+                     refits(Phi @ Phi.T, Y, folds, np.full(n, 0.5), item))
 
 
 def test_groups_are_held_out_whole():
@@ -125,9 +125,9 @@ def test_the_size_of_weights_and_penalties_changes_nothing(m, r, n_folds, random
     if not folds:
         return
     penalty = np.random.default_rng(random_state).choice([0.3, 1.0], len(folds))
-    found = held_out_ridge_of_features(Phi, Y, folds, size * penalty, size * weight, centered)
-    assert_exact(found, refits(Phi @ Phi.T, Y, folds, penalty, weight, centered))
-    assert (np.isfinite(found).all(axis=1) == np.isin(np.arange(m), np.concatenate(folds))).all()
+    actual = held_out_ridge_of_features(Phi, Y, folds, size * penalty, size * weight, centered)
+    assert_exact(actual, refits(Phi @ Phi.T, Y, folds, penalty, weight, centered))
+    assert (np.isfinite(actual).all(axis=1) == np.isin(np.arange(m), np.concatenate(folds))).all()
 
 
 def test_weights_that_differ_by_orders_of_magnitude():
@@ -146,9 +146,9 @@ def test_kernels_that_are_nearly_singular(penalty, share):
     X = np.repeat(np.random.default_rng(0).normal(size=(15, 2)), 2, axis=0)
     N, Y = RBF(5.0)(X, X), np.column_stack([np.sin(X[:, 0]), X[:, 1]])
     folds = [np.arange(start, start + 6) for start in range(0, 30, 6)]
-    found = held_out_ridge(N, Y, folds, np.full(5, penalty))
-    assert_exact(found, refits(N, Y, folds, np.full(5, max(penalty, 1e-12))), share)
-    assert np.isfinite(found).all()
+    actual = held_out_ridge(N, Y, folds, np.full(5, penalty))
+    assert_exact(actual, refits(N, Y, folds, np.full(5, max(penalty, 1e-12))), share)
+    assert np.isfinite(actual).all()
 
 
 def test_a_fold_that_alone_determines_a_direction_is_fitted_anew():
@@ -189,8 +189,8 @@ def test_ridge_on_a_gram_matrix_for_every_C(kind, weighted):
               Quantities(np.arange(40), np.column_stack([X[:, 0], X[:, 1] ** 2]) + 3))
     weight = rng.uniform(0.5, 3, 40) if weighted else None
     folds, Cs = labeled_folds(target.strata(), 4, 0), [0.1, 1.0, 30.0, 1e4]
-    found = held_out_of_gram(K, target, folds, Cs, weight)
-    for C, values in zip(Cs, found, strict=True):
+    actual = held_out_of_gram(K, target, folds, Cs, weight)
+    for C, values in zip(Cs, actual, strict=True):
         expected, _ = held_out([K] * 4, target, folds, LearnerParams(kind="ridge", C=C), weight)
         assert_exact(values, expected)
 
@@ -253,18 +253,18 @@ def laprls(folds, m=40, n=150, s=25, weighted=True, copies=False, laplacian="nor
                               fit_intercept=fit_intercept)
         problem = LapRLSProblem.of(rows, target, params, execution, graph=graph, weight=weight, folds=folds)
         prepared = problem.prepared(kernel or RBF(0.8), execution, held_out=True)
-        found = list(prepared.held_out())
-        assert [pair for pair, _ in found] == problem.tried
+        actual = list(prepared.held_out())
+        assert [pair for pair, _ in actual] == problem.tried
         assert prepared.evidence["held_out"] == {"method": held_out, "held_out_points": "transductive"}
-        return np.array([own for _, own in found])
+        return np.array([item for _, item in actual])
 
     return values
 
 
-def assert_same_values(found, expected, share=EXACT):
-    assert len(found) == len(expected)
-    for own, other in zip(found, expected, strict=True):
-        assert_exact(own, other, share)
+def assert_same_values(actual, expected, share=EXACT):
+    assert len(actual) == len(expected)
+    for item, other in zip(actual, expected, strict=True):
+        assert_exact(item, other, share)
 
 
 @pytest.mark.parametrize("laplacian", ["normalized", "unnormalized"])
@@ -277,10 +277,10 @@ def test_laprls_of_landmarks(m, s, copies, laplacian, whitening):
     folds = [np.concatenate(folds[:2]), *folds[2:]]
     assert m < s or len(folds[0]) > s
     values = laprls(folds, m, s=s, copies=copies, laplacian=laplacian)
-    own = {"whitening": whitening, "kernel": RBF(0.3)}
-    found = values("closed_form", **own)
-    assert np.isnan(found).any(axis=2).sum(axis=1).tolist() == [3] * len(found)
-    assert_same_values(found, values("refit", **own), EXACT if whitening else 1e-7)
+    item = {"whitening": whitening, "kernel": RBF(0.3)}
+    actual = values("closed_form", **item)
+    assert np.isnan(actual).any(axis=2).sum(axis=1).tolist() == [3] * len(actual)
+    assert_same_values(actual, values("refit", **item), EXACT if whitening else 1e-7)
 
 
 @pytest.mark.parametrize("fit_intercept", [True, False])
@@ -323,13 +323,13 @@ def test_the_control_and_penalties_of_the_paper():
     """Beside pairs of the graph: each has an energy of its own. The paper's penalties do not depend on the fold."""
     pairs = [Penalties(0.3, 0.4), Penalties(0.3, 0.4, control=True), Penalties(0.6, 0.8), Penalties(0.5, 0.0),
              Penalties(0.1, 2.0, control=True)]
-    found = []
+    actual = []
     for method in ("closed_form", "refit"):
         made = case(held_out=method, solver="nystrom-direct")
         solver = least_squares(made.system, pairs, made.execution, held=pairs)
         assert solver.held_out_method == method
-        found.append(np.concatenate(list(solver.held_out(with_folds(pairs, 3))), axis=1).swapaxes(0, 1))
-    assert_same_values(*found)
+        actual.append(np.concatenate(list(solver.held_out(with_folds(pairs, 3))), axis=1).swapaxes(0, 1))
+    assert_same_values(*actual)
 
 
 def test_laprls_in_float32_is_as_exact_as_its_kernel():

@@ -23,13 +23,13 @@ from dssl.learners.target.target import Classes, Quantities
 from dssl.selection.folds import FoldParams, LabeledKFold, held_out_folds, labeled_folds
 
 
-def assert_same(found, expected):
+def assert_same(actual, expected):
     """Both are the folds of repetitions, at any depth."""
     if isinstance(expected, np.ndarray):
-        assert np.array_equal(found, expected)
+        assert np.array_equal(actual, expected)
         return
-    assert len(found) == len(expected)
-    for one, other in zip(found, expected, strict=True):
+    assert len(actual) == len(expected)
+    for one, other in zip(actual, expected, strict=True):
         assert_same(one, other)
 
 
@@ -76,8 +76,8 @@ def test_folds_of_a_splitter_and_of_lists_are_those_they_say():
     splitter = StratifiedKFold(4, shuffle=True, random_state=1)
     expected = [held for _, held in splitter.split(codes, codes)]
     for cv in (splitter, list(splitter.split(codes, codes)), expected):
-        found, = held_out_folds(cv, classes)
-        assert all(np.array_equal(one, other) for one, other in zip(found, expected, strict=True))
+        actual, = held_out_folds(cv, classes)
+        assert all(np.array_equal(one, other) for one, other in zip(actual, expected, strict=True))
     assert [len(fold) for fold in held_out_folds(KFold(8), values)[0]] == [5] * 8
     assert_same([held_out_folds(5, classes, 3)], [[labeled_folds(codes, 5, 3)]])
     assert sum(map(len, held_out_folds(3, values)[0])) == 40
@@ -110,9 +110,9 @@ def test_a_fold_that_overlaps_begins_a_repetition(n_splits, n_repeats, random_st
 def test_repetitions_of_a_number_of_folds_hold_out_the_same_points_in_other_folds(sizes, repetitions):
     codes = np.repeat(np.arange(len(sizes)), sizes)
     target = Classes(np.arange(len(codes)), codes, np.arange(len(sizes)))
-    found = FoldParams(folds=3, repetitions=repetitions, random_state=7).repeated(target)
-    assert_same(found[:1], held_out_folds(3, target, 7))
-    held = [np.sort(np.concatenate(folds)) for folds in found]
+    actual = FoldParams(folds=3, repetitions=repetitions, random_state=7).repeated(target)
+    assert_same(actual[:1], held_out_folds(3, target, 7))
+    held = [np.sort(np.concatenate(folds)) for folds in actual]
     assert_same(held, [held[0]] * repetitions)
     if repetitions > 1:
         one, other = FoldParams(repetitions=2).repeated(halves())
@@ -133,10 +133,10 @@ def test_leave_one_out_holds_out_each_point_alone():
 
 def test_groups_stay_together():
     target, groups = halves(), np.arange(40) // 4
-    found, = held_out_folds(GroupKFold(5), target, groups=groups)
-    assert all(set(groups[fold]).isdisjoint(np.delete(groups, fold)) for fold in found)
+    actual, = held_out_folds(GroupKFold(5), target, groups=groups)
+    assert all(set(groups[fold]).isdisjoint(np.delete(groups, fold)) for fold in actual)
     as_lists = list(GroupKFold(5).split(np.zeros((40, 1)), target.coded, groups))
-    assert_same(held_out_folds(as_lists, target), [found])
+    assert_same(held_out_folds(as_lists, target), [actual])
     with pytest.raises(ParameterError, match="does not split 40 labeled points"):
         held_out_folds(GroupKFold(5), target)
     with pytest.raises(ParameterError, match="does not split 4 labeled points"):

@@ -53,32 +53,32 @@ def of_values(random_state, n=40, weighted=False, columns=1):
 @pytest.mark.parametrize(("n_classes", "coding"), [(2, OneVsRest), (2, OneVsOne), (4, OneVsRest), (4, OneVsOne)])
 def test_scores_of_classes_are_those_of_scikit_learn(n_classes, coding, weighted):
     held = of_classes(3, n_classes, weighted=weighted, coding=coding)
-    codes, found, weights = held.target.coded, all_scores([held]), {"sample_weight": held.weight}
+    codes, actual, weights = held.target.coded, all_scores([held]), {"sample_weight": held.weight}
     predicted, margins = held.coding.codes(held.values), held.margins
     P = held_out_probabilities(margins, codes, held.folds, held.weight)
-    assert found["error"] == pytest.approx(1 - metrics.accuracy_score(codes, predicted, **weights))
-    assert found["balanced_error"] == pytest.approx(1 - metrics.balanced_accuracy_score(codes, predicted, **weights))
-    assert found["log_loss"] == pytest.approx(metrics.log_loss(codes, P, **weights))
+    assert actual["error"] == pytest.approx(1 - metrics.accuracy_score(codes, predicted, **weights))
+    assert actual["balanced_error"] == pytest.approx(1 - metrics.balanced_accuracy_score(codes, predicted, **weights))
+    assert actual["log_loss"] == pytest.approx(metrics.log_loss(codes, P, **weights))
     areas = [metrics.roc_auc_score(codes == code, margins[:, code], **weights) for code in range(n_classes)]
-    assert found["auc"] == pytest.approx(np.mean(areas))
+    assert actual["auc"] == pytest.approx(np.mean(areas))
     one_hot = codes[:, None] == np.arange(n_classes)
     brier = metrics.brier_score_loss(codes, P[:, 1], **weights) if n_classes == 2 else np.average(
         ((P - one_hot)**2).sum(axis=1), weights=held.weight)
-    assert found["brier"] == pytest.approx(brier)
-    assert found["f1_macro"] == pytest.approx(metrics.f1_score(codes, predicted, average="macro", **weights))
-    assert found["f1"] == (pytest.approx(metrics.f1_score(codes, predicted, **weights)) if n_classes == 2 else None)
+    assert actual["brier"] == pytest.approx(brier)
+    assert actual["f1_macro"] == pytest.approx(metrics.f1_score(codes, predicted, average="macro", **weights))
+    assert actual["f1"] == (pytest.approx(metrics.f1_score(codes, predicted, **weights)) if n_classes == 2 else None)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_scores_of_quantities_are_those_of_scikit_learn(weighted):
     held = of_values(0, weighted=weighted)
-    found, weights = all_scores([held]), {"sample_weight": held.weight}
+    actual, weights = all_scores([held]), {"sample_weight": held.weight}
     true, values = held.target.coded, held.values[:, 0]
-    assert found["rmse"] == pytest.approx(np.sqrt(metrics.mean_squared_error(true, values, **weights)))
-    assert found["mae"] == pytest.approx(metrics.mean_absolute_error(true, values, **weights))
+    assert actual["rmse"] == pytest.approx(np.sqrt(metrics.mean_squared_error(true, values, **weights)))
+    assert actual["mae"] == pytest.approx(metrics.mean_absolute_error(true, values, **weights))
     several = of_values(1, columns=3)
-    found, missed = all_scores([several]), several.values - several.target.coded
-    assert (found["rmse"], found["mae"]) == pytest.approx((np.sqrt((missed**2).mean()), np.abs(missed).mean()))
+    actual, missed = all_scores([several]), several.values - several.target.coded
+    assert (actual["rmse"], actual["mae"]) == pytest.approx((np.sqrt((missed**2).mean()), np.abs(missed).mean()))
 
 
 @pytest.mark.parametrize("held", [of_classes(0, 2), of_classes(1, 4, weighted=True), of_values(2),
@@ -110,7 +110,7 @@ def test_standard_errors_by_hand():
     row, wrong = all_scores([held]), held.coding.codes(held.values) != held.target.coded
     assert row["error_se"] == pytest.approx(np.sqrt(row["error"] * (1 - row["error"]) / 50))
     by_class = [wrong[held.target.coded == code] for code in (0, 1)]
-    assert row["balanced_error_se"] == pytest.approx(np.sqrt(sum(own.var() / len(own) for own in by_class)) / 2)
+    assert row["balanced_error_se"] == pytest.approx(np.sqrt(sum(item.var() / len(item) for item in by_class)) / 2)
     scores, positive = held.margins[:, 1], held.target.coded == 1  # DeLong's, with 1 / n for 1 / (n - 1)
     pairs = np.sign(scores[positive][:, None] - scores[~positive]) / 2 + 0.5
     assert row["auc_se"] == pytest.approx(np.sqrt(pairs.mean(axis=1).var() / 25 + pairs.mean(axis=0).var() / 25))
@@ -124,10 +124,10 @@ def test_standard_errors_by_hand():
 
 def test_standard_errors_are_the_spread_of_scores_of_other_points():
     """Of 2,000 draws of 80 points each."""
-    found = [all_scores_but_calibrated(of_classes(random_state, 2, n=80)) for random_state in range(2000)]
+    actual = [all_scores_but_calibrated(of_classes(random_state, 2, n=80)) for random_state in range(2000)]
     for name in ("error", "balanced_error", "auc"):
-        spread = np.std([row[name] for row in found])
-        assert np.mean([row[f"{name}_se"] for row in found]) == pytest.approx(spread, rel=0.06)
+        spread = np.std([row[name] for row in actual])
+        assert np.mean([row[f"{name}_se"] for row in actual]) == pytest.approx(spread, rel=0.06)
 
 
 def all_scores_but_calibrated(held):
@@ -203,14 +203,15 @@ def test_scores_of_repetitions_are_their_means(random_state, repetitions):
     first = of_classes(random_state, 3)
     folds = FoldParams(repetitions=repetitions, random_state=random_state).repeated(first.target)
     rng = np.random.default_rng(random_state)
-    held = [HeldOut(first.target, first.coding, first.values + 0.3 * rng.normal(size=first.values.shape), own)
-            for own in folds]
-    row, rows = held_out_scores(held, SQUARED, "roc_auc"), [held_out_scores([own], SQUARED, "roc_auc") for own in held]
+    held = [HeldOut(first.target, first.coding, first.values + 0.3 * rng.normal(size=first.values.shape), item)
+            for item in folds]
+    row = held_out_scores(held, SQUARED, "roc_auc")
+    rows = [held_out_scores([item], SQUARED, "roc_auc") for item in held]
     for name in ("error", "rmse", "auc"):
-        assert row[name] == pytest.approx(np.mean([own[name] for own in rows]))
-        assert row[f"{name}_se_repetitions"] == pytest.approx(np.std([own[name] for own in rows], ddof=1))
-        assert row[f"{name}_se"] <= np.mean([own[f"{name}_se"] for own in rows]) + 1e-12
-    assert row["fold_errors"] == [error for own in rows for error in own["fold_errors"]]
+        assert row[name] == pytest.approx(np.mean([item[name] for item in rows]))
+        assert row[f"{name}_se_repetitions"] == pytest.approx(np.std([item[name] for item in rows], ddof=1))
+        assert row[f"{name}_se"] <= np.mean([item[f"{name}_se"] for item in rows]) + 1e-12
+    assert row["fold_errors"] == [error for item in rows for error in item["fold_errors"]]
     again = held_out_scores([held[0]] * 3, SQUARED)
     assert again["error_se_repetitions"] == pytest.approx(0, abs=1e-12)
     assert again["error_se"] == pytest.approx(rows[0]["error_se"])
@@ -241,10 +242,10 @@ def test_what_is_chosen_among_all_rows_is_a_candidate_of_its_own_rows(drawn, fir
     rule = ChoiceRule(one_standard_error=strongest)
     rows = [{"gamma_A": A, "gamma_I": energy, "error": error / 10, "error_se": 0.1, "loss": 0.0}
             for A, energy, error in {(A, energy): (A, energy, error) for A, energy, error in drawn}.values()]
-    own = range(min(first, len(rows)))
+    item = range(min(first, len(rows)))
     place = rule.place(rows)
-    if place in own:
-        assert place in [own[index] for index in rule.candidates([rows[index] for index in own])]
+    if place in item:
+        assert place in [item[index] for index in rule.candidates([rows[index] for index in item])]
     assert place in rule.candidates(rows)
 
 
@@ -260,6 +261,6 @@ def test_a_scoring_of_the_other_task_is_refused():
 
 def test_the_results_of_a_search_tell_standard_errors():
     row = held_out_scores([of_classes(0)], HINGE, "neg_brier_score")
-    found = cv_results([row], [{"gamma_A": 1.0}])
-    assert found["error"].item() == row["error"] == 1 - found["mean_test_score"].item()
-    assert {"error_se", "loss_se", "brier", "brier_se"} <= found.keys()
+    actual = cv_results([row], [{"gamma_A": 1.0}])
+    assert actual["error"].item() == row["error"] == 1 - actual["mean_test_score"].item()
+    assert {"error_se", "loss_se", "brier", "brier_se"} <= actual.keys()

@@ -14,12 +14,12 @@ from dssl.selection.scores import compared, unlabeled_verdict
 
 def power_by_enumeration(m, gained, lost):
     """Return the sum of the probabilities of all outcomes that the exact test calls better for the first model."""
-    found = 0.0
+    actual = 0.0
     for right in range(m + 1):
         for wrong in range(m + 1 - right):
             if right > wrong and binomtest(right, right + wrong).pvalue < 0.05:
-                found += multinomial.pmf([right, wrong, m - right - wrong], m, [gained, lost, 1 - gained - lost])
-    return found
+                actual += multinomial.pmf([right, wrong, m - right - wrong], m, [gained, lost, 1 - gained - lost])
+    return actual
 
 
 @pytest.mark.parametrize(("m", "gained", "lost"), [(5, 0.9, 0.0), (6, 1.0, 0.0), (18, 0.5, 0.1), (25, 0.3, 0.2)])
@@ -36,8 +36,8 @@ def test_many_points_have_the_power_that_their_number_tends_to():
 
 def test_the_least_difference_is_found_in_four_of_five_test_sets():
     for m, lost in ((18, 0.0), (60, 0.05), (1000, 0.02)):
-        found = least_error_difference(m, lost)
-        assert_allclose(mcnemar_power(m, lost + found, lost), SURE, atol=0.01)
+        actual = least_error_difference(m, lost)
+        assert_allclose(mcnemar_power(m, lost + actual, lost), SURE, atol=0.01)
     assert least_error_difference(5) is None  # all five go one way by chance in 1 of 16
     assert comb(6, 6) * 2 / 2**6 < 0.05 < 2 / 2**5
 
@@ -45,7 +45,7 @@ def test_the_least_difference_is_found_in_four_of_five_test_sets():
 def test_the_power_of_the_t_test_is_its_share_of_draws():
     rng = np.random.default_rng(1)
     draws = rng.normal(0.3, 1.0, (2000, 40))
-    share = np.mean([ttest_rel(own, np.zeros(40)).pvalue < 0.05 and own.mean() > 0 for own in draws])
+    share = np.mean([ttest_rel(item, np.zeros(40)).pvalue < 0.05 and item.mean() > 0 for item in draws])
     assert_allclose(t_power(40, 0.3, 1 / 40**0.5), share, atol=0.03)
     assert_allclose(t_power(40, least_mean_difference(40, 0.1, 5.0), 0.1), SURE, atol=0.01)
     assert least_mean_difference(40, 0.1, 0.2) is None

@@ -28,9 +28,9 @@ from dssl.selection.scores import (
 def test_one_column_of_two_classes_is_that_of_the_second():
     values, codes, coding = np.array([[0.5], [-2.0]]), np.array([1, 0]), OneVsRest(np.array(["a", "b"]))
     for columns in (values, np.hstack([-values, values])):
-        found = coding.predictions(columns, codes)
-        assert found["codes"].tolist() == [1, 0]
-        assert_allclose(found["code_errors"], [0.25, 1.0])
+        actual = coding.predictions(columns, codes)
+        assert actual["codes"].tolist() == [1, 0]
+        assert_allclose(actual["code_errors"], [0.25, 1.0])
 
 
 def verdict(true, **predicted):
@@ -42,9 +42,9 @@ def test_the_verdict_on_quantities():
     true = np.arange(50.0)
     noise = np.random.default_rng(0).normal(size=50)
     near, far = true + 0.1 * noise, true + 3 * noise
-    found = verdict(true, model=near, base=far, shuffled=far)
-    assert found["unlabeled_data"] == "helped"
-    assert found["over_base"]["gain"] > 0
+    actual = verdict(true, model=near, base=far, shuffled=far)
+    assert actual["unlabeled_data"] == "helped"
+    assert actual["over_base"]["gain"] > 0
     assert verdict(true, model=far, base=near, shuffled=far)["unlabeled_data"] == "hurt"
     assert verdict(true, model=near, base=far, shuffled=near)["unlabeled_data"] == "no clear difference"
     alone = verdict(true[:1], model=near[:1], base=far[:1], shuffled=far[:1])
@@ -54,19 +54,19 @@ def test_the_verdict_on_quantities():
 
 def test_differences_of_rounding_are_none():
     true = np.full(40, 3.5)
-    own, base = true + 4e-16, true + 9e-16 * np.arange(40) % 2e-15
-    found = verdict(true, model=own, base=base)
-    assert (found["over_base"]["gain"], found["over_base"]["p_value"]) == (0.0, 1.0)
-    assert found["unlabeled_data"] == "no clear difference"
+    item, base = true + 4e-16, true + 9e-16 * np.arange(40) % 2e-15
+    actual = verdict(true, model=item, base=base)
+    assert (actual["over_base"]["gain"], actual["over_base"]["p_value"]) == (0.0, 1.0)
+    assert actual["unlabeled_data"] == "no clear difference"
 
 
 def test_the_paired_test_is_that_of_scipy_without_its_warnings():
-    own, other = np.random.default_rng(0).normal(size=(2, 30))
-    assert_allclose(paired_t(own - other), ttest_rel(own, other).pvalue, rtol=1e-12)
+    item, other = np.random.default_rng(0).normal(size=(2, 30))
+    assert_allclose(paired_t(item - other), ttest_rel(item, other).pvalue, rtol=1e-12)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert paired_t(np.ones(5)) == 0.0
-        assert paired_t(np.full(9, 0.1) + 1e-17 * own[:9]) < 1e-9
+        assert paired_t(np.full(9, 0.1) + 1e-17 * item[:9]) < 1e-9
         assert paired_t(np.array([np.inf, 1.0, 2.0])) == 1.0
 
 
@@ -83,11 +83,11 @@ def test_areas_and_log_losses_of_test_points_are_those_of_scikit_learn(n_classes
     calibration = Calibration(1.5, np.ones(n_classes, bool))
     model = SimpleNamespace(coding=coding(names), attributes=calibration_attributes(calibration))
     true, margins = Classes(np.arange(60), codes, names), model.coding.margins(values)
-    found = scores_of(true, {**model.coding.predictions(values, codes), **evidence_for_classes(model, values, codes)})
+    actual = scores_of(true, {**model.coding.predictions(values, codes), **evidence_for_classes(model, values, codes)})
     area = metrics.roc_auc_score(codes, margins[:, 1]) if n_classes == 2 else np.mean(
         [metrics.roc_auc_score(codes == code, margins[:, code]) for code in names])
-    assert found["roc_auc"] == pytest.approx(area, abs=1e-12)
-    assert found["log_loss"] == pytest.approx(metrics.log_loss(codes, calibration.probabilities(margins)), rel=1e-6)
+    assert actual["roc_auc"] == pytest.approx(area, abs=1e-12)
+    assert actual["log_loss"] == pytest.approx(metrics.log_loss(codes, calibration.probabilities(margins)), rel=1e-6)
     model.attributes = {}
     one_class = scores_of(Classes(np.arange(60), np.zeros(60, np.int64), names), {
         **model.coding.predictions(values, codes), **evidence_for_classes(model, values, codes)})
@@ -98,10 +98,10 @@ def test_models_that_differ_by_rounding_are_equal():
     rng = np.random.default_rng(0)
     true = Quantities(np.arange(200), rng.normal(size=200))
     ours = true.coded + rng.normal(size=200)
-    found = unlabeled_verdict(true, {"model": {"values": ours},
+    actual = unlabeled_verdict(true, {"model": {"values": ours},
                                      "base": {"values": ours + 1e-10 * rng.normal(size=200)}})
-    assert found["over_base"]["gain"] == 0
-    assert found["over_base"]["p_value"] == 1
+    assert actual["over_base"]["gain"] == 0
+    assert actual["over_base"]["p_value"] == 1
 
 
 @pytest.mark.parametrize("scoring", ["f1_macro", "roc_auc"])
@@ -110,21 +110,21 @@ def test_scores_and_comparisons_in_a_metric_hold_what_their_cost_says(scoring, n
     n, rng = 4_000, np.random.default_rng(0)
     true = Classes(np.arange(n), rng.integers(0, n_classes, n), np.arange(n_classes), scoring=scoring)
     margins = (n, margin_columns(n_classes))
-    found = {name: {"codes": rng.integers(0, n_classes, n), "margins": rng.normal(size=margins).astype(np.float32),
+    actual = {name: {"codes": rng.integers(0, n_classes, n), "margins": rng.normal(size=margins).astype(np.float32),
                     "log_losses": rng.random(n).astype(np.float32)} for name in ("model", "base", "nearest")}
 
     def compare():
-        for own in found.values():
-            scores_of(true, own)
-        unlabeled_verdict(true, found)
+        for item in actual.values():
+            scores_of(true, item)
+        unlabeled_verdict(true, actual)
 
     compare()  # what it imports is no cost of points
     tracemalloc.start()
     compare()
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    held = sum(own[name].nbytes for own in found.values() for name in ("margins", "log_losses"))
-    assert peak + held < n * scored_bytes(n_classes, len(found), asked=True)
+    held = sum(item[name].nbytes for item in actual.values() for name in ("margins", "log_losses"))
+    assert peak + held < n * scored_bytes(n_classes, len(actual), asked=True)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -143,19 +143,19 @@ def test_the_guess_is_the_best_that_needs_no_model(n_classes):
     shares = (np.bincount(codes) + 0.5) / (len(codes) + n_classes / 2)
     assert score("neg_log_loss")[0]["log_loss"] == pytest.approx(-np.log(shares[codes]).mean())
     if n_classes == 2:
-        found, says = score("f1")
+        actual, says = score("f1")
         assert says == 1
-        assert found["f1"] == pytest.approx(2 * 3 / (9 + 3))
+        assert actual["f1"] == pytest.approx(2 * 3 / (9 + 3))
 
 
 @pytest.mark.parametrize("scoring", ["roc_auc", "f1"])
 @pytest.mark.parametrize("codes", [[0, 0, 1, 0], [0, 0, 0, 0]])
 def test_of_points_of_one_class_a_metric_is_not_defined_and_the_accuracy_is_taken(scoring, codes):
     points = Classes(np.arange(4), np.zeros(4, int), np.arange(2), scoring=scoring)
-    found = {"codes": np.array(codes), "margins": np.ones((4, 1), np.float32)}
-    judged, said = in_defined_scoring(points, found)
+    actual = {"codes": np.array(codes), "margins": np.ones((4, 1), np.float32)}
+    judged, said = in_defined_scoring(points, actual)
     assert (judged.scoring, said) == ("accuracy", {"undefined_scoring": scoring})
-    assert "scoring" not in scores_of(judged, found)
-    assert unlabeled_verdict(points, {"model": found, "base": found}) == {"undefined_over": ["base"]}
+    assert "scoring" not in scores_of(judged, actual)
+    assert unlabeled_verdict(points, {"model": actual, "base": actual}) == {"undefined_over": ["base"]}
     both = Classes(np.arange(4), np.array([0, 1, 1, 0]), np.arange(2), scoring=scoring)
-    assert in_defined_scoring(both, found) == (both, {})
+    assert in_defined_scoring(both, actual) == (both, {})

@@ -27,32 +27,32 @@ def predicted(n, n_classes, random_state, weight=None):
 @pytest.mark.parametrize("n_classes", [2, 4])
 def test_losses_are_those_of_scikit_learn(n_classes):
     weight = np.random.default_rng(5).uniform(0.5, 2, 90)
-    own, P = predicted(90, n_classes, 1, weight)
-    of_codes = {"y_true": own.true, "y_pred": own.codes, "sample_weight": weight}
-    areas = [roc_auc_score(own.true == code, own.margins[:, code], sample_weight=weight)
+    item, P = predicted(90, n_classes, 1, weight)
+    of_codes = {"y_true": item.true, "y_pred": item.codes, "sample_weight": weight}
+    areas = [roc_auc_score(item.true == code, item.margins[:, code], sample_weight=weight)
              for code in ([1] if n_classes == 2 else range(n_classes))]
-    expected = {"accuracy": np.average(own.codes != own.true, weights=weight),
+    expected = {"accuracy": np.average(item.codes != item.true, weights=weight),
                 "balanced_accuracy": 1 - balanced_accuracy_score(**of_codes),
                 "f1_macro": 1 - f1_score(**of_codes, average="macro"), "roc_auc": 1 - np.mean(areas),
-                "neg_log_loss": log_loss(own.true, P, sample_weight=weight)}
+                "neg_log_loss": log_loss(item.true, P, sample_weight=weight)}
     if n_classes == 2:
         expected["f1"] = 1 - f1_score(**of_codes)
     for scoring, value in expected.items():
-        assert_allclose(own.loss(scoring), value, rtol=1e-12, err_msg=scoring)
+        assert_allclose(item.loss(scoring), value, rtol=1e-12, err_msg=scoring)
 
 
 @pytest.mark.parametrize("scoring", list(KEYS))
 def test_a_metric_has_an_interval_that_holds_that_of_all_points(scoring):
-    own, _ = predicted(3000, 2, 1)
+    item, _ = predicted(3000, 2, 1)
 
     def part(rows):
-        return Predicted(own.true[rows], own.codes[rows], np.full(len(rows), 1 / len(rows)), own.margins[rows],
-                         own.log_losses[rows])
+        return Predicted(item.true[rows], item.codes[rows], np.full(len(rows), 1 / len(rows)), item.margins[rows],
+                         item.log_losses[rows])
 
     whole = part(np.arange(3000)).score(scoring)[KEYS[scoring]]
-    found = [part(np.random.default_rng(random_state).integers(0, 3000, 100)).score(scoring)
+    actual = [part(np.random.default_rng(random_state).integers(0, 3000, 100)).score(scoring)
              for random_state in range(100)]
-    ends = np.array([own[f"{KEYS[scoring]}_interval"] for own in found])
+    ends = np.array([item[f"{KEYS[scoring]}_interval"] for item in actual])
     assert 0.9 <= ((ends[:, 0] < whole) & (whole < ends[:, 1])).mean() <= 0.99
 
 
@@ -80,7 +80,7 @@ def test_of_classes_of_equal_size_the_balanced_error_is_judged_as_mcnemar_judges
     right = np.ones((2, 200), bool)
     right[1, :gained] = False
     right[0, gained:gained + lost] = False
-    ours, other = (Predicted(true, np.where(own, true, 1 - true), np.full(200, 1 / 200)) for own in right)
+    ours, other = (Predicted(true, np.where(item, true, 1 - true), np.full(200, 1 / 200)) for item in right)
     by_class, plain = compared_by("balanced_accuracy", ours, other), compared_classes(*right)
     assert_allclose((by_class.gain, by_class.other), (plain.gain, plain.other), atol=1e-12)
     assert (by_class.p_value < 0.05) == (plain.p_value < 0.05)

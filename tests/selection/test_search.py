@@ -106,13 +106,13 @@ def test_eta_auto_takes_its_shares_from_the_labels_outside_a_fold(kind):
                  for eta in ETAS]
         inner = [K[np.ix_(kept, kept)] for K in grams]
         shares = shares_of_etas(inner, target.take(kept), None, 2.5)
-        K = sum(share * own / (np.trace(of_kept) / len(kept))
-                for share, own, of_kept in zip(shares, grams, inner, strict=True))
+        K = sum(share * item / (np.trace(of_kept) / len(kept))
+                for share, item, of_kept in zip(shares, grams, inner, strict=True))
         coef, intercept, coding = fit_gram(K[np.ix_(kept, kept)], target.take(kept), LearnerParams(
             kind=kind, C=5.0, free=shares[0]))
-        found = K[np.ix_(fold, kept)] @ coef + intercept
-        values = np.zeros((len(codes), found.shape[1])) if values is None else values
-        values[fold] = found
+        actual = K[np.ix_(fold, kept)] @ coef + intercept
+        values = np.zeros((len(codes), actual.shape[1])) if values is None else values
+        values[fold] = actual
     expected = held_out_scores([HeldOut(target, coding, values, folds)], HINGE)
     row, = search_deformed(kernel, X_S, X_l, position, {2: A}, {2: 2.5}, GridParams(power=(2,), eta=(AUTO,), C=(5.0,)),
                            Held(target, [folds], kind))
@@ -140,11 +140,11 @@ def test_quantities_are_judged_by_the_error_of_points_held_out():
         mean = y[kept].mean()  # a kernel of unit diagonal: kernel ridge regression with the diagonal 1 / C
         alpha = np.linalg.solve(K[np.ix_(kept, kept)] + np.eye(len(kept)) / 5.0, y[kept] - mean)
         errors.append(K[np.ix_(fold, kept)] @ alpha + mean - y[fold])
-    found = np.concatenate(errors)
+    actual = np.concatenate(errors)
     target = Quantities(np.arange(len(y)), y)
     held = Held(target, [folds], "ridge")
     point, = search_base(kernel, X_l, GridParams(C=(5.0,)), held)
-    assert_allclose((point["rmse"], point["mae"]), (np.sqrt((found**2).mean()), np.abs(found).mean()))
+    assert_allclose((point["rmse"], point["mae"]), (np.sqrt((actual**2).mean()), np.abs(actual).mean()))
     assert_allclose(point["fold_errors"], [np.sqrt((error**2).mean()) for error in errors])
     grid = search_deformed(kernel, X_S, X_l, position, {1: A}, {}, GridParams(power=(1,), C=(5.0,)), held)
     assert len(grid) == 3

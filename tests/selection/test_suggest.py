@@ -49,16 +49,16 @@ def asked(points, criterion="v_optimality", count=6, labeled=LABELED, scores=Non
 @pytest.mark.parametrize("power", [1, 2])
 def test_greedy_choice_is_that_of_the_dense_formulas(points, criterion, measure, power):
     prior = RegularizerParams(ridge=0.01, power=power)
-    found = asked(points, criterion, prior=prior)
+    suggestion = asked(points, criterion, prior=prior)
     ids, drops = reference.suggestions(covariance(points[1], prior), LABELED, 0.1, measure, 6)
-    assert_array_equal(found.ids, ids)
-    assert_allclose(found.scores, drops, rtol=1e-6)
+    assert_array_equal(suggestion.ids, ids)
+    assert_allclose(suggestion.scores, drops, rtol=1e-6)
 
 
 def test_variance_is_the_largest_of_the_posterior(points):
     prior = RegularizerParams(ridge=0.01, power=1)
-    found, C, observed = asked(points, "variance", prior=prior), covariance(points[1], prior), LABELED.tolist()
-    for chosen, score in zip(found.ids, found.scores, strict=True):
+    suggestion, C, observed = asked(points, "variance", prior=prior), covariance(points[1], prior), LABELED.tolist()
+    for chosen, score in zip(suggestion.ids, suggestion.scores, strict=True):
         left = reference.posterior_covariance(C, observed, 0.1).diagonal()
         assert_allclose(score, left.max(), rtol=1e-6)
         assert_allclose(left[chosen], left.max(), rtol=1e-6)
@@ -92,8 +92,8 @@ def test_a_batch_is_the_same_points_as_one_by_one(points, criterion):
 
 
 def test_copies_of_a_labeled_point_are_not_asked_for(points):
-    found = asked(points, count=58, labeled=np.array([60, 61]))  # copies of 0 and 1
-    assert_array_equal(np.sort(found.ids), np.arange(2, 60))
+    suggestion = asked(points, count=58, labeled=np.array([60, 61]))  # copies of 0 and 1
+    assert_array_equal(np.sort(suggestion.ids), np.arange(2, 60))
 
 
 def test_components_without_a_label_come_first_the_larger_before_the_smaller():
@@ -101,12 +101,12 @@ def test_components_without_a_label_come_first_the_larger_before_the_smaller():
     X = np.concatenate([rng.normal(size=(n, 2)) + 1000 * place for place, n in enumerate((50, 20, 25, 5))])
     graph = KNNGraph(n_neighbors=4).build(X)
     params = SuggestParams(count=4, criterion="v_optimality")
-    found = suggest(graph.vertices, graph, None, np.array([0]), params, InProcess())
-    assert 70 <= found.ids[0] < 95
-    assert 50 <= found.ids[1] < 70
-    assert np.isinf(found.scores).tolist() == [True, True, False, False]
-    assert (found.ids[2:] < 95).all()  # five points are fewer than half of what a label serves
-    assert found.attributes["components_without_label"] == 3
+    suggestion = suggest(graph.vertices, graph, None, np.array([0]), params, InProcess())
+    assert 70 <= suggestion.ids[0] < 95
+    assert 50 <= suggestion.ids[1] < 70
+    assert np.isinf(suggestion.scores).tolist() == [True, True, False, False]
+    assert (suggestion.ids[2:] < 95).all()  # five points are fewer than half of what a label serves
+    assert suggestion.attributes["components_without_label"] == 3
     whole = suggest(graph.vertices, graph, None, np.array([0]), SuggestParams(count=99), InProcess())
     assert_array_equal(np.sort(whole.ids), np.arange(1, 100))
 
@@ -115,9 +115,9 @@ def test_components_without_a_label_come_first_the_larger_before_the_smaller():
 def test_a_graph_of_islands_alone_is_no_error(labeled):
     W = sparse.kron(sparse.eye_array(30), np.array([[0.0, 1.0], [1.0, 0.0]]), format="csr")
     graph = Graph.of(W, execution=InProcess())
-    found = suggest(graph.vertices, graph, None, np.array(labeled, np.int64), SuggestParams(count=6), InProcess())
-    assert len(set(found.ids) | set(labeled)) == 6 + len(labeled)
-    assert np.isfinite(found.scores).all()
+    suggestion = suggest(graph.vertices, graph, None, np.array(labeled, np.int64), SuggestParams(count=6), InProcess())
+    assert len(set(suggestion.ids) | set(labeled)) == 6 + len(labeled)
+    assert np.isfinite(suggestion.scores).all()
 
 
 @pytest.mark.parametrize("criterion", ["auto", "coverage"])
@@ -125,9 +125,9 @@ def test_a_cold_start_finds_every_cluster(criterion):
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.normal(size=(40, 5)) + 4.0 * np.eye(5)[place] for place in range(5)])
     graph = KNNGraph(n_neighbors=8).build(X)
-    found = suggest(graph.vertices, graph, ArrayRows(X), np.arange(0), SuggestParams(count=7, criterion=criterion),
+    suggestion = suggest(graph.vertices, graph, ArrayRows(X), np.arange(0), SuggestParams(count=7, criterion=criterion),
                     InProcess())
-    assert set(found.ids // 40) == set(range(5))
+    assert set(suggestion.ids // 40) == set(range(5))
 
 
 def test_coverage_does_not_depend_on_blocks(points):
@@ -147,10 +147,10 @@ def test_without_a_graph_features_and_the_model_are_left(points):
                        InProcess(), scores)
 
     assert suggested("auto").attributes["criterion"] == "coverage"
-    found = suggested("auto", scores)
-    assert found.attributes["criterion"] == "uncertainty"
+    suggestion = suggested("auto", scores)
+    assert suggestion.attributes["criterion"] == "uncertainty"
     far = reference.squared_distances(X[:60], X[LABELED]).min(1) * uncertainty_of(scores)
-    assert far[found.ids[0]] == pytest.approx(far.max())
+    assert far[suggestion.ids[0]] == pytest.approx(far.max())
     with pytest.raises(ParameterError, match=r"(?s)without a graph.*choose coverage or uncertainty"):
         suggested("v_optimality", scores)
     with pytest.raises(ParameterError, match=r"(?s)without a model of classes.*choose coverage"):
@@ -158,9 +158,9 @@ def test_without_a_graph_features_and_the_model_are_left(points):
 
 
 def test_uncertainty_is_one_less_the_margin():
-    found = uncertainty_of(np.array([[3.0, 0, 0], [1, 1, 0], [np.nan, np.nan, np.nan]]))
-    assert found[1] == 1 == found[2]
-    assert 0 < found[0] < 1
+    suggestion = uncertainty_of(np.array([[3.0, 0, 0], [1, 1, 0], [np.nan, np.nan, np.nan]]))
+    assert suggestion[1] == 1 == suggestion[2]
+    assert 0 < suggestion[0] < 1
 
 
 def test_what_cannot_be_asked_is_refused(points):

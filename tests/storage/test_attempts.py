@@ -63,9 +63,9 @@ def test_the_second_attempt_of_a_part_leaves_nothing(tmp_path):
 
 def test_many_attempts_at_once_leave_one_part_that_can_always_be_read(tmp_path):
     for number in range(5):
-        parts, gate, found = StoredParts(tmp_path / str(number)), threading.Barrier(6), []
+        parts, gate, actual = StoredParts(tmp_path / str(number)), threading.Barrier(6), []
         tasks_of(100, parts)
-        runs = [threading.Thread(target=lambda parts=parts, gate=gate, found=found: found.append(
+        runs = [threading.Thread(target=lambda parts=parts, gate=gate, actual=actual: actual.append(
             run_part(MomentTask(0, 100, gate), parts, 0))) for _ in range(6)]
         for thread in runs:
             thread.start()
@@ -74,7 +74,7 @@ def test_many_attempts_at_once_leave_one_part_that_can_always_be_read(tmp_path):
         while any(thread.is_alive() for thread in runs):
             assert_array_equal(StoredParts(parts.folder).read(0)["second"], X.T @ X)
             assert_array_equal(parts.rows("copy").read_all(), X)
-        assert found == [parts.receipt(0)] * 6
+        assert actual == [parts.receipt(0)] * 6
         assert len(attempts(parts, 0)) == 1
         verify_parts(parts)
 

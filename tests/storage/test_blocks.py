@@ -137,10 +137,10 @@ def test_a_part_reads_back_as_it_was_written(parts):
                "ids": np.arange(4, dtype=np.int32), "floats": TABLE.astype(np.float32)[:, ::2],
                "cube": np.arange(24.0).reshape(2, 3, 4)}
     parts.write(3, written)
-    for found in (parts.read(3), parts.arrays(3).load()):
-        assert set(found) == set(written)
+    for actual in (parts.read(3), parts.arrays(3).load()):
+        assert set(actual) == set(written)
         for name, value in written.items():
-            assert_array_equal(found[name], value, strict=True)
+            assert_array_equal(actual[name], value, strict=True)
 
 
 def test_a_part_written_again_holds_the_new_values(parts):
@@ -270,11 +270,11 @@ def test_sparse_rows_in_parts_are_the_matrix_whatever_the_blocks(n_rows, block_r
     ids = rng.integers(0, n_rows, size=int(rng.integers(0, 12)))
     start, stop = sorted(rng.integers(0, n_rows + 1, size=2))
 
-    for found in (rows, again, CsrRows(matrix)):
-        assert np.array_equal(found.read_all().toarray(), matrix.toarray())
-        assert np.array_equal(found.take(ids).toarray(), matrix.toarray()[ids])
-        assert np.array_equal(found.read(start, stop).toarray(), matrix.toarray()[start:stop])
-        assert found.take(ids).indices.dtype == np.int32
+    for actual in (rows, again, CsrRows(matrix)):
+        assert np.array_equal(actual.read_all().toarray(), matrix.toarray())
+        assert np.array_equal(actual.take(ids).toarray(), matrix.toarray()[ids])
+        assert np.array_equal(actual.read(start, stop).toarray(), matrix.toarray()[start:stop])
+        assert actual.take(ids).indices.dtype == np.int32
 
 
 def test_entries_given_twice_are_added_and_the_given_matrix_stays():

@@ -35,13 +35,13 @@ def unlisted(s3, s3_server, monkeypatch):
 
 def files_of(artifact):
     """Return what a manifest lists, without layouts and attempts."""
-    found = []
+    actual = []
     for name in artifact.manifest["files"]:
         steps = name.split("/")[1:]
         if "parts" in steps and len(steps) > steps.index("parts") + 3:
             del steps[steps.index("parts") + 2]
-        found.append("/".join(steps))
-    return sorted(found)
+        actual.append("/".join(steps))
+    return sorted(actual)
 
 
 def test_a_manifest_names_all_that_was_written(unlisted, tmp_path):
@@ -68,7 +68,7 @@ def test_an_interrupted_stage_goes_on_with_what_is_finished(unlisted):
     again.begin({"block": 20})
     again.parts.allocate("rows", X.shape, X.dtype, 20)
     ran = []
-    InProcess(1).map([lambda out, own=task: ran.append(own) or own(out) for task in TASKS], again.parts)
+    InProcess(1).map([lambda out, item=task: ran.append(item) or item(out) for task in TASKS], again.parts)
     assert ran == TASKS[2:]
     again.publish({"n": 60})
     assert between.counts()[""]["list"] > 0

@@ -103,9 +103,9 @@ def test_a_damaged_object_is_found_by_its_checksum(s3, change):
     else:
         stored[len(stored) // 2] ^= 1
         chunk.write_bytes(stored)
-    with pytest.raises(IntegrityError) as told:
+    with pytest.raises(IntegrityError) as error:
         Workspace.at(s3).verify()
-    assert str(chunk) in str(told.value)
+    assert str(chunk) in str(error.value)
 
 
 def test_a_pack_that_is_gone_is_named(s3):
@@ -492,12 +492,12 @@ def test_a_store_that_lets_two_owners_in_is_refused(tmp_path, monkeypatch):
             monkeypatch.setenv(name, value)
         object_client.store_of.cache_clear()
         try:
-            with pytest.raises(ClusterError, match="s3://bucket/refused creates an object that is there") as told:
+            with pytest.raises(ClusterError, match="s3://bucket/refused creates an object that is there") as error:
                 Workspace.at("s3://bucket/refused").lock().__enter__()
         finally:
             object_client.store_of.cache_clear()
-    assert told.value.exit_code == 4
-    assert servers.SECRET not in str(told.value)
+    assert error.value.exit_code == 4
+    assert servers.SECRET not in str(error.value)
 
 
 def test_a_bucket_that_is_not_there_and_a_server_that_is_not_there(s3, monkeypatch):
@@ -515,9 +515,9 @@ def test_a_bucket_that_is_not_there_and_a_server_that_is_not_there(s3, monkeypat
 
 @pytest.mark.parametrize("url", ["s3://KEY:hush@bucket/work", "s3://bucket/work?token=hush", "s3://bucket#hush"])
 def test_a_url_with_credentials_is_refused_and_not_repeated(url):
-    with pytest.raises(ParameterError, match="credentials never belong in a URL") as told:
+    with pytest.raises(ParameterError, match="credentials never belong in a URL") as error:
         Workspace.at(url)
-    assert "hush" not in str(told.value)
+    assert "hush" not in str(error.value)
 
 
 @pytest.mark.parametrize("url", ["s3://bucket/../other/work", "s3://bucket/work/..", "s3://bucket/work-?"])

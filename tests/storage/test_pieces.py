@@ -29,8 +29,8 @@ def test_reads_and_takes_what_one_array_gives(sizes, is_sparse, data):
     stop = data.draw(st.integers(start, n + 3))
     ids = np.array(data.draw(st.lists(st.integers(0, n - 1), max_size=12) if n else st.just([])), int)
 
-    def plain(found):
-        return found.toarray() if is_sparse else found
+    def plain(actual):
+        return actual.toarray() if is_sparse else actual
 
     assert rows.shape == X.shape
     assert_array_equal(plain(rows.read(start, stop)), X[start:stop])

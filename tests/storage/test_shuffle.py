@@ -31,10 +31,10 @@ def test_it_is_a_stable_sort_by_bucket(data):
         for parts in (MemoryParts(), StoredParts(folder)):
             for index, bucket in enumerate(buckets):
                 write(parts, index, bucket, n_buckets, place=place[index])
-            found = [gather(parts, writers, bucket)["place"] for bucket in range(n_buckets)]
+            actual = [gather(parts, writers, bucket)["place"] for bucket in range(n_buckets)]
             order = np.argsort(np.concatenate(buckets), kind="stable")
-            assert_array_equal(np.concatenate(found), order)
-            assert_array_equal([len(rows) for rows in found],
+            assert_array_equal(np.concatenate(actual), order)
+            assert_array_equal([len(rows) for rows in actual],
                                np.bincount(np.concatenate(buckets), minlength=n_buckets))
 
 
@@ -49,10 +49,10 @@ def test_types_and_widths_stay(parts, n_rows, dtype):
     values = np.arange(n_rows * 6).reshape(n_rows, 3, 2).astype(dtype)
     write(parts, 0, np.full(n_rows, 1), values=values, number=np.arange(n_rows))
     for bucket in range(BUCKETS):
-        found = gather(parts, 1, bucket)
-        assert found["values"].dtype == np.dtype(dtype).newbyteorder("<") or isinstance(parts, MemoryParts)
-        assert_array_equal(found["values"], values if bucket == 1 else values[:0])
-        assert list(found) == ["values", "number"]
+        actual = gather(parts, 1, bucket)
+        assert actual["values"].dtype == np.dtype(dtype).newbyteorder("<") or isinstance(parts, MemoryParts)
+        assert_array_equal(actual["values"], values if bucket == 1 else values[:0])
+        assert list(actual) == ["values", "number"]
 
 
 def test_a_row_may_go_into_several_buckets(parts):
@@ -67,9 +67,9 @@ def test_a_row_may_go_into_several_buckets(parts):
 
 def test_a_part_holds_arrays_of_its_own_beside_its_buckets(parts):
     writer = PartWriter(parts, 0, "attempt")
-    receipt = scatter(writer, np.array([0, 1]), BUCKETS, x=np.arange(2)) | writer.write(own=np.arange(3))
+    receipt = scatter(writer, np.array([0, 1]), BUCKETS, x=np.arange(2)) | writer.write(item=np.arange(3))
     parts.finish(0, receipt, "attempt")
-    assert_array_equal(parts.read(0)["own"], np.arange(3))
+    assert_array_equal(parts.read(0)["item"], np.arange(3))
     assert_array_equal(gather(parts, 1, 1)["x"], [1])
 
 

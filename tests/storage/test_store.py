@@ -112,9 +112,9 @@ def test_zeros_are_written_and_read_as_they_are(tmp_path):
 def test_parts_read_back_as_written(tmp_path, array):
     parts = StoredParts(tmp_path)
     parts.write(3, {"a": array})
-    found = parts.read(3)["a"]
-    assert found.shape == array.shape
-    assert_array_equal(found, array)
+    actual = parts.read(3)["a"]
+    assert actual.shape == array.shape
+    assert_array_equal(actual, array)
 
 
 def test_writes_that_share_a_chunk_are_refused(parts):

@@ -10,7 +10,7 @@ from ...data.findings import ColumnRecord, examined, has_word
 from ...data.ingest_cost import block_height
 from ...data.ingest_params import IngestParams
 from ...data.readers.base import NO_TARGET, TARGET_NAMES, Reader, text_is_no_label
-from ...data.readers.cells import EXAMPLES, MOST_ODD, Cells
+from ...data.readers.cells import EXAMPLES, MAX_ODD, Cells
 from ...data.readers.csv import EncodingError
 from ...data.readers.formats import format_of, is_table
 from ...data.readers.joined import JoinedReader
@@ -97,7 +97,7 @@ class Look:
         odd = {j: cells for j, cells in scan.odd.items() if j not in scan.text}
         if not odd and not scan.odd_labels.texts:
             return
-        room = MOST_ODD - len(scan.odd_labels.examples)
+        room = MAX_ODD - len(scan.odd_labels.examples)
         if room < 0:
             raise text_is_no_label(self.reader, scan.odd_labels)
         named = [(f"the target {scan.target!r}", scan.odd_labels)] if scan.odd_labels.texts else []

@@ -29,12 +29,12 @@ from .cell_text import (
 from .sizes import count_sizes
 
 EXAMPLES = 5  # cells that are shown of many
-MOST_ODD = 40  # different texts among numbers that `dssl init` names as missing; one more is kept, to know of more
+MAX_ODD = 40  # different texts among numbers that `dssl init` names as missing; one more is kept, to know of more
 NUMERIC = 0.95  # share of the cells of a column of numbers that are numbers
 MOST_LEVELS = 1000  # of a category
 ROWS_PER_LEVEL, FEW_LEVELS, FEWEST_CELLS = 20, 10, 20  # of a category; few levels are one where each comes twice
 WIDE = 30  # between the smallest and the largest of whole numbers that are no codes of classes
-MOST_UNITS = 10  # in a column; words of text follow its numbers where there are more
+MAX_UNITS = 10  # in a column; words of text follow its numbers where there are more
 Kind = Literal["number", "truth", "text"]
 Form = tuple[str, bool]  # the unit of a number, "" of none, and whether a bound stands before it
 
@@ -49,7 +49,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Cells:
-    """Cells of a column that are no numbers: text with (row, text) of the first `MOST_ODD` + 1 different ones, missing
+    """Cells of a column that are no numbers: text with (row, text) of the first `MAX_ODD` + 1 different ones, missing
     with the first row."""
 
     texts: int = 0
@@ -62,7 +62,7 @@ class Cells:
         first: dict[str, int] = {}
         for row, text in sorted((*self.examples, *other.examples)):
             first.setdefault(text, row)
-        examples = tuple((row, text) for text, row in first.items())[:MOST_ODD + 1]
+        examples = tuple((row, text) for text, row in first.items())[:MAX_ODD + 1]
         missing = [cells.first_missing for cells in (self, other) if cells.missing]
         return Cells(self.texts + other.texts, examples, self.missing + other.missing, min(missing, default=-1))
 
@@ -87,7 +87,7 @@ class OtherCells:
     """Cells of a column that are neither missing nor numbers by themselves, under one decimal mark.
 
     forms : numbers with a unit, a bound before them, or both. text : no numbers. has_many_units : whether there are
-    more than `MOST_UNITS`; then what has a unit is text.
+    more than `MAX_UNITS`; then what has a unit is text.
     """
 
     text: Cells = field(default_factory=Cells)
@@ -97,7 +97,7 @@ class OtherCells:
     @classmethod
     def of(cls, text: Cells, forms: dict[Form, Cells], has_many_units: bool = False) -> "OtherCells":
         """Return cells of text and of forms, of which those with a unit may be too many different ones."""
-        if not has_many_units and len({unit for unit, _ in forms} - {""}) <= MOST_UNITS:
+        if not has_many_units and len({unit for unit, _ in forms} - {""}) <= MAX_UNITS:
             return cls(text, forms)
         kept = {form: cells for form, cells in forms.items() if not form[0]}
         return cls(_merged([text, *(cells for form, cells in forms.items() if form not in kept)]), kept, True)
@@ -185,7 +185,7 @@ class CellCounts:
         is_whole = np.rint(there) == there
         whole = int(is_whole.sum())
         european = is_whole if grouped is None else is_whole | grouped[is_there]
-        rows = np.flatnonzero(is_there)[~european][:MOST_ODD + 1].tolist()
+        rows = np.flatnonzero(is_there)[~european][:MAX_ODD + 1].tolist()
         odd = Cells(int((~european).sum()), tuple((first_row + row, repr(float(values[row]))) for row in rows))
         low, high = (float(there.min()), float(there.max())) if len(there) else (np.inf, -np.inf)
         counted = there[is_whole & (there >= 0) & np.isfinite(there)]
@@ -368,12 +368,12 @@ class _Counter:
 
     def cells(self, chosen: np.ndarray) -> Cells:
         """Return the cells of the texts that are chosen."""
-        first = np.flatnonzero(chosen)[:MOST_ODD + 1].tolist()
+        first = np.flatnonzero(chosen)[:MAX_ODD + 1].tolist()
         return Cells(int(self.sizes[chosen].sum()), tuple((int(self.row_of[k]), self.unique[k].as_py()) for k in first))
 
     def others(self, chosen: np.ndarray, with_form: np.ndarray, parsed: ParsedCells) -> OtherCells:
         """Return the cells of the texts that are chosen, of which some are numbers with a unit or a bound."""
-        has_many_units = len({*parsed.unit[with_form]} - {""}) > MOST_UNITS
+        has_many_units = len({*parsed.unit[with_form]} - {""}) > MAX_UNITS
         if has_many_units:
             with_form = with_form & (parsed.unit == "")
         found = {*zip(parsed.unit[with_form].tolist(), parsed.is_bound[with_form].tolist(), strict=True)}

@@ -8,7 +8,7 @@ from ...base.errors import DataError, explain, require
 from .base import NO_TARGET, TARGET_NAMES, CellError
 
 Column = str | int
-MOST_NAMED = 20  # columns
+MAX_NAMED = 20  # columns
 
 
 def find_columns(asked: Sequence[tuple[Column, str]], names: Sequence[str], file: str, *,
@@ -97,7 +97,7 @@ def refuse_same_names(names: Mapping[int, str], file: str, drop: Collection[Colu
     twice = [name for name, count in counts.items() if count > 1]
     first = {name: number for number, name in reversed([*names.items()])}
     more = [number for number, name in names.items() if number != first[name]]
-    shown = [*more[:MOST_NAMED], *(["..."] if more[MOST_NAMED:] else [])]
+    shown = [*more[:MAX_NAMED], *(["..."] if more[MAX_NAMED:] else [])]
     by_number = "" if drop is None else (f", or leave all but the first of each out by number (from 0): "
                                          f"`drop: [{', '.join(map(str, [*drop, *shown]))}]`")
     require(not twice, f"{file} has several columns named {', '.join(map(repr, twice[:5]))}", error=DataError,

@@ -19,7 +19,7 @@ from .column_choice import Column, features_and_target, refuse_same_names
 from .table import RowTexts, TableReader, is_text
 
 BATCH_BYTES = 8 << 20  # decoded at once
-MOST_BATCH_ROWS = 1 << 16
+MAX_BATCH_ROWS = 1 << 16
 TEXT_BYTES = 16  # of one label, roughly; text has no fixed width
 
 
@@ -68,7 +68,7 @@ class GroupedReader(TableReader):
         self.path, self.name = path, name
         self._places: tuple[tuple[str, int], ...] = ()  # of each column, that of the file and the element, -1 of none
         self._groups = np.zeros(1, np.int64)  # first row of each group, and the number of rows
-        self._batch_rows = MOST_BATCH_ROWS
+        self._batch_rows = MAX_BATCH_ROWS
 
     def column_names(self) -> list[str]:
         with self._file() as file:
@@ -129,7 +129,7 @@ class GroupedReader(TableReader):
         if n_rows == 0:
             raise no_rows(self.name)
         width = sum(_width(self._type(schema, field)) for field in self._used)
-        self._batch_rows = max(1, min(MOST_BATCH_ROWS, BATCH_BYTES // width))
+        self._batch_rows = max(1, min(MAX_BATCH_ROWS, BATCH_BYTES // width))
         stored = max(stored for _, stored in sizes)
         types = [_value_type(self._type(schema, field)) for field in self._features]
         return Scan(
@@ -239,7 +239,7 @@ class GroupedReader(TableReader):
             yield RowTexts(n_rows, [None] * n_rows, [])
             return
         with self._file() as file:
-            for batch in file.batches(MOST_BATCH_ROWS >> 4, self._fields_of(columns)):
+            for batch in file.batches(MAX_BATCH_ROWS >> 4, self._fields_of(columns)):
                 yield self._texts_in(columns, {name: batch.column(name) for name in batch.schema.names}, len(batch))
 
     def _fields_of(self, columns: Sequence[str]) -> list[str]:

@@ -11,7 +11,7 @@ from .cell_text import NumberFormat, numbers, with_plain_marks
 
 SIDE = r"(?:[1-9]\d*(?:[.,]\d+)?|0[.,]\d+)"  # of a size such as 10 x 20 x 5 cm
 SIDE_UNIT = r"""(?:mm|cm|dm|km|m|µm|nm|inches|inch|in|ft|px|["'″′])"""
-MOST_SIDES = 3
+MAX_SIDES = 3
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def count_sizes(unique: pa.Array, counts: np.ndarray, gone: np.ndarray) -> dict[
     found: dict[tuple[int, str], int] = {}
     if not pc.any(pc.match_substring_regex(unique, r"^\d.*[xX×*]\s?\d")).as_py():
         return found
-    for sides in range(2, MOST_SIDES + 1):
+    for sides in range(2, MAX_SIDES + 1):
         units = side_units(unique, sides)
         for unit in {*units[~gone].tolist()} - {None}:
             found[sides, unit] = int(counts[(units == unit) & ~gone].sum())

@@ -16,7 +16,7 @@ from ..targets import whole_numbers
 from .base import Block, Reader, Scan, no_rows
 from .lines import ENTRIES, LARGEST, ROWS, SMALLEST, LineReader, index_lines, index_svmlight
 
-MOST_COLUMNS = (1 << 31) - 1
+MAX_COLUMNS = (1 << 31) - 1
 
 
 class SvmlightReader(LineReader):
@@ -32,7 +32,7 @@ class SvmlightReader(LineReader):
     def _look(self) -> Scan:
         with open(self.path, "rb") as file:
             self._require_plain_text(file.read(1 << 12))
-        index, state = index_lines(self.path, 0, {SMALLEST: MOST_COLUMNS, LARGEST: -1}, index_svmlight)
+        index, state = index_lines(self.path, 0, {SMALLEST: MAX_COLUMNS, LARGEST: -1}, index_svmlight)
         self._index = self._require_rows(index)
         n_rows, smallest, largest = int(state[ROWS]), int(state[SMALLEST]), int(state[LARGEST])
         if n_rows == 0:
@@ -43,7 +43,7 @@ class SvmlightReader(LineReader):
         found = largest + self.zero_based
         require(largest >= 0 or bool(self.n_columns), f"{self.name} has no column:value pairs", error=DataError,
                 why="points without features cannot be told apart", fix="check the format: `label 1:0.5 7:1.25`")
-        require(found <= MOST_COLUMNS, f"{self.name} has column {largest}, the largest possible is {MOST_COLUMNS}",
+        require(found <= MAX_COLUMNS, f"{self.name} has column {largest}, the largest possible is {MAX_COLUMNS}",
                 why="column numbers are stored in 32 bits", fix="number the columns from 1", error=DataError)
         require(self.n_columns is None or self.n_columns >= found, f"{self.name} has column {largest}, though "
                 f"n_columns is {self.n_columns}", why="its values would be lost", error=DataError,

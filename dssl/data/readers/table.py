@@ -16,7 +16,7 @@ from .base import PROBE_ROWS, Block, CellError, Reader, Scan, possible_keys, tex
 from .cell_text import NumberFormat, are_gaps, are_missing, numbers, numbers_among, possible_formats, trimmed, truths
 from .cells import EXAMPLES, CellCounts, Cells, Reading, decimal_of, is_category
 from .column_choice import Column, find_columns, refuse_no_features, text_is_no_feature
-from .sizes import MOST_SIDES, Side, side_numbers
+from .sizes import MAX_SIDES, Side, side_numbers
 
 TARGET = "target column"  # what the targets of all files have in common, whatever they are called
 
@@ -255,7 +255,7 @@ class TableReader(Reader):
             return None
         if not self._fixed:
             return counts.size
-        names = [element_name(self._names[field], side) for side in range(MOST_SIDES)]
+        names = [element_name(self._names[field], side) for side in range(MAX_SIDES)]
         known = [self._fixed[name] for name in names if name in self._fixed]
         return (len(known), known[0].unit) if known else None
 

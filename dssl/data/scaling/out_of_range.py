@@ -49,10 +49,12 @@ class Ranges:
         n, d = rows.shape
         require(d == len(self.smallest), f"the points have {d} columns, the training points {len(self.smallest)}",
                 why="ranges are compared column by column", fix="pass the same features", error=DataError)
-        parts, rows = execution.scratch() if parts is None else parts, execution.share_rows(rows)
+        parts = execution.scratch() if parts is None else parts
+        rows = execution.share_rows(rows)
         height = max(1, min(rows_that_fit(execution.memory_budget, 24 * d, n), LARGEST_BLOCK // (8 * d)))
         parts.allocate("far", (n,), bool, height)
-        shared, spans = execution.share(smallest=self.smallest, largest=self.largest), row_ranges(n, height)
+        shared = execution.share(smallest=self.smallest, largest=self.largest)
+        spans = row_ranges(n, height)
         receipts = execution.map([RangeTask(rows, shared, start, stop) for start, stop in spans], parts)
         columns = dict[int, ColumnBeyond]()
         for index in range(len(spans)):
@@ -97,7 +99,8 @@ def beyond(X: Any, smallest: np.ndarray, largest: np.ndarray) -> tuple[np.ndarra
     with np.errstate(over="ignore"):
         width = largest - smallest
         reach = np.where(width > 0, width, np.inf)
-        low, high = smallest - reach, largest + reach
+        low = smallest - reach
+        high = largest + reach
     if sparse.issparse(X):  # what is not stored is zero; it matters where zero is beyond
         chosen = np.unique(np.concatenate([X.indices[(X.data < smallest[X.indices]) | (X.data > largest[X.indices])],
                                            np.flatnonzero((smallest > 0) | (largest < 0))]))
@@ -106,7 +109,8 @@ def beyond(X: Any, smallest: np.ndarray, largest: np.ndarray) -> tuple[np.ndarra
         block = np.asarray(X)
         chosen = np.flatnonzero((block.min(axis=0) < smallest) | (block.max(axis=0) > largest))
         block = block[:, chosen]
-    below, above = block < smallest[chosen], block > largest[chosen]
+    below = block < smallest[chosen]
+    above = block > largest[chosen]
     far = (block < low[chosen]) | (block > high[chosen])
     columns = np.column_stack([chosen, below.sum(axis=0), above.sum(axis=0), far.sum(axis=0),
                              block.min(axis=0, initial=np.inf), block.max(axis=0, initial=-np.inf)]).astype(np.float64)

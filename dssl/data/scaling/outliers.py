@@ -21,12 +21,14 @@ from ...base.errors import column_label, explain
 from ...execution.tasks import Share
 from .units import ratio_of_ranges
 
-SAMPLED_ROWS, SAMPLE_BYTES = 10_000, 16 << 20
+SAMPLED_ROWS = 10_000
+SAMPLE_BYTES = 16 << 20
 FEWEST = 20  # values of a column that differ from its median
 WITHIN = 0.9
-CUT, FAR = 10.0, 100.0
+CUT = 10.0
+FAR = 100.0
 RARE = 0.01  # of the cells of a column; where more are out of range, it has a long tail or a code of its own
-MOST_LISTED, SHOWN = 100, 10  # rows that are known, and that a sentence has room for
+MAX_LISTED, SHOWN = 100, 10  # rows that are known, and that a sentence has room for
 NARROW = 0.1  # of the median reach of columns
 ONE_UNIT = 3.0  # the largest reach of a column over the lower quartile
 
@@ -64,9 +66,11 @@ class Reaches:
         place = len(sample) - count + np.floor(WITHIN * np.maximum(count - 1, 0)).astype(int)
         reach = ordered[np.minimum(place, len(sample) - 1), np.arange(len(median))]
         reach = np.where((count >= FEWEST) & np.isfinite(reach), reach, np.inf)
-        known, narrow = reach[np.isfinite(reach)], 0
+        known = reach[np.isfinite(reach)]
+        narrow = 0
         if len(known) and ratio_of_ranges(known) <= ONE_UNIT:
-            reach, narrow = np.full(len(median), known.max()), int((known < NARROW * np.median(known)).sum())
+            reach = np.full(len(median), known.max())
+            narrow = int((known < NARROW * np.median(known)).sum())
         return cls(median, reach, (away > CUT * reach).mean(axis=0) <= max(RARE, 1 / len(sample)), narrow)
 
     def exceeded(self, smallest: np.ndarray, largest: np.ndarray) -> bool:
@@ -78,7 +82,7 @@ class Reaches:
     def inliers(self, X: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, Share]:
         """Return a copy of rows (b, d), float64, whose cells are medians where far or out of range; and what these are.
 
-        numbers (b,) : of the rows. n_far : far rows. far (k, 4) : of at most `MOST_LISTED` their number, their cells
+        numbers (b,) : of the rows. n_far : far rows. far (k, 4) : of at most `MAX_LISTED` their number, their cells
         out of range, and the column and value of the one that is out of range most. Memory: three such arrays.
         """
         X = np.array(X, np.float64)
@@ -91,7 +95,7 @@ class Reaches:
         far = np.flatnonzero(np.minimum(away, FAR) @ self.rare.astype(np.float64) >= FAR)
         worst = away[far].argmax(axis=1)
         share = {"n_far": np.array(len(far)), "n_out": np.array(int(out.sum())), "far": np.column_stack([
-            numbers[far], out[far].sum(axis=1), worst, X[far, worst]])[:MOST_LISTED].astype(np.float64)}
+            numbers[far], out[far].sum(axis=1), worst, X[far, worst]])[:MAX_LISTED].astype(np.float64)}
         out[far] = True
         np.copyto(X, self.median, where=out)
         return X, share
@@ -121,7 +125,9 @@ def far_rows_in_words(outliers: dict[str, Any], names: Sequence[str] | None, cal
     """Return which rows are far, in a sentence; outliers : as `outliers_of`. called : what each row is called beside
     its number, as its line in a file, or "".
     """
-    rows, count, example = outliers["rows"], outliers["n_rows"], outliers["examples"][0]
+    rows = outliers["rows"]
+    count = outliers["n_rows"]
+    example = outliers["examples"][0]
     numbers = [f"{row} ({text})" if text else str(row)
                for row, text in zip(rows[:SHOWN], [*called[:SHOWN], *[""] * SHOWN], strict=False)]
     cells = f"{example['cells']} {'cell' if example['cells'] == 1 else 'cells'}"

@@ -14,18 +14,18 @@ from ...execution.tasks import Execution, sums
 from ...storage.blocks import Parts, PartWriter, Receipt, row_ranges
 
 DIGIT = 16  # bits of a pass
-MOST_RUNS = 64  # of parts
-MOST_COLLECTED = 1 << 20
+MAX_RUNS = 64  # of parts
+MAX_COLLECTED = 1 << 20
 
 
 def runs_of(n_parts: int) -> list[tuple[int, int]]:
     """Return ranges [first, last) of parts, each of which is read by one task."""
-    return row_ranges(n_parts, -(-n_parts // MOST_RUNS))
+    return row_ranges(n_parts, -(-n_parts // MAX_RUNS))
 
 
 def most_collected(budget: int) -> int:
     """Return how many values are collected in one place."""
-    return int(np.clip(budget // 256, 1 << DIGIT, MOST_COLLECTED))
+    return int(np.clip(budget // 256, 1 << DIGIT, MAX_COLLECTED))
 
 
 def keys_of(values: np.ndarray) -> np.ndarray:
@@ -52,7 +52,8 @@ class WithinTask:
     collect: bool
 
     def __call__(self, out: PartWriter) -> Receipt:
-        counts, collected = np.zeros(1 << DIGIT, np.int64), [np.zeros(0, np.uint64)]
+        counts = np.zeros(1 << DIGIT, np.int64)
+        collected = [np.zeros(0, np.uint64)]
         for index in range(self.first, self.last):
             keys = keys_of(self.parts.read(index, [self.name])[self.name])
             keys = keys[keys >= np.uint64(self.low)] - np.uint64(self.low)
@@ -76,12 +77,15 @@ def median_of_parts(parts: Parts, name: str, counts: Sequence[int], execution: E
 
 def _of_rank(parts: Parts, name: str, n_parts: int, total: int, rank: int, execution: Execution) -> float:
     """Return the value of a rank, from 0, among `total` values in parts."""
-    low, bits, most = 0, 64, most_collected(execution.memory_budget)
+    low = 0
+    bits = 64
+    most = most_collected(execution.memory_budget)
     runs = runs_of(n_parts)
     while total > most and bits:
         counts = execution.reduce(sums([WithinTask(parts, name, *run, low, bits, False) for run in runs]))["counts"]
         digit = int(np.searchsorted(np.cumsum(counts), rank, side="right"))
-        rank, total = rank - int(counts[:digit].sum()), int(counts[digit])
+        rank = rank - int(counts[:digit].sum())
+        total = int(counts[digit])
         bits -= DIGIT
         low += digit << bits
     if not bits:  # all that is left is one value

@@ -1,10 +1,17 @@
 """Rows as a scaling makes them: scaled block by block wherever they are read, and never held whole."""
 
+
+
 import numpy as np
 
+from ...execution.cost import Cost, block_count, cost_of
 from ...execution.tasks import Execution
-from ...storage.blocks import Arrays, HeldArrays, Rows
-from .scaling import Scaling, require_columns
+from ...storage.blocks import Arrays, HeldArrays, Rows, rows_that_fit
+from .params import ScalingKind
+from .scaling import Scaling, moment_rows, require_columns
+
+MOMENT_SECONDS, SCALED_SECONDS = 3e-8, 6e-9  # of a number, on one core, to take its moments, and to scale it
+SCALED_CHUNK = 16 << 20  # bytes of scaled rows in one chunk
 
 
 class ScaledRows(Rows):
@@ -16,7 +23,9 @@ class ScaledRows(Rows):
     def __init__(self, rows: Rows, scaling: Scaling, execution: Execution | None = None):
         arrays, _ = scaling.to_arrays()
         self._arrays: Arrays = execution.share(**arrays) if execution else HeldArrays(**arrays)
-        self.rows, self.kind, self.shape = rows, scaling.kind, rows.shape
+        self.rows = rows
+        self.kind = scaling.kind
+        self.shape = rows.shape
         self.dtype = np.result_type(rows.dtype, np.float32)
         self.is_sparse = rows.is_sparse and scaling.keeps_zeros
 
@@ -28,7 +37,8 @@ class ScaledRows(Rows):
     def row_bytes(self) -> int:
         if not self.is_sparse:
             return super().row_bytes
-        entry, scaled_entry = self.rows.dtype.itemsize + 4, self.dtype.itemsize + 4
+        entry = self.rows.dtype.itemsize + 4
+        scaled_entry = self.dtype.itemsize + 4
         return -(-(self.rows.row_bytes - 8) * scaled_entry // entry) + 8
 
     def read(self, start: int, stop: int) -> np.ndarray:
@@ -47,3 +57,32 @@ def scaled(rows: Rows, scaling: Scaling, execution: Execution) -> Rows:
     rows = execution.share_rows(rows)
     unchanged = scaling.kind == "none" and not scaling.cuts and rows.dtype.kind == "f"
     return rows if unchanged else ScaledRows(rows, scaling, execution)
+
+
+def scaled_rows(n: int, row_bytes: int, chunk: int, budget: int) -> int:
+    """Return the rows that one task scales: it reads chunks of `chunk` rows, one at a time, and writes one chunk."""
+    beside_chunks = rows_that_fit(budget, row_bytes, n, fixed_bytes=2 * chunk * row_bytes)
+    return min(beside_chunks, rows_that_fit(budget, 6 * row_bytes, n), max(1, SCALED_CHUNK // row_bytes))
+
+
+def scaling_cost(kind: ScalingKind, rows_of: tuple[int, int, int], d: int, row_bytes: int, width: int, chunk: int,
+                 budget: int, *, is_sparse: bool) -> Cost:
+    """Return what fitting a scaling on the n training rows and scaling them and the test rows takes.
+
+    Moments: a block, and five of it in float64; then scaling: a chunk of X, the rows chosen of it, two in float64.
+
+    rows_of : n, n_test, and the rows they are chosen among. width : columns of a dense row of `row_bytes` bytes.
+    """
+    n, n_test, n_rows = rows_of
+    height = scaled_rows(n, row_bytes, chunk, budget)
+    tasks = block_count(n, height) + block_count(n_test, height)
+    wide = 0 if kind == "none" else 16 * width  # beside stored chunks, which may not have shrunk
+    peak: float = max((height + 2 * chunk) * row_bytes, height * (2 * row_bytes + wide))
+    read = (n + n_test + tasks * chunk) * row_bytes
+    block = moment_rows(n_rows, d, chunk, budget, row_bytes if is_sparse else None)
+    share = n / max(n_rows, 1)
+    peak = max(peak, block * (row_bytes + (40 * width + 8) * min(1.0, share)))
+    tasks = tasks + block_count(n_rows, block)
+    read = read + n_rows * row_bytes
+    return cost_of(tasks, read, (n + n_test) * row_bytes, peak, 2 * chunk * row_bytes + 6 * row_bytes,
+                   width * (MOMENT_SECONDS * n_rows + SCALED_SECONDS * (n + n_test)))

@@ -20,13 +20,12 @@ import numpy as np
 from scipy import sparse
 
 from ...base.errors import DataError, column_label, require
-from ...execution.cost import Cost, block_count, cost_of
 from ...execution.tasks import Execution, Reduction, Share
 from ...storage.blocks import Arrays, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
 from ...storage.csr import as_csr, largest_of_rows, unit_rows, with_values
 from ...storage.views import counts_below
 from .out_of_range import LARGEST_BLOCK, Ranges
-from .outliers import MOST_LISTED as MOST_FAR
+from .outliers import MAX_LISTED as MOST_FAR
 from .outliers import Reaches, outliers_of, sampled_places
 from .params import ScalingKind, ScalingParams
 from .units import columns_of_category, farthest_levels, near_distance, ratio_of_ranges, sampled_rows, zero_one_columns
@@ -34,12 +33,10 @@ from .units import columns_of_category, farthest_levels, near_distance, ratio_of
 KEEPS_ZEROS = ("max_abs", "unit_norm", "global_range", "none")
 ONE_UNIT = 3.0  # the largest range of a column over the lower quartile
 APART = 2.0  # levels of a category, in distances to near neighbors
-MOST_LISTED = 100  # constant columns of sparse rows that are named
-SCALED_CHUNK = 16 << 20  # bytes of scaled rows in one chunk
+MAX_LISTED = 100  # constant columns of sparse rows that are named
 
 LISTED = {"sample": None, "far": MOST_FAR}  # arrays of rows in the shares of blocks, and how many rows are kept
 
-MOMENT_SECONDS, SCALED_SECONDS = 3e-8, 6e-9  # of a number, on one core, to take its moments, and to scale it
 
 
 def moments_of(X: Any) -> Share:
@@ -51,7 +48,8 @@ def moments_of(X: Any) -> Share:
     n, d = X.shape
     with np.errstate(over="ignore", invalid="ignore"):  # beyond 1e154 a square is infinite; fit_scaling refuses it
         if sparse.issparse(X):
-            columns, values = X.indices, np.asarray(X.data, np.float64)
+            columns = X.indices
+            values = np.asarray(X.data, np.float64)
             mean = np.bincount(columns, values, d) / n
             squares = np.bincount(columns, (values - mean[columns]) ** 2, d)
             squares += (n - np.bincount(columns, minlength=d)) * mean**2
@@ -63,7 +61,9 @@ def moments_of(X: Any) -> Share:
             deviation = X - mean
             # The second term is zero but for the rounding of the mean.
             squares = np.maximum((deviation**2).sum(axis=0) - deviation.sum(axis=0) ** 2 / n, 0)
-            smallest, largest, zero_rows = X.min(axis=0), X.max(axis=0), ~X.any(axis=1)
+            smallest = X.min(axis=0)
+            largest = X.max(axis=0)
+            zero_rows = ~X.any(axis=1)
     return {"count": np.array(n), "mean": mean, "squares": squares, "smallest": smallest, "largest": largest,
             "zero_rows": np.array(zero_rows.sum())}
 
@@ -73,7 +73,8 @@ def merged(share: Share, later: Share) -> Share:
 
     Chan, Golub, LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
     """
-    n, m = int(share["count"]), int(later["count"])
+    n = int(share["count"])
+    m = int(later["count"])
     with np.errstate(over="ignore", invalid="ignore"):
         difference = later["mean"] - share["mean"]
         mean = share["mean"] + difference * (m / (n + m))
@@ -241,11 +242,12 @@ def fit_scalings(rows: Rows, ids: Rows | None, kinds: Sequence[ScalingKind], exe
     if rows.is_sparse:
         for kind in kinds:
             require_kept_zeros(kind, n, d)
-    moments, made = _moments(rows, ids, execution), dict[ScalingKind, Scaling]()
+    moments = _moments(rows, ids, execution)
+    made: dict[ScalingKind, Scaling] = {}
     reaches = None if rows.is_sparse else Reaches.of(moments.pop("sample"))
     if cuts and reaches is not None and reaches.exceeded(moments["smallest"], moments["largest"]):
         moments = _moments(rows, ids, execution, reaches)
-    most = MOST_LISTED if rows.is_sparse else d
+    most = MAX_LISTED if rows.is_sparse else d
     for kind in kinds:
         made[kind] = _scaling_of(kind, moments, feature_names, most) if kind != "auto" else _by_ranges(
             moments, rows, ids, np.zeros(d, bool) if categories is None else categories, feature_names, most)
@@ -271,7 +273,8 @@ def _by_ranges(moments: Share, rows: Rows, ids: Rows | None, categories: np.ndar
     """Return the scaling "auto"; categories (d,) bool."""
     scaled = _scaling_of("max_abs" if rows.is_sparse else "standardize", moments, feature_names, most)
     ranges = ratio_of_ranges((moments["largest"] - moments["smallest"])[~categories])
-    alike, attributes = ranges <= ONE_UNIT, {**scaled.attributes, "ranges": ranges}
+    alike = ranges <= ONE_UNIT
+    attributes = {**scaled.attributes, "ranges": ranges}
     varies = scaled.factor > 0
     flags = varies & (categories | zero_one_columns(moments))
     if rows.is_sparse or not flags.any() or not (varies & ~flags).any():
@@ -286,11 +289,14 @@ def _by_ranges(moments: Share, rows: Rows, ids: Rows | None, categories: np.ndar
     near = APART * near_distance(sample, len(rows) if ids is None else len(ids))
     if not lowers_flags and near >= np.sqrt(2):
         return replace(_scaling_of("none", moments, feature_names, most), attributes=attributes)
-    apart, alone = np.full(int(flags.sum()), near), np.zeros(int(flags.sum()), bool)
+    apart = np.full(int(flags.sum()), near)
+    alone = np.zeros(int(flags.sum()), bool)
     if lowers_flags:
         columns = columns_of_category(cells[:, flags[varies]])
-        apart, alone = np.minimum(near, usual * farthest_levels(columns)), columns == 1
-    factor[flags], shift[flags] = np.where(alone, apart, apart / np.sqrt(2)), 0.0
+        apart = np.minimum(near, usual * farthest_levels(columns))
+        alone = columns == 1
+    factor[flags] = np.where(alone, apart, apart / np.sqrt(2))
+    shift[flags] = 0.0
     return Scaling("auto", shift, factor, {
         **attributes, "numbers": "none" if alike else "standardize", "categories": int(flags.sum()),
         "level_distance": float(apart.max())}, scaled.seen)
@@ -298,14 +304,16 @@ def _by_ranges(moments: Share, rows: Rows, ids: Rows | None, categories: np.ndar
 
 def _scaling_of(kind: ScalingKind, moments: Share, feature_names: list[str] | None, most: int) -> Scaling:
     """Return the scaling that follows from moments; most : constant columns that are named."""
-    smallest, largest = moments["smallest"], moments["largest"]
+    smallest = moments["smallest"]
+    largest = moments["largest"]
     d = len(smallest)
     shift = np.zeros(d)
     with np.errstate(over="ignore"):
         spread = largest - smallest
     constant = np.flatnonzero(spread == 0)
     if kind == "standardize":
-        shift, spread = moments["mean"], np.where(spread > 0, np.sqrt(moments["squares"] / moments["count"]), 0)
+        shift = moments["mean"]
+        spread = np.where(spread > 0, np.sqrt(moments["squares"] / moments["count"]), 0)
     elif kind == "unit_range":
         shift = smallest
     elif kind == "max_abs":
@@ -338,12 +346,6 @@ def moment_rows(n: int, d: int, chunk: int, budget: int, sparse_row_bytes: int |
     return max(1, height // chunk) * chunk if chunk <= height else height
 
 
-def scaled_rows(n: int, row_bytes: int, chunk: int, budget: int) -> int:
-    """Return the rows that one task scales: it reads chunks of `chunk` rows, one at a time, and writes one chunk."""
-    beside_chunks = rows_that_fit(budget, row_bytes, n, fixed_bytes=2 * chunk * row_bytes)
-    return min(beside_chunks, rows_that_fit(budget, 6 * row_bytes, n), max(1, SCALED_CHUNK // row_bytes))
-
-
 def _moments(rows: Rows, ids: Rows | None, execution: Execution, reaches: Reaches | None = None) -> Share:
     """Return the moments of the chosen rows, those without outliers where `reaches` tell them, and else a sample."""
     n, d = rows.shape
@@ -369,22 +371,3 @@ def _name(feature_names: list[str] | None, column: int) -> str:
     return feature_names[column] if feature_names else f"column {column}"
 
 
-def scaling_cost(kind: ScalingKind, rows_of: tuple[int, int, int], d: int, row_bytes: int, width: int, chunk: int,
-                 budget: int, *, is_sparse: bool) -> Cost:
-    """Return what fitting a scaling on the n training rows and scaling them and the test rows takes.
-
-    Moments: a block, and five of it in float64; then scaling: a chunk of X, the rows chosen of it, two in float64.
-
-    rows_of : n, n_test, and the rows they are chosen among. width : columns of a dense row of `row_bytes` bytes.
-    """
-    n, n_test, n_rows = rows_of
-    height = scaled_rows(n, row_bytes, chunk, budget)
-    tasks = block_count(n, height) + block_count(n_test, height)
-    wide = 0 if kind == "none" else 16 * width  # beside stored chunks, which may not have shrunk
-    peak: float = max((height + 2 * chunk) * row_bytes, height * (2 * row_bytes + wide))
-    read = (n + n_test + tasks * chunk) * row_bytes
-    block, share = moment_rows(n_rows, d, chunk, budget, row_bytes if is_sparse else None), n / max(n_rows, 1)
-    peak = max(peak, block * (row_bytes + (40 * width + 8) * min(1.0, share)))
-    tasks, read = tasks + block_count(n_rows, block), read + n_rows * row_bytes
-    return cost_of(tasks, read, (n + n_test) * row_bytes, peak, 2 * chunk * row_bytes + 6 * row_bytes,
-                   width * (MOMENT_SECONDS * n_rows + SCALED_SECONDS * (n + n_test)))

@@ -106,7 +106,8 @@ def warn_unlike(rows: Rows, ids: Rows | None, kind: str, names: Sequence[str] | 
     spread = sampled_rows(rows, ids, np.ones(rows.shape[1], bool)).std(axis=0)
     lost = (spread > 0) & (spread * UNLIKE < spread.max())
     if lost.sum() >= MANY * max(2, int((spread > 0).sum())):
-        widest, least = int(spread.argmax()), int(np.where(lost, spread, np.inf).argmin())
+        widest = int(spread.argmax())
+        least = int(np.where(lost, spread, np.inf).argmin())
         wide, narrow = (column_label(names, j) for j in (widest, least))
         warnings.warn(explain(
             f"{wide} spreads {spread[widest] / spread[least]:,.0f} times as far as {narrow}, and scale is {kind!r}",

@@ -16,7 +16,7 @@ from ...storage.blocks import Parts, PartWriter, Receipt, Rows, row_ranges
 from ..tasks import Execution
 from .shuffle import gather, rows_of_writers, scatter
 
-MOST_ASKING = 32  # tasks, where their lists fit
+MAX_ASKING = 32  # tasks, where their lists fit
 ASKED_BYTES = 60  # of a number that is asked for, in an `AskTask`
 FEW_BYTES = 64 << 20  # of all rows, which are sooner read where they lie
 
@@ -74,7 +74,8 @@ class HaloRows:
                 first -= count
                 continue
             piece = self.answers.read_bucket(owner, index)["X"][first:]
-            first, rows = 0, piece if rows is None else np.concatenate([rows, piece])
+            first = 0
+            rows = piece if rows is None else np.concatenate([rows, piece])
             while len(rows) >= most:
                 yield rows[:most]
                 rows = rows[most:]
@@ -111,7 +112,8 @@ def bring_halos(rows: Rows, wanted: Parts, n_blocks: int, name: str, total: int,
     if rows.held or rows.is_sparse or not total or n * rows.row_bytes <= FEW_BYTES:
         return None
     height = owner_rows(n, rows.row_bytes, total / n, execution.memory_budget)
-    owners, n_asking = row_ranges(n, height), _asking(n_blocks, total, execution.memory_budget)
+    owners = row_ranges(n, height)
+    n_asking = _asking(n_blocks, total, execution.memory_budget)
     edges = np.linspace(0, n_blocks, n_asking + 1).astype(int).tolist()
     answers = parts or execution.scratch()
     asked = answers.within("asked")
@@ -124,4 +126,4 @@ def bring_halos(rows: Rows, wanted: Parts, n_blocks: int, name: str, total: int,
 
 
 def _asking(n_blocks: int, total: int, budget: int) -> int:
-    return min(n_blocks, max(MOST_ASKING, -(-ASKED_BYTES * total // (budget // 4))))
+    return min(n_blocks, max(MAX_ASKING, -(-ASKED_BYTES * total // (budget // 4))))

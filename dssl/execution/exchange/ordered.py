@@ -94,10 +94,12 @@ def ordered(rows: Rows, place: Rows, execution: Execution, parts: Parts | None =
         moved = np.empty_like(rows.array)
         moved[place.read_all()] = rows.array
         return execution.share_rows(ArrayRows(moved))
-    n, parts = len(rows), parts or execution.scratch()
+    n = len(rows)
+    parts = parts or execution.scratch()
     sent = parts.within("sent")
     read, height, chunk = heights(n, rows.row_bytes, execution.memory_budget)
-    sources, arrive = row_ranges(n, read), block_count(n, height)
+    sources = row_ranges(n, read)
+    arrive = block_count(n, height)
     if len(parts.receipts(arrive)) < arrive:  # or else what was sent may be gone
         execution.map([SendTask(rows, place, height, start, stop) for start, stop in sources], sent)
     if not rows.is_sparse:

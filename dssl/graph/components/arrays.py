@@ -9,7 +9,7 @@ import numpy as np
 from ...storage.blocks import Parts, Rows, row_ranges
 from ..weights.build import id_type
 
-MOST_LISTED = 10  # of the largest components
+MAX_LISTED = 10  # of the largest components
 
 
 @dataclass(frozen=True)
@@ -63,4 +63,4 @@ def _within(own: np.ndarray, blocks: Sequence[tuple[int, int]]) -> Iterator[tupl
 def described(points: np.ndarray, vertices: np.ndarray) -> dict[str, Any]:
     """Return how many components there are, of one vertex too, and the `points` of the largest; JSON."""
     return {"components": len(points), "alone": int((vertices == 1).sum()),
-            "largest": np.sort(points)[::-1][:MOST_LISTED].tolist()}
+            "largest": np.sort(points)[::-1][:MAX_LISTED].tolist()}

@@ -13,7 +13,7 @@ from ...execution.cost import Cost, block_count, bucket_requests, cost_of
 from ...execution.tasks import Execution
 from ...storage.blocks import Parts, PartWriter, Receipt, Rows, arrays_within
 from ..weights.build import id_type
-from .arrays import MOST_LISTED, ComponentArrays, described
+from .arrays import MAX_LISTED, ComponentArrays, described
 from .ranges import LINK_BYTES, RANGE_BYTES, join_ranges, range_blocks
 from .union_find import join_rows, number_components
 
@@ -66,7 +66,7 @@ def find_components(weights: Parts, v: int, height: int, multiplicity: Rows | No
         found = execution.map([ComponentsTask(weights, arrays)], parts)
     else:
         found = join_ranges(weights, arrays, execution, parts)
-    largest = sorted((points for own in found for points in own["largest"]), reverse=True)[:MOST_LISTED]
+    largest = sorted((points for own in found for points in own["largest"]), reverse=True)[:MAX_LISTED]
     return Components(sum(own["components"] for own in found), sum(own["alone"] for own in found), largest, arrays)
 
 

@@ -14,7 +14,7 @@ from ...solvers.columns import factor_raised
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
 from .params import Functions, LabelLines, SystemParams
 from .penalties import Penalties
-from .products import MOST_RUNS, GramTask, gram_bytes
+from .products import MAX_RUNS, GramTask, gram_bytes
 from .system import Basis, NystromSystem
 
 SYSTEMS_IN_A_TASK = 8
@@ -65,7 +65,7 @@ class GramSystem(Basis):
 
 def runs_that_fit(sums_bytes: int, budget: int) -> int:
     """Return into how many runs of blocks sums of so many bytes each are dealt: as many as fit at once, 2 or more."""
-    return int(np.clip(budget // max(1, sums_bytes), 2, MOST_RUNS))
+    return int(np.clip(budget // max(1, sums_bytes), 2, MAX_RUNS))
 
 
 def gram_matrices(system: NystromSystem, execution: Execution, parts: Parts | None = None, *, energy: bool = True,

@@ -32,7 +32,7 @@ from ...storage.csr import points_of
 from ...storage.kept import Kept
 
 SUMMED_ROWS = 2048  # rows of a float32 product before it is added in float64
-MOST_RUNS = 32  # of blocks: each has sums of its own, which are added in a tree
+MAX_RUNS = 32  # of blocks: each has sums of its own, which are added in a tree
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Landmarked:
         for (start, stop), X in zip(ranges, points, strict=True):
             yield sp.csr_array(E[:, own + start:own + stop]), X
 
-    def runs(self, most: int = MOST_RUNS) -> list[tuple[int, int]]:
+    def runs(self, most: int = MAX_RUNS) -> list[tuple[int, int]]:
         """Return at most `most` runs [first, last) of blocks, as equal as can be."""
         n_blocks = len(self.energy.ranges)
         edges = np.linspace(0, n_blocks, min(n_blocks, most) + 1).astype(int)

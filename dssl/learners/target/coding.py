@@ -53,7 +53,7 @@ class Coding(ABC):
         if labels.dtype.kind != "f" and not self.has_room:
             labels = labels.astype(object)
         kept = labels.copy()
-        kept[beyond] = None if kept.dtype == object else np.nan if kept.dtype.kind == "f" else -1
+        kept[beyond] = {"O": None, "f": np.nan}.get(kept.dtype.kind, -1)
         return kept
 
     # Predictions in arrays and files
@@ -97,7 +97,8 @@ class Coding(ABC):
 class Values(Coding):
     """The columns are quantities."""
 
-    name, written_as = "values", "value"
+    name = "values"
+    written_as = "value"
     has_room = True
 
     def labels(self, values: np.ndarray) -> np.ndarray:
@@ -196,7 +197,8 @@ class OneVsOne(ClassCoding):
     def least_margins(self, values: np.ndarray, codes: np.ndarray) -> np.ndarray:
         margins = np.full((len(codes), len(self.classes)), np.inf)
         for column, (i, j) in enumerate(class_pairs(len(self.classes))):
-            first, second = codes == i, codes == j
+            first = codes == i
+            second = codes == j
             margins[first, j] = values[first, column]
             margins[second, i] = -values[second, column]
         return margins.min(axis=1)

@@ -10,7 +10,7 @@ from ...base.missing import missing_values
 
 LARGEST_WHOLE = 2.0**53  # up to which floats tell whole numbers apart
 UNLABELED = -1  # the code of a point without a label
-MOST_CLASSES = 1000
+MAX_CLASSES = 1000
 LARGEST_VALUE = 1e150  # of a target, so that sums of squares are finite
 
 
@@ -71,12 +71,12 @@ def as_whole_numbers(classes: np.ndarray) -> np.ndarray:
 
 
 def require_no_quantities(classes: np.ndarray, fix: str) -> None:
-    """Raise DataError if classes (n_classes,) are quantities: fractions, or more than `MOST_CLASSES` of them."""
+    """Raise DataError if classes (n_classes,) are quantities: fractions, or more than `MAX_CLASSES` of them."""
     whole = classes.dtype.kind != "f" or bool((classes == np.round(classes)).all())
     # scikit-learn's checks of estimators look for the words before the colon.
-    require(whole and len(classes) <= MOST_CLASSES, f"Unknown label type: continuous, {len(classes)} different values "
+    require(whole and len(classes) <= MAX_CLASSES, f"Unknown label type: continuous, {len(classes)} different values "
             f"such as {classes[:3].tolist()}", error=DataError, fix=fix,
-            why=f"fractions, and more than {MOST_CLASSES:,} values, are quantities, not classes")
+            why=f"fractions, and more than {MAX_CLASSES:,} values, are quantities, not classes")
 
 
 def encode_values(y: Any, unlabeled: float | None = None, *, occurs: bool = True, first_row: int = 0) -> np.ndarray:
@@ -136,7 +136,8 @@ def map_classes(codes: np.ndarray, classes: np.ndarray, mapping: Mapping[Any, An
             known = find_class(classes, member)
             require(known not in owner, f"class {member!r} is mapped to {owner.get(known)!r} and to {name!r}",
                     why="a point has one class", fix=_known(classes), error=DataError)
-            owner[known], codes_of[known] = name, code
+            owner[known] = name
+            codes_of[known] = code
     left = [classes[i].item() for i in range(len(classes)) if i not in owner]
     require(not left, f"no class is given for {', '.join(map(repr, left[:12]))}", error=DataError,
             why="their points would silently lose their labels",
@@ -192,12 +193,19 @@ def _one_dimension(y: Any) -> np.ndarray:
     return values
 
 
+def _kind_of(kind: type) -> str:
+    """Return what messages call values of a type."""
+    for name, types in (("text", (str,)), ("boolean", (bool, np.bool_)), ("number", (int, float, np.number))):
+        if issubclass(kind, types):
+            return name
+    return kind.__name__
+
+
 def _typed(values: np.ndarray) -> np.ndarray:
     """Return objects as an array of the one type that they have."""
     if values.dtype != object:
         return values
-    kinds = {"text" if isinstance(value, str) else "boolean" if isinstance(value, (bool, np.bool_)) else
-             "number" if isinstance(value, (int, float, np.number)) else type(value).__name__ for value in values}
+    kinds = {_kind_of(kind) for kind in set(map(type, values))}
     require(len(kinds) <= 1 and kinds <= {"text", "boolean", "number"}, error=DataError,
             what=f"labels are of {len(kinds)} kinds: {', '.join(sorted(kinds))}",
             why="classes are put in order, and these have none", fix="make all labels text, or all numbers")

@@ -115,7 +115,8 @@ class Target(ABC):
         """Return the target with the labels of more points (t,), distinct; they take the place of those it has."""
         old = np.flatnonzero(~np.isin(self.labeled, points))
         labeled = np.concatenate([self.labeled[old], points])
-        coded, order = np.concatenate([self.coded[old], self.read(texts)]), np.argsort(labeled)
+        coded = np.concatenate([self.coded[old], self.read(texts)])
+        order = np.argsort(labeled)
         return replace(self, labeled=labeled[order], coded=coded[order])
 
     def among(self, rows: np.ndarray) -> Self:
@@ -139,7 +140,8 @@ class Target(ABC):
     def from_arrays(arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "Target":
         """Return the target that `to_arrays` described, or `spread` with the attributes of `to_arrays`."""
         if attributes.get("classes") is not None:
-            codes, names = arrays["codes"], np.array(attributes["classes"])
+            codes = arrays["codes"]
+            names = np.array(attributes["classes"])
             prior = ClassPrior.from_described(attributes["prior"]) if "prior" in attributes else LABELS
             classes = Classes(arrays["labeled"], codes, names) if "labeled" in arrays else Classes.of(codes, names)
             return replace(classes, prior=prior)
@@ -212,7 +214,8 @@ class Classes(Target):
         return {"per_class": np.bincount(self.coded, minlength=len(self.names)).tolist()}
 
     def require_labels(self) -> None:
-        n_classes, present = len(self.names), len(np.unique(self.coded))
+        n_classes = len(self.names)
+        present = len(np.unique(self.coded))
         require(n_classes >= 2 and present == n_classes, f"{present} of {n_classes} classes have labeled points",
                 why="a classifier tells classes apart that it has seen", error=DataError,
                 fix="label at least one point of each of two classes")

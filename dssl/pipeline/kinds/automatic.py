@@ -15,7 +15,7 @@ import numpy as np
 
 from ...base.errors import ParameterError
 from ...data.scaling.params import ScalingParams
-from ...data.scaling.scaling import scaling_cost
+from ...data.scaling.rows import scaling_cost
 from ...estimators.feature_scales import choose_scale, choosing_bytes
 from ...execution.cost import Cost
 from ...graph.graph import KNNGraph

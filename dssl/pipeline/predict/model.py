@@ -24,7 +24,7 @@ from ...data.scaling.rows import ScaledRows
 from ...data.scaling.scaling import Scaling
 from ...data.source_files import Source
 from ...data.sources import find_source
-from ...data.targets import MOST_NAMES
+from ...data.targets import MAX_NAMES
 from ...estimators.predict_to import predict_to_zarr
 from ...execution.in_process import InProcess
 from ...execution.tasks import Execution
@@ -235,7 +235,7 @@ class FittedPipeline:
             readers = [open_reader(file.path, params.format, scratch=Path(folder), **options) for file in source.files]
             for record in identifiers:
                 if all(record["name"] in reader.column_names() for reader in readers) and (
-                        record["kind"] != "text" or (not source.more and readers[0].scan().n_rows <= MOST_NAMES)):
+                        record["kind"] != "text" or (not source.more and readers[0].scan().n_rows <= MAX_NAMES)):
                     return str(record["name"])
         return None
 

@@ -5,7 +5,7 @@ from statistics import median
 from typing import Any
 
 from ..page import Section
-from ..plots import MOST_CLASSES
+from ..plots import MAX_CLASSES
 from ..rendering import rendered
 from ..text import at, counted, listed, number, percent, plain_label
 
@@ -34,7 +34,7 @@ def data_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | Non
         ("training points n", _count(n_train)),
         ("labeled", None if n_labeled is None else number(n_labeled) + share),
         ("test points", _count(split.get("n_test"))),
-        ("classes", f"{number(len(classes))}: {listed(classes, MOST_CLASSES)}" if classes else None),
+        ("classes", f"{number(len(classes))}: {listed(classes, MAX_CLASSES)}" if classes else None),
         ("target", _target(split.get("target"))),
         ("labels per class", _labels_per_class(classes, per_class)),
         ("frequencies of the classes", _frequencies(facts) if per_class else None),
@@ -108,7 +108,7 @@ def _labels_per_class(classes: Sequence[Any], per_class: Sequence[int]) -> str |
         return None
     if min(per_class) == max(per_class):
         return f"{number(per_class[0])} each"
-    if len(per_class) <= MOST_CLASSES and len(classes) == len(per_class):
+    if len(per_class) <= MAX_CLASSES and len(classes) == len(per_class):
         return ", ".join(f"{plain_label(name, 40)}: {number(count)}"
                          for name, count in zip(classes, per_class, strict=True))
     return f"from {number(min(per_class))} to {number(max(per_class))}, median {number(median(per_class))}"

@@ -5,7 +5,7 @@ from typing import Any
 
 from ..error_measure import errors_among, gain_over, label_score_rows, measure_of
 from ..page import Section
-from ..plots import MOST_CLASSES, confusion_plot, values_plot
+from ..plots import MAX_CLASSES, confusion_plot, values_plot
 from ..rendering import rendered
 from ..text import at, finite, number, percent
 
@@ -47,6 +47,6 @@ def _confused(facts: dict[str, Any], metrics: dict[str, Any]) -> dict[str, Any] 
         return None
     labels = [str(classes[i]) if i < len(classes) else str(i) for i in range(len(confusion))]
     wrong = sum(sum(row) for row in confusion) - sum(row[i] for i, row in enumerate(confusion))
-    many = len(confusion) > MOST_CLASSES
+    many = len(confusion) > MAX_CLASSES
     return {"many": many, "wrong": wrong, "absent": sum(not sum(row) for row in confusion),
             "drawing": None if many and not wrong else confusion_plot(confusion, labels)}

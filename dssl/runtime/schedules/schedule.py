@@ -103,7 +103,8 @@ class Systemd(Scheduler):
     """A service and a timer of the user's systemd; one that was due while the machine was off is started later."""
 
     def render(self, scheduled: Scheduled) -> dict[str, str]:
-        unit, calendar = unit_of(scheduled.name), "".join(f"OnCalendar={line}\n" for line in scheduled.times.calendar())
+        unit = unit_of(scheduled.name)
+        calendar = "".join(f"OnCalendar={line}\n" for line in scheduled.times.calendar())
         command = " ".join(f'"{_escaped(word)}"' for word in scheduled.command)
         log = str(scheduled.log).replace("%", "%%")
         return {

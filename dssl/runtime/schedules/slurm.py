@@ -50,10 +50,12 @@ class SlurmTimes(Scheduler):
     Either waits for the command on one core, so that a run that failed is tried again and told of.
     """
 
-    script, table = "schedule.sh", "scrontab"
+    script = "schedule.sh"
+    table = "scrontab"
 
     def render(self, scheduled: Scheduled) -> dict[str, str]:
-        unit, options = unit_of(scheduled.name), self._options(scheduled)
+        unit = unit_of(scheduled.name)
+        options = self._options(scheduled)
         if _entries() is not None:
             lines = [*(f"#SCRON {option}" for option in options),
                      f"{scheduled.times.text} {shlex.join(scheduled.command)}"]

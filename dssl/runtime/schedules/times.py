@@ -52,8 +52,10 @@ class Times:
         weekdays = sorted({day % 7 for day in times.weekdays if isinstance(day, int)})
         require(all(isinstance(day, int) for day in times.weekdays), f"--at {self.text!r} counts weeks of the month",
                 error=SpecError, why="systemd has another way to write that", fix="name weekdays alone")
-        any_day, any_weekday = len(days) == 31, len(weekdays) == 7
-        of_week, of_month = ",".join(DAYS[day] for day in weekdays), _numbers(set(days), range(1, 32))
+        any_day = len(days) == 31
+        any_weekday = len(weekdays) == 7
+        of_week = ",".join(DAYS[day] for day in weekdays)
+        of_month = _numbers(set(days), range(1, 32))
         time = f"{hours}:{minutes}:00"
         if any_day and any_weekday:
             return [f"*-{months}-* {time}"]
