@@ -62,7 +62,7 @@ DOORS = {
     "httpx": {"runtime.dask_operator"},
     "cryptography": {"runtime.certificates", "runtime.tls"},
     "cronsim": {"runtime.schedules.times"},
-    "rich": {"pipeline.progress", "cli"},
+    "rich": {"cli"},
     "distributed": {"execution", "runtime"},
     "dask": {"execution", "runtime", "data.inputs", "data.frames"},
 }

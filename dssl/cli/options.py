@@ -149,7 +149,7 @@ def planned_whole(command: Callable[..., None]) -> Callable[..., None]:
         shaped = points is not None or columns is not None
         checked = load_spec(spec, (*overrides, *read), data_source=SHAPED if shaped else None)
         from ..pipeline.plan.plan import plan  # takes a second or two, of which a wrong spec waits for none
-        from ..pipeline.progress import Activity
+        from .progress import Activity
 
         with Activity("planning", console, quiet=others.get("quiet", False)):  # a source may be read whole for it
             made = plan(checked, workspace=workspace, memory_budget=memory_budget, fresh=fresh, from_stage=from_stage,
@@ -168,8 +168,8 @@ def shaped(command: Callable[..., None]) -> Callable[..., None]:
 def working(name: str, runtime: str | None, memory_budget: int | None, quiet: bool) -> Iterator[Execution]:
     """Give the execution of a command that is no run, and tell of its tasks as they are done."""
     from ..execution.tasks import TaskCount
-    from ..pipeline.progress import Activity
     from ..runtime.start import open_runtime
+    from .progress import Activity
 
     with Activity(name, console, quiet=quiet) as activity, open_runtime(runtime, memory_budget) as (execution, _):
         execution.counter = TaskCount(activity.count, 0)

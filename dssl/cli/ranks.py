@@ -81,11 +81,11 @@ def _log_to(path: Path) -> None:
 def _drive(submission: Submission, runtime: Runtime, rank: Rank) -> None:
     """Run the pipeline, and note how it ended."""
     from ..pipeline.plan.plan import plan
-    from ..pipeline.progress import Reporter
     from ..pipeline.run import run
     from ..runtime.description import RankedRuntime
     from ..runtime.roles import Meeting, driven
     from ..storage.artifacts import Workspace
+    from .progress import Reporter
 
     signal.signal(signal.SIGUSR1, raise_preempted)
     start = submission.begin()

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 def run_command(outcome: Outcome, made: Plan, runtime: str | None, as_json: bool, quiet: bool, wait: float,
                 keep: Literal["all", "results"]) -> None:
     """Run the pipeline SPEC. Results of earlier runs are reused where nothing has changed."""
-    from ..pipeline.progress import Activity, Reporter
     from ..pipeline.run import run
     from ..runtime.start import open_runtime
+    from .progress import Activity, Reporter
 
     made.require_fits()  # before a cluster is started
     if all(stage.status == "cached" for stage in made.selected):

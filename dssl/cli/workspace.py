@@ -20,8 +20,8 @@ def verify_command(workspace: str, as_json: bool) -> None:
 
     Of artifacts that an interrupted run left unfinished, the finished parts are read.
     """
-    from ..pipeline.progress import Activity
     from ..storage.artifacts import Workspace
+    from .progress import Activity
 
     place = Workspace.at(workspace)
     with Activity("verify", console):

@@ -1,27 +1,17 @@
-"""What a command is doing, on standard error: lines where there is no terminal, on one a line for the whole that moves,
-with the stages beneath; and in a notebook the same as HTML."""
+"""Where a run is, from the events that it tells, and a picture of it in a notebook."""
 
 import html
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Self
-
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Table
-from rich.text import Text
+from typing import Any
 
 from ..base.units import time_text
 
-EVERY = 10.0  # seconds between two lines
 BEAT = 1.0  # seconds between two heartbeats of a run
 REDRAWN = 0.25  # seconds between two pictures of a notebook
-SHORTEST_SCREEN = 8  # lines that are used of any terminal
 
 Clock = Callable[[], float]
 Tell = Callable[[dict[str, Any]], None]
@@ -102,132 +92,6 @@ class Board:
 def tasks_text(done: int | None, of: int | None) -> str:
     """Return how many tasks are done; nothing of a stage that tells of none."""
     return "" if not of else f"  {done} of {of} tasks"
-
-
-class Reporter:
-    """Shows the events of a run.
-
-    On a terminal one line for the whole run, with the time left, and the stages beneath. Elsewhere a line when a stage
-    ends, one when it begins to run tasks, and of a long one one every `EVERY` seconds, with its seconds, tasks, their
-    rate and the time left, of the stage and of the run. With `quiet`, nothing.
-    """
-
-    def __init__(self, where: str, console: Console, *, quiet: bool = False, clock: Clock = time.monotonic):
-        self.where, self.console, self.quiet, self.clock = where, console, quiet, clock
-        self.board = Board(clock)
-        self._begun = self._told = 0.0
-        self._live = Live(console=console, get_renderable=self._picture, refresh_per_second=4) \
-            if console.is_terminal and not quiet else None
-
-    def __enter__(self) -> Self:
-        self._say(f"running on {self.where}")
-        self.board.started = self.clock()
-        if self._live:
-            self._live.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        if self._live:
-            self._live.stop()
-
-    def tell(self, event: dict[str, Any]) -> None:
-        """Show one event of a run."""
-        self.board.tell(event)
-        if event["event"] == "note":  # is no progress, so it is told with `quiet` too
-            self.console.print(event["text"], markup=False, highlight=False, soft_wrap=True)
-        elif self._live is not None:
-            return
-        elif event["event"] == "run":
-            if event["stages"]:
-                self._say(f"{event['name']}: {event['stages']} stages to run, {event['cached']} cached; about "
-                          f"{time_text(event['estimated'])}, beside what libraries take to load and compile")
-        elif event["event"] == "progress":
-            self._tell_progress(event)
-        elif event["event"] == "heartbeat":
-            if self.clock() - self._told >= EVERY - BEAT:  # and nothing was told meanwhile
-                self._tell_running(event)
-        elif "seconds" in event:
-            self._told = self.clock()
-            self._say(f"{event['stage']:>12}  {event['status']:<7} {event['seconds']:8.2f} s")
-        else:
-            self._begun = self.clock()
-            self._told = self._begun - EVERY
-
-    def _tell_progress(self, event: dict[str, Any]) -> None:
-        now, done, of = self.clock(), event["done"], event["of"]
-        first = self._told < self._begun
-        if of < 2 or done == of or (not first and now - self._told < EVERY):
-            return
-        self._tell_running(event)
-
-    def _tell_running(self, event: dict[str, Any]) -> None:
-        self._told = self.clock()
-        tasks = tasks_text(event["done"], event["of"])
-        if event.get("rate") and event["done"] < event["of"]:
-            tasks += f", {event['rate']:.3g} a second"
-            tasks += f", {time_text(event['time_left'])} left" if event["time_left"] is not None else ""
-        run = f"; run: {time_text(event['run_left'])} left" if event.get("run_left") is not None else ""
-        self._say(f"{event['stage']:>12}  {'running':<7} {self._told - self._begun:8.2f} s{tasks}{run}")
-
-    def _picture(self) -> RenderableType:
-        board = self.board
-        whole = Table.grid(padding=(0, 1))
-        whole.add_row(Text(board.summary(), style="bold"), ProgressBar(total=1.0, completed=board.share(), width=30))
-        stages = Table.grid(padding=(0, 2))
-        stages.add_column(justify="right", min_width=12)
-        colors = {"running": "bold", "cached": "dim", "waiting": "dim"}
-        for name, status, told in board.rows(max(SHORTEST_SCREEN, self.console.height) - 4):
-            stages.add_row(*(Text(text, style=colors.get(status, "")) for text in (name, status, told)))
-        return Group(whole, stages)
-
-    def _say(self, text: str) -> None:
-        if not self.quiet:
-            self.console.print(text, markup=False, highlight=False)
-
-
-class Activity:
-    """One piece of work of a command, such as a prediction: on a terminal a line that moves and goes at the end,
-    elsewhere a line every `EVERY` seconds, so nothing of what is short. With `quiet`, nothing.
-    """
-
-    def __init__(self, name: str, console: Console, *, quiet: bool = False):
-        self.name, self.console, self.quiet = name, console, quiet
-        self._tasks: tuple[int | None, int | None] = None, None
-        self._ended = threading.Event()
-
-    def count(self, done: int, of: int) -> None:
-        """Take note of the tasks, as a `TaskCount` tells."""
-        self._tasks = done, of
-
-    def __enter__(self) -> Self:
-        self._begun = time.monotonic()
-        self._live = Live(console=self.console, get_renderable=lambda: Text(self._line()), transient=True) \
-            if self.console.is_terminal and not self.quiet else None
-        self._teller = threading.Thread(target=self._tell, daemon=True)
-        if self._live:
-            self._live.start()
-        elif not self.quiet:
-            self._teller.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._ended.set()
-        if self._live:
-            self._live.stop()
-        elif not self.quiet:
-            self._teller.join()
-
-    def _tell(self) -> None:
-        while not self._ended.wait(EVERY):
-            self.console.print(self._line(), markup=False, highlight=False)
-
-    def _line(self) -> str:
-        seconds, (done, of) = time.monotonic() - self._begun, self._tasks
-        left = f", {time_text(seconds * (of - done) / done)} left" if done and of and done < of else ""
-        return f"{self.name:>12}  running {seconds:8.2f} s{tasks_text(done, of)}{left}"
-
-
-# Notebooks
 
 
 def notebook_display() -> Callable[[str], Any] | None:

@@ -13,8 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from rich.console import Console
 
+from dssl.cli.progress import EVERY, Activity, Reporter
 from dssl.pipeline import progress
-from dssl.pipeline.progress import BEAT, EVERY, Activity, Board, Reporter, in_notebook
+from dssl.pipeline.progress import BEAT, Board, in_notebook
 
 
 def told(events, **options):
@@ -162,10 +163,9 @@ def test_on_a_terminal_the_run_is_one_picture_that_fits_it():
     assert [line.split()[0] for line in last] == [f"stage{i}" for i in range(26, 30)]
 
 
-def test_a_short_activity_tells_nothing_and_a_long_one_its_tasks(monkeypatch):
-    monkeypatch.setattr(progress, "EVERY", 0.05)
+def test_a_short_activity_tells_nothing_and_a_long_one_its_tasks():
     out = io.StringIO()
-    with Activity("predict", Console(file=out, width=100)) as activity:
+    with Activity("predict", Console(file=out, width=100), every=0.05) as activity:
         activity.count(2, 8)
         time.sleep(0.12)
     lines = out.getvalue().splitlines()
