@@ -15,9 +15,9 @@ from ..base.errors import require
 from ..execution.cost import Cost, block_count, cost_of, solve_seconds
 from ..execution.tasks import Execution, sums
 from ..solvers.chebyshev import Interval, combined_by_polynomial, polynomials
-from ..solvers.direct import LARGEST
+from ..solvers.direct import LARGEST, Direct
 from ..solvers.lanczos import Functions, Krylov, SingularMatrix, combined, krylov, krylov_bytes
-from ..solvers.solve import Solver, opened_bytes, prepare
+from ..solvers.solve import Solver, prepare
 from ..solvers.solver_params import SolverParams
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
 from .graph import Graph
@@ -169,8 +169,8 @@ def functions_cost(n: int, nnz: int, t: int, r: int, m: int, c: int, params: Fun
     """
     block, stored = min(t, params.block_columns), 28 * n + 8 * nnz
     if n <= LARGEST:
-        prepared = system_cost(n, nnz, t, ["direct"], guess=guess)
-        peak = prepared.peak + opened_bytes("direct", n, nnz, guess=guess) + 8 * (m * r + 9 * n) * block
+        prepared = system_cost(n, nnz, t, [Direct], guess=guess)
+        peak = prepared.peak + Direct.opened_bytes(n, nnz, guess=guess) + 8 * (m * r + 9 * n) * block
         return cost_of(3 * m * block_count(t, block), 4 * m * prepared.written, m * prepared.written, peak,
                        prepared.least)
     first = stored + krylov_bytes(n, r, block, m, params.max_steps)

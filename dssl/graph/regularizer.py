@@ -6,7 +6,8 @@ from typing import Any
 
 from ..execution.cost import Cost, cost_of
 from ..execution.tasks import Execution
-from ..solvers.solve import METHODS, prepare, stored_bytes
+from ..solvers.method import SolverMethod
+from ..solvers.solve import prepare
 from ..solvers.solver_params import SolverParams
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt
 from .laplacian import Laplacian
@@ -14,7 +15,7 @@ from .regularizer_params import RegularizerParams
 from .weights.build import read_graph
 
 # Measured on one core: of a weight, to form the matrix; of a vertex, to prepare a hierarchy or eigenvectors of it.
-FORMED_SECONDS, PREPARED_SECONDS = 5e-7, 2.5e-5
+FORMED_SECONDS = 5e-7
 
 
 @dataclass(frozen=True)
@@ -50,14 +51,14 @@ def prepare_regularizer(graph: Parts, regularizer: RegularizerParams, n_columns:
     return parts.arrays(0), replace(params, method=receipt["method"]), attributes
 
 
-def system_cost(n: int, nnz: int, n_columns: int, methods: Collection[str], *, guess: bool) -> Cost:
-    """Return what preparing one of these methods takes, for n vertices and nnz weights; see `stored_bytes`.
+def system_cost(n: int, nnz: int, n_columns: int, solvers: Collection[type[SolverMethod]], *, guess: bool) -> Cost:
+    """Return what preparing one of these solvers takes, for n vertices and nnz weights.
 
     Forming the matrix; then, beside it in three forms, what the method prepares, and the probes that choose it. All
     measured.
     """
     forming, kept = 70 * nnz + 160 * n, 40 * nnz + 390 * n
-    most = max(METHODS[method].prepare_bytes(n, nnz, n_columns) for method in methods)
-    written = max(stored_bytes(method, n, nnz, n_columns, guess=guess) for method in methods)
+    most = max(solver.prepare_bytes(n, nnz, n_columns) for solver in solvers)
+    written = max(solver.solver_bytes(n, nnz, n_columns, guess=guess) for solver in solvers)
     return cost_of(1, 12 * nnz + 8 * n, written, max(forming, kept + most), forming,
-                   FORMED_SECONDS * nnz + PREPARED_SECONDS * n * bool({"amg", "deflated"} & {*methods}))
+                   FORMED_SECONDS * nnz + n * max(solver.prepare_seconds for solver in solvers))

@@ -22,8 +22,9 @@ from ..execution.cost import Cost, block_count, cost_of, gram_seconds, solve_sec
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
 from ..graph.spectral_concentration import structure_bytes
+from ..solvers.method import SolverMethod
 from ..solvers.operators import ScaledMatrix, vector_of
-from ..solvers.solve import METHODS, Solver, opened_bytes, prepare
+from ..solvers.solve import Solver, prepare
 from ..solvers.solver_params import SolverParams
 from ..solvers.warm_start import carried
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
@@ -289,9 +290,9 @@ def _kept_factors(powers: Sequence[int], form: Form) -> list[str]:
     return [f"A{p}" for p in powers] if form == "restriction" else stored_factors(powers)
 
 
-def columns_cost(n: int, nnz: int, s: int, powers: Sequence[int], block_columns: int, form: Form, method: str,
-                 stored: int, budget: int, *, guess: bool, started: bool = False) -> Cost:
-    """Return what solving the columns of s points takes, with a method's solver of `stored` bytes; see `opened_bytes`.
+def columns_cost(n: int, nnz: int, s: int, powers: Sequence[int], block_columns: int, form: Form,
+                 method: type[SolverMethod], stored: int, budget: int, *, guess: bool, started: bool = False) -> Cost:
+    """Return what solving the columns of s points takes, with a solver whose arrays are `stored` bytes.
 
     started : whether they begin at columns that were solved before, which are read.
 
@@ -299,12 +300,12 @@ def columns_cost(n: int, nnz: int, s: int, powers: Sequence[int], block_columns:
     """
     names = _kept_factors(powers, form)
     steps = n_solves(powers, form)
-    solve_bytes = METHODS[method].solve_bytes
+    solve_bytes = method.solve_bytes
     # While the last step is solved, what earlier steps are stored for is kept; one of it is the right-hand sides.
     earlier = {name for name in names if int(name.lstrip("RZA")) < steps}
     kept = len(earlier - {f"Z{steps - 1}", f"A{steps - 1}"}) + (steps > 1) + started
     width = column_width(n, powers, block_columns, budget, stored, started)
-    held = stored + opened_bytes(method, n, nnz, guess=guess)
+    held = stored + method.opened_bytes(n, nnz, guess=guess)
     # The first right-hand sides are nearly all zeros, which the system does not store.
     return cost_of(block_count(s, width), stored + 8 * n * s * steps * started, 8 * n * s * len(names),
                    held + solve_bytes(n, width, width) + 8 * n * width * kept, held + solve_bytes(n, 1, 1),

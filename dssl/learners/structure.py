@@ -11,7 +11,8 @@ from ..graph.laplacian import Laplacian
 from ..graph.regularizer import system_cost
 from ..graph.spectral_concentration import structure_of
 from ..graph.weights.build import read_graph, row_receipts
-from ..solvers.solve import METHODS, prepare
+from ..solvers.method import Jacobi
+from ..solvers.solve import prepare
 from ..solvers.solver_params import SolverParams
 from ..storage.blocks import STEP_BYTES, Parts, PartWriter, Receipt, Rows, arrays_within, block_rng, row_ranges
 
@@ -19,7 +20,7 @@ SAMPLE, COLUMNS = 128, 16  # vertices, and how many of them are solved for side 
 RIDGE, POWER = 0.01, 2
 STREAM = 14  # of the seed
 ENTRY_BYTES = 12  # of a stored weight, with its column
-SOLVER = SolverParams(method="jacobi", tolerance=1e-3)
+SOLVER = SolverParams(method=Jacobi.name, tolerance=1e-3)
 
 
 @dataclass(frozen=True)
@@ -67,9 +68,9 @@ def sampled_structure(graph: Parts, copies: Rows | None, v: int, random_state: i
 
 def structure_cost(v: int, nnz: int) -> Cost:
     """Return what the task takes, of v vertices and nnz weights: the matrix as it is prepared, and its columns."""
-    columns, prepared = min(SAMPLE, v), system_cost(v, nnz, SAMPLE, ["jacobi"], guess=False)
+    columns, prepared = min(SAMPLE, v), system_cost(v, nnz, SAMPLE, [Jacobi], guess=False)
     width = min(COLUMNS, columns)
-    solving = METHODS["jacobi"].solve_bytes(v, width, width) + 8 * v * width
+    solving = Jacobi.solve_bytes(v, width, width) + 8 * v * width
     return cost_of(1, prepared.read, 0, prepared.peak + solving, prepared.least,
                    prepared.seconds + solve_seconds(nnz, columns))
 

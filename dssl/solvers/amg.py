@@ -16,7 +16,7 @@ from numba import njit
 from pyamg.aggregation.aggregate import standard_aggregation
 from scipy.linalg import eigh
 
-from .method import VECTOR_PASSES, Iterative
+from .method import PREPARED_SECONDS, VECTOR_PASSES, Iterative
 from .operators import ScaledMatrix
 
 COARSEST = 400  # unknowns that are solved by a dense inverse
@@ -47,6 +47,8 @@ class Multigrid(Iterative):
     coarsest: np.ndarray
 
     name = "amg"
+    description = "conjugate gradients preconditioned by algebraic multigrid"
+    prepare_seconds = PREPARED_SECONDS
     stored_guess = ("levels",)
     blocks32 = 7  # the cycle's two, and as much on the coarse levels as their rows need
 

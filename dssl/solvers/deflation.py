@@ -11,7 +11,7 @@ import numpy as np
 from scipy.linalg import eigh
 
 from .chebyshev_filter import ChebyshevFilter
-from .method import Iterative
+from .method import PREPARED_SECONDS, Iterative
 from .operators import ScaledMatrix, multiply
 
 FEW_VECTORS, MOST_VECTORS = 16, 96
@@ -30,6 +30,8 @@ class Deflated(Iterative):
     values: np.ndarray
 
     name = "deflated"
+    description = "conjugate gradients with the lowest eigenvectors solved exactly"
+    prepare_seconds = PREPARED_SECONDS
 
     @classmethod
     def prepare(cls, A: ScaledMatrix, n_columns: int, *, n_vectors: int | None = None,

@@ -7,14 +7,14 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import SuperLU, splu
 
-from .method import Method, scaled_to_one
+from .method import SolverMethod, scaled_to_one
 
 LARGEST = 3_000  # unknowns up to which `auto` factors the matrix
 FILL = 60  # entries of the factor for each of the matrix: a guess, above what neighbor graphs of this size need
 
 
 @dataclass(frozen=True)
-class Direct(Method):
+class Direct(SolverMethod):
     """An LU factor of A, made where it is used; of a singular component with 1 more at one vertex, its ground.
 
     With right-hand sides off the null vector y the ground's value is then 0, and the solution differs by a multiple of
@@ -22,6 +22,7 @@ class Direct(Method):
     """
 
     name = "direct"
+    description = "a sparse factorization, made once"
     iterates = False
     held_guess = ("fill of the factor",)
 

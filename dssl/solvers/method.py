@@ -14,21 +14,24 @@ from .pcg import conjugate_gradients
 
 DIGITS = 5e-6  # the most one float32 correction reduces a residual
 ROUNDED = 0.6  # of what is needed: the true residual ends a little above that of the recursion
+PREPARED_SECONDS = 2.5e-5  # a row, of eigenvectors or of a hierarchy, with the probes that choose them
 VECTOR_PASSES = 8  # over vectors (n,) in an iteration: what one touches beside the matrix, in entries of it
 
 
 @dataclass(frozen=True)
-class Method(ABC):
+class SolverMethod(ABC):
     """A way to correct columns of `A X = B`; the outer loop that forms residuals in float64 is `Solver`'s."""
 
     A: ScaledMatrix
 
     name: ClassVar[str]
+    description: ClassVar[str] = ""  # as the report says it
     iterates: ClassVar[bool] = True  # so that where it begins matters
     # What is not known before it is prepared, so that `stored_bytes` or `held_bytes` are guesses from above.
     stored_guess: ClassVar[tuple[str, ...]] = ()
     held_guess: ClassVar[tuple[str, ...]] = ()
     blocks32: ClassVar[int] = 4  # float32 blocks (n, t) that one correction takes
+    prepare_seconds: ClassVar[float] = 0.0  # a row, on one core
 
     @classmethod
     def prepare(cls, A: ScaledMatrix, n_columns: int, *, n_vectors: int | None = None, random_state: int = 0) -> Self:
@@ -86,6 +89,17 @@ class Method(ABC):
         """
         return n * (8 * t + (3 * 8 + 4 * cls.blocks32) * min(t, block_columns))
 
+    @classmethod
+    def solver_bytes(cls, n: int, nnz: int, n_columns: int, *, guess: bool) -> int:
+        """Return the bytes of a prepared solver's arrays, those of A too; with what is a guess, or without."""
+        guessed = not guess and cls.stored_guess
+        return ScaledMatrix.stored_bytes(n, nnz) + (0 if guessed else cls.stored_bytes(n, nnz, n_columns))
+
+    @classmethod
+    def opened_bytes(cls, n: int, nnz: int, *, guess: bool) -> int:
+        """Return what a solver holds beside its stored arrays: the entries in float32, and what it makes anew."""
+        return 4 * nnz + (0 if not guess and cls.held_guess else cls.held_bytes(n, nnz))
+
 
 def scaled_to_one(norms: np.ndarray) -> np.ndarray:
     """Return 1 / norms (t,), 0 where a norm is 0."""
@@ -93,7 +107,7 @@ def scaled_to_one(norms: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Iterative(Method):
+class Iterative(SolverMethod):
     """Conjugate gradients in float32."""
 
     def preconditioner(self, t: int) -> Callable[[np.ndarray], np.ndarray] | None:
@@ -118,6 +132,7 @@ class Jacobi(Iterative):
     """Plain conjugate gradients: A has a unit diagonal, so Jacobi's preconditioner is built in."""
 
     name = "jacobi"
+    description = "conjugate gradients with Jacobi preconditioning"
 
 
 def _per_correction(needed: np.ndarray) -> np.ndarray:

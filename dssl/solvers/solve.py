@@ -17,18 +17,15 @@ from .amg import Multigrid
 from .columns import add_columns, column_norms
 from .deflation import FEW_COST, FEW_VECTORS, Deflated, deflated_vectors
 from .direct import LARGEST, Direct
-from .method import Iterative, Jacobi, Method
+from .method import Iterative, Jacobi, SolverMethod
 from .operators import ScaledMatrix, scaled_matrix
-from .solver_params import SolverParams
+from .solver_params import AUTO, SOLVERS, SolverParams
 from .warm_start import begun
 
-METHODS: dict[str, type[Method]] = {method.name: method for method in (Jacobi, Deflated, Multigrid, Direct)}
 PROBES = 8  # columns on which `auto` counts iterations
 FEW_COLUMNS = 16  # beside which probes, vectors and hierarchies cost more than most solves
 ENOUGH = 150  # iterations after which another method may be the better one
 SOON = 60  # iterations that no other method is likely to halve at its price
-
-
 
 
 @dataclass(frozen=True)
@@ -63,15 +60,15 @@ class Solution:
 class Solver:
     """A method prepared for a matrix, and how to solve with it."""
 
-    method: Method
+    method: SolverMethod
     params: SolverParams  # whose method is the name of this one, never "auto"
     attributes: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, method: Method, params: SolverParams, **attributes: Any) -> "Solver":
+    def of(cls, method: SolverMethod, params: SolverParams, **attributes: Any) -> "Solver":
         """Return the solver of a prepared method; its attributes are the method's and these."""
-        return cls(method, replace(params, method=method.name),  # type: ignore[arg-type]
-                   {"method": method.name, **method.attributes, **attributes})
+        return cls(method, replace(params, method=method.name),
+                   {"method": method.name, "description": method.description, **method.attributes, **attributes})
 
     @property
     def A(self) -> ScaledMatrix:
@@ -89,7 +86,7 @@ class Solver:
         """Return the solver whose arrays `to_arrays` gave."""
         def part(name: str) -> dict[str, np.ndarray]:
             return {key.split("-", 1)[1]: array for key, array in arrays.items() if key.startswith(f"{name}-")}
-        method = METHODS[params.method].from_arrays(ScaledMatrix.from_arrays(part("A")), part("method"))
+        method = SOLVERS.named(params.method).from_arrays(ScaledMatrix.from_arrays(part("A")), part("method"))
         return cls(method, params, attributes or {})
 
     def solve(self, B: np.ndarray, start: np.ndarray | None = None) -> Solution:
@@ -204,7 +201,7 @@ def solve_columns(R: Any, B: np.ndarray, params: SolverParams | None = None, vec
     """
     params = params or SolverParams()
     A, t = scaled_matrix(R, vector), B.shape[1]
-    if params.method != "auto" or A.n <= LARGEST or t > FEW_COLUMNS:
+    if params.method != AUTO or A.n <= LARGEST or t > FEW_COLUMNS:
         solver = _prepared(A, t, params)
         return solver.solve(B, start), solver.params.method
     enough = min(params.max_iterations, ENOUGH + FEW_COST // max(t, 1))
@@ -222,22 +219,30 @@ def solve_columns(R: Any, B: np.ndarray, params: SolverParams | None = None, vec
 
 
 def _prepared(A: ScaledMatrix, n_columns: int, params: SolverParams) -> Solver:
-    name = Direct.name if params.method == "auto" and A.n <= LARGEST else params.method
-    if name == "auto":
+    if params.method == AUTO and A.n > LARGEST:
         return _least_work(A, n_columns, params)
-    return Solver.of(METHODS[name].prepare(A, n_columns, n_vectors=params.n_vectors, random_state=params.random_state),
-                     params)
+    solver = Direct if params.method == AUTO else SOLVERS.named(params.method)
+    reason = {"reason": "the matrix is small enough to factor"} if params.method == AUTO else {}
+    return Solver.of(solver.prepare(A, n_columns, n_vectors=params.n_vectors, random_state=params.random_state),
+                     params, **reason)
 
 
-def stored_bytes(method: str, n: int, nnz: int, n_columns: int, *, guess: bool) -> int:
-    """Return the bytes of a prepared solver's arrays, n unknowns with nnz entries; without what is a guess, or with."""
-    own = METHODS[method].stored_bytes(n, nnz, n_columns) if guess or not METHODS[method].stored_guess else 0
-    return ScaledMatrix.stored_bytes(n, nnz) + own
+def possible_solvers(n: int, *, guess: bool, n_columns: int | None = None) -> list[type[SolverMethod]]:
+    """Return the solvers that "auto" may take for n unknowns.
 
-
-def opened_bytes(method: str, n: int, nnz: int, *, guess: bool) -> int:
-    """Return what a solver holds beside its stored arrays: the entries in float32, and what the method makes anew."""
-    return 4 * nnz + (METHODS[method].held_bytes(n, nnz) if guess or not METHODS[method].held_guess else 0)
+    Parameters
+    ----------
+    guess : bool
+        Whether all of them are asked for, or the one that takes the least memory.
+    n_columns : int or None
+        So many columns that are solved at once by `solve_columns`; None of a solver that is prepared for others.
+    """
+    if n <= LARGEST:
+        return [Direct]
+    if guess:
+        return [Multigrid, Deflated]
+    # A few columns may end without a probe, by Jacobi's method.
+    return [Jacobi if n_columns is not None and n_columns <= FEW_COLUMNS else Deflated]
 
 
 def _least_work(A: ScaledMatrix, n_columns: int, params: SolverParams) -> Solver:
@@ -287,7 +292,7 @@ def _counted(method: Iterative, n_columns: int, params: SolverParams, enough: in
     return work, Solver.of(method, params, probe_iterations=round(expected, 1), work=f"{work:.3g}")
 
 
-def solve(R: Any, B: Any, *, method: str = "auto", tolerance: float = 1e-6, max_iterations: int = 3000,
+def solve(R: Any, B: Any, *, method: str = AUTO, tolerance: float = 1e-6, max_iterations: int = 3000,
           vector: np.ndarray | None = None, random_state: int = 0, start: Any = None) -> Solution:
     """Return the solution of `R X = B` with its evidence; raise unless every column meets the tolerance.
 
@@ -303,8 +308,8 @@ def solve(R: Any, B: Any, *, method: str = "auto", tolerance: float = 1e-6, max_
     DataError : R is not symmetric and diagonally dominant, or B is not finite.
     NotConverged : a column ended above the tolerance; the message names it and the remedy.
     """
-    params = SolverParams(method=method, tolerance=tolerance,  # type: ignore[arg-type]
-                          max_iterations=max_iterations, random_state=random_state)
+    params = SolverParams(method=method, tolerance=tolerance, max_iterations=max_iterations,
+                          random_state=random_state)
     B = np.asarray(B, np.float64)
     require(bool(np.isfinite(B).all()), "a right-hand side is not finite", error=DataError,
             why="its solution would not be either", fix="remove NaN and infinity from B")

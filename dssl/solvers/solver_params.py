@@ -1,14 +1,20 @@
-"""How systems are solved: the parameters, without what solves."""
+"""How systems are solved: the registry of solvers, and the parameters that name one of them."""
 
 from dataclasses import dataclass
 from numbers import Real
-from typing import Literal
+from typing import Annotated
 
 import numpy as np
 
 from ..base.errors import require
+from ..base.plugins import Registry
+from .amg import Multigrid
+from .deflation import Deflated
+from .direct import Direct
+from .method import Jacobi, SolverMethod
 
-METHODS = ("auto", "jacobi", "deflated", "amg", "direct")
+AUTO = "auto"  # in place of a solver's name: whichever takes the least work
+SOLVERS = Registry[SolverMethod]("solver", Jacobi, Deflated, Multigrid, Direct, also=(AUTO,))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,8 +23,9 @@ class SolverParams:
 
     Parameters
     ----------
-    method : "auto", "jacobi", "deflated", "amg" or "direct"
-        Jacobi; Jacobi with the lowest eigenvectors solved exactly; multigrid; a factor; auto takes what costs least.
+    method : str
+        jacobi; deflated, that with the lowest eigenvectors solved exactly; amg, multigrid; direct, a factor; a solver
+        that a plugin registers; or auto, which takes what costs least.
     tolerance : float
         Relative residual `||b - R x|| / ||b||` of every column.
     max_iterations : int
@@ -31,7 +38,7 @@ class SolverParams:
         Of the vectors that eigenvectors are sought from.
     """
 
-    method: Literal["auto", "jacobi", "deflated", "amg", "direct"] = "auto"
+    method: Annotated[str, SOLVERS] = AUTO
     tolerance: float = 1e-6
     max_iterations: int = 3000
     n_vectors: int | None = None
@@ -39,8 +46,8 @@ class SolverParams:
     random_state: int = 0
 
     def __post_init__(self) -> None:
-        require(self.method in METHODS, f"method={self.method!r} is not a solver",
-                why="the solver decides how long a column takes", fix=f"choose one of {', '.join(METHODS)}")
+        if self.method != AUTO:
+            SOLVERS.named(self.method, "method", 'leave it at "auto"')
         require(isinstance(self.tolerance, Real) and 1e-14 <= self.tolerance < 1,
                 f"tolerance={self.tolerance!r}, expected 1e-14 <= tolerance < 1",
                 why="it is a relative residual in float64", fix="use 1e-6; kernels need no more")

@@ -5,7 +5,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from .amg import Multigrid
 from .chebyshev_filter import ChebyshevFilter, filter_degree
+from .direct import Direct
 from .lanczos import SingularMatrix
 from .solve import Solver, prepare
 from .solver_params import SolverParams
@@ -94,9 +96,9 @@ class Inverse(Transform):
         linked = np.flatnonzero(A.diagonal > 0)
         L = A.matrix()[linked][:, linked]
         below = np.maximum(np.arange(len(linked)) - L.indices[L.indptr[:-1]], 0.0)
-        method = "direct" if float((below**2).mean()) <= THIN * len(linked) else "amg"
+        method = Direct.name if float((below**2).mean()) <= THIN * len(linked) else Multigrid.name
         # Errors of the largest values of F are those of all: they have to be small beside the least.
-        params = SolverParams(method=method, tolerance=max(1e-3 * tolerance, 1e-13))  # type: ignore[arg-type]
+        params = SolverParams(method=method, tolerance=max(1e-3 * tolerance, 1e-13))
         return cls(prepare(L, COLUMNS, params, A.null[linked]), linked, float(A.diagonal[linked].mean()))
 
     def __call__(self, V: np.ndarray) -> np.ndarray:

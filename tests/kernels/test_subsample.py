@@ -19,6 +19,7 @@ from dssl.kernels.subsample import (
     stored_factors,
 )
 from dssl.solvers import amg
+from dssl.solvers.method import Jacobi
 from dssl.solvers.solve import prepare
 from dssl.solvers.solver_params import SolverParams
 from dssl.storage.blocks import STEP_BYTES, HeldArrays, MemoryParts, budget_beside
@@ -289,7 +290,7 @@ def test_a_task_takes_no_more_than_is_predicted(tmp_path, started):
     held = StoredParts(tmp_path / "system")
     held.write(0, after)
     stored, nnz = held.arrays(0), len(after["A-data"])
-    cost = columns_cost(1520, nnz, 64, (3,), 32, "energy", "jacobi", stored.nbytes, execution.memory_budget, guess=True,
+    cost = columns_cost(1520, nnz, 64, (3,), 32, "energy", Jacobi, stored.nbytes, execution.memory_budget, guess=True,
                         started=started)
 
     def work():

@@ -20,7 +20,7 @@ from dssl.solvers import amg
 from dssl.solvers import solve as solve_module
 from dssl.solvers.direct import FILL, Direct
 from dssl.solvers.operators import scaled_matrix
-from dssl.solvers.solve import Solver, prepare, solve, solve_columns, stored_bytes
+from dssl.solvers.solve import Solver, prepare, solve, solve_columns
 from dssl.solvers.solver_params import SolverParams
 
 from .graphs import components, grid, points, random_graph, regularizer, with_hub
@@ -265,7 +265,7 @@ def test_the_bytes_of_the_arrays_are_foretold(method, monkeypatch):
     R, vector = regularizer(random_graph(4000, 8, random_state=14), 1e-3, True)
     solver = prepare(R, 300, SolverParams(method=method), vector)
     found = sum(array.nbytes for array in solver.to_arrays().values())
-    stated = stored_bytes(solver.params.method, 4000, len(solver.A.data), 300, guess=True)
+    stated = type(solver.method).solver_bytes(4000, len(solver.A.data), 300, guess=True)
     assert found <= stated * 1.002
     if not solver.method.stored_guess:
         assert found >= stated * 0.998

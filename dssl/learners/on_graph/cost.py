@@ -8,8 +8,7 @@ from ...graph.regularizer import system_cost
 from ...kernels.gram import BLOCK_BYTES
 from ...knn.exact.inverted_index import measured_row_bytes
 from ...knn.index import index_bytes, indexing_bytes, require_index
-from ...solvers.direct import LARGEST
-from ...solvers.solve import FEW_COLUMNS, METHODS, opened_bytes
+from ...solvers.solve import possible_solvers
 from ...storage.blocks import Rows, rows_that_fit
 from ...storage.store import whole_bytes
 from ..average import GROUPS
@@ -26,12 +25,9 @@ def solve_cost(n: int, nnz: int, c: int, *, guess: bool) -> Cost:
     `HarmonicTask`, `PoissonTask`, `DiffusionTask`: the weights beside what is prepared, the block that is solved, and
     eight arrays (n, c).
     """
-    # A few columns may end without a probe, by Jacobi's method.
-    methods = ["direct"] if n <= LARGEST else ["amg", "deflated"] if guess else [
-        "jacobi" if c <= FEW_COLUMNS else "deflated"]
-    prepared = system_cost(n, nnz, c, methods, guess=guess)
-    solving = max(opened_bytes(method, n, nnz, guess=guess) + METHODS[method].solve_bytes(n, c, c)
-                  for method in methods)
+    solvers = possible_solvers(n, guess=guess, n_columns=c)
+    prepared = system_cost(n, nnz, c, solvers, guess=guess)
+    solving = max(solver.opened_bytes(n, nnz, guess=guess) + solver.solve_bytes(n, c, c) for solver in solvers)
     peak = prepared.peak + 16 * nnz + solving + 64 * n * c
     return cost_of(1, prepared.read, 8 * n * c, peak, prepared.least, prepared.seconds + solve_seconds(nnz, c))
 

@@ -23,8 +23,8 @@ from ...kernels.subsample import (
     solve_evidence,
 )
 from ...learners.deformed import GraphCovariance, draw_subsample
-from ...solvers.solve import METHODS
-from ...solvers.solver_params import SolverParams
+from ...solvers.method import SolverMethod
+from ...solvers.solver_params import SOLVERS, SolverParams
 from ...storage.blocks import PartWriter
 from ..step import Context
 
@@ -68,7 +68,7 @@ class RegularizerSystem:
 
 def make_system(context: Context, params: RegularizerSystem) -> dict[str, Any]:
     """Prepare the solver: scaled matrix, method, eigenvectors or hierarchy."""
-    solver = SolverParams(method=params.method, tolerance=params.tolerance,  # type: ignore[arg-type]
+    solver = SolverParams(method=params.method, tolerance=params.tolerance,
                           max_iterations=params.max_iterations, random_state=params.random_state)
     regularizer = RegularizerParams(laplacian=params.laplacian, ridge=params.ridge)
     stored, chosen, attributes = prepare_regularizer(context.weights(), regularizer, params.n_columns,
@@ -86,16 +86,16 @@ class ColumnParams:
     form: Literal["energy", "restriction"]
 
 
-def begins(form: str, method: str) -> bool:
-    """Return whether solves of a method can begin at columns that were kept in a form."""
-    return form == "energy" and METHODS[method].iterates
+def begins(form: str, solver: type[SolverMethod]) -> bool:
+    """Return whether a solver can begin at columns that were kept in a form."""
+    return form == "energy" and solver.iterates
 
 
 def make_columns(context: Context, params: ColumnParams) -> dict[str, Any]:
     """Solve the columns of the subsample; those that were solved before vertices were added begin there."""
     system, solved, before = context.attributes("system"), None, None
     solver = SolverParams(**{**system["params"], "block_columns": params.block_columns})
-    if context.base is not None and begins(params.form, solver.method):
+    if context.base is not None and begins(params.form, SOLVERS.named(solver.method)):
         solved = SolvedColumns.of(context.base.parts, params.powers,
                                   context.of_base("system").parts.read(0, VECTOR_ARRAYS), context.execution)
         before = context.of_base("subsample").parts.read(0, ("vertices",))["vertices"]

@@ -27,7 +27,9 @@ from ...report.sections.solver import solver_section
 from ...report.words import BASE, Baseline, Words
 from ...selection.halving import ALL
 from ...solvers.direct import LARGEST
-from ...solvers.solve import METHODS, stored_bytes
+from ...solvers.method import SolverMethod
+from ...solvers.solve import possible_solvers
+from ...solvers.solver_params import AUTO, SOLVERS
 from ..step import Method, PlanInputs, Step, cost_of_test_points
 from .covariance import (
     ColumnParams,
@@ -71,37 +73,34 @@ def _search(p: DeformedKernelParams) -> SearchParams:
 # ---- what the steps take
 
 
-def _solvers(f: PlanInputs, p: DeformedKernelParams) -> list[str]:
+def _solvers(f: PlanInputs, p: DeformedKernelParams) -> list[type[SolverMethod]]:
     """Return the solver that is used, or those that may be."""
-    method = p.solver.method
-    if "system" in f.attributes:
-        return [f.attributes["system"]["params"]["method"]]
-    if method != "auto":
-        return [method]
-    if f.vertices <= LARGEST:
-        return ["direct"]
-    f.estimated.add("solver")
-    return ["amg", "deflated"] if f.bound == "most" else ["deflated"]  # first, which takes less
+    method = f.attributes["system"]["params"]["method"] if "system" in f.attributes else p.solver.method
+    if method != AUTO:
+        return [SOLVERS.named(method)]
+    if f.vertices > LARGEST:
+        f.estimated.add("solver")
+    return possible_solvers(f.vertices, guess=f.bound == "most")
 
 
 def _system_cost(f: PlanInputs, p: DeformedKernelParams) -> Cost:
-    methods, n_columns = _solvers(f, p), n_subsample(f, p) * n_solves(p.powers)
-    f.estimated.update(*(METHODS[method].stored_guess for method in methods))
-    return system_cost(f.vertices, f.nnz, n_columns, methods, guess=f.bound == "most")
+    solvers, n_columns = _solvers(f, p), n_subsample(f, p) * n_solves(p.powers)
+    f.estimated.update(*(solver.stored_guess for solver in solvers))
+    return system_cost(f.vertices, f.nnz, n_columns, solvers, guess=f.bound == "most")
 
 
 def _columns_cost(f: PlanInputs, p: DeformedKernelParams) -> Cost:
     n, nnz, s, guess, found = f.vertices, f.nnz, n_subsample(f, p), f.bound == "most", []
-    for method in _solvers(f, p):
+    for solver in _solvers(f, p):
         if "system" in f.attributes:
             stored = int(f.attributes["system"]["stored_bytes"])
         else:
-            stored = stored_bytes(method, n, nnz, s * n_solves(p.powers), guess=guess)
-            f.estimated.update(METHODS[method].stored_guess)
-        f.estimated.update(METHODS[method].held_guess)
-        found.append(columns_cost(n, nnz, s, p.powers, p.solver.block_columns, p.form, method,
+            stored = solver.solver_bytes(n, nnz, s * n_solves(p.powers), guess=guess)
+            f.estimated.update(solver.stored_guess)
+        f.estimated.update(solver.held_guess)
+        found.append(columns_cost(n, nnz, s, p.powers, p.solver.block_columns, p.form, solver,
                                   stored, f.budget, guess=guess,
-                                  started=f.growing is not None and begins(p.form, method)))
+                                  started=f.growing is not None and begins(p.form, solver)))
     return f.one_of(found)
 
 

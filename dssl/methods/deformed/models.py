@@ -37,6 +37,7 @@ from ...selection.folds import FoldParams, held_out
 from ...selection.halving import ALL, Repetitions, Search, judged_by_rungs, some_folds
 from ...selection.held_out_scores import HeldOut
 from ...selection.search import GridParams, Held, search_base, search_deformed
+from ...solvers.direct import Direct
 from ...solvers.solver_params import SolverParams
 from ...storage.blocks import Arrays, PartWriter, Receipt, Rows
 from ...storage.csr import as_rows
@@ -283,7 +284,8 @@ def subsample_graph_covariance(X_S: Any, graph: SubsampleGraph, powers: tuple[in
                 symmetrize=weighting.symmetrize, execution=InProcess(1))
     laplacian = Laplacian(W, graph.regularizer.laplacian == "normalized")
     found = inverse_on_subsample(laplacian.matrix(graph.regularizer.ridge), np.arange(len(lists)), powers,
-                                 params=SolverParams(method="direct"), vector=laplacian.vector, execution=InProcess(1))
+                                 params=SolverParams(method=Direct.name), vector=laplacian.vector,
+                                 execution=InProcess(1))
     return found.powers
 
 

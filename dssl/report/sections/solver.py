@@ -6,12 +6,6 @@ from ..page import Finding, Section
 from ..rendering import rendered
 from ..text import ABSENT, at, counted, finite, listed, number
 
-METHODS = {
-    "direct": "a sparse factorization, made once", "jacobi": "conjugate gradients with Jacobi preconditioning",
-    "deflated": "conjugate gradients with the lowest eigenvectors solved exactly",
-    "amg": "conjugate gradients preconditioned by algebraic multigrid",
-}
-
 
 def solver_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
     """Return the system, the method and why it was taken, the worst residual, and the methods considered."""
@@ -30,8 +24,8 @@ def solver_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | N
         ("system", f"the graph's {system.get('laplacian', '')} Laplacian + {number(system.get('ridge'))} on the "
                    f"diagonal (ridge), to the power {listed(list(at(facts, 'covariance', 'mean_diagonal') or ()), 5)}; "
                    f"{counted(system.get('n'), 'unknown')}"),
-        ("method", f"{method}: {', '.join([METHODS.get(method, method), *filter(None, extra)])}"),
-        ("why", _why(at(facts, "spec", "solver", "method"), method, len(considered))),
+        ("method", f"{method}: {', '.join(filter(None, [evidence.get('description'), *extra]))}"),
+        ("why", _why(at(facts, "spec", "solver", "method"), evidence, len(considered))),
         ("columns solved", number(columns.get("columns"))),
         ("iterations, worst column", number(columns.get("max_iterations"))),
         ("worst relative residual", f"{number(worst)}, tolerance {number(tolerance)}{within}"),
@@ -48,12 +42,12 @@ def _levels(evidence: dict[str, Any]) -> str:
     return " > ".join(number(rows) for rows in evidence.get("level_sizes") or []) or ABSENT
 
 
-def _why(asked: Any, method: str, n_considered: int) -> str:
+def _why(asked: Any, evidence: dict[str, Any], n_considered: int) -> str:
     if n_considered == 1:
         return "the probe columns took so few iterations that no other method was tried"
     if n_considered:
         return (f"the least work for these columns, counted on probe columns, of {counted(n_considered, 'method')} "
                 "considered")
-    if asked == method:
+    if asked == evidence.get("method"):
         return "the spec asks for it"
-    return "the matrix is small enough to factor" if method == "direct" else ABSENT
+    return str(evidence.get("reason", ABSENT))
