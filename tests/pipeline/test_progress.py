@@ -14,7 +14,6 @@ import pytest
 from rich.console import Console
 
 from dssl.cli.progress import EVERY, Activity, Reporter
-from dssl.pipeline import progress
 from dssl.pipeline.progress import BEAT, Board, in_notebook
 
 
@@ -171,7 +170,6 @@ def test_a_short_activity_tells_nothing_and_a_long_one_its_tasks():
     lines = out.getvalue().splitlines()
     assert 1 <= len(lines) <= 3
     assert re.match(r" +predict  running +0\.\d\d s  2 of 8 tasks", lines[0])
-    monkeypatch.undo()
     quiet = io.StringIO()
     with Activity("predict", Console(file=quiet)):
         pass
