@@ -1,7 +1,7 @@
 """`SemiSupervisedClassifier` and `SemiSupervisedRegressor`: the first to try, with nothing to tune."""
 
 import warnings
-from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from inspect import cleandoc
 from typing import Any, ClassVar, get_args
@@ -17,20 +17,20 @@ from ..execution.size import budget_of
 from ..execution.tasks import Execution
 from ..graph.graph import KNNGraph
 from ..knn.index import require_index
-from ..learners.class_prior import class_shares
 from ..learners.class_scoring import require_decisions
-from ..learners.on_graph.automatic import Automatic, Loss, fit_automatic, measure_of, memory_binds, most_labels
-from ..learners.on_graph.graph_ridge import GraphRidgeParams, members_bytes
-from ..learners.probabilities import Calibration
+from ..learners.on_graph.automatic import Loss, most_labels
+from ..learners.on_graph.graph_ridge import GraphRidgeParams
 from ..learners.target.target import Classes
-from ..selection.calibration import calibration_folds, calibration_of
-from ..selection.graph_gain import Gain, gain_of, held_out_loss
-from ..selection.odd_labels import odd_labels, warn_odd_labels
+from ..methods.automatic import AUTOMATIC, AutomaticParams
+from ..methods.step import Context
+from ..selection.graph_gain import Gain
 from ..selection.scoring import with_scoring
 from ..storage.blocks import Rows
-from .base import PointEstimator, PointRegressor
+from .base import PointRegressor
 from .calibrated import CLASS_FREQUENCIES, CalibratedClassifier
 from .feature_scales import choose_scale
+from .method import MethodEstimator
+from .targets import prior_of
 
 CLASS_SIZES = """
 class_sizes : known sizes of the classes, counts or shares, in the order of `classes_` or by
@@ -63,7 +63,7 @@ class GraphDoesNotHelp(UserWarning):
     """Held out, labels are predicted better without the unlabeled points."""
 
 
-class AutomaticEstimator(PointEstimator):
+class AutomaticEstimator(MethodEstimator):
     """Learn from labeled and unlabeled points with nothing to tune, and say whether the unlabeled ones helped.
 
     A family of graph kernels and one of RBF kernels on the labels alone are averaged, each kernel as much as exact
@@ -92,6 +92,7 @@ class AutomaticEstimator(PointEstimator):
         `odd_labels` which targets the others contradict.
     """
 
+    method = AUTOMATIC
     groups: ClassVar[dict[str, type]] = {"graph": KNNGraph}
     predicts_by_lists = True
     model_: Any
@@ -101,14 +102,19 @@ class AutomaticEstimator(PointEstimator):
     scoring: Any = None  # of a classifier
     loss: Any = "squared"  # of a regressor
     gain_: Gain
-    calibration_: Calibration | None  # of a classifier
     random_state: int
 
-    def _params(self) -> GraphRidgeParams:
+    def _params(self) -> AutomaticParams:
         require(self.loss in get_args(Loss), f"loss={self.loss!r}", why="it says how residuals count",
                 fix="use 'squared' or 'huber'")
         require_decisions(self.scoring, sized=self.class_sizes is not None)
-        return GraphRidgeParams(random_state=self.random_state)
+        family = GraphRidgeParams(random_state=self.random_state)
+        return AutomaticParams(
+            graph=self.group("graph"), family=family, most=most_labels(family, budget_of(self.memory_budget)),
+            loss=self.loss, prior=prior_of(getattr(self, "class_prior", None), self.class_sizes), scoring=self.scoring)
+
+    def _comparing(self, params: AutomaticParams, compares: bool) -> AutomaticParams:
+        return replace(params, compares=compares)
 
     def _chosen_scaling(self, X: Any, rows: Rows, target: Any, graph: Any,
                         execution: Execution) -> tuple[Scaling, dict[str, Any]]:
@@ -120,52 +126,21 @@ class AutomaticEstimator(PointEstimator):
         warn_far_rows(scaling.attributes.get("outliers"), self._column_names or None, partial(index_labels, X))
         return scaling, tried
 
-    def _learn(self, rows: Rows, target: Any, weight: np.ndarray | None, graph: Any, params: GraphRidgeParams,
+    def _learn(self, rows: Rows, target: Any, weight: np.ndarray | None, graph: Any, params: AutomaticParams,
                execution: Execution) -> None:
-        if self.class_sizes is not None:
-            class_shares(self.class_sizes, target.names)  # raises before the graph is made
-        require_index(rows, self.group("graph").metric, execution.memory_budget)
-        made = self._graph(rows, graph, execution)
-        most, count = most_labels(params, budget_of(self.memory_budget)), len(target.labeled)
-        if memory_binds(count, most):
-            warnings.warn(explain(
-                f"harmonic functions or nearest labels, not the average of kernels, of {count:,} labels",
-                why=f"kernels of labeled points fit half the memory budget up to {most:,}",
-                fix=f"set memory_budget to {2 * members_bytes(count, len(params.kernels)):,} or more"),
-                UserWarning, stacklevel=3)
-        fit = partial(fit_automatic, made, rows, class_sizes=self.class_sizes, params=params, most=most,
-                      knn=self.group("graph"), judged_by=held_out_loss, execution=execution, loss=self.loss)
-        found = fit(target, weight)
-        self.model_ = found.model
-        coding, own_weight = target.coding, None if weight is None else weight[found.held]
-        self._transduction = coding.labels(found.values)
-        held = target.take(found.held)
-        self.gain_ = gain_of(held, coding, found.held_out, found.held_out_alone, own_weight, measure_of(target),
-                             without_class_sizes=self.class_sizes is not None)
-        never = coding.never_among(self._transduction)
-        self.evidence_ = {**made.attributes, **found.attributes, "gain": self.gain_.described(),
-                          "in_words": self.gain_.in_words() + never_in_words(never), "never_predicted": never,
-                          "odd_labels": odd_labels(held, found.held_out, held.labeled)}
-        warn_odd_labels(self.evidence_["odd_labels"])
-        if isinstance(target, Classes):
-            self.calibration_ = found.calibration if self.class_sizes is None else calibration_of(
-                target, lambda: self._left_out(fit, target, weight), coding, weight)
+        require_index(rows, params.graph.metric, execution.memory_budget)
+        self._run(rows, target, weight, self._graph(rows, graph, execution), params, execution)
+        never = target.coding.never_among(self._transduction)
+        self.evidence_ |= {"in_words": self.evidence_["in_words"] + never_in_words(never), "never_predicted": never}
         if self.gain_.hurts:
             warnings.warn(explain("the unlabeled points do not help", why=self.gain_.in_words(),
                                   fix="look at the features, at graph.n_neighbors and the metric, or learn from the "
                                       "labels alone"), GraphDoesNotHelp, stacklevel=3)
 
-    def _left_out(self, fit: Callable[..., Automatic], target: Any, weight: np.ndarray | None) -> np.ndarray:
-        """Return the values (l, c) of labeled points by fits without their fold.
-
-        Known class sizes change the values, and those of leave-one-out are without them.
-        """
-        found = np.full(target.columns().shape, np.nan)
-        for fold in calibration_folds(target, self.random_state, a_fit_each=True):
-            kept = np.setdiff1d(np.arange(len(found)), fold)
-            own = fit(target.take(kept), None if weight is None else weight[kept])
-            found[fold] = own.values[target.labeled[fold]]
-        return found
+    def _told(self, context: Context, params: AutomaticParams) -> dict[str, Any]:
+        choice = context.attributes("models")["choice"]
+        self.gain_ = Gain(**choice["gain"])
+        return {**context.graph().attributes, **choice}
 
 
 def _documented(*parameters: str) -> str:

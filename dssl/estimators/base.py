@@ -124,8 +124,7 @@ class PointReader(GroupedParams):
 
     def _values(self, X: Any) -> np.ndarray:
         execution = self._execution()  # what it shares is gone when it is, so it outlives the rows
-        rows = self._new_rows(X, execution)
-        return self.model_.values(rows, execution)
+        return self.model_.values(self._new_rows(X, execution), execution)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -176,8 +175,7 @@ class PointPredictor(PointReader):
         In which measure, `block_support` of `KernelModel` and of `GraphModel` say.
         """
         execution = self._execution()
-        rows = self._new_rows(X, execution, warns=False)
-        return self.model_.support(rows, execution)
+        return self.model_.support(self._new_rows(X, execution, warns=False), execution)
 
 
 class PointEstimator(PointPredictor):
@@ -305,7 +303,11 @@ class SearchedEstimator(PointEstimator):
 
     joint: ClassVar[tuple[str, ...]] = ()  # the parameters of which `held_out_rows` tries many at a time
     several: ClassVar[tuple[str, ...]] = ()  # those of which a candidate may have several values
-    versions: ClassVar[dict[str, int]]  # of the code of each step of `held_out_rows`
+
+    @property
+    @abstractmethod
+    def versions(self) -> dict[str, int]:
+        """The versions of the code of each step of `held_out_rows`."""
 
     @abstractmethod
     def held_out_rows(self, rows: Rows, target: Target, weight: np.ndarray | None,
@@ -314,7 +316,6 @@ class SearchedEstimator(PointEstimator):
         """Return the row of a search (`held_out_scores`) of each of some values of the `joint` parameters.
 
         Rows tell the penalties too, as numbers, of which a `ChoiceRule` knows which are the stronger.
-
         repetitions : the folds of each. scoring : what rows tell beside the scores that all have.
         kept : `graph`, where it is needed, and what searches of other parameters on this graph leave for this one;
             `again`, whether the same will be asked for again, with fewer values and more folds.

@@ -29,13 +29,13 @@ from ..methods.step import Context, Fit
 from ..selection.search import GridParams, Held
 from ..solvers.solver_params import SolverParams
 from ..storage.blocks import Rows
-from .base import KernelReader, PointRegressor
+from .base import KernelReader, PointRegressor, SearchedEstimator
 from .calibrated import CalibratedClassifier
 from .method import MethodEstimator
 from .targets import prior_of
 
 
-class DeformedKernelEstimator(MethodEstimator, KernelReader):
+class DeformedKernelEstimator(MethodEstimator, SearchedEstimator, KernelReader):
     """What estimators in a deformed kernel share; `LapSVC` describes the parameters."""
 
     method, joint = DEFORMED_SVM, ("regularizer__power", "eta", "C")

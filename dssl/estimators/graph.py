@@ -3,49 +3,40 @@
 import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
-from functools import partial
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import clone
 
+from ..base.digest import BANDWIDTH
 from ..base.errors import DataError, explain, require
 from ..execution.tasks import Execution
 from ..graph.functions import FunctionParams
-from ..graph.graph import Graph, KNNGraph
-from ..learners.class_prior import EQUAL, LABELS, ClassPrior, class_shares
-from ..learners.on_graph.class_sizes import with_class_sizes
-from ..learners.on_graph.graph_ridge import GraphRidgeParams, fit_graph_ridge
-from ..learners.on_graph.harmonic import fit_harmonic
-from ..learners.on_graph.held_out import (
-    HeldOutValues,
-    Repetitions,
-    held_out_graph_ridge,
-    held_out_harmonic,
-    held_out_poisson,
-    held_out_refits,
-    to_calibrate,
-)
-from ..learners.on_graph.model import GraphModel, graph_model, scored, signed
-from ..learners.on_graph.poisson import fit_poisson
-from ..learners.on_graph.vertex_labels import VertexValues
+from ..graph.graph import KNNGraph
+from ..kernels.base import BaseKernels
+from ..learners.on_graph.graph_ridge import GraphRidgeParams
+from ..learners.on_graph.held_out import Repetitions
+from ..learners.on_graph.model import GraphModel
+from ..learners.probabilities import CALIBRATION
 from ..learners.target.coding import ClassCoding
-from ..learners.target.target import Classes, Target
-from ..selection.calibration import calibration_folds, calibration_of, shift_of
-from ..selection.on_graph import VERSIONS, row_on_graph
+from ..learners.target.target import Target
+from ..methods.graph.learner import GraphLearner, GraphLearnerParams, LearnerName, rows_on_graph
+from ..methods.graph.method import GRAPH_LEARNER
+from ..methods.step import Context
 from ..solvers.solver_params import SolverParams
 from ..storage.blocks import Rows
-from .base import PointClassifier, PointRegressor, SearchedEstimator
+from .base import PointRegressor, SearchedEstimator
 from .calibrated import CLASS_FREQUENCIES, CalibratedClassifier
-
-HeldOut = Sequence[HeldOutValues]  # in each repetition of the folds
+from .method import MethodEstimator
+from .targets import prior_of
 
 
 class PointsBeyond(UserWarning):
     """Some points are in parts of the graph without a label, and have no prediction."""
 
 
-class GraphEstimator(SearchedEstimator):
+class GraphEstimator(MethodEstimator, SearchedEstimator):
     """What learners on the graph share.
 
     Points that no label reaches, in components of the graph without one, are counted in `evidence_` and have no
@@ -53,73 +44,57 @@ class GraphEstimator(SearchedEstimator):
     points in the graph, and a point of the fit what the fit says.
     """
 
+    method = GRAPH_LEARNER
     groups: ClassVar[dict[str, type]] = {"graph": KNNGraph}
     predicts_by_lists = True
-    versions = VERSIONS
-    assumed: ClassVar[ClassPrior] = EQUAL  # how frequent classes are, as values say that are centered over all points
     model_: GraphModel
     graph: Any
     random_state: int
 
     @abstractmethod
-    def _values_on(self, graph: Graph, target: Target, weight: np.ndarray | None, params: Any,
-                   execution: Execution) -> VertexValues:
-        """Return the function on the vertices."""
+    def _learner(self) -> GraphLearner:
+        """Return the learner; raise ParameterError where a parameter is out of range."""
 
-    @abstractmethod
-    def _held_out(self, graph: Graph, target: Any, weight: np.ndarray | None, repetitions: Repetitions,
-                  tried: Sequence[Any], execution: Execution, kept: dict[Any, Any]) -> Sequence[HeldOut]:
-        """Return, of each of some parameters, the values of labeled points without their fold in each repetition."""
+    def _params(self) -> GraphLearnerParams:
+        return GraphLearnerParams(
+            learners=(self._learner(),), graph=self.group("graph"), random_state=self.random_state,
+            kernels=BaseKernels("rbf", {}, (BANDWIDTH,), self.random_state),
+            prior=prior_of(getattr(self, "class_prior", None), getattr(self, "class_sizes", None)))
 
-    def _with_prior(self, graph: Graph, found: VertexValues, target: Any, weight: np.ndarray | None, params: Any,
-                    execution: Execution) -> VertexValues:
-        """Return the function that knows how frequent classes are, and keep what probabilities are made of."""
-        return found
+    def _comparing(self, params: GraphLearnerParams, compares: bool) -> GraphLearnerParams:
+        return replace(params, compares=compares)
 
     def held_out_rows(self, rows: Rows, target: Target, weight: np.ndarray | None, repetitions: Repetitions,
                       tried: Sequence[dict[str, Any]], scoring: str | None, execution: Execution,
                       kept: dict[Any, Any]) -> list[dict[str, Any]]:
         """As the base class says; with known class sizes by fits without each fold."""
-        graph, each = kept["graph"], [clone(self).set_params(**values) for values in tried]
-        params = [own._params() for own in each]
-        if getattr(self, "class_sizes", None) is None:
-            found = self._held_out(graph, target, weight, repetitions, params, execution, kept)
-        else:
-            found = [[held_out_refits(partial(own._values_on, graph, params=its, execution=execution), graph, target,
-                                      weight, folds) for folds in repetitions]
-                     for own, its in zip(each, params, strict=True)]
-        assumed = self.assumed if getattr(self, "class_sizes", None) is None else getattr(target, "prior", LABELS)
-        return [row_on_graph(target, repetitions, values, weight, scoring, its, assumed)
-                for values, its in zip(found, params, strict=True)]
+        learners = [clone(self).set_params(**values)._learner() for values in tried]
+        return rows_on_graph(learners, kept["graph"], target, weight, repetitions, scoring, execution, kept)
 
-    def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Any, params: Any,
+    def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Any, params: GraphLearnerParams,
                execution: Execution) -> None:
-        sizes = getattr(self, "class_sizes", None)
-        if sizes is not None:
-            assert isinstance(target, Classes)
-            class_shares(sizes, target.names)  # raises before the graph is made
-        made = self._graph(rows, graph, execution)
-        found = self._with_prior(made, self._values_on(made, target, weight, params, execution), target, weight, params,
-                                 execution)
-        self.model_ = graph_model(made, rows, found, target, self.group("graph"), execution)
-        self.evidence_ = {**made.attributes, **found.described(made.vertices)}
-        vertex = made.vertices.vertex
-        coding, beyond = self.model_.coding, ~found.reached[vertex]
-        self._transduction = coding.without(coding.labels(signed(found.values, target)[vertex]), beyond)
+        self._run(rows, target, weight, self._graph(rows, graph, execution), params, execution)
+        assert self._transduction is not None
+        coding, unreached = self.model_.coding, self.evidence_["unreached"]
         if isinstance(coding, ClassCoding):
             self.evidence_["never_predicted"] = coding.never_among(self._transduction)
-        if beyond.any():
+        if unreached:
             warnings.warn(explain(
-                f"{int(beyond.sum())} of {len(vertex)} points have no prediction",
+                f"{unreached} of {len(self._transduction)} points have no prediction",
                 why="no label reaches their part of the graph",
                 fix="label a point there, raise n_neighbors, or use an estimator with a base kernel, such as LapSVC"),
                 PointsBeyond, stacklevel=3)
 
+    def _told(self, context: Context, params: GraphLearnerParams) -> dict[str, Any]:
+        found = context.attributes("vertex_values")
+        return {**context.graph().attributes, **{name: value for name, value in found.items() if name != CALIBRATION}}
 
-class GraphClassifier(PointClassifier, GraphEstimator):
-    """A classifier on the graph; scores of points without a prediction are NaN."""
+
+class GraphClassifier(CalibratedClassifier, GraphEstimator):
+    """A classifier on the graph, with probabilities; scores of points without a prediction are NaN."""
 
     regressor = "LaplaceLearningRegressor"
+    class_sizes: Any
 
     def _values(self, X: Any) -> np.ndarray:
         execution = self._execution()  # what it shares is gone when it is, so it outlives the rows
@@ -127,37 +102,6 @@ class GraphClassifier(PointClassifier, GraphEstimator):
         values, beyond = self.model_.values_and_beyond(rows, execution)
         values[beyond] = np.nan
         return values
-
-
-class CalibratedGraphClassifier(CalibratedClassifier, GraphClassifier):
-    """A classifier on the graph with probabilities."""
-
-    class_sizes: Any
-
-    def _with_prior(self, graph: Graph, found: VertexValues, target: Any, weight: np.ndarray | None, params: Any,
-                    execution: Execution) -> VertexValues:
-        def held_out() -> np.ndarray:
-            return signed(self._left_out(graph, found, target, weight, params, execution), target)
-
-        if self.class_sizes is not None:
-            self.calibration_ = calibration_of(target, held_out, scored(target), weight)
-            return found
-        shift = shift_of(target, held_out, scored(target), signed(found.values[:0], target).shape[1], weight,
-                         self.assumed)
-        self.calibration_ = shift.calibration
-        return found.moved(shift.columns)
-
-    def _left_out(self, graph: Graph, found: VertexValues, target: Any, weight: np.ndarray | None, params: Any,
-                  execution: Execution) -> np.ndarray:
-        """Return the values (l, c) of labeled points without their own labels."""
-        if self.class_sizes is not None:  # they change the values, and those of leave-one-out are without them
-            folds = calibration_folds(target, self.random_state, a_fit_each=True)
-            fit = partial(self._values_on, graph, params=params, execution=execution)
-            return held_out_refits(fit, graph, target, weight, folds).values
-        if found.held_out is not None:
-            return found.held_out
-        folds = calibration_folds(target, self.random_state)
-        return self._held_out(graph, target, weight, [folds], [to_calibrate(params)], execution, {})[0][0].values
 
 
 class GraphRegressor(PointRegressor, GraphEstimator):
@@ -193,8 +137,10 @@ CLASS_SIZES = """class_sizes : known sizes of the classes, counts or shares, in 
 """ + CLASS_FREQUENCIES + "    "
 
 
-class OneSystemClassifier(CalibratedGraphClassifier):
+class OneSystemClassifier(GraphClassifier):
     """A classifier on the graph by one system of as many columns as classes."""
+
+    learner: ClassVar[LearnerName]
 
     def __init__(self, graph: KNNGraph | None = None, *, class_sizes: Any = None, class_prior: Any = None,
                  class_weight: Any = None, tolerance: float = 1e-5, scale: str = "auto",
@@ -203,8 +149,9 @@ class OneSystemClassifier(CalibratedGraphClassifier):
         self.graph, self.class_sizes, self.tolerance, self.scale = graph, class_sizes, tolerance, scale
         self.memory_budget, self.unlabeled, self.random_state = memory_budget, unlabeled, random_state
 
-    def _params(self) -> SolverParams:
-        return SolverParams(tolerance=self.tolerance, random_state=self.random_state)
+    def _learner(self) -> GraphLearner:
+        return GraphLearner(self.learner, None, SolverParams(
+            tolerance=self.tolerance, random_state=self.random_state))
 
 
 class LaplaceLearning(OneSystemClassifier):
@@ -223,16 +170,8 @@ class LaplaceLearning(OneSystemClassifier):
     Zhu, Ghahramani, Lafferty, "Semi-supervised learning using Gaussian fields and harmonic functions", ICML 2003; class
     sizes by class mass normalization, section 4 there.
     """
-    assumed = LABELS  # a walk ends at a class the likelier, the more labels this has
+    learner = "laplace"
 
-    def _values_on(self, graph: Graph, target: Any, weight: np.ndarray | None, params: SolverParams,
-                   execution: Execution) -> VertexValues:
-        found = fit_harmonic(graph, target, weight, params, execution)
-        return with_class_sizes(found, self.class_sizes, graph, target, weight, params, execution, harmonic=True)
-
-    def _held_out(self, graph: Graph, target: Any, weight: np.ndarray | None, repetitions: Repetitions,
-                  tried: Sequence[Any], execution: Execution, kept: dict[Any, Any]) -> Sequence[HeldOut]:
-        return [held_out_harmonic(graph, target, weight, repetitions, tried[0], execution)] * len(tried)
 
 
 class LaplaceLearningRegressor(GraphRegressor):
@@ -251,16 +190,9 @@ class LaplaceLearningRegressor(GraphRegressor):
         self.graph, self.tolerance, self.scale = graph, tolerance, scale
         self.memory_budget, self.unlabeled, self.random_state = memory_budget, unlabeled, random_state
 
-    def _params(self) -> SolverParams:
-        return SolverParams(tolerance=self.tolerance, random_state=self.random_state)
+    def _learner(self) -> GraphLearner:
+        return GraphLearner("laplace", None, SolverParams(tolerance=self.tolerance, random_state=self.random_state))
 
-    def _values_on(self, graph: Graph, target: Target, weight: np.ndarray | None, params: SolverParams,
-                   execution: Execution) -> VertexValues:
-        return fit_harmonic(graph, target, weight, params, execution)
-
-    def _held_out(self, graph: Graph, target: Any, weight: np.ndarray | None, repetitions: Repetitions,
-                  tried: Sequence[Any], execution: Execution, kept: dict[Any, Any]) -> Sequence[HeldOut]:
-        return [held_out_harmonic(graph, target, weight, repetitions, self._params(), execution)] * len(tried)
 
 
 class PoissonLearning(OneSystemClassifier):
@@ -276,15 +208,8 @@ class PoissonLearning(OneSystemClassifier):
     Calder, Cook, Thorpe, Slepcev, "Poisson learning: graph based semi-supervised learning at very low label rates",
     ICML 2020.
     """
+    learner = "poisson"
 
-    def _values_on(self, graph: Graph, target: Any, weight: np.ndarray | None, params: SolverParams,
-                   execution: Execution) -> VertexValues:
-        found = fit_poisson(graph, target, weight, params, execution)
-        return with_class_sizes(found, self.class_sizes, graph, target, weight, params, execution)
-
-    def _held_out(self, graph: Graph, target: Any, weight: np.ndarray | None, repetitions: Repetitions,
-                  tried: Sequence[Any], execution: Execution, kept: dict[Any, Any]) -> Sequence[HeldOut]:
-        return [held_out_poisson(graph, target, weight, repetitions, tried[0], execution)] * len(tried)
 
 
 class GraphKernelRidgeBase(GraphEstimator):
@@ -314,30 +239,24 @@ class GraphKernelRidgeBase(GraphEstimator):
         self.scale = scale
         self.memory_budget, self.unlabeled, self.random_state = memory_budget, unlabeled, random_state
 
-    def _params(self) -> GraphRidgeParams:
+    def _learner(self) -> GraphLearner:
         def several(value: Any) -> tuple[Any, ...]:
             return tuple(value) if np.ndim(value) else (value,)
 
-        return GraphRidgeParams(
+        return GraphLearner("ridge", GraphRidgeParams(
             ridge=None if self.ridge is None else several(self.ridge), power=several(self.power),
             by_degree=several(self.by_degree), penalty=self.penalty, weighting=self.weighting,
             functions=FunctionParams(laplacian=self.laplacian, tolerance=self.tolerance,  # type: ignore[arg-type]
-                                     random_state=self.random_state), random_state=self.random_state)
+                                     random_state=self.random_state), random_state=self.random_state),
+            SolverParams(random_state=self.random_state))
 
-    def _values_on(self, graph: Graph, target: Target, weight: np.ndarray | None, params: GraphRidgeParams,
-                   execution: Execution) -> VertexValues:
-        return fit_graph_ridge(graph, target, weight, params, execution)
-
-    def _held_out(self, graph: Graph, target: Any, weight: np.ndarray | None, repetitions: Repetitions,
-                  tried: Sequence[Any], execution: Execution, kept: dict[Any, Any]) -> Sequence[HeldOut]:
-        return held_out_graph_ridge(graph, target, weight, repetitions, tried, execution, kept)
 
 
 RIDGE_ATTRIBUTES = GRAPH_PARAMETERS.replace(
     "of the solver: relative residual of every column", "of the kernels' columns, see `FunctionParams`")
 
 
-class GraphKernelRidge(CalibratedGraphClassifier, GraphKernelRidgeBase):
+class GraphKernelRidge(GraphClassifier, GraphKernelRidgeBase):
     __doc__ = (GraphKernelRidgeBase.__doc__ or "") + CLASS_SIZES + RIDGE_ATTRIBUTES
     regressor = "GraphKernelRidgeRegressor"
 
@@ -352,11 +271,6 @@ class GraphKernelRidge(CalibratedGraphClassifier, GraphKernelRidgeBase):
         self.class_sizes = class_sizes
         self.class_prior, self.class_weight = class_prior, class_weight
 
-    def _values_on(self, graph: Graph, target: Any, weight: np.ndarray | None, params: GraphRidgeParams,
-                   execution: Execution) -> VertexValues:
-        found = super()._values_on(graph, target, weight, params, execution)
-        return with_class_sizes(found, self.class_sizes, graph, target, weight,
-                                SolverParams(random_state=self.random_state), execution)
 
 
 class GraphKernelRidgeRegressor(GraphRegressor, GraphKernelRidgeBase):

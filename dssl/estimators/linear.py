@@ -15,10 +15,11 @@ from ..methods.memory import MemoryWorkspace
 from ..methods.step import Context, Fit
 from ..selection.cluster import rows_of_samples
 from ..storage.blocks import Rows
+from .base import SearchedEstimator
 from .method import MethodEstimator
 
 
-class LinearEstimator(MethodEstimator):
+class LinearEstimator(MethodEstimator, SearchedEstimator):
     """An estimator that runs the steps of a method whose model is linear in features of all points."""
 
     without_graph: ClassVar[str]  # why it takes none

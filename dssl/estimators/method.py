@@ -22,10 +22,10 @@ from ..report.page import leading_and_following, page
 from ..report.sections.answer import answer_section
 from ..report.sections.curve import curve_section
 from ..storage.blocks import Rows
-from .base import SearchedEstimator
+from .base import PointEstimator
 
 
-class MethodEstimator(SearchedEstimator):
+class MethodEstimator(PointEstimator):
     """An estimator whose fit runs the steps of a method."""
 
     method: ClassVar[Method]
@@ -37,7 +37,7 @@ class MethodEstimator(SearchedEstimator):
     _by_labels: dict[str, Any] | None
 
     @property
-    def versions(self) -> dict[str, int]:  # type: ignore[override]
+    def versions(self) -> dict[str, int]:
         """The versions of the steps."""
         return {step.name: step.version for step in self.method.steps}
 
@@ -48,12 +48,15 @@ class MethodEstimator(SearchedEstimator):
         vertices : which points are copies, where there is no graph that says so.
         """
         made = MemoryWorkspace(Fit(rows, target, weight, graph, vertices), execution)
-        made.run(self.method.steps, replace(params, baselines=()), keep={*self.method.read_last, *self.kept_steps})
+        made.run(self.method.steps, self._comparing(params, False), keep={*self.method.read_last, *self.kept_steps})
         self._begun, self._by_labels = (made, params), None
         self._facts = {**{name: artifact.attributes for name, artifact in made.artifacts.items()}, "labels": {
             **target.to_arrays()[1], **target.described(), "n_labeled": len(target.labeled)}}
         self.model_ = made.fit.models["model"]
         self.evidence_ = self._told(made.context(), params)
+        if self.method.at_training is not None:
+            values, beyond = self.method.at_training(made.context())
+            self._transduction = self.model_.coding.without(self.model_.coding.labels(values), beyond)
         made.tidy(self.method)
         described = self._facts["models"]["models"]["model"]
         if hasattr(self, "classes_"):
@@ -80,13 +83,17 @@ class MethodEstimator(SearchedEstimator):
                     "by_labels_ and report were not asked for before the estimator was stored",
                     why="the points of the fit are not stored with it", fix="fit again, or ask for them before"))
             made, params = self._begun
-            made.run(self.method.last, replace(params, baselines=("base",)))
+            made.run(self.method.last, self._comparing(params, True))
             self._by_labels = made.artifacts["models"].attributes["by_labels"]
             self._begun = None
         return self._by_labels
 
     def __getstate__(self) -> dict[str, Any]:
         return super().__getstate__() | {"_begun": None}
+
+    def _comparing(self, params: Any, compares: bool) -> Any:
+        """Return the parameters of a fit that compares the model with its baseline, or does not."""
+        return replace(params, baselines=("base",) if compares else ())
 
     @abstractmethod
     def _told(self, context: Context, params: Any) -> dict[str, Any]:
@@ -101,7 +108,8 @@ class MethodEstimator(SearchedEstimator):
         Raises sklearn.exceptions.NotFittedError : `fit` was not called.
         """
         check_is_fitted(self, "model_")
-        facts = {**self._facts, "points": {"scaling": self.scaling_.to_arrays()[1]}}
+        facts = {**self._facts, "points": {"scaling": self.scaling_.to_arrays()[1],
+                                          "scale": self.evidence_["scale"]}}
         result = {"gain": {"by_labels": self.by_labels_}}
         leading, following = leading_and_following(self.method.steps)
         sections = [section(facts, result) for section in (*leading, *following)]

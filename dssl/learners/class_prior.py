@@ -69,13 +69,22 @@ class ClassPrior:
                 f"{name}={prior!r}", why=f"each class has {NUMBER_OF.get(name, 'a share')}, a number > 0",
                 fix="give one number > 0 a class, in the order of the classes or by class")) from error
 
+    @property
+    def sizes(self) -> Any:
+        """Return known sizes of the classes, as `class_shares` takes them; None where there are none."""
+        return self._given if self.parameter == "class_sizes" else None
+
+    @property
+    def _given(self) -> Any:
+        return self.ordered if self.named is None else dict(self.named)
+
     def shares(self, codes: np.ndarray, names: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
         """Return the share (n_classes,) of each class, of labels with these codes (l,) and weights (l,).
 
         Raises ParameterError: a given share is missing or not > 0.
         """
         if self.source == "given":
-            return class_shares(self.ordered if self.named is None else dict(self.named), names, self.parameter)
+            return class_shares(self._given, names, self.parameter)
         if self.source == "equal":
             return np.full(len(names), 1 / len(names))
         return smoothed(codes, len(names), weight)

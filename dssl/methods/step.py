@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from ..base.errors import DsslError
 from ..data.source_files import Source
 from ..execution.cost import Cost
 from ..execution.tasks import Execution
@@ -153,6 +154,11 @@ class Context:
         weight = {} if self.fit.weight is None else {WEIGHT: self.fit.weight}
         names = {"classes": self.fit.target.names} if isinstance(self.fit.target, Classes) else {}
         return self.execution.share(**arrays, **weight), attributes | names
+
+    def numbers_of(self, places: np.ndarray) -> np.ndarray:
+        """Return the row numbers in the source of some training points (m,); of an estimator, their places in X."""
+        numbers: np.ndarray = places if self.fit else self.rows("split", "train").take(places)
+        return numbers
 
     # ---- the graph
 
@@ -298,6 +304,9 @@ class PlanInputs(Protocol):
     def is_regression(self) -> bool: ...
 
     @property
+    def distinct(self) -> Rows: ...
+
+    @property
     def vertices(self) -> int: ...
 
     @property
@@ -332,6 +341,7 @@ class Step:
     intermediate : whether later steps alone read its arrays, so that `dssl gc --intermediate` removes them.
     section : what the report says of it; leads : whether that stands before the sections of earlier steps.
     grows : whether it goes on from the artifact of the last run, where rows were added to those of that run.
+    refuses : why it would refuse its parameters by what is known so far; None where it would not.
     """
 
     name: str
@@ -345,6 +355,7 @@ class Step:
     section: SectionOf | None = None
     leads: bool = False
     grows: bool = False
+    refuses: Callable[[Any, Any], DsslError | None] | None = None
 
 
 @dataclass(frozen=True)
@@ -355,6 +366,8 @@ class Method:
     order. scores_cost : what predicting the test points takes, as the cost of a step. words, baselines : of the report.
     sections : those of a pipeline file that say how it works; they make its parameters.
     has_graph : whether its steps begin with a graph of the points.
+    at_training : of steps that know it, what the model says at the training points (n, c), and where it says nothing,
+    (n,) bool; training_needs : the steps whose artifacts it reads.
     """
 
     name: str
@@ -365,12 +378,14 @@ class Method:
     baselines: tuple[Baseline, ...]
     sections: type[Sections]
     has_graph: bool = False
+    at_training: Callable[[Context], tuple[np.ndarray, np.ndarray]] | None = None
+    training_needs: tuple[str, ...] = ()
 
     @property
     def last(self) -> tuple[Step, ...]:
         """Return the steps that choose parameters and fit models: what baselines and held-out labels count in."""
         names = [step.name for step in self.steps]
-        return self.steps[names.index("selection"):]
+        return self.steps[names.index("selection") if "selection" in names else 0:]
 
     @property
     def read_last(self) -> set[str]:

@@ -1,14 +1,18 @@
 """Predict the test points with a model and its baselines, and compare."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from ..execution.cost import STEP_BYTES, Cost
 from ..learners.class_prior import ClassPrior, ClassWeight
 from ..learners.class_scoring import ClassScoring
 from ..learners.model import stored_models
+from ..learners.on_graph.model import scored
 from ..learners.target.target import Classes
-from ..methods.step import Context
+from ..methods.step import Context, Method
 from ..report.sections.scores import scores_section
 from ..selection.scores import (
     guess,
@@ -18,6 +22,7 @@ from ..selection.scores import (
     scored_bytes,
     scores_of,
     unlabeled_verdict,
+    withheld,
 )
 from ..selection.scoring import with_scoring
 from .plan.facts import Facts
@@ -28,30 +33,28 @@ from .stage import Stage
 
 @dataclass(frozen=True)
 class ScoreParams:
-    """How frequent classes are, and what their labels weigh, which the majority class follows."""
+    """How frequent classes are, and what their labels weigh, which the majority class follows.
+
+    scoring : the metric of classes that models are compared by; None for accuracy.
+    """
 
     prior: ClassPrior
     weight: ClassWeight
+    scoring: ClassScoring | None
 
     @classmethod
     def of(cls, spec: Spec) -> "ScoreParams":
-        return cls(spec.prior, spec.weight)
+        return cls(spec.prior, spec.weight, getattr(spec.model, "scoring", None))
 
 
 def make_scores(context: Context, params: ScoreParams) -> dict[str, Any]:
-    """Predict the test points with every model, and compare; without any, pass on what the labels say held out."""
-    return make_scores_in(None, context, params)
+    """Predict the test points with every model, and compare; without any, pass on what the labels say held out.
 
-
-def make_scores_in(scoring: ClassScoring | None, context: Context, params: ScoreParams) -> dict[str, Any]:
-    """Return what `make_scores` does, in a metric.
-
-    scoring : the metric of classes that models are compared by, None for accuracy; which is also taken where another
-    is not defined of the model, as `undefined_scoring` says.
+    Where the scoring is not defined of the model, accuracy is taken, as `undefined_scoring` says.
     """
     true = split_target(context, "test")
     if isinstance(true, Classes):
-        true = with_scoring(true, scoring)
+        true = with_scoring(true, params.scoring)
     by_labels = context.attributes("models").get("by_labels")  # none of a kind that is registered without
     if not len(true.coded):
         return {"metrics": {}, "baselines": {}, "gain": {} if by_labels is None else {"by_labels": by_labels}}
@@ -82,5 +85,45 @@ def with_scored(cost: Cost, f: Facts[Any], n_models: int, *, asked: bool = False
     return replace(cost, written=cost.written + written, peak=max(cost.peak, STEP_BYTES + held))
 
 
+NOT_DEFINED = {"roc_auc": "they are of one class", "f1": "none is of the second class",
+               "neg_log_loss": "the model has no probabilities"}
+
+
+def scoring_notes(scores: dict[str, Any]) -> list[str]:
+    """Return a note where models are compared by accuracy since the metric that is asked for is not defined."""
+    gains = {"test points": scores["gain"], "labels held out": scores["gain"].get("by_labels") or {}}
+    return [f"model.scoring is {name}, which is not defined at the {points}, since {NOT_DEFINED[name]}: there the "
+            "models are compared by accuracy"
+            for points, gain in gains.items() if (name := gain.get("undefined_scoring"))]
+
+
+def transductive_scores(context: Context, values: np.ndarray, beyond: np.ndarray) -> dict[str, Any]:
+    """Return the scores of the training points whose labels are known and were not shown; nothing without any.
+
+    values (n_train, c) : what the model says. beyond (n_train,) bool : where it says nothing.
+    """
+    known, shown = split_target(context, "train"), context.arrays("labels")["labeled"]
+    hidden = known.take(np.flatnonzero(~np.isin(known.labeled, shown)))
+    if not len(hidden.labeled):
+        return {}
+    lost = beyond[hidden.labeled]
+    predicted = withheld(scored(hidden).predictions(values[hidden.labeled], hidden.coded), lost)
+    own = {name: value for name, value in scores_of(hidden, predicted).items() if name != "confusion"}
+    return {"transductive": {**own, "unsupported": int(lost.sum())}}
+
+
+def scores_with(cost: Callable[[Facts[Any]], Cost], method: Method) -> Stage:
+    """Return the stage of a method's kind, which scores the training points too where the method knows their values.
+    """
+    at_training = method.at_training
+
+    def make(context: Context, params: ScoreParams) -> dict[str, Any]:
+        scores = make_scores(context, params)
+        return scores if at_training is None else {**scores, **transductive_scores(context, *at_training(context))}
+
+    return replace(SCORES, make=make, cost=cost, remedy=method.steps[-1].hint,
+                   needs=(*SCORES.needs, *(own for own in method.training_needs if own not in SCORES.needs)))
+
+
 SCORES = Stage("scores", 6, ("split", "points", "labels", "models"), ScoreParams.of, make_scores,
-               section=scores_section, leads=True)
+               section=scores_section, leads=True, notes=scoring_notes)

@@ -62,7 +62,10 @@ def _stage_of(step: Step, params: Callable[[Any], Any], kind_of_spec: type[Spec]
     def cost_of(facts: Facts[Any]) -> Cost:
         return step.cost(facts, params(facts.spec))
 
-    return Stage(step.name, step.version, step.needs, params_of, step.make, cost_of, step.hint,
+    def refused(facts: Facts[Any]) -> DsslError | None:
+        return None if step.refuses is None else step.refuses(facts, params(facts.spec))
+
+    return Stage(step.name, step.version, step.needs, params_of, step.make, cost_of, step.hint, refuses=refused,
                  intermediate=step.intermediate, section=step.section, leads=step.leads, grows=step.grows)
 
 

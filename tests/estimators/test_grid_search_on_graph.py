@@ -9,8 +9,8 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.model_selection import RepeatedKFold
 
-import dssl.estimators.graph as module
 import dssl.graph.functions as functions
+import dssl.methods.graph.learner as module
 from dssl import (
     GraphKernelRidge,
     GraphKernelRidgeRegressor,
@@ -21,6 +21,7 @@ from dssl import (
     PoissonLearning,
 )
 from dssl.base.errors import DataError, ParameterError
+from dssl.estimators.graph import PointsBeyond
 from dssl.learners.average import member_of, shares_of
 from dssl.learners.held_out.averages import HeldOutKernel, KeptLabels, averaged
 from dssl.learners.on_graph import held_out
@@ -54,13 +55,13 @@ def searched(monkeypatch, estimator, grid, X, y, weight=None, cv=4):
     """
     seen, row = [], module.row_on_graph
     if getattr(estimator, "class_sizes", None) is None:
-        monkeypatch.setattr("dssl.estimators.graph.shift_of",
+        monkeypatch.setattr("dssl.methods.graph.method.shift_of",
                             lambda target, values, coding, n_columns, *more: PriorShift(np.zeros(n_columns)))
         labels_at, unlabeled_of = [], Unlabeled.of
         monkeypatch.setattr(Unlabeled, "of", lambda vertex, component: labels_at.append(vertex) or unlabeled_of(
             labels_at[0], component))
-    monkeypatch.setattr(module, "row_on_graph", lambda target, repetitions, found, *more: seen.append(
-        (target, repetitions, found)) or row(target, repetitions, found, *more))
+    monkeypatch.setattr(module, "row_on_graph", lambda learner, target, repetitions, found, *more: seen.append(
+        (target, repetitions, found)) or row(learner, target, repetitions, found, *more))
     search = GridSearch(estimator, {"graph__n_neighbors": [4], **grid}, cv=cv, refit=False)
     return search.fit(X, y, sample_weight=weight), seen
 
@@ -73,7 +74,7 @@ def assert_refits(estimator, params, X, y, weight, seen, atol):
             held, known = target.labeled[fold], y.copy()
             known[held] = np.nan if y.dtype.kind == "f" else -1
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", module.PointsBeyond)
+                warnings.simplefilter("ignore", PointsBeyond)
                 own = clone(estimator).set_params(**params).fit(X, known, sample_weight=weight)
             expected = own.transduction_[held] if y.dtype.kind == "f" else own.decision_function(X[held])
             expected, mine = expected.reshape(len(fold), -1), module.signed(values.values[fold], target)
@@ -146,7 +147,7 @@ def test_a_point_that_no_label_reaches_counts_as_wrong():
         known = y.copy()
         known[row] = -1
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", module.PointsBeyond)
+            warnings.simplefilter("ignore", PointsBeyond)
             right += LaplaceLearning(KNNGraph(n_neighbors=4)).fit(X, known).score(X[[row]], y[[row]])
     assert search.best_score_ == pytest.approx(right / (y >= 0).sum())
     assert search.best_score_ < 1

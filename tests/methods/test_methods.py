@@ -11,22 +11,28 @@ from sklearn.exceptions import NotFittedError
 
 from dssl import (
     ClusterKernelSVC,
+    GraphKernelRidge,
     GridSearch,
-    KNNGraph,
     LapKernelRidge,
+    LaplaceLearning,
+    LaplaceLearningRegressor,
     LapRLSClassifier,
     LapSVC,
     LapSVM,
     MultiscaleKernelClassifier,
     MultiscaleKernelRegressor,
+    PoissonLearning,
     RegularizerParams,
+    SemiSupervisedClassifier,
+    SemiSupervisedRegressor,
 )
 from dssl.execution.in_process import InProcess
-from dssl.graph.weights.rules import KERNEL_WIDTH
 from dssl.kernels.base import RBF
 from dssl.learners.target.target import Classes, Quantities
+from dssl.methods.automatic import AUTOMATIC
 from dssl.methods.cluster import CLUSTER_KERNEL
 from dssl.methods.deformed.method import DEFORMED_SVM
+from dssl.methods.graph.method import GRAPH_LEARNER
 from dssl.methods.laprls.method import LAPRLS, LAPSVM
 from dssl.methods.memory import MemoryWorkspace
 from dssl.methods.multiscale import MULTISCALE_KERNEL
@@ -36,7 +42,9 @@ from dssl.storage.csr import as_rows
 METHODS = {"cluster": (CLUSTER_KERNEL, ClusterKernelSVC(landmarks=100)),
            "multiscale": (MULTISCALE_KERNEL, MultiscaleKernelClassifier(n_carriers=100)),
            "svm": (DEFORMED_SVM, LapSVC(n_subsample=100)),
-           "laprls": (LAPRLS, LapRLSClassifier(landmarks=100)), "lapsvm": (LAPSVM, LapSVM(landmarks=100))}
+           "laprls": (LAPRLS, LapRLSClassifier(landmarks=100)), "lapsvm": (LAPSVM, LapSVM(landmarks=100)),
+           "ridge on the graph": (GRAPH_LEARNER, GraphKernelRidge()), "harmonic": (GRAPH_LEARNER, LaplaceLearning()),
+           "automatic": (AUTOMATIC, SemiSupervisedClassifier())}
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +60,7 @@ def moons():
 def test_the_steps_of_a_method_make_what_its_estimator_predicts(moons, name):
     X, _, known = moons
     method, estimator = METHODS[name][0], clone(METHODS[name][1])
-    graph = KNNGraph(width=KERNEL_WIDTH).build(X) if method.has_graph else None
+    graph = estimator.group("graph").build(X) if method.has_graph else None
     workspace = MemoryWorkspace(Fit(as_rows(X), Classes.of(known, np.array([0, 1])), graph=graph), InProcess(2**30))
     workspace.run(method.steps, estimator._params())
     assert list(workspace.artifacts) == [step.name for step in method.steps]
@@ -75,7 +83,7 @@ def test_a_fit_says_whether_the_unlabeled_points_helped_and_writes_a_report(moon
     html = fitted.report(tmp_path / "report.html")
     assert (tmp_path / "report.html").read_text(encoding="utf-8") == html
     assert html.startswith("<!doctype html>")
-    for text in ("Did the unlabeled data help?", "24 labels held out", "Error by number of labels", "276 unlabeled"):
+    for text in ("Did the unlabeled data help?", "eld out", "24 labels", "Error by number of labels", "276 unlabeled"):
         assert text in html
 
 
@@ -182,6 +190,33 @@ def test_solved_columns_are_gone_when_the_covariance_is_there(moons, monkeypatch
         assert made.artifacts["covariance"].parts.read(0)
     assert fitted._begun[0].fit.graph is None  # what is kept for `by_labels_` is no graph, and no models
     assert not fitted._begun[0].fit.models
+
+
+def test_what_held_out_labels_say_changes_no_answer_of_the_graph(moons):
+    X, _, known = moons
+    for estimator in (PoissonLearning(), SemiSupervisedClassifier()):
+        fitted = estimator.fit(X, known)
+        before, values, evidence = fitted.predict_proba(X), fitted.transduction_, dict(fitted.evidence_)
+        assert fitted._begun[0].fit.graph is not None  # fits without each label are on the graph
+        assert fitted.by_labels_["n"] == 24
+        assert fitted._begun is None
+        assert_array_equal(fitted.predict_proba(X), before)
+        assert_array_equal(fitted.transduction_, values)
+        assert fitted.evidence_ == evidence
+    assert fitted.by_labels_["scores"]["model"]["error"] == fitted.gain_.with_graph
+    assert fitted.by_labels_["scores"]["base"]["error"] == fitted.gain_.without
+
+
+def test_known_class_sizes_and_quantities_of_the_graph_have_a_report(moons):
+    X, y, known = moons
+    for estimator in (LaplaceLearning(class_sizes=[1, 1]), SemiSupervisedClassifier(class_sizes=[1, 1])):
+        fitted = estimator.fit(X, known)
+        assert len(fitted.by_labels_["curve"]) == 1
+        assert "class sizes in the spec" in fitted.report()
+    Y = np.where(known < 0, np.nan, y + X[:, 0])
+    for estimator in (LaplaceLearningRegressor(), SemiSupervisedRegressor(loss="huber")):
+        scores = estimator.fit(X, Y).by_labels_["scores"]
+        assert scores["model"]["rmse"] < scores["mean"]["rmse"]
 
 
 @pytest.mark.parametrize("power", [1, 3])

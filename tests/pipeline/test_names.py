@@ -16,7 +16,7 @@ from dssl.kernels.transfer import TransferParams
 from dssl.knn.params import NeighborParams
 from dssl.learners.laprls.params import SystemParams
 from dssl.methods.deformed.sections import SolverSection
-from dssl.pipeline.kinds.graph_spec import TOLERANCE
+from dssl.methods.graph.learner import TOLERANCE
 from dssl.pipeline.kinds.specs import SPECS
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.validation import section_of, types_of

@@ -118,13 +118,22 @@ def test_the_graph_serves_every_metric_and_the_guess_of_f1_is_the_second_class(p
 
 
 def test_what_is_not_defined_of_the_model_leaves_the_accuracy_and_says_so(points, workspace):
-    """With class sizes the model has no probabilities."""
+    """With one label of each class the model has no probabilities."""
     path, *_ = points
-    result = run_of(path, workspace, scoring="neg_log_loss", class_sizes=[0.5, 0.5])
+    spec = {**spec_of(path, scoring="neg_log_loss"), "labels": {"per_class": 1}}
+    result = run(spec, workspace=workspace, execution=InProcess(1))
     assert result.gain["undefined_scoring"] == "neg_log_loss"
     assert "scoring" not in result.metrics
     assert "McNemar's test" in result.verdict[0]
     assert any("not defined at the test points, since the model has no probabilities" in note for note in result.notes)
+
+
+def test_a_model_of_known_class_sizes_has_probabilities(points, workspace):
+    path, *_ = points
+    result = run_of(path, workspace, scoring="neg_log_loss", class_sizes=[0.5, 0.5])
+    assert result.metrics["scoring"] == "neg_log_loss"
+    assert result.metrics["log_loss"] < result.baselines["majority"]["log_loss"]
+    assert result.gain["over_majority"]["gain"] > 0
 
 
 @pytest.mark.parametrize(("task", "model", "why"), [

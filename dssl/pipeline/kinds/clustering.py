@@ -185,7 +185,7 @@ def _kind(name: str, graph: Sequence[Stage], model: str) -> Kind:
         DATASET, SPLIT, POINTS, *graph,
         Stage("models", 2, needs, ClustersParams.of, make_clusters, _clusters_cost, "lower model.landmarks"),
         sample,
-        predictions_with(_assigned_cost, needs=tuple(name for name in PREDICTIONS.needs if name != "labels")),
+        replace(predictions_with(_assigned_cost), needs=tuple(name for name in PREDICTIONS.needs if name != "labels")),
         Stage("scores", 1, ("split", "points", "models"), lambda spec: NoParams(), make_agreement, _agreement_cost,
               "lower data.points"),
     ), words=words, baselines=BASELINES, answer=clusters_section)

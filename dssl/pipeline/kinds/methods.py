@@ -1,9 +1,9 @@
-"""The kinds that run a method in a workspace: `svm`, `ridge`, `laprls`, `lapsvm`, `cluster` and `multiscale`."""
+"""The kinds that run a method in a workspace: all but those of clusters."""
 
-from dataclasses import replace
 from typing import Any
 
 from ...execution.cost import Cost
+from ...methods.automatic import AUTOMATIC
 from ...methods.step import Method
 from ..dataset import DATASET
 from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES
@@ -11,10 +11,11 @@ from ..plan.facts import Facts
 from ..points import LABELS, POINTS
 from ..predict.stage import predictions_with
 from ..sample import SAMPLE, SAMPLE_OF_GRAPH
-from ..scoring import SCORES, with_scored
+from ..scoring import scores_with, with_scored
 from ..spec import KindSpec
 from ..split import SPLIT
 from ..stage import Kind, stages_of
+from .automatic import SCALED_POINTS
 from .specs import METHODS, SPECS
 
 
@@ -24,13 +25,16 @@ def kind_of(method: Method, spec: KindSpec) -> Kind:
         return sections.params()
 
     def scores_cost(f: Facts[Any]) -> Cost:
-        return with_scored(method.scores_cost(f, f.spec.params()), f, 1 + len(f.spec.baselines))
+        own = f.spec.params()
+        return with_scored(method.scores_cost(f, own), f, 1 + len(own.baselines),
+                           asked=getattr(own, "scoring", None) is not None)
 
+    points = SCALED_POINTS if method == AUTOMATIC else POINTS
     graph = (VERTICES, NEIGHBORS, GRAPH, HEALTH) if method.has_graph else ()
     return Kind.of(spec, (
-        DATASET, SPLIT, LABELS, POINTS, *graph, *stages_of(method, params, spec.spec),
-        SAMPLE_OF_GRAPH if method.has_graph else SAMPLE, predictions_with(scores_cost),
-        replace(SCORES, cost=scores_cost, remedy=method.steps[-1].hint),
+        DATASET, SPLIT, LABELS, points, *graph, *stages_of(method, params, spec.spec),
+        SAMPLE_OF_GRAPH if method.has_graph else SAMPLE, predictions_with(scores_cost, method),
+        scores_with(scores_cost, method),
     ), words=method.words, baselines=method.baselines)
 
 

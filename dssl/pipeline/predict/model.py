@@ -100,8 +100,8 @@ class FittedPipeline:
         described = self.model.attributes.get(CALIBRATION)
         if described is None:
             raise DataError(explain(
-                "the model has no probabilities", why="a model has them of classes with two labels or more each "
-                "whose sizes are not told, and no baseline has; laprls and lapsvm where leaving labels out fits the "
+                "the model has no probabilities", why="a model has them of classes with two labels or more "
+                "each, and no baseline has; laprls and lapsvm where leaving labels out fits the "
                 "memory budget", fix="leave --probabilities out, label a second point of each class, or raise the "
                 "budget"))
         return Calibration.from_described(described)

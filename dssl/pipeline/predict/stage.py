@@ -27,7 +27,7 @@ from ...execution.cost import Cost
 from ...learners.model import predict_blocks, stored_models
 from ...learners.probabilities import CALIBRATION, Calibration
 from ...learners.target.coding import CODINGS, ClassCoding, Coding
-from ...methods.step import Context
+from ...methods.step import Context, Method
 from ...storage.artifacts import Artifact
 from ...storage.blocks import Parts, Receipt, Rows, row_ranges
 from ...storage.csv_lines import CsvLines
@@ -158,13 +158,15 @@ PREDICTIONS = Stage("predictions", 2, ("dataset", "split", "labels", "points", "
                     make_predictions, remedy="set predictions.format to none", notes=_notes)
 
 
-def predictions_with(cost: Callable[[Facts[Any]], Cost], of_training: ValuesOfTraining | None = None,
-                     needs: tuple[str, ...] = PREDICTIONS.needs) -> Stage:
-    """Return the stage of a kind; cost : of predicting its test points. of_training : as of `make_predictions`."""
+def predictions_with(cost: Callable[[Facts[Any]], Cost], method: Method | None = None) -> Stage:
+    """Return the stage of a kind; cost : of predicting its test points. method : that it runs, if it runs one."""
+    of_training = None if method is None else method.at_training
+    further = () if method is None else tuple(own for own in method.training_needs if own not in PREDICTIONS.needs)
+
     def make(context: Context, params: PredictionParams) -> dict[str, Any]:
         return make_predictions(context, params, of_training)
 
-    return replace(PREDICTIONS, needs=needs, make=make,
+    return replace(PREDICTIONS, needs=(*PREDICTIONS.needs, *further), make=make,
                    cost=cost_of_all_rows(cost, of_training=of_training is not None))
 
 

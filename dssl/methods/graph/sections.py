@@ -1,7 +1,7 @@
-"""The pipeline file of the kind `graph`."""
+"""The sections of a pipeline file that say how a learner on the graph works."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from itertools import product
 from typing import Any, ClassVar, Literal
 
@@ -9,31 +9,16 @@ from ...base.digest import require_random_state
 from ...base.errors import DsslError, SpecError, explain, require
 from ...graph.functions import FunctionParams
 from ...graph.regularizer_params import LaplacianKind
+from ...kernels.base import BaseKernels
 from ...learners.on_graph.graph_ridge import POWERS, GraphRidgeParams
-from ...methods.sections import ClassModel, LearningTask
-from ...methods.selection_sections import ModelGrid, Selection
+from ...selection.choice import LOWEST
+from ...selection.halving import ALL
 from ...solvers.solver_params import SolverParams
-from ..spec import KernelPipeline, LabelSection
+from ..sections import ClassModel, KernelSections, LearningTask
+from ..selection_sections import ModelGrid, Selection
+from .learner import TOLERANCE, GraphLearner, GraphLearnerParams, LearnerName
 
 OF_RIDGE = ("ridge", "power", "by_degree", "penalty", "weighting")
-LearnerName = Literal["ridge", "laplace", "poisson"]
-TOLERANCE = 1e-5  # of the solves of laplace and poisson
-
-
-@dataclass(frozen=True)
-class SizeParams:
-    """Known sizes of classes: `ordered` as the classes are, or `named`; None of both where they are not known.
-
-    named : pairs of a class and its size, since keys of JSON are text, and the classes 1 and "1" are not the same.
-    """
-
-    ordered: tuple[float, ...] | None
-    named: tuple[tuple[str | int | float, float], ...] | None
-
-    @property
-    def sizes(self) -> Any:
-        """Return what `with_class_sizes` takes."""
-        return self.ordered if self.named is None else dict(self.named)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,12 +40,6 @@ class SizedModel(ClassModel):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_random_state(self.random_state)
-
-    def sizes(self) -> SizeParams:
-        """Return the sizes of classes."""
-        own = self.class_sizes
-        return SizeParams(tuple(own) if isinstance(own, list) else None,
-                          tuple(own.items()) if isinstance(own, dict) else None)
 
     def task_mistakes(self, task: LearningTask) -> Iterator[tuple[str, DsslError]]:
         """Yield class sizes of quantities."""
@@ -92,7 +71,7 @@ class GraphModel(SizedModel):
         default.
     """
 
-    kind: Literal["graph"]
+    kind: Literal["graph"] = "graph"
     learner: LearnerName = "ridge"
     ridge: tuple[float, ...] | None = None
     power: tuple[int, ...] = POWERS
@@ -107,7 +86,7 @@ class GraphModel(SizedModel):
         others = [name for name in OF_RIDGE if self.learner != "ridge" and getattr(self, name) != defaults[name]]
         require(not others, f"{', '.join(others)}, and learner is {self.learner}", why="only learner ridge reads it",
                 fix="leave it out")
-        _ = self.family("normalized"), self.solver()  # raises where a value is out of range
+        _ = self.on_graph("normalized")  # raises where a value is out of range
 
     def varied(self, values: dict[str, Any]) -> "GraphModel":
         """Return the learner with other values; a ridge, a power or a degree alone is a family of one."""
@@ -116,20 +95,16 @@ class GraphModel(SizedModel):
             value, tuple) else value for name, value in values.items()}
         return replace(self, **changed)
 
-    def family(self, laplacian: LaplacianKind) -> GraphRidgeParams | None:
-        """Return the parameters of learner ridge; None of another."""
+    def on_graph(self, laplacian: LaplacianKind) -> GraphLearner:
+        """Return the learner on a graph whose Laplacian is of a kind."""
         if self.learner != "ridge":
-            return None
+            tolerance = TOLERANCE if self.tolerance is None else self.tolerance
+            return GraphLearner(self.learner, None, SolverParams(tolerance=tolerance, random_state=self.random_state))
         functions = FunctionParams(laplacian=laplacian, tolerance=FunctionParams.tolerance if self.tolerance is None
                                    else self.tolerance, random_state=self.random_state)
-        return GraphRidgeParams(ridge=self.ridge, power=self.power, by_degree=self.by_degree, penalty=self.penalty,
-                                weighting=self.weighting, functions=functions, random_state=self.random_state)
-
-    def solver(self) -> SolverParams:
-        """Return the parameters of the solves of laplace and poisson, and of those that diffuse labels."""
-        own = SolverParams.tolerance if self.learner == "ridge" else TOLERANCE if self.tolerance is None else \
-            self.tolerance
-        return SolverParams(tolerance=own, random_state=self.random_state)
+        family = GraphRidgeParams(ridge=self.ridge, power=self.power, by_degree=self.by_degree, penalty=self.penalty,
+                                  weighting=self.weighting, functions=functions, random_state=self.random_state)
+        return GraphLearner("ridge", family, SolverParams(random_state=self.random_state))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,10 +140,9 @@ class GraphSelection(Selection):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GraphLearnerPipeline(KernelPipeline):
-    """A pipeline of a learner on the graph; the kernel is that of the baseline base."""
+class GraphLearnerSections(KernelSections):
+    """The sections of a learner on the graph; the kernel is that of the baseline base."""
 
-    labels: LabelSection = field()
     model: GraphModel
     selection: GraphSelection | None = None
     baselines: tuple[Literal["nearest", "base"], ...] = ("nearest", "base")
@@ -178,14 +152,23 @@ class GraphLearnerPipeline(KernelPipeline):
         grid = self.selection.grid.learners(self.model.learner) if self.selection else [{}]
         return [self.model.varied(values) for values in grid]
 
-    def _task_mistakes(self) -> Iterator[tuple[str, DsslError]]:
-        yield from super()._task_mistakes()
-        yield from self.model.task_mistakes(self.data.task)
+    def params(self) -> GraphLearnerParams:
+        chosen, random_state = self.selection, self.model.random_state
+        return GraphLearnerParams(
+            learners=tuple(own.on_graph(self.graph.laplacian) for own in self.learners()), graph=self.graph.builder(),
+            kernels=BaseKernels(self.kernel.name, self.kernel.parameters, (self.kernel.bandwidth,), random_state),
+            cv=chosen.cv() if chosen else None, rule=chosen.rule() if chosen else LOWEST,
+            search=chosen.searched() if chosen else ALL, baselines=self.baselines, prior=self.prior,
+            weight=self.weight, random_state=random_state)
+
+    def mistakes(self) -> Iterator[tuple[str, DsslError]]:
+        yield from super().mistakes()
+        yield from self.model.task_mistakes(self.task)
         try:
             learners = [own.learner for own in self.learners()]
         except DsslError as error:
             yield "selection.grid", error
             return
-        if self.data.task == "regression" and "poisson" in learners:
+        if self.task == "regression" and "poisson" in learners:
             yield "model.learner", SpecError(explain("model.learner: poisson, and data.task is regression",
                                                      why="it tells classes apart", fix="use ridge or laplace"))

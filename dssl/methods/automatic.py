@@ -1,0 +1,277 @@
+"""The automatic choice: the first to try, with nothing to tune.
+
+    models    the model and its baselines
+
+    model     graph kernels and kernels on the labels alone, each as much as leave-one-out says; with many labels
+              harmonic functions on the graph or the nearest labels, as a held-out share says
+    base      what the labels alone say, chosen alike
+    nearest   the label of the nearest labeled point
+"""
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from ..base.errors import DsslError, ParameterError, SpecError, explain
+from ..execution.cost import Cost, cost_of
+from ..execution.tasks import Execution
+from ..graph.graph import KNNGraph
+from ..learners.class_prior import LABELS, ClassPrior, ClassWeight
+from ..learners.class_scoring import ClassScoring, require_decisions
+from ..learners.kernel_family import KernelSum
+from ..learners.model import Model
+from ..learners.nearest import fit_nearest_as_told
+from ..learners.on_graph.automatic import Automatic, Loss, fit_automatic, measure_of, memory_binds, most_labels
+from ..learners.on_graph.class_sizes import known_shares, offset_to
+from ..learners.on_graph.cost import automatic_cost, predicted_cost
+from ..learners.on_graph.graph_ridge import GraphRidgeParams, members_bytes
+from ..learners.probabilities import calibration_attributes
+from ..learners.target.target import Classes, Target
+from ..report.sections.choice import choice_section
+from ..report.words import Baseline, Words
+from ..selection.by_labels import LabelFolds, by_labels
+from ..selection.calibration import FOLDS, calibration_folds, calibration_of
+from ..selection.graph_gain import gain_of, held_out_loss
+from ..selection.held_out_scores import HeldOut, require_scoring
+from ..selection.odd_labels import odd_labels, warn_odd_labels
+from ..selection.scoring import with_scoring
+from ..solvers.direct import LARGEST
+from ..storage.blocks import PartWriter, Rows
+from ..storage.views import SelectedRows
+from .graph.method import FEWER
+from .graph.sections import SizedModel
+from .linear import NO_WEIGHTS
+from .sections import GraphSections
+from .step import Context, Method, PlanInputs, Step
+
+VALUES = 1  # the part of what the model says at the training points
+Fit = Callable[[Target, "np.ndarray | None"], Automatic]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AutomaticParams:
+    """What the automatic choice follows from.
+
+    graph : how new points reach it. family : of graph kernels. most : the labels up to which kernels are made. prior,
+    weight : how frequent the classes are among the points that are predicted, by known sizes too, and what their labels
+    weigh. scoring : what the predicted class is best for, None for accuracy. compares : whether there are baselines,
+    and what held-out labels say of both.
+    """
+
+    baselines: ClassVar[tuple[str, ...]] = ("base", "nearest")
+    graph: KNNGraph
+    family: GraphRidgeParams
+    most: int
+    loss: Loss = "squared"
+    prior: ClassPrior = LABELS
+    weight: ClassWeight = NO_WEIGHTS
+    scoring: ClassScoring | None = None
+    compares: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class AutomaticModel(SizedModel):
+    """Graph kernels and kernels on the labels alone, averaged by leave-one-out; nothing is tuned.
+
+    From 2,000 labels on, or where kernels of them exceed half the memory budget (1,670 at 1 GiB), harmonic functions on
+    the graph, or the nearest labels; class_sizes are then refused.
+
+    Parameters
+    ----------
+    loss : "squared" or "huber"
+        Of a regression; in huber a target far from what the others say counts less.
+    scoring : str or None
+        Of classes, the metric that predicted classes are best for, and that model and baselines are compared by; null
+        is accuracy.
+    """
+
+    kind: Literal["automatic"] = "automatic"
+    loss: Literal["squared", "huber"] = "squared"
+    scoring: ClassScoring | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_decisions(self.scoring, sized=self.class_sizes is not None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AutomaticSections(GraphSections):
+    """The sections of the automatic choice: nothing is chosen but, by those who want to, the graph."""
+
+    model: AutomaticModel = AutomaticModel()
+
+    def mistakes(self) -> Iterator[tuple[str, DsslError]]:
+        yield from super().mistakes()
+        yield from self.model.task_mistakes(self.task)
+        if self.model.loss != "squared" and self.task != "regression":
+            yield "model.loss", SpecError(explain(f"loss {self.model.loss}, and data.task is {self.task}",
+                                                  why="it is of residuals", fix="leave model.loss out"))
+        if self.model.scoring is not None and self.task != "classification":
+            yield "model.scoring", SpecError(explain("model.scoring, and data.task is regression",
+                                                     why="it is a metric of classes", fix="leave it out"))
+
+    def params(self) -> AutomaticParams:
+        family = GraphRidgeParams(random_state=self.model.random_state)
+        return AutomaticParams(
+            graph=self.graph.builder(), family=family, most=most_labels(family, self.budget), loss=self.model.loss,
+            prior=self.prior, weight=self.weight, scoring=self.model.scoring)
+
+
+def make_models(context: Context, params: AutomaticParams) -> dict[str, Any]:
+    """Fit the model, and what the labels alone and the nearest of them say; write the model's values at the points."""
+    target, points, execution = context.target(params.prior), context.points("train"), context.execution
+    target.require_labels()
+    if isinstance(target, Classes):
+        target = with_scoring(target, params.scoring)
+    weight, shares = context.label_weights(target, params.weight), known_shares(params.prior.sizes, target)
+    _warn_if_memory_binds(len(target.labeled), params)
+    fit: Fit = partial(fit_automatic, context.graph(), points, class_sizes=params.prior.sizes, params=params.family,
+                       most=params.most, knn=params.graph, judged_by=held_out_loss, execution=execution,
+                       loss=params.loss)
+    found = fit(target, weight)
+    PartWriter(context.parts, VALUES).write(values=found.values)
+    coding, held = target.coding, target.take(found.held)
+    calibration = found.calibration if shares is None else calibration_of(
+        target, lambda: _left_out(fit, target, weight, params.family.random_state), coding, weight)
+    models, at_labels = {"model": found.model}, {"model": found.values[target.labeled]}
+    if params.compares:
+        models |= _baselines(found, params, points, target, weight, shares, execution)
+        labeled = SelectedRows(points, target.labeled)
+        at_labels |= {name: models[name].values(labeled, execution) for name in params.baselines}
+    described = context.write_models(models)
+    for name, values in at_labels.items():
+        described[name] |= {"name": name, "n_labeled": len(target.labeled), **target.missed(values, coding)}
+    described["model"] |= calibration_attributes(calibration)
+    compared = dict[str, Any]()
+    if params.compares:
+        described["base"] |= calibration_attributes(found.calibration_alone)
+        compared["by_labels"] = {**_by_labels(target, weight, found, params.family.random_state),
+                                 **({} if shares is None else {"without_class_sizes": True})}
+    gain = gain_of(held, coding, found.held_out, found.held_out_alone, _of_held(weight, found), measure_of(target),
+                   without_class_sizes=shares is not None)
+    odd = odd_labels(held, found.held_out, context.numbers_of(held.labeled))
+    warn_odd_labels(odd)
+    return {"models": described, **compared, "choice": {
+        **found.attributes, "gain": gain.described(), "in_words": gain.in_words(), "odd_labels": odd}}
+
+
+def _warn_if_memory_binds(count: int, params: AutomaticParams) -> None:
+    if memory_binds(count, params.most):
+        warnings.warn(explain(
+            f"harmonic functions or nearest labels, not the average of kernels, of {count:,} labels",
+            why=f"kernels of labeled points fit half the memory budget up to {params.most:,}",
+            fix=f"set memory_budget to {2 * members_bytes(count, len(params.family.kernels)):,} or more"),
+            UserWarning, stacklevel=3)
+
+
+def _of_held(weight: np.ndarray | None, found: Automatic) -> np.ndarray | None:
+    """Return the weights of the labels that were held out."""
+    return None if weight is None else weight[found.held]
+
+
+def _left_out(fit: Fit, target: Target, weight: np.ndarray | None, random_state: int) -> np.ndarray:
+    """Return the values (l, c) of labeled points by fits without their fold.
+
+    Known class sizes change the values, and those of leave-one-out are without them.
+    """
+    values = np.full(target.columns().shape, np.nan)
+    for fold in calibration_folds(target, random_state, a_fit_each=True):
+        kept = np.setdiff1d(np.arange(len(values)), fold)
+        own = fit(target.take(kept), None if weight is None else weight[kept])
+        values[fold] = own.values[target.labeled[fold]]
+    return values
+
+
+def _baselines(found: Automatic, params: AutomaticParams, points: Rows, target: Target, weight: np.ndarray | None,
+               shares: np.ndarray | None, execution: Execution) -> dict[str, Model]:
+    """Return the baselines by name; shares : known class sizes, to which they are moved."""
+    base = found.alone
+    nearest = fit_nearest_as_told(points, target, params.graph.metric, weight, shares, execution)
+    if shares is not None:
+        assert isinstance(base, KernelSum)  # class sizes with many labels are refused
+        base = replace(base, offset=base.offset + offset_to(base.values(points, execution), base.coding, shares))
+    return {"base": base, "nearest": nearest}
+
+
+def _by_labels(target: Target, weight: np.ndarray | None, found: Automatic, random_state: int) -> dict[str, Any]:
+    """Return what the labels say, by the values that the model was chosen by, with a curve where there are few."""
+    coding, whole = found.model.coding, LabelFolds.of(target, random_state)
+    if not whole.compared:  # of one label a class, each is predicted wrong without itself, and says nothing
+        return by_labels(target, whole, {})
+    if found.left_out is None and whole.curve:
+        whole = replace(whole, curve=[], no_curve="class sizes were told, of which labels held out know nothing"
+                        if isinstance(target, Classes) else "the labels are weighed by their residuals")
+    alone, held = list(np.arange(len(found.held))[:, None]), target.take(found.held)
+    left_out = {name: [HeldOut(held, coding, values, alone, _of_held(weight, found))]
+                for name, values in (("model", found.held_out), ("base", found.held_out_alone))}
+    for _, folds in whole.curve:
+        assert found.left_out is not None
+        for name, values in zip(left_out, found.left_out(folds), strict=True):
+            left_out[name].append(HeldOut(target, coding, values, folds))
+    return by_labels(held, replace(whole, compared=alone), left_out)
+
+
+def values_at_training(context: Context) -> tuple[np.ndarray, np.ndarray]:
+    """Return what the model says at the training points, and at which of them it says nothing: at none."""
+    values = context.inputs["models"].parts.read(VALUES)["values"]
+    return values, np.zeros(len(values), bool)
+
+
+def refused(f: PlanInputs, params: AutomaticParams) -> ParameterError | None:
+    """Return why the metric is none of the classes of the points, as soon as a step has found these."""
+    classes = next((known for step in ("labels", "split") if (known := f.attributes.get(step, {}).get("classes"))),
+                   None)
+    try:
+        require_scoring(params.scoring, classes=not f.is_regression, n_classes=2 if classes is None else len(classes))
+    except ParameterError as error:
+        return error
+    return None
+
+
+# ---- what the steps take
+
+
+def _models_cost(f: PlanInputs, params: AutomaticParams) -> Cost:
+    """Return what the path takes that so many labels have; where their number is not known, that of both.
+
+    Known class sizes take a fit for each fold of labels, which probabilities are calibrated on.
+    """
+    m, most, sized = f.n_labeled, params.most, params.prior.sizes is not None
+    if f.vertices > LARGEST:
+        f.estimated.add("solver")
+    both = {m > most, *({False} if "labeled points" in f.estimated else ())}
+    cost = f.one_of([automatic_cost(
+        f.distinct, f.row_bytes, f.nnz, m if many else min(m, most), params.graph.metric, f.n_outputs,
+        None if many else params.family, guess=f.bound == "most", sized=sized, budget=f.budget)
+        for many in sorted(both)])
+    fits = 1 + FOLDS * sized
+    return cost_of(fits * cost.tasks, fits * cost.read, cost.written, cost.peak, cost.least, fits * cost.seconds)
+
+
+def _scores_cost(f: PlanInputs, params: AutomaticParams) -> Cost:
+    return predicted_cost(f.distinct, f.row_bytes, f.n, f.n_test, f.n_labeled, params.graph.n_neighbors,
+                          params.graph.metric, f.n_outputs, f.n_labeled <= params.most, f.budget)
+
+
+WORDS = Words(
+    model="Graph kernels and kernels on the labels, averaged by leave-one-out; with many labels harmonic functions on "
+          "the graph or the nearest labels, as held-out labels say.",
+    changed="function that merely changed", cause="changed function", graph="graph.width", norm="graph.width",
+    unreached="the labels alone")
+BASELINES = (
+    Baseline("base", "What the labels alone say, chosen alike: kernels on them, averaged by leave-one-out, or with "
+                     "many labels the nearest three. Unlabeled points enter at most the scaling and the bandwidths.",
+             of_classes="With class sizes they also shift the scores to these."),
+    Baseline("nearest", "The label of the nearest labeled point. If it is as good, the graph says little.",
+             of_classes="With class sizes, a prior, weights or a scoring, the distances to the nearest labeled points "
+                        "of the classes are shifted to these."))
+AUTOMATIC = Method(
+    "automatic", ("classification", "regression"), (
+        Step("models", 22, ("split", "points", "labels", "vertices", "neighbors", "graph"), lambda params: params,
+             make_models, _models_cost, FEWER, section=choice_section, refuses=refused),),
+    _scores_cost, WORDS, BASELINES, AutomaticSections, has_graph=True, at_training=values_at_training,
+    training_needs=("models",))

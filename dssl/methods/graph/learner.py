@@ -1,0 +1,174 @@
+"""The learners on the graph as values: their fits, and their values of labels that are held out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+
+from ...execution.tasks import Execution
+from ...graph.graph import Graph, KNNGraph
+from ...kernels.base import BaseKernels
+from ...learners.class_prior import EQUAL, LABELS, ClassPrior, ClassWeight
+from ...learners.measures import HINGE
+from ...learners.on_graph.class_sizes import with_class_sizes
+from ...learners.on_graph.graph_ridge import GraphRidgeParams, fit_graph_ridge
+from ...learners.on_graph.harmonic import fit_harmonic
+from ...learners.on_graph.held_out import (
+    HeldOutValues,
+    Repetitions,
+    held_out_graph_ridge,
+    held_out_harmonic,
+    held_out_poisson,
+    held_out_refits,
+)
+from ...learners.on_graph.model import scored, signed
+from ...learners.on_graph.poisson import fit_poisson
+from ...learners.on_graph.vertex_labels import VertexValues
+from ...learners.target.target import Classes, Target
+from ...selection.by_labels import LabelFolds
+from ...selection.choice import LOWEST, ChoiceRule
+from ...selection.folds import FoldParams
+from ...selection.halving import ALL, Search
+from ...selection.held_out_scores import HeldOut, held_out_scores
+from ...solvers.solver_params import SolverParams
+from ..linear import NO_WEIGHTS
+
+LearnerName = Literal["ridge", "laplace", "poisson"]
+TOLERANCE = 1e-5  # of the solves of laplace and poisson
+MAX_SOLVED = 100_000  # vertices of a system that is solved anew for each point of a learning curve
+
+
+@dataclass(frozen=True)
+class GraphLearner:
+    """A learner on the graph. family : of ridge, else None. solver : of the others, and of labels that diffuse."""
+
+    name: LearnerName
+    family: GraphRidgeParams | None
+    solver: SolverParams
+
+    def described(self) -> dict[str, Any]:
+        """Return the parameters that a row of a search names."""
+        family = self.family
+        return {"learner": self.name, **({} if family is None else {
+            "ridge": family.ridge, "power": family.power, "by_degree": family.by_degree, "penalty": family.penalty,
+            "weighting": family.weighting})}
+
+    def assumed(self, prior: ClassPrior) -> ClassPrior:
+        """Return how frequent the values say that classes are: by known sizes, or as the labels, or equally.
+
+        A random walk ends at a class the likelier, the more labels this has; other values are centered over all points.
+        """
+        return prior if prior.sizes is not None else LABELS if self.name == "laplace" else EQUAL
+
+    def fit(self, graph: Graph, target: Target, weight: np.ndarray | None, execution: Execution,
+            kept: dict[Any, Any] | None = None, start: np.ndarray | None = None) -> VertexValues:
+        """Return the function on the vertices; kept : as `fit_graph_ridge`.
+
+        start : its values on the first vertices of before the graph grew, from which a learner of one system begins.
+        Ridge in graph kernels solves none. Known class sizes, those of the target, scale harmonic functions (class mass
+        normalization); others are moved to them, and diffuse.
+        """
+        if self.family is not None:
+            values = fit_graph_ridge(graph, target, weight, self.family, execution, kept)
+        elif self.name == "laplace":
+            values = fit_harmonic(graph, target, weight, self.solver, execution, start)
+        else:
+            assert isinstance(target, Classes)  # of quantities it is refused before
+            values = fit_poisson(graph, target, weight, self.solver, execution, start)
+        if not isinstance(target, Classes):
+            return values
+        return with_class_sizes(values, target.prior.sizes, graph, target, weight, self.solver, execution,
+                                harmonic=self.name == "laplace")
+
+
+def held_out_on_graph(learners: Sequence[GraphLearner], graph: Graph, target: Target, weight: np.ndarray | None,
+                      folds: Repetitions, execution: Execution, kept: dict[Any, Any]) -> list[list[HeldOutValues]]:
+    """Return the values of labeled points without their fold by each learner; with known class sizes by fits.
+
+    kept : columns of kernels, for others.
+    """
+    if has_sizes(target):
+        return [[held_out_refits(partial(_refit, own, graph, execution), graph, target, weight, some) for some in folds]
+                for own in learners]
+    families = [own.family for own in learners if own.family is not None]
+    of_ridge = iter(held_out_graph_ridge(graph, target, weight, folds, families, execution, kept) if families else [])
+    values = list[list[HeldOutValues]]()
+    for own in learners:
+        if own.family is not None:
+            values.append(next(of_ridge))
+        else:
+            held_out = held_out_harmonic if own.name == "laplace" else held_out_poisson
+            values.append(held_out(graph, target, weight, folds, own.solver, execution))
+    return values
+
+
+def _refit(learner: GraphLearner, graph: Graph, execution: Execution, target: Target,
+           weight: np.ndarray | None) -> VertexValues:
+    return learner.fit(graph, target, weight, execution)
+
+
+def has_sizes(target: Target) -> bool:
+    """Return whether class sizes are known."""
+    return isinstance(target, Classes) and target.prior.sizes is not None
+
+
+def rows_on_graph(learners: Sequence[GraphLearner], graph: Graph, target: Target, weight: np.ndarray | None,
+                  folds: Repetitions, scoring: str | None, execution: Execution,
+                  kept: dict[Any, Any]) -> list[dict[str, Any]]:
+    """Return the row of a search of each learner; kept : as `held_out_on_graph`."""
+    values = held_out_on_graph(learners, graph, target, weight, folds, execution, kept)
+    return [row_on_graph(own, target, folds, held_out, weight, scoring)
+            for own, held_out in zip(learners, values, strict=True)]
+
+
+def row_on_graph(learner: GraphLearner, target: Target, folds: Repetitions, values: Sequence[HeldOutValues],
+                 weight: np.ndarray | None, scoring: str | None) -> dict[str, Any]:
+    """Return the row of a search of held-out values, one of each repetition; of ridge it has the penalty too.
+
+    A point that is held out stays in the graph, unlabeled. Where no label reaches it then, it counts as wrong.
+    """
+    assumed = learner.assumed(target.prior if isinstance(target, Classes) else LABELS)
+    held = [HeldOut(target, scored(target), signed(own.values, target), some, weight, own.lost).with_prior(assumed)
+            for own, some in zip(values, folds, strict=True)]
+    penalty = {} if learner.family is None else {"penalty": float(learner.family.penalty)}
+    return {**penalty, **held_out_scores(held, HINGE, scoring)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnerSearch:
+    """The learners that are tried, and how one is chosen; without folds, the one that is given."""
+
+    learners: tuple[GraphLearner, ...]
+    prior: ClassPrior = LABELS
+    weight: ClassWeight = NO_WEIGHTS
+    random_state: int = 0
+    cv: FoldParams | None = None
+    rule: ChoiceRule = LOWEST
+    search: Search = ALL
+    compares: bool = True
+
+    def label_folds(self, target: Target, learner: GraphLearner, n_vertices: int) -> LabelFolds:
+        """Return what is held out of the labels: with known class sizes by a fit each.
+
+        There is a curve where models are compared, and a point of it takes no fit to very many vertices.
+        """
+        sized = has_sizes(target)
+        solves = learner.family is None and n_vertices > MAX_SOLVED
+        return LabelFolds.of(target, self.random_state, a_fit_each=sized,
+                             curve=self.compares and not sized and not solves)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphLearnerParams(LearnerSearch):
+    """What a model on the graph follows from.
+
+    graph : how new points reach it. kernels : of the baseline `base`. random_state : of the folds that are held out.
+    prior, weight : how frequent the classes are among the points that are predicted, by known sizes too, and what their
+    labels weigh. compares : whether there are baselines, and labels are held out to compare with them.
+    """
+
+    graph: KNNGraph
+    kernels: BaseKernels
+    baselines: tuple[str, ...] = ("base",)

@@ -1,0 +1,280 @@
+"""Learners whose function lives on the graph, with the neighbor extension for new points.
+
+    selection       the learner, by cross-validation on the labels; points that are held out stay in the graph
+    vertex_values   the function on the vertices, and its values at labeled points without their own labels
+    models          the model: the index by which new points reach the graph; and its baselines
+
+    model     ridge in a family of graph kernels, harmonic functions or Poisson learning
+    nearest   the label of the nearest labeled point
+    base      ridge regression of the labels in the plain kernel
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...execution.cost import Cost, cost_of
+from ...execution.tasks import Execution
+from ...learners.linear.gram import LearnerParams, fit_gram
+from ...learners.linear.kernel_model import KernelModel, expand
+from ...learners.model import Model
+from ...learners.nearest import fit_nearest_as_told
+from ...learners.on_graph.class_sizes import known_shares, offset_to
+from ...learners.on_graph.cost import held_out_cost, learner_cost, model_cost, predicted_cost
+from ...learners.on_graph.held_out import HeldOutValues, Repetitions, to_calibrate
+from ...learners.on_graph.model import graph_model, scored, signed
+from ...learners.on_graph.vertex_labels import VertexValues
+from ...learners.probabilities import CALIBRATION, Calibration, calibration_attributes
+from ...learners.target.target import Classes, Target
+from ...report.sections.selection import selection_section
+from ...report.sections.vertex_values import values_section
+from ...report.words import Baseline, Words
+from ...selection.by_labels import LabelFolds, by_labels, most_repetitions, with_prior
+from ...selection.calibration import FOLDS, ONE_BY_ONE, calibration_of, can_calibrate, shift_of
+from ...selection.halving import judged_by_rungs
+from ...selection.held_out_scores import HeldOut
+from ...solvers.direct import LARGEST
+from ...storage.blocks import PartWriter, Rows
+from ..step import Context, Method, PlanInputs, Step
+from .learner import (
+    MAX_SOLVED,
+    GraphLearner,
+    GraphLearnerParams,
+    LearnerSearch,
+    has_sizes,
+    held_out_on_graph,
+    rows_on_graph,
+)
+from .sections import GraphLearnerSections
+
+BASE_LEARNER = LearnerParams(kind="ridge")
+
+
+def _search(params: GraphLearnerParams) -> LearnerSearch:
+    return LearnerSearch(**{name: getattr(params, name) for name in LearnerSearch.__dataclass_fields__})
+
+
+def make_selection(context: Context, params: LearnerSearch) -> dict[str, Any]:
+    """Choose the learner by cross-validation on the labels; without a grid, take the one given."""
+    named = [own.described() for own in params.learners]
+    if params.cv is None:
+        return {"choices": {"model": named[0]}, "folds": 0, "place": 0}
+    target, graph, kept = context.target(params.prior), context.graph(), dict[Any, Any]()
+    repetitions, weight = params.cv.repeated(target), context.label_weights(target, params.weight)
+
+    def judge(rung: int, standing: Mapping[str, Sequence[Any]], folds: Repetitions) -> dict[str, list[dict[str, Any]]]:
+        rows = rows_on_graph([params.learners[place] for place in standing["model"]], graph, target, weight, folds,
+                             params.rule.scoring, context.execution, kept)
+        return {"model": [{**named[place], **row, "place": place}
+                          for place, row in zip(standing["model"], rows, strict=True)]}
+
+    tables, last = judged_by_rungs({"model": params.search.drawn(range(len(named)))}, repetitions,
+                                   params.search, params.rule, judge)
+    choice = params.rule.choose(last["model"])
+    rows = [{name: value for name, value in row.items() if name != "place"} for row in (choice, *tables["model"])]
+    return {"choices": {"model": rows[0]}, "grid": {"model": rows[1:]}, "place": choice["place"],
+            "folds": len(repetitions[0]), "repetitions": params.cv.repetitions, "rule": asdict(params.rule),
+            "search": asdict(params.search), "held_out_points": "transductive"}
+
+
+def _learner(context: Context, params: LearnerSearch) -> GraphLearner:
+    """Return the learner that was chosen."""
+    return params.learners[context.attributes("selection")["place"]]
+
+
+def make_values(context: Context, params: LearnerSearch) -> dict[str, Any]:
+    """Fit the function on the vertices, and predict labeled points without their own labels where that is known."""
+    learner, kept = _learner(context, params), dict[Any, Any]()
+    target, graph, execution = context.target(params.prior), context.graph(), context.execution
+    target.require_labels()
+    weight = context.label_weights(target, params.weight)
+    found = learner.fit(graph, target, weight, execution, kept, _start(context, learner))
+    folds, sized = params.label_folds(target, learner, len(graph.vertices)), has_sizes(target)
+    left_out = list[HeldOutValues]()
+    if folds.compared and (params.compares or (can_calibrate(target) and (sized or found.held_out is None))):
+        # Known sizes change the values, and those of leave-one-out are without them.
+        own = learner if sized else replace(learner, solver=to_calibrate(learner.solver))
+        left_out = held_out_on_graph([own], graph, target, weight, folds.repetitions, execution, kept)[0]
+
+    def held_out() -> np.ndarray:
+        return signed(left_out[0].values if sized or found.held_out is None else found.held_out, target)
+
+    calibration: Calibration | None = None
+    if sized:
+        calibration = calibration_of(target, held_out, scored(target), weight)
+    elif isinstance(target, Classes):
+        shift = shift_of(target, held_out, scored(target), signed(found.values[:0], target).shape[1], weight,
+                         learner.assumed(params.prior))
+        found, calibration = found.moved(shift.columns), shift.calibration
+    PartWriter(context.parts, 0).write(
+        values=found.values, reached=found.reached, **{f"{name}{number}": array for number, own in enumerate(left_out)
+                                                       for name, array in (("held_out", own.values),
+                                                                           ("lost", own.lost))})
+    errors = {} if found.held_out is None else {
+        name.replace("training", "held_out"): value
+        for name, value in target.missed(signed(found.held_out, target), scored(target)).items()}
+    return {"learner": learner.name, **found.described(graph.vertices), **errors, **calibration_attributes(calibration)}
+
+
+def _start(context: Context, learner: GraphLearner) -> np.ndarray | None:
+    """Return the values of the same learner, of the same classes, on the vertices that were there before."""
+    if context.base is None or context.base.attributes["learner"] != learner.name or (
+            context.of_base("labels").attributes.get("classes") != context.attributes("labels").get("classes")):
+        return None
+    return context.base.parts.read(0, ("values",))["values"]
+
+
+def values_at_training(context: Context) -> tuple[np.ndarray, np.ndarray]:
+    """Return what the function says at the training points, and which of them no label reaches."""
+    arrays, vertex = context.arrays("vertex_values"), context.vertices().vertex
+    return signed(arrays["values"][vertex], context.target()), ~arrays["reached"][vertex]
+
+
+def make_models(context: Context, params: GraphLearnerParams) -> dict[str, Any]:
+    """Make the index by which new points reach the graph, and fit the baselines."""
+    target, points, execution = context.target(params.prior), context.points("train"), context.execution
+    graph, arrays, weight = context.graph(), context.arrays("vertex_values"), context.label_weights(
+        target, params.weight)
+    found, learner = VertexValues(arrays["values"], arrays["reached"]), _learner(context, params)
+    at_labels = signed(found.values[graph.vertices.vertex[target.labeled]], target)
+    facts = {"name": "model", "n_labeled": len(target.labeled), **target.missed(at_labels, scored(target)), **{
+        name: value for name, value in context.attributes("vertex_values").items() if name == CALIBRATION}}
+    models: dict[str, Model] = {"model": graph_model(graph, points, found, target, params.graph, execution, facts)}
+    compared = dict[str, Any]()
+    if params.compares:
+        folds = params.label_folds(target, learner, len(graph.vertices))
+        assumed = learner.assumed(params.prior)
+        held_out = {"model": [HeldOut(target, scored(target), signed(arrays[f"held_out{number}"], target), own, weight,
+                                      arrays[f"lost{number}"]).with_prior(assumed)
+                              for number, own in enumerate(folds.repetitions)]}
+        models |= _baselines(params, points, target, weight, folds, held_out, execution)
+        compared = {"by_labels": by_labels(target, folds, held_out)}
+    described = context.write_models(models)
+    return {"models": {name: {**described[name], **model.attributes} for name, model in models.items()}, **compared}
+
+
+def _baselines(params: GraphLearnerParams, points: Rows, target: Target, weight: np.ndarray | None, folds: LabelFolds,
+               held_out: dict[str, list[HeldOut]], execution: Execution) -> dict[str, Model]:
+    """Return the baselines by name; held_out : gets what held-out labels say of `base`."""
+    models, shares = dict[str, Model](), known_shares(params.prior.sizes, target)
+    for name in params.baselines:
+        if name == "base":
+            base, held = _base(params, points, target, weight, shares, folds, execution)
+            # Known sizes have moved it already.
+            models[name], _, held_out[name] = with_prior(base, target, held) if shares is None else (base, None, held)
+        else:
+            models[name] = fit_nearest_as_told(points, target, params.graph.metric, weight, shares, execution,
+                                               {"name": name, "n_labeled": len(target.labeled)})
+    return models
+
+
+def _base(params: GraphLearnerParams, points: Rows, target: Target, weight: np.ndarray | None,
+          shares: np.ndarray | None, folds: LabelFolds, execution: Execution) -> tuple[KernelModel, list[HeldOut]]:
+    """Return ridge regression of the labels in the plain kernel, and its values at labels held out.
+
+    shares : known class sizes, to which both are moved.
+    """
+    bandwidth, = params.kernels.bandwidths
+    kernel, X = params.kernels.at(bandwidth, points), points.take(target.labeled)
+    K = kernel(X, X)
+
+    def fit(kept: np.ndarray) -> KernelModel:
+        coef, intercept, coding = fit_gram(K[np.ix_(kept, kept)], target.take(kept), BASE_LEARNER,
+                                           None if weight is None else weight[kept])
+        model = expand(kernel, X[kept], coef, intercept, coding)
+        return model if shares is None else replace(
+            model, intercept=intercept + offset_to(model.values(points, execution), coding, shares))
+
+    whole = fit(np.arange(len(K)))
+    values = K @ whole.coef + whole.intercept
+    left_out = list[HeldOut]()
+    for repetition in folds.repetitions:
+        without = np.full(values.shape, np.nan)
+        for fold in repetition:
+            kept = np.setdiff1d(np.arange(len(K)), fold)
+            model = fit(kept)
+            without[fold] = K[np.ix_(fold, kept)] @ model.coef + model.intercept
+        left_out.append(HeldOut(target, whole.coding, without, repetition, weight))
+    return replace(whole, attributes={
+        "name": "base", "n_labeled": len(target.labeled), **target.missed(values, whole.coding),
+        "parameters": {"bandwidth": bandwidth, "C": BASE_LEARNER.C}}), left_out
+
+
+# ---- what the steps take
+
+
+def _learner_costs(f: PlanInputs, params: GraphLearnerParams) -> list[Cost]:
+    """Return what fits of the learners take that may be chosen, and the labels left out of one system."""
+    if f.vertices > LARGEST:
+        f.estimated.add("solver")
+    n, m, c, guess, costs = f.vertices, f.n_labeled, f.n_outputs, f.bound == "most", list[Cost]()
+    sized = params.prior.sizes is not None
+    for own in params.learners:
+        cost = learner_cost(n, f.nnz, m, c, own.family, guess=guess, sized=sized)
+        if own.family is None and not sized:
+            # One label of each class at a time, and what the learning curve does not see.
+            folds = (FOLDS if m > ONE_BY_ONE else max(FOLDS, m // c)) + (most_repetitions(m) - 1) * (n <= MAX_SOLVED)
+            left_out = held_out_cost(n, f.nnz, m, c, [], folds, systems=1, budget=f.budget, guess=guess)
+            cost = cost_of(cost.tasks + left_out.tasks, cost.read + left_out.read, cost.written,
+                           max(cost.peak, left_out.peak), max(cost.least, left_out.least))
+        costs.append(cost)
+    return costs
+
+
+def _values_cost(f: PlanInputs, params: GraphLearnerParams) -> Cost:
+    costs, place = _learner_costs(f, params), f.attributes.get("selection", {}).get("place")
+    return f.one_of(costs) if place is None else costs[place]
+
+
+def _selection_cost(f: PlanInputs, params: GraphLearnerParams) -> Cost:
+    """Return that of the columns of all kernels, and of the systems, which all folds share, of as many columns.
+
+    Among the labels an eigendecomposition of each kernel is held beside its matrices.
+    """
+    if params.cv is None:
+        return cost_of(0, 0, 0, 0)
+    m, families = f.n_labeled, [own.family for own in params.learners if own.family is not None]
+    return held_out_cost(f.vertices, f.nnz, m, f.n_outputs, families, params.cv.count(m) * params.cv.repetitions,
+                         systems=len(params.learners) - len(families), budget=f.budget, guess=f.bound == "most")
+
+
+def _models_cost(f: PlanInputs, params: GraphLearnerParams) -> Cost:
+    return model_cost(f.distinct, f.row_bytes, f.n_labeled, params.graph.metric, f.n_outputs,
+                      "base" in params.baselines, f.budget, sized=params.prior.sizes is not None)
+
+
+def _scores_cost(f: PlanInputs, params: GraphLearnerParams) -> Cost:
+    return predicted_cost(f.distinct, f.row_bytes, f.n, f.n_test, f.n_labeled, params.graph.n_neighbors,
+                          params.graph.metric, f.n_outputs, "base" in params.baselines, f.budget)
+
+
+FEWER = ("lower data.points and predict the others with the model, label fewer points, or use model.kind laprls, "
+         "which has no task with the whole graph")
+WORDS = Words(
+    model="A function on the graph itself, fitted to the labels; a new point takes the mean of its neighbors.",
+    changed="function that merely changed", cause="changed function", graph="graph.width", norm="model.penalty",
+    unsupported=("test points that no label reaches",
+                 "No label reaches a neighbor of theirs: they have no class and count as wrong; in a regression they "
+                 "have the mean. dssl predict gives them no label. Raise graph.n_neighbors, or label more points."),
+    unreached="no prediction")
+BASELINES = (
+    Baseline("nearest", "The label of the nearest labeled point. If it is as good, the graph says little.",
+             of_classes="With class sizes, a prior or weights, the distances to the nearest labeled points of the "
+                        "classes are shifted to these."),
+    Baseline("base", "Ridge regression of the same labels in the plain kernel, without the graph: unlabeled points "
+                     "enter at most the scaling and the bandwidth.",
+             of_classes="With class sizes they also shift the scores to these."))
+NEEDS = "labels", "vertices", "neighbors", "graph"
+GRAPH_LEARNER = Method(
+    "graph", ("classification", "regression"), (
+        Step("selection", 8, NEEDS, _search, make_selection, _selection_cost, f"{FEWER}, or use learner laplace",
+             section=partial(selection_section, words=WORDS), leads=True),
+        Step("vertex_values", 11, (*NEEDS, "selection"), _search, make_values, _values_cost,
+             f"{FEWER}, or use model.learner laplace", section=values_section, grows=True),
+        Step("models", 9, ("points", *NEEDS, "selection", "vertex_values"), lambda params: params, make_models,
+             _models_cost, f"{FEWER}, or leave base out of baselines")),
+    _scores_cost, WORDS, BASELINES, GraphLearnerSections, has_graph=True, at_training=values_at_training,
+    training_needs=("vertices", "vertex_values"))
