@@ -16,11 +16,9 @@ import dssl
 # Whose docstrings are still in an older form; the list is to become empty.
 OLD_FORM = {
     "Dataset", "GraphKernelRidge", "GraphKernelRidgeRegressor", "GridSearch", "KernelKMeans",
-    "LabeledKFold", "LandmarkParams", "LapRLSClassifier", "LapRLSRegressor", "LapSVM",
-    "LaplaceLearning", "LaplaceLearningRegressor", "PoissonLearning", "RunResult",
-    "SemiSupervisedClassifier", "SemiSupervisedRegressor", "StochasticParams", "SystemParams",
-    "TransductiveSVC", "TransferParams", "clustering_scores", "neighbors", "open_dataset",
-    "plan", "run", "solve", "suggest_labels", "weights",
+    "LapRLSClassifier", "LapRLSRegressor", "LapSVM", "LaplaceLearning",
+    "LaplaceLearningRegressor", "PoissonLearning", "RunResult", "SemiSupervisedClassifier",
+    "SemiSupervisedRegressor", "SystemParams", "TransductiveSVC", "open_dataset", "plan", "run",
 }
 CONVERTED = [name for name in dssl.__all__ if name not in OLD_FORM]
 

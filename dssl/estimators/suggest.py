@@ -25,34 +25,75 @@ from .targets import classes_of
 def suggest_labels(X: Any, y: Any = None, *, count: int = 10, criterion: Criterion = "auto", model: Any = None,
                    graph: Any = None, params: SuggestParams | None = None, memory_budget: int | str | None = None,
                    unlabeled: Any = None, random_state: int = 0) -> Suggestion:
-    """Return which points to label next, and by how much each is better than the others.
+    """Return which points to label next, and how much better each is than the others.
 
     Parameters
     ----------
-    X : (n, d), all points, any input that an estimator takes. y : (n,) or (n, c), what is known of them, with the
-        marker of none as in `fit`; None for no label at all, or the target of a Dataset X.
-    count, criterion : see `dssl.selection.suggest`. "auto" is "model_change_v_optimality" with a `model` of classes and
-        "v_optimality" without.
-    model : a fitted classifier or regressor, whose scaling and graph parameters are used; any classifier with
-        `decision_function` or `predict_proba` does. It has seen y, or part of it.
-    graph : of all points, a `Graph` or what `Graph.of` takes, or a `KNNGraph` to make one; None makes that of the model
-        or the default one. "coverage" needs none.
-    params : more of the criteria; `count`, `criterion` and `random_state` are then those in it.
-    memory_budget, unlabeled, random_state : as in the estimators.
+    X : array-like, shape (n, d)
+        All points, or any other input that an estimator reads.
+    y : array-like, shape (n,) or (n, c), or None
+        The labels that there are, with the marker of points without one as in `fit`.
+        None is no label at all, or the target of a Dataset X.
+    count : int
+        How many points are suggested.
+    criterion : str
+        By what points are compared: "variance", "v_optimality", "sigma_optimality",
+        "coverage", "uncertainty" or "model_change_v_optimality"; see
+        `dssl.selection.suggest`. "auto" is "model_change_v_optimality" with a `model`
+        of classes, and "v_optimality" without one.
+    model : estimator or None
+        A fitted classifier or regressor that has seen y, or part of it. Its scaling and
+        the parameters of its graph are used. Any classifier with `decision_function` or
+        `predict_proba` serves.
+    graph : Graph, KNNGraph, sparse matrix, Neighbors or pair of arrays, or None
+        The graph of all points, what `Graph.of` takes, or how it is made. None makes
+        that of the model, or the default one. "coverage" needs none.
+    params : SuggestParams or None
+        More parameters of the criteria; those in it then replace `count`, `criterion`
+        and `random_state`.
+    memory_budget : int, str or None
+        The bytes that a task may take, a number or text such as "600MB"; None is 1 GiB,
+        or what the workers allow.
+    unlabeled : object
+        The marker of points without a label, where it is not -1 (integers), NaN
+        (floats), None or "" (text).
+    random_state : int
+        The seed of every random choice.
 
     Returns
     -------
-    Suggestion : `ids` (count,), the numbers of points, the best first, of copies one; `scores` (count,).
+    Suggestion
+        The numbers of the points in `ids` (count,), the best first, one of any
+        duplicates; and their `scores` (count,).
 
     Raises
     ------
-    DataError : fewer points are without a label; the graph is of others. ParameterError : an unknown criterion, or one
-    that needs a model of classes. NotFittedError : the model is not fitted. BudgetError : the eigenvectors of the graph
-    do not fit.
+    DataError
+        Fewer points than `count` are without a label, or the graph is of other points.
+    ParameterError
+        The criterion is unknown, or needs a model of classes.
+    NotFittedError
+        The model is not fitted.
+    BudgetError
+        The eigenvectors of the graph do not fit the memory budget.
 
     References
     ----------
-    See `dssl.selection.suggest`.
+    Ji, Han, "A variance minimization criterion to active learning on graphs", AISTATS
+    2012; Ma, Garnett, Schneider, "Sigma-optimality for active learning on Gaussian
+    random fields", NeurIPS 2013; Miller, Bertozzi, "Model-change active learning in
+    graph-based semi-supervised learning", 2021 (arXiv 2110.07739).
+
+    Examples
+    --------
+    The first two points are in different half circles:
+
+    >>> from sklearn.datasets import make_moons
+    >>> from dssl import suggest_labels
+    >>> X, classes = make_moons(200, noise=0.05, random_state=0)
+    >>> suggestion = suggest_labels(X, count=2)
+    >>> sorted(classes[suggestion.ids].tolist())
+    [0, 1]
     """
     params = params or SuggestParams(count=count, criterion=criterion, random_state=random_state)
     execution = current_execution(None if memory_budget is None else size_of(memory_budget))

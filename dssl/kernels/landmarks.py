@@ -41,18 +41,28 @@ class LandmarkParams:
     Parameters
     ----------
     n_landmarks : int, float, "sqrt" or "auto"
-        A whole number of them; a float in (0, 1], the fraction of all distinct rows; sqrt, ceil(m^1/2) of m labeled
-        points and ceil((n - m)^1/2) of the others; auto, 1,000 or as many as sqrt if these are more, as far as the
-        memory budget lets them be, and all rows where there are fewer. Uniform ones have the labeled rows among them,
-        as long as these are no more than half.
+        The number of landmarks; or a float in (0, 1], their share of all distinct rows.
+        "sqrt" is ceil(m^1/2) of m labeled points and ceil((n - m)^1/2) of the others.
+        "auto" is 1,000, or as many as "sqrt" if these are more, as far as the memory
+        budget allows, and all rows where there are fewer. Uniform landmarks have the
+        labeled rows among them, as long as these are no more than half.
     method : "uniform", "kmeans" or "leverage"
-        uniform; kmeans, centers; leverage, by ridge leverage scores.
+        How they are chosen: rows at random, centers of k-means, or rows by ridge
+        leverage scores.
     random_state : int
-        Of the draw.
+        The seed of the draw.
 
     Raises
     ------
-    ParameterError : a value is out of range.
+    ParameterError
+        A value is out of range.
+
+    Examples
+    --------
+    >>> from dssl import ClusterKernelSVC, LandmarkParams
+    >>> model = ClusterKernelSVC(landmarks=LandmarkParams(n_landmarks=500, method="kmeans"))
+    >>> model.landmarks
+    LandmarkParams(n_landmarks=500, method='kmeans', random_state=0)
     """
 
     n_landmarks: int | float | Literal["auto", "sqrt"] = "auto"

@@ -54,27 +54,41 @@ DRIVER_SQUARES = 6  # arrays of the size of a Gram matrix while its eigenvectors
 
 @dataclass(frozen=True, kw_only=True)
 class StochasticParams:
-    """How an eigensystem is found by stochastic steps.
+    """How the eigenpairs of an affinity are computed by stochastic proximal steps.
 
     Parameters
     ----------
     steps : int
-        Number of the last step.
+        The number of the last step.
     n_features : int
-        Random Fourier features a step, cosines and sines of half as many frequencies.
+        The random Fourier features of a step, an even number: cosines and sines of half
+        as many frequencies.
     rank : int
-        Eigenvectors kept at most.
+        How many eigenvectors are kept at most.
     threshold : float
-        By which eigenvalues are lowered, 0 <= threshold < 1; those of the affinity below it, of which the largest is 1,
-        are dropped.
+        By how much eigenvalues are lowered, 0 <= threshold < 1. Those of the affinity
+        below it, of which the largest is 1, are dropped.
     tolerance : float
-        Of the estimated `|Z_t - L_hat|_F / |Z_t|_F` at which steps end before; 0 for none.
+        The estimated relative error ``|Z_t - L_hat|_F / |Z_t|_F`` at which steps end
+        before the last one; 0 for none.
     random_state : int
-        Of the features.
+        The seed of the features.
 
     Raises
     ------
-    ParameterError : a value is out of range.
+    ParameterError
+        A value is out of range.
+
+    References
+    ----------
+    Hou, Zhang, Zhou, "Storage fit learning with unlabeled data", IJCAI 2017,
+    Algorithm 1.
+
+    Examples
+    --------
+    >>> from dssl import ClusterKernelSVC, StochasticParams
+    >>> ClusterKernelSVC(approximation=StochasticParams(steps=50)).approximation.steps
+    50
     """
 
     steps: int = 200

@@ -26,20 +26,44 @@ BESIDE_LABELS = 9  # leading eigenvalues beside one a labeled point, as in eq. 1
 
 @dataclass(frozen=True, kw_only=True)
 class TransferParams:
-    """What an eigenvalue of the affinity becomes.
+    """What an eigenvalue of the affinity becomes in a cluster kernel.
 
     Parameters
     ----------
     transfer : "linear", "step", "poly_step", "polynomial" or "exponential"
-        Which function.
+        The transfer function.
     leading : int or "auto"
-        How many eigenvalues step and poly_step count as the clusters'; auto takes one a labeled point, and 9.
+        How many eigenvalues "step" and "poly_step" count as those of clusters; "auto"
+        is one for each labeled point, and 9.
     exponent : float
-        t of polynomial and exponential.
+        The exponent t of "polynomial" and "exponential", at most 1000.
 
     Raises
     ------
-    ParameterError : a value is out of range.
+    ParameterError
+        A value is out of range.
+
+    Notes
+    -----
+    An eigenvalue sigma becomes::
+
+        linear        sigma
+        step          1 for the leading eigenvalues, 0 for the others
+        poly_step     sigma^1/2 for the leading eigenvalues, sigma^2 for the others
+        polynomial    sigma^t, a random walk of t steps
+        exponential   exp(t (sigma - 1)), heat that flows for a time t
+
+    References
+    ----------
+    Chapelle, Weston, Scholkopf, "Cluster kernels for semi-supervised learning", NIPS
+    2002; Kondor, Lafferty, "Diffusion kernels on graphs", ICML 2002 (the exponential).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dssl import TransferParams
+    >>> TransferParams(transfer="polynomial", exponent=2).of(np.array([1.0, 0.5]), 0)
+    array([1.  , 0.25])
     """
 
     transfer: Transfer = "polynomial"
@@ -57,7 +81,20 @@ class TransferParams:
                 why="it is the length of a walk, or a time", fix="use 1 to 50")
 
     def of(self, values: np.ndarray, n_labeled: int) -> np.ndarray:
-        """Return what the eigenvalues (k,), descending and in (0, 1], become, (k,) >= 0."""
+        """Return what eigenvalues become.
+
+        Parameters
+        ----------
+        values : ndarray, shape (k,)
+            The eigenvalues, descending and in (0, 1].
+        n_labeled : int
+            The number of labeled points, which `leading="auto"` counts.
+
+        Returns
+        -------
+        ndarray, shape (k,)
+            Values that are not negative.
+        """
         first = np.arange(len(values)) < (n_labeled + BESIDE_LABELS if self.leading == "auto" else self.leading)
         if self.transfer == "linear":
             return values.copy()

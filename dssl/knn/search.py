@@ -26,30 +26,76 @@ WORTH = 5  # times the seconds of NN-descent that an exact search may take
 
 def neighbors(X: Any, n_neighbors: int = 10, *, method: str = "auto", metric: str = "euclidean", random_state: int = 0,
               recall: float = 0.95, execution: Execution | None = None, parts: Parts | None = None) -> Neighbors:
-    """Return the `n_neighbors` nearest other rows of every row, or all others with a warning where there are fewer.
+    """Return the nearest other rows of every row.
+
+    Where there are fewer other rows than `n_neighbors`, all are returned, with a
+    warning.
 
     Parameters
     ----------
-    X : array-like or Rows, shape (n, d)
-    method : "auto" is exact for n <= 20,000, and above wherever the exact search is predicted to take less time
-        than `WORTH` times that of NN-descent on one core, since it finds all and workers share it. Exact: 5 us + 13 to
-        100 ns (by the axes and the bytes of all points) per point that the tree looks at for 64 sampled rows, or 3 ns
-        per pair, whichever is less. NN-descent: (1.5 us + 10 ns min(d, 192)) (k + max(5, k / 4)) a row.
-        Sparse rows: what `inverted_seconds` counts, and 140 ns an entry in place of 10 ns min(d, 192).
-        So exact up to about 90,000 rows of many effective dimensions, and far beyond where the tree works. Only
-        counts enter, so the choice is reproducible. Where NN-descent does not fit the memory budget, dense rows are
-        partitioned, and their lists have the attribute `ordered`: `parts` hold the row at each place of an order in
-        which near rows lie together, as `order` (n,).
-    recall : which a sample certifies. NN-descent is repeated, wider, where it misses more, with a warning if that does
-        not reach it; a partition goes on until it is reached.
-    execution : where the tasks run; threads of this process by default.
-    parts : where the lists are written, as shared arrays `ids` and `distances`; finished blocks are kept.
+    X : array-like, sparse matrix or Rows, shape (n, d)
+        The points.
+    n_neighbors : int
+        The number of neighbors of each point, itself not counted.
+    method : "auto", "exact", "descent" or "partitioned"
+        How neighbors are found; see the Notes.
+    metric : "euclidean" or "cosine"
+        The distance; cosine is the Euclidean distance between the rows scaled to unit
+        length.
+    random_state : int
+        The seed of the approximate searches and of the sample that certifies them.
+    recall : float
+        The share of true neighbors that a search finds, which a sample certifies.
+        NN-descent is repeated with wider lists where it misses more, with a warning if
+        that is not enough; a partitioned search goes on until it is reached.
+    execution : Execution or None
+        Where the tasks run; None is threads of this process.
+    parts : Parts or None
+        Where the lists are written, as shared arrays `ids` and `distances`. Finished
+        blocks are kept. None is the execution's scratch.
+
+    Returns
+    -------
+    Neighbors
+        The `ids` and `distances`, both of shape (n, k), ascending by distance.
 
     Raises
     ------
-    ParameterError : a parameter out of range, or a single row.
-    DataError : X is not two-dimensional, not finite, or has zero rows under the cosine metric; it is sparse and is to
-        be partitioned, or no partition reaches the `recall`.
+    ParameterError
+        A parameter is out of range, or X is a single row.
+    DataError
+        X is not two-dimensional, not finite, or has zero rows under the cosine metric;
+        it is sparse and is to be partitioned, or no partition reaches the `recall`.
+
+    Warns
+    -----
+    UserWarning
+        `n_neighbors` was lowered, or NN-descent does not reach the `recall`.
+
+    Notes
+    -----
+    "auto" is exact for n <= 20,000, and above wherever the exact search is predicted to
+    take less time than 5 times that of NN-descent on one core, since it finds all
+    neighbors and workers share it. The exact search takes 5 us + 13 to 100 ns (by the
+    axes and the bytes of all points) for each point that the tree looks at for 64
+    sampled rows, or 3 ns for each pair, whichever is less; NN-descent (1.5 us + 10 ns
+    min(d, 192)) (k + max(5, k / 4)) for each row. Of sparse rows, the exact search
+    takes what `inverted_seconds` counts, and NN-descent 140 ns for each entry in place
+    of 10 ns min(d, 192). So it is exact up to about 90,000 rows of many effective
+    dimensions, and far beyond where the tree works. Only counts enter, so the choice is
+    reproducible.
+
+    Where NN-descent does not fit the memory budget, dense rows are partitioned. Their
+    lists have the attribute `ordered`: the parts hold the row at each position of an
+    order in which near rows lie together, as `order` (n,).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dssl import neighbors
+    >>> lists = neighbors(np.array([[0.0], [1.0], [3.0]]), n_neighbors=1)
+    >>> lists.ids.read_all().ravel(), lists.distances.read_all().ravel()
+    (array([1, 0, 1]), array([1., 1., 2.], dtype=float32))
     """
     params = NeighborParams(n_neighbors=n_neighbors, method=method, metric=metric,  # type: ignore[arg-type]
                             random_state=random_state, recall=recall)

@@ -179,16 +179,30 @@ def held_out(grams: Sequence[np.ndarray], target: Target, folds: Sequence[np.nda
 
 
 class LabeledKFold:
-    """Splits the labeled points into folds for scikit-learn's searches; all unlabeled points are in every training set.
+    """Folds of the labeled points; all unlabeled points are in every training set.
 
-    A test point is in neither the graph nor the labels of its fold's fit, so the score is that of new points:
-
-        GridSearchCV(LapSVC(), {"eta": [1, 10]}, cv=LabeledKFold(5))
+    It is a splitter for the searches of scikit-learn. A test point is in neither the
+    graph nor the labels of its fold's fit, so the score is that of new points.
 
     Parameters
     ----------
-    n_splits : at least 2. unlabeled : the marker of unlabeled points, as in the estimators. random_state : of the
-    folds.
+    n_splits : int
+        The number of folds, at least 2.
+    unlabeled : object
+        The marker of points without a label, as in the estimators.
+    random_state : int
+        The seed of the folds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dssl import LabeledKFold
+    >>> X, y = np.arange(8.0).reshape(8, 1), np.array([0, 0, 1, 1, -1, -1, -1, -1])
+    >>> [test.tolist() for _, test in LabeledKFold(2).split(X, y)]
+    [[1, 2], [0, 3]]
+
+    The search takes it as `cv`: ``GridSearchCV(LapSVC(), {"eta": [1, 10]},
+    cv=LabeledKFold(5))``.
     """
 
     def __init__(self, n_splits: int = 5, *, unlabeled: Any = None, random_state: int = 0):
@@ -197,7 +211,31 @@ class LabeledKFold:
         self.random_state = random_state
 
     def split(self, X: Any, y: Any, groups: Any = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield (training rows, test rows), the test rows all labeled."""
+        """Yield the training and test rows of each fold.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+            The points; they are not read.
+        y : array-like, shape (n,)
+            The labels, with the marker of unlabeled points.
+        groups : object
+            It is not read.
+
+        Yields
+        ------
+        training : ndarray of int
+            The rows outside the fold, unlabeled ones among them.
+        test : ndarray of int
+            The rows of the fold, all labeled.
+
+        Raises
+        ------
+        ParameterError
+            There are fewer than two folds.
+        DataError
+            No class has two labeled points.
+        """
         codes = encode_labels(y, self.unlabeled)[0]
         labeled = np.flatnonzero(codes >= 0)
         for fold in labeled_folds(codes[labeled], self.n_splits, self.random_state):
@@ -205,5 +243,20 @@ class LabeledKFold:
             yield np.setdiff1d(np.arange(len(codes)), test, assume_unique=True), test
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
-        """Return the number of folds: fewer than `n_splits` where there are fewer labeled points."""
+        """Return the number of folds.
+
+        Parameters
+        ----------
+        X : object
+            It is not read.
+        y : array-like, shape (n,), or None
+            The labels, with the marker of unlabeled points.
+        groups : object
+            It is not read.
+
+        Returns
+        -------
+        int
+            `n_splits`, or fewer where y has fewer labels that can be held out.
+        """
         return self.n_splits if y is None else sum(1 for _ in self.split(X, y))

@@ -135,13 +135,37 @@ class SpreadTask:
 
 
 def clustering_scores(classes: np.ndarray, clusters: np.ndarray) -> dict[str, float]:
-    """Return `accuracy`, `nmi` and `ari` of clusters (n,) against the classes (n,) of the same points.
+    """Return how well clusters agree with the classes of the same points.
 
-    accuracy : the share of points in the cluster that is matched with their class, one to one, by the best matching
-    (Kuhn, 1955). nmi : mutual information over the mean of the two entropies. ari : the Rand index adjusted for chance.
-    A point without a cluster, -1, agrees with no class, and is a cluster alone for the other two.
+    Parameters
+    ----------
+    classes : array-like, shape (n,)
+        The class of each point.
+    clusters : array-like, shape (n,)
+        The cluster of each point. A point without a cluster, -1, agrees with no class
+        for the accuracy, and is a cluster alone for the other two scores.
 
-    Raises DataError where the lengths differ, there is no point, or one has no class (NaN, None).
+    Returns
+    -------
+    dict of float
+        `accuracy` is the share of points in the cluster that is matched with their
+        class, one to one, by the best matching; `nmi` the mutual information over the
+        mean of the two entropies; `ari` the Rand index adjusted for chance.
+
+    Raises
+    ------
+    DataError
+        The lengths differ, there is no point, or a point has no class (NaN, None).
+
+    References
+    ----------
+    Kuhn, "The Hungarian method for the assignment problem", 1955 (the matching).
+
+    Examples
+    --------
+    >>> from dssl import clustering_scores
+    >>> clustering_scores(["a", "a", "b", "b"], [1, 1, 0, 0])
+    {'accuracy': 1.0, 'nmi': 1.0, 'ari': 1.0}
     """
     classes = np.asarray(classes)
     clusters = np.asarray(clusters)

@@ -30,7 +30,19 @@ SOON = 60  # iterations that no other method is likely to halve at its price
 
 @dataclass(frozen=True)
 class Solution:
-    """Columns with the evidence: value (n, t), and per column (t,) residual, convergence and iterations."""
+    """The solution of a system with its evidence, column by column.
+
+    Parameters
+    ----------
+    value : ndarray, shape (n, t)
+        The solution.
+    residuals : ndarray, shape (t,)
+        The relative residual of each column.
+    converged : ndarray of bool, shape (t,)
+        Whether each column meets the tolerance.
+    iterations : ndarray of int, shape (t,)
+        The iterations of each column.
+    """
 
     value: np.ndarray
     residuals: np.ndarray
@@ -294,19 +306,55 @@ def _counted(method: Iterative, n_columns: int, params: SolverParams, enough: in
 
 def solve(R: Any, B: Any, *, method: str = AUTO, tolerance: float = 1e-6, max_iterations: int = 3000,
           vector: np.ndarray | None = None, random_state: int = 0, start: Any = None) -> Solution:
-    """Return the solution of `R X = B` with its evidence; raise unless every column meets the tolerance.
+    """Return the solution of `R X = B` with its evidence.
+
+    Every column meets the tolerance, or an error is raised.
 
     Parameters
     ----------
-    R : sparse matrix, shape (n, n): a graph Laplacian plus a ridge (see `Laplacian.matrix`).
-    B : array, shape (n,) or (n, t).
-    tolerance : relative residual in float64.
-    start : array of the shape of B, from where iterations begin, such as the solution of a system that hardly differs.
+    R : sparse matrix, shape (n, n)
+        A graph Laplacian plus a ridge, as `Laplacian.matrix` returns it.
+    B : ndarray, shape (n,) or (n, t)
+        The right-hand sides.
+    method : "auto", "jacobi", "deflated", "amg" or "direct"
+        How the system is solved: by conjugate gradients with the Jacobi preconditioner;
+        with the lowest eigenvectors solved exactly besides; with multigrid; or by a
+        factor. "auto" takes the method that needs the least work.
+    tolerance : float
+        The relative residual, in float64, that each column is to meet.
+    max_iterations : int
+        The number of iterations after which a column counts as not converged.
+    vector : ndarray, shape (n,), or None
+        The positive null vector of the Laplacian, `Laplacian.vector`. None is constant
+        1, that of L; the one of L_norm is the square root of the degrees.
+    random_state : int
+        The seed of the vectors from which eigenvectors are sought.
+    start : ndarray or None
+        Where the iterations begin, in the shape of B, such as the solution of a system
+        that hardly differs.
+
+    Returns
+    -------
+    Solution
+        The `value` in the shape of B, and of each column the relative residual in
+        `residuals`, whether it `converged`, and its `iterations`.
 
     Raises
     ------
-    DataError : R is not symmetric and diagonally dominant, or B is not finite.
-    NotConverged : a column ended above the tolerance; the message names it and the remedy.
+    DataError
+        R is not symmetric and diagonally dominant, or B is not finite.
+    NotConverged
+        A column ended above the tolerance. The message names it and says what helps.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import scipy.sparse as sp
+    >>> from dssl import Laplacian, solve
+    >>> path = sp.csr_array([[0, 1, 0], [1, 0, 1], [0, 1, 0]])
+    >>> R = Laplacian(path, normalized=False).matrix(ridge=1.0)
+    >>> solve(R, np.array([1.0, 0.0, 0.0])).value.round(4)
+    array([0.625, 0.25 , 0.125])
     """
     params = SolverParams(method=method, tolerance=tolerance, max_iterations=max_iterations,
                           random_state=random_state)

@@ -272,16 +272,55 @@ def read_graph(parts: Parts) -> sp.csr_array:
 
 def weights(neighbors: Neighbors, weights: str = SelfTuned.name, *, bandwidth: float | None = None,
             width: float = WIDTH, symmetrize: str = "maximum", execution: Execution | None = None) -> sp.csr_array:
-    """Return the symmetric weights W (n, n) of neighbor lists; sorted indices, float64, zero diagonal.
+    """Return the symmetric weights of neighbor lists.
 
-    Warns
-    -----
-    WeightsRaised : weights below 1e-10 of the median were raised to that floor; bandwidth or width is too small.
+    Parameters
+    ----------
+    neighbors : Neighbors
+        The neighbor lists of n points.
+    weights : "self_tuned", "heat" or "binary"
+        How the distance of two neighbors becomes a weight.
+    bandwidth : float or None
+        The bandwidth of heat weights, in units of distance; None takes the median
+        distance to the k-th neighbor.
+    width : float
+        The width of self-tuned weights, in units of the distances to the k-th
+        neighbors. The smaller it is, the less a far neighbor counts beside a near one.
+    symmetrize : "maximum", "minimum" or "mean"
+        How the two directed weights of a pair become one. The weight of a point that
+        does not list the other is 0, so "maximum" has an edge where either lists the
+        other, and "minimum" where both do.
+    execution : Execution or None
+        Where the tasks run; None is threads of this process.
+
+    Returns
+    -------
+    sparse array, shape (n, n)
+        The weights W: CSR with sorted indices, float64, and a diagonal of zeros.
 
     Raises
     ------
-    ParameterError : no neighbor lists, unknown weights, or a bandwidth or width at which the median weight is zero.
-    DataError : a list names a point that does not exist, or its own.
+    ParameterError
+        `neighbors` is not `Neighbors`, the weights are unknown, or the median weight is
+        zero at this bandwidth or width.
+    DataError
+        A list names a point that does not exist, or its own point.
+
+    Warns
+    -----
+    WeightsRaised
+        Weights below 1e-10 of the median were raised to that floor, since the bandwidth
+        or width is too small.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dssl import neighbors, weights
+    >>> lists = neighbors(np.array([[0.0], [1.0], [3.0]]), n_neighbors=1)
+    >>> weights(lists, "binary").toarray()
+    array([[0., 1., 0.],
+           [1., 0., 1.],
+           [0., 1., 0.]])
     """
     params = WeightParams(weights=weights, bandwidth=bandwidth, width=width,
                           symmetrize=symmetrize)  # type: ignore[arg-type]
