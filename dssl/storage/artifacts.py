@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from ..base.digest import digest, plain
 from ..base.errors import IntegrityError, ParameterError, explain, require
@@ -42,6 +42,8 @@ from .manifests import (
     BEGUN,
     MANIFESTS,
     PUBLISHED,
+    Begun,
+    Manifest,
     checked_manifest,
     kept_manifest,
     libraries,
@@ -68,7 +70,7 @@ class Artifact:
     params: dict[str, Any]
     inputs: dict[str, str]  # addresses by stage name
     root: Path = field(compare=False)
-    _read: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)  # its manifest
+    _read: "_Reading" = field(default_factory=lambda: _Reading(), init=False, repr=False, compare=False)
 
     @property
     def address(self) -> str:
@@ -83,7 +85,7 @@ class Artifact:
     @property
     def parts(self) -> StoredParts:
         """Return where its parts lie, of a complete one and of one that is begun; IntegrityError if it is neither."""
-        if "parts" not in self._read:
+        if self._read.parts is None:
             if not self.exists:
                 return parts_in(self.folder)
             manifest = self._stored_manifest()
@@ -91,8 +93,8 @@ class Artifact:
             parts.ledger.is_complete = True
             parts.ledger.learn_all({name.removeprefix(f"{parts.folder.name}/"): checksum
                                     for name, checksum in manifest["files"].items()})
-            self._read["parts"] = parts
-        return cast(StoredParts, self._read["parts"])
+            self._read.parts = parts
+        return self._read.parts
 
     @property
     def exists(self) -> bool:
@@ -102,10 +104,10 @@ class Artifact:
     def _text(self) -> bytes | None:
         """Return what its manifest holds, None if there is none; it is read once, since another never takes its place.
         """
-        if "text" not in self._read:
+        if self._read.text is None:
             with suppress(FileNotFoundError):
-                self._read["text"] = bytes(read_file(self.folder / PUBLISHED))
-        return self._read.get("text")
+                self._read.text = bytes(read_file(self.folder / PUBLISHED))
+        return self._read.text
 
     @property
     def is_known(self) -> bool:
@@ -118,29 +120,29 @@ class Artifact:
         begun = self._begun()
         return len(list((self.folder / begun["layout"]).glob("**/receipts/*.json"))) if begun else 0
 
-    def _begun(self) -> dict[str, Any] | None:
+    def _begun(self) -> Begun | None:
         """Return how an attempt began; None where there was none, or it cannot be read: nothing of it is kept.
 
         It is read once: who makes the artifact holds the lock since it was planned.
         """
-        if "begun" not in self._read:
-            self._read["begun"] = None
+        if not self._read.has_looked:
+            self._read.has_looked = True
             with suppress(FileNotFoundError, IntegrityError):
-                self._read["begun"] = read_begun(self.folder / BEGUN)
-        return cast("dict[str, Any] | None", self._read["begun"])
+                self._read.begun = read_begun(self.folder / BEGUN)
+        return self._read.begun
 
-    def _stored_manifest(self) -> dict[str, Any]:
+    def _stored_manifest(self) -> Manifest:
         """Return the manifest of a complete artifact; raise FileNotFoundError if it is none."""
         path = self.folder / PUBLISHED
         text = self._text()
         if text is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-        if "manifest" not in self._read:
-            self._read["manifest"] = checked_manifest(text, path)
-        return cast("dict[str, Any]", self._read["manifest"])
+        if self._read.manifest is None:
+            self._read.manifest = checked_manifest(text, path)
+        return self._read.manifest
 
     @property
-    def manifest(self) -> dict[str, Any]:
+    def manifest(self) -> Manifest:
         """Return the manifest of a known artifact; raise IntegrityError if it is damaged or of another artifact."""
         path = self.folder / PUBLISHED
         try:
@@ -167,14 +169,14 @@ class Artifact:
         wanted = plain(conditions)
         self._read.clear()
         if begun is not None and begun["conditions"] == wanted:
-            self._read["parts"] = parts = StoredParts(self.folder / begun["layout"])
+            self._read.parts = parts = StoredParts(self.folder / begun["layout"])
             forget_unreadable(parts)
             return
         if begun is not None or not isinstance(self.folder, ObjectPath):
             remove_tree(self.folder)
         layout = os.urandom(6).hex()
         write_json(self.folder / BEGUN, {"conditions": wanted, "layout": layout})
-        self._read["parts"] = StoredParts(self.folder / layout, is_new=True)
+        self._read.parts = StoredParts(self.folder / layout, is_new=True)
 
     def publish(self, attributes: dict[str, Any], allowed: Callable[[], None] = lambda: None) -> None:
         """Write the manifest, last; if another run was first, its manifest stays.
@@ -186,7 +188,7 @@ class Artifact:
         allowed()
         parts = self.parts
         kept = [] if parts.ledger.is_new and isinstance(self.folder, ObjectPath) else self.tidy()
-        manifest = {
+        manifest: Manifest = {
             "stage": self.stage, "version": self.version, "address": self.address, "params": plain(self.params),
             "inputs": self.inputs, "attributes": plain(attributes), "layout": parts.folder.name,
             "files": self._files(parts, kept), "libraries": libraries()}
@@ -197,7 +199,9 @@ class Artifact:
         self._read.clear()
         parts.ledger.is_complete = True
         if write_file(self.folder / PUBLISHED, text, exclusive=True, durable=True):
-            self._read.update({"text": text, "manifest": json.loads(text), "parts": parts})
+            self._read.text = text
+            self._read.manifest = json.loads(text)
+            self._read.parts = parts
 
     def tidy(self) -> list[Path]:
         """Remove what orphans have written in the folder and what is of no part; return the files of parts that stay.
@@ -241,6 +245,21 @@ class Artifact:
         """Delete the artifact; see `remove_folder`."""
         self._read.clear()
         remove_folder(self.folder)
+
+
+@dataclass
+class _Reading:
+    """What this process has read of an artifact, each once; `has_looked`: for how it was begun."""
+
+    text: bytes | None = None  # of its manifest
+    manifest: Manifest | None = None
+    parts: StoredParts | None = None
+    begun: Begun | None = None
+    has_looked: bool = False
+
+    def clear(self) -> None:
+        """Forget all of it."""
+        self.__dict__.update(vars(_Reading()))
 
 
 def checksum_of(path: Path) -> str | None:

@@ -10,13 +10,14 @@ has ended by then, since it stops when it could not renew it for `SAFE_SECONDS` 
 import json
 import os
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from ..base.errors import ClusterError, LockedError, explain
-from .lock import LEASE_SECONDS, FolderLock, Lock, clock, folder_is_held_by, is_gone, is_holder
+from .lock import LEASE_SECONDS, FolderLock, Holder, Lock, clock, folder_is_held_by, is_gone, is_holder
 from .object_client import Version
 from .objects import ObjectPath
 
@@ -66,7 +67,8 @@ class ObjectLease(Lock):
     path: ObjectPath
     _seen: tuple[Any, float] | None = None  # the beat that was seen last, and since when
     _lives = True  # whether its holder was seen to renew it
-    _taker: dict[str, Any] | None = None  # who has it now, where it was lost
+    _record: Holder  # what the lease says since this process renewed it
+    _taker: Holder | None = None  # who has it now, where it was lost
 
     def _take(self) -> Self:
         require_exclusive(self.path.parent)
@@ -89,7 +91,7 @@ class ObjectLease(Lock):
         self._start_renewing()
         return self
 
-    def _is_free(self, holder: dict[str, Any]) -> bool:
+    def _is_free(self, holder: Holder) -> bool:
         """Return whether the holder is gone, or has not renewed the lease for as long as this process looks at it."""
         beat = (holder["token"], holder.get("epoch"), holder.get("beat"))
         if self._seen is None or self._seen[0] != beat:
@@ -107,7 +109,7 @@ class ObjectLease(Lock):
     def _renew(self) -> None:
         while not self._released.wait(LEASE_SECONDS / 6):
             begun = clock()
-            record = {**self._record, "beat": self._record["beat"] + 1}
+            record: Holder = {**self._record, "beat": self._record["beat"] + 1}
             with suppress(OSError):  # of a store that is away there is time for another attempt
                 version = self.path.swap(_bytes(record), self._version)
                 if version is None:
@@ -158,7 +160,7 @@ def is_held_by(path: Path, host: str, pid: int) -> bool:
     return not gone if gone is not None else time.time() - path.stat().st_mtime < STALE_SECONDS
 
 
-def _read(path: ObjectPath) -> tuple[dict[str, Any] | None, Version]:
+def _read(path: ObjectPath) -> tuple[Holder | None, Version]:
     """Return what a lease says, {} if it cannot be read and so belongs to nobody, and None where there is none."""
     try:
         stored, version = path.get()
@@ -168,8 +170,8 @@ def _read(path: ObjectPath) -> tuple[dict[str, Any] | None, Version]:
         record = json.loads(bytes(stored))
     except ValueError:
         record = {}
-    return record if isinstance(record, dict) else {}, version
+    return cast(Holder, record) if isinstance(record, dict) else {}, version
 
 
-def _bytes(record: dict[str, Any]) -> bytes:
+def _bytes(record: Mapping[str, Any]) -> bytes:
     return json.dumps(record, sort_keys=True).encode()

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypedDict, TypeGuard, cast
 
 import psutil
 
@@ -25,6 +25,19 @@ BOOT, NAMESPACE = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/p
 def clock() -> float:
     """Return the seconds of this machine's clock, which goes on where it can while the machine is suspended."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
+class Holder(TypedDict, total=False):
+    """Who holds a lock, as its file says; an object's has the epoch and the beat of its lease too."""
+
+    host: str
+    boot: str
+    namespace: str
+    pid: int
+    started: float
+    token: str
+    epoch: int
+    beat: int
 
 
 class WaitsForLock(UserWarning):
@@ -48,8 +61,8 @@ class Lock(ABC):
         self.fix = fix
         self.wait = wait
         self.clears = clears
-        self._mine = {**here(), "pid": os.getpid(), "token": os.urandom(8).hex(),
-                      "started": psutil.Process().create_time()}
+        self._mine = cast(Holder, {**here(), "pid": os.getpid(), "token": os.urandom(8).hex(),
+                                   "started": psutil.Process().create_time()})
         self._released = threading.Event()
         self._renewed = 0.0  # see `clock`
 
@@ -83,7 +96,7 @@ class Lock(ABC):
     def __exit__(self, *exc: object) -> None:
         """Give the lock back."""
 
-    def _held_by(self, holder: dict[str, Any]) -> LockedError:
+    def _held_by(self, holder: Holder) -> LockedError:
         """Return the error of a lock that another process has."""
         return LockedError(explain(f"process {holder['pid']} on {holder['host']} is using {self.path.parent}",
                                    why=self.why, fix=self.fix))
@@ -215,7 +228,7 @@ def here() -> dict[str, str | None]:
             "namespace": os.readlink(NAMESPACE) if os.path.lexists(NAMESPACE) else None}
 
 
-def is_gone(holder: dict[str, Any]) -> bool | None:
+def is_gone(holder: Holder) -> bool | None:
     """Return whether the process that holds a lock is gone; None where this process cannot see it."""
     place = here()
     if place != {name: holder.get(name) for name in place}:
@@ -235,7 +248,7 @@ def folder_is_held_by(path: Path, host: str, pid: int) -> bool:
         return False
 
 
-def _is_free(path: Path, holder: dict[str, Any]) -> bool:
+def _is_free(path: Path, holder: Holder) -> bool:
     """Return whether the holder of a lock is gone."""
     gone = is_gone(holder)
     if gone is not None:
@@ -245,7 +258,7 @@ def _is_free(path: Path, holder: dict[str, Any]) -> bool:
     return now.stat().st_mtime - path.stat().st_mtime > LEASE_SECONDS
 
 
-def _holder(path: Path) -> dict[str, Any] | None:
+def _holder(path: Path) -> Holder | None:
     """Return who holds a lock: None where there is none, {} if it cannot be read and so belongs to nobody."""
     try:
         holder = read_json(path)
@@ -256,7 +269,7 @@ def _holder(path: Path) -> dict[str, Any] | None:
     return holder if is_holder(holder) else {}
 
 
-def is_holder(record: Any) -> bool:
+def is_holder(record: Any) -> TypeGuard[Holder]:
     """Return whether a record says who holds a lock."""
     kinds = {"host": str, "pid": int, "token": str, "started": float}
     return isinstance(record, dict) and all(isinstance(record.get(name), kind) for name, kind in kinds.items())

@@ -2,10 +2,11 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict, cast
 
 from ..base.errors import IntegrityError, explain
 from .files import read_file, read_record, require_name, value_of
@@ -14,6 +15,28 @@ BEGUN = "begun.json"
 PUBLISHED = "manifest.json"
 MANIFESTS = "manifests"  # <stage>/<address>.json: of artifacts that were removed, and that kept ones follow from
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "zarr", "dask", "pyamg")
+
+
+class Manifest(TypedDict):
+    """What the manifest of an artifact says; `files` has the SHA-256 of every description by its path."""
+
+    stage: str
+    version: int
+    address: str
+    params: dict[str, Any]
+    inputs: dict[str, str]
+    attributes: dict[str, Any]
+    layout: str
+    files: dict[str, str]
+    libraries: dict[str, str]
+    seal: NotRequired[str]
+
+
+class Begun(TypedDict):
+    """Under which conditions an artifact was begun, and the name of the folder of its parts."""
+
+    conditions: dict[str, Any]
+    layout: str
 
 
 def manifest_of(folder: Path) -> Path:
@@ -34,30 +57,30 @@ def libraries() -> dict[str, str]:
     return {name: version(name) for name in LIBRARIES}
 
 
-def read_begun(path: Path) -> dict[str, Any]:
+def read_begun(path: Path) -> Begun:
     """Return conditions and layout of an artifact that was begun; raise IntegrityError if its file is damaged."""
     begun = read_record(path, {"conditions": dict, "layout": str},
                         fix=f"delete {path.parent} and run again: only that artifact is made anew")
     require_name(begun["layout"], path)
-    return begun
+    return cast(Begun, begun)
 
 
-def read_manifest(path: Path) -> dict[str, Any]:
+def read_manifest(path: Path) -> Manifest:
     """Return a manifest; raise IntegrityError if a byte of its content changed since it was written."""
     return checked_manifest(bytes(read_file(path)), path)
 
 
-def checked_manifest(text: bytes, path: Path) -> dict[str, Any]:
+def checked_manifest(text: bytes, path: Path) -> Manifest:
     """Return the manifest of the text of its file; raise IntegrityError as `read_manifest` does."""
-    manifest: dict[str, Any] = value_of(text, path)
+    manifest = value_of(text, path)
     body = {name: value for name, value in manifest.items() if name != "seal"} if isinstance(manifest, dict) else {}
     if not body or manifest.get("seal") != seal_of(body):
         raise IntegrityError(explain(
             f"{path} is damaged", why="its content does not match the SHA-256 in it",
             fix=f"delete {path.parent} and run again: only that artifact is made anew"))
-    return manifest
+    return cast(Manifest, manifest)
 
 
-def seal_of(manifest: dict[str, Any]) -> str:
+def seal_of(manifest: Mapping[str, Any]) -> str:
     """Return the SHA-256 of what a manifest holds beside it."""
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()

@@ -1,12 +1,11 @@
 """Where the models of a run lie, and what they follow from."""
 
 from pathlib import Path
-from typing import Any
 
 from ...base.errors import DataError, explain, require
 from ...storage.artifacts import Workspace
 from ...storage.files import named_in, path_at
-from ...storage.manifests import manifest_of, read_manifest
+from ...storage.manifests import Manifest, manifest_of, read_manifest
 from ..records import read_result
 
 
@@ -50,7 +49,7 @@ def _refuse_removed(folder: Path) -> None:
             fix="run the pipeline again: what is missing is made anew, with equal bytes")
 
 
-def model_manifest(folder: Path) -> dict[str, Any]:
+def model_manifest(folder: Path) -> Manifest:
     """Return the manifest of an artifact that a model follows from; raise DataError if it was removed."""
     path = manifest_of(folder)
     if not path.is_file():
