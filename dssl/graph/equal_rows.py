@@ -191,10 +191,10 @@ class HashTask:
         block = equal.rows.read(start, stop)
         keys = hash_rows(block, start)
         local = first_equal(block, keys)
-        own = np.flatnonzero(local == np.arange(stop - start))
-        receipt = scatter(out, equal.buckets(keys[own]), equal.n_buckets, key=keys[own], row=start + own,
-                          rows=np.bincount(local, minlength=len(local))[own])
-        copies = stop - start - len(own)
+        roots = np.flatnonzero(local == np.arange(stop - start))
+        receipt = scatter(out, equal.buckets(keys[roots]), equal.n_buckets, key=keys[roots], row=start + roots,
+                          rows=np.bincount(local, minlength=len(local))[roots])
+        copies = stop - start - len(roots)
         return {**receipt, **out.write(local=local[:len(local) if copies else 0]), "copies": copies}
 
 
@@ -207,13 +207,13 @@ class SuspectTask:
 
     def __call__(self, out: PartWriter) -> Receipt:
         equal = self.equal
-        found = gather(equal.of("hashes"), equal.count, self.bucket)
-        order = np.argsort(found["key"], kind="stable")
-        same = np.diff(found["key"][order]) == 0
+        hashes = gather(equal.of("hashes"), equal.count, self.bucket)
+        order = np.argsort(hashes["key"], kind="stable")
+        same = np.diff(hashes["key"][order]) == 0
         shared = order[np.append(same, False) | np.append(False, same)] if len(order) else order
         shared.sort()
-        row = found["row"][shared]
-        receipt = scatter(out, row // equal.height, equal.count, row=row, rows=found["rows"][shared])
+        row = hashes["row"][shared]
+        receipt = scatter(out, row // equal.height, equal.count, row=row, rows=hashes["rows"][shared])
         return {**receipt, "suspects": len(shared)}
 
 
@@ -226,9 +226,9 @@ class ContentTask:
 
     def __call__(self, out: PartWriter) -> Receipt:
         equal, (start, stop) = self.equal, self.equal.ranges[self.index]
-        found = gather(equal.of("suspects"), equal.n_buckets, self.index)
-        order = np.argsort(found["row"])
-        row, rows = found["row"][order], found["rows"][order]
+        suspects = gather(equal.of("suspects"), equal.n_buckets, self.index)
+        order = np.argsort(suspects["row"])
+        row, rows = suspects["row"][order], suspects["rows"][order]
         block: Any = equal.rows.read(start, stop)[row - start]
         bucket = equal.buckets(hash_rows(block, start))
         if not equal.rows.is_sparse:
@@ -253,22 +253,22 @@ class MatchTask:
 
     def __call__(self, out: PartWriter) -> Receipt:
         equal = self.equal
-        found = gather(equal.of("contents"), equal.count, self.bucket)
-        row, rows = found["row"], found["rows"]
+        contents = gather(equal.of("contents"), equal.count, self.bucket)
+        row, rows = contents["row"], contents["rows"]
         if equal.rows.is_sparse:
-            begins = found["column"] < 0
+            begins = contents["column"] < 0
             row, rows = row[begins], rows[begins]
             entries = np.diff(np.append(np.flatnonzero(begins), len(begins))) - 1
-            block: Any = narrow_csr(found["value"][~begins], found["column"][~begins],
+            block: Any = narrow_csr(contents["value"][~begins], contents["column"][~begins],
                                       np.concatenate([[0], np.cumsum(entries)]), (len(row), equal.rows.shape[1]))
         else:
-            block = found["X"]
+            block = contents["X"]
         first = first_equal(block, hash_rows(block))
         copy = np.flatnonzero(first != np.arange(len(first)))
         other = first[copy]
-        told = np.concatenate([row[copy], row[other]])
+        duplicates = np.concatenate([row[copy], row[other]])
         others = np.concatenate([row[other], row[copy]])
-        receipt = scatter(out, told // equal.height, equal.count, row=told, other=others,
+        receipt = scatter(out, duplicates // equal.height, equal.count, row=duplicates, other=others,
                           later=np.repeat([True, False], len(copy)), rows=np.tile(rows[copy], 2))
         return {**receipt, "copies": len(copy)}
 
@@ -282,12 +282,12 @@ class FirstsTask:
 
     def __call__(self, out: PartWriter) -> Receipt:
         equal, (start, stop) = self.equal, self.equal.ranges[self.index]
-        local, told = equal.local(self.index), equal.matches(self.index)
-        later = told["later"]
+        local, matches = equal.local(self.index), equal.matches(self.index)
+        later = matches["later"]
         rows = np.bincount(local, minlength=stop - start)
-        np.add.at(rows, told["row"][~later] - start, told["rows"][~later])
+        np.add.at(rows, matches["row"][~later] - start, matches["rows"][~later])
         is_first = local == np.arange(stop - start)
-        is_first[told["row"][later] - start] = False
+        is_first[matches["row"][later] - start] = False
         multiplicity = rows[is_first]
         receipt = out.write(first=start + np.flatnonzero(is_first), multiplicity=multiplicity.astype(np.int64))
         return {**receipt, "count": len(multiplicity), "largest": int(multiplicity.max(initial=1)),
@@ -303,11 +303,11 @@ class NumberTask:
     begin: int
 
     def __call__(self, out: PartWriter) -> Receipt:
-        equal, told = self.equal, self.equal.matches(self.index)
-        first, behind = equal.of("firsts").read(self.index, ["first"])["first"], ~told["later"]
-        row = told["other"][behind]
+        equal, matches = self.equal, self.equal.matches(self.index)
+        first, behind = equal.of("firsts").read(self.index, ["first"])["first"], ~matches["later"]
+        row = matches["other"][behind]
         return scatter(out, row // equal.height, equal.count, row=row,
-                       vertex=self.begin + np.searchsorted(first, told["row"][behind]))
+                       vertex=self.begin + np.searchsorted(first, matches["row"][behind]))
 
 
 @dataclass(frozen=True)
@@ -325,8 +325,8 @@ class VertexTask:
         vertex = np.empty(stop - start, np.int64)
         vertex[first - start] = self.begin + np.arange(len(first))
         if equal.across:
-            told = gather(equal.of("numbers"), equal.count, self.index)
-            vertex[told["row"] - start] = told["vertex"]
+            numbers = gather(equal.of("numbers"), equal.count, self.index)
+            vertex[numbers["row"] - start] = numbers["vertex"]
         self.vertices.write_range(start, {"vertex": vertex[equal.local(self.index)]})
         return {}
 

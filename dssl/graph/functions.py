@@ -112,10 +112,11 @@ class KrylovTask:
     params: FunctionParams
 
     def __call__(self, out: PartWriter) -> Receipt:
-        A, own = SingularMatrix.from_arrays(self.matrix.load()), self.vertices.load()
-        found = krylov(A, A.place[own["columns"][self.first:self.last]], A.place[own["rows"]], self.functions,
+        A, shared = SingularMatrix.from_arrays(self.matrix.load()), self.vertices.load()
+        columns = A.place[shared["columns"][self.first:self.last]]
+        of_columns = krylov(A, columns, A.place[shared["rows"]], self.functions,
                        self.params.tolerance, self.params.max_steps)
-        return {**out.write(**found.to_arrays()), "steps": int(found.steps.max(initial=0))}
+        return {**out.write(**of_columns.to_arrays()), "steps": int(of_columns.steps.max(initial=0))}
 
 
 @dataclass(frozen=True)
@@ -131,9 +132,9 @@ class CombineKrylovTask:
 
     def __call__(self, out: PartWriter) -> Receipt:
         A = SingularMatrix.from_arrays(self.matrix.load())
-        found = combined(A, Krylov.from_arrays(self.krylov.load()), self.functions,
+        sums = combined(A, Krylov.from_arrays(self.krylov.load()), self.functions,
                          self.coef.load()["coef"][:, self.first:self.last])
-        return out.write(found=A.leave(found))
+        return out.write(found=A.leave(sums))
 
 
 @dataclass(frozen=True)
@@ -148,10 +149,11 @@ class CombinePolynomialTask:
     last: int
 
     def __call__(self, out: PartWriter) -> Receipt:
-        A, own = SingularMatrix.from_arrays(self.matrix.load()), self.shared.load()
-        found = combined_by_polynomial(A, A.place[own["columns"]], self.functions, self.interval, own["polynomial"],
-                                       own["coef"][:, :, self.first:self.last])
-        return out.write(found=A.leave(found))
+        A, shared = SingularMatrix.from_arrays(self.matrix.load()), self.shared.load()
+        columns = A.place[shared["columns"]]
+        sums = combined_by_polynomial(A, columns, self.functions, self.interval, shared["polynomial"],
+                                       shared["coef"][:, :, self.first:self.last])
+        return out.write(found=A.leave(sums))
 
 
 def _even_ranges(count: int, most: int, least: int = 1) -> list[tuple[int, int]]:
@@ -194,34 +196,35 @@ def _by_krylov(graph: Graph, columns: np.ndarray, rows: np.ndarray, functions: F
     kept, seen = np.arange(len(functions)), list[np.ndarray]()
     while len(seen) < len(ranges):
         seen += [kept] * (len(ranges) - AT_ONCE if seen else min(AT_ONCE, len(ranges)))
-        receipts = execution.map([KrylovTask(matrix, vertices, *own, functions.take(known), params)
-                                  for own, known in zip(ranges, seen, strict=False)], parts)
-        found = [Krylov.from_arrays(parts.read(index)) for index in range(len(seen))]
+        receipts = execution.map([KrylovTask(matrix, vertices, *span, functions.take(known), params)
+                                  for span, known in zip(ranges, seen, strict=False)], parts)
+        computed = [Krylov.from_arrays(parts.read(index)) for index in range(len(seen))]
         kept = np.array([place for place in kept if all(
-            own.converged[list(known).index(place)].all() for own, known in zip(found, seen, strict=True))], np.int64)
-    found = [own.take(np.searchsorted(known, kept)) for own, known in zip(found, seen, strict=True)]
+            each.converged[list(known).index(place)].all()
+            for each, known in zip(computed, seen, strict=True))], np.int64)
+    computed = [each.take(np.searchsorted(known, kept)) for each, known in zip(computed, seen, strict=True)]
     others = np.setdiff1d(np.arange(len(functions)), kept)
     solved = _by_solves(graph, columns, rows, functions.take(others), params, execution) if len(others) else None
     values = np.empty((len(functions), len(rows), len(columns)))
-    values[kept] = np.concatenate([own.values for own in found], axis=2)
+    values[kept] = np.concatenate([each.values for each in computed], axis=2)
     if solved is not None:
         values[others] = solved.values
     used, A = functions.take(kept), SingularMatrix.from_arrays(matrix.load())
-    interval, longest = Interval.of(A, found), max(int(own.steps.max()) for own in found)
+    interval, longest = Interval.of(A, computed), max(int(each.steps.max()) for each in computed)
 
     def combine(coef: np.ndarray) -> np.ndarray:
         """Return the combination, by polynomials or by the process again, whichever multiplies fewer columns."""
         whole = np.zeros((len(graph.vertices), coef.shape[2]))
         filled = np.flatnonzero(coef[kept].any(axis=(0, 1)))
-        own = coef[kept][:, :, filled]
-        polynomial = polynomials(used, own, interval, params.tolerance) if own.size else None
+        of_column = coef[kept][:, :, filled]
+        polynomial = polynomials(used, of_column, interval, params.tolerance) if of_column.size else None
         if polynomial is not None and polynomial.shape[1] * len(filled) <= longest * len(columns):
-            shared = execution.share(columns=columns, polynomial=polynomial, coef=own)
+            shared = execution.share(columns=columns, polynomial=polynomial, coef=of_column)
             results, blocks = execution.scratch(), _even_ranges(len(filled), params.block_columns // 2 or 1, AT_ONCE)
             execution.map([CombinePolynomialTask(matrix, shared, interval, used, *block) for block in blocks], results)
             whole[:, filled] = np.concatenate([results.read(index)["found"] for index in range(len(blocks))], axis=1)
-        elif own.size:
-            shared = execution.share(coef=own)
+        elif of_column.size:
+            shared = execution.share(coef=of_column)
             whole[:, filled] = execution.reduce(sums([
                 CombineKrylovTask(matrix, parts.arrays(index), used, shared, first, last)
                 for index, (first, last) in enumerate(ranges)]))["found"]
@@ -261,15 +264,15 @@ class PowersTask:
     power: int
 
     def __call__(self, out: PartWriter) -> Receipt:
-        solver, own = Solver.from_arrays(self.solver.load(), self.params), self.vertices.load()
-        columns = own["columns"][self.first:self.last]
+        solver, shared = Solver.from_arrays(self.solver.load(), self.params), self.vertices.load()
+        columns = shared["columns"][self.first:self.last]
         Z = np.zeros((solver.A.n, len(columns)))
         Z[columns, np.arange(len(columns))] = 1
         values, iterations = [], 0
         for _ in range(self.power):
             solution = solver.solve(Z).require_converged(self.params)
             Z, iterations = solution.value, max(iterations, int(solution.iterations.max()))
-            values.append(Z[own["rows"]])
+            values.append(Z[shared["rows"]])
         return {**out.write(values=np.array(values)), "iterations": iterations}
 
 
@@ -286,8 +289,8 @@ class CombinePowersTask:
         solver, columns = Solver.from_arrays(self.solver.load(), self.params), self.vertices.load()["columns"]
         coef = self.coef.load()["coef"]
         Z = np.zeros((solver.A.n, coef.shape[2]))
-        for own in coef[::-1]:
-            Z[columns] += own
+        for of_power in coef[::-1]:
+            Z[columns] += of_power
             Z = solver.solve(Z).require_converged(self.params).value
         return out.write(found=Z)
 
@@ -313,8 +316,8 @@ def _by_solves(graph: Graph, columns: np.ndarray, rows: np.ndarray, functions: F
 
     def combine(coef: np.ndarray) -> np.ndarray:
         given = np.zeros((len(ridges), most, *coef.shape[1:]))
-        for (number, power), own in zip(places, coef, strict=True):
-            given[number, power] += own
+        for (number, power), weights in zip(places, coef, strict=True):
+            given[number, power] += weights
         return execution.reduce(sums([
             CombinePowersTask(prepared.arrays(number), chosen[number], vertices, execution.share(coef=given[number]))
             for number in range(len(ridges))]))["found"]

@@ -111,11 +111,11 @@ def checked_neighbors(lists: Any, n: int | None = None) -> Neighbors:
     require(len(bad) == 0, f"{len(bad)} distances are negative, NaN or beyond {LARGEST_DISTANCE:g}, such as "
             f"{_shown(distances, bad)}", error=DataError,
             why="no weight follows from them", fix="pass distances, not similarities, in a smaller unit")
-    own = ids == np.arange(n)[:, None]
-    bad = np.argwhere(own & (distances > 0))
+    itself = ids == np.arange(n)[:, None]
+    bad = np.argwhere(itself & (distances > 0))
     require(len(bad) == 0, f"{len(bad)} points are their own neighbors at a distance above 0, first {bad[:1].tolist()}",
             error=DataError, why="ids and distances do not belong together", fix="pass both from one search")
-    return compacted(ids.astype(np.int64), distances, ~own)
+    return compacted(ids.astype(np.int64), distances, ~itself)
 
 
 def given_cost(entries: int) -> Cost:

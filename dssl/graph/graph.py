@@ -202,12 +202,12 @@ class Graph:
         if kept.all():
             return self
         place = np.cumsum(kept) - 1
-        own = self.vertices.vertex[kept[self.vertices.vertex]]
-        first = np.unique(own, return_index=True)[1]
+        vertex = self.vertices.vertex[kept[self.vertices.vertex]]
+        first = np.unique(vertex, return_index=True)[1]
         stored = execution.scratch()
         receipt = store_weights(self.weights()[kept][:, kept], PartWriter(stored, 0))
         stored.finish(0, receipt)
-        return Graph(Vertices(place[own], first, self.vertices.multiplicity[kept]), stored, None,
+        return Graph(Vertices(place[vertex], first, self.vertices.multiplicity[kept]), stored, None,
                      {"neighbors": {"method": "given"}, "weights": described_weights(receipt)}, execution)
 
     def shared(self, execution: Execution) -> "Graph":

@@ -61,8 +61,8 @@ class DegreesTask:
     def _edges(W: sp.csr_array, start: int, stop: int, vertex: np.ndarray, code: np.ndarray) -> dict[str, int]:
         """Return the edges from labeled vertices of the block to later ones, and how many of them join one class."""
         first, last = np.searchsorted(vertex, [start, stop])
-        own = vertex[first:last]
-        rows = W[own - start]
+        of_block = vertex[first:last]
+        rows = W[of_block - start]
         column = rows.indices
         at = np.minimum(np.searchsorted(vertex, column), len(vertex) - 1)
         row = np.repeat(np.arange(first, last), np.diff(rows.indptr))
@@ -155,19 +155,19 @@ def stored_health(weights: Parts, vertices: VertexRows, execution: Execution, pa
             code = np.asarray(codes)[first][chosen]
             labels = execution.share(vertex=vertex, code=code)
     degrees, joined = parts.within("degrees"), parts.within("components")
-    found = execution.map([DegreesTask(graph, index, labels) for index in range(len(graph.ranges))], degrees)
+    receipts = execution.map([DegreesTask(graph, index, labels) for index in range(len(graph.ranges))], degrees)
     components = find_components(weights, v, graph.height, vertices.multiplicity, execution, joined)
     medians = {name: median_of_parts(degrees, name, [stop - start for start, stop in graph.ranges], execution)
                for name in ("degree", "strength")}
     health: dict[str, Any] = {
-        "n": n, "edges": sum(receipt["entries"] for receipt in found) // 2,
+        "n": n, "edges": sum(receipt["entries"] for receipt in receipts) // 2,
         "components": {"count": components.count, "largest": components.largest,
                        "largest_share": components.largest[0] / n},
         "isolated": {"count": 0, "ids": []},
-        **{name: _spread([receipt[name] for receipt in found], v, median) for name, median in medians.items()},
+        **{name: _spread([receipt[name] for receipt in receipts], v, median) for name, median in medians.items()},
         "hubs": _hubs(graph, degrees, max(HUB * medians["degree"], 1), numbers, execution)}
     if neighbors is not None:
-        copies = sum(receipt["copies"] for receipt in found)
+        copies = sum(receipt["copies"] for receipt in receipts)
         health["duplicates"] = {"points": copies, "share": copies / n}
         health["recall"] = neighbors.attributes.get("recall")
     reached = None if labeled is None else np.unique(joined.rows("component").take(vertex))
@@ -184,7 +184,7 @@ def stored_health(weights: Parts, vertices: VertexRows, execution: Execution, pa
         health["labeled"] = len(labeled)
         health["unreached"] = lost | {"components": lost_components}
         if code is not None:
-            health["homophily"] = _homophily(found, code)
+            health["homophily"] = _homophily(receipts, code)
     for passed in (degrees, joined):
         passed.remove()
     return health
@@ -229,18 +229,19 @@ def described_vertices(points: VertexRows) -> dict[str, int]:
 def health_cost(n: int, k: int, nnz: int, budget: int) -> Cost:
     """Return what describing a graph of n vertices takes: its rows in blocks, its components, and points in blocks."""
     height, entry = block_rows(n, k, budget), ENTRY_BYTES * (nnz // max(1, n) + 1)
-    blocks, found = block_count(n, height), components_cost(n, height, nnz, budget)
-    return cost_of(2 * blocks + 1 + min(blocks, MAX_RUNS) + found.tasks, 12 * nnz + 12 * n * k + found.read,
-                   19 * n + found.written, max(entry * height, found.peak - STEP_BYTES), entry,
-                   asked=found.asked)
+    blocks, components = block_count(n, height), components_cost(n, height, nnz, budget)
+    return cost_of(2 * blocks + 1 + min(blocks, MAX_RUNS) + components.tasks, 12 * nnz + 12 * n * k + components.read,
+                   19 * n + components.written, max(entry * height, components.peak - STEP_BYTES), entry,
+                   asked=components.asked)
 
 
-def _listed(found: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"count": sum(own["count"] for own in found), "ids": [i for own in found for i in own["ids"]][:MAX_LISTED]}
+def _listed(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    ids = [i for part in parts for i in part["ids"]]
+    return {"count": sum(part["count"] for part in parts), "ids": ids[:MAX_LISTED]}
 
 
-def _spread(found: list[list[float]], v: int, median: float) -> dict[str, float]:
-    least, total, most = zip(*found, strict=True)
+def _spread(quantiles: list[list[float]], v: int, median: float) -> dict[str, float]:
+    least, total, most = zip(*quantiles, strict=True)
     return {"min": min(least), "median": median, "mean": sum(total) / v, "max": max(most)}
 
 
@@ -250,19 +251,20 @@ def _hubs(graph: HealthParts, degrees: Parts, limit: float, numbers: Rows | None
     count, counted = len(graph.ranges), execution.scratch()
     receipts = execution.map([HubsTask(degrees, first, last, limit) for first, last in runs_of(count)], counted)
     counted.remove()
-    found = [degrees.read(index, ["hub", "hub_degree"]) for index in range(count)]
-    hub, degree = (np.concatenate([part[name] for part in found]) for name in ("hub", "hub_degree"))
+    hubs = [degrees.read(index, ["hub", "hub_degree"]) for index in range(count)]
+    hub, degree = (np.concatenate([part[name] for part in hubs]) for name in ("hub", "hub_degree"))
     order = np.lexsort((hub, -degree))[:MOST_HUBS]
     order = order[degree[order] > limit]
     rows = graph.vertices.first_of(hub[order])
     names = rows if numbers is None else numbers.take(rows)
     return {"rule": f"more than {HUB} times the median degree", "count": sum(receipt["count"] for receipt in receipts),
-            "largest": [{"id": int(name), "degree": int(own)} for name, own in zip(names, degree[order], strict=True)]}
+            "largest": [{"id": int(name), "degree": int(edges)}
+                        for name, edges in zip(names, degree[order], strict=True)]}
 
 
-def _homophily(found: list[Receipt], code: np.ndarray) -> dict[str, Any]:
+def _homophily(receipts: list[Receipt], code: np.ndarray) -> dict[str, Any]:
     """Return the share of edges between labeled vertices that join one class, and that expected by chance."""
-    edges, same = (sum(receipt[name] for receipt in found) for name in ("labeled_edges", "same"))
+    edges, same = (sum(receipt[name] for receipt in receipts) for name in ("labeled_edges", "same"))
     counts = np.unique(code, return_counts=True)[1]
     total = int(counts.sum())
     chance = float((counts * (counts - 1)).sum() / (total * (total - 1))) if total > 1 else None

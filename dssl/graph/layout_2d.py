@@ -58,12 +58,12 @@ def plane_coordinates(distances: np.ndarray, edges: np.ndarray) -> np.ndarray:
     path = sp.csr_array((np.maximum(lengths, floor), edges.T), shape=(s, s))
     count, component = connected_components(path, directed=False)
     pieces = sorted((np.flatnonzero(component == number) for number in range(count)),
-                    key=lambda own: (-len(own), own[0]))
-    found = np.zeros((s, 2))
-    for own in pieces:
-        chosen = _landmarks(len(own))
-        found[own] = _principal(dijkstra(path[own][:, own], directed=False, indices=chosen), chosen)
-    return found if count == 1 else _side_by_side(found, pieces)
+                    key=lambda piece: (-len(piece), piece[0]))
+    places = np.zeros((s, 2))
+    for piece in pieces:
+        chosen = _landmarks(len(piece))
+        places[piece] = _principal(dijkstra(path[piece][:, piece], directed=False, indices=chosen), chosen)
+    return places if count == 1 else _side_by_side(places, pieces)
 
 
 def _landmarks(s: int) -> np.ndarray:
@@ -72,31 +72,31 @@ def _landmarks(s: int) -> np.ndarray:
 
 def _side_by_side(places: np.ndarray, pieces: Sequence[np.ndarray]) -> np.ndarray:
     """Return places (s, 2) with pieces moved into rows, from left to right and from above, each within its own box."""
-    boxes = np.array([np.ptp(places[own], axis=0) for own in pieces])
+    boxes = np.array([np.ptp(places[piece], axis=0) for piece in pieces])
     gap = 0.08 * float(boxes.max()) or 1.0
     across = max(1.2 * np.sqrt(((boxes[:, 0] + gap) * (boxes[:, 1] + gap)).sum()), boxes[0, 0] + gap)
-    found, x, y, height = np.zeros_like(places), 0.0, 0.0, 0.0
-    for own, (width, tall) in zip(pieces, boxes, strict=True):
+    moved, x, y, height = np.zeros_like(places), 0.0, 0.0, 0.0
+    for piece, (width, tall) in zip(pieces, boxes, strict=True):
         if x > 0 and x + width > across:
             x, y, height = 0.0, y - height - gap, 0.0
-        low = places[own].min(axis=0)
-        found[own] = places[own] - low + [x, y - tall]
+        low = places[piece].min(axis=0)
+        moved[piece] = places[piece] - low + [x, y - tall]
         x, height = x + width + gap, max(height, tall)
-    return found
+    return moved
 
 
 def _principal(distances: np.ndarray, chosen: np.ndarray) -> np.ndarray:
     """Return principal coordinates (s, 2) from distances (l, s) to landmarks, whose numbers are `chosen`."""
     squared = np.minimum(distances.astype(float), np.finfo(np.float32).max) ** 2
-    own = squared[:, chosen]
-    own = (own + own.T) / 2
-    means = own.mean(axis=1)
-    B = -0.5 * (own - means[:, None] - means + means.mean())
+    among = squared[:, chosen]
+    among = (among + among.T) / 2
+    means = among.mean(axis=1)
+    B = -0.5 * (among - means[:, None] - means + means.mean())
     values, vectors = np.linalg.eigh(B)
     values, vectors = values[::-1][:2], vectors[:, ::-1][:, :2]
-    found = np.zeros((squared.shape[1], 2))
+    coordinates = np.zeros((squared.shape[1], 2))
     for column in range(len(values)):
         if values[column] > 1e-12 * max(float(values[0]), 1e-300):
             own_column = -0.5 * vectors[:, column] / np.sqrt(values[column]) @ (squared - means[:, None])
-            found[:, column] = own_column * (np.sign(own_column[np.abs(own_column).argmax()]) or 1.0)
-    return found
+            coordinates[:, column] = own_column * (np.sign(own_column[np.abs(own_column).argmax()]) or 1.0)
+    return coordinates

@@ -66,10 +66,10 @@ class SharedSearch:
         self.rows, self.execution, self.kept, self.n_made, self.n_searches = rows, execution, kept, 0, 0
         self._held: dict[KNNGraph, Graph] = {}
         self._widest: dict[KNNGraph, KNNGraph] = {}
-        for own in params:
-            other = self._widest.setdefault(search_of(own, len(rows)), own)
-            if own.n_neighbors > other.n_neighbors:
-                self._widest[search_of(own, len(rows))] = own
+        for each in params:
+            other = self._widest.setdefault(search_of(each, len(rows)), each)
+            if each.n_neighbors > other.n_neighbors:
+                self._widest[search_of(each, len(rows))] = each
 
     def artifact(self, params: KNNGraph) -> Artifact:
         """Return where a graph is kept, whether it is there yet or not."""
@@ -108,9 +108,9 @@ class SharedSearch:
                                     random_state=params.random_state, execution=self.execution)
             lists = replace(lists, attributes={**lists.attributes, "recall": recall})
         if parts is not None:
-            own = parts.within("neighbors")
+            searched = parts.within("neighbors")
             for name, rows in (("ids", lists.ids), ("distances", lists.distances), ("order", lists.order)):
                 if rows is not None:
-                    write_dense(rows, own, name, LIST_ROWS)
-            lists = Neighbors.stored(own, lists.attributes)
+                    write_dense(rows, searched, name, LIST_ROWS)
+            lists = Neighbors.stored(searched, lists.attributes)
         return params.weighed(source.vertices, lists, self.execution, parts or self.execution.scratch())

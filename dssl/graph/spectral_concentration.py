@@ -48,11 +48,11 @@ def structure_bytes(n: int, nnz: int) -> int:
 def structure_of_matrix(diagonal: np.ndarray, chosen: np.ndarray, R: sp.csr_array, vector: np.ndarray, ridge: float,
                         power: int) -> float:
     """Return the same of R (n, n) without a solver's form; vector (n,) : the null vector of R - ridge I."""
-    own, squared = R.diagonal(), R.power(2)
+    of_diagonal, squared = R.diagonal(), R.power(2)
     component = csgraph.connected_components(R, directed=False)[1]
     null = _constant(vector**2, component)[chosen]
-    among = float((1 / own) @ (squared @ (1 / own))) / len(own) - 1
-    return _structure((diagonal - null / ridge**power) * own[chosen] ** power, among, power)
+    among = float((1 / of_diagonal) @ (squared @ (1 / of_diagonal))) / len(of_diagonal) - 1
+    return _structure((diagonal - null / ridge**power) * of_diagonal[chosen] ** power, among, power)
 
 
 def _constant(squares: np.ndarray, component: np.ndarray) -> np.ndarray:

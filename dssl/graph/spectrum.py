@@ -85,8 +85,8 @@ class Spectrum:
         ndarray, shape (n, m)
             Eigenvectors that are orthonormal over the points.
         """
-        own = self.vectors / np.sqrt(graph.vertices.multiplicity)[:, None]
-        return own[graph.vertices.vertex]
+        vectors = self.vectors / np.sqrt(graph.vertices.multiplicity)[:, None]
+        return vectors[graph.vertices.vertex]
 
 
 @dataclass(frozen=True)
@@ -106,10 +106,10 @@ class SpectrumTask:
     def __call__(self, out: PartWriter) -> Receipt:
         laplacian, params = laplacian_of(self.graph, self.vertices, self.params.laplacian), self.params
         begin = None if self.start is None else extended(self.start.load()["start"], laplacian.joint)
-        found = lowest_eigenpairs(laplacian.matrix(), laplacian.vector, self.m, tolerance=params.tolerance,
+        pairs = lowest_eigenpairs(laplacian.matrix(), laplacian.vector, self.m, tolerance=params.tolerance,
                                   method=params.method, random_state=params.random_state,
                                   start=begin).require_converged()
-        return {**out.write(values=found.values, vectors=found.vectors, residuals=found.residuals), **found.attributes}
+        return {**out.write(values=pairs.values, vectors=pairs.vectors, residuals=pairs.residuals), **pairs.attributes}
 
 
 def graph_spectrum(graph: Graph, m: int, params: SpectrumParams | None = None,
@@ -161,6 +161,6 @@ def graph_spectrum(graph: Graph, m: int, params: SpectrumParams | None = None,
     parts = execution.scratch()
     receipt, = execution.map([SpectrumTask(graph.stored, graph.copies(execution), m, params,
                                            None if start is None else execution.share(start=start))], parts)
-    found = parts.read(0)
-    return Spectrum(found["values"], found["vectors"], found["residuals"],
+    arrays = parts.read(0)
+    return Spectrum(arrays["values"], arrays["vectors"], arrays["residuals"],
                     {name: receipt[name] for name in ("method", "iterations", "residual")})

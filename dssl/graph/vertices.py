@@ -48,8 +48,8 @@ class Vertices:
 
     def of(self, rows: np.ndarray) -> np.ndarray:
         """Return the vertices of some rows, each once, in the order in which they are first met."""
-        found = self.vertex[rows]
-        return found[np.sort(np.unique(found, return_index=True)[1])]
+        vertices = self.vertex[rows]
+        return vertices[np.sort(np.unique(vertices, return_index=True)[1])]
 
     def rows_of(self, vertices: np.ndarray, preferred: np.ndarray) -> np.ndarray:
         """Return a row of each of some vertices: its first among the `preferred` rows, or else its first of all."""
@@ -168,17 +168,17 @@ def find_vertex_rows(rows: Rows, execution: Execution, parts: Parts) -> VertexRo
     require(len(rows.shape) == 2 and len(rows) > 0 and rows.dtype.kind in "biuf",
             f"X has shape {rows.shape} and dtype {rows.dtype}, expected (n_points, n_features) of numbers",
             error=DataError, why="points are rows of a two-dimensional array", fix="pass a table of numbers")
-    found = find_equal_rows(rows, execution, parts)
-    if found is None:
+    distinct = find_equal_rows(rows, execution, parts)
+    if distinct is None:
         return VertexRows(None, len(rows), len(rows))
-    streams = {name: RowStream(parts, name, found.v, np.int64) for name in ("first", "multiplicity")}
-    for block in found.blocks():
+    streams = {name: RowStream(parts, name, distinct.v, np.int64) for name in ("first", "multiplicity")}
+    for block in distinct.blocks():
         for name, stream in streams.items():
             stream.add(block[name])
     for stream in streams.values():
         stream.close()
-    found.remove()
-    return VertexRows(parts, len(rows), found.v, found.largest, found.copied)
+    distinct.remove()
+    return VertexRows(parts, len(rows), distinct.v, distinct.largest, distinct.copied)
 
 
 def find_vertices(rows: Rows, execution: Execution, parts: Parts | None = None) -> Vertices:

@@ -135,23 +135,23 @@ class GrowTask:
                                             squared_reach(distances[:, -1]) if full else None)
         new_ids[new_ids != EMPTY] += n_old
         near = np.flatnonzero(new_ids[:, 0] != EMPTY)  # all rows, where lists get longer
-        found = (np.empty((len(ids), self.k), np.int64), np.empty((len(ids), self.k), np.float32),
+        lists = (np.empty((len(ids), self.k), np.int64), np.empty((len(ids), self.k), np.float32),
                  np.zeros(len(ids), bool))
         if full:
-            found[0][:], found[1][:] = ids, distances
-        found[0][near], found[1][near], found[2][near] = merged(
+            lists[0][:], lists[1][:] = ids, distances
+        lists[0][near], lists[1][near], lists[2][near] = merged(
             ids[near], distances[near], new_ids[near], squared[near], self.k,
             lambda some: self._measured(queries[near[some]], ids[near[some]]))
-        return found
+        return lists
 
     def _measured(self, queries: Any, ids: np.ndarray) -> np.ndarray:
         """Return the squared distances (r, k_old) from rows to those of their lists."""
-        found = np.empty(ids.shape)
+        squared = np.empty(ids.shape)
         for run, used in within(np.arange(len(ids)), [ids], self.most):
-            found[run] = candidate_distances(measurable(queries[run], self.metric),
+            squared[run] = candidate_distances(measurable(queries[run], self.metric),
                                              measurable(self.rows.take(used), self.metric),
                                              np.searchsorted(used, ids[run]))
-        return found
+        return squared
 
 
 def grow_neighbors(X: Rows, base: Neighbors, params: NeighborParams, execution: Execution,
@@ -197,16 +197,16 @@ def grow_neighbors(X: Rows, base: Neighbors, params: NeighborParams, execution: 
         points, searched, seconds = _searches(X, new, lists, k, metric, execution)
         if seconds > fresh_seconds(X, k, known):
             return find_neighbors(X, replace(params, method=known), execution, parts)
-    found = {**base.attributes, **asdict(params), "method": known, "recall": base.attributes["recall"], "n": n,
+    attributes = {**base.attributes, **asdict(params), "method": known, "recall": base.attributes["recall"], "n": n,
              **_grow(X, new, lists, points, searched, params, execution, parts)}
     if lists.order is not None:
         write_order(lists.order, parts.rows("ids"), parts)
-    grown = Neighbors.stored(parts, found)
+    grown = Neighbors.stored(parts, attributes)
     if known != "exact" and n > n_old:
-        found["recall"] = certify_recall(X, grown, random_state=params.random_state, execution=execution)
-        if found["recall"]["recall"] < params.recall:
+        attributes["recall"] = certify_recall(X, grown, random_state=params.random_state, execution=execution)
+        if attributes["recall"]["recall"] < params.recall:
             warnings.warn(explain(
-                f"the lists hold {found['recall']['recall']:.1%} of the neighbors of sampled rows, and "
+                f"the lists hold {attributes['recall']['recall']:.1%} of the neighbors of sampled rows, and "
                 f"recall={params.recall} is asked for", why=f"they grew from lists of the method {known}, which missed "
                 "some", fix="search anew, set method to exact, or ask for a lower recall"), UserWarning, stacklevel=3)
     parts.within("new").remove()

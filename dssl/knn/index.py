@@ -94,8 +94,8 @@ class NeighborIndex:
         if "index.shape" in arrays:
             rows = as_rows(points_of(arrays, "index"))
             return cls(SparsePoints(rows, metric, point_rows(rows, metric, SPARSE_BUDGET)), rows.shape[1])
-        own = {field.name: arrays[f"index.{field.name}"] for field in fields(Layout)}
-        return cls._dense(own, metric, attributes["search"])
+        layout = {field.name: arrays[f"index.{field.name}"] for field in fields(Layout)}
+        return cls._dense(layout, metric, attributes["search"])
 
     def query_bytes(self, rows: Rows, k: int) -> int:
         """Return the bytes that a row takes while its neighbors are sought; see `exact_block_rows`."""

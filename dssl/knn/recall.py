@@ -50,9 +50,9 @@ class TruthTask:
         block = measurable(self.rows.read(self.start, self.stop), self.metric)
         points = points_in_blocks(as_rows(block), "euclidean", max(1, block.shape[0]), queries)
         distances, ids = points.nearest(queries, held["ids"] - self.start, self.k)
-        own = np.where((listed >= self.start) & (listed < self.stop), listed - self.start, -1)
+        local = np.where((listed >= self.start) & (listed < self.stop), listed - self.start, -1)
         return out.write(distances=distances, ids=np.where(ids == EMPTY, EMPTY, ids + self.start),
-                         reached=candidate_distances(queries, block, own))
+                         reached=candidate_distances(queries, block, local))
 
 
 def nearer(total: Share, share: Share) -> Share:
@@ -80,7 +80,7 @@ def true_neighbors(rows: Rows, chosen: np.ndarray, listed: np.ndarray, metric: s
     sampled = execution.share(ids=chosen, listed=listed, **point_arrays("rows", queries))
     tasks = [TruthTask(rows, metric, sampled, start, stop, k)
              for start, stop in row_ranges(len(rows), truth_rows(rows, metric, execution.memory_budget))]
-    return execution.reduce(Reduction(tasks, nearer, lambda found: found), parts)
+    return execution.reduce(Reduction(tasks, nearer, lambda nearest: nearest), parts)
 
 
 def truth_rows(rows: Rows, metric: str, budget: int) -> int:
@@ -134,9 +134,9 @@ def certify_recall(X: Any, neighbors: Neighbors, sample: int = SAMPLE, random_st
     require(sample >= 1, f"sample={sample}, expected >= 1", why="nothing is certified without a row",
             fix="use 500, or 2000 for a bound within 0.1 %")
     chosen = sampled_ids(n, sample, random_state)
-    found = true_neighbors(rows, chosen, neighbors.ids.take(chosen), neighbors.attributes.get("metric", "euclidean"),
+    truth = true_neighbors(rows, chosen, neighbors.ids.take(chosen), neighbors.attributes.get("metric", "euclidean"),
                            execution or InProcess())
-    return recall_of(is_true(found["reached"], found["distances"][:, -1:]), random_state)
+    return recall_of(is_true(truth["reached"], truth["distances"][:, -1:]), random_state)
 
 
 def is_true(reached: np.ndarray, kth: np.ndarray) -> np.ndarray:

@@ -146,23 +146,23 @@ def find_neighbors(X: Rows, params: NeighborParams, execution: Execution, parts:
               exact_block_rows(X, k, metric, execution.memory_budget))
     parts.allocate("ids", (n, k), np.int64, height)
     parts.allocate("distances", (n, k), np.float32, height)
-    found: dict[str, Any] = {"method": method}
+    attributes: dict[str, Any] = {"method": method}
     if method == "exact":
         execution.map([NearestTask(points, start, stop, k) for start, stop in row_ranges(n, height)], parts)
-        found |= {"search": points.search, "recall": {"recall": 1.0, "lower": 1.0, "certified": "exact"}}
+        attributes |= {"search": points.search, "recall": {"recall": 1.0, "lower": 1.0, "certified": "exact"}}
     elif method == "descent":
         chosen = sampled_ids(n, SAMPLE, params.random_state)
         true = true_neighbors(X, chosen, np.full((len(chosen), k), -1), metric, execution)
         truth = execution.share(ids=chosen, kth=true["distances"][:, -1:])
         receipt, = execution.map([DescentTask(X, k, metric, params.random_state, execution.tasks_per_process, height,
                                               truth, params.recall)], parts)
-        found |= {name: receipt[name] for name in ("filled_exactly", "searches", "recall")}
-        if found["recall"]["recall"] < params.recall:
+        attributes |= {name: receipt[name] for name in ("filled_exactly", "searches", "recall")}
+        if attributes["recall"]["recall"] < params.recall:
             warnings.warn(explain(
-                f"NN-descent found {found['recall']['recall']:.1%} of the neighbors of sampled rows, and "
+                f"NN-descent found {attributes['recall']['recall']:.1%} of the neighbors of sampled rows, and "
                 f"recall={params.recall} is asked for", why="in many independent columns, or between rows far from all "
                 "others, neighbors of neighbors are not near", fix="scale the features or use fewer (principal "
                 "components), set method to exact, or ask for a lower recall"), UserWarning, stacklevel=3)
     else:
-        found |= find_partitioned(X, k, metric, params.random_state, params.recall, execution, parts)
-    return Neighbors.stored(parts, {**asdict(params), "n": n, "block_rows": height, **found})
+        attributes |= find_partitioned(X, k, metric, params.random_state, params.recall, execution, parts)
+    return Neighbors.stored(parts, {**asdict(params), "n": n, "block_rows": height, **attributes})

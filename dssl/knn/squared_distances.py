@@ -69,29 +69,29 @@ def sparse_squared_distance(columns_x, values_x, columns_z, values_z):
 
 
 @njit(nogil=True, cache=True)
-def _dense_distances(X, Z, candidates, found):
+def _dense_distances(X, Z, candidates, squared):
     terms = np.empty(X.shape[1])
     for row in range(candidates.shape[0]):
         for place in range(candidates.shape[1]):
-            found[row, place] = squared_distance(X[row], Z[candidates[row, place]], terms)
+            squared[row, place] = squared_distance(X[row], Z[candidates[row, place]], terms)
 
 
 @njit(nogil=True, cache=True)
-def _sparse_distances(indptr_x, columns_x, values_x, indptr_z, columns_z, values_z, candidates, found):
+def _sparse_distances(indptr_x, columns_x, values_x, indptr_z, columns_z, values_z, candidates, squared):
     for row in range(candidates.shape[0]):
         x = slice(indptr_x[row], indptr_x[row + 1])
         for place in range(candidates.shape[1]):
             other = candidates[row, place]
             z = slice(indptr_z[other], indptr_z[other + 1])
-            found[row, place] = sparse_squared_distance(columns_x[x], values_x[x], columns_z[z], values_z[z])
+            squared[row, place] = sparse_squared_distance(columns_x[x], values_x[x], columns_z[z], values_z[z])
 
 
 def candidate_distances(X: Any, Z: Any, candidates: np.ndarray) -> np.ndarray:
     """Return |x_i - z_j|^2 of the candidates j (n, c) of each row i, dense or sparse; infinite where j is -1."""
-    found, rows = np.empty(candidates.shape), np.maximum(candidates, 0)
+    squared, rows = np.empty(candidates.shape), np.maximum(candidates, 0)
     if sparse.issparse(X):
-        _sparse_distances(X.indptr, X.indices, X.data, Z.indptr, Z.indices, Z.data, rows, found)
+        _sparse_distances(X.indptr, X.indices, X.data, Z.indptr, Z.indices, Z.data, rows, squared)
     else:
-        _dense_distances(X, Z, rows, found)
-    found[candidates < 0] = np.inf
-    return found
+        _dense_distances(X, Z, rows, squared)
+    squared[candidates < 0] = np.inf
+    return squared

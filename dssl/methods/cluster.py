@@ -156,7 +156,7 @@ class ClusterSections(LinearSections):
 
     def params(self) -> "ClusterKernelParams":
         given = self.model.transferred
-        values = product(*(self.tried(own.name, getattr(given, own.name)) for own in fields(TransferParams)))
+        values = product(*(self.tried(item.name, getattr(given, item.name)) for item in fields(TransferParams)))
         transfers = (TransferParams(transfer=transfer, leading=leading, exponent=exponent)
                      for transfer, leading, exponent in values)
         return ClusterKernelParams(cluster=self.model.basis(self.budget), transfers=tuple(dict.fromkeys(transfers)),
@@ -186,7 +186,7 @@ class ClusterKernelParams(LinearParams):
                 for transfer in self.transfers]
 
     def features(self, context: Context, variant: Variant, target: Target) -> Features:
-        transfer = TransferParams(**{own.name: variant[own.name] for own in fields(TransferParams)})
+        transfer = TransferParams(**{item.name: variant[item.name] for item in fields(TransferParams)})
         budget, n = context.execution.memory_budget, len(target.labeled)
         basis = basis_in(context, self, self.kernels.bandwidths.index(variant["bandwidth"]))
         samples = basis.samples(transfer, n)
@@ -235,7 +235,7 @@ def make_models(context: Context, params: ClusterKernelParams) -> dict[str, Any]
 def _n_landmarks(f: PlanInputs, params: ClusterKernelParams) -> int:
     """Return the landmarks of a kernel: those that were found, or that the budget lets be."""
     if "basis" in f.attributes:
-        return max(int(own["landmarks"]) for own in f.attributes["basis"]["bases"])
+        return max(int(basis["landmarks"]) for basis in f.attributes["basis"]["bases"])
     return params.cluster.count(min(f.n_labeled, f.n), f.n, f.d)
 
 
@@ -256,7 +256,7 @@ def _basis_cost(f: PlanInputs, params: ClusterKernelParams) -> Cost:
 def _learner_bytes(f: PlanInputs, params: ClusterKernelParams) -> int:
     s, m = _n_landmarks(f, params), f.n_labeled
     k = params.cluster.rank_of(s, f.n) or s
-    return max(8 * (m * k + 2 * s * k) + own.bytes(m, max(k, m)) for own in params.learners)
+    return max(8 * (m * k + 2 * s * k) + learner.bytes(m, max(k, m)) for learner in params.learners)
 
 
 def _selection_cost(f: PlanInputs, params: ClusterKernelParams) -> Cost:

@@ -237,7 +237,7 @@ def make_selection(context: Context, params: LinearParams) -> dict[str, Any]:
     """Choose the features and the learner by cross-validation, of the model and of its baseline."""
     target = context.target(params.prior)
     target.require_labels()
-    tried = {"model": params.variants(), "base": [{"bandwidth": own} for own in params.kernels.bandwidths]}
+    tried = {"model": params.variants(), "base": [{"bandwidth": bandwidth} for bandwidth in params.kernels.bandwidths]}
     rule = asdict(params.rule)
     if params.cv is None:
         return {"folds": 0, "rule": rule, "choices": {
@@ -248,9 +248,9 @@ def make_selection(context: Context, params: LinearParams) -> dict[str, Any]:
         F = _features(context, params, name, variant, target).F
         scored = rows_of_samples(F, target, params.learners, repetitions, params.rule.scoring, weight, complete=True)
         rows[name] += [{**_row(variant, learner), **row} for learner, row in zip(params.learners, scored, strict=True)]
-    choices = {name: dict(params.rule.choose(own)) for name, own in rows.items()}
+    choices = {name: dict(params.rule.choose(of_model)) for name, of_model in rows.items()}
     scores = {name: row.pop("scores") for name, row in choices.items()}
-    for row in (row for own in rows.values() for row in own):
+    for row in (row for of_model in rows.values() for row in of_model):
         row.pop("scores", None)
     return {"folds": len(repetitions[0]), "repetitions": len(repetitions), "rule": rule, "choices": choices,
             "grid": rows, "scores": scores}
@@ -268,7 +268,7 @@ def fit_models(context: Context, params: LinearParams) -> tuple[dict[str, Model]
     choices = {name: chosen_of[name] for name in ("model", *params.baselines)}
     folds = LabelFolds.of(target, params.random_state, a_fit_each=any(
         chosen["loss_function"] != "squared" for chosen in choices.values()), curve=bool(params.baselines))
-    models, told, held_out = dict[str, Model](), dict[str, Any](), dict[str, list[HeldOut]]()
+    models, facts, held_out = dict[str, Model](), dict[str, Any](), dict[str, list[HeldOut]]()
     for name, chosen in choices.items():
         variant = {key: chosen[key] for key in (params.variants()[0] if name == "model" else BASE_VARIANT)}
         learner = SampleLearner(loss=chosen["loss_function"], C=chosen["C"])
@@ -278,11 +278,11 @@ def fit_models(context: Context, params: LinearParams) -> tuple[dict[str, Model]
             features.model(b, intercept, coding), target,
             left_out_samples(features.F, target, learner, folds.repetitions, weight))
         probabilities = calibration_attributes(calibration) if name == "model" else {}
-        told[name] = {"name": name, "n_labeled": len(target.labeled), "parameters": _row(variant, learner),
+        facts[name] = {"name": name, "n_labeled": len(target.labeled), "parameters": _row(variant, learner),
                       **features.told, **target.missed(features.F @ b + intercept, coding), **probabilities}
     described = context.write_models(models)
     compared = {"by_labels": by_labels(target, folds, held_out)} if params.baselines else {}
-    return models, {"models": {name: {**described[name], **own} for name, own in told.items()}, **compared}
+    return models, {"models": {name: {**described[name], **facts_of} for name, facts_of in facts.items()}, **compared}
 
 
 def selection_step(version: int, cost: Callable[[Any, Any], Cost], hint: str, words: Words) -> Step:

@@ -35,9 +35,9 @@ class MemoryWorkspace:
             context = self.context()
             self.artifacts[step.name] = MemoryArtifact(context.parts, step.make(context, step.params(params)))
             needed = {name for other in steps[place + 1:] for name in other.needs}
-            for own in steps[:place]:
-                if own.intermediate and own.name in step.needs and own.name not in {*needed, *keep}:
-                    self.artifacts[own.name].parts.remove()
+            for earlier in steps[:place]:
+                if earlier.intermediate and earlier.name in step.needs and earlier.name not in {*needed, *keep}:
+                    self.artifacts[earlier.name].parts.remove()
 
     def tidy(self, method: Method) -> None:
         """Keep only what the last steps of a method read: no models, and no other arrays; a graph where they do."""

@@ -93,7 +93,7 @@ class MultiscaleModel(LinearModel):
 
     def multiscale(self, budget: int) -> MultiscaleParams:
         """Return how the kernel is made; budget : bytes by which carriers are counted."""
-        names = {own.name for own in fields(MultiscaleParams)} - {"budget"}
+        names = {item.name for item in fields(MultiscaleParams)} - {"budget"}
         return MultiscaleParams(**{name: getattr(self, name) for name in names}, budget=budget)
 
 
@@ -204,7 +204,7 @@ def _basis_cost(f: PlanInputs, params: MultiscaleKernelParams) -> Cost:
 def _learner_bytes(f: PlanInputs, params: MultiscaleKernelParams) -> int:
     (s, k), m = _carriers(f, params), f.n_labeled
     map_bytes = 8 * s * (k + f.d)
-    return map_bytes + max(8 * 3 * m * (k + 1) + own.bytes(m, max(k + 1, m)) for own in params.learners) + min(
+    return map_bytes + max(8 * 3 * m * (k + 1) + learner.bytes(m, max(k + 1, m)) for learner in params.learners) + min(
         f.budget // 8, m * 8 * (3 * s + 4 * k))
 
 

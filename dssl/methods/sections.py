@@ -73,7 +73,7 @@ class GraphSection(KNNGraph):
 
     def builder(self) -> KNNGraph:
         """Return how the graph is made of points, without what is given or made of it."""
-        return KNNGraph(**{own.name: getattr(self, own.name) for own in fields(KNNGraph)})
+        return KNNGraph(**{item.name: getattr(self, item.name) for item in fields(KNNGraph)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,7 +159,7 @@ class KernelSection:
         require(has_bandwidth(self.name), error=SpecError, fix="leave selection.grid.bandwidth out",
                 what=f"selection.grid.bandwidth={list(bandwidths)}, and kernel.name is {self.name}",
                 why="that kernel has no bandwidth")
-        return tuple(kernel for own in bandwidths for kernel in replace(self, bandwidth=own).tried())
+        return tuple(kernel for each in bandwidths for kernel in replace(self, bandwidth=each).tried())
 
 
 # ---- the model
@@ -276,7 +276,7 @@ class KernelSections(GraphSections):
             return [({}, self)]
         none = type(chosen.grid.graph)()  # type: ignore[attr-defined]
         alone = replace(chosen, grid=replace(chosen.grid, graph=none))  # type: ignore[call-arg]
-        return [(own, replace(self, graph=replace(self.graph, **own), selection=alone)) for own in values]
+        return [(each, replace(self, graph=replace(self.graph, **each), selection=alone)) for each in values]
 
     def kernels(self) -> tuple[KernelSection, ...]:
         """Return the base kernel with each bandwidth of the selection."""
@@ -300,12 +300,12 @@ class KernelSections(GraphSections):
             yield "selection.grid.graph", SpecError(explain("selection.grid.graph, and graph.given",
                                                             why="a graph that is given is the only one",
                                                             fix="leave one of them out"))
-        for place, (values, own) in enumerate(tried):
+        for place, (values, of_graph) in enumerate(tried):
             if any(values == other for other, _ in tried[:place]):
                 yield "selection.grid.graph", SpecError(explain(f"selection.grid.graph has {values} twice",
                                                                 why="it would do work twice",
                                                                 fix="name each value once"))
-            yield from own.mistakes()
+            yield from of_graph.mistakes()
 
 
 def baseline_mistakes(names: tuple[str, ...], always: tuple[str, ...]) -> Iterator[tuple[str, DsslError]]:

@@ -20,14 +20,14 @@ class Grid:
     """Values of parameters that are tried, in place of the one given elsewhere; all combinations of them."""
 
     def __post_init__(self) -> None:
-        for own in fields(self):
-            value = getattr(self, own.name)
-            require(not isinstance(value, tuple) or len(value) > 0, f"{own.name}=[]", why="nothing would be tried",
+        for item in fields(self):
+            value = getattr(self, item.name)
+            require(not isinstance(value, tuple) or len(value) > 0, f"{item.name}=[]", why="nothing would be tried",
                     fix="name a value, or leave the key out")
 
     def values(self) -> list[dict[str, Any]]:
         """Return all combinations of the lists of this section; one without a value where none is varied."""
-        given = {own.name: value for own in fields(self) if isinstance(value := getattr(self, own.name), tuple)}
+        given = {item.name: value for item in fields(self) if isinstance(value := getattr(self, item.name), tuple)}
         return [dict(zip(given, values, strict=True)) for values in product(*given.values())]
 
 

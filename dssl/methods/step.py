@@ -226,8 +226,8 @@ class Context:
             self.fit.kept.update(fitted.kept)
             return {"models": {name: model.attributes for name, model in fitted.models.items()}, **fitted.told}
         receipt, = self.execution.map([ModelsTask(fit)], self.parts)
-        found: dict[str, Any] = receipt["found"]
-        return found
+        attributes: dict[str, Any] = receipt["found"]
+        return attributes
 
     def write_models(self, models: Mapping[str, Model]) -> dict[str, dict[str, Any]]:
         """Write models as arrays `NAME.ARRAY` of part 0, and return their attributes by name, of which they are read.
@@ -246,8 +246,8 @@ def stored_form(models: Mapping[str, Model]) -> tuple[dict[str, np.ndarray], dic
     """Return models as arrays `NAME.ARRAY`, and their attributes by name, of which `stored_models` makes them."""
     arrays, described = dict[str, np.ndarray](), {}
     for name, model in models.items():
-        own, described[name] = model.to_arrays()
-        arrays |= {f"{name}.{key}": array for key, array in own.items()}
+        fitted, described[name] = model.to_arrays()
+        arrays |= {f"{name}.{key}": array for key, array in fitted.items()}
     return arrays, described
 
 

@@ -31,4 +31,4 @@ NAMES = {color: name for name, color in LIGHT.items()}
 
 def by_name(svg: str) -> str:
     """Return a drawing whose colors of `LIGHT` are the variables of the page; any other stays as it is."""
-    return re.sub("#[0-9a-f]{6}", lambda found: f"var(--{NAMES[found[0]]})" if found[0] in NAMES else found[0], svg)
+    return re.sub("#[0-9a-f]{6}", lambda match: f"var(--{NAMES[match[0]]})" if match[0] in NAMES else match[0], svg)

@@ -74,8 +74,8 @@ def _more_right(gain: float, n_test: Any) -> str:
 
 
 def _size(gain: Any) -> str:
-    found = finite(gain)
-    return number(None if found is None else abs(found))
+    size = finite(gain)
+    return number(None if size is None else abs(size))
 
 
 SHARE = Measure("error", "an error", "test error", percent, points, 100, "test error, %", "error on labels held out, %",

@@ -169,16 +169,16 @@ def regions_plot(corners: Sequence[Sequence[float]], grid: Sequence[Sequence[flo
         from matplotlib import colormaps  # as late as in `_svg`
         from matplotlib.colors import ListedColormap
 
-        own: Any = colormaps["viridis"]
+        colors: Any = colormaps["viridis"]
         limits = {"vmin": min(*known, *predicted), "vmax": max(*known, *predicted)}
         if classes:
-            own = ListedColormap([_color(code) for code in range(len(classes))])
+            colors = ListedColormap([_color(code) for code in range(len(classes))])
             limits = {"vmin": -0.5, "vmax": len(classes) - 0.5}
-        axes.imshow(grid, origin="lower", extent=(left, right, low, high), cmap=own, alpha=0.25, aspect="equal",
+        axes.imshow(grid, origin="lower", extent=(left, right, low, high), cmap=colors, alpha=0.25, aspect="equal",
                     interpolation="nearest", **limits)
-        axes.scatter(*np.transpose(points), c=predicted, cmap=own, s=12, linewidths=0, **limits)
+        axes.scatter(*np.transpose(points), c=predicted, cmap=colors, s=12, linewidths=0, **limits)
         axes.scatter(*np.transpose(labeled), color=INK, marker="X", s=150, linewidths=0)
-        drawn = axes.scatter(*np.transpose(labeled), c=known, cmap=own, marker="X", s=70, linewidths=0, **limits)
+        drawn = axes.scatter(*np.transpose(labeled), c=known, cmap=colors, marker="X", s=70, linewidths=0, **limits)
         if 0 < len(classes) <= MAX_CLASSES:
             axes.legend(drawn.legend_elements(num=None)[0], [plain_label(classes[int(code)]) for code in sorted(
                 set(known))], frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
@@ -253,10 +253,11 @@ def picture_plot(points: Sequence[Sequence[float]], codes: Sequence[float], clas
         ring = np.asarray(labeled, int)
         if classes:
             for code in np.unique(values).astype(int):
-                own, known = np.flatnonzero(values == code), ring[values[ring] == code]
+                of_class, known = np.flatnonzero(values == code), ring[values[ring] == code]
                 marker = "x" if code < 0 else MARKERS[code // len(CLASSES) % len(MARKERS)]
-                axes.plot(*places[own].T, marker, color=_color(code), markersize=3.6, markeredgewidth=0 if code >= 0
-                          else 0.8, alpha=0.9, label="none" if code < 0 else plain_label(classes[code]))
+                axes.plot(*places[of_class].T, marker, color=_color(code), markersize=3.6,
+                          markeredgewidth=0 if code >= 0 else 0.8, alpha=0.9,
+                          label="none" if code < 0 else plain_label(classes[code]))
                 axes.plot(*places[known].T, marker, color=_color(code), markersize=8, markeredgecolor=INK,
                           markeredgewidth=1.4)
             if len(np.unique(values)) <= MAX_CLASSES:
@@ -350,6 +351,6 @@ def _svg(name: str, title: str, inches: tuple[float, float], draw: Callable[[Any
     text = text[text.index("<svg"):].strip()
     text = re.sub(r'<g id="[^"]*"', "<g", text)  # patch_1 and the like, equal in every figure
     # Places to a hundredth of a point: half the bytes of a picture of thousands of lines.
-    text = re.sub(r'(?<= d=")[^"]*|(?<= [xy]=")[^"]*', lambda found: re.sub(r"(\.\d\d)\d+", r"\1", found[0]), text)
+    text = re.sub(r'(?<= d=")[^"]*|(?<= [xy]=")[^"]*', lambda match: re.sub(r"(\.\d\d)\d+", r"\1", match[0]), text)
     described = plain_label(title, 200).replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
     return Markup(by_name(text).replace("<svg ", f'<svg role="img" aria-label="{described}" ', 1))

@@ -37,27 +37,27 @@ class ComponentArrays:
         for name, dtype in (("component", id_type(self.v)), ("points", np.int64), ("alone", np.bool_)):
             self.parts.allocate(name, (self.v,), dtype, self.height)
 
-    def count(self, own: np.ndarray, count: int, blocks: Sequence[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
+    def count(self, labels: np.ndarray, count: int, blocks: Sequence[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
         """Return the points and the vertices (c,) of components, which are `own` of the vertices of some blocks."""
         points, vertices = np.zeros(count, np.int64), np.zeros(count, np.int64)
-        for part, start, stop in _within(own, blocks):
+        for part, start, stop in _within(labels, blocks):
             np.add.at(vertices, part, 1)
             np.add.at(points, part, 1 if self.multiplicity is None else self.multiplicity.read(start, stop))
         return points, vertices
 
-    def write(self, own: np.ndarray, blocks: Sequence[tuple[int, int]], points: np.ndarray, vertices: np.ndarray,
+    def write(self, labels: np.ndarray, blocks: Sequence[tuple[int, int]], points: np.ndarray, vertices: np.ndarray,
               number: np.ndarray | None = None) -> None:
         """Write what is known of the vertices of some blocks; number (c,) : of each component, its place by default."""
-        for part, start, _ in _within(own, blocks):
+        for part, start, _ in _within(labels, blocks):
             self.parts.write_range(start, {"component": part if number is None else number[part],
                                            "points": points[part], "alone": vertices[part] == 1})
 
 
-def _within(own: np.ndarray, blocks: Sequence[tuple[int, int]]) -> Iterator[tuple[np.ndarray, int, int]]:
+def _within(array: np.ndarray, blocks: Sequence[tuple[int, int]]) -> Iterator[tuple[np.ndarray, int, int]]:
     """Yield what of an array lies in each of some blocks that follow each other, and these."""
     begin = blocks[0][0]
     for start, stop in blocks:
-        yield own[start - begin:stop - begin], start, stop
+        yield array[start - begin:stop - begin], start, stop
 
 
 def described(points: np.ndarray, vertices: np.ndarray) -> dict[str, Any]:

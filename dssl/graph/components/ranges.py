@@ -138,9 +138,9 @@ class _Links:
 
     def merge(self, parent: np.ndarray, below: np.ndarray, start: int, high: np.ndarray, low: np.ndarray) -> None:
         """Join edges of a range, and add the links that follow."""
-        found = np.empty_like(below, shape=len(high)), np.empty_like(below, shape=len(high))
-        count = _merge(parent, below, start, np.array(high), np.array(low), *found)
-        self._held.append((found[0][:count].copy(), found[1][:count].copy()))
+        links = np.empty_like(below, shape=len(high)), np.empty_like(below, shape=len(high))
+        count = _merge(parent, below, start, np.array(high), np.array(low), *links)
+        self._held.append((links[0][:count].copy(), links[1][:count].copy()))
         self._count += count
         if self._count >= self.graph.part_links:
             self.write()
@@ -170,15 +170,15 @@ class JoinRangeTask:
 
     def __call__(self, out: PartWriter) -> Receipt:
         graph, (start, stop) = self.graph, self.graph.ranges[self.index]
-        own, below, links = self._joined(start, stop, out.attempt)
-        below = below[own == np.arange(stop - start, dtype=own.dtype)]
-        count = number_components(own)
-        points, vertices = graph.arrays.count(own, count, graph.blocks_of(self.index))
+        roots, below, links = self._joined(start, stop, out.attempt)
+        below = below[roots == np.arange(stop - start, dtype=roots.dtype)]
+        count = number_components(roots)
+        points, vertices = graph.arrays.count(roots, count, graph.blocks_of(self.index))
         for _, asked in graph.asked(self.index):
-            component = own[asked["below"] - start]
+            component = roots[asked["below"] - start]
             np.add.at(points, component, asked["points"])
             np.add.at(vertices, component, asked["vertices"])
-        out.write(own=own, below=below, points=points, vertices=vertices)
+        out.write(own=roots, below=below, points=points, vertices=vertices)
         asks = below >= 0
         receipt = scatter(out, below[asks] // graph.range_rows, len(graph.ranges), below=below[asks],
                           points=points[asks], vertices=vertices[asks])
@@ -191,12 +191,12 @@ class JoinRangeTask:
         parent, below = np.arange(stop - start, dtype=np.int32), np.full(stop - start, -1, id_type(graph.arrays.v))
         links = _Links(graph, self.links, attempt)
         for block, (first, last) in enumerate(graph.blocks_of(self.index), self.index * graph.blocks):
-            found = graph.of("blocks").read(block)
-            parent[first - start:last - start] = found["root"] + (first - start)
-            links.merge(parent, below, start, found["high"].astype(below.dtype) + first, found["low"])
+            rows = graph.of("blocks").read(block)
+            parent[first - start:last - start] = rows["root"] + (first - start)
+            links.merge(parent, below, start, rows["high"].astype(below.dtype) + first, rows["low"])
         for part in range(self.links):
-            found = graph.of("links").read_bucket(part, self.index)
-            links.merge(parent, below, start, found["high"], found["low"])
+            rows = graph.of("links").read_bucket(part, self.index)
+            links.merge(parent, below, start, rows["high"], rows["low"])
         links.write()
         return parent, below, links.written
 
@@ -213,19 +213,20 @@ class NumberRangeTask:
 
     def __call__(self, out: PartWriter) -> Receipt:
         graph, (start, _) = self.graph, self.graph.ranges[self.index]
-        found, answers = graph.joined(self.index).read(0), graph.of("answers")
-        own, below, points, vertices = (found[name] for name in ("own", "below", "points", "vertices"))
+        joined, answers = graph.joined(self.index).read(0), graph.of("answers")
+        roots, below, points, vertices = (joined[name] for name in ("own", "below", "points", "vertices"))
         number = np.empty(len(below), id_type(graph.arrays.v))
         number[below < 0] = np.arange(self.first, self.first + int((below < 0).sum()))
         earlier = below // graph.range_rows
         for other in range(self.index):
             asked = np.flatnonzero(earlier == other)
             if len(asked):
-                told = answers.read(graph.answer(other, self.index))
-                number[asked], points[asked], vertices[asked] = told["number"], told["points"], told["vertices"]
-        graph.arrays.write(own, graph.blocks_of(self.index), points, vertices, number)
+                numbers = answers.read(graph.answer(other, self.index))
+                number[asked], points[asked] = numbers["number"], numbers["points"]
+                vertices[asked] = numbers["vertices"]
+        graph.arrays.write(roots, graph.blocks_of(self.index), points, vertices, number)
         for later, asks in graph.asked(self.index):
-            component, part = own[asks["below"] - start], graph.answer(self.index, later)
+            component, part = roots[asks["below"] - start], graph.answer(self.index, later)
             answers.write(part, {"number": number[component], "points": points[component],
                                  "vertices": vertices[component]}, out.attempt)
             answers.finish(part, {}, out.attempt)

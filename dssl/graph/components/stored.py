@@ -63,11 +63,12 @@ def find_components(weights: Parts, v: int, height: int, multiplicity: Rows | No
     arrays = ComponentArrays(parts, v, height, multiplicity)
     arrays.allocate()
     if in_one_task(v, height, execution.memory_budget):
-        found = execution.map([ComponentsTask(weights, arrays)], parts)
+        receipts = execution.map([ComponentsTask(weights, arrays)], parts)
     else:
-        found = join_ranges(weights, arrays, execution, parts)
-    largest = sorted((points for own in found for points in own["largest"]), reverse=True)[:MAX_LISTED]
-    return Components(sum(own["components"] for own in found), sum(own["alone"] for own in found), largest, arrays)
+        receipts = join_ranges(weights, arrays, execution, parts)
+    largest = sorted((points for receipt in receipts for points in receipt["largest"]), reverse=True)[:MAX_LISTED]
+    count = sum(receipt["components"] for receipt in receipts)
+    return Components(count, sum(receipt["alone"] for receipt in receipts), largest, arrays)
 
 
 def components_cost(v: int, height: int, nnz: int, budget: int) -> Cost:

@@ -158,16 +158,16 @@ class EnergyBlocks:
     def among(self, places: np.ndarray) -> sp.csr_array:
         """Return E between some vertices, CSR (s, s), each named by its place, in the order of `places`."""
         distinct, again = np.unique(places, return_inverse=True)
-        found = []
+        pieces = []
         for index, (start, stop) in enumerate(self.ranges):
             first, last = np.searchsorted(distinct, [start, stop])
             if last > first:
                 E, halo = self.read(index)
                 coo, numbers = E[distinct[first:last] - start].tocoo(), np.concatenate([np.arange(start, stop), halo])
                 wanted = np.isin(numbers, distinct)[coo.coords[1]]
-                found.append((coo.coords[0][wanted] + first, np.searchsorted(distinct, numbers[coo.coords[1][wanted]]),
+                pieces.append((coo.coords[0][wanted] + first, np.searchsorted(distinct, numbers[coo.coords[1][wanted]]),
                               coo.data[wanted]))
-        i, j, e = (np.concatenate(column) for column in zip(*found, strict=True))
+        i, j, e = (np.concatenate(column) for column in zip(*pieces, strict=True))
         return sp.csr_array((e, (i, j)), shape=(len(distinct), len(distinct)))[again][:, again]
 
     def read(self, index: int) -> tuple[sp.csr_array, np.ndarray]:

@@ -68,11 +68,11 @@ class Moves:
     def told(self, parts: Parts, index: int, W: sp.csr_array) -> dict[str, np.ndarray]:
         """Return for each entry what the row of its other end sent."""
         at = np.argsort(W.indices, kind="stable")
-        found = {}
+        sent = {}
         for name, array in gather(parts, len(self.ranges), index).items():
-            found[name] = np.empty_like(array)
-            found[name][at] = array
-        return found
+            sent[name] = np.empty_like(array)
+            sent[name][at] = array
+        return sent
 
     def joint(self, index: int, W: sp.csr_array) -> np.ndarray:
         """Return m_i w_ij m_j of the entries."""
@@ -123,8 +123,8 @@ class EndsTask:
         moves, (start, stop) = self.moves, self.moves.ranges[self.index]
         place = np.arange(start, stop)
         if moves.order is not None:
-            found = gather(moves.places, len(moves.ranges), self.index)
-            place[found["vertex"]] = found["place"]
+            ends = gather(moves.places, len(moves.ranges), self.index)
+            place[ends["vertex"]] = ends["place"]
         W = moves.weights(self.index)
         joint = sp.csr_array((moves.joint(self.index, W), W.indices, W.indptr), shape=W.shape)
         degree = np.asarray(joint.sum(axis=1)).ravel()
@@ -143,21 +143,21 @@ class MoveTask:
     index: int
 
     def __call__(self, out: PartWriter) -> Receipt:
-        moves, own = self.moves, self.moves.ends.read(self.index)
+        moves, ends = self.moves, self.moves.ends.read(self.index)
         W = moves.weights(self.index)
         value, other = moves.joint(self.index, W), moves.told(moves.ends, self.index, W)
-        row = np.repeat(np.arange(len(own["place"])), np.diff(W.indptr))
-        value = value * (own["scale"][row] * other["scale"])
+        row = np.repeat(np.arange(len(ends["place"])), np.diff(W.indptr))
+        value = value * (ends["scale"][row] * other["scale"])
         between = float(value.sum())
-        place = np.concatenate([own["place"][row], own["place"]])
+        place = np.concatenate([ends["place"][row], ends["place"]])
         del W, row
         receipt = scatter(
             out, place // moves.block_rows, len(row_ranges(moves.n, moves.block_rows)),
             row=(place % moves.block_rows).astype(np.int32),
-            column=np.concatenate([other["place"], own["place"].astype(other["place"].dtype)]),
-            value=np.concatenate([-value, own["scale"]**2 * own["degree"]]),
-            scale=np.concatenate([other["scale"], own["scale"]]))
-        return {**receipt, "between": between, "trace": float(own["scale"]**2 @ own["degree"])}
+            column=np.concatenate([other["place"], ends["place"].astype(other["place"].dtype)]),
+            value=np.concatenate([-value, ends["scale"]**2 * ends["degree"]]),
+            scale=np.concatenate([other["scale"], ends["scale"]]))
+        return {**receipt, "between": between, "trace": float(ends["scale"]**2 @ ends["degree"])}
 
 
 @dataclass(frozen=True)
@@ -169,21 +169,21 @@ class BlockTask:
 
     def __call__(self, out: PartWriter) -> Receipt:
         moves, (start, stop) = self.moves, row_ranges(self.moves.n, self.moves.block_rows)[self.index]
-        found = gather(moves.entries, len(moves.ranges), self.index)
-        row, column = found["row"], found["column"]
+        entries = gather(moves.entries, len(moves.ranges), self.index)
+        row, column = entries["row"], entries["column"]
         inside = (column >= start) & (column < stop)
         scale = np.zeros(stop - start)
         diagonal = inside & (column == row + start)
-        scale[row[diagonal]] = found["scale"][diagonal]
-        there = np.flatnonzero(found["value"] != 0)
+        scale[row[diagonal]] = entries["scale"][diagonal]
+        there = np.flatnonzero(entries["value"] != 0)
         there = there[np.lexsort((column[there], row[there]))]
         row, column, inside = row[there], column[there], inside[there]
         indices, halo, first = numbered_in_block(column, inside, start, stop)
         indptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=stop - start))]).astype(np.int32)
         receipt = out.write_rows(start, order=np.arange(start, stop) if moves.order is None else
                                  moves.order.read(start, stop))
-        out.write(data=found["value"][there], indices=indices, indptr=indptr, halo=halo.astype(np.int64), scale=scale,
-                  halo_scale=found["scale"][there[~inside]][first])
+        out.write(data=entries["value"][there], indices=indices, indptr=indptr, halo=halo.astype(np.int64), scale=scale,
+                  halo_scale=entries["scale"][there[~inside]][first])
         return {**receipt, "nnz": len(there), "halo": len(halo)}
 
 

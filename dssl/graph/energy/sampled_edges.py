@@ -48,7 +48,7 @@ def sampled_edges(blocks: Callable[[], Iterable[Edges]], count: int, rng: np.ran
         few = None if few is None or seen > count else [*few, edges]
     if few is not None:
         return joined_edges(few)
-    draws, at, found = np.sort(np.minimum(rng.random(count) * total, np.nextafter(total, 0))), 0.0, []
+    draws, at, edges_sampled = np.sort(np.minimum(rng.random(count) * total, np.nextafter(total, 0))), 0.0, []
     for edges in blocks():
         cumulative = _cumulative(at, edges)
         at, begin = cumulative[-1], np.searchsorted(draws, at, side="left")
@@ -56,9 +56,9 @@ def sampled_edges(blocks: Callable[[], Iterable[Edges]], count: int, rng: np.ran
         drawn = np.searchsorted(cumulative[1:], draws[begin:end], side="right")
         chosen, times = np.unique(drawn, return_counts=True)
         p = np.diff(cumulative)[chosen] / total
-        own = edges.of(chosen)
-        found.append(Edges(own.i, own.j, own.w * times / (count * p), own.ci, own.cj))
-    return joined_edges(found)
+        some = edges.of(chosen)
+        edges_sampled.append(Edges(some.i, some.j, some.w * times / (count * p), some.ci, some.cj))
+    return joined_edges(edges_sampled)
 
 
 def _cumulative(before: float, edges: Edges) -> np.ndarray:

@@ -108,26 +108,27 @@ class RowsTask:
     last: int
 
     def __call__(self, out: PartWriter) -> Receipt:
-        wanted, found = self.places.load()["places"], []
+        wanted, pieces = self.places.load()["places"], []
         for index, (start, stop) in enumerate(self.blocks.ranges[self.first:self.last], self.first):
-            own = wanted[slice(*np.searchsorted(wanted, [start, stop]))] - start
-            if len(own):
-                found.append(self._rows(index, own))
+            rows_of_block = wanted[slice(*np.searchsorted(wanted, [start, stop]))] - start
+            if len(rows_of_block):
+                pieces.append(self._rows(index, rows_of_block))
         empty = {"degree": np.arange(0), "scale": np.zeros(0), "place": np.arange(0), "w": np.zeros(0),
                  "other": np.zeros(0)}
-        return out.write(**{name: np.concatenate([none, *(rows[name] for rows in found)])
+        return out.write(**{name: np.concatenate([none, *(rows[name] for rows in pieces)])
                             for name, none in empty.items()})
 
-    def _rows(self, index: int, own: np.ndarray) -> dict[str, np.ndarray]:
+    def _rows(self, index: int, rows: np.ndarray) -> dict[str, np.ndarray]:
         part, (start, stop) = self.blocks.parts.read(index), self.blocks.ranges[index]
         scale = np.concatenate([part["scale"], part["halo_scale"]])
-        E = sp.csr_array((part["data"], part["indices"], part["indptr"]), shape=(stop - start, len(scale)))[own].tocoo()
+        E = sp.csr_array((part["data"], part["indices"], part["indptr"]), shape=(stop - start, len(scale)))
+        E = E[rows].tocoo()
         row, column = E.coords
-        off = (own[row] != column) & (E.data != 0)
+        off = (rows[row] != column) & (E.data != 0)
         row, column = row[off], column[off]
-        return {"degree": np.bincount(row, minlength=len(own)), "scale": scale[own], "other": scale[column],
+        return {"degree": np.bincount(row, minlength=len(rows)), "scale": scale[rows], "other": scale[column],
                 "place": np.concatenate([np.arange(start, stop), part["halo"]])[column],
-                "w": -E.data[off] / (scale[own[row]] * scale[column])}
+                "w": -E.data[off] / (scale[rows[row]] * scale[column])}
 
 
 def _rows_at(blocks: EnergyBlocks, places: np.ndarray, execution: Execution) -> dict[str, np.ndarray]:
@@ -135,9 +136,9 @@ def _rows_at(blocks: EnergyBlocks, places: np.ndarray, execution: Execution) -> 
     parts, shared = execution.scratch(), execution.share(places=places)
     runs = runs_of(len(blocks.ranges))
     execution.map([RowsTask(blocks, shared, first, last) for first, last in runs], parts)
-    found = [parts.read(index) for index in range(len(runs))]
+    arrays = [parts.read(index) for index in range(len(runs))]
     parts.remove()
-    return {name: np.concatenate([own[name] for own in found]) for name in found[0]}
+    return {name: np.concatenate([piece[name] for piece in arrays]) for name in arrays[0]}
 
 
 def near_graph(graph: StoredGraph, blocks: EnergyBlocks, leaving: np.ndarray, execution: Execution
@@ -150,15 +151,15 @@ def near_graph(graph: StoredGraph, blocks: EnergyBlocks, leaving: np.ndarray, ex
     """
     left = np.unique(leaving)
     S = np.union1d(left, _rows_at(blocks, left, execution)["place"])
-    found = _rows_at(blocks, S, execution)
-    rows = np.union1d(S, found["place"])
-    near, indices = np.searchsorted(rows, S), np.searchsorted(rows, found["place"])
+    arrays = _rows_at(blocks, S, execution)
+    rows = np.union1d(S, arrays["place"])
+    near, indices = np.searchsorted(rows, S), np.searchsorted(rows, arrays["place"])
     scale, degree = np.zeros(len(rows)), np.zeros(len(rows), np.int64)
-    scale[indices] = found["other"]
-    scale[near], degree[near] = found["scale"], found["degree"]
+    scale[indices] = arrays["other"]
+    scale[near], degree[near] = arrays["scale"], arrays["degree"]
     order, copies = blocks.parts.rows("order"), graph.copies
     m = np.ones(len(rows), np.int64) if copies is None else copies.take(order.take(rows))
-    return {"rows": rows, "scale": scale, "multiplicity": m, "data": found["w"], "indices": indices,
+    return {"rows": rows, "scale": scale, "multiplicity": m, "data": arrays["w"], "indices": indices,
             "indptr": np.concatenate([[0], np.cumsum(degree)])}
 
 
@@ -181,8 +182,8 @@ class LeavingTask:
         W = sp.csr_array((near["data"], near["indices"], near["indptr"]), shape=(len(rows), len(rows)))
         energy, largest = GraphEnergy(W, near["scale"]), 0
         for fold in range(self.n_folds):
-            own = np.searchsorted(rows, leaving["position"][leaving["fold"] == fold])
-            change = energy_change(energy, self.kind, own, near["multiplicity"])
+            removed = np.searchsorted(rows, leaving["position"][leaving["fold"] == fold])
+            change = energy_change(energy, self.kind, removed, near["multiplicity"])
             self.changes.write(fold, replace(change, rows=rows[change.rows]).to_arrays())
             largest = max(largest, len(change.rows))
         return {"largest": largest}

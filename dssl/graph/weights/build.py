@@ -248,11 +248,11 @@ def row_receipts(parts: Parts, n: int) -> list[Receipt]:
     IntegrityError : a block of rows is missing.
     """
     count = block_count(n, parts.receipt(0)["rows"][1])
-    found = parts.receipts(count)
-    missing = next((index for index in range(count) if index not in found), None)
+    receipts = parts.receipts(count)
+    missing = next((index for index in range(count) if index not in receipts), None)
     require(missing is None, f"the graph lacks block {missing} of {count}", error=IntegrityError,
             why="its rows were never written", fix="run the weights again: finished blocks are kept")
-    return [found[index] for index in range(count)]
+    return [receipts[index] for index in range(count)]
 
 
 def read_graph(parts: Parts) -> sp.csr_array:
@@ -336,8 +336,8 @@ def weights(neighbors: Neighbors, weights: str = SelfTuned.name, *, bandwidth: f
 
 def _check_lists(neighbors: Neighbors) -> None:
     for first, ids, _ in _blocks(neighbors):
-        own = first + np.arange(len(ids))
-        wrong = (ids < 0) | (ids >= len(neighbors)) | (ids == own[:, None])
+        itself = first + np.arange(len(ids))
+        wrong = (ids < 0) | (ids >= len(neighbors)) | (ids == itself[:, None])
         require(not wrong.any(), f"the list of point {first + int(wrong.any(axis=1).argmax())} is not valid: "
                 f"{ids[wrong.any(axis=1)][:1].tolist()}", error=DataError,
                 why="a neighbor is one of the other points", fix="make the lists with dssl.neighbors")

@@ -205,7 +205,7 @@ def _near_pairs(points, new, old, distances, one, other, measured):
 
     The lists stay as they are, so that any number of threads finds the same pairs.
     """
-    found = 0
+    count = 0
     for row in range(new.shape[0]):
         for x in range(new.shape[1]):
             a = new[row, x]
@@ -218,10 +218,10 @@ def _near_pairs(points, new, old, distances, one, other, measured):
                     continue
                 distance = gap(points, a, b)
                 if distance < distances[a, 0] or distance < distances[b, 0]:
-                    one[found], other[found], measured[found] = a, b, distance
-                    found += 1
+                    one[count], other[count], measured[count] = a, b, distance
+                    count += 1
             unfold(points, a, 0)
-    return found
+    return count
 
 
 @njit(nogil=True, cache=True)
@@ -258,11 +258,11 @@ def local_join(points: Points, names: np.ndarray, new: np.ndarray, old: np.ndarr
 
     for first in range(0, len(new), height):
         rows = [(first + start, first + stop) for start, stop in cuts(min(height, len(new) - first), threads)]
-        found = list(each(measure, zip(rows, room, strict=True)))
+        improving = list(each(measure, zip(rows, room, strict=True)))
 
-        def push(span: tuple[int, int], found: list[list[np.ndarray]] = found) -> int:
+        def push(span: tuple[int, int], pairs: list[list[np.ndarray]] = improving) -> int:
             return sum(_push_pairs(one, other, measured, span[0], span[1], names, distances, ids, flags)
-                       for one, other, measured in found)
+                       for one, other, measured in pairs)
 
         changes += sum(each(push, spans))
     return changes
@@ -296,9 +296,9 @@ def nearest_in_memory(points: Points, k: int, rng: np.random.Generator, most: in
     order = bisect(np.ascontiguousarray(points.axes[:, :FIRST_AXES]), depth).astype(np.int32)
     with ThreadPoolExecutor(threads) as pool:
         near, ids = _joined(points.take(order), k, depth, rng, most, pool.map if threads > 1 else map, threads)
-    found, distances = np.empty_like(ids), np.empty_like(near)
-    found[order], distances[order] = np.where(ids < 0, np.int32(-1), order[ids]), near
-    return distances, found
+    merged, distances = np.empty_like(ids), np.empty_like(near)
+    merged[order], distances[order] = np.where(ids < 0, np.int32(-1), order[ids]), near
+    return distances, merged
 
 
 def _joined(points: Points, k: int, depth: int, rng: np.random.Generator, most: int, each: Each,

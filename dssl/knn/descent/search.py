@@ -51,8 +51,8 @@ def descend(rows: np.ndarray | sparse.csr_array, k: int, *, random_state: int, t
         _, candidates = nearest_in_memory(seen, min(n - 1, k + times * extra_of(k)), rng, most, threads)
         del seen
         candidates.sort(axis=1)  # where there are fewer, -1 is before them
-        found = pool.map(lambda span: _measured(rows, candidates, k, *span), cuts(n, threads))
-        distances, ids = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
+        nearest = pool.map(lambda span: _measured(rows, candidates, k, *span), cuts(n, threads))
+        distances, ids = (np.concatenate(arrays) for arrays in zip(*nearest, strict=True))
     short = np.flatnonzero(np.isinf(distances[:, -1]) | far)
     if len(short):
         points = points_in_blocks(as_rows(rows), "euclidean", FILL_ROWS, rows[sample_ids(n, FILL_SAMPLE)])
@@ -78,10 +78,10 @@ def _seen(rows: np.ndarray | sparse.csr_array, rng: np.random.Generator,
 def _measured(rows: np.ndarray | sparse.csr_array, candidates: np.ndarray, k: int, start: int,
               stop: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the k nearest of the candidates (n, c) of rows [start, stop), sorted, by (distance, id)."""
-    own = candidates[start:stop].astype(np.int64)
-    distances = candidate_distances(rows[start:stop], rows, own)
+    of_rows = candidates[start:stop].astype(np.int64)
+    distances = candidate_distances(rows[start:stop], rows, of_rows)
     order = np.argsort(distances, axis=1, kind="stable")[:, :k]  # ids ascend, and break ties
-    return np.take_along_axis(distances, order, axis=1), np.take_along_axis(own, order, axis=1)
+    return np.take_along_axis(distances, order, axis=1), np.take_along_axis(of_rows, order, axis=1)
 
 
 @dataclass(frozen=True)
@@ -107,12 +107,12 @@ class DescentTask:
         for wider in range(len(WIDER)):
             distances, ids, filled = descend(rows, self.k, random_state=self.random_state, threads=self.threads,
                                              wider=wider)
-            found = recall_of(is_true(distances[truth["ids"]], truth["kth"]), self.random_state)
-            if found["lower"] >= self.recall:
+            recall = recall_of(is_true(distances[truth["ids"]], truth["kth"]), self.random_state)
+            if recall["lower"] >= self.recall:
                 break
         for start, stop in row_ranges(len(distances), self.block_rows):
             out.write_rows(start, ids=ids[start:stop], distances=stored_distances(distances[start:stop]))
-        return {"filled_exactly": filled, "recall": found, "searches": wider + 1}
+        return {"filled_exactly": filled, "recall": recall, "searches": wider + 1}
 
 
 def descent_seconds(X: Rows, k: int) -> float:

@@ -166,10 +166,10 @@ class SparsePoints:
 
         within : as of `DensePoints.nearest`.
         """
-        found = Queries(measurable(queries, self.metric), query_ids, k, within)
+        nearest = Queries(measurable(queries, self.metric), query_ids, k, within)
         for first, block in self.rows.blocks(self.block_rows):
-            found.offer(first, measurable(block, self.metric))
-        return found.nearest()
+            nearest.offer(first, measurable(block, self.metric))
+        return nearest.nearest()
 
 
 def measured_row_bytes(X: Rows, metric: str) -> int:

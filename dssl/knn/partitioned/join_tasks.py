@@ -47,8 +47,8 @@ class MergeTask:
             distances, ids = (self.before.rows(name).read(start, stop) for name in ("distances", "ids"))
             flags = self.flags.rows("flags").read(start, stop)
             distances, ids, flags = distances.copy(), ids.copy(), flags.copy()
-        for found in pieces(self.found, self.writers, self.block):
-            push_all(found["place"] - start, found["ids"], found["distances"], found["flag"], distances, ids, flags)
+        for lists in pieces(self.found, self.writers, self.block):
+            push_all(lists["place"] - start, lists["ids"], lists["distances"], lists["flag"], distances, ids, flags)
         truth = self.truth.load()
         mine = (truth["place"] >= start) & (truth["place"] < stop)
         hits = sum(int(np.isin(near, ids[place - start]).sum())
@@ -85,20 +85,20 @@ class JoinTask:
         new, old = choose_candidates(ids, flags, start, lambda: self._others(start), DRAWN,
                                      salt_of(block_rng(self.random_state, JOINS, self.step, self.block)))
         del ids
-        found: list[tuple[np.ndarray, ...]] = [
+        pieces_of_lists: list[tuple[np.ndarray, ...]] = [
             (np.zeros(0, np.int32), np.zeros((0, 1), np.int32), np.zeros((0, 1), np.float32))]
         sent, most = 0, SENT * (stop - start)
         for rows, used in within(np.flatnonzero((new >= 0).any(axis=1)), [new, old], self.most):
             if sent < most:
-                found.append(self._joined(new[rows], old[rows], used))
-                sent += len(found[-1][0])
+                pieces_of_lists.append(self._joined(new[rows], old[rows], used))
+                sent += len(pieces_of_lists[-1][0])
             else:
                 flags[rows] = before[rows]
         del new, old
         if stop > start:
             out.write_rows(start, flags=places.filled(self.block, flags, 0))
-        place, near_ids, distances = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
-        del found
+        place, near_ids, distances = (np.concatenate(arrays) for arrays in zip(*pieces_of_lists, strict=True))
+        del pieces_of_lists
         return scatter(out, places.block(place), len(places.counts), place=place, ids=near_ids, distances=distances,
                        flag=np.ones(len(place), np.uint8))
 
@@ -158,9 +158,9 @@ class MeasureTask:
         places, rows_by_place, row = self.ordered.places, self.ordered.parts.rows("rows"), self.ordered.parts.rows(
             "row")
         start, stop = places.span(self.block)
-        near, own = self.lists.rows("ids").read(start, stop), row.read(start, stop)
-        squared, ids = np.empty((len(own), self.k)), np.empty((len(own), self.k), np.int64)
-        for run, used in within(np.arange(len(own)), [near], self.most):
+        near, of_rows = self.lists.rows("ids").read(start, stop), row.read(start, stop)
+        squared, ids = np.empty((len(of_rows), self.k)), np.empty((len(of_rows), self.k), np.int64)
+        for run, used in within(np.arange(len(of_rows)), [near], self.most):
             numbers = _numbers(near[run], used)
             mine = rows_by_place.read(start + int(run[0]), start + int(run[-1]) + 1)
             distances = candidate_distances(mine, rows_by_place.take(used), numbers)
@@ -172,10 +172,10 @@ class MeasureTask:
             filled |= far_rows(self.ordered.parts.rows("seen").read(start, stop))
         short = np.flatnonzero(filled)
         if len(short):
-            mine = self.rows.take(own[short])
+            mine = self.rows.take(of_rows[short])
             points = points_in_blocks(self.rows, self.metric, self.fill_rows, measurable(mine, self.metric))
-            squared[short], ids[short] = points.nearest(mine, own[short], self.k)
-        return scatter(out, own // self.range_rows, -(-len(self.rows) // self.range_rows), row=own, ids=ids,
+            squared[short], ids[short] = points.nearest(mine, of_rows[short], self.k)
+        return scatter(out, of_rows // self.range_rows, -(-len(self.rows) // self.range_rows), row=of_rows, ids=ids,
                        squared=squared) | {"filled_exactly": len(short)}
 
 
@@ -191,7 +191,8 @@ class WriteTask:
 
     def __call__(self, out: PartWriter) -> Receipt:
         places = self.ordered.places
-        found = gather(self.measured, len(places.counts), self.number)
-        turn = np.argsort(found["row"])
-        return out.write_rows(self.start, ids=found["ids"][turn], distances=stored_distances(found["squared"][turn]),
+        measured = gather(self.measured, len(places.counts), self.number)
+        turn = np.argsort(measured["row"])
+        distances = stored_distances(measured["squared"][turn])
+        return out.write_rows(self.start, ids=measured["ids"][turn], distances=distances,
                               order=self.ordered.parts.rows("row").take(places.at(self.start, self.stop)))

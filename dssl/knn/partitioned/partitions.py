@@ -89,17 +89,17 @@ def _usual(sample: np.ndarray) -> np.ndarray:
 
 def _near_directions(sample: np.ndarray) -> np.ndarray:
     """Return the directions (q, d), of length 1 or of copies 0, from some rows of a sample to the nearest other."""
-    queries, found = sample_ids(len(sample), NEAR_SAMPLE), []
+    queries, directions = sample_ids(len(sample), NEAR_SAMPLE), []
     centered = sample - sample.mean(axis=0, dtype=np.float64)
     norms = np.einsum("ij,ij->i", centered, centered)
     for start, stop in row_ranges(len(queries), NEAR_ROWS):
-        own = queries[start:stop]
-        squared = norms - 2 * (centered[own] @ centered.T)
-        squared[np.arange(len(own)), own] = np.inf
-        difference = centered[squared.argmin(axis=1)] - centered[own]
+        some = queries[start:stop]
+        squared = norms - 2 * (centered[some] @ centered.T)
+        squared[np.arange(len(some)), some] = np.inf
+        difference = centered[squared.argmin(axis=1)] - centered[some]
         length = np.sqrt(np.einsum("ij,ij->i", difference, difference))[:, None]
-        found.append(difference / np.where(length > 0, length, 1))
-    return np.concatenate(found)
+        directions.append(difference / np.where(length > 0, length, 1))
+    return np.concatenate(directions)
 
 
 def far_rows(seen: np.ndarray) -> np.ndarray:
@@ -129,11 +129,11 @@ class Cells:
 
         That is its home, and up to most - 1 leaves that have a cell within `reach` times the distance of the nearest.
         """
-        found = []
+        pairs = []
         for first, squared in self._distances(seen):
             rows, leaves, home = _members(squared, self.leaf, self.leaves, most, np.float32(reach * reach))
-            found.append((rows + np.int32(first), leaves, home))
-        rows, leaves, home = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
+            pairs.append((rows + np.int32(first), leaves, home))
+        rows, leaves, home = (np.concatenate(arrays) for arrays in zip(*pairs, strict=True))
         return rows, leaves, home
 
     def _distances(self, seen: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
@@ -175,8 +175,8 @@ def fit_centers(seen: np.ndarray, n_cells: int, rng: np.random.Generator) -> np.
     centers = seen[np.sort(rng.choice(len(seen), min(n_cells, len(seen)), replace=False))]
     for _ in range(LLOYD_STEPS):
         cells = Cells(centers, np.arange(len(centers)))
-        own = cells.homes(seen)
-        order, counts = np.argsort(own, kind="stable"), np.bincount(own, minlength=len(centers))
+        homes = cells.homes(seen)
+        order, counts = np.argsort(homes, kind="stable"), np.bincount(homes, minlength=len(centers))
         full = np.flatnonzero(counts)
         sums = np.add.reduceat(seen[order].astype(np.float64), (np.cumsum(counts) - counts)[full], axis=0)
         centers = (sums / counts[full, None]).astype(np.float32)  # a cell that nobody is nearest to is left out

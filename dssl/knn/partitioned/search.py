@@ -83,9 +83,9 @@ class Search:
     def true(self, chosen: np.ndarray) -> Parts:
         """Return `distances` (q, k) and `ids` of the true neighbors of rows `chosen`, as part 0."""
         def find(place: Parts) -> Receipt:
-            found = true_neighbors(self.X, chosen, np.full((len(chosen), self.k), -1), self.metric, self.execution,
+            truth = true_neighbors(self.X, chosen, np.full((len(chosen), self.k), -1), self.metric, self.execution,
                                    place.within("shares"))
-            place.write(0, {name: found[name] for name in ("distances", "ids")})
+            place.write(0, {name: truth[name] for name in ("distances", "ids")})
             return {}
 
         place, _ = self.steps.run("true", find)
@@ -127,10 +127,10 @@ class Search:
         """Return the rows by place, the places of the `wanted` rows, which ascend, and the number of far rows."""
         leaves = max(least_leaves(len(self.X)), -(-len(self.X) // int(FULL * self.sizes.block_rows)))
         for _ in range(ATTEMPTS):
-            found = self.cells(view, leaves, self.sizes.block_rows, 1, 1.0, 0)
-            if found is None:
+            to_order = self.cells(view, leaves, self.sizes.block_rows, 1, 1.0, 0)
+            if to_order is None:
                 break
-            fitted, leaves = found
+            fitted, leaves = to_order
             routed, sent = self.steps.map("routed", self._routes(fitted), lambda receipts: {
                 "counts": np.sum([receipt["counts"] for receipt in receipts], axis=0).tolist()})
             if max(sent["counts"]) <= self.sizes.block_rows:
@@ -161,8 +161,8 @@ class Search:
 
         parts, ordered = self.steps.map("ordered", tasks, lambda receipts: {
             "far": sum(receipt["far"] for receipt in receipts)}, [routed])
-        found = [parts.read(block) for block in range(len(counts))]
-        rows, place = (np.concatenate([own[name] for own in found]) for name in ("wanted", "place"))
+        parts_of_order = [parts.read(block) for block in range(len(counts))]
+        rows, place = (np.concatenate([part[name] for part in parts_of_order]) for name in ("wanted", "place"))
         return Ordered(parts, held, chunk), place[np.argsort(rows)], ordered["far"]
 
 
@@ -223,10 +223,10 @@ class Lists:
 
     def _search(self, spread: Parts, leaves: int, candidates: int, attempt: int) -> None:
         width, random_state = self.search.k + EXTRA, self.search.random_state
-        found, _ = self.search.steps.map("found", lambda place: [
+        searched, _ = self.search.steps.map("found", lambda place: [
             SearchTask(self.ordered, spread, width, candidates, random_state, attempt, leaf) for leaf in range(leaves)],
             used=[spread])
-        self._merge(found, leaves, self.stored)
+        self._merge(searched, leaves, self.stored)
 
     def improve(self, view: Parts, target: float) -> tuple[list[float], int]:
         """Search and join until sampled rows have the recall; return the leaves a row was in each time, and the joins.
@@ -268,16 +268,17 @@ class Lists:
         joined, _ = search.steps.map("joined", tasks)
         self._merge(joined, len(self.blocks), joined)
 
-    def _merge(self, found: Parts, writers: int, flags: Parts | None) -> None:
+    def _merge(self, candidates: Parts, writers: int, flags: Parts | None) -> None:
         width, before = self.search.k + EXTRA, self.stored
 
         def tasks(place: Parts) -> list[MergeTask]:
             self._allocate(place, distances=(width, np.float32), ids=(width, np.int32), flags=(width, np.uint8))
-            return [MergeTask(self.ordered, found, writers, before, flags, self.truth, width, block)
+            return [MergeTask(self.ordered, candidates, writers, before, flags, self.truth, width, block)
                     for block in self.blocks]
 
+        inputs = [candidates] if before is None else [candidates, before]
         self.stored, merged = self.search.steps.map("lists", tasks, lambda receipts: {
-            "hits": sum(receipt["hits"] for receipt in receipts)}, [found] if before is None else [found, before])
+            "hits": sum(receipt["hits"] for receipt in receipts)}, inputs)
         self.share = merged["hits"] / self.trials
 
     def measure(self, few_far: bool) -> tuple[Parts, int]:
@@ -323,19 +324,19 @@ def find_partitioned(X: Rows, k: int, metric: str, random_state: int, target: fl
     sizes = task_sizes(n, d, measured_itemsize(X.dtype, metric), k, execution.memory_budget)
     # The result is recorded before what it follows from is removed, which takes a while.
     steps, result = Steps(parts.within("search"), execution), parts.within("result")
-    found = result.receipt_of(0) or result.finish(0, plain(
+    attributes = result.receipt_of(0) or result.finish(0, plain(
         _found(Search(X, k, metric, random_state, execution, steps, sizes), target, parts)))
     steps.parts.remove()
     result.remove()
-    recall = found["recall"]
+    recall, overlaps = attributes["recall"], " and ".join(f"{overlap:.1f}" for overlap in attributes["overlaps"])
     require(recall["lower"] >= target, f"the lists found have a recall of {recall['recall']:.3f}, certified "
             f"{recall['lower']:.3f}, and {target} is asked for", error=DataError,
-            why=f"rows were searched in {' and '.join(f'{overlap:.1f}' for overlap in found['overlaps'])} leaves each, "
-                f"and joined {found['joins']} times: so it is with noise in many columns, many dense groups, and where "
+            why=f"rows were searched in {overlaps} leaves each, and joined {attributes['joins']} times: so it is with "
+                "noise in many columns, many dense groups, and where "
                 f"more than {FEW_FAR} rows lie far beyond all others",
             fix=f"use the method exact, {exact_hours(n):.2g} hours of one core or less; or scale the columns, ask for "
                 "a lower recall, or raise memory_budget")
-    return found
+    return attributes
 
 
 def _found(search: Search, target: float, parts: Parts) -> dict[str, Any]:

@@ -85,17 +85,17 @@ class OrderTask:
         start, stop = places.span(self.block)
         if stop == start:
             return out.write(wanted=wanted[:0], place=wanted[:0]) | {"far": 0}
-        found = gather(self.routed, self.writers, self.block)
-        seen = view_of(self.fitted.load()).coordinates(found["rows"])
+        routed = gather(self.routed, self.writers, self.block)
+        seen = view_of(self.fitted.load()).coordinates(routed["rows"])
         order = bisect(np.ascontiguousarray(seen[:, :FIRST_AXES]), tree_depth(len(seen)))
-        row = found["row"][order]
+        row = routed["row"][order]
         here = np.flatnonzero(np.isin(row, wanted))
         out.write(wanted=row[here], place=here + start)
         receipt = out.write_rows(start, row=places.filled(self.block, row, -1),
                                  seen=places.filled(self.block, seen, 0, order))
         far = int(far_rows(seen).sum())
         del seen
-        return receipt | out.write_rows(start, rows=places.filled(self.block, found["rows"], 0, order)) | {"far": far}
+        return receipt | out.write_rows(start, rows=places.filled(self.block, routed["rows"], 0, order)) | {"far": far}
 
 
 @dataclass(frozen=True)
@@ -131,12 +131,12 @@ class SearchTask:
 
     def __call__(self, out: PartWriter) -> Receipt:
         places = self.ordered.places
-        found = gather(self.spread, len(places.counts), self.leaf)
-        place = found["place"]
+        members = gather(self.spread, len(places.counts), self.leaf)
+        place = members["place"]
         rng = block_rng(self.random_state, LEAVES, self.step, self.leaf)
-        distances, near = nearest_in_memory(Coordinates(found.pop("seen")), self.k, rng, self.candidates)
+        distances, near = nearest_in_memory(Coordinates(members.pop("seen")), self.k, rng, self.candidates)
         ids = np.where(near < 0, np.int32(-1), place[near])
         del near
         # Where a row is at home its neighbors have met each other: a join of them would find nothing.
         return scatter(out, places.block(place), len(places.counts), place=place, ids=ids, distances=distances,
-                       flag=(found["home"] != self.leaf).astype(np.uint8))
+                       flag=(members["home"] != self.leaf).astype(np.uint8))

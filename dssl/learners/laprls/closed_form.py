@@ -43,13 +43,13 @@ class LabelFeaturesTask:
 
     def __call__(self, out: PartWriter) -> Receipt:
         features = self.problem.features()
-        found = [np.empty((0, features.width))]
-        for _, start, _, own in self.problem.blocks(self.first, self.last):
-            if len(own["position"]):
-                positions, place = np.unique(own["position"], return_inverse=True)
+        pieces = [np.empty((0, features.width))]
+        for _, start, _, block in self.problem.blocks(self.first, self.last):
+            if len(block["position"]):
+                positions, place = np.unique(block["position"], return_inverse=True)
                 Phi = features.of_block(features.block(self.problem.rows.take(start + positions)))
-                found.append(Phi[place].astype(np.float64, copy=False))
-        return out.write(features=np.concatenate(found))
+                pieces.append(Phi[place].astype(np.float64, copy=False))
+        return out.write(features=np.concatenate(pieces))
 
 
 def label_features(system: NystromSystem, execution: Execution) -> np.ndarray:
@@ -66,9 +66,9 @@ def label_features(system: NystromSystem, execution: Execution) -> np.ndarray:
     execution.map([LabelFeaturesTask(system.problem, *run) for run in runs], parts)
     by_place = np.concatenate([parts.read(index)["features"] for index in range(len(runs))])
     parts.remove()
-    found = np.empty_like(by_place)
-    found[system.by_place] = by_place
-    return found
+    features = np.empty_like(by_place)
+    features[system.by_place] = by_place
+    return features
 
 
 USUAL_LAMBDAS = 2  # distinct weights that folds leave, of folds whose sizes differ by one point
@@ -112,11 +112,11 @@ def closed_form_of(system: NystromSystem, held: Sequence[Penalties], budget: int
 
     Raises ParameterError: the closed form is asked for, and the basis is not whitened and singular.
     """
-    own, lines = system.params, system.lines
-    found = closed_form_flops(own, system.s, len(lines.row), lines.n_held, len(held), budget)
-    if found is None or system.T is not None or _is_regular(system.K_ss):
-        return found
-    require(own.held_out != "closed_form", 'held_out="closed_form" without whitening',
+    params, lines = system.params, system.lines
+    flops = closed_form_flops(params, system.s, len(lines.row), lines.n_held, len(held), budget)
+    if flops is None or system.T is not None or _is_regular(system.K_ss):
+        return flops
+    require(params.held_out != "closed_form", 'held_out="closed_form" without whitening',
             why=f"the kernel of the {system.s} landmarks is singular to the precision of floats",
             fix='use whitening "auto", or held_out "refit"')
     return None
@@ -201,9 +201,9 @@ def closed_form_of_features(Phi: np.ndarray, lines: LabelLines, gram: GramSystem
 def _shared(gram: GramSystem, lines: LabelLines, Phi: np.ndarray, control: bool,
             n_ratios: int) -> dict[str, np.ndarray]:
     """Return the arrays of `ClosedFormTask` for so many ratios, of the graph or of the control."""
-    found = {"fold": lines.fold, "weight": lines.weight, "target": lines.target}
+    arrays = {"fold": lines.fold, "weight": lines.weight, "target": lines.target}
     R = gram.K_ss if gram.T is None else None
-    return found | ridge_arrays(Phi, R, gram.energy(control), n_ratios)
+    return arrays | ridge_arrays(Phi, R, gram.energy(control), n_ratios)
 
 
 def ridge_arrays(Phi: np.ndarray, R: np.ndarray | None, E: np.ndarray | None, n_ratios: int) -> dict[str, np.ndarray]:

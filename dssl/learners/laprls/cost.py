@@ -192,8 +192,8 @@ def nystrom_cost(of: Systems, method: str, halo: float) -> Cost:
         tasks = again * (1 + runs + combining + block_count(of.pairs + held, SYSTEMS_IN_A_TASK))
         if of.closed_form:  # beside the sums, the features of labels as they come, shared and in a task
             peak = max(peak, sums + 2 * 8 * of.m * s + closed_form_bytes(of.m, s))
-            own = of.repetitions * (runs + of.held // max(1, of.folds - 1)) + runs  # the last are kept for the fit
-            tasks += 0 if of.inductive else own - block_count(of.pairs, SYSTEMS_IN_A_TASK)
+            kept = of.repetitions * (runs + of.held // max(1, of.folds - 1)) + runs  # the last are kept for the fit
+            tasks += 0 if of.inductive else kept - block_count(of.pairs, SYSTEMS_IN_A_TASK)
         return cost_of(ordering.tasks + kernels * (tasks + folds.tasks + of.inductive * of.repetitions * runs),
                        ordering.read + kernels * (again * (rows + shares) + folds.read),
                        ordering.written + kernels * again * shares + of.written, max(peak, folds.peak),
@@ -216,15 +216,15 @@ def dense_cost(of: Systems, method: str) -> Cost:
     matrix, least = 8 * of.v * of.v, 2 * 8 * of.v + 8 * of.v * 3 * of.s
     solved = of  # whose right-hand sides are side by side
     if method == "direct":
-        own = least = 3 * matrix
+        held = least = 3 * matrix
         if of.smooth or (of.held and of.params.held_out != "refit"):
-            own, solved = own + 16 * of.v * of.m, replace(of, held=0)
+            held, solved = held + 16 * of.v * of.m, replace(of, held=0)
     else:
-        own = 2 * matrix if 2 * matrix <= of.budget else 2 * min(chunk_bytes(of.budget // 2), matrix)
-        own += 8 * of.v * 3 * of.s + 3 * 8 * of.s * of.s + 6 * 8 * of.v * of.m * of.smooth
+        held = 2 * matrix if 2 * matrix <= of.budget else 2 * min(chunk_bytes(of.budget // 2), matrix)
+        held += 8 * of.v * 3 * of.s + 3 * 8 * of.s * of.s + 6 * 8 * of.v * of.m * of.smooth
     tasks = of.kernels * of.repetitions
     graph = of.split_bytes + 3 * of.v * of.row_bytes
-    return cost_of(tasks, tasks * of.v * of.row_bytes, of.written, graph + own + 6 * solved.right_bytes(of.v), least,
+    return cost_of(tasks, tasks * of.v * of.row_bytes, of.written, graph + held + 6 * solved.right_bytes(of.v), least,
                    tasks * (of.pairs + of.held) * gram_seconds(of.v / 6, of.v))
 
 
@@ -234,11 +234,11 @@ def restored_cost(of: Systems, n_models: int, n_labeled: int, times: int) -> Cos
     times : that folds of the labels are left out of a system, where one is held and that fits.
     """
     sums = gram_bytes(of.s, 1, points=True, n_outputs=of.columns)
-    own = newton_bytes(of.m, of.s) if of.smooth else 8 * of.s * (4 * of.s + of.columns * n_models)
+    held = newton_bytes(of.m, of.s) if of.smooth else 8 * of.s * (4 * of.s + of.columns * n_models)
     left_out = closed_form_bytes(of.m, of.s)
     leaves_out = times if of.held > 0 and left_out <= of.budget else 0
     if leaves_out:
-        own, sums = max(own, left_out), sums + 8 * of.m * of.s
+        held, sums = max(held, left_out), sums + 8 * of.m * of.s
     seconds = (n_models + leaves_out) * gram_seconds(of.s / 6, of.s) + leaves_out * gram_seconds(of.m, of.s)
     tasks = block_count(n_models, SYSTEMS_IN_A_TASK) + leaves_out + n_models  # whose values at the labels are told
-    return cost_of(tasks, sums, of.written, sums + own + min(n_labeled * of.row_bytes, of.budget), sums, seconds)
+    return cost_of(tasks, sums, of.written, sums + held + min(n_labeled * of.row_bytes, of.budget), sums, seconds)

@@ -56,7 +56,7 @@ def without_folds(space: LabelSpace, loss: SmoothLoss, lines: LabelLines, whole:
     whole : the minimum of all labels. refine : None where each fold is fitted, from there on; or else the steps that
     follow on the influence function.
     """
-    (m, c), found = lines.target.shape, np.full(lines.target.shape, np.nan)
+    (m, c), held_out = lines.target.shape, np.full(lines.target.shape, np.nan)
     if refine is not None and isinstance(space, GramOfLabels):
         held = [np.flatnonzero(lines.fold == fold) for fold in range(lines.n_held)]
         return influence_of_labels(space.N, lines.target, lines.weight, loss, whole.values, held,
@@ -66,9 +66,9 @@ def without_folds(space: LabelSpace, loss: SmoothLoss, lines: LabelLines, whole:
         start = Minimum(*(np.tile(array, last - first) for array in (whole.coef, whole.intercept, whole.values,
                                                                      whole.steps)))
         values = minimize(space, loss, y, weight, fit_intercept=fit_intercept, start=start).values.reshape(m, -1, c)
-        own = np.flatnonzero((lines.fold >= first) & (lines.fold < last))
-        found[own] = values[own, lines.fold[own] - first]
-    return found
+        places = np.flatnonzero((lines.fold >= first) & (lines.fold < last))
+        held_out[places] = values[places, lines.fold[places] - first]
+    return held_out
 
 
 DIRECT_RESIDUAL = 1e-6  # relative, of a factored system; above it the penalties are too far apart for float64
@@ -95,8 +95,8 @@ class FullKernel:
     def of_rows(self, rows: np.ndarray, P: np.ndarray) -> np.ndarray:
         """Return these rows of K P, (m, t)."""
         return np.concatenate([
-            (np.asarray(self.kernel(self.X[own], self.X)) if self.K is None else self.K[own]) @ P
-            for own in (rows[start:stop] for start, stop in row_ranges(len(rows), self.height))])
+            (np.asarray(self.kernel(self.X[some], self.X)) if self.K is None else self.K[some]) @ P
+            for some in (rows[start:stop] for start, stop in row_ranges(len(rows), self.height))])
 
 
 @dataclass(frozen=True)
@@ -155,10 +155,10 @@ class DenseTask:
                 values, evidence = np.full(shape, np.nan), dict[str, Any]()
                 for fold, held in enumerate(lines.fold == fold for fold in range(self.n_held)):
                     change = energy_change(energy, self.laplacian, lines.row[held], stored.multiplicity())
-                    found, own = self.without_others(fold)._solved(
+                    coef, lines_of_fold = self.without_others(fold)._solved(
                         K, E + change.matrix(n), relabeled_mean, replace(lines, fold=np.where(held, 0, 1), n_held=1))
-                    values[held] = found["values"][held]
-                    evidence = own | {name: max(own[name], evidence.get(name, 0))
+                    values[held] = coef["values"][held]
+                    evidence = lines_of_fold | {name: max(lines_of_fold[name], evidence.get(name, 0))
                                       for name in ("max_residual", "not_converged")}
                 return {**out.write(values=values), "evidence": evidence}
         arrays, evidence = self._solved(K, E, relabeled_mean, lines)
@@ -187,8 +187,8 @@ class DenseTask:
             seen = lines.fold != item.held
             np.add.at(weights[:, index], lines.row[seen], lines.weight[seen])
             np.add.at(B[:, index], lines.row[seen], lines.weight[seen, None] * (lines.target[seen] - means[index]))
-        found = DenseSystems(K, E, relabeled_mean, weights, self.systems)
-        alpha, evidence = found.solve(B, self.params, self.landmarks)
+        systems = DenseSystems(K, E, relabeled_mean, weights, self.systems)
+        alpha, evidence = systems.solve(B, self.params, self.landmarks)
         evidence["method"] = method
         if not self.held_out:
             return {"coef": alpha.transpose(1, 0, 2), "intercept": means}, evidence
@@ -204,10 +204,10 @@ class DenseTask:
         pairs = tuple(self.systems[numbers[0]].whole for numbers in groups)
         systems = DenseSystems(K, E, relabeled_mean, np.zeros((n, len(pairs))), pairs)
         coef, intercept, values = np.zeros((p, n, c)), np.empty((p, c)), np.empty((m, len(pairs), c))
-        steps, found, start = np.zeros(p, np.int64), [], None
+        steps, solutions, start = np.zeros(p, np.int64), [], None
         for members in by_ratio(pairs).values():
             X, N, evidence = systems.smoothed(members[0], rows, self.params, self.landmarks)
-            found.append(evidence)
+            solutions.append(evidence)
             for index in members:
                 scale = lines.weight.sum() / pairs[index].lambda_A
                 space = GramOfLabels(scale * N[np.ix_(place, place)])
@@ -226,7 +226,7 @@ class DenseTask:
                 intercept[numbers] = least.intercept.reshape(-1, c)
                 steps[numbers] = least.steps.reshape(-1, c).max(axis=1)
         evidence = {"method": self.params.solver, "loss": self.loss.name, "newton_steps": steps.tolist(),
-                    "max_residual": max(item["max_residual"] for item in found), "not_converged": 0}
+                    "max_residual": max(item["max_residual"] for item in solutions), "not_converged": 0}
         return {"values": values} if self.held_out else {"coef": coef, "intercept": intercept}, evidence
 
 
@@ -256,17 +256,17 @@ class DenseSystems:
 
     def regularized(self, index: int, F: np.ndarray) -> np.ndarray:
         """Return M F of one system, (n, ...)."""
-        system, found = self.systems[index], self.weights[:, index][:, None] * F
+        system, product = self.systems[index], self.weights[:, index][:, None] * F
         if system.gamma_I == 0:
-            return found
+            return product
         if system.control:
             energy = self.relabeled_mean[0] * F
             energy += self.relabeled_mean[1] * F.sum(axis=0)
         else:
             energy = self.E @ F
         energy *= system.lambda_I
-        found += energy
-        return found
+        product += energy
+        return product
 
     def solve(self, B: np.ndarray, params: SystemParams,
               landmarks: np.ndarray | None) -> tuple[np.ndarray, dict[str, Any]]:
@@ -353,9 +353,9 @@ class DenseSystems:
 
         two_level = None if landmarks is None else self.two_level(landmarks, params)
         precondition = None if two_level is None else (lambda R, columns, KR: two_level(R, of_column[columns], KR))
-        found = blocked_cg(apply, B.reshape(n, p * c), precondition, Stop(params.tolerance, params.max_iterations),
+        solution = blocked_cg(apply, B.reshape(n, p * c), precondition, Stop(params.tolerance, params.max_iterations),
                            metric=self.K)
-        return found.value.reshape(n, p, c), convergence(found, p)
+        return solution.value.reshape(n, p, c), convergence(solution, p)
 
     def two_level(self, landmarks: np.ndarray, params: SystemParams) -> Any:
         """Return the preconditioner on the span of the landmarks: (R, systems (u,), K R) -> (Z, K Z)."""

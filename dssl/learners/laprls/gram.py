@@ -51,8 +51,8 @@ class GramSystem(Basis):
     def energies(self, systems: Sequence[Penalties]) -> dict[str, np.ndarray]:
         """Return what these systems weigh by lambda_I: `energy` of the graph, and `control`, as far as they ask."""
         graph, control = any(item.has_graph for item in systems), any(item.has_control for item in systems)
-        found = {"energy": self.energy(False) if graph else None, "control": self.energy(True) if control else None}
-        return {name: E for name, E in found.items() if E is not None}
+        energies = {"energy": self.energy(False) if graph else None, "control": self.energy(True) if control else None}
+        return {name: E for name, E in energies.items() if E is not None}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any], lines: LabelLines,
@@ -83,20 +83,20 @@ def gram_matrices(system: NystromSystem, execution: Execution, parts: Parts | No
             fix=f"use fewer landmarks{also}, or raise memory_budget to {sums_bytes:,} bytes")
     tasks = [GramTask(system.problem, first, last, energy, points, labels, ones)
              for first, last in system.problem.runs(runs_that_fit(sums_bytes, budget))]
-    found = execution.reduce(sums(tasks), parts)
+    added = execution.reduce(sums(tasks), parts)
     if energy:
-        E = found["energy"] if system.T is None else found["energy"] @ system.T
-        found["energy"] = (E + E.T) / 2
-    return found | {name: system.lower(found[name]) for name in ("sums", "moments")}
+        E = added["energy"] if system.T is None else added["energy"] @ system.T
+        added["energy"] = (E + E.T) / 2
+    return added | {name: system.lower(added[name]) for name in ("sums", "moments")}
 
 
 def gram_system(system: NystromSystem, systems: Sequence[Penalties], execution: Execution, parts: Parts | None = None,
                 *, labels: bool = True) -> GramSystem:
     """Return the Gram matrices that these systems are made of; those of the labels only if `labels`."""
     control, graph = any(item.has_control for item in systems), any(item.has_graph for item in systems)
-    found = gram_matrices(system, execution, parts, energy=graph, points=control, ones=control, labels=labels)
+    gram = gram_matrices(system, execution, parts, energy=graph, points=control, ones=control, labels=labels)
     return GramSystem(system.K_ss, system.T, system.lines, system.params, system.fit_intercept,
-                      system.blocks.relabeled_mean, found)
+                      system.blocks.relabeled_mean, gram)
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class GramSolveTask:
     def __call__(self, out: PartWriter) -> Receipt:
         sums = self.sums.load()
         labels = sums["labels"].sum(axis=0)
-        found, residuals = [], []
+        functions, residuals = [], []
         for system, right in zip(self.systems, sums["right"][self.first:], strict=False):
             A = labels - sums["labels"][system.held] if system.held >= 0 else labels
             A = A + system.lambda_A * sums["penalty"]
@@ -119,9 +119,9 @@ class GramSolveTask:
             elif system.has_graph:
                 A += system.lambda_I * sums["energy"]
             solution, residual = refined(A, right)
-            found.append(solution)
+            functions.append(solution)
             residuals.append(residual)
-        return {**out.write(b=np.array(found)), "residual": float(np.max(residuals))}  # NaN if one is
+        return {**out.write(b=np.array(functions)), "residual": float(np.max(residuals))}  # NaN if one is
 
 
 def refined(A: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, float]:

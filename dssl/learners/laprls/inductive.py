@@ -60,8 +60,8 @@ def gram_change(problem: Landmarked, change: EnergyChange) -> np.ndarray:
         for low, high in row_ranges(len(used), height):
             K = features.block(problem.rows.take(change.rows[used[low:high]]))
             product += J[:, used[low:high]].astype(K.dtype) @ K
-        own = features(problem.rows.take(change.rows[change.near[start:stop]]))
-        add_product(total, own, product.astype(own.dtype, copy=False))
+        features_near = features(problem.rows.take(change.rows[change.near[start:stop]]))
+        add_product(total, features_near, product.astype(features_near.dtype, copy=False))
     X = total if T is None else total @ T
     return X + X.T
 
@@ -111,16 +111,19 @@ class ClosedFormOfFold(FoldSolver):
         lines, held, kept = fold.lines, fold.held, np.flatnonzero(fold.lines.fold != fold.number)
         mean, root = lines.intercepts([fold.number], self.centered)[0], np.sqrt(lines.weight[kept, None])
         z, ratios = root * (lines.target[kept] - mean), by_ratio(systems)
-        found = np.empty((len(systems), len(held), z.shape[1]))
+        values = np.empty((len(systems), len(held), z.shape[1]))
         arrays = ridge_arrays(fold.Phi, fold.R, fold.E, sum(ratio > 0 for _, ratio in ratios))
         for (_, ratio), members in ratios.items():
             X = features_of(arrays, ratio)
-            own, of_held, dual = root * X[kept], X[held], len(kept) <= X.shape[1]
-            A, right, seen = (own @ own.T, z, of_held @ own.T) if dual else (own.T @ own, own.T @ z, of_held)
+            of_kept, of_held, dual = root * X[kept], X[held], len(kept) <= X.shape[1]
+            if dual:
+                A, right, seen = of_kept @ of_kept.T, z, of_held @ of_kept.T
+            else:
+                A, right, seen = of_kept.T @ of_kept, of_kept.T @ z, of_held
             for index in members:
                 factor = factor_raised(A + systems[index].lambda_A * np.eye(len(A)))
-                found[index] = seen @ cho_solve(factor, right, check_finite=False) + mean
-        return found, 0.0
+                values[index] = seen @ cho_solve(factor, right, check_finite=False) + mean
+        return values, 0.0
 
 
 @dataclass(frozen=True)
@@ -137,12 +140,12 @@ class RefitOfFold(FoldSolver):
         mean = lines.intercepts([fold.number], self.centered)[0]
         Phi, weight = fold.Phi[kept], lines.weight[kept, None]
         labels, right = Phi.T @ (weight * Phi), Phi.T @ (weight * (lines.target[kept] - mean))
-        found, residuals = [], [0.0]
+        functions, residuals = [], [0.0]
         for system in systems:
             b, residual = refined(labels + fold.penalty(system.lambda_A, system.lambda_I), right)
-            found.append(fold.Phi[held] @ b + mean)
+            functions.append(fold.Phi[held] @ b + mean)
             residuals.append(residual)
-        return np.array(found), float(np.max(residuals))
+        return np.array(functions), float(np.max(residuals))
 
 
 @dataclass(frozen=True)

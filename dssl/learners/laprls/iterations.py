@@ -61,17 +61,17 @@ class DrawTask:
         problem, rng = self.problem, block_rng(self.random_state, STREAMS[self.kind])
         if self.kind == "edges":
             blocks = problem.energy
-            found = vars(sampled_edges(lambda: (blocks.edges(index) for index in range(len(blocks.ranges))),
+            edges = vars(sampled_edges(lambda: (blocks.edges(index) for index in range(len(blocks.ranges))),
                                        self.count, rng))
         elif self.kind == "labels":
             lines = problem.labels.load()
             chosen = drawn(len(lines["position"]), self.count, rng)
             weight = lines["weight"][chosen]
-            found = {"i": lines["position"][chosen], "w": weight * (lines["weight"].sum() / weight.sum())}
+            edges = {"i": lines["position"][chosen], "w": weight * (lines["weight"].sum() / weight.sum())}
         else:
             chosen = drawn(problem.energy.n, self.count, rng)
-            found = {"i": chosen, "w": np.ones(len(chosen))}
-        return {**out.write(**found), "count": len(found["w"])}
+            edges = {"i": chosen, "w": np.ones(len(chosen))}
+        return {**out.write(**edges), "count": len(edges["w"])}
 
 
 def drawn(n: int, count: int, rng: np.random.Generator) -> np.ndarray:
@@ -94,12 +94,12 @@ class SampleTask:
         r = features.width
         matrix, vector = np.zeros((r, r)), np.zeros(r)
         for start, stop in row_ranges(self.stop - self.start, self.height):
-            own = {name: array[self.start + start:self.start + stop] for name, array in sample.items()}
-            rows = features.block(points.take(own["i"]))
-            if "j" in own:
-                rows = rows * own["ci"][:, None]
-                rows -= features.block(points.take(own["j"])) * own["cj"][:, None]
-            rows = features.of_block(rows * np.sqrt(own["w"])[:, None])
+            some = {name: array[self.start + start:self.start + stop] for name, array in sample.items()}
+            rows = features.block(points.take(some["i"]))
+            if "j" in some:
+                rows = rows * some["ci"][:, None]
+                rows -= features.block(points.take(some["j"])) * some["cj"][:, None]
+            rows = features.of_block(rows * np.sqrt(some["w"])[:, None])
             matrix += rows.T @ rows
             vector += rows.sum(axis=0)
         return out.write(matrix=matrix, vector=vector)
@@ -124,7 +124,7 @@ def sampled_sums(system: NystromSystem, most_of: Mapping[str, int],
     most = sample_shares(system.s, budget)
     tasks = [DrawTask(problem, kind, count, system.params.random_state) for kind, count in most_of.items()]
     counts = {kind: receipt["count"] for kind, receipt in zip(most_of, execution.map(tasks, draws), strict=True)}
-    found = {}
+    by_name = {}
     for number, (kind, count) in enumerate(counts.items()):
         shares = row_ranges(count, max(1, -(-count // most))) if count else [(0, 0)]
         total = execution.reduce(sums([SampleTask(problem, draws.arrays(number), start, stop, height)
@@ -132,9 +132,9 @@ def sampled_sums(system: NystromSystem, most_of: Mapping[str, int],
         if kind == "points":
             (a, b), share = system.blocks.relabeled_mean, system.blocks.n / count
             total["matrix"] = a * share * total["matrix"] + b * share**2 * np.outer(total["vector"], total["vector"])
-        found[SUM_NAMES[kind]] = total["matrix"]
+        by_name[SUM_NAMES[kind]] = total["matrix"]
     draws.remove()
-    return found, counts
+    return by_name, counts
 
 
 @dataclass(frozen=True)
@@ -156,8 +156,8 @@ class Preconditioner:
     def inverse(self, system: Penalties, features: np.ndarray,
                 weight: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         """Return the product of columns with the inverse for labels of these features (m, r) and weights (m,)."""
-        own = features[weight > 0] * np.sqrt(weight[weight > 0])[:, None]
-        P = replace(self, J=own.T @ own).matrix(system)
+        scaled = features[weight > 0] * np.sqrt(weight[weight > 0])[:, None]
+        P = replace(self, J=scaled.T @ scaled).matrix(system)
         return partial(cho_solve, factor_raised((P + P.T) / 2), check_finite=False)
 
     def inverses(self, systems: Sequence[Penalties]) -> list[Callable[[np.ndarray], np.ndarray]]:
@@ -181,16 +181,16 @@ def printed_sums(system: NystromSystem, takes_labels: bool) -> dict[str, np.ndar
             "that are no points", why="it needs the graph's weights between landmarks",
             fix='use "edges", or uniform landmarks')
     v, s, K = system.blocks.n, system.s, system.K_ss
-    found = {} if takes_labels else {"J": _in_basis(system, system.lines.weight.sum() / s * (K @ K))}
+    printed = {} if takes_labels else {"J": _in_basis(system, system.lines.weight.sum() / s * (K @ K))}
     if graph:
         assert system.places is not None
-        found["E"] = _in_basis(system, (v / s) ** 2 * (K @ (system.blocks.among(system.places) @ K)))
-    return found
+        printed["E"] = _in_basis(system, (v / s) ** 2 * (K @ (system.blocks.among(system.places) @ K)))
+    return printed
 
 
 def _in_basis(system: NystromSystem, A: np.ndarray) -> np.ndarray:
-    found = A if system.T is None else system.T.T @ A @ system.T
-    return (found + found.T) / 2
+    product = A if system.T is None else system.T.T @ A @ system.T
+    return (product + product.T) / 2
 
 
 def make_preconditioner(system: NystromSystem, systems: Sequence[Penalties],
@@ -209,14 +209,14 @@ def make_preconditioner(system: NystromSystem, systems: Sequence[Penalties],
         most_of["edges"] = most
     if any(item.has_control for item in systems):
         most_of["points"] = most
-    found, counts = sampled_sums(system, most_of, execution)
+    sums, counts = sampled_sums(system, most_of, execution)
     if which != "edges":
-        found |= printed_sums(system, takes_labels="J" in found)
-    if "E" not in found:
-        found["E"] = np.zeros((system.r, system.r))
+        sums |= printed_sums(system, takes_labels="J" in sums)
+    if "E" not in sums:
+        sums["E"] = np.zeros((system.r, system.r))
     printed = which != "edges" and system.T is None
     evidence = {"preconditioner": system.params.preconditioner, "sampled_edges": counts.get("edges", 0)}
-    return Preconditioner(found["J"], found["E"], found.get("control"), system.penalty(), printed), evidence
+    return Preconditioner(sums["J"], sums["E"], sums.get("control"), system.penalty(), printed), evidence
 
 
 @dataclass
@@ -233,9 +233,9 @@ class BlockedProduct:
     def __post_init__(self) -> None:
         a, b = self.system.blocks.relabeled_mean
         self.lambda_A, self.energy, self.points, self.rank_one = np.array([
-            (own.lambda_A, own.lambda_I * own.has_graph, own.lambda_I * a * own.has_control,
-             own.lambda_I * b * own.has_control) for own in self.penalties]).T
-        self.held = np.array([own.held for own in self.penalties])
+            (each.lambda_A, each.lambda_I * each.has_graph, each.lambda_I * a * each.has_control,
+             each.lambda_I * b * each.has_control) for each in self.penalties]).T
+        self.held = np.array([each.held for each in self.penalties])
         self.keep = self.execution.memory_budget // 2 * self.execution.tasks_per_process
 
     def __call__(self, P: np.ndarray, columns: np.ndarray) -> np.ndarray:
@@ -269,22 +269,22 @@ def solve_by_products(system: NystromSystem, systems: Sequence[Penalties], execu
     if preconditioned and params.preconditioner != "none":
         made, evidence = make_preconditioner(system, systems, execution)
         most = factors_that_fit(system.r, execution.memory_budget)
-    found: dict[str, Any] = {"iterations": [0] * len(systems), "max_residual": 0.0, "not_converged": 0}
+    facts: dict[str, Any] = {"iterations": [0] * len(systems), "max_residual": 0.0, "not_converged": 0}
     try:
         for chosen in groups_of(systems, most):
             solution, own_passes = _iterate(system, [systems[index] for index in chosen], right[chosen],
                                             moments["sums"], made, execution)
             b[chosen] = solution.value.reshape(system.r, len(chosen), -1).transpose(1, 0, 2)
             passes += own_passes
-            own = convergence(solution, len(chosen))
-            for index, iterations in zip(chosen, own["iterations"], strict=True):
-                found["iterations"][index] = iterations
-            found["max_residual"] = max(found["max_residual"], own["max_residual"])
-            found["not_converged"] += own["not_converged"]
+            converged = convergence(solution, len(chosen))
+            for index, iterations in zip(chosen, converged["iterations"], strict=True):
+                facts["iterations"][index] = iterations
+            facts["max_residual"] = max(facts["max_residual"], converged["max_residual"])
+            facts["not_converged"] += converged["not_converged"]
     finally:
         clear_cache()
         execution.ask_workers(clear_cache)
-    evidence |= {"method": "nystrom-pcg" if preconditioned else "nystrom-cg", "passes": passes, **found}
+    evidence |= {"method": "nystrom-pcg" if preconditioned else "nystrom-cg", "passes": passes, **facts}
     if required:
         require_converged(evidence, params)
     return system.functions(b, systems, evidence)
@@ -317,16 +317,16 @@ def _iterate(system: NystromSystem, systems: Sequence[Penalties], right: np.ndar
         def precondition(R: np.ndarray, columns: np.ndarray) -> np.ndarray:
             return by_system(of_column[columns], R, lambda index, mine: inverses[index](R[:, mine]))
 
-    found = blocked_cg(product, right.transpose(1, 0, 2).reshape(r, p * c), precondition,
+    solution = blocked_cg(product, right.transpose(1, 0, 2).reshape(r, p * c), precondition,
                        Stop(system.params.tolerance, system.params.max_iterations))
-    return found, product.passes
+    return solution, product.passes
 
 
-def convergence(found: Solution, p: int) -> dict[str, Any]:
+def convergence(solution: Solution, p: int) -> dict[str, Any]:
     """Return how well the columns of p systems were solved (JSON)."""
-    return {"iterations": found.iterations.reshape(p, -1).max(axis=1).tolist(),
-            "max_residual": float(found.residuals.max(initial=0.0)),
-            "not_converged": int((~found.converged).sum())}
+    return {"iterations": solution.iterations.reshape(p, -1).max(axis=1).tolist(),
+            "max_residual": float(solution.residuals.max(initial=0.0)),
+            "not_converged": int((~solution.converged).sum())}
 
 
 def require_converged(evidence: dict[str, Any], params: SystemParams) -> None:

@@ -170,9 +170,9 @@ class LabelLines:
         """
         m, p, c = values.shape
         held = np.flatnonzero(self.fold < self.n_held)
-        found = np.full((m, p // self.n_held, c), np.nan)
-        found[held] = values[held].reshape(len(held), -1, self.n_held, c)[np.arange(len(held)), :, self.fold[held]]
-        return found
+        of_fold = np.full((m, p // self.n_held, c), np.nan)
+        of_fold[held] = values[held].reshape(len(held), -1, self.n_held, c)[np.arange(len(held)), :, self.fold[held]]
+        return of_fold
 
 
 def params_left_out(params: SystemParams, loss: SmoothLoss, lines: LabelLines) -> SystemParams:

@@ -108,10 +108,10 @@ class Penalties:
     @property
     def alone(self) -> "Penalties":
         """Return the same where the fold that is held out is the only one, fold 0 of the graph without its points."""
-        own = self.scale
-        if own is not None:
-            own = PenaltyScale((own.weights[self.held], own.weights[-1]), own.points(self.held))
-        return replace(self, held=0, scale=own)
+        scale = self.scale
+        if scale is not None:
+            scale = PenaltyScale((scale.weights[self.held], scale.weights[-1]), scale.points(self.held))
+        return replace(self, held=0, scale=scale)
 
     @property
     def whole(self) -> "Penalties":
@@ -136,10 +136,10 @@ def with_folds(pairs: Sequence[Penalties], n_folds: int) -> list[Penalties]:
 
 def by_pair(systems: Sequence[Penalties]) -> list[list[int]]:
     """Return the numbers of the systems of each pair of penalties, pairs in the order in which they are first met."""
-    found: dict[Penalties, list[int]] = {}
+    numbers: dict[Penalties, list[int]] = {}
     for number, item in enumerate(systems):
-        found.setdefault(item.whole, []).append(number)
-    return list(found.values())
+        numbers.setdefault(item.whole, []).append(number)
+    return list(numbers.values())
 
 
 def by_ratio(pairs: Sequence[Penalties]) -> dict[tuple[bool, float], list[int]]:
@@ -147,10 +147,10 @@ def by_ratio(pairs: Sequence[Penalties]) -> dict[tuple[bool, float], list[int]]:
 
     Ratios that differ in their last digits are one, so that those of a grid in equal steps are few.
     """
-    found: dict[tuple[bool, float], list[int]] = {}
+    numbers: dict[tuple[bool, float], list[int]] = {}
     for index, pair in enumerate(pairs):
-        found.setdefault((pair.has_control, float(f"{pair.lambda_I / pair.lambda_A:.13e}")), []).append(index)
-    return found
+        numbers.setdefault((pair.has_control, float(f"{pair.lambda_I / pair.lambda_A:.13e}")), []).append(index)
+    return numbers
 
 
 def norms_without(pairs: Sequence[Penalties], n_folds: int) -> np.ndarray:
@@ -205,13 +205,13 @@ def log_priors(systems: Sequence[Penalties], structure: float | None) -> np.ndar
     """
     ratio = np.array([system.lambda_I / system.lambda_A for system in systems])
     q, base = max(structure or USUAL, LEAST_STRUCTURE), ratio == 0
-    found = np.zeros(len(systems))
-    found[~base] = np.log10(ratio[~base] / 10) * np.log(q / USUAL)
+    logs = np.zeros(len(systems))
+    logs[~base] = np.log10(ratio[~base] / 10) * np.log(q / USUAL)
     of_base = np.log(UNKNOWN if structure is None else (EVEN / q) ** 2)
-    for own, mass in ((base, of_base), (~base, 0.0)):
-        if own.any():
-            found[own] += mass - np.logaddexp.reduce(found[own])
-    return found
+    for group, mass in ((base, of_base), (~base, 0.0)):
+        if group.any():
+            logs[group] += mass - np.logaddexp.reduce(logs[group])
+    return logs
 
 
 def log_priors_of_bandwidths(structure: float | None) -> tuple[float, float]:

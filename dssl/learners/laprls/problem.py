@@ -147,22 +147,22 @@ class LapRLSProblem:
 
     def with_folds(self, folds: Sequence[np.ndarray]) -> "LapRLSProblem":
         """Return the problem with folds: lists of positions among the labeled points."""
-        own = self.lines
-        return replace(self, folds=folds, lines=LabelLines.of(own.row, own.weight, own.target, folds))
+        lines = self.lines
+        return replace(self, folds=folds, lines=LabelLines.of(lines.row, lines.weight, lines.target, folds))
 
     @cached_property
     def allowed(self) -> dict[str, list[Penalties]]:
         """Return the penalties among which each name has its choice; the control takes the model's."""
         n = self.n_points
         inductive = self.params.system.inductive and self.graph is not None
-        left = tuple(n - own for own in self.lines.counts) if inductive else ()
+        left = tuple(n - count for count in self.lines.counts) if inductive else ()
         scale = PenaltyScale(self.lines.weights_without, n, left)
         plain = {"base": replace(self.params, gamma_I=(0.0,)).pairs(scale)} if "base" in self.names else {}
-        found = {"model": self.params.pairs(scale), **plain}
+        allowed = {"model": self.params.pairs(scale), **plain}
         if self.among is None:
-            return found
-        return {name: [own for own in systems if (own.gamma_A, own.gamma_I) in self.among.get(name, ())]
-                for name, systems in found.items()}
+            return allowed
+        return {name: [each for each in systems if (each.gamma_A, each.gamma_I) in self.among.get(name, ())]
+                for name, systems in allowed.items()}
 
     @property
     def tried(self) -> list[Penalties]:
@@ -194,11 +194,11 @@ class LapRLSProblem:
 
         points : the landmarks (s, d). Nothing is read of `rows`.
         """
-        own = self.params
-        gram = GramSystem.from_arrays(arrays, attributes["gram"], self.lines, own.system, own.fit_intercept)
+        params = self.params
+        gram = GramSystem.from_arrays(arrays, attributes["gram"], self.lines, params.system, params.fit_intercept)
         solver: LinearSystem = FromKeptGram(gram, execution)
-        if own.loss != SQUARES:
-            solver = SmoothGram(gram, own.loss, execution)
+        if params.loss != SQUARES:
+            solver = SmoothGram(gram, params.loss, execution)
         return PreparedLapRLS(self, kernel, solver, points, dict(attributes["evidence"]))
 
 
@@ -269,11 +269,11 @@ class PreparedLapRLS:
         """Return the models of the chosen penalties by name."""
         begin, coding = time.perf_counter(), self.problem.target.coding
         with one_thread():
-            found = self.solver.solve(list(chosen.values()))
+            functions = self.solver.solve(list(chosen.values()))
         self.evidence["seconds"]["solve"] = round(time.perf_counter() - begin, 3)
         models = {name: KernelModel(self.kernel, self.points, *coding.completed(coef, intercept), coding)
-                  for name, coef, intercept in zip(chosen, found.coef, found.intercept, strict=True)}
-        return FittedLapRLS(models, chosen, {**self.evidence, **found.evidence,
+                  for name, coef, intercept in zip(chosen, functions.coef, functions.intercept, strict=True)}
+        return FittedLapRLS(models, chosen, {**self.evidence, **functions.evidence,
                                              "expected_seconds": dict(self.solver.expected_seconds)})
 
     def to_arrays(self, *, left_out: bool) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
@@ -300,9 +300,9 @@ def landmarks_of(rows: Rows, kernel: Kernel, params: LapRLSParams, labeled: np.n
     solver = params.system.solver
     if solver in WITHOUT_LANDMARKS:
         return None
-    own = replace(params.landmarks, method="uniform") if solver == "pcg" else params.landmarks
-    count = landmark_count(own, len(labeled), len(rows), params.most_landmarks(len(rows), rows.row_bytes))
-    return choose_landmarks(rows, kernel, count, own, execution, labeled)
+    landmark_params = replace(params.landmarks, method="uniform") if solver == "pcg" else params.landmarks
+    count = landmark_count(landmark_params, len(labeled), len(rows), params.most_landmarks(len(rows), rows.row_bytes))
+    return choose_landmarks(rows, kernel, count, landmark_params, execution, labeled)
 
 
 def _solver(problem: LapRLSProblem, kernel: Kernel, landmarks: Landmarks | None, expected: Sequence[Penalties],

@@ -82,12 +82,12 @@ class Landmarked:
 
         There are no more points at a time than the block has.
         """
-        own = E.shape[0]
-        ranges = [(first + start, first + stop) for start, stop in row_ranges(len(halo) - first, max(own, 1))]
-        points = self.near.pieces(index, first, max(own, 1)) if self.near is not None and ranges else (
+        n_own = E.shape[0]
+        ranges = [(first + start, first + stop) for start, stop in row_ranges(len(halo) - first, max(n_own, 1))]
+        points = self.near.pieces(index, first, max(n_own, 1)) if self.near is not None and ranges else (
             self.rows.take(halo[start:stop]) for start, stop in ranges)
         for (start, stop), X in zip(ranges, points, strict=True):
-            yield sp.csr_array(E[:, own + start:own + stop]), X
+            yield sp.csr_array(E[:, n_own + start:n_own + stop]), X
 
     def runs(self, most: int = MAX_RUNS) -> list[tuple[int, int]]:
         """Return at most `most` runs [first, last) of blocks, as equal as can be."""
@@ -109,10 +109,10 @@ def times(K: np.ndarray, P: np.ndarray) -> np.ndarray:
     """
     if K.dtype == np.float64:
         return K @ P
-    found = np.empty((len(K), *P.shape[1:]))
+    product = np.empty((len(K), *P.shape[1:]))
     for start, stop in row_ranges(len(K), SUMMED_ROWS):
-        found[start:stop] = K[start:stop].astype(np.float64) @ P
-    return found
+        product[start:stop] = K[start:stop].astype(np.float64) @ P
+    return product
 
 
 @dataclass(frozen=True)
@@ -137,27 +137,27 @@ class GramTask:
         s, r, F = features.points.shape[0], features.width, problem.n_folds
         c = problem.labels.load()["target"].shape[1]
         shapes = {"energy": (r, s), "points": (r, r), "labels": (F, r, r)}
-        found = {"sums": np.zeros(s), "moments": np.zeros((F, s, c + 1)), **{
+        sums = {"sums": np.zeros(s), "moments": np.zeros((F, s, c + 1)), **{
             name: np.zeros(shape) for name, shape in shapes.items() if getattr(self, name)}}
         whole = self.energy or self.points or self.sums
-        for index, start, stop, own in problem.blocks(self.first, self.last):
+        for index, start, stop, block in problem.blocks(self.first, self.last):
             if whole:
-                X, place = problem.rows.read(start, stop), own["position"]
-            elif len(own["position"]):  # the labeled points alone
-                positions, place = np.unique(own["position"], return_inverse=True)
+                X, place = problem.rows.read(start, stop), block["position"]
+            elif len(block["position"]):  # the labeled points alone
+                positions, place = np.unique(block["position"], return_inverse=True)
                 X = problem.rows.take(start + positions)
             else:
                 continue
             K = features.block(X)
             Phi = features.of_block(K) if self.energy or self.points or self.labels else K
             if self.energy:
-                add_product(found["energy"], Phi, energy_product(problem, index, K, features))
+                add_product(sums["energy"], Phi, energy_product(problem, index, K, features))
             if self.sums:
-                found["sums"] += K.sum(axis=0, dtype=np.float64)
+                sums["sums"] += K.sum(axis=0, dtype=np.float64)
             if self.points:
-                add_product(found["points"], Phi, Phi)
-            add_labels(found, K, Phi, {**own, "position": place})
-        return out.write(**found)
+                add_product(sums["points"], Phi, Phi)
+            add_labels(sums, K, Phi, {**block, "position": place})
+        return out.write(**sums)
 
 
 def energy_product(problem: Landmarked, index: int, K: np.ndarray, features: LandmarkMap) -> np.ndarray:
@@ -176,12 +176,12 @@ def energy_product(problem: Landmarked, index: int, K: np.ndarray, features: Lan
     return EK
 
 
-def add_labels(found: dict[str, np.ndarray], K: np.ndarray, Phi: np.ndarray, lines: dict[str, np.ndarray]) -> None:
+def add_labels(sums: dict[str, np.ndarray], K: np.ndarray, Phi: np.ndarray, lines: dict[str, np.ndarray]) -> None:
     """Add to `moments` and, where they are asked for, `labels` what the label lines of a block give to their folds.
 
     lines : their `position` among the rows of K (b, s) and Phi (b, r).
     """
-    for fold, moments in enumerate(found["moments"]):
+    for fold, moments in enumerate(sums["moments"]):
         mine = lines["fold"] == fold
         if not mine.any():
             continue
@@ -190,10 +190,10 @@ def add_labels(found: dict[str, np.ndarray], K: np.ndarray, Phi: np.ndarray, lin
         np.add.at(weighed, place, weight[:, None] * np.column_stack([lines["target"][mine], np.ones(len(weight))]))
         rows = np.unique(place)
         add_product(moments, K[rows], weighed[rows])
-        if "labels" in found:
-            own = Phi[place]
-            weighted = own if (weight == 1).all() else own * np.sqrt(weight, dtype=own.dtype)[:, None]
-            add_product(found["labels"][fold], weighted, weighted)
+        if "labels" in sums:
+            of_place = Phi[place]
+            weighted = of_place if (weight == 1).all() else of_place * np.sqrt(weight, dtype=of_place.dtype)[:, None]
+            add_product(sums["labels"][fold], weighted, weighted)
 
 
 def block_bytes(s: int, row_bytes: int, itemsize: int) -> int:
@@ -318,14 +318,14 @@ class SystemProductTask:
         kept = CACHE.get(problem.token, index)
         if kept is not None and (kept.with_energy or not with_energy):
             return kept
-        own = landmarks.block(problem.rows.read(start, stop))
+        block = landmarks.block(problem.rows.read(start, stop))
         E, beyond = problem.energy.read(index) if with_energy else (
             sp.csr_array((stop - start, stop - start)), np.arange(0))
         # The kernels of the halo are made one after the other where they are not kept.
         halo = ((columns, landmarks.block(X)) for columns, X in problem.beside(index, E, beyond))
-        found = BlockKernels(own, sp.csr_array(E[:, :stop - start]), halo, with_energy)  # type: ignore[arg-type]
-        size = int(own.nbytes * (1 + len(beyond) / max(stop - start, 1))) + 16 * E.nnz
+        kernels = BlockKernels(block, sp.csr_array(E[:, :stop - start]), halo, with_energy)  # type: ignore[arg-type]
+        size = int(block.nbytes * (1 + len(beyond) / max(stop - start, 1))) + 16 * E.nnz
         if CACHE.has_room(problem.token, size, self.keep_bytes):
-            found = replace(found, halo=list(halo))
-            CACHE.keep(problem.token, index, found, self.keep_bytes)
-        return found
+            kernels = replace(kernels, halo=list(halo))
+            CACHE.keep(problem.token, index, kernels, self.keep_bytes)
+        return kernels

@@ -130,14 +130,14 @@ class NewtonOfFold(FoldSolver):
         return newton_bytes(m, s)
 
     def __call__(self, fold: Fold, systems: Sequence[Penalties]) -> tuple[np.ndarray, float]:
-        lines, found, start = fold.lines, [], None
+        lines, minima, start = fold.lines, [], None
         y, weight = lines.columns([fold.number])
         for system in systems:
             total = lines.weight[lines.fold != fold.number].sum()
             space, _ = label_space(fold.Phi, fold.penalty(*system.of_the_mean(total)))
             start = minimize(space, self.loss, y, weight, fit_intercept=self.fit_intercept, start=start)
-            found.append(start.values[fold.held])
-        return np.array(found), 0.0
+            minima.append(start.values[fold.held])
+        return np.array(minima), 0.0
 
 
 def runs_of_equals(rows: np.ndarray) -> list[tuple[int, int]]:
@@ -182,7 +182,7 @@ class SmoothGram(LinearSystem):
         p, c = len(systems), self.gram.lines.target.shape[1]
         coef, intercept, steps = np.empty((p, self.gram.s, c)), np.empty((p, c)), np.zeros(p, np.int64)
         for numbers, arrays, receipt in self.tasks(systems):
-            coef[numbers] = [self.gram.lift(own) for own in arrays["b"]]
+            coef[numbers] = [self.gram.lift(coefficients) for coefficients in arrays["b"]]
             intercept[numbers], steps[numbers] = arrays["intercept"], receipt["steps"]
         return Functions(coef, intercept, {"method": "nystrom-direct", "loss": self.loss.name,
                                            "newton_steps": steps.tolist()})
@@ -199,8 +199,8 @@ class SmoothGram(LinearSystem):
 
     def left_out(self, lines: LabelLines, pair: Penalties) -> np.ndarray:
         gram = self._gram_of(lines)
-        own = replace(gram, params=params_left_out(gram.params, self.loss, lines))
-        values, = SmoothGram(own, self.loss, self.execution).held_out(with_folds([pair], lines.n_held))
+        refolded = replace(gram, params=params_left_out(gram.params, self.loss, lines))
+        values, = SmoothGram(refolded, self.loss, self.execution).held_out(with_folds([pair], lines.n_held))
         return values[:, 0]
 
 
@@ -237,7 +237,7 @@ class BlockedFunctions(LabelSpace):
 
     def __post_init__(self) -> None:
         lines = self.system.lines
-        self.weights = np.array([lines.weight[lines.fold != own.held].sum() for own in self.penalties])
+        self.weights = np.array([lines.weight[lines.fold != each.held].sum() for each in self.penalties])
 
     @property
     def n_coefficients(self) -> int:
@@ -264,9 +264,9 @@ class BlockedFunctions(LabelSpace):
             def precondition(R: np.ndarray, active: np.ndarray) -> np.ndarray:
                 return by_system(of_column[active], R, lambda index, mine: inverses[index](R[:, mine]))
 
-        found = blocked_cg(product, right, precondition, Stop(tolerance, self.system.params.max_iterations))
+        solution = blocked_cg(product, right, precondition, Stop(tolerance, self.system.params.max_iterations))
         self.passes += product.passes
-        return found.value.reshape(-1, u, q)
+        return solution.value.reshape(-1, u, q)
 
     def _inverses(self, curvature: np.ndarray, columns: np.ndarray) -> list[Callable[[np.ndarray], np.ndarray]]:
         if self.made is None:
@@ -295,12 +295,12 @@ def solve_by_steps(system: NystromSystem, loss: SmoothLoss, features: np.ndarray
     space = BlockedFunctions(system, [item for item in systems for _ in range(c)], features, ones, made, execution)
     try:
         y, weight = lines.columns([item.held for item in systems])
-        found = minimize(space, loss, y, weight, fit_intercept=system.fit_intercept)
+        minimum = minimize(space, loss, y, weight, fit_intercept=system.fit_intercept)
     finally:
         clear_cache()
         execution.ask_workers(clear_cache)
-    return found, {**evidence, "method": "nystrom-pcg" if preconditioned else "nystrom-cg", "loss": loss.name,
-                   "newton_steps": found.steps.reshape(-1, c).max(axis=1).tolist(), "passes": space.passes}
+    return minimum, {**evidence, "method": "nystrom-pcg" if preconditioned else "nystrom-cg", "loss": loss.name,
+                   "newton_steps": minimum.steps.reshape(-1, c).max(axis=1).tolist(), "passes": space.passes}
 
 
 @dataclass(frozen=True, eq=False)

@@ -134,17 +134,17 @@ class FromGram(LinearSystem):
         """As the base class says: single points in closed form; folds by Gram matrices of each, in turn."""
         system, gram, execution = self.system, self.gram, self.execution
         if max(lines.counts) == 1:
-            own, pairs = refolded(system, lines), with_folds([pair], lines.n_held)
-            values, = closed_form_values(own, gram, pairs, execution)
+            of_folds, pairs = refolded(system, lines), with_folds([pair], lines.n_held)
+            values, = closed_form_values(of_folds, gram, pairs, execution)
             return values[:, 0]
         left_out = np.full(lines.target.shape, np.nan)
         for fold in range(lines.n_held):
             held = lines.fold == fold
-            own = system.with_folds_of(replace(lines, fold=np.where(held, 0, 1), n_held=1), execution)
-            of_labels = gram_matrices(own, execution, energy=False)
-            alone = replace(gram, lines=own.lines, sums=gram.sums | of_labels)
+            of_folds = system.with_folds_of(replace(lines, fold=np.where(held, 0, 1), n_held=1), execution)
+            of_labels = gram_matrices(of_folds, execution, energy=False)
+            alone = replace(gram, lines=of_folds.lines, sums=gram.sums | of_labels)
             without = with_folds([pair], lines.n_held)[fold].alone
-            values, = held_out_values(own, solve_from_gram(alone, [without], execution), [without], execution)
+            values, = held_out_values(of_folds, solve_from_gram(alone, [without], execution), [without], execution)
             left_out[held] = values[held, 0]
         return left_out
 
@@ -218,8 +218,8 @@ class ByProducts(LinearSystem):
         return held_out_values(self.system, self.solve(systems), systems, self.execution)
 
     def left_out(self, lines: LabelLines, pair: Penalties) -> np.ndarray:
-        own, systems = self.system.with_folds_of(lines, self.execution), with_folds([pair], lines.n_held)
-        values, = held_out_values(own, self._solved(own, systems), systems, self.execution)
+        of_folds, systems = self.system.with_folds_of(lines, self.execution), with_folds([pair], lines.n_held)
+        values, = held_out_values(of_folds, self._solved(of_folds, systems), systems, self.execution)
         return values[:, 0]
 
     def label_features(self) -> np.ndarray | None:
@@ -263,8 +263,9 @@ class OnAllPoints(LinearSystem):
     def left_out(self, lines: LabelLines, pair: Penalties) -> np.ndarray:
         task = self.task
         labels = self.execution.share(**{**task.labels.load(), "fold": lines.fold})
-        own = replace(task, labels=labels, n_held=lines.n_held, params=params_left_out(task.params, task.loss, lines))
-        return self._run(own, with_folds([pair], lines.n_held), held_out=True)[0]["values"][:, 0]
+        params = params_left_out(task.params, task.loss, lines)
+        of_folds = replace(task, labels=labels, n_held=lines.n_held, params=params)
+        return self._run(of_folds, with_folds([pair], lines.n_held), held_out=True)[0]["values"][:, 0]
 
 
 def least_squares(system: NystromSystem, expected: Sequence[Penalties], execution: Execution,
@@ -304,17 +305,17 @@ class HeldOutTask:
         problem, functions, landmarks = self.problem, self.functions.load(), self.problem.landmark_kernel()
         B, intercept = functions["B"], functions["intercept"]
         F, s, p, c = B.shape
-        found = [np.empty((0, p, c))]
-        for _, start, _, own in problem.blocks(self.first, self.last):
-            if not len(own["position"]):
+        blocks = [np.empty((0, p, c))]
+        for _, start, _, block in problem.blocks(self.first, self.last):
+            if not len(block["position"]):
                 continue
-            K = landmarks.block(problem.rows.take(start + own["position"]))
+            K = landmarks.block(problem.rows.take(start + block["position"]))
             values = np.full((len(K), p, c), np.nan)
             for fold in range(F):
-                mine = own["fold"] == fold
+                mine = block["fold"] == fold
                 values[mine] = times(K[mine], B[fold].reshape(s, p * c)).reshape(-1, p, c) + intercept[fold]
-            found.append(values)
-        return out.write(values=np.concatenate(found))
+            blocks.append(values)
+        return out.write(values=np.concatenate(blocks))
 
 
 def held_out_values(system: NystromSystem, functions: Functions, systems: Sequence[Penalties],

@@ -77,9 +77,9 @@ class WhitenTask:
         K = np.asarray(self.kernel(Z, Z), np.float64)
         if self.cutoff is None:
             return out.write(K_ss=K)
-        found = whiten(K, self.cutoff)
-        return {**out.write(K_ss=K, T=lower_trapezoidal(found.T)),
-                "whitening": {"condition": found.condition}}
+        whitened = whiten(K, self.cutoff)
+        return {**out.write(K_ss=K, T=lower_trapezoidal(whitened.T)),
+                "whitening": {"condition": whitened.condition}}
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,15 +121,15 @@ class Basis:
 
     def right_sides(self, moments: np.ndarray, systems: Sequence[Penalties]) -> np.ndarray:
         """Return Phi_m' W (y - mean) of each system, (p, r, c), from the moments (F, r, c + 1) of the folds."""
-        whole, found = moments.sum(axis=0), []
+        whole, right = moments.sum(axis=0), []
         for system, mean in zip(systems, self.intercepts(systems), strict=True):
-            own = whole - (moments[system.held] if system.held >= 0 else 0)
-            found.append(own[:, :-1] - own[:, -1:] * mean)
-        return np.array(found)
+            of_system = whole - (moments[system.held] if system.held >= 0 else 0)
+            right.append(of_system[:, :-1] - of_system[:, -1:] * mean)
+        return np.array(right)
 
     def functions(self, b: np.ndarray, systems: Sequence[Penalties], evidence: dict[str, Any]) -> Functions:
         """Return the functions whose coefficients in the basis are b (p, r, c)."""
-        return Functions(np.array([self.lift(own) for own in b]), self.intercepts(systems), evidence)
+        return Functions(np.array([self.lift(each) for each in b]), self.intercepts(systems), evidence)
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,9 +156,9 @@ class NystromSystem(Basis):
     @property
     def positions(self) -> np.ndarray:
         """Return the place of each label line's point among the ordered vertices, (m,)."""
-        found = np.empty(len(self.by_place), np.int64)
-        found[self.by_place] = self.problem.labels.load()["position"]
-        return found
+        positions = np.empty(len(self.by_place), np.int64)
+        positions[self.by_place] = self.problem.labels.load()["position"]
+        return positions
 
     @property
     def blocks(self) -> EnergyBlocks:
@@ -229,12 +229,12 @@ def assemble(rows: Rows, lines: LabelLines, kernel: Kernel, landmarks: Landmarks
                              weight=lines.weight[by_place].astype(np.float64), target=lines.target[by_place])
     whitened, Z = execution.scratch(), point_arrays("Z", points)
     receipt, = execution.map([WhitenTask(kernel, execution.share(**Z), params.cutoff)], whitened)
-    found = whitened.read(0)
-    features = LandmarkMap(kernel, points, found.get("T"), params.precision)
+    arrays = whitened.read(0)
+    features = LandmarkMap(kernel, points, arrays.get("T"), params.precision)
     T = {} if features.T is None else {"T": features.T}
     problem = Landmarked(kernel, moved, execution.share(**Z, **T), shared, blocks, lines.n_folds,
                          params.precision, uuid.uuid4().hex, known[key].near)
     places = None if landmarks.rows is None or graph is None else blocks.place.take(landmarks.rows)
     whitening = {"rank": features.width, **receipt["whitening"]} if "whitening" in receipt else None
-    return NystromSystem(found["K_ss"], features.T, lines, params, fit_intercept, problem, whitening, by_place, places,
+    return NystromSystem(arrays["K_ss"], features.T, lines, params, fit_intercept, problem, whitening, by_place, places,
                          stored)

@@ -108,18 +108,18 @@ def make_columns(context: Context, params: ColumnParams) -> dict[str, Any]:
 def make_covariance(context: Context, params: ColumnParams) -> dict[str, Any]:
     """Multiply the solved columns to Q^+ on the subsample."""
     subsample, shares = context.arrays("subsample")["vertices"], context.parts.within("shares")
-    found = multiply_factors(context.inputs["columns"].parts, context.attributes("system")["n"], subsample,
+    covariances = multiply_factors(context.inputs["columns"].parts, context.attributes("system")["n"], subsample,
                              params.powers, context.execution, shares, form=params.form,
                              n_blocks=context.attributes("columns")["n_blocks"])
     system = context.attributes("system")
     solver = context.inputs["system"].parts.read(0, SOLVER_ARRAYS)
     structure = {str(power): structure_of(np.diagonal(A), subsample, solver, system["ridge"], power)
-                 for power, A in found.items()}
+                 for power, A in covariances.items()}
     m = context.vertices().multiplicity[subsample]
-    found = {power: covariance_at_points(A, m) for power, A in found.items()}
-    PartWriter(context.parts, 0).write(**{f"power{power}": A for power, A in found.items()})
+    covariances = {power: covariance_at_points(A, m) for power, A in covariances.items()}
+    PartWriter(context.parts, 0).write(**{f"power{power}": A for power, A in covariances.items()})
     shares.remove()
-    return {"mean_diagonal": {str(power): float(np.trace(A)) / len(A) for power, A in found.items()},
+    return {"mean_diagonal": {str(power): float(np.trace(A)) / len(A) for power, A in covariances.items()},
             "structure": structure}
 
 

@@ -90,7 +90,7 @@ def _system_cost(f: PlanInputs, p: DeformedKernelParams) -> Cost:
 
 
 def _columns_cost(f: PlanInputs, p: DeformedKernelParams) -> Cost:
-    n, nnz, s, guess, found = f.vertices, f.nnz, n_subsample(f, p), f.bound == "most", []
+    n, nnz, s, guess, costs = f.vertices, f.nnz, n_subsample(f, p), f.bound == "most", []
     for solver in _solvers(f, p):
         if "system" in f.attributes:
             stored = int(f.attributes["system"]["stored_bytes"])
@@ -98,10 +98,10 @@ def _columns_cost(f: PlanInputs, p: DeformedKernelParams) -> Cost:
             stored = solver.solver_bytes(n, nnz, s * n_solves(p.powers), guess=guess)
             f.estimated.update(solver.stored_guess)
         f.estimated.update(solver.held_guess)
-        found.append(columns_cost(n, nnz, s, p.powers, p.solver.block_columns, p.form, solver,
+        costs.append(columns_cost(n, nnz, s, p.powers, p.solver.block_columns, p.form, solver,
                                   stored, f.budget, guess=guess,
                                   started=f.growing is not None and begins(p.form, solver)))
-    return f.one_of(found)
+    return f.one_of(costs)
 
 
 def n_subsample(f: PlanInputs, p: DeformedKernelParams) -> int:

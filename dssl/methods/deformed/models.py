@@ -120,7 +120,7 @@ def problem_of(context: Context, learning: LearningParams) -> DeformedProblem:
         points=context.points("train"), covariance=context.inputs["covariance"].parts.arrays(0),
         chosen=context.inputs["subsample"].parts.arrays(0), labels=labels, attributes=attributes,
         learning=replace(learning, subsample_graph=graph),
-        structure={int(power): own for power, own in context.attributes("covariance")["structure"].items()})
+        structure={int(power): value for power, value in context.attributes("covariance")["structure"].items()})
 
 
 @dataclass(frozen=True)
@@ -140,8 +140,8 @@ class SearchTask:
         problem, target = self.problem, self.problem.target()
         held = Held(target, some_folds(self.cv.repeated(target), self.n_folds), problem.learning.kind,
                     problem.weight(target), self.scoring, self.complete)
-        found = search_rows(problem, self.name, self.bandwidth, self.grid, held)
-        return {"name": self.name, "grid": [{**row, "bandwidth": self.bandwidth} for row in found]}
+        rows = search_rows(problem, self.name, self.bandwidth, self.grid, held)
+        return {"name": self.name, "grid": [{**row, "bandwidth": self.bandwidth} for row in rows]}
 
 
 def search_rows(problem: DeformedProblem, name: str, bandwidth: float | str | None, grid: GridParams,
@@ -185,12 +185,12 @@ def make_selection(context: Context, params: SearchParams) -> dict[str, Any]:
 
     def judge(rung: int, standing: Mapping[str, Sequence[Any]], folds: Repetitions) -> dict[str, list[dict[str, Any]]]:
         tasks = [SearchTask(problem, name, bandwidth, grid, cv, sum(map(len, folds)), params.rule.scoring)
-                 for name, own in standing.items() for bandwidth in params.bandwidths
-                 for grid in whole.parts([point[1:] for point in own if point[0] == bandwidth])]
+                 for name, points in standing.items() for bandwidth in params.bandwidths
+                 for grid in whole.parts([point[1:] for point in points if point[0] == bandwidth])]
         receipts = context.execution.map(tasks, context.parts.within(f"rung{rung}"))
         rows = {(receipt["name"], row["bandwidth"], row["power"], row["eta"], row["C"]): row
                 for receipt in receipts for row in receipt["grid"]}
-        return {name: [rows[name, *point] for point in own] for name, own in standing.items()}
+        return {name: [rows[name, *point] for point in points] for name, points in standing.items()}
 
     tables, last = judged_by_rungs(candidates, repetitions, params.search, params.rule, judge)
     choices = {name: params.rule.choose(rows) for name, rows in last.items()}
@@ -256,8 +256,8 @@ def fit_models(problem: DeformedProblem, choices: dict[str, dict[str, Any]]) -> 
                   "parameters": {key: chosen[key] for key in ("power", "eta", "C", "bandwidth")}}
         judged = name in ("model", "base")
         if judged:
-            held = [HeldOut(target, *_left_out(K, target, learner, own, weight), own, weight)
-                    for own in folds.repetitions]
+            held = [HeldOut(target, *_left_out(K, target, learner, each, weight), each, weight)
+                    for each in folds.repetitions]
         # A control is moved as the model is.
         model, calibration, moved = with_prior(expand(kernel, X_l, coef, intercept, coding, facts), target,
                                                held if judged else of_model)
@@ -283,9 +283,9 @@ def subsample_graph_covariance(X_S: Any, graph: SubsampleGraph, powers: tuple[in
     W = weights(lists, weighting.weights, bandwidth=weighting.bandwidth, width=weighting.width,
                 symmetrize=weighting.symmetrize, execution=InProcess(1))
     laplacian = Laplacian(W, graph.regularizer.laplacian == "normalized")
-    found = inverse_on_subsample(laplacian.matrix(graph.regularizer.ridge), np.arange(len(lists)), powers,
+    inverses = inverse_on_subsample(laplacian.matrix(graph.regularizer.ridge), np.arange(len(lists)), powers,
                                  params=SolverParams(method=Direct.name), vector=laplacian.vector,
                                  execution=InProcess(1))
-    return found.powers
+    return inverses.powers
 
 

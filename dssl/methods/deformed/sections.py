@@ -85,7 +85,7 @@ class SolverSection(SolverParams):
 
     def params(self) -> SolverParams:
         """Return the solver's parameters."""
-        return SolverParams(**{own.name: getattr(self, own.name) for own in fields(SolverParams)})
+        return SolverParams(**{item.name: getattr(self, item.name) for item in fields(SolverParams)})
 
 
 @dataclass(frozen=True, kw_only=True)

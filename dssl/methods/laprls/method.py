@@ -63,8 +63,8 @@ def _n_points(f: PlanInputs, p: PenaltyParams) -> int:
 
 
 def _landmarks_cost(f: PlanInputs, p: PenaltyParams) -> Cost:
-    own, solver = p.laprls.landmarks, p.laprls.system.solver
-    return landmarks_cost("uniform" if solver in DENSE else own.method, f.n, f.vertices, _n_landmarks(f, p),
+    landmarks, solver = p.laprls.landmarks, p.laprls.system.solver
+    return landmarks_cost("uniform" if solver in DENSE else landmarks.method, f.n, f.vertices, _n_landmarks(f, p),
                           f.row_bytes, f.width, len(p.kernels.bandwidths), f.budget)
 
 
@@ -73,8 +73,8 @@ def _tried(f: PlanInputs, p: PenaltyParams) -> tuple[int, int]:
     params = p.laprls
     tried = params.n_pairs + (0 if 0.0 in params.gamma_I else len(params.gamma_A))
     several = params.n_pairs > 1 or len(p.numbers) > 1
-    told = params.chosen and f.n_labeled > f.n_outputs  # with a label of each class left when one is held out
-    return tried, tried * _n_folds(f, p) if several and (p.cv or told) else 0
+    is_chosen = params.chosen and f.n_labeled > f.n_outputs  # with a label of each class left when one is held out
+    return tried, tried * _n_folds(f, p) if several and (p.cv or is_chosen) else 0
 
 
 def _n_folds(f: PlanInputs, p: PenaltyParams) -> int:
@@ -100,26 +100,26 @@ def _systems(f: PlanInputs, p: PenaltyParams) -> Systems:
 def _evidence(f: PlanInputs) -> list[dict[str, Any]] | None:
     """Return what is known of the systems: by the selection that prepared them, or by the fit; None of neither yet."""
     known = (f.attributes.get(stage, {}).get("evidence") for stage in ("selection", "models"))
-    found = next((evidence for evidence in known if evidence is not None), None)
-    return None if found is None else [item for item in found if "method" in item]
+    first = next((evidence for evidence in known if evidence is not None), None)
+    return None if first is None else [item for item in first if "method" in item]
 
 
 def _halo(f: PlanInputs) -> float:
     """Return the neighbors that blocks read beside their own points, as a share of these."""
-    found = _evidence(f)
-    if found is not None:
-        return max((item["blocks"]["halo"] for item in found or () if "blocks" in item), default=0.0)
+    evidence = _evidence(f)
+    if evidence is not None:
+        return max((item["blocks"]["halo"] for item in evidence or () if "blocks" in item), default=0.0)
     f.estimated.add("neighbors beyond blocks")
     return HALO if f.bound == "most" else 0.0
 
 
 def _preparing_costs(f: PlanInputs, p: PenaltyParams, systems: Systems) -> dict[str, Cost]:
     """Return those of systems from the points by method: of the one that is used, or of those that may be."""
-    solver, found = p.laprls.system.solver, _evidence(f)
+    solver, evidence = p.laprls.system.solver, _evidence(f)
     if solver in DENSE:
         return {solver: dense_cost(systems, solver)}
-    if found is not None:
-        methods = sorted({item["method"] for item in found})
+    if evidence is not None:
+        methods = sorted({item["method"] for item in evidence})
     elif solver != "auto" or systems.inductive:
         methods = [solver if solver != "auto" else "nystrom-direct"]
     else:
@@ -145,16 +145,16 @@ def _of_method(f: PlanInputs, costs: dict[str, Cost], method: str) -> Cost:
 
 def _selection_cost(f: PlanInputs, p: PenaltyParams) -> Cost:
     costs = _preparing_costs(f, p, _systems(f, p)) if _tried(f, p)[1] else {"none": cost_of(0, 0, 0, 0)}
-    found = _of_method(f, costs, _fewest(costs))
+    cost = _of_method(f, costs, _fewest(costs))
     params = p.laprls
     if not (params.chosen and params.uses_graph and f.n_labeled <= MOST_LABELS):
-        return found
+        return cost
     if not fits_a_task(f.vertices, f.nnz, f.budget):
-        return found
+        return cost
     structure = structure_cost(f.vertices, f.nnz)
-    return Cost(found.tasks + structure.tasks, found.read + structure.read, found.written,
-                max(found.peak, structure.peak), max(found.least, structure.least), found.seconds + structure.seconds,
-                found.asked + structure.asked)
+    return Cost(cost.tasks + structure.tasks, cost.read + structure.read, cost.written,
+                max(cost.peak, structure.peak), max(cost.least, structure.least), cost.seconds + structure.seconds,
+                cost.asked + structure.asked)
 
 
 def _models_cost(f: PlanInputs, p: PenaltyParams) -> Cost:
@@ -163,11 +163,11 @@ def _models_cost(f: PlanInputs, p: PenaltyParams) -> Cost:
     # Labels are left out of the model and of the base; of all where classes are as frequent as something else says.
     judged = 2 if p.prior == LABEL_FREQUENCIES else n_models
     times = judged * most_repetitions(f.n_labeled)
-    own = replace(of, held=1, folds=1, repetitions=1, pairs=of.pairs + FOLDS,
+    whole = replace(of, held=1, folds=1, repetitions=1, pairs=of.pairs + FOLDS,
                   params=replace(of.params, held_out_points="transductive"))
-    costs = _preparing_costs(f, p, own)
+    costs = _preparing_costs(f, p, whole)
     if any(f.attributes["selection"].get("kept", [])) if "selection" in f.attributes else of.held:
-        kept = restored_cost(own, n_models, f.n_labeled, times)
+        kept = restored_cost(whole, n_models, f.n_labeled, times)
         costs |= {"nystrom-direct": kept} if "nystrom-direct" in costs else {}
     unknown = of.held and "selection" not in f.attributes
     return _of_method(f, costs, _fewest(_preparing_costs(f, p, of) if unknown else costs))

@@ -37,7 +37,7 @@ class LapRLSKernel(KernelSection):
     def tried(self) -> tuple[Self, ...]:
         if self.bandwidth != CHOSEN:
             return (self,)
-        return tuple(replace(self, bandwidth=own) for own in bandwidths_of(self.name, self.bandwidth))
+        return tuple(replace(self, bandwidth=each) for each in bandwidths_of(self.name, self.bandwidth))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -90,13 +90,13 @@ class PenaltyParams:
 
     def problem(self, context: Context, target: Target) -> LapRLSProblem:
         """Return the problem of all kernels; its labels have the first folds where there is something to choose."""
-        own, vertices, lists = self.laprls, context.vertex_rows(), context.neighbor_lists()
+        laprls, vertices, lists = self.laprls, context.vertex_rows(), context.neighbor_lists()
         weight = context.label_weights(target, self.weight)
         lines = LabelLines.of(vertices.vertex_of(target.labeled),
                               np.ones(len(target.labeled)) if weight is None else weight, target.columns(), ())
-        has_graph = context.has_graph and (own.uses_graph or own.system.solver in DENSE)
+        has_graph = context.has_graph and (laprls.uses_graph or laprls.system.solver in DENSE)
         problem = LapRLSProblem(
-            vertices.distinct(context.points("train")), target, lines, context.weights() if has_graph else None, own,
+            vertices.distinct(context.points("train")), target, lines, context.weights() if has_graph else None, laprls,
             vertices.n, vertices.multiplicity, lists.order if lists else None, names=("model", *self.baselines),
             kept=None if context.fit else blocks_in(context))
         asked = isinstance(self.cv, GivenFolds)
@@ -119,10 +119,11 @@ class ChoiceOfLandmarks:
 
     @classmethod
     def of(cls, params: PenaltyParams) -> "ChoiceOfLandmarks":
-        own = params.laprls
-        bare = LapRLSParams(landmarks=own.landmarks, budget=own.budget, system=SystemParams(
-            solver=own.system.solver if own.system.solver in DENSE else "auto", precision=own.system.precision))
-        return cls(bare, params.kernels if own.landmarks.method == "leverage" else None)
+        laprls = params.laprls
+        bare = LapRLSParams(landmarks=laprls.landmarks, budget=laprls.budget, system=SystemParams(
+            solver=laprls.system.solver if laprls.system.solver in DENSE else "auto",
+            precision=laprls.system.precision))
+        return cls(bare, params.kernels if laprls.landmarks.method == "leverage" else None)
 
 
 def make_landmarks(context: Context, params: ChoiceOfLandmarks) -> dict[str, Any]:
@@ -133,10 +134,11 @@ def make_landmarks(context: Context, params: ChoiceOfLandmarks) -> dict[str, Any
     # The other methods do not ask a kernel.
     kernels: list[Any] = [None] if params.kernels is None else params.kernels.on(points)
     chosen = [landmarks_of(rows, kernel, params.landmarks, labeled, context.execution) for kernel in kernels]
-    for index, own in enumerate(chosen):
-        if own is not None:
-            PartWriter(context.parts, index).write(**own.to_arrays())
-    return {"landmarks": [{"count": own.points.shape[0], **own.attributes} for own in chosen if own]}
+    for index, landmarks in enumerate(chosen):
+        if landmarks is not None:
+            PartWriter(context.parts, index).write(**landmarks.to_arrays())
+    return {"landmarks": [{"count": landmarks.points.shape[0], **landmarks.attributes}
+                          for landmarks in chosen if landmarks]}
 
 
 def landmarks_for(context: Context, number: int) -> Landmarks | None:
@@ -175,8 +177,9 @@ def make_selection(context: Context, params: PenaltyParams) -> dict[str, Any]:
     systems = params.search.drawn([(number, system) for number in params.numbers
                                    for system in dict.fromkeys(problem.allowed["model"])])
     seen = {(number, system.gamma_A) for number, system in systems}
-    candidates = {"model": systems, **{name: [(number, own) for number in params.numbers
-                                              for own in dict.fromkeys(systems_of) if (number, own.gamma_A) in seen]
+    candidates = {"model": systems, **{name: [(number, penalties) for number in params.numbers
+                                              for penalties in dict.fromkeys(systems_of)
+                                               if (number, penalties.gamma_A) in seen]
                                        for name, systems_of in problem.allowed.items() if name != "model"}}
     rungs = rungs_of(repetitions, len(systems), params.search.factor)
     searches: dict[int, dict[str, Any]] = {}
@@ -184,16 +187,16 @@ def make_selection(context: Context, params: PenaltyParams) -> dict[str, Any]:
     def judge(rung: int, standing: Mapping[str, Sequence[Any]], folds: Repetitions) -> dict[str, list[dict[str, Any]]]:
         rows: dict[tuple[int, float, float], dict[str, Any]] = {}
         searches.clear()
-        for number in sorted({number for own in standing.values() for number, _ in own}):
-            among = {name: [(system.gamma_A, system.gamma_I) for of, system in own if of == number]
-                     for name, own in standing.items()}
-            own = replace(params.of_number(problem, number), among=among)
-            searches[number] = _searched(context, own, kernels[params.kernel(number)], number, params, folds,
+        for number in sorted({number for of_model in standing.values() for number, _ in of_model}):
+            among = {name: [(system.gamma_A, system.gamma_I) for of, system in of_model if of == number]
+                     for name, of_model in standing.items()}
+            of_number = replace(params.of_number(problem, number), among=among)
+            searches[number] = _searched(context, of_number, kernels[params.kernel(number)], number, params, folds,
                                          None if rung + 1 == len(rungs) else rung)
             for row in searches[number]["table"]["rows"]:
                 rows[number, row["gamma_A"], row["gamma_I"]] = {**row, **params.named(number)}
-        return {name: [rows[number, system.gamma_A, system.gamma_I] for number, system in own]
-                for name, own in standing.items()}
+        return {name: [rows[number, system.gamma_A, system.gamma_I] for number, system in of_model]
+                for name, of_model in standing.items()}
 
     grid, last = judged_by_rungs(candidates, repetitions, params.search, params.rule, judge)
     for number in range(len(kernels)):
@@ -207,7 +210,7 @@ def make_selection(context: Context, params: PenaltyParams) -> dict[str, Any]:
     scores = {}
     for name, row in choices.items():
         table = SearchedPenalties(**searches[used[name]]["table"])
-        place = next(place for place, own in enumerate(table.rows) if own.items() <= row.items())
+        place = next(place for place, known in enumerate(table.rows) if known.items() <= row.items())
         scores[name] = table.scores[place] or {}
     return {"folds": len(problem.folds), "repetitions": len(repetitions), "rule": asdict(params.rule),
             "search": asdict(params.search), "held_out_points": params.laprls.system.held_out_points,
@@ -232,8 +235,8 @@ def _searched(context: Context, problem: LapRLSProblem, kernel: Kernel, number: 
 
     folds : of this rung; rung : its number, None of the last, which holds out all folds, and keeps Gram matrices.
     """
-    own = context.parts.within(f"gram{number}" if rung is None else f"rung{rung}-{number}")
-    if done := own.receipt_of(0):
+    place = context.parts.within(f"gram{number}" if rung is None else f"rung{rung}-{number}")
+    if done := place.receipt_of(0):
         return done
     landmarks, shares = landmarks_for(context, params.kernel(number)), context.parts.within(
         f"shares{params.kernel(number)}")
@@ -251,9 +254,9 @@ def _searched(context: Context, problem: LapRLSProblem, kernel: Kernel, number: 
         context.fit.kept.setdefault(SYSTEMS, {})[number] = prepared
     elif rung is None:
         arrays, attributes = prepared.to_arrays(left_out=leaves_out(problem, context.execution, prepared)) or ({}, None)
-    own.write(0, arrays)
+    place.write(0, arrays)
     receipt = {"table": asdict(table), "evidence": prepared.evidence, "kept": attributes}
-    own.finish(0, receipt)
+    place.finish(0, receipt)
     if rung is None and len(params.losses) == 1:
         shares.remove()  # now and not before: a killed run keeps those that are done
     return receipt
@@ -282,13 +285,13 @@ def make_models(context: Context, params: PenaltyParams) -> dict[str, Any]:
     evidence: list[dict[str, Any]] = []
     folds, weight = None, context.label_weights(target, params.weight)
     left_out, of_model = dict[str, list[HeldOut]](), list[HeldOut]()
-    for number, own in systems.items():
+    for number, numbered in systems.items():
         prepared = _prepared(context, params.of_number(problem, number), number, params)
-        fitted = prepared.fitted(own)
+        fitted = prepared.fitted(numbered)
         at_once = prepared.solver.at_once
         folds = folds or LabelFolds.of(target, params.random_state, a_fit_each=not at_once, curve=at_once and compares)
-        evidence.append({**params.named(number), **fitted.evidence, "models": list(own)})
-        for name, system in own.items():
+        evidence.append({**params.named(number), **fitted.evidence, "models": list(numbered)})
+        for name, system in numbered.items():
             judged = name in ("model", "base") and (compares or isinstance(target, Classes))
             # A control is moved as the model is.
             held = _left_out(prepared, system, folds, weight) if judged else of_model
@@ -308,7 +311,8 @@ def make_models(context: Context, params: PenaltyParams) -> dict[str, Any]:
     written = context.write_models(ordered)
     blocks_in(context).remove()
     assert folds is not None  # there is a model
-    compared = {"by_labels": by_labels(target, folds, {name: own for name, own in left_out.items() if own})}
+    held_out = {name: of_model for name, of_model in left_out.items() if of_model}
+    compared = {"by_labels": by_labels(target, folds, held_out)}
     return {"models": {name: {**described[name], **written[name]} for name in ordered}, "evidence": evidence,
             **(compared if compares else {})}
 
@@ -339,4 +343,4 @@ def _left_out(prepared: PreparedLapRLS, pair: Penalties, folds: LabelFolds,
     """Return the values at labels held out; none where that does not fit the memory budget."""
     target = prepared.problem.target
     return [] if not prepared.solver.leaves_out else [
-        HeldOut(target, target.coding, prepared.left_out(pair, own), own, weight) for own in folds.repetitions]
+        HeldOut(target, target.coding, prepared.left_out(pair, each), each, weight) for each in folds.repetitions]

@@ -40,8 +40,8 @@ def _errors(result: dict[str, Any]) -> Markup | None:
     metrics = result.get("metrics") or {}
     by = measure_of(metrics)
     scores = {"model": metrics, **(result.get("baselines") or {})}
-    known = [(name, error, by.interval_among(own) or (error, error)) for name, own in scores.items()
-             if (error := finite(own.get(by.key))) is not None]
+    known = [(name, error, by.interval_among(each) or (error, error)) for name, each in scores.items()
+             if (error := finite(each.get(by.key))) is not None]
     return error_plot(known, by) if known else None
 
 
@@ -50,10 +50,10 @@ def never_predicted(facts: dict[str, Any]) -> list[str]:
 
     facts : the attributes of every stage by name.
     """
-    found = facts.get("predictions") or {}
-    if found.get("made"):
+    predictions = facts.get("predictions") or {}
+    if predictions.get("made"):
         return [plain_label(str(name), 40) for name, count in zip(
-            found["classes"], found.get("counts") or (), strict=False) if count == 0]
+            predictions["classes"], predictions.get("counts") or (), strict=False) if count == 0]
     confusion = at(facts, "scores", "metrics", "confusion") or []
     names = at(facts, "labels", "classes") or at(facts, "split", "classes") or []
     return [plain_label(str(name), 40) for name, column in zip(names, zip(*confusion, strict=True), strict=False)
@@ -76,10 +76,10 @@ def never_note(facts: dict[str, Any]) -> list[str]:
 
 def setting_findings(facts: dict[str, Any], words: Words) -> list[Finding]:
     """Return what in the settings makes the comparison empty, or less than it could be."""
-    found = []
+    findings = []
 
     def warn(subject: str, figures: str, meaning: str) -> None:
-        found.append(Finding(subject, figures, "warning", meaning))
+        findings.append(Finding(subject, figures, "warning", meaning))
 
     drawn, labeled = at(facts, "subsample", "n_subsample"), at(facts, "subsample", "n_labeled")
     if drawn is not None and drawn == labeled:
@@ -103,4 +103,4 @@ def setting_findings(facts: dict[str, Any], words: Words) -> list[Finding]:
     if beyond:
         subject, meaning = words.unsupported
         warn(subject, f"{number(beyond)} of {number(at(facts, 'scores', 'metrics', 'n_test'))}", meaning)
-    return found
+    return findings

@@ -13,26 +13,26 @@ CHOSEN = {"graph": "harmonic functions on the graph", "nearest_labels": "the nea
 
 def choice_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
     """Return what was chosen, by which figures, and what the held-out labels say of the graph."""
-    found = at(facts, "models", "choice")
-    if not found:
+    choice = at(facts, "models", "choice")
+    if not choice:
         return None
     metrics, hidden = result.get("metrics") or {}, at(facts, "scores", "transductive") or {}
     by, errors = measure_of(metrics), errors_among(hidden)
     of_hidden = errors.with_interval(hidden) if by == errors else f"{errors.noun} of {errors.with_interval(hidden)}"
-    scale, share, lost = at(facts, "points", "scale") or {}, found.get("graph_share"), found.get("unreached")
-    judged, sizes = scale.get("label_losses") or {}, found.get("class_shares")
+    scale, share, lost = at(facts, "points", "scale") or {}, choice.get("graph_share"), choice.get("unreached")
+    judged, sizes = scale.get("label_losses") or {}, choice.get("class_shares")
     rows: list[tuple[str, Any]] = [
-        ("chosen", CHOSEN.get(found.get("chosen"), found.get("chosen"))),
+        ("chosen", CHOSEN.get(choice.get("chosen"), choice.get("chosen"))),
         ("what graph kernels count for", None if share is None else f"{percent(share)}, those on the labels the rest"),
-        ("structure of the graph, 1 is that of noise", number(found["structure"]) if "structure" in found else None),
+        ("structure of the graph, 1 is that of noise", number(choice["structure"]) if "structure" in choice else None),
         ("scale of the features", scale.get("kind")),
         ("the largest range of a column over a low one", number(scale["ranges"]) if "ranges" in scale else None),
         ("leave-one-out squared error of the labels, by scale", ", ".join(
             f"{kind} {number(loss)}" for kind, loss in judged.items()) or None),
-        ("how it was computed", computed(found.get("functions") or found.get("solver") or {})),
+        ("how it was computed", computed(choice.get("functions") or choice.get("solver") or {})),
         ("targets that the other labels contradict", "; ".join(
-            f"row {own['row']}: {number(own['value'])}, predicted from the others as {number(own['prediction'])}"
-            for own in found.get("odd_labels") or []) or None),
+            f"row {odd['row']}: {number(odd['value'])}, predicted from the others as {number(odd['prediction'])}"
+            for odd in choice.get("odd_labels") or []) or None),
         ("class sizes in the spec", ", ".join(map(percent, sizes)) if sizes else None),
         ("training points that no label reaches", None if lost is None else number(lost) + (
             ": the labels alone predict them" if lost else "")),
@@ -40,8 +40,8 @@ def choice_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | N
          f"{of_hidden}, {counted(hidden.get('n_test'), 'point')}" if hidden else None),
         ("new points, the test", by.with_interval(metrics)),
     ]
-    alone = [own for own in found.get("kernels_of_labels") or [] if own["share"] >= 0.0005]
-    shown = [(number(own["bandwidth"]), number(own["penalty"]), percent(own["share"]))
-             for own in sorted(alone, key=lambda own: -own["share"])]
+    alone = [kernel for kernel in choice.get("kernels_of_labels") or [] if kernel["share"] >= 0.0005]
+    shown = [(number(kernel["bandwidth"]), number(kernel["penalty"]), percent(kernel["share"]))
+             for kernel in sorted(alone, key=lambda kernel: -kernel["share"])]
     return Section("choice", "What was chosen", rendered(
-        "choice.html", rows=rows, kernels=leading_kernels(found.get("kernels") or []), of_labels=shown))
+        "choice.html", rows=rows, kernels=leading_kernels(choice.get("kernels") or []), of_labels=shown))

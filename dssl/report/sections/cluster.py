@@ -15,7 +15,8 @@ def cluster_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | 
     bases = at(facts, "basis", "bases") or []
     if not bases:
         return None
-    rows = [(own.get("bandwidth") or BANDWIDTH, number(own.get("landmarks")), number(own.get("rank")),
-             f"{number(own.get('largest'))} to {number(own.get('smallest'))}", DEGREES.get(own.get("degrees", "")),
-             number(own.get("mean_degree")), duration((own.get("seconds") or {}).get("all"))) for own in bases]
+    rows = [(basis.get("bandwidth") or BANDWIDTH, number(basis.get("landmarks")), number(basis.get("rank")),
+             f"{number(basis.get('largest'))} to {number(basis.get('smallest'))}",
+             DEGREES.get(basis.get("degrees", "")), number(basis.get("mean_degree")),
+             duration((basis.get("seconds") or {}).get("all"))) for basis in bases]
     return Section("basis", "Cluster kernel", rendered("cluster.html", rows=rows))

@@ -32,7 +32,7 @@ def _scores(result: dict[str, Any], meanings: dict[str, str]) -> dict[str, Any]:
     models = {"model": metrics, **(result.get("baselines") or {})}
     prefixes = [prefix for prefix in ("", "test_") if finite(metrics.get(f"{prefix}accuracy")) is not None]
     heads = [f"{title}{', test points' if prefix else ''}" for prefix in prefixes for _, title in SCORES]
-    rows = [(name, *(percent(own.get(f"{prefix}{key}")) if key == "accuracy" else number(
-        own.get(f"{prefix}{key}")) for prefix in prefixes for key, _ in SCORES), meanings.get(name, ""))
-        for name, own in models.items()]
+    rows = [(name, *(percent(each.get(f"{prefix}{key}")) if key == "accuracy" else number(
+        each.get(f"{prefix}{key}")) for prefix in prefixes for key, _ in SCORES), meanings.get(name, ""))
+        for name, each in models.items()]
     return {"head": ("", *heads, ""), "rows": rows, "numbers": range(1, 1 + len(heads))}

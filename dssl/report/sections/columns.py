@@ -35,20 +35,20 @@ def _summary(records: Sequence[dict[str, Any]]) -> str:
     """Return how many columns of each type there are, are used, lack cells, and look like something else."""
     kinds = Counter(KINDS[record["kind"]] for record in records)
     used = [record for record in records if record["used"]]
-    told = [f"{counted(len(records), 'column')} of the source, {number(len(used))} of them used: "
+    sentences = [f"{counted(len(records), 'column')} of the source, {number(len(used))} of them used: "
             + ", ".join(f"{number(count)} of type {kind}" for kind, count in kinds.most_common())]
     numbers = [record for record in used if record["min"] is not None]
     if numbers:
-        told.append(f"the numbers lie from {number(min(record['min'] for record in numbers))} to "
+        sentences.append(f"the numbers lie from {number(min(record['min'] for record in numbers))} to "
                     f"{number(max(record['max'] for record in numbers))}")
     lacking = sum(bool(record["missing"]) for record in used)
-    told.append(f"{number(lacking)} have missing cells" if lacking else "no cell of these is missing")
+    sentences.append(f"{number(lacking)} have missing cells" if lacking else "no cell of these is missing")
     looks = Counter(record["finding"] for record in used if record["finding"])
     words = {"constant": "constant", "duplicate": "a copy of another", "time stamp": "like times", "target":
              "like the target", "identifier": "like identifiers"}
     if looks:
-        told.append(f"{', '.join(f'{number(looks[key])} {words[key]}' for key in words if looks[key])}")
-    return "; ".join(told) + "."
+        sentences.append(f"{', '.join(f'{number(looks[key])} {words[key]}' for key in words if looks[key])}")
+    return "; ".join(sentences) + "."
 
 
 def _is_exceptional(record: dict[str, Any], named: bool) -> bool:

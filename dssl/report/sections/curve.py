@@ -13,17 +13,17 @@ TITLE = "Error by number of labels"
 
 def curve_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
     """Return the curve of the model and its base; words where the labels are too few, or too many for one."""
-    own = at(result, "gain", "by_labels") or {}
-    rows = own.get("curve") or []
-    if not own:
+    by_labels = at(result, "gain", "by_labels") or {}
+    rows = by_labels.get("curve") or []
+    if not by_labels:
         return None
-    scores = at(own, "scores", "model") or {}
+    scores = at(by_labels, "scores", "model") or {}
     by, asked = errors_among(scores), measure_of(scores)
     if len(rows) < 2:
-        why = own.get("why") or own.get("no_curve") or "the labels are too few to learn from some of them"
+        why = by_labels.get("why") or by_labels.get("no_curve") or "the labels are too few to learn from some of them"
         return Section("curve", TITLE, rendered("curve.html", drawing=None, why=why))
     names = [name for name in ("model", "base") if all(finite(row.get(name)) is not None for row in rows)]
     before, last = (finite(row["model"]) or 0.0 for row in rows[-2:])
     return Section("curve", TITLE, rendered(
-        "curve.html", drawing=curve_plot(rows, names, by), n_labels=at(facts, "labels", "n_labeled") or own["n"],
+        "curve.html", drawing=curve_plot(rows, names, by), n_labels=at(facts, "labels", "n_labeled") or by_labels["n"],
         by=by, asked=asked, before=before, last=last))

@@ -77,7 +77,7 @@ def _drift(drift: dict[str, Any]) -> str | None:
     """Return how far a scaling of all rows would be from the one of the last run, which is kept."""
     if not drift:
         return None
-    change = max(own["change"] for own in drift.values())
+    change = max(each["change"] for each in drift.values())
     return (f"at most {percent(change, 2)} of the spread of a column, in its mean or its spread; the scaling of the "
             "last run is kept")
 

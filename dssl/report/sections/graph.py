@@ -21,7 +21,7 @@ def graph_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | No
         "points that no label reaches": _unreached(health), "neighbors a point": _degrees(health),
         "hubs": _hubs(health), "equal rows": _vertices(health), "copied points": _duplicates(health),
         "neighbors of one class": _homophily(health), "vanishing weights": _raised(made)}
-    findings = [Finding(subject, *found) for subject, found in looked_at.items() if found is not None]
+    findings = [Finding(subject, *finding) for subject, finding in looked_at.items() if finding is not None]
     return Section("graph", "Graph health", rendered(
         "graph.html", made={key: made.get(key) for key in ("weights", "bandwidth", "width", "symmetrize")},
         lists={key: lists.get(key) for key in ("method", "metric", "n_neighbors")}, findings=findings,

@@ -21,11 +21,11 @@ STEPS = {"prepare": "blocks and Gram matrices", "cross_validation": "cross-valid
 
 def laprls_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
     """Return how the systems were made and solved, a table for each bandwidth that a model was fitted at."""
-    found = at(facts, "models", "evidence") or []
+    evidence = at(facts, "models", "evidence") or []
     shown = [{"bandwidth": item.get("bandwidth") or BANDWIDTH, "models": item["models"], "rows": _evidence(item)}
-             for item in found if item.get("models")]
+             for item in evidence if item.get("models")]
     return Section("solver", "Solver evidence", rendered(
-        "laprls.html", evidence=shown, several=len(found) > 1)) if shown else None
+        "laprls.html", evidence=shown, several=len(evidence) > 1)) if shown else None
 
 
 def _evidence(item: dict[str, Any]) -> list[tuple[str, Any]]:

@@ -10,27 +10,27 @@ from ..text import at, counted, duration, number, percent
 
 def multiscale_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
     """Return the counts, the scale and eigenvalue of each index, and the second eigenvalue of each scale."""
-    own = at(facts, "basis", "basis") or {}
-    if not own.get("index"):
+    basis = at(facts, "basis", "basis") or {}
+    if not basis.get("index"):
         return None
-    scales = own["scales"]
+    scales = basis["scales"]
     rows = (
-        ("carriers", number(own.get("carriers"))), ("eigenpairs", number(own.get("eigenpairs"))),
+        ("carriers", number(basis.get("carriers"))), ("eigenpairs", number(basis.get("eigenpairs"))),
         ("scales", f"{number(len(scales))}, from {number(scales[0])} to {number(scales[-1])}"),
-        ("passed over", f"{counted(own.get('passed_over'), 'index', 'indices')}: at the scale of the most stable "
+        ("passed over", f"{counted(basis.get('passed_over'), 'index', 'indices')}: at the scale of the most stable "
                         "eigenvalue the denominator of the extension vanishes at or near a carrier"),
-        ("unsound at all scales", f"{counted(own.get('unsound'), 'index', 'indices')}, extended as a mean where the "
-                                  f"denominator is small: {percent(own.get('unsound_share'))} of points and indices"),
-        ("left out", f"{counted(own.get('left_out'), 'index', 'indices')} with an eigenvalue of 0"),
-        ("time", duration((own.get("seconds") or {}).get("all"))))
+        ("unsound at all scales", f"{counted(basis.get('unsound'), 'index', 'indices')}, extended as a mean where the "
+                                  f"denominator is small: {percent(basis.get('unsound_share'))} of points and indices"),
+        ("left out", f"{counted(basis.get('left_out'), 'index', 'indices')} with an eigenvalue of 0"),
+        ("time", duration((basis.get("seconds") or {}).get("all"))))
     return Section("basis", "Multi-scale kernel", rendered(
-        "multiscale.html", rows=rows, second=second_plot(scales, own["second"]),
-        scales=scales_plot(own["index"], [scales[j] for j in own["chosen"]], own["eigenvalues"])))
+        "multiscale.html", rows=rows, second=second_plot(scales, basis["second"]),
+        scales=scales_plot(basis["index"], [scales[j] for j in basis["chosen"]], basis["eigenvalues"])))
 
 
 def regions_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
     """Return what is predicted of points in the plane and around them; None where there are not two columns."""
-    found = at(facts, "models", "regions")
-    if not found:
+    regions = at(facts, "models", "regions")
+    if not regions:
         return None
-    return Section("regions", "What is predicted where", rendered("regions.html", drawing=regions_plot(**found)))
+    return Section("regions", "What is predicted where", rendered("regions.html", drawing=regions_plot(**regions)))

@@ -14,25 +14,25 @@ MOST_CELLS = 6  # of a row that are shown
 
 def sample_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
     """Return the picture, the least certain points and those to label next."""
-    found = facts.get("sample") or {}
-    if not found.get("picture"):
+    sample = facts.get("sample") or {}
+    if not sample.get("picture"):
         return None
-    title = "The points, and which to label next" if {"next", "suggested"} & set(found) else "The points"
-    n, judged, calibrated = found.get("n"), found.get("judged"), bool(found.get("calibrated"))
+    title = "The points, and which to label next" if {"next", "suggested"} & set(sample) else "The points"
+    n, judged, calibrated = sample.get("n"), sample.get("judged"), bool(sample.get("calibrated"))
     command = f"dssl suggest {shlex.quote(str(result.get('model', 'RUN')))} --out to_label.csv"
     return Section("sample", title, rendered(
-        "sample.html", picture=picture(found), judged=judged, calibrated=calibrated, command=command,
-        is_drawn=judged is not None and n and judged < n / 2, suggested=found.get("suggested"),
-        least=_least_certain(found.get("least") or [], calibrated), next=_next(found.get("next") or [])))
+        "sample.html", picture=picture(sample), judged=judged, calibrated=calibrated, command=command,
+        is_drawn=judged is not None and n and judged < n / 2, suggested=sample.get("suggested"),
+        least=_least_certain(sample.get("least") or [], calibrated), next=_next(sample.get("next") or [])))
 
 
-def picture(found: dict[str, Any]) -> dict[str, Any]:
+def picture(sample: dict[str, Any]) -> dict[str, Any]:
     """Return the drawing of what the stage `sample` made, and what its caption tells."""
-    drawn = found["picture"]
+    drawn = sample["picture"]
     axes = ("first column, scaled", "second column, scaled") if drawn["plane"] else ("", "") if drawn["lines"] else (
         "first principal component", "second component")
     drawing = picture_plot(drawn["points"], drawn["codes"], drawn["classes"], drawn["edges"], drawn["labeled"], axes)
-    return {"drawing": drawing, "n": found.get("n"), "shown": len(drawn["points"]), "whole": drawn["whole"],
+    return {"drawing": drawing, "n": sample.get("n"), "shown": len(drawn["points"]), "whole": drawn["whole"],
             "plane": drawn["plane"], "lines": drawn["lines"], "drawn": len(drawn["edges"]),
             "has_labels": bool(drawn["labeled"])}
 

@@ -27,11 +27,11 @@ def scores_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | N
             "scores.html", metrics=metrics, head=head, rows=rows, confused=None, drawing=None)) if rows else None
     if finite(metrics.get(by.key)) is None:
         return None
-    beside = {key: told for key, told in BESIDE.items() if key != by.key and finite(metrics.get(key)) is not None}
-    rows = [(name, by.with_interval(own),
-             *(shown(own.get(key)) for key, (_, shown) in beside.items()),
+    beside = {key: text for key, text in BESIDE.items() if key != by.key and finite(metrics.get(key)) is not None}
+    rows = [(name, by.with_interval(each),
+             *(shown(each.get(key)) for key, (_, shown) in beside.items()),
              errors.shown(at(facts, "models", "models", name, f"training_{errors.key}")), *gain_over(name, result))
-            for name, own in {"model": metrics, **(result.get("baselines") or {})}.items()]
+            for name, each in {"model": metrics, **(result.get("baselines") or {})}.items()]
     head = ("", f"{by.name} (95 % interval)", *(title for title, _ in beside.values()), f"{errors.key} on the labels",
             "model's gain over it", by.test)
     true, predicted = (at(facts, "scores", "shown", name) or [] for name in ("true", "predicted"))

@@ -28,8 +28,8 @@ def selection_section(facts: dict[str, Any], result: dict[str, Any], words: Word
     """
     choices, folds = at(facts, "selection", "choices") or {}, at(facts, "selection", "folds")
     best = choices.get("model") or {}
-    told = {key for row in choices.values() for key in row}
-    parameters = sorted(told - _scores_among(choices.values()), key=str.lower)
+    names_chosen = {key for row in choices.values() for key in row}
+    parameters = sorted(names_chosen - _scores_among(choices.values()), key=str.lower)
     if not parameters:
         return None
     rule = at(facts, "selection", "rule") or {}
@@ -121,7 +121,7 @@ def _all_scores(scores: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
 
 def _text_of(name: str, value: Any) -> str:
     if isinstance(value, (list, tuple)):
-        return ", ".join(_text_of(name, own) for own in value)
+        return ", ".join(_text_of(name, each) for each in value)
     if isinstance(value, (bool, str)):
         return str(value).lower() if isinstance(value, bool) else value
     return BANDWIDTH if name == "bandwidth" and value is None else number(value)
@@ -141,12 +141,12 @@ def _pairs(tried: list[dict[str, Any]], best: dict[str, Any], by: Measure, words
 
 def choice_findings(facts: dict[str, Any], words: Words) -> list[Finding]:
     """Return what the chosen parameters say of the graph, and which penalties lie on the edge of their grid."""
-    found = []
+    findings = []
     choice, tried = at(facts, "selection", "choices", "model") or {}, at(facts, "selection", "grid", "model") or []
     weight = words.graph.split(".")[-1]
     if choice.get(weight) == 0:
         several = len({row.get(weight) for row in tried}) > 1
-        found.append(Finding(
+        findings.append(Finding(
             f"weight of the graph ({weight})", "0 was chosen" if several else "0", "warning",
             "The graph does not help here: by cross-validation on the labels no weight of it does better than none. "
             "The model is the base model." if several else "The model is the base model: the graph was not used."))
@@ -154,6 +154,6 @@ def choice_findings(facts: dict[str, Any], words: Words) -> list[Finding]:
         values = sorted({row[name] for row in tried if finite(row.get(name))})
         if len(values) > 1 and choice.get(name) in (values[0], values[-1]):
             end = "smallest" if choice[name] == values[0] else "largest"
-            found.append(Finding(name, f"{number(choice[name])}, the {end} that was tried", "note",
+            findings.append(Finding(name, f"{number(choice[name])}, the {end} that was tried", "note",
                                  f"The best value may lie beyond: extend selection.grid.{name}."))
-    return found
+    return findings

@@ -17,23 +17,23 @@ MOST_KERNELS = 12
 
 def values_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
     """Return what the fit found, the errors on labels held out and on unlabeled points, and the shares of kernels."""
-    found = facts.get("vertex_values") or {}
-    if "learner" not in found:
+    values = facts.get("vertex_values") or {}
+    if "learner" not in values:
         return None
     hidden = at(facts, "scores", "transductive") or {}
-    by, learner, kernels = measure_of(result.get("metrics") or {}), found["learner"], found.get("kernels") or []
-    lost, shares = found.get("unreached"), found.get("class_shares")
+    by, learner, kernels = measure_of(result.get("metrics") or {}), values["learner"], values.get("kernels") or []
+    lost, shares = values.get("unreached"), values.get("class_shares")
     rows: list[tuple[str, Any]] = [
         ("learner", f"{learner}: {LEARNERS.get(learner, learner)}"),
-        ("how it was computed", computed(found.get("functions") or found.get("solver") or {})),
+        ("how it was computed", computed(values.get("functions") or values.get("solver") or {})),
         ("class sizes in the spec", ", ".join(map(percent, shares)) if shares else None),
-        ("diffusion of labels", f"{counted(found['diffusions'], 'step')}; "
-         f"{counted(found['changed_in_last'], 'vertex', 'vertices')} changed in the last"
-         if "diffusions" in found else None),
+        ("diffusion of labels", f"{counted(values['diffusions'], 'step')}; "
+         f"{counted(values['changed_in_last'], 'vertex', 'vertices')} changed in the last"
+         if "diffusions" in values else None),
         ("training points that no label reaches", None if lost is None else number(lost) + (
             ": they have no prediction" if lost else "")),
-        ("error on labels held out one by one", by.shown(found[f"held_out_{by.key}"])
-         if f"held_out_{by.key}" in found else None),
+        ("error on labels held out one by one", by.shown(values[f"held_out_{by.key}"])
+         if f"held_out_{by.key}" in values else None),
         ("unlabeled training points whose labels are known",
          f"{by.with_interval(hidden)}, {counted(hidden.get('n_test'), 'point')}" if hidden else None),
         ("new points, the test", by.with_interval(result.get("metrics") or {})),
@@ -55,10 +55,10 @@ def computed(evidence: dict[str, Any]) -> str | None:
     method = evidence.get("method")
     if not method:
         return None
-    told = [", ".join(method) if isinstance(method, list) else str(method)]
-    told += [counted(evidence[key], one) for key, one in (("steps", "step"), ("iterations", "iteration"))
+    steps = [", ".join(method) if isinstance(method, list) else str(method)]
+    steps += [counted(evidence[key], one) for key, one in (("steps", "step"), ("iterations", "iteration"))
              if key in evidence]
-    told += [f"{name} {number(evidence[key])}" for key, name in (("tolerance", "tolerance"), (
+    steps += [f"{name} {number(evidence[key])}" for key, name in (("tolerance", "tolerance"), (
         "residual", "worst relative residual")) if key in evidence]
     solved = evidence.get("solved")
-    return ", ".join(told) + (f"; {counted(solved['functions'], 'kernel function')} by solves" if solved else "")
+    return ", ".join(steps) + (f"; {counted(solved['functions'], 'kernel function')} by solves" if solved else "")
