@@ -30,13 +30,13 @@ from ..selection.choice import ChoiceRule, cv_results
 from ..selection.chosen import ProbablePair
 from ..selection.folds import GivenFolds, held_out_folds, require_folds
 from ..storage.blocks import Rows
-from .base import KernelReader, PointRegressor
+from .base import KernelReader, PointRegressor, SearchedEstimator
 from .calibrated import CLASS_FREQUENCIES, CalibratedClassifier
 from .method import MethodEstimator
 from .targets import prior_of
 
 
-class LapRLSEstimator(MethodEstimator, KernelReader):
+class LapRLSEstimator(MethodEstimator, SearchedEstimator, KernelReader):
     """What the two estimators share.
 
     Parameters
