@@ -7,7 +7,7 @@ from pathlib import Path
 from dssl.execution.in_process import InProcess
 from dssl.execution.tasks import SHARED_CHUNK, run_part
 from dssl.storage.blocks import write_dense
-from dssl.storage.kept import give_back
+from dssl.storage.cache import release_caches
 from dssl.storage.store import StoredParts
 
 
@@ -71,7 +71,7 @@ class Traced(InProcess):
             peak, receipt = self._peak(task, parts, index)
             for _ in range(3):
                 if peak > self.memory_budget:
-                    give_back()
+                    release_caches()
                     peak = min(peak, self._peak(task, parts, index)[0])
             name = type(task).__name__
             self.tasks[name] = max(self.tasks.get(name, 0), peak)

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from ..storage.behind import settle
 from ..storage.blocks import MemoryParts, Parts, Receipt
-from ..storage.kept import limit_kept
+from ..storage.cache import limit_caches
+from ..storage.write_behind import settle
 from .size import MEMORY_BUDGET
 from .tasks import Execution, Task, available_cores, one_thread, run_part
 from .window import Finished, Looks, run_in_window
@@ -26,7 +26,7 @@ class InProcess(Execution):
         # One core a task, for a lone one too: BLAS rounds differently on two threads than on one, and a spec gives the
         # same bits in threads, in workers and on any number of cores.
         threads = min(self.threads, len(pending))
-        limit_kept(self.memory_budget)
+        limit_caches(self.memory_budget)
         with one_thread():
             if threads <= 1:
                 looks = Looks(self.allowed)

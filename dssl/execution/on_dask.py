@@ -25,13 +25,13 @@ from ..base.digest import digest
 from ..base.errors import ClusterError, IntegrityError, Preempted, TaskFailed, explain
 from ..base.profiler import return_freed_memory
 from ..base.urls import is_object_url
-from ..storage.behind import settle
 from ..storage.blocks import Parts, Receipt, Rows, write_dense
+from ..storage.cache import limit_caches, release_caches
 from ..storage.files import is_there, path_at, place_of, remove_tree
-from ..storage.kept import give_back, limit_kept
 from ..storage.objects import ObjectPath
 from ..storage.pieces import write_sparse
 from ..storage.store import StoredParts
+from ..storage.write_behind import settle
 from .cost import PAUSE_SHARE, WorkerRoom
 from .in_process import InProcess, delayed_parts
 from .size import MEMORY_BUDGET
@@ -56,7 +56,7 @@ class WorkerMemory:
     @contextmanager
     def around(self, task: object) -> Iterator[None]:
         """Give back what is kept before a task and after it, where that is needed."""
-        limit_kept(self.budget)
+        limit_caches(self.budget)
         if type(task) is not WorkerMemory._last:
             WorkerMemory._last = type(task)
             self._keep_below(0 if self.pause is None else self.pause - self.budget * self.threads)
@@ -66,7 +66,7 @@ class WorkerMemory:
             self._keep_below(0 if self.pause is None else int(NEAR * self.pause))
 
     def _keep_below(self, most: int) -> None:
-        if self.pause is not None and psutil.Process().memory_info().rss > most and give_back():
+        if self.pause is not None and psutil.Process().memory_info().rss > most and release_caches():
             return_freed_memory()
 
 

@@ -22,9 +22,9 @@ from threadpoolctl import ThreadpoolController
 from ..base.digest import plain
 from ..base.errors import require
 from ..base.profiler import PeakMemory, process_peak
-from ..storage.behind import settle
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges
 from ..storage.ledger import journal
+from ..storage.write_behind import settle
 from .cost import WorkerRoom
 from .worker_kinds import this_processor
 

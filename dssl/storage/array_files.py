@@ -25,9 +25,9 @@ from zarr.core.buffer import cpu
 from zarr.storage import MemoryStore
 
 from ..base.errors import DataError, IntegrityError, explain, require
+from .cache import FETCHED
 from .files import files_in, outlasting, remove_tree, write_file, write_part_file
 from .frames import CRC_BYTES, ZSTD_LEVEL, damaged, lost, pack, unpack
-from .kept import FETCHED
 from .objects import ObjectPath
 from .packs import read_once
 

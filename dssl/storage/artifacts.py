@@ -23,7 +23,6 @@ from typing import Any
 
 from ..base.digest import digest, plain
 from ..base.errors import IntegrityError, ParameterError, explain, require
-from .behind import settle
 from .files import (
     at_once,
     files_in,
@@ -56,6 +55,7 @@ from .objects import ObjectPath
 from .packs import PACK
 from .store import DESCRIPTION, WRITTEN, StoredParts
 from .verify import clear_unfinished, forget_unreadable, verify_finished, verify_parts
+from .write_behind import settle
 
 REMOVED = "removed.json"  # which artifacts `dssl gc` removed, and when
 STORAGE = 2  # the version of how artifacts lie in a workspace, so that those of another are made anew

@@ -16,9 +16,9 @@ from typing import Any, ParamSpec, TypeVar
 
 from ..base.errors import IntegrityError, explain, require
 from ..base.urls import STORES, is_object_url
-from .behind import AT_ONCE, LARGEST_BEHIND, settle, write_behind
-from .kept import FETCHED
+from .cache import FETCHED
 from .objects import ObjectPath, object_path
+from .write_behind import AT_ONCE, LARGEST_BEHIND, settle, write_behind
 
 # What a file server says that is busy or starts again; a full disk and a missing permission do not pass.
 PASSING = frozenset({errno.EIO, errno.ESTALE, errno.EAGAIN, errno.ETIMEDOUT, errno.EINTR, errno.EBUSY, errno.ECONNRESET,

@@ -20,9 +20,9 @@ from typing import Any, Self
 
 from ..base.errors import require
 from ..base.urls import STORES, require_no_secret
-from .behind import settle, wait_for, wait_for_removal
-from .kept import FETCHED
+from .cache import FETCHED
 from .object_client import ObjectStat, Version, as_file_errors, obstore, stat_of, store_of, version_of
+from .write_behind import settle, wait_for, wait_for_removal
 
 LARGEST_PUT = 64 << 20  # bytes that go in one request; what is larger goes in pieces
 PIECE = 8 << 20  # bytes of an object that are held while it is downloaded

@@ -8,9 +8,9 @@ import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from .cache import FETCHED
 from .files import outlasting, read_file, write_part_file
 from .frames import damaged
-from .kept import FETCHED
 from .objects import ObjectPath
 
 PACK = "arrays.zip"  # in the folder of an attempt

@@ -22,9 +22,9 @@ from .array_files import (
     remove_array,
     write_chunks,
 )
-from .behind import LARGEST_BEHIND, remove_behind
 from .blocks import Arrays, Parts, Receipt, Rows
 from .bucket_file import bucket_rows, check_buckets, read_bucket, write_buckets
+from .cache import ARRAYS
 from .files import (
     MADE_ANEW,
     at_once,
@@ -38,12 +38,12 @@ from .files import (
     write_part_file,
 )
 from .frames import lost
-from .kept import ARRAYS
 from .ledger import Ledger
 from .objects import ObjectPath
 from .packs import PACK, packed_in, read_once, write_part
 from .part_files import CHUNK_BYTES, NAMES, files_of, names_in, read_whole
 from .views import take_by_chunk, take_by_group
+from .write_behind import LARGEST_BEHIND, remove_behind
 
 BUCKETS = "buckets"  # what a part holds for others
 WRITTEN = "written.json"  # names the attempt that a part is of where no task wrote it

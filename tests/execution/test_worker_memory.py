@@ -10,7 +10,7 @@ from dssl.execution.cost import WorkerRoom
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask, WorkerMemory
 from dssl.storage.blocks import Arrays
-from dssl.storage.kept import ARRAYS, ArrayCache
+from dssl.storage.cache import ARRAYS, ArrayCache
 from dssl.storage.store import StoredParts
 
 MB = 1 << 20

@@ -15,8 +15,8 @@ from dssl.execution.in_process import InProcess
 from dssl.knn.search import neighbors
 from dssl.pipeline.run import run
 from dssl.storage.blocks import STEP_BYTES
+from dssl.storage.cache import release_caches
 from dssl.storage.csr import as_csr, csr_arrays
-from dssl.storage.kept import give_back
 
 LARGE = 40e6  # bytes; what a step takes at random, 10 MB, is a quarter of it
 LIGHT = 20e6  # bytes; less than half of the least budget that is of use, whatever is predicted of so little
@@ -204,7 +204,7 @@ def workspaces(tmp_path_factory):
 
 def kept_no_longer(event: dict[str, Any]) -> None:
     if event["event"] == "stage":
-        give_back()
+        release_caches()
 
 
 @pytest.mark.slow

@@ -22,12 +22,12 @@ from dssl.execution.exchange.shuffle import gather, scatter
 from dssl.execution.in_process import InProcess
 from dssl.storage import array_files, lease, object_client
 from dssl.storage.artifacts import Workspace
-from dssl.storage.behind import remove_behind, settle, wait_for, write_behind
 from dssl.storage.files import draft_of, place_of, read_json, remove_tree, write_file, write_json
 from dssl.storage.lease import is_held_by, lock_at, require_exclusive
 from dssl.storage.lock import WaitsForLock, here
 from dssl.storage.objects import ObjectPath, object_path
 from dssl.storage.store import StoredParts
+from dssl.storage.write_behind import remove_behind, settle, wait_for, write_behind
 from tests import objects as servers
 
 X = np.random.default_rng(0).normal(size=(60, 4))

@@ -9,10 +9,11 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from dssl.base.errors import DataError, IntegrityError, ParameterError
-from dssl.storage import kept, store
+from dssl.storage import cache as cache_module
+from dssl.storage import store
 from dssl.storage.array_files import create_array
+from dssl.storage.cache import ArrayCache, release_caches
 from dssl.storage.files import draft_of, read_json, write_json
-from dssl.storage.kept import ArrayCache, give_back
 from dssl.storage.store import StoredArrays, StoredParts, StoredRows
 from dssl.storage.verify import verify_parts
 
@@ -189,15 +190,15 @@ def test_the_cache_of_arrays_keeps_to_its_size(tmp_path, monkeypatch):
 
 
 def test_what_is_kept_is_given_back(tmp_path, monkeypatch):
-    monkeypatch.setattr(kept, "_EVERYTHING", [])
+    monkeypatch.setattr(cache_module, "_CACHES", [])
     cache, parts = ArrayCache(2000), StoredParts(tmp_path)
     monkeypatch.setattr(store, "ARRAYS", cache)
     parts.write(0, {"a": np.full(100, 7)})
     held = StoredArrays(parts, 0).load()
-    assert give_back()
+    assert release_caches()
     assert cache.nbytes == 0
     assert held["a"][0] == 7  # who has it has it still
-    assert not give_back(), "there is nothing left"
+    assert not release_caches(), "there is nothing left"
 
 
 def test_of_many_exclusive_writers_one_wins(tmp_path):

@@ -28,8 +28,8 @@ from ...graph.energy.blocks import EnergyBlocks
 from ...kernels.base import Kernel
 from ...kernels.features import LandmarkMap
 from ...storage.blocks import Arrays, PartWriter, Receipt, Rows, row_ranges
+from ...storage.cache import Cache
 from ...storage.csr import points_of
-from ...storage.kept import Kept
 
 SUMMED_ROWS = 2048  # rows of a float32 product before it is added in float64
 MAX_RUNS = 32  # of blocks: each has sums of its own, which are added in a tree
@@ -227,7 +227,7 @@ class BlockKernels:
             A.data.nbytes + A.indices.nbytes + A.indptr.nbytes for A in matrices)
 
 
-class KernelCache(Kept):
+class KernelCache(Cache):
     """Kernel blocks that stay in this process from one task to the next, of one problem at a time.
 
     A block that does not fit beside those that are kept is evaluated again each time: nothing is evicted, since the

@@ -20,7 +20,7 @@ _REMOVED: "dict[Future[None], str]" = {}  # the folders that are removed
 _LOCK = Lock()
 
 
-class Own(local):
+class ThreadWork(local):
     """What a thread has begun and not yet asked for."""
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Own(local):
         self.removals: list[Future[None]] = []
 
 
-_OWN = Own()
+_MINE = ThreadWork()
 
 
 @cache
@@ -49,9 +49,9 @@ def write_behind(path: Path, write: Callable[[], object], *, last: bool = False)
     last : whether it is called when all is written that this thread has under way, and not at all if some of it fails.
     """
     name = str(path)
-    if len(_OWN.writes) >= MAX_BEHIND:
+    if len(_MINE.writes) >= MAX_BEHIND:
         settle()
-    before = tuple(_OWN.writes) if last else ()
+    before = tuple(_MINE.writes) if last else ()
 
     def job() -> None:
         try:
@@ -68,7 +68,7 @@ def write_behind(path: Path, write: Callable[[], object], *, last: bool = False)
             if name not in _UNDER_WAY:
                 _UNDER_WAY[name] = future = writers().submit(job)
                 break
-    _OWN.writes.append(future)
+    _MINE.writes.append(future)
 
 
 def remove_behind(folder: Path, remove: Callable[[], object]) -> None:
@@ -85,7 +85,7 @@ def remove_behind(folder: Path, remove: Callable[[], object]) -> None:
     with _LOCK:
         future = remover().submit(job)
         _REMOVED[future] = f"{folder}/"
-    _OWN.removals.append(future)
+    _MINE.removals.append(future)
 
 
 def wait_for(path: Path) -> None:
@@ -109,10 +109,10 @@ def settle(*, removals: bool = False) -> None:
 
     What has failed to be removed is told in any case.
     """
-    removed = [future for future in _OWN.removals if removals or future.done()]
-    pending = [*_OWN.writes, *removed]
-    _OWN.writes = []
-    _OWN.removals = [future for future in _OWN.removals if future not in removed]
+    removed = [future for future in _MINE.removals if removals or future.done()]
+    pending = [*_MINE.writes, *removed]
+    _MINE.writes = []
+    _MINE.removals = [future for future in _MINE.removals if future not in removed]
     wait(pending)
     for future in pending:
         future.result()

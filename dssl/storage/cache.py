@@ -1,4 +1,4 @@
-"""What a process keeps from one task to the next: arrays that many tasks read, bounded, and given back when asked."""
+"""Caches of a process from one task to the next: arrays that many tasks read, bounded, and released when asked."""
 
 from abc import ABC, abstractmethod
 from collections import OrderedDict
@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 
-KEPT_BYTES = 1 << 30  # where no execution has said how much
+CACHE_BYTES = 1 << 30  # where no execution has said how much
 FETCHED_BYTES = 32 << 20  # the most of `FETCHED`
 FETCHED_SHARE = 8  # of a task's memory budget it has one part in so many
 
 Loaded = dict[str, np.ndarray]
 
 
-class Kept(ABC):
-    """Something that this process keeps; each one is known to `give_back`."""
+class Cache(ABC):
+    """A cache of this process; `release_caches` knows every one."""
 
     def __init__(self) -> None:
-        _EVERYTHING.append(self)
+        _CACHES.append(self)
 
     @property
     @abstractmethod
@@ -29,27 +29,27 @@ class Kept(ABC):
 
     @abstractmethod
     def clear(self) -> None:
-        """Let go of all of it; who uses some of it at the moment has it still."""
+        """Empty the cache; what is in use at the moment stays alive with its user."""
 
 
-_EVERYTHING: list[Kept] = []
+_CACHES: list[Cache] = []
 
 
-def give_back() -> bool:
+def release_caches() -> bool:
     """Let go of everything that this process keeps; return whether there was something."""
-    kept = [one for one in _EVERYTHING if one.nbytes]
+    kept = [one for one in _CACHES if one.nbytes]
     for one in kept:
         one.clear()
     return bool(kept)
 
 
-class ArrayCache(Kept):
+class ArrayCache(Cache):
     """Named arrays by key, up to `limit` bytes, of which those go first that were asked for longest ago.
 
     limit : the memory budget of the tasks that run here. Arrays that exceed it are read by each task, and not kept.
     """
 
-    def __init__(self, limit: int = KEPT_BYTES):
+    def __init__(self, limit: int = CACHE_BYTES):
         super().__init__()
         self.limit = limit
         self.entries = OrderedDict[Hashable, Loaded]()
@@ -85,7 +85,7 @@ def _bytes_of(arrays: Mapping[str, np.ndarray]) -> int:
     return sum(array.nbytes for array in arrays.values())
 
 
-class ObjectCache(Kept):
+class ObjectCache(Cache):
     """What was fetched of objects that never change, up to `limit` bytes, the last that were asked for."""
 
     def __init__(self, limit: int = FETCHED_BYTES):
@@ -129,7 +129,7 @@ class ObjectCache(Kept):
             self._held.clear()
 
 
-def limit_kept(budget: int) -> None:
+def limit_caches(budget: int) -> None:
     """Bound what this process keeps by the memory budget of a task."""
     ARRAYS.limit = budget
     FETCHED.limit = min(FETCHED_BYTES, budget // FETCHED_SHARE)
