@@ -30,7 +30,7 @@ from .submit import LOOK_EVERY, job_of, runtime_of
 if TYPE_CHECKING:
     from ..pipeline.submission import Submission
     from ..runtime.description import Runtime
-    from ..runtime.rank import Rank
+    from ..runtime.engine import Rank
 
 CANCELLED_EVERY = 2.0  # seconds between two looks of a driver at whether its run is cancelled
 SIGNALLED = 5.0  # seconds in which the engine's own signal has come, if it comes
@@ -43,7 +43,7 @@ def rank_command(folder: Path) -> None:
     """Be one process of the submitted run in FOLDER: scheduler, driver or worker, as the environment says."""
     from ..pipeline.submission import Submission
     from ..runtime.description import RankedRuntime
-    from ..runtime.rank import Rank
+    from ..runtime.engine import Rank
 
     submission, rank = Submission.at(folder.resolve()), Rank.of(os.environ)
     submission.require_this_version()
@@ -150,7 +150,7 @@ def launch_command(ctx: click.Context, folder: Path) -> None:
 @click.pass_context
 def pod_command(ctx: click.Context, folder: Path) -> None:
     """Be a pod of the submitted run in FOLDER: start its rank, and end with 75 where the pod is to be replaced."""
-    from ..runtime.rank import Rank
+    from ..runtime.engine import Rank
 
     rank = Rank.of(os.environ)
     if rank.role == "driver":

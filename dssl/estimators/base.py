@@ -21,9 +21,8 @@ from ..data.frames import as_pandas, index_labels
 from ..data.inputs import header_of, in_order, labels_of, rows_of
 from ..data.scaling.out_of_range import warn_beyond
 from ..data.scaling.outliers import warn_far_rows
-from ..data.scaling.params import ScalingParams
 from ..data.scaling.rows import scaled
-from ..data.scaling.scaling import Scaling, fit_scaling
+from ..data.scaling.scaling import Scaling, ScalingParams, fit_scaling
 from ..data.scaling.units import warn_unlike
 from ..execution.current import current_execution
 from ..execution.in_process import InProcess

@@ -16,7 +16,7 @@ from ..graph.health import graph_health
 from ..graph.regularizer_params import RegularizerParams
 from ..graph.weights.rules import KERNEL_WIDTH
 from ..kernels.base import BaseKernels
-from ..kernels.eta import Eta
+from ..kernels.deformed import Eta
 from ..learners.deformed import GraphCovariance
 from ..learners.linear.kernel_model import KernelModel, expand
 from ..learners.target.target import Target

@@ -18,8 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ..data.scaling.params import ScalingKind
-from ..data.scaling.scaling import Scaling, fit_scalings
+from ..data.scaling.scaling import Scaling, ScalingKind, fit_scalings
 from ..execution.tasks import Execution
 from ..graph.equal_rows import rows_differ
 from ..learners.kernel_family import KERNELS, KernelMembers

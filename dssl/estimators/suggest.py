@@ -8,9 +8,8 @@ from sklearn.utils.validation import check_is_fitted
 from ..base.errors import require
 from ..data.frames import as_pandas
 from ..data.inputs import in_order, labels_of, rows_of
-from ..data.scaling.params import ScalingParams
 from ..data.scaling.rows import scaled
-from ..data.scaling.scaling import fit_scaling
+from ..data.scaling.scaling import ScalingParams, fit_scaling
 from ..execution.current import current_execution
 from ..execution.size import size_of
 from ..execution.tasks import Execution

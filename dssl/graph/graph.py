@@ -9,9 +9,8 @@ from scipy.sparse.csgraph import connected_components
 
 from ..base.digest import require_random_state
 from ..base.errors import DataError, require
-from ..data.scaling.params import ScalingKind, ScalingParams
 from ..data.scaling.rows import scaled
-from ..data.scaling.scaling import Scaling, fit_scaling
+from ..data.scaling.scaling import Scaling, ScalingKind, ScalingParams, fit_scaling
 from ..execution.current import current_execution
 from ..execution.tasks import Execution
 from ..knn.lists import Neighbors

@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..kernels.base import Kernel
-from ..kernels.deformed import KernelMean, check_share, deform
-from ..kernels.eta import Eta
+from ..kernels.deformed import Eta, KernelMean, check_share, deform
 from ..kernels.gram import kernel_block
 from .average import shares_of
 from .held_out.closed_form import held_out_ridge

@@ -25,8 +25,7 @@ from ..graph.regularizer_params import RegularizerParams
 from ..graph.spectrum import SpectrumParams, graph_spectrum
 from ..kernels.base import Kernel
 from ..kernels.cluster_params import ClusterParams, basis_of
-from ..kernels.deformed import deform
-from ..kernels.eta import check_eta
+from ..kernels.deformed import check_eta, deform
 from ..kernels.landmarks import LandmarkParams, choose_landmarks
 from ..kernels.multiscale import MultiscaleParams, multiscale_map
 from ..kernels.nystrom import whiten

@@ -11,9 +11,8 @@ from ..data.ingest_params import IngestParams
 from ..data.label_files import Identifiers, read_label_files, spelled_as
 from ..data.labels import DRAW_ROWS, choose_labels
 from ..data.scaling.outliers import SHOWN, far_rows_in_words
-from ..data.scaling.params import ScalingParams
 from ..data.scaling.rows import ScaledRows, scaled_rows, scaling_cost
-from ..data.scaling.scaling import Scaling, fit_scaling
+from ..data.scaling.scaling import Scaling, ScalingParams, fit_scaling
 from ..data.scaling.units import warn_unlike
 from ..execution.cost import Cost, cost_of
 from ..learners.target.target import Target

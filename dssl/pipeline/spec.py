@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 from ..base.digest import require_at_least, require_one_of, require_random_state
 from ..base.errors import DsslError, SpecError, explain, require
 from ..data.ingest_params import IngestParams
-from ..data.scaling.params import ScalingKind, ScalingParams
+from ..data.scaling.scaling import ScalingKind, ScalingParams
 from ..execution.size import budget_of
 from ..learners.class_prior import EQUAL, ClassPrior, ClassWeight
 from ..methods.sections import GivenGraph, GraphSections, KernelSections, LearningTask, ModelSection, Sections

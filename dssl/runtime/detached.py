@@ -16,8 +16,7 @@ from typing import Any
 import psutil
 
 from ..base.errors import COME_BACK
-from .engine import JOB_LOG, Engine, Job
-from .rank import DRIVER, FIRST_WORKER, SCHEDULER, START
+from .engine import DRIVER, FIRST_WORKER, JOB_LOG, SCHEDULER, START, Engine, Job
 
 LOOK_EVERY = 0.2  # seconds between two looks at the processes
 GRACE = 20.0  # seconds that the others have to end once the driver has

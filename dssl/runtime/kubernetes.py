@@ -22,8 +22,7 @@ from pydantic import BaseModel, Field, field_validator
 from ..base.errors import COME_BACK, ClusterError, SpecError, require
 from ..base.yaml import yaml_text
 from .description import BatchRuntime
-from .engine import NOTICE, Engine, Job, asked
-from .rank import DRIVER, RANKS
+from .engine import DRIVER, NOTICE, RANKS, Engine, Job, asked
 
 FIX = "install kubectl, check `kubectl auth can-i create jobs`, and see the message above"
 HOST = "DSSL_HOST"  # the variable with a pod's address

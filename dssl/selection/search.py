@@ -25,8 +25,7 @@ from scipy.linalg import cho_solve
 from ..base.errors import require
 from ..graph.regularizer_params import RegularizerParams
 from ..kernels.base import Kernel
-from ..kernels.deformed import absolute_eta, factor_positive
-from ..kernels.eta import Eta, require_eta
+from ..kernels.deformed import Eta, absolute_eta, factor_positive, require_eta
 from ..learners.class_prior import LABELS
 from ..learners.eta import ETAS, shares_of_etas, sum_of, weights_of
 from ..learners.held_out.closed_form import held_out_of_gram

@@ -10,8 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from dssl import SemiSupervisedClassifier
 from dssl.data.scaling import scaling
 from dssl.data.scaling.outliers import FarRows, Reaches, far_rows_in_words, sampled_places
-from dssl.data.scaling.params import KINDS, ScalingParams
-from dssl.data.scaling.scaling import fit_scaling, fit_scalings
+from dssl.data.scaling.scaling import KINDS, ScalingParams, fit_scaling, fit_scalings
 from dssl.execution.in_process import InProcess
 from dssl.storage.blocks import ArrayRows
 

@@ -24,8 +24,7 @@ from dssl.cli.init.first_look import Look
 from dssl.data.append import append
 from dssl.data.findings import to_json
 from dssl.data.ingest import ingest
-from dssl.data.scaling.params import ScalingParams
-from dssl.data.scaling.scaling import fit_scaling
+from dssl.data.scaling.scaling import ScalingParams, fit_scaling
 from dssl.data.sources import find_source
 from dssl.data.synthetic import ManifoldParams, ManifoldRows
 from dssl.execution.exchange import halo_rows

@@ -15,8 +15,7 @@ from dssl.graph.regularizer_params import RegularizerParams
 from dssl.graph.weights.build import weights
 from dssl.graph.weights.rules import WeightsRaised
 from dssl.kernels.base import RBF
-from dssl.kernels.deformed import check_share, deform, shuffled
-from dssl.kernels.eta import check_eta
+from dssl.kernels.deformed import check_eta, check_share, deform, shuffled
 from dssl.knn.search import neighbors
 from dssl.learners.deformed import GraphKernelParams, draw_subsample, graph_covariance
 from dssl.solvers.solver_params import SolverParams

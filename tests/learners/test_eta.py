@@ -8,8 +8,7 @@ from numpy.testing import assert_allclose
 
 from dssl.base.errors import ParameterError
 from dssl.kernels.base import RBF
-from dssl.kernels.deformed import KernelMean, deform
-from dssl.kernels.eta import AUTO, require_eta
+from dssl.kernels.deformed import AUTO, KernelMean, deform, require_eta
 from dssl.learners.eta import ETAS, EVEN, deform_by, prior_of, shares_of_etas
 from dssl.learners.target.target import Classes, Quantities
 

@@ -9,7 +9,7 @@ from distributed.security import Security
 
 from dssl.base.errors import ClusterError
 from dssl.runtime import roles
-from dssl.runtime.rank import Rank
+from dssl.runtime.engine import Rank
 from dssl.runtime.roles import Meeting
 
 

@@ -9,8 +9,7 @@ from sklearn.svm import SVC
 
 from dssl.base.errors import ParameterError
 from dssl.kernels.base import RBF
-from dssl.kernels.deformed import absolute_eta, subsample_deformation
-from dssl.kernels.eta import AUTO
+from dssl.kernels.deformed import AUTO, absolute_eta, subsample_deformation
 from dssl.learners.class_prior import EQUAL, LABELS, ClassPrior
 from dssl.learners.eta import ETAS, shares_of_etas
 from dssl.learners.linear.gram import LearnerParams, fit_gram

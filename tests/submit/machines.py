@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 
 from dssl.pipeline.status import STATUS
-from dssl.runtime.rank import Rank
+from dssl.runtime.engine import Rank
 
 from ..faults.machines import BUDGET, REPOSITORY, SPEC, wait_until
 from ..stored import contents

@@ -16,9 +16,8 @@ from dssl.pipeline.load import load_spec
 from dssl.pipeline.submission import Submission
 from dssl.runtime.description import BESIDE
 from dssl.runtime.detached import Detached
-from dssl.runtime.engine import Job
+from dssl.runtime.engine import Job, Rank
 from dssl.runtime.kubernetes import FINAL, KubernetesRuntime
-from dssl.runtime.rank import Rank
 from dssl.runtime.schedules.kubernetes import CronJobs
 from dssl.runtime.schedules.schedule import Scheduled
 from dssl.runtime.schedules.times import Times

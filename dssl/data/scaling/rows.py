@@ -7,8 +7,7 @@ import numpy as np
 from ...execution.cost import Cost, block_count, cost_of
 from ...execution.tasks import Execution
 from ...storage.blocks import Arrays, HeldArrays, Rows, rows_that_fit
-from .params import ScalingKind
-from .scaling import Scaling, moment_rows, require_columns
+from .scaling import Scaling, ScalingKind, moment_rows, require_columns
 
 MOMENT_SECONDS, SCALED_SECONDS = 3e-8, 6e-9  # of a number, on one core, to take its moments, and to scale it
 SCALED_CHUNK = 16 << 20  # bytes of scaled rows in one chunk

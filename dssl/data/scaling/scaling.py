@@ -14,7 +14,7 @@ Sparse rows take the kinds that leave zeros zero; they stay sparse throughout.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 from scipy import sparse
@@ -27,8 +27,28 @@ from ...storage.views import counts_below
 from .out_of_range import LARGEST_BLOCK, Ranges
 from .outliers import MAX_LISTED as MOST_FAR
 from .outliers import Reaches, outliers_of, sampled_places
-from .params import ScalingKind, ScalingParams
 from .units import columns_of_category, farthest_levels, near_distance, ratio_of_ranges, sampled_rows, zero_one_columns
+
+ScalingKind = Literal["auto", "standardize", "unit_range", "max_abs", "unit_norm", "global_range", "none"]
+KINDS: tuple[ScalingKind, ...] = get_args(ScalingKind)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScalingParams:
+    """How features are scaled.
+
+    kind : "auto", by the columns' ranges (see `scaling.py`); "standardize", mean 0 and standard deviation 1 a
+        column; "unit_range", [0, 1] a column; "max_abs", largest absolute value 1 a column; "unit_norm", length 1 a
+        row; "global_range", one factor for all columns, as in pixels / 255; "none". "standardize" and "unit_range" move
+        zeros, so they are not for sparse rows.
+    """
+
+    kind: ScalingKind = "auto"
+
+    def __post_init__(self) -> None:
+        require(self.kind in KINDS, f"scale={self.kind!r}", why="dssl knows no scaling of that name",
+                fix=f"use one of {', '.join(KINDS)}")
+
 
 KEEPS_ZEROS = ("max_abs", "unit_norm", "global_range", "none")
 ONE_UNIT = 3.0  # the largest range of a column over the lower quartile
@@ -369,5 +389,3 @@ def _moments(rows: Rows, ids: Rows | None, execution: Execution, reaches: Reache
 
 def _name(feature_names: list[str] | None, column: int) -> str:
     return feature_names[column] if feature_names else f"column {column}"
-
-

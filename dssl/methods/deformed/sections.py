@@ -8,7 +8,7 @@ from ...base.digest import is_whole, require_random_state
 from ...base.errors import DsslError, SpecError, explain, require
 from ...graph.regularizer_params import RegularizerParams
 from ...kernels.base import BaseKernels
-from ...kernels.eta import AUTO, Eta, require_eta
+from ...kernels.deformed import AUTO, Eta, require_eta
 from ...kernels.subsample import n_solves
 from ...learners.class_prior import LABELS, ClassPrior, ClassWeight
 from ...learners.deformed import subsample_size

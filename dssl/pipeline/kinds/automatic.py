@@ -4,8 +4,8 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...data.scaling.params import ScalingParams
 from ...data.scaling.rows import scaling_cost
+from ...data.scaling.scaling import ScalingParams
 from ...estimators.feature_scales import choose_scale, choosing_bytes
 from ...execution.cost import Cost
 from ...methods.step import Context

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, make_dataclass
 from typing import Any
 
-from ...data.scaling.params import ScalingKind, ScalingParams
+from ...data.scaling.scaling import ScalingKind, ScalingParams
 from ...methods.automatic import AUTOMATIC
 from ...methods.cluster import CLUSTER_KERNEL
 from ...methods.deformed.method import DEFORMED_RIDGE, DEFORMED_SVM
