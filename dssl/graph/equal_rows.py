@@ -25,7 +25,7 @@ from ..base.errors import DataError, require
 from ..execution.cost import Cost, block_count, bucket_requests, cost_of
 from ..execution.exchange.shuffle import gather, scatter
 from ..execution.tasks import Execution
-from ..knn.metric import measurable
+from ..knn.metric import Euclidean, measurable
 from ..storage.blocks import Parts, PartWriter, Receipt, Rows, arrays_within, row_ranges, rows_that_fit
 from ..storage.csr import narrow_csr
 
@@ -65,7 +65,7 @@ def _hash_sparse_rows(bits, indices, indptr):
 
 def _bits(values: np.ndarray, first: int) -> np.ndarray:
     """Return values as unsigned integers that are equal exactly where the values are."""
-    values = measurable(values, "euclidean")
+    values = measurable(values, Euclidean.name)
     if values.dtype.kind == "f":
         require(bool(np.isfinite(values).all()), f"rows from row {first} on hold NaN or infinite values",
                 why="they equal nothing and have no distance", error=DataError,

@@ -14,7 +14,8 @@ from ..data.scaling.scaling import Scaling, ScalingKind, ScalingParams, fit_scal
 from ..execution.current import current_execution
 from ..execution.tasks import Execution
 from ..knn.lists import Neighbors
-from ..knn.params import NeighborParams
+from ..knn.metric import Euclidean
+from ..knn.params import MetricName, NeighborParams
 from ..knn.search import find_neighbors, lowered_neighbors
 from ..storage.blocks import Arrays, MemoryParts, Parts, PartWriter, Rows
 from ..storage.csr import as_rows
@@ -302,9 +303,9 @@ class KNNGraph:
     n_neighbors : int
         The number of neighbors of each point, itself not counted. Where there are fewer
         distinct points it is lowered to what there is, with a warning.
-    metric : "euclidean" or "cosine"
-        The distance of the neighbor search; cosine is the Euclidean distance between
-        the rows scaled to unit length.
+    metric : str
+        The distance of the neighbor search: euclidean; cosine, the Euclidean distance
+        between the rows scaled to unit length; or one that a plugin registers.
     method : "auto", "exact", "descent" or "partitioned"
         How neighbors are found: exactly; by NN-descent in one task; or by partitions,
         in tasks of any number of dense points.
@@ -343,7 +344,7 @@ class KNNGraph:
     """
 
     n_neighbors: int = 10
-    metric: Literal["euclidean", "cosine"] = "euclidean"
+    metric: MetricName = Euclidean.name
     method: Literal["auto", "exact", "descent", "partitioned"] = "auto"
     weights: WeightsName = SelfTuned.name
     bandwidth: float | None = None

@@ -43,6 +43,7 @@ from .heap import EMPTY
 from .lists import Neighbors
 from .metric import (
     CHECK_BYTES,
+    METRICS,
     check_block,
     check_shape,
     measurable,
@@ -242,7 +243,7 @@ def fresh_seconds(X: Rows, k: int, method: str) -> float:
 def check_new_rows(X: Rows, n_old: int, metric: str) -> None:
     """Raise DataError unless rows [n_old, n) have distances; those before them were checked when their lists were made.
     """
-    if X.dtype.kind != "f" and metric != "cosine":
+    if X.dtype.kind != "f" and not METRICS.named(metric).transforms:
         return
     new, height = RowRange(X, n_old, len(X)), max(1, CHECK_BYTES // (X.row_bytes if X.is_sparse else X.shape[1] * 8))
     for first, block in new.blocks(height):

@@ -13,11 +13,11 @@ from scipy.sparse import csr_array, issparse
 from ..base.errors import BudgetError, DataError, require
 from ..execution.tasks import Execution
 from ..storage.blocks import ArrayRows, Arrays, HeldArrays, Rows
-from ..storage.csr import as_rows, largest_of_rows, point_arrays, points_of
+from ..storage.csr import as_rows, point_arrays, points_of
 from .exact.blocks import DensePoints, plan_exact
 from .exact.inverted_index import SparsePoints, measured_row_bytes, point_rows
 from .exact.layout import MAX_AXES, SAMPLE_ROWS, Layout, layout_bytes
-from .metric import measured_itemsize
+from .metric import METRICS, measured_itemsize
 
 TREE_QUERIES = 16  # neighbors of the pilot queries by which a search is chosen
 SPARSE_BUDGET = 1 << 28  # bytes of sparse points that are searched at a time
@@ -73,10 +73,10 @@ class NeighborIndex:
         values = X.data if issparse(X) else X
         require(bool(np.isfinite(values).all()), "new points hold NaN or infinite values", error=DataError,
                 why="they have no distances", fix="drop these rows, or fill the values")
-        if self.searched.metric == "cosine" and X.shape[0]:
-            zero = np.flatnonzero(largest_of_rows(X) == 0 if issparse(X) else ~X.any(axis=1))
-            require(len(zero) == 0, f"{len(zero)} new points are zero, first {zero[:5]}", error=DataError,
-                    why="a zero row has no direction, so no cosine", fix="drop these rows, or fit the euclidean metric")
+        own = METRICS.named(self.searched.metric)
+        wrong = np.flatnonzero(own.undefined(X) if X.shape[0] else ())
+        require(len(wrong) == 0, f"{len(wrong)} new points are {own.undefined_are}, first {wrong[:5]}", error=DataError,
+                why=own.undefined_why, fix="drop these rows, or fit the euclidean metric")
         squared, ids = self.searched.nearest(X, np.full(X.shape[0], -1), min(k, len(self)))
         return np.sqrt(np.maximum(squared, 0)), ids
 
@@ -123,6 +123,6 @@ def indexing_bytes(points: Rows, metric: str) -> int:
     if points.is_sparse:
         return 2 * index_bytes(points, metric)
     n, d = points.shape
-    sample = min(n, SAMPLE_ROWS) * d * (points.dtype.itemsize + 16 + 8 * (metric == "cosine")) + 24 * d * d
+    sample = min(n, SAMPLE_ROWS) * d * (points.dtype.itemsize + 16 + 8 * METRICS.named(metric).transforms) + 24 * d * d
     return max(sample, n * d * measured_itemsize(points.dtype, metric) + index_bytes(points, metric)
                + 12 * n * (min(d, MAX_AXES) + 3))

@@ -1,33 +1,110 @@
-"""Rows as the search sees them: checked, in a dtype it can read, and of unit length under the cosine metric."""
+"""Metrics of the neighbor search, one class each in `METRICS`, and rows as the search sees them."""
 
-from typing import Any
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
 
 from ..base.errors import DataError, ParameterError, require
+from ..base.plugins import Registry
 from ..storage.blocks import Rows, row_ranges
 from ..storage.csr import largest_of_rows, unit_rows, with_values
 
 CHECK_BYTES = 64 << 20
 
 
-def measurable(rows: Any, metric: str) -> Any:
-    """Return rows (n, d) whose Euclidean distances are the metric's; a row depends on nothing but itself.
+class Metric(ABC):
+    """A distance of rows that is the Euclidean one between rows of the same width, each made of one row.
 
-    Under "cosine" the rows get unit length, so that |x - z|^2 = 2 (1 - cos(x, z)). Sparse rows stay sparse, and get
-    the values that the dense rows get.
+    So every search serves every metric.
+
+    Attributes
+    ----------
+    name : str
+        By which specs and stored neighbor lists know the metric.
+    transforms : bool
+        Whether `embedded` makes other rows, in float64, rather than the same in a type that a search reads.
+    takes_sparse : bool
+        Whether there is `embedded_sparse`.
+    undefined_are : str
+        What the rows are that `undefined` names, such as zero.
+    undefined_why : str
+        Why these have no distance.
     """
-    if sparse.issparse(rows):
-        return unit_rows(rows) if metric == "cosine" else with_values(rows, measurable(rows.data, metric))
-    if metric == "cosine":
+
+    name: ClassVar[str]
+    transforms: ClassVar[bool] = True
+    takes_sparse: ClassVar[bool] = False
+    undefined_are: ClassVar[str] = "undefined"
+    undefined_why: ClassVar[str] = "their distances do not exist"
+
+    @classmethod
+    @abstractmethod
+    def embedded(cls, rows: np.ndarray) -> np.ndarray:
+        """Return rows (n, d) whose Euclidean distances are the metric's; a row depends on nothing but itself."""
+
+    @classmethod
+    def embedded_sparse(cls, rows: sparse.csr_array) -> sparse.csr_array:
+        """Return the sparse rows with the values that `embedded` gives the dense ones."""
+        raise NotImplementedError
+
+    @classmethod
+    def undefined(cls, rows: Any) -> np.ndarray:
+        """Return which of some rows (n, d), dense or sparse, have no distance to others, (n,) bool."""
+        return np.zeros(rows.shape[0], bool)
+
+
+class Euclidean(Metric):
+    """|x - z|."""
+
+    name = "euclidean"
+    transforms = False
+    takes_sparse = True
+
+    @classmethod
+    def embedded(cls, rows: np.ndarray) -> np.ndarray:
+        return np.ascontiguousarray(rows, _measured_dtype(rows.dtype))
+
+    @classmethod
+    def embedded_sparse(cls, rows: sparse.csr_array) -> sparse.csr_array:
+        return with_values(rows, cls.embedded(rows.data))
+
+
+class CosineDistance(Metric):
+    """|x / |x| - z / |z||, the root of 2 (1 - cos(x, z))."""
+
+    name = "cosine"
+    takes_sparse = True
+    undefined_are = "zero"
+    undefined_why = "a zero row has no direction, so no cosine"
+
+    @classmethod
+    def embedded(cls, rows: np.ndarray) -> np.ndarray:
         unit = np.array(rows, np.float64, order="C")
         for start, stop in row_ranges(len(unit), 1024):
             part = unit[start:stop]
             part /= np.abs(part).max(axis=1, keepdims=True)
             part /= np.sqrt(np.cumsum(part**2, axis=1)[:, -1:])  # added in the order of the columns, as sparse rows are
         return unit
-    return np.ascontiguousarray(rows, _measured_dtype(rows.dtype))
+
+    @classmethod
+    def embedded_sparse(cls, rows: sparse.csr_array) -> sparse.csr_array:
+        return unit_rows(rows)
+
+    @classmethod
+    def undefined(cls, rows: Any) -> np.ndarray:
+        zero: np.ndarray = largest_of_rows(rows) == 0 if sparse.issparse(rows) else ~rows.any(axis=1)
+        return zero
+
+
+METRICS = Registry[Metric]("metric", Euclidean, CosineDistance)
+
+
+def measurable(rows: Any, metric: str) -> Any:
+    """Return rows (n, d), dense or sparse, whose Euclidean distances are those of a metric."""
+    own = METRICS.named(metric)
+    return own.embedded_sparse(rows) if sparse.issparse(rows) else own.embedded(rows)
 
 
 def _measured_dtype(dtype: np.dtype) -> type[np.float32] | type[np.float64]:
@@ -45,7 +122,7 @@ def sample_ids(n_rows: int, most: int) -> np.ndarray:
 
 def measured_itemsize(dtype: np.dtype, metric: str) -> int:
     """Return the bytes of one value of `measurable` rows."""
-    return 8 if metric == "cosine" else np.dtype(_measured_dtype(dtype)).itemsize
+    return 8 if METRICS.named(metric).transforms else np.dtype(_measured_dtype(dtype)).itemsize
 
 
 def stored_distances(squared: np.ndarray) -> np.ndarray:
@@ -102,11 +179,10 @@ def check_block(block: Any, first: int, metric: str) -> float:
         require(float(largest.max()) < 1e150, f"row {first + int(largest.argmax())} holds values of 1e150 or more",
                 why="their squares are beyond float64", fix="scale the features", error=DataError)
         largest_of_all = float(largest.max())
-    if metric == "cosine":
-        zero = first + np.flatnonzero(largest_of_rows(block) == 0 if sparse.issparse(block) else ~block.any(axis=1))
-        require(len(zero) == 0, f"{len(zero)} rows from row {first} on are zero, first {zero[:5]}",
-                why="a zero row has no direction, so no cosine", error=DataError,
-                fix='drop these rows, or use metric="euclidean"')
+    own = METRICS.named(metric)
+    wrong = first + np.flatnonzero(own.undefined(block))
+    require(len(wrong) == 0, f"{len(wrong)} rows from row {first} on are {own.undefined_are}, first {wrong[:5]}",
+            why=own.undefined_why, error=DataError, fix='drop these rows, or use metric="euclidean"')
     return largest_of_all
 
 
@@ -126,7 +202,7 @@ def check_rows(X: Rows, n_neighbors: int, metric: str) -> None:
     DataError : not two-dimensional, not numbers, NaN or infinite, too large to square, or zero under the cosine metric.
     """
     check_shape(X, n_neighbors)
-    if X.dtype.kind != "f" and metric != "cosine":
+    if X.dtype.kind != "f" and not METRICS.named(metric).transforms:
         return
     height = max(1, CHECK_BYTES // (X.row_bytes if X.is_sparse else X.shape[1] * 8))
     require_squares(max((check_block(block, first, metric) for first, block in X.blocks(height)), default=0.0), X.dtype)

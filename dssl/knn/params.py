@@ -1,15 +1,16 @@
 """How neighbors are found: the parameters, without what searches."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
 from ..base.digest import require_random_state
 from ..base.errors import require
+from .metric import METRICS, Euclidean
 
+MetricName = Annotated[str, METRICS]
 METHODS = ("auto", "exact", "descent", "partitioned")
-METRICS = ("euclidean", "cosine")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +29,7 @@ class NeighborParams:
 
     n_neighbors: int = 10
     method: Literal["auto", "exact", "descent", "partitioned"] = "auto"
-    metric: Literal["euclidean", "cosine"] = "euclidean"
+    metric: MetricName = Euclidean.name
     random_state: int = 0
     recall: float = 0.95
 
@@ -39,9 +40,8 @@ class NeighborParams:
                 fix="choose 5 to 50; larger values smooth more")
         require(self.method in METHODS, f"method={self.method!r}, expected one of {METHODS}",
                 why="no other search exists", fix='leave it at "auto"')
-        require(self.metric in METRICS, f"metric={self.metric!r}, expected one of {METRICS}",
-                why="no other distance is implemented",
-                fix="transform the features so that their Euclidean distance is the one you mean")
+        METRICS.named(self.metric, "metric", "transform the features so that their Euclidean distance is the one you "
+                      "mean")
         require_random_state(self.random_state)
         require(self.random_state < 2**32, f"random_state={self.random_state!r}, expected less than 2^32",
                 why="the random streams of a search take no larger one", fix="use random_state=0")

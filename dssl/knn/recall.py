@@ -15,7 +15,7 @@ from .exact.inverted_index import measured_row_bytes, tile_bytes
 from .exact.layout import MAX_AXES, layout_bytes
 from .heap import EMPTY
 from .lists import Neighbors
-from .metric import measurable, measured_itemsize
+from .metric import Euclidean, measurable, measured_itemsize
 from .squared_distances import candidate_distances
 
 SAMPLE = 500
@@ -48,7 +48,7 @@ class TruthTask:
         held = self.sampled.load()
         queries, listed = points_of(held, "rows"), held["listed"]
         block = measurable(self.rows.read(self.start, self.stop), self.metric)
-        points = points_in_blocks(as_rows(block), "euclidean", max(1, block.shape[0]), queries)
+        points = points_in_blocks(as_rows(block), Euclidean.name, max(1, block.shape[0]), queries)
         distances, ids = points.nearest(queries, held["ids"] - self.start, self.k)
         local = np.where((listed >= self.start) & (listed < self.stop), listed - self.start, -1)
         return out.write(distances=distances, ids=np.where(ids == EMPTY, EMPTY, ids + self.start),
@@ -134,8 +134,8 @@ def certify_recall(X: Any, neighbors: Neighbors, sample: int = SAMPLE, random_st
     require(sample >= 1, f"sample={sample}, expected >= 1", why="nothing is certified without a row",
             fix="use 500, or 2000 for a bound within 0.1 %")
     chosen = sampled_ids(n, sample, random_state)
-    truth = true_neighbors(rows, chosen, neighbors.ids.take(chosen), neighbors.attributes.get("metric", "euclidean"),
-                           execution or InProcess())
+    metric = neighbors.attributes.get("metric", Euclidean.name)
+    truth = true_neighbors(rows, chosen, neighbors.ids.take(chosen), metric, execution or InProcess())
     return recall_of(is_true(truth["reached"], truth["distances"][:, -1:]), random_state)
 
 

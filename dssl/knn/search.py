@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base.errors import explain
+from ..base.errors import DataError, explain, require
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
 from ..storage.blocks import Parts, Rows, row_ranges
@@ -14,7 +14,7 @@ from ..storage.csr import as_rows
 from .descent.search import DescentTask, descent_cost, descent_seconds
 from .exact.blocks import NearestTask, exact_block_rows, least_exact_seconds, plan_exact
 from .lists import Neighbors
-from .metric import check_rows, check_shape
+from .metric import METRICS, Euclidean, check_rows, check_shape
 from .params import NeighborParams
 from .partitioned.search import find_partitioned
 from .partitioned.sizes import list_rows
@@ -24,8 +24,9 @@ ALWAYS_EXACT_ROWS = 20_000
 WORTH = 5  # times the seconds of NN-descent that an exact search may take
 
 
-def neighbors(X: Any, n_neighbors: int = 10, *, method: str = "auto", metric: str = "euclidean", random_state: int = 0,
-              recall: float = 0.95, execution: Execution | None = None, parts: Parts | None = None) -> Neighbors:
+def neighbors(X: Any, n_neighbors: int = 10, *, method: str = "auto", metric: str = Euclidean.name,
+              random_state: int = 0, recall: float = 0.95, execution: Execution | None = None,
+              parts: Parts | None = None) -> Neighbors:
     """Return the nearest other rows of every row.
 
     Where there are fewer other rows than `n_neighbors`, all are returned, with a
@@ -132,6 +133,8 @@ def find_neighbors(X: Rows, params: NeighborParams, execution: Execution, parts:
     """Return the neighbors of rows (n, d); see `neighbors`."""
     k, metric, n = params.n_neighbors, params.metric, len(X)
     check_shape(X, k)  # before anything is sized by it
+    require(not X.is_sparse or METRICS.named(metric).takes_sparse, f"metric={metric!r} of sparse rows", error=DataError,
+            why="that metric is defined for dense rows alone", fix="use another metric, or dense features")
     method: str = params.method
     if method == "auto" and possible_methods(X, k, metric, execution.memory_budget) == {"partitioned"}:
         method = "partitioned"

@@ -8,6 +8,7 @@ from ..base.digest import require_random_state
 from ..base.errors import require
 from ..graph.regularizer_params import LaplacianKind
 from ..graph.weights.rules import WeightsName
+from ..knn.params import MetricName
 from ..learners.laprls.params import HeldOut, HeldOutPoints
 from ..selection.choice import ChoiceRule
 from ..selection.folds import FoldParams
@@ -36,7 +37,7 @@ class GraphGrid(Grid):
     """Values of keys of the section `graph`; each combination is a graph with a selection of its own."""
 
     n_neighbors: tuple[int, ...] | None = None
-    metric: tuple[Literal["euclidean", "cosine"], ...] | None = None
+    metric: tuple[MetricName, ...] | None = None
     weights: tuple[WeightsName, ...] | None = None
     bandwidth: tuple[float, ...] | None = None
     width: tuple[float, ...] | None = None

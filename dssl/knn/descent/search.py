@@ -17,7 +17,7 @@ from ...storage.csr import as_rows
 from ..exact.blocks import points_in_blocks
 from ..exact.inverted_index import measured_row_bytes
 from ..exact.layout import MAX_AXES
-from ..metric import measurable, measured_itemsize, sample_ids, stored_distances
+from ..metric import Euclidean, measurable, measured_itemsize, sample_ids, stored_distances
 from ..pair_distances import AXES, Coordinates, Points, SparsePoints, axes_bytes
 from ..partitioned.partitions import View, far_rows, view_bytes
 from ..recall import is_true, recall_of, truth_bytes
@@ -55,7 +55,7 @@ def descend(rows: np.ndarray | sparse.csr_array, k: int, *, random_state: int, t
         distances, ids = (np.concatenate(arrays) for arrays in zip(*nearest, strict=True))
     short = np.flatnonzero(np.isinf(distances[:, -1]) | far)
     if len(short):
-        points = points_in_blocks(as_rows(rows), "euclidean", FILL_ROWS, rows[sample_ids(n, FILL_SAMPLE)])
+        points = points_in_blocks(as_rows(rows), Euclidean.name, FILL_ROWS, rows[sample_ids(n, FILL_SAMPLE)])
         distances[short], ids[short] = points.nearest(rows[short], short, k)
     return distances, ids, len(short)
 

@@ -18,7 +18,7 @@ from ...execution.tasks import Execution
 from ...storage.blocks import Arrays, PartWriter, Receipt, Rows, rows_that_fit
 from ...storage.store import whole_bytes
 from ..heap import empty_heaps, sort_heaps
-from ..metric import measurable, measured_itemsize, sample_ids, stored_distances
+from ..metric import METRICS, measurable, measured_itemsize, sample_ids, stored_distances
 from .inverted_index import (
     SparsePoints,
     inverted_bytes,
@@ -202,7 +202,7 @@ def least_exact_seconds(X: Rows, metric: str, budget: int) -> float:
 def sampling_bytes(X: Rows, metric: str) -> int:
     """Return what a sample of dense rows takes, in float64, and the frame that is made of it."""
     n, d = X.shape
-    return min(n, SAMPLE_ROWS) * d * (X.dtype.itemsize + 16 + 8 * (metric == "cosine")) + 24 * d * d
+    return min(n, SAMPLE_ROWS) * d * (X.dtype.itemsize + 16 + 8 * METRICS.named(metric).transforms) + 24 * d * d
 
 
 def searching_bytes(X: Rows, k: int, metric: str, height: int, budget: int) -> tuple[int, int]:

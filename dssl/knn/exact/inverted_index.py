@@ -23,7 +23,7 @@ from ...execution.cost import Cost, block_count, cost_of
 from ...storage.blocks import Rows, row_ranges, rows_that_fit
 from ...storage.csr import add_products, squared_lengths
 from ..heap import empty_heaps, put, sift_down, sort_heaps
-from ..metric import measurable, sample_ids
+from ..metric import METRICS, measurable, sample_ids
 from ..squared_distances import sparse_squared_distance
 
 QUERY_TILE, POINT_TILE = 64, 2048
@@ -175,7 +175,7 @@ class SparsePoints:
 def measured_row_bytes(X: Rows, metric: str) -> int:
     """Return the bytes of a sparse row while it is searched: as read, measurable, and in float64."""
     entries = X.row_bytes // (X.dtype.itemsize + 4) + 1
-    return 2 * X.row_bytes + 12 * entries * (2 if metric == "cosine" else 1) + 8
+    return 2 * X.row_bytes + 12 * entries * (1 + METRICS.named(metric).transforms) + 8
 
 
 def point_rows(X: Rows, metric: str, budget: int) -> int:

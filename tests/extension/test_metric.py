@@ -1,0 +1,51 @@
+"""A metric of the neighbor search that dssl does not have: one class, and one line that registers it."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy import sparse
+
+import dssl
+from dssl.base.errors import DataError
+from dssl.knn.metric import METRICS, Metric
+
+
+class Hellinger(Metric):
+    """|sqrt(x) - sqrt(z)| of rows that are not negative; here with the sign of each value."""
+
+    name = "hellinger"
+
+    @classmethod
+    def embedded(cls, rows):
+        return np.sign(rows) * np.sqrt(np.abs(rows, dtype=np.float64))
+
+
+@pytest.mark.parametrize("method", ["exact", "descent", "partitioned"])
+def test_every_search_finds_the_neighbors_of_a_metric_that_is_one_class(registered, method):
+    registered(METRICS, Hellinger)
+    X = np.random.default_rng(0).exponential(size=(400, 3))
+    found = dssl.neighbors(X, 4, metric="hellinger", method=method)
+    distances = np.linalg.norm(np.sqrt(X)[:, None] - np.sqrt(X), axis=2)
+    nearest = np.sort(distances, axis=1)[:, 1:5]
+    assert np.mean(np.isclose(found.distances.read_all(), nearest, atol=1e-5)) > 0.95
+    with pytest.raises(DataError, match="of sparse rows"):
+        dssl.neighbors(sparse.csr_array(X), 4, metric="hellinger", method=method)
+
+
+def test_a_metric_is_one_class(registered, pipeline, moons):
+    registered(METRICS, Hellinger)
+
+    # estimator
+    X = np.random.default_rng(0).normal(size=(80, 2))
+    y = np.full(80, -1)
+    y[:10] = X[:10, 0] > 0
+    model = dssl.LaplaceLearning(dssl.KNNGraph(n_neighbors=5, metric="hellinger")).fit(X, y)
+    assert_allclose(model.predict(X[:10]), y[:10])
+
+    # pipeline: the file, selection among metrics, plan, run, report and predictions
+    commands = pipeline({**moons, "model": {"kind": "graph", "learner": "poisson"}, "graph": {"n_neighbors": 6},
+                         "selection": {"folds": 2, "grid": {"graph": {"metric": ["hellinger", "euclidean"]}}}})
+    assert {"neighbors", "models"} <= {*commands.plan()}
+    assert commands.run()["status"] == "done"
+    assert "hellinger" in commands.page()
+    assert {*commands.predicted()} == {"up", "down"}
