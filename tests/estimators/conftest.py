@@ -12,7 +12,7 @@ def unmoved(monkeypatch):
 
     Intercepts follow from labels held out, which are others in a fit to fewer labels.
     """
-    monkeypatch.setattr("dssl.estimators.graph.shift_of",
+    monkeypatch.setattr("dssl.methods.graph.method.shift_of",
                         lambda target, values, coding, n_columns, *more: PriorShift(np.zeros(n_columns)))
     for module in ("deformed.models", "linear", "laprls.steps"):
         monkeypatch.setattr(f"dssl.methods.{module}.with_prior",
