@@ -1,6 +1,5 @@
 """Probabilities of classifiers, calibrated on scores of labeled points without their own labels."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,6 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from ..learners.probabilities import Calibration
-from ..selection.calibration import calibration_of
 from .base import PointClassifier
 from .targets import require_per_class
 
@@ -61,11 +59,6 @@ class ClassifierCalibratedOnRequest(PointClassifier):
         if self.probability:
             require_per_class(target, 2, "one labeled point, and probabilities are calibrated on points held out",
                               "label a second point of it, or set probability=False")
-
-    def _calibrate_if_asked(self, target: Any, held_out: Callable[[], np.ndarray], weight: np.ndarray | None) -> None:
-        """Calibrate the values (l, c) of labeled points without their own labels, which have the wanted frequencies."""
-        self.calibration_ = calibration_of(
-            target, held_out, self.model_.coding, weight) if self.probability else None
 
     def _calibrates(self) -> bool:
         if not self.probability:

@@ -1,6 +1,8 @@
 """`TransductiveSVC`: support vector machine whose boundary avoids the unlabeled points, without a graph."""
 
 import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -9,18 +11,23 @@ from ..base.digest import BANDWIDTH
 from ..base.errors import explain, require
 from ..execution.size import budget_of
 from ..execution.tasks import Execution
-from ..kernels.landmarks import LandmarkParams, choose_landmarks, landmark_count
-from ..learners.class_prior import LABELS, class_shares
+from ..kernels.base import BaseKernels
+from ..kernels.landmarks import LandmarkParams
 from ..learners.linear.kernel_model import KernelModel
-from ..learners.linear.transductive import Signs, TransductiveParams, fit_transductive, landmarks_that_fit, require_fit
-from ..learners.target.target import Classes
-from ..selection.calibration import calibration_folds
+from ..learners.measures import HINGE
+from ..learners.target.target import Target
+from ..methods.memory import MemoryWorkspace
+from ..methods.step import Context, Fit
+from ..methods.transductive import TRANSDUCTIVE, MachineParams, TransductiveModel, fit_machine
+from ..selection.held_out_scores import HeldOut, held_out_scores
 from ..storage.blocks import Rows
-from .base import KernelReader
+from .base import KernelReader, SearchedEstimator
 from .calibrated import ClassifierCalibratedOnRequest
+from .method import MethodEstimator
+from .targets import prior_of
 
 
-class TransductiveSVC(ClassifierCalibratedOnRequest, KernelReader):
+class TransductiveSVC(ClassifierCalibratedOnRequest, MethodEstimator, SearchedEstimator, KernelReader):
     """Transductive support vector machine by deterministic annealing, one class against the rest; any number of them.
 
     The labels of unlabeled points are variables of the machine: it seeks the boundary that separates labeled and
@@ -68,12 +75,14 @@ class TransductiveSVC(ClassifierCalibratedOnRequest, KernelReader):
     "Transductive inference for text classification using support vector machines", ICML 1999.
     """
 
+    method = TRANSDUCTIVE
     groups: ClassVar[dict[str, type]] = {"landmarks": LandmarkParams}
     regressor = "LapRLSRegressor"
     model_: KernelModel
 
-    def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = BANDWIDTH, C: float = 1.0,
-                 unlabeled_weight: float = 1.0, landmarks: float | str | LandmarkParams = "auto",
+    def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = BANDWIDTH, C: float = TransductiveModel.C,
+                 unlabeled_weight: float = TransductiveModel.unlabeled_weight,
+                 landmarks: float | str | LandmarkParams = "auto",
                  class_sizes: Any = None, class_prior: Any = None, class_weight: Any = None,
                  probability: bool = False, scale: str = "auto", memory_budget: int | str | None = None,
                  unlabeled: Any = None, random_state: int = 0):
@@ -83,70 +92,39 @@ class TransductiveSVC(ClassifierCalibratedOnRequest, KernelReader):
         self.scale, self.memory_budget = scale, memory_budget
         self.unlabeled, self.random_state = unlabeled, random_state
 
-    def _params(self) -> TransductiveParams:
-        return TransductiveParams(C=self.C, unlabeled_weight=self.unlabeled_weight)
+    def _params(self) -> MachineParams:
+        model = self.section(TransductiveModel)
+        bandwidth = self.bandwidth if isinstance(self.kernel, str) else None
+        return MachineParams(
+            kernels=BaseKernels(self.kernel, {}, (bandwidth,), self.random_state), machine=model.machine,
+            landmarks=model.landmarks, budget=budget_of(self.memory_budget), probability=self.probability,
+            prior=prior_of(self.class_prior, self.class_sizes), random_state=self.random_state)
 
-    def _learn(self, rows: Rows, target: Any, weight: np.ndarray | None, graph: Any, params: TransductiveParams,
+    def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Any, params: MachineParams,
                execution: Execution) -> None:
         require(graph is None, "a graph is given", why="this machine has none: unlabeled points count by their margin",
                 fix="leave it out, or fit LapSVM, whose penalty is the graph's")
-        n, sizes = len(rows), sizes_of(self.class_sizes, target, len(rows))
-        if self.class_sizes is None and target.prior != LABELS:  # of the unlabeled points, as it is for None
-            hidden = target.prior.shares(target.coded, target.names, weight) * (n - len(target.labeled))
-            sizes = hidden + np.bincount(target.coded, minlength=len(target.names))
-        if len(target.labeled) == n:
+        if len(target.labeled) == len(rows):
             warnings.warn(explain("every point is labeled", why="the machine is then that of the labels alone",
                                   fix="mark unlabeled points"), UserWarning, stacklevel=3)
-        kernel = self._kernel(rows)
-        columns = target.columns().shape[1]
-        folds = calibration_folds(target, self.random_state, a_fit_each=True) if self.probability else []
-        own = self.group("landmarks")
-        width = columns * (1 + len(folds))
-        most = landmarks_that_fit(n, n, width, budget_of(self.memory_budget), execution.tasks_per_process)
-        count = landmark_count(own, len(target.labeled), n, most)
-        require_fit(n, count, width, execution)
-        landmarks = choose_landmarks(rows, kernel, count, own, execution, preferred=target.labeled)
-        weights = np.ones(n)
-        weights[target.labeled] = 1.0 if weight is None else weight
-        signs = Signs.of(known_signs(target, n, folds), weights, None if sizes is None else np.tile(
-            sizes[-columns:], 1 + len(folds)), params)
-        found = fit_transductive(rows, kernel, landmarks.points, signs, execution)
-        coef, intercept = target.coding.completed(found.coef[:, :columns], found.intercept[:columns])
-        self.model_ = KernelModel(kernel, landmarks.points, coef, intercept, target.coding)
-        self.evidence_ = {**landmarks.attributes, "n_landmarks": landmarks.points.shape[0], **{
-            name: value[:columns] if isinstance(value, list) else value for name, value in found.evidence.items()}}
+        self._run(rows, target, weight, None, params, execution)
 
-        def held_out() -> np.ndarray:
-            values = np.empty((len(target.labeled), columns))
-            for number, fold in enumerate(folds, 1):
-                mine = slice(number * columns, (number + 1) * columns)
-                values[fold] = found.values[target.labeled[fold], mine]
-            return values
+    def _told(self, context: Context, params: MachineParams) -> dict[str, Any]:
+        evidence: dict[str, Any] = context.attributes("models")["evidence"]
+        return {**context.attributes("landmarks"), **evidence}
 
-        self._calibrate_if_asked(target, held_out, weight)
+    def held_out_rows(self, rows: Rows, target: Target, weight: np.ndarray | None,
+                      repetitions: Sequence[Sequence[np.ndarray]], tried: Sequence[dict[str, Any]],
+                      scoring: str | None, execution: Execution, kept: dict[Any, Any]) -> list[dict[str, Any]]:
+        """As the base class says: a fit with columns for all folds of a repetition."""
+        params = replace(self._params(), probability=False, baselines=())
+        made = MemoryWorkspace(Fit(rows, target, weight), execution)
+        made.run(self.method.steps[:1], params)
+        context, (kernel,) = made.context(), params.kernels.on(rows)
+        held = [HeldOut(target, target.coding, fit_machine(context, params, params.machine, folds, kernel).values,
+                        folds, weight) for folds in repetitions]
+        row = {"C": self.C, **held_out_scores(held, HINGE, scoring)}
+        return [row for _ in tried]
 
-
-def sizes_of(class_sizes: Any, target: Classes, n: int) -> np.ndarray | None:
-    """Return how many of n points are of each class, (n_classes,), None where it is not told.
-
-    Raises ParameterError: not one number > 0 a class, or fewer points than are labeled, by half a point or more.
-    """
-    if class_sizes is None:
-        return None
-    sizes, labeled = class_shares(class_sizes, target.names) * n, np.bincount(target.coded, minlength=len(target.names))
-    few = np.flatnonzero(sizes <= labeled - 0.5)
-    require(not len(few), f"class_sizes leaves {sizes[few[:1]].round(1).tolist()} of {n} points to class "
-            f"{target.names[few[:1]].tolist()}, of which {labeled[few[:1]].tolist()} are labeled",
-            why="sizes are those of all points, labeled and unlabeled",
-            fix="correct class_sizes, or leave it out to take the shares of the labels")
-    return sizes
-
-
-def known_signs(target: Classes, n: int, folds: list[np.ndarray]) -> np.ndarray:
-    """Return the signs (n, t) of the columns of all labels, and of those without each fold; 0 where none is known."""
-    columns = target.columns()
-    found = np.zeros((n, (1 + len(folds)) * columns.shape[1]))
-    found[target.labeled] = np.tile(columns, 1 + len(folds))
-    for number, fold in enumerate(folds, 1):
-        found[target.labeled[fold], number * columns.shape[1]:(number + 1) * columns.shape[1]] = 0.0
-    return found
+    def uses_graph(self, tried: Iterable[dict[str, Any]]) -> bool:
+        return False

@@ -12,10 +12,11 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.svm import LinearSVC
 
-from dssl import Graph, LabeledKFold, LandmarkParams, TransductiveSVC
+from dssl import Graph, GridSearch, LabeledKFold, LandmarkParams, TransductiveSVC
 from dssl.base.errors import BudgetError, DataError, ParameterError
 from dssl.estimators.targets import classes_of
 from dssl.selection.calibration import calibration_folds
+from dssl.selection.folds import held_out_folds
 
 from .test_laprls import problem
 
@@ -114,8 +115,8 @@ def test_on_a_cluster_it_is_the_same():
 def test_probabilities_are_calibrated_on_fits_without_the_label(sizes, monkeypatch):
     X, y, _ = problem(n=70, n_labeled=14, n_classes=3, random_state=1)
     weight, seen = np.random.default_rng(0).uniform(0.5, 2, len(X)), {}
-    monkeypatch.setattr("dssl.estimators.calibrated.ClassifierCalibratedOnRequest._calibrate_if_asked",
-                        lambda self, target, margins, weight: seen.setdefault("values", margins()))
+    monkeypatch.setattr("dssl.methods.transductive.calibration_of",
+                        lambda target, values, *others: seen.update(values=values()))
     settings = {"class_sizes": sizes, "bandwidth": 3.0}
     TransductiveSVC(probability=True, **settings).fit(X, y, sample_weight=weight)
     labeled = np.flatnonzero(y >= 0)
@@ -153,6 +154,22 @@ def test_a_grid_of_scikit_learn_is_searched():
         "C": [0.01, 1.0], "unlabeled_weight": [0.0, 1.0], "landmarks__method": ["uniform"]}, cv=LabeledKFold(3))
     assert search.fit(X, y).best_score_ > 0.8
     assert len(search.cv_results_["params"]) == 4
+
+
+def test_a_search_of_dssl_judges_labels_by_fits_in_which_they_are_unlabeled():
+    X, _, y = moons(n=200, n_labeled=12)
+    grid = {"C": [0.01, 1.0], "unlabeled_weight": [0.0, 1.0]}
+    search = GridSearch(TransductiveSVC(landmarks=50), grid, cv=3).fit(X, y)
+    assert search.best_score_ > 0.8
+    results, right = search.cv_results_, []
+    for fold in held_out_folds(3, classes_of(y, None, len(y)), 0)[0]:
+        held = np.flatnonzero(y >= 0)[fold]
+        known = np.where(np.isin(np.arange(len(y)), held), -1, y)
+        alone = TransductiveSVC(landmarks=50, **search.best_params_).fit(X, known)
+        right.append((alone.predict(X[held]) == y[held]).mean())
+    splits = [results[f"split{number}_test_score"][search.best_index_] for number in range(3)]
+    assert splits == pytest.approx(right, abs=0.13)  # intercepts follow from labels held out
+    assert results["mean_test_score"].min() < search.best_score_
 
 
 # What is refused

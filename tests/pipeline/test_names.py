@@ -28,7 +28,7 @@ ESTIMATORS = {
     "graph": ("GraphKernelRidge", "GraphKernelRidgeRegressor", "LaplaceLearning", "LaplaceLearningRegressor",
               "PoissonLearning"),
     "cluster": ("ClusterKernelSVC",), "multiscale": ("MultiscaleKernelClassifier", "MultiscaleKernelRegressor"),
-    "clustering": ("KernelKMeans",), "kernel_clustering": ("KernelKMeans",)}
+    "transductive": ("TransductiveSVC",), "clustering": ("KernelKMeans",), "kernel_clustering": ("KernelKMeans",)}
 # Groups of an estimator whose fields are keys of `model` itself.
 GROUPS = {"laprls": (SystemParams,), "lapsvm": (SystemParams,),
           "cluster": (TransferParams, StochasticParams, LandmarkParams)}
@@ -43,10 +43,12 @@ IN_SECTIONS = {
 IN_SECTIONS_OF_A_KIND = {
     ("svm", "tolerance"): "solver", ("ridge", "tolerance"): "solver", ("laprls", "random_state"): "model.landmarks",
     ("lapsvm", "random_state"): "model.landmarks"}
-NOT_IN_A_SPEC = {("kernel_clustering", "eta")}  # of the deformed kernel, which the kind clustering has
+# Of the deformed kernel, which the kind clustering has; and a pipeline always calibrates probabilities.
+NOT_IN_A_SPEC = {("kernel_clustering", "eta"), ("transductive", "probability")}
 # Defaults that differ, since the group has a default of its own in Python, or one estimator a kind that a spec chooses.
 OTHER_DEFAULTS = {
-    ("laprls", "landmarks"), ("lapsvm", "landmarks"),  # a section here, a number or a group there
+    # A section here, a number or a group there.
+    ("laprls", "landmarks"), ("lapsvm", "landmarks"), ("transductive", "landmarks"),
     ("graph", "tolerance"),  # null here: 0.1 of ridge, 1e-5 of the others, as there
     ("graph", "power"), ("graph", "by_degree"),  # lists here, a tuple or one value there
     ("clustering", "n_clusters"), ("kernel_clustering", "n_clusters"),  # required here, 8 there, as in scikit-learn

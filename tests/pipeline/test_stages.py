@@ -36,6 +36,7 @@ def specs(small_spec):
                     "selection": {"grid": {"C": [1, 10], "bandwidth": ["0.5*median", "median"]}, "folds": 2}},
         "multiscale": {**shared, "model": {"kind": "multiscale", "n_carriers": 20, "q": 0.6},
                        "selection": {"grid": {"C": [1, 10]}, "folds": 2}},
+        "transductive": {**shared, "model": {"kind": "transductive", "landmarks": {"n_landmarks": 20}}},
         "clustering": {**clusters, "graph": {"n_neighbors": 6},
                        "model": {"kind": "clustering", "n_clusters": "eigengap"}},
         "kernel_clustering": {**clusters, "model": {"kind": "kernel_clustering", "n_clusters": 3, "n_landmarks": 20}},

@@ -11,11 +11,13 @@ from ...methods.graph.method import GRAPH_LEARNER
 from ...methods.laprls.method import LAPRLS, LAPSVM
 from ...methods.multiscale import MULTISCALE_KERNEL
 from ...methods.step import Method
+from ...methods.transductive import TRANSDUCTIVE
 from ..spec import DataSection, KindSpec, LabelSection, Spec
 from .clustering_spec import GraphClusteringPipeline, KernelClusteringPipeline
 
 DEFAULT = "automatic"
-METHODS = (AUTOMATIC, DEFORMED_SVM, DEFORMED_RIDGE, LAPRLS, LAPSVM, GRAPH_LEARNER, CLUSTER_KERNEL, MULTISCALE_KERNEL)
+METHODS = (AUTOMATIC, DEFORMED_SVM, DEFORMED_RIDGE, LAPRLS, LAPSVM, GRAPH_LEARNER, CLUSTER_KERNEL, MULTISCALE_KERNEL,
+           TRANSDUCTIVE)
 
 
 @dataclass(frozen=True, kw_only=True)
