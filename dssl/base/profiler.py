@@ -2,7 +2,7 @@
 
 The kernel keeps one high-water mark a process. A measure that begins resets it, after every measure that is open has
 noted how high it stood, so that measures may be nested and may overlap. Work that runs beside other work, in threads
-of one process, cannot be told from it: its measure is that of the process.
+of one process, cannot be separated from it: its measure is that of the process.
 
 Libraries and compiled kernels are not the work's: who comes first loads them, and all that follow have them. What grows
 while they are loaded is left out, and belongs to what a process holds before any work.

@@ -62,7 +62,7 @@ class Columns:
         return self.n_columns + sum(len(levels) - 1 for levels in self.levels.values())
 
     def feature_names(self) -> list[str] | None:
-        """Return the names of the columns of X: `column` or `column=level`; None if there are none to be told apart."""
+        """Return the names of the columns of X: `column` or `column=level`; None if there are no names."""
         if self.names is None and not self.levels:
             return None
         names = self.names or tuple(map(str, range(self.n_columns)))

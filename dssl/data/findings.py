@@ -1,7 +1,7 @@
 """What each column of a source is, what is wrong with it as a feature, and which columns are left out.
 
-The criteria ask how likely a feature would look like this by chance (`CHANCE`), where a chance can be told; names help
-where the numbers alone do not decide, and never decide alone.
+The criteria ask how likely a feature would look like this by chance (`CHANCE`), where that has a probability; names
+help where the numbers alone do not decide, and never decide alone.
 """
 
 import math
@@ -276,7 +276,7 @@ def _key(traits: Traits, j: int, names: Sequence[str] | None, texts: Collection[
 
 
 def has_word(name: str, words: Collection[str]) -> bool:
-    """Return whether a name has one of some words, in whatever case its words are told apart."""
+    """Return whether a name has one of some words, in any style of case."""
     return any(word.lower() in words for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name))
 
 

@@ -137,7 +137,7 @@ def _surveyed(reader: Reader, params: IngestParams, name: str, execution: Execut
     height = block_height(scan, params, execution.memory_budget, is_sparse=scan.nnz is not None)
     survey, traits = survey_file(reader, row_ranges(scan.n_rows, height), execution, parts)
     records = examined(traits, survey.levels, names, scan) if examine and traits is not None else []
-    # Names of columns that cannot be told apart by them leave none out.
+    # Where names of columns are not unique, none is left out.
     unnamed = names is None or len(set(names)) < len(names)
     out = set() if unnamed or "drop" not in reader.options else left_out(records, params.keep_ids)
     records = [replace(record, used=j not in out) for j, record in enumerate(records)]

@@ -120,7 +120,7 @@ class OnDask(Execution):
             require_memory(worker["memory_limit"], place)
         self.smallest_worker = WorkerRoom.smallest(limited)
         self._pause = min((int(PAUSE_SHARE * worker.memory_limit) for worker in limited), default=None)
-        # Half of a task's share unless told otherwise, since NumPy cannot spill.
+        # By default half of a task's share, since NumPy cannot spill.
         share = min((worker.memory_limit // worker.threads for worker in limited), default=2 * MEMORY_BUDGET)
         room = self.smallest_worker.room if self.smallest_worker is not None else MEMORY_BUDGET
         self.memory_budget = memory_budget or min(MEMORY_BUDGET, share // 2, room)

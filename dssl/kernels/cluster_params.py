@@ -38,8 +38,8 @@ MAX_LANDMARKS = 2000  # by "auto": beyond, time grows faster than a kernel gains
 class ClusterParams:
     """approximation, landmarks, rank, degrees, steps : as in `ClusterKernelSVC`.
 
-    budget : bytes by which landmarks are counted. It is told, not that of the machine, so that the kernel is the same
-    wherever it is computed.
+    budget : bytes by which landmarks are counted. It is a parameter, not the memory of the machine, so that the
+    kernel is the same wherever it is computed.
     """
 
     approximation: Approximation = "nystrom"

@@ -90,7 +90,7 @@ class MultiscaleParams:
         than half; "auto" is as many as the budget lets be, `MAX_CARRIERS` at most, and all points where there are
         fewer.
     unit_diagonal : whether the kernel is K(x, z) / sqrt(K(x, x) K(z, z)), or eq. 7 as it is.
-    random_state : of the carriers. budget : bytes by which carriers are counted; it is told, not that of the machine.
+    random_state : of the carriers. budget : bytes by which carriers are counted; not the memory of the machine.
     """
 
     eps_0: float | Literal["auto"] = "auto"

@@ -11,7 +11,7 @@ from typing import Any, Self
 from ..base.errors import ClusterError, explain
 
 JOB_LOG = "job.log"  # in a run's logs, what an engine's script says itself
-NOTICE = 120  # seconds before the end of its time at which a job is told
+NOTICE = 120  # seconds before the end of its time at which a job gets a signal
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Engine(ABC):
 
     @abstractmethod
     def cancel(self, handle: Mapping[str, Any]) -> None:
-        """End a job; its driver is told, so that finished parts stay."""
+        """End a job; its driver gets a signal, so that finished parts stay."""
 
 
 def asked(command: Sequence[str], *, fix: str, text: str | None = None,

@@ -20,7 +20,7 @@ CLOSED: list[Any] = []  # what dask-gateway closes again when it is collected, w
 class GatewayRuntime(PoolRuntime):
     """Scheduler and workers that a Dask Gateway starts; the driver is this process.
 
-    Who asks is told by Dask's configuration or the environment, never by a description. The gateway hands out the
+    Credentials come from Dask's configuration or the environment, never from a description. The gateway hands out the
     certificates of a cluster to its owner alone.
     """
 

@@ -1,7 +1,7 @@
 """The loss of predicted classes in the metric that is asked for, and what each point adds to the difference of two.
 
-A metric that is best where it is highest is told as 1 less it, so that a loss is lower where a model is better. The
-difference of the losses of two models follows from one term `c_i` a point, 0 where both say the same:
+A metric that is best where it is highest is given as 1 less its value, so that a loss is lower where a model is better.
+The difference of the losses of two models follows from one term `c_i` a point, 0 where both say the same:
 
     balanced error   q_i (wrong of the other - wrong of ours), q_i the point's share of its class over the classes
     1 - F1           p_i (hits - F either of ours - that of the other) / W, F and W the means of both F1 scores and of

@@ -363,7 +363,7 @@ class Workspace:
                    if not (path.parent / PUBLISHED).is_file())
 
     def note_removed(self, folders: Sequence[Path], day: str) -> None:
-        """Write down that artifacts are removed, so that whoever misses one is told."""
+        """Record that artifacts are removed, so that the error of a missing one can say so."""
         gone = {f"{folder.parent.name}/{folder.name}": day for folder in folders}
         write_json(self.root / REMOVED, self.removed() | gone)
 

@@ -147,7 +147,7 @@ class ObjectLease(Lock):
 
 
 def is_held_by(path: Path, host: str, pid: int) -> bool:
-    """Return whether a process holds the lock at a path and, as far as can be told, is still there.
+    """Return whether a process holds the lock at a path and, as far as this machine can see, still runs.
 
     For whoever looks at a run: of a holder on another host, what the store and this machine say of the time counts.
     """

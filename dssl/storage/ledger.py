@@ -18,7 +18,7 @@ _JOURNAL: ContextVar[dict[str, str] | None] = ContextVar("journal", default=None
 def journal() -> Iterator[None]:
     """Have this thread keep a journal of what it writes meanwhile, for the receipt of the task that it runs.
 
-    It is told to the journal around this one too, of a task that runs tasks.
+    The journal around this one, of a task that runs tasks, gets the same entries.
     """
     around = _JOURNAL.get()
     checksums: dict[str, str] = {}
@@ -78,7 +78,7 @@ class Ledger:
     def checksums_for(self, folder: Path) -> dict[str, str]:
         """Return what a receipt in a folder tells of, by paths from the root: what its task wrote.
 
-        Outside of a task that is what was written below the folder and is told of by no other receipt.
+        Outside of a task it lists what was written below the folder and is in no other receipt.
         """
         written = _JOURNAL.get()
         below = f"{folder}/"

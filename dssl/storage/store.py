@@ -340,7 +340,7 @@ def _unpickled(folder: Path, root: Path, is_complete: bool) -> StoredParts:
 
 
 def _may_be_there(folder: Path) -> bool:
-    """Return whether a folder is there; of objects a request is saved, and who reads one is told what is missing."""
+    """Return whether a folder is there; of objects a request is saved, since reading one names what is missing."""
     return isinstance(folder, ObjectPath) or folder.is_dir()
 
 

@@ -89,7 +89,7 @@ def remove_behind(folder: Path, remove: Callable[[], object]) -> None:
 
 
 def wait_for(path: Path) -> None:
-    """Wait until an object is written or removed, if that is under way; if it fails, the thread that began is told."""
+    """Wait until an object is written or removed, if that is under way; the thread that began it gets the error."""
     wait_for_removal(path)
     future = _UNDER_WAY.get(str(path))
     if future is not None:
@@ -107,7 +107,7 @@ def wait_for_removal(path: Path) -> None:
 def settle(*, removals: bool = False) -> None:
     """Wait for all that this thread has under way, and for what it removes if asked to; raise the first error.
 
-    What has failed to be removed is told in any case.
+    The error of a removal that has failed is raised in any case.
     """
     removed = [future for future in _MINE.removals if removals or future.done()]
     pending = [*_MINE.writes, *removed]
