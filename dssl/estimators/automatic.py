@@ -3,7 +3,6 @@
 import warnings
 from dataclasses import replace
 from functools import partial
-from inspect import cleandoc
 from typing import Any, ClassVar, get_args
 
 import numpy as np
@@ -27,27 +26,10 @@ from ..selection.graph_gain import Gain
 from ..selection.scoring import with_scoring
 from ..storage.blocks import Rows
 from .base import PointRegressor
-from .calibrated import CLASS_FREQUENCIES, CalibratedClassifier
+from .calibrated import CalibratedClassifier
 from .feature_scales import choose_scale
 from .method import MethodEstimator
 from .targets import prior_of
-
-CLASS_SIZES = """
-class_sizes : known sizes of the classes, counts or shares, in the order of `classes_` or by
-    class in a dict; None where they are not known. Refused with so many labels that no kernels are averaged.
-"""
-SCORING = """
-scoring : the metric that decisions are best for, by its name in scikit-learn. None or "accuracy", "roc_auc" and
-    "neg_log_loss" predict the most probable class: it errs least, and the other two look at probabilities alone.
-    "balanced_accuracy" predicts the class whose probability is largest against its frequency; "f1" (of the second of
-    two classes) and "f1_macro" move the thresholds to the best expected F1 of held-out labels
-    (`dssl.learners.decisions`). Probabilities stay those of the class frequencies, so that the predicted class need
-    not be the most probable one, as in scikit-learn's `TunedThresholdClassifierCV`. `gain_` is of this metric. `score`
-    is the accuracy, whatever the scoring is.
-"""
-LOSS = """
-loss : "squared", or "huber", in which a target far from what the others say of it counts less.
-"""
 
 
 def never_in_words(classes: list[Any]) -> str:
@@ -64,33 +46,7 @@ class GraphDoesNotHelp(UserWarning):
 
 
 class AutomaticEstimator(MethodEstimator):
-    """Learn from labeled and unlabeled points with nothing to tune, and say whether the unlabeled ones helped.
-
-    A family of graph kernels and one of RBF kernels on the labels alone are averaged, each kernel as much as exact
-    leave-one-out on the labels says: with one label a class all count about alike, with many the best few decide, of
-    classes those whose mixture gives held-out labels the highest probability (`dssl.learners.mixture`). From 2,000
-    labels on, or where kernels of them exceed half the memory budget (1,670 at 1 GiB), harmonic functions on the
-    graph or the nearest labeled neighbors, as a held-out fifth of the labels says. Points that no label reaches on the
-    graph are predicted from the labels alone.
-
-    Parameters
-    ----------
-    graph : how the graph is made, a `KNNGraph`; None is the default one. A graph made before goes to `fit`.
-    scale : of the features: "standardize", "unit_range", "max_abs", "unit_norm", "global_range", "none"; or "auto", by
-        the columns' ranges and the leave-one-out residuals of kernels on the labels (`dssl.estimators.feature_scales`).
-    memory_budget : bytes, or text such as "600MB", that a task may take; None is 1 GiB, or what workers allow.
-    unlabeled : the label of points without one, where it is not -1 (integers), NaN (floats) or None (objects).
-    random_state : of the graph's search, samples and starts.
-
-    Attributes
-    ----------
-    model_ : what predicts, of scaled features. scaling_ : how these were scaled. transduction_ : ndarray (n,), what is
-        predicted for the points of the fit.
-    gain_ : Gain, held-out error `without` and `with_graph` with 95 % intervals, their `difference`, and the
-        `verdict` of a paired test, which `helps` and `hurts` tell. evidence_ : dict; `in_words` says what the gain
-        means and which classes no point of the fit is predicted as (`never_predicted`), `kernels` what each counts for,
-        `odd_labels` which targets the others contradict.
-    """
+    """What both share; `SemiSupervisedClassifier` describes the parameters."""
 
     method = AUTOMATIC
     groups: ClassVar[dict[str, type]] = {"graph": KNNGraph}
@@ -143,14 +99,116 @@ class AutomaticEstimator(MethodEstimator):
         return {**context.graph().attributes, **choice}
 
 
-def _documented(*parameters: str) -> str:
-    """Return the docstring of both estimators with further parameters, whatever indentation a Python leaves in it."""
-    further = "\n".join(cleandoc(text) for text in parameters)
-    return cleandoc(AutomaticEstimator.__doc__ or "").replace("\nunlabeled :", f"\n{further}\nunlabeled :", 1)
-
-
 class SemiSupervisedClassifier(CalibratedClassifier, AutomaticEstimator):
-    __doc__ = _documented(CLASS_SIZES, CLASS_FREQUENCIES, SCORING)
+    """Classify with nothing to tune, and say whether the unlabeled points helped.
+
+    A family of graph kernels and one of RBF kernels on the labels alone are averaged,
+    each kernel by what exact leave-one-out on the labels says of it: with one label a
+    class all count about alike, with many the best few decide, and of classes those
+    whose mixture gives held-out labels the highest probability
+    (`dssl.learners.mixture`). From 2,000 labels on, or where kernels of them exceed
+    half the memory budget (1,670 labels at 1 GiB), harmonic functions on the graph or
+    the nearest labeled neighbors are used, by the errors on a held-out fifth of the
+    labels. Points that no label reaches on the graph are predicted from the labels
+    alone.
+
+    `fit(X, y)` takes all points, labeled and unlabeled. y is -1 (integers), NaN
+    (floats), None or "" (text) where there is no label. X is an array, a sparse matrix,
+    a table, a Dataset, or a Zarr or Dask array. The fit runs on the active Dask client
+    if there is one, in threads of this process otherwise, with the same result.
+
+    Parameters
+    ----------
+    graph : KNNGraph or None
+        How the graph is made from the points; None takes the defaults. A graph that
+        is already made is passed to `fit`.
+    scale : str
+        How the features are scaled: "standardize", "unit_range", "max_abs",
+        "unit_norm", "global_range" or "none"; or "auto", by the ranges of the
+        columns and the leave-one-out residuals of kernels on the labels
+        (`dssl.estimators.feature_scales`).
+    class_sizes : list, dict or None
+        The known sizes of the classes, counts or shares, in the order of `classes_`
+        or by class in a dict; None where they are not known. They are refused where
+        there are so many labels that no kernels are averaged.
+    class_prior : "labels", "equal", list, dict or None
+        How frequent the classes are among the points that are predicted: None or
+        "labels", as frequent as among the labels; "equal"; or the share of each
+        class, in the order of `classes_`, or by class in a dict.
+    class_weight : "balanced", dict or None
+        What labels weigh in the fit and in the frequencies of the classes: None, 1
+        each; "balanced", the same in total for each class; or a weight by class in
+        a dict.
+    scoring : str or None
+        The metric for which decisions are best, by its name in scikit-learn. None
+        or "accuracy", "roc_auc" and "neg_log_loss" predict the most probable class,
+        which errs least; the other two look at probabilities alone.
+        "balanced_accuracy" predicts the class whose probability is largest against
+        its frequency; "f1" (of the second of two classes) and "f1_macro" move the
+        thresholds to the best expected F1 of held-out labels
+        (`dssl.learners.decisions`). Probabilities stay those of the class
+        frequencies, so that the predicted class need not be the most probable one,
+        as in the `TunedThresholdClassifierCV` of scikit-learn. `gain_` is of this
+        metric; `score` is the accuracy, whatever the scoring is.
+    memory_budget : int, str or None
+        The bytes that a task may take, a number or text such as "600MB"; None is 1
+        GiB, or what the workers allow.
+    unlabeled : object
+        The marker of points without a label, where it is not -1 (integers), NaN
+        (floats), None or "" (text).
+    random_state : int
+        The seed of every random choice.
+
+    Attributes
+    ----------
+    classes_ : ndarray, shape (n_classes,)
+        The classes, in ascending order.
+    model_ : Model
+        What predicts points, of scaled features.
+    transduction_ : ndarray, shape (n,)
+        The labels predicted for the points of the fit.
+    gain_ : Gain
+        The held-out errors `without` and `with_graph`, with 95 % intervals, their
+        `difference`, and the `verdict` of a paired test, which `helps` and `hurts`
+        tell.
+    evidence_ : dict
+        What is known of the fit: `in_words` says what the gain means and which
+        classes no point of the fit is predicted as (`never_predicted`), `kernels`
+        the weight of each, and `odd_labels` which targets the others contradict.
+    calibration_ : Calibration or None
+        What makes scores probabilities; None where each class has one label.
+    by_labels_ : dict
+        The errors of the model and of its supervised baseline on held-out labels.
+        It is computed when it is first asked for.
+    scaling_ : Scaling
+        How the features are scaled.
+    n_features_in_ : int
+        The number of features of the fit.
+    feature_names_in_ : ndarray, shape (d,)
+        The names of the features, where the columns of X have names.
+
+    Raises
+    ------
+    DataError
+        When `fit` is called: y has no label, or labels of one class, or is in {-1, +1}.
+        Since -1 marks unlabeled points, name another marker then, such as
+        `unlabeled=0`.
+    ParameterError
+        When `fit` is called: a parameter is out of range.
+
+    Examples
+    --------
+    Two labeled points of each of two interleaved half circles:
+
+    >>> import numpy as np
+    >>> from sklearn.datasets import make_moons
+    >>> from dssl import SemiSupervisedClassifier
+    >>> X, classes = make_moons(200, noise=0.05, random_state=0)
+    >>> y = np.where(np.arange(200) < 4, classes, -1)
+    >>> model = SemiSupervisedClassifier().fit(X, y)
+    >>> model.score(X, classes)
+    1.0
+    """
     regressor = "SemiSupervisedRegressor"
 
     def __init__(self, graph: KNNGraph | None = None, *, scale: str = "auto", class_sizes: Any = None,
@@ -165,7 +223,86 @@ class SemiSupervisedClassifier(CalibratedClassifier, AutomaticEstimator):
 
 
 class SemiSupervisedRegressor(PointRegressor, AutomaticEstimator):
-    __doc__ = _documented(LOSS)
+    """Predict with nothing to tune, and say whether the unlabeled points helped.
+
+    A family of graph kernels and one of RBF kernels on the labels alone are averaged,
+    each kernel by what exact leave-one-out on the labels says of it: with one label a
+    class all count about alike, with many the best few decide, and of classes those
+    whose mixture gives held-out labels the highest probability
+    (`dssl.learners.mixture`). From 2,000 labels on, or where kernels of them exceed
+    half the memory budget (1,670 labels at 1 GiB), harmonic functions on the graph or
+    the nearest labeled neighbors are used, by the errors on a held-out fifth of the
+    labels. Points that no label reaches on the graph are predicted from the labels
+    alone.
+
+    `fit(X, y)` takes y of shape (n,) or (n, c); a row with a NaN is unlabeled.
+
+    Parameters
+    ----------
+    graph : KNNGraph or None
+        How the graph is made from the points; None takes the defaults. A graph that
+        is already made is passed to `fit`.
+    scale : str
+        How the features are scaled: "standardize", "unit_range", "max_abs",
+        "unit_norm", "global_range" or "none"; or "auto", by the ranges of the
+        columns and the leave-one-out residuals of kernels on the labels
+        (`dssl.estimators.feature_scales`).
+    loss : "squared" or "huber"
+        The loss of the targets; with "huber" a target that is far from what the
+        others say of it counts less.
+    memory_budget : int, str or None
+        The bytes that a task may take, a number or text such as "600MB"; None is 1
+        GiB, or what the workers allow.
+    unlabeled : object
+        The marker of points without a label, where it is not -1 (integers), NaN
+        (floats), None or "" (text).
+    random_state : int
+        The seed of every random choice.
+
+    Attributes
+    ----------
+    model_ : Model
+        What predicts points, of scaled features.
+    transduction_ : ndarray, shape (n,) or (n, c)
+        What is predicted for the points of the fit.
+    gain_ : Gain
+        The held-out errors `without` and `with_graph`, with 95 % intervals, their
+        `difference`, and the `verdict` of a paired test, which `helps` and `hurts`
+        tell.
+    evidence_ : dict
+        What is known of the fit: `in_words` says what the gain means and which
+        classes no point of the fit is predicted as (`never_predicted`), `kernels`
+        the weight of each, and `odd_labels` which targets the others contradict.
+    by_labels_ : dict
+        The errors of the model and of its supervised baseline on held-out labels.
+        It is computed when it is first asked for.
+    scaling_ : Scaling
+        How the features are scaled.
+    n_features_in_ : int
+        The number of features of the fit.
+    feature_names_in_ : ndarray, shape (d,)
+        The names of the features, where the columns of X have names.
+
+    Raises
+    ------
+    DataError
+        When `fit` is called: y has no target.
+    ParameterError
+        When `fit` is called: a parameter is out of range.
+
+    Examples
+    --------
+    Every tenth target of 200 points is known:
+
+    >>> import numpy as np
+    >>> from sklearn.datasets import make_moons
+    >>> from dssl import SemiSupervisedRegressor
+    >>> X, _ = make_moons(200, noise=0.05, random_state=0)
+    >>> y = np.where(np.arange(200) % 10 == 0, X[:, 0] ** 2, np.nan)
+    >>> model = SemiSupervisedRegressor().fit(X, y)
+    >>> model.score(X, X[:, 0] ** 2) > 0.95
+    True
+    """
 
     def __init__(self, graph: KNNGraph | None = None, *, scale: str = "auto", loss: str = "squared",
                  memory_budget: int | str | None = None, unlabeled: Any = None, random_state: int = 0):

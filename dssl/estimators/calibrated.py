@@ -11,13 +11,6 @@ from ..learners.probabilities import Calibration
 from .base import PointClassifier
 from .targets import require_per_class
 
-CLASS_FREQUENCIES = """\
-    class_prior : how frequent the classes are among the points that are predicted: None or "labels", as among the
-        labels; "equal"; or the share of each class, in the order of `classes_` or by class in a dict.
-    class_weight : what labels weigh: None, 1 each; "balanced", the labels of each class the same in all; or a weight by
-        class in a dict.
-"""
-
 
 class CalibratedClassifier(PointClassifier):
     """A classifier whose `fit` calibrates held-out scores, where a class has two labels."""

@@ -27,7 +27,7 @@ from ..methods.step import Context
 from ..solvers.solver_params import SolverParams
 from ..storage.blocks import Rows
 from .base import PointRegressor, SearchedEstimator
-from .calibrated import CLASS_FREQUENCIES, CalibratedClassifier
+from .calibrated import CalibratedClassifier
 from .method import MethodEstimator
 from .targets import prior_of
 
@@ -117,26 +117,6 @@ class GraphRegressor(PointRegressor, GraphEstimator):
         return super().score(X, y, sample_weight)
 
 
-GRAPH_PARAMETERS = """graph : how the graph is made, a `KNNGraph`; None is the default one. A graph made before goes to
-        `fit`.
-    tolerance : of the solver: relative residual of every column.
-    scale : of the features, as in `LapSVC`.
-    memory_budget : bytes, or text such as "600MB", that a task may take; None is 1 GiB, or what workers allow.
-    unlabeled : the label of points without one, where it is not -1 (integers), NaN (floats) or None (objects).
-    random_state : of the graph's search and the solver's start.
-
-    Attributes
-    ----------
-    model_ : GraphModel, with `values_at` the vertices. transduction_ : ndarray (n,), predictions of the points of the
-        fit. evidence_ : dict: the graph, the solver, `unreached` points, and of a classifier the classes that no point
-        of the fit is predicted as, `never_predicted`.
-"""
-CLASS_SIZES = """class_sizes : known sizes of the classes, counts or shares, in the order of `classes_` or by class in a
-        dict; as many points then get each class. None where they are not known: the labels' own proportions are no
-        substitute (see `dssl.learners.on_graph.class_sizes`).
-""" + CLASS_FREQUENCIES + "    "
-
-
 class OneSystemClassifier(GraphClassifier):
     """A classifier on the graph by one system of as many columns as classes."""
 
@@ -155,35 +135,185 @@ class OneSystemClassifier(GraphClassifier):
 
 
 class LaplaceLearning(OneSystemClassifier):
-    """Harmonic functions: the shares of classes that a random walk on the graph ends at.
+    """Harmonic functions: shares of the classes at which random walks on the graph end.
 
-    Needs some labels a class: with one or two, values away from labels are nearly equal, and `PoissonLearning` or
-    `GraphKernelRidge` is better.
+    The method needs some labels of each class: with one or two, values away from labels
+    are nearly equal, and `PoissonLearning` or `GraphKernelRidge` is better.
+
+    `fit(X, y)` takes all points, labeled and unlabeled. y is -1 (integers), NaN
+    (floats), None or "" (text) where there is no label. X is an array, a sparse matrix,
+    a table, a Dataset, or a Zarr or Dask array. The fit runs on the active Dask client
+    if there is one, in threads of this process otherwise, with the same result.
+
+    Points that no label reaches, in components of the graph without a label, are
+    counted in `evidence_` and have no prediction: NaN of quantities, -1 of integer
+    classes, or else None. A new point has the weighted mean of its nearest points in
+    the graph, and a point of the fit what the fit says.
 
     Parameters
     ----------
-    """
+    graph : KNNGraph or None
+        How the graph is made from the points; None takes the defaults. A graph that
+        is already made is passed to `fit`.
+    class_sizes : list, dict or None
+        The known sizes of the classes, counts or shares, in the order of `classes_`
+        or by class in a dict; as many points then get each class. None where they
+        are not known: the labels' own proportions are no substitute
+        (`dssl.learners.on_graph.class_sizes`).
+    class_prior : "labels", "equal", list, dict or None
+        How frequent the classes are among the points that are predicted: None or
+        "labels", as frequent as among the labels; "equal"; or the share of each
+        class, in the order of `classes_`, or by class in a dict.
+    class_weight : "balanced", dict or None
+        What labels weigh in the fit and in the frequencies of the classes: None, 1
+        each; "balanced", the same in total for each class; or a weight by class in
+        a dict.
+    tolerance : float
+        The relative residual at which the solve of a column ends.
+    scale : str
+        How the features are scaled: "auto", which standardizes columns whose ranges
+        differ and leaves those of one unit, such as pixels and embeddings, as they
+        are; "standardize", "unit_range", "max_abs", "unit_norm", "global_range" or
+        "none". `scaling_` is what it came to.
+    memory_budget : int, str or None
+        The bytes that a task may take, a number or text such as "600MB"; None is 1
+        GiB, or what the workers allow.
+    unlabeled : object
+        The marker of points without a label, where it is not -1 (integers), NaN
+        (floats), None or "" (text).
+    random_state : int
+        The seed of the graph's search and of the start of the solver.
 
-    __doc__ += CLASS_SIZES + GRAPH_PARAMETERS + """
+    Attributes
+    ----------
+    classes_ : ndarray, shape (n_classes,)
+        The classes, in ascending order.
+    model_ : GraphModel
+        What predicts points, with its `values_at` the vertices.
+    transduction_ : ndarray, shape (n,)
+        The labels predicted for the points of the fit.
+    evidence_ : dict
+        The graph, the solver, the number of `unreached` points, and the classes
+        that no point of the fit is predicted as, `never_predicted`.
+    calibration_ : Calibration or None
+        What makes scores probabilities; None where each class has one label.
+    by_labels_ : dict
+        The errors of the model and of its supervised baseline on held-out labels.
+        It is computed when it is first asked for.
+    scaling_ : Scaling
+        How the features are scaled.
+    n_features_in_ : int
+        The number of features of the fit.
+    feature_names_in_ : ndarray, shape (d,)
+        The names of the features, where the columns of X have names.
+
+    Raises
+    ------
+    DataError
+        When `fit` is called: y has no label, or labels of one class, or is in {-1, +1}.
+        Since -1 marks unlabeled points, name another marker then, such as
+        `unlabeled=0`.
+    ParameterError
+        When `fit` is called: a parameter is out of range.
+
     References
     ----------
-    Zhu, Ghahramani, Lafferty, "Semi-supervised learning using Gaussian fields and harmonic functions", ICML 2003; class
-    sizes by class mass normalization, section 4 there.
+    Zhu, Ghahramani, Lafferty, "Semi-supervised learning using Gaussian fields and
+    harmonic functions", ICML 2003; class sizes by class mass normalization, section 4
+    there.
+
+    Examples
+    --------
+    Two labeled points of each of two interleaved half circles:
+
+    >>> import numpy as np
+    >>> from sklearn.datasets import make_moons
+    >>> from dssl import LaplaceLearning
+    >>> X, classes = make_moons(200, noise=0.05, random_state=0)
+    >>> y = np.where(np.arange(200) < 4, classes, -1)
+    >>> model = LaplaceLearning().fit(X, y)
+    >>> model.score(X, classes)
+    1.0
     """
+
     learner = "laplace"
 
 
-
 class LaplaceLearningRegressor(GraphRegressor):
-    """Harmonic functions of quantities: at labeled points the target, elsewhere the mean of the neighbors.
+    """Harmonic functions of quantities.
 
-    `fit(X, y)` takes y (n,) or (n, c); a row with a NaN is unlabeled.
+    At labeled points the function is the target, elsewhere the mean of the neighbors.
+    `fit(X, y)` takes y of shape (n,) or (n, c); a row with a NaN is unlabeled.
+
+    Points that no label reaches, in components of the graph without a label, are
+    counted in `evidence_` and have no prediction: NaN of quantities, -1 of integer
+    classes, or else None. A new point has the weighted mean of its nearest points in
+    the graph, and a point of the fit what the fit says.
 
     Parameters
     ----------
-    """
+    graph : KNNGraph or None
+        How the graph is made from the points; None takes the defaults. A graph that
+        is already made is passed to `fit`.
+    tolerance : float
+        The relative residual at which the solve of a column ends.
+    scale : str
+        How the features are scaled: "auto", which standardizes columns whose ranges
+        differ and leaves those of one unit, such as pixels and embeddings, as they
+        are; "standardize", "unit_range", "max_abs", "unit_norm", "global_range" or
+        "none". `scaling_` is what it came to.
+    memory_budget : int, str or None
+        The bytes that a task may take, a number or text such as "600MB"; None is 1
+        GiB, or what the workers allow.
+    unlabeled : object
+        The marker of points without a label, where it is not -1 (integers), NaN
+        (floats), None or "" (text).
+    random_state : int
+        The seed of the graph's search and of the start of the solver.
 
-    __doc__ += GRAPH_PARAMETERS
+    Attributes
+    ----------
+    model_ : GraphModel
+        What predicts points, with its `values_at` the vertices.
+    transduction_ : ndarray, shape (n,) or (n, c)
+        What is predicted for the points of the fit.
+    evidence_ : dict
+        The graph, the solver and the number of `unreached` points.
+    by_labels_ : dict
+        The errors of the model and of its supervised baseline on held-out labels.
+        It is computed when it is first asked for.
+    scaling_ : Scaling
+        How the features are scaled.
+    n_features_in_ : int
+        The number of features of the fit.
+    feature_names_in_ : ndarray, shape (d,)
+        The names of the features, where the columns of X have names.
+
+    Raises
+    ------
+    DataError
+        When `fit` is called: y has no target.
+    ParameterError
+        When `fit` is called: a parameter is out of range.
+
+    References
+    ----------
+    Zhu, Ghahramani, Lafferty, "Semi-supervised learning using Gaussian fields and
+    harmonic functions", ICML 2003.
+
+    Examples
+    --------
+    Every tenth target of 200 points is known:
+
+    >>> import numpy as np
+    >>> from sklearn.datasets import make_moons
+    >>> from dssl import LaplaceLearningRegressor
+    >>> X, _ = make_moons(200, noise=0.05, random_state=0)
+    >>> y = np.where(np.arange(200) % 10 == 0, X[:, 0] ** 2, np.nan)
+    >>> model = LaplaceLearningRegressor().fit(X, y)
+    >>> model.score(X, X[:, 0] ** 2) > 0.95
+    True
+    """
 
     def __init__(self, graph: KNNGraph | None = None, *, tolerance: float = 1e-5, scale: str = "auto",
                  memory_budget: int | str | None = None, unlabeled: Any = None, random_state: int = 0):
@@ -194,39 +324,111 @@ class LaplaceLearningRegressor(GraphRegressor):
         return GraphLearner("laplace", None, SolverParams(tolerance=self.tolerance, random_state=self.random_state))
 
 
-
 class PoissonLearning(OneSystemClassifier):
-    """Poisson learning: labels as sources and sinks of a flow on the graph; for one to a few labels a class.
+    """Poisson learning: labels are sources and sinks of a flow on the graph.
+
+    It suits one label to a few labels of each class.
+
+    `fit(X, y)` takes all points, labeled and unlabeled. y is -1 (integers), NaN
+    (floats), None or "" (text) where there is no label. X is an array, a sparse matrix,
+    a table, a Dataset, or a Zarr or Dask array. The fit runs on the active Dask client
+    if there is one, in threads of this process otherwise, with the same result.
+
+    Points that no label reaches, in components of the graph without a label, are
+    counted in `evidence_` and have no prediction: NaN of quantities, -1 of integer
+    classes, or else None. A new point has the weighted mean of its nearest points in
+    the graph, and a point of the fit what the fit says.
 
     Parameters
     ----------
-    """
+    graph : KNNGraph or None
+        How the graph is made from the points; None takes the defaults. A graph that
+        is already made is passed to `fit`.
+    class_sizes : list, dict or None
+        The known sizes of the classes, counts or shares, in the order of `classes_`
+        or by class in a dict; as many points then get each class. None where they
+        are not known: the labels' own proportions are no substitute
+        (`dssl.learners.on_graph.class_sizes`).
+    class_prior : "labels", "equal", list, dict or None
+        How frequent the classes are among the points that are predicted: None or
+        "labels", as frequent as among the labels; "equal"; or the share of each
+        class, in the order of `classes_`, or by class in a dict.
+    class_weight : "balanced", dict or None
+        What labels weigh in the fit and in the frequencies of the classes: None, 1
+        each; "balanced", the same in total for each class; or a weight by class in
+        a dict.
+    tolerance : float
+        The relative residual at which the solve of a column ends.
+    scale : str
+        How the features are scaled: "auto", which standardizes columns whose ranges
+        differ and leaves those of one unit, such as pixels and embeddings, as they
+        are; "standardize", "unit_range", "max_abs", "unit_norm", "global_range" or
+        "none". `scaling_` is what it came to.
+    memory_budget : int, str or None
+        The bytes that a task may take, a number or text such as "600MB"; None is 1
+        GiB, or what the workers allow.
+    unlabeled : object
+        The marker of points without a label, where it is not -1 (integers), NaN
+        (floats), None or "" (text).
+    random_state : int
+        The seed of the graph's search and of the start of the solver.
 
-    __doc__ += CLASS_SIZES + GRAPH_PARAMETERS + """
+    Attributes
+    ----------
+    classes_ : ndarray, shape (n_classes,)
+        The classes, in ascending order.
+    model_ : GraphModel
+        What predicts points, with its `values_at` the vertices.
+    transduction_ : ndarray, shape (n,)
+        The labels predicted for the points of the fit.
+    evidence_ : dict
+        The graph, the solver, the number of `unreached` points, and the classes
+        that no point of the fit is predicted as, `never_predicted`.
+    calibration_ : Calibration or None
+        What makes scores probabilities; None where each class has one label.
+    by_labels_ : dict
+        The errors of the model and of its supervised baseline on held-out labels.
+        It is computed when it is first asked for.
+    scaling_ : Scaling
+        How the features are scaled.
+    n_features_in_ : int
+        The number of features of the fit.
+    feature_names_in_ : ndarray, shape (d,)
+        The names of the features, where the columns of X have names.
+
+    Raises
+    ------
+    DataError
+        When `fit` is called: y has no label, or labels of one class, or is in {-1, +1}.
+        Since -1 marks unlabeled points, name another marker then, such as
+        `unlabeled=0`.
+    ParameterError
+        When `fit` is called: a parameter is out of range.
+
     References
     ----------
-    Calder, Cook, Thorpe, Slepcev, "Poisson learning: graph based semi-supervised learning at very low label rates",
-    ICML 2020.
+    Calder, Cook, Thorpe, Slepcev, "Poisson learning: graph based semi-supervised
+    learning at very low label rates", ICML 2020.
+
+    Examples
+    --------
+    Two labeled points of each of two interleaved half circles:
+
+    >>> import numpy as np
+    >>> from sklearn.datasets import make_moons
+    >>> from dssl import PoissonLearning
+    >>> X, classes = make_moons(200, noise=0.05, random_state=0)
+    >>> y = np.where(np.arange(200) < 4, classes, -1)
+    >>> model = PoissonLearning().fit(X, y)
+    >>> model.score(X, classes)
+    1.0
     """
+
     learner = "poisson"
 
 
-
 class GraphKernelRidgeBase(GraphEstimator):
-    """Ridge regression in kernels of the graph, `(L_norm + ridge I)^-power`, and the average of a family of them.
-
-    The default family needs no tuning from one label a class on; see `dssl.learners.on_graph.graph_ridge`. One ridge,
-    one power and `penalty` make it a single kernel.
-
-    Parameters
-    ----------
-    ridge, power : a number or several, each with each; ridge None is the family's. The smaller the ridge, the farther a
-        label reaches; the larger the power, the smoother.
-    by_degree : whether kernels are scaled by `D^-1/2` on both sides, or a sequence of both.
-    penalty : added to the diagonal of a kernel of unit mean diagonal; toward 0 it interpolates, inf is the kernel mean.
-    weighting : "loo", by exact leave-one-out residuals, or "equal".
-    laplacian : "normalized" or "unnormalized".
-    """
+    """What both share; `GraphKernelRidge` describes the parameters."""
 
     joint = several = ("ridge", "power", "by_degree", "penalty", "weighting")
 
@@ -251,13 +453,123 @@ class GraphKernelRidgeBase(GraphEstimator):
             SolverParams(random_state=self.random_state))
 
 
-
-RIDGE_ATTRIBUTES = GRAPH_PARAMETERS.replace(
-    "of the solver: relative residual of every column", "of the kernels' columns, see `FunctionParams`")
-
-
 class GraphKernelRidge(GraphClassifier, GraphKernelRidgeBase):
-    __doc__ = (GraphKernelRidgeBase.__doc__ or "") + CLASS_SIZES + RIDGE_ATTRIBUTES
+    """An average of ridge regressions in kernels of the graph, for classification.
+
+    It averages ridge regressions in the kernels of a family. The default family needs
+    no tuning from one label a class on. One ridge, one power, one `by_degree` and the
+    penalty make it a single kernel.
+
+    `fit(X, y)` takes all points, labeled and unlabeled. y is -1 (integers), NaN
+    (floats), None or "" (text) where there is no label. X is an array, a sparse matrix,
+    a table, a Dataset, or a Zarr or Dask array. The fit runs on the active Dask client
+    if there is one, in threads of this process otherwise, with the same result.
+
+    Points that no label reaches, in components of the graph without a label, are
+    counted in `evidence_` and have no prediction: NaN of quantities, -1 of integer
+    classes, or else None. A new point has the weighted mean of its nearest points in
+    the graph, and a point of the fit what the fit says.
+
+    Parameters
+    ----------
+    graph : KNNGraph or None
+        How the graph is made from the points; None takes the defaults. A graph that
+        is already made is passed to `fit`.
+    ridge : float, sequence or None
+        What is added to the Laplacian, a number or several, each with each power;
+        None is that of the family. The smaller the ridge, the farther a label
+        reaches.
+    power : int or sequence
+        The power of the regularizer, a number or several. The larger, the smoother.
+    by_degree : bool or sequence
+        Whether kernels are scaled by D^-1/2 on both sides, or a sequence of both.
+    penalty : float
+        What is added to the diagonal of a kernel of unit mean diagonal. Toward 0
+        the kernel interpolates; inf is the kernel mean.
+    weighting : "loo" or "equal"
+        How the kernels are averaged: by exact leave-one-out residuals, or equally.
+    laplacian : "normalized" or "unnormalized"
+        Which Laplacian of the graph.
+    class_sizes : list, dict or None
+        The known sizes of the classes, counts or shares, in the order of `classes_`
+        or by class in a dict; as many points then get each class. None where they
+        are not known: the labels' own proportions are no substitute
+        (`dssl.learners.on_graph.class_sizes`).
+    class_prior : "labels", "equal", list, dict or None
+        How frequent the classes are among the points that are predicted: None or
+        "labels", as frequent as among the labels; "equal"; or the share of each
+        class, in the order of `classes_`, or by class in a dict.
+    class_weight : "balanced", dict or None
+        What labels weigh in the fit and in the frequencies of the classes: None, 1
+        each; "balanced", the same in total for each class; or a weight by class in
+        a dict.
+    tolerance : float
+        The tolerance of the kernels' columns, see `FunctionParams`.
+    scale : str
+        How the features are scaled: "auto", which standardizes columns whose ranges
+        differ and leaves those of one unit, such as pixels and embeddings, as they
+        are; "standardize", "unit_range", "max_abs", "unit_norm", "global_range" or
+        "none". `scaling_` is what it came to.
+    memory_budget : int, str or None
+        The bytes that a task may take, a number or text such as "600MB"; None is 1
+        GiB, or what the workers allow.
+    unlabeled : object
+        The marker of points without a label, where it is not -1 (integers), NaN
+        (floats), None or "" (text).
+    random_state : int
+        The seed of the graph's search and of the start of the solver.
+
+    Attributes
+    ----------
+    classes_ : ndarray, shape (n_classes,)
+        The classes, in ascending order.
+    model_ : GraphModel
+        What predicts points, with its `values_at` the vertices.
+    transduction_ : ndarray, shape (n,)
+        The labels predicted for the points of the fit.
+    evidence_ : dict
+        The graph, the solver, the number of `unreached` points, and the classes
+        that no point of the fit is predicted as, `never_predicted`.
+    calibration_ : Calibration or None
+        What makes scores probabilities; None where each class has one label.
+    by_labels_ : dict
+        The errors of the model and of its supervised baseline on held-out labels.
+        It is computed when it is first asked for.
+    scaling_ : Scaling
+        How the features are scaled.
+    n_features_in_ : int
+        The number of features of the fit.
+    feature_names_in_ : ndarray, shape (d,)
+        The names of the features, where the columns of X have names.
+
+    Raises
+    ------
+    DataError
+        When `fit` is called: y has no label, or labels of one class, or is in {-1, +1}.
+        Since -1 marks unlabeled points, name another marker then, such as
+        `unlabeled=0`.
+    ParameterError
+        When `fit` is called: a parameter is out of range.
+
+    Notes
+    -----
+    A kernel of the graph is ``(L_norm + ridge I)^-power``;
+    `dssl.learners.on_graph.graph_ridge` describes the family and how its members are
+    averaged.
+
+    Examples
+    --------
+    Two labeled points of each of two interleaved half circles:
+
+    >>> import numpy as np
+    >>> from sklearn.datasets import make_moons
+    >>> from dssl import GraphKernelRidge
+    >>> X, classes = make_moons(200, noise=0.05, random_state=0)
+    >>> y = np.where(np.arange(200) < 4, classes, -1)
+    >>> model = GraphKernelRidge().fit(X, y)
+    >>> model.score(X, classes)
+    1.0
+    """
     regressor = "GraphKernelRidgeRegressor"
 
     def __init__(self, graph: KNNGraph | None = None, *, ridge: float | Sequence[float] | None = None,
@@ -272,6 +584,96 @@ class GraphKernelRidge(GraphClassifier, GraphKernelRidgeBase):
         self.class_prior, self.class_weight = class_prior, class_weight
 
 
-
 class GraphKernelRidgeRegressor(GraphRegressor, GraphKernelRidgeBase):
-    __doc__ = (GraphKernelRidgeBase.__doc__ or "") + RIDGE_ATTRIBUTES
+    """An average of ridge regressions in kernels of the graph, for quantities.
+
+    It averages ridge regressions in the kernels of a family. The default family needs
+    no tuning from one label a class on. One ridge, one power, one `by_degree` and the
+    penalty make it a single kernel. `fit(X, y)` takes y of shape (n,) or (n, c); a row
+    with a NaN is unlabeled.
+
+    Points that no label reaches, in components of the graph without a label, are
+    counted in `evidence_` and have no prediction: NaN of quantities, -1 of integer
+    classes, or else None. A new point has the weighted mean of its nearest points in
+    the graph, and a point of the fit what the fit says.
+
+    Parameters
+    ----------
+    graph : KNNGraph or None
+        How the graph is made from the points; None takes the defaults. A graph that
+        is already made is passed to `fit`.
+    ridge : float, sequence or None
+        What is added to the Laplacian, a number or several, each with each power;
+        None is that of the family. The smaller the ridge, the farther a label
+        reaches.
+    power : int or sequence
+        The power of the regularizer, a number or several. The larger, the smoother.
+    by_degree : bool or sequence
+        Whether kernels are scaled by D^-1/2 on both sides, or a sequence of both.
+    penalty : float
+        What is added to the diagonal of a kernel of unit mean diagonal. Toward 0
+        the kernel interpolates; inf is the kernel mean.
+    weighting : "loo" or "equal"
+        How the kernels are averaged: by exact leave-one-out residuals, or equally.
+    laplacian : "normalized" or "unnormalized"
+        Which Laplacian of the graph.
+    tolerance : float
+        The tolerance of the kernels' columns, see `FunctionParams`.
+    scale : str
+        How the features are scaled: "auto", which standardizes columns whose ranges
+        differ and leaves those of one unit, such as pixels and embeddings, as they
+        are; "standardize", "unit_range", "max_abs", "unit_norm", "global_range" or
+        "none". `scaling_` is what it came to.
+    memory_budget : int, str or None
+        The bytes that a task may take, a number or text such as "600MB"; None is 1
+        GiB, or what the workers allow.
+    unlabeled : object
+        The marker of points without a label, where it is not -1 (integers), NaN
+        (floats), None or "" (text).
+    random_state : int
+        The seed of the graph's search and of the start of the solver.
+
+    Attributes
+    ----------
+    model_ : GraphModel
+        What predicts points, with its `values_at` the vertices.
+    transduction_ : ndarray, shape (n,) or (n, c)
+        What is predicted for the points of the fit.
+    evidence_ : dict
+        The graph, the solver and the number of `unreached` points.
+    by_labels_ : dict
+        The errors of the model and of its supervised baseline on held-out labels.
+        It is computed when it is first asked for.
+    scaling_ : Scaling
+        How the features are scaled.
+    n_features_in_ : int
+        The number of features of the fit.
+    feature_names_in_ : ndarray, shape (d,)
+        The names of the features, where the columns of X have names.
+
+    Raises
+    ------
+    DataError
+        When `fit` is called: y has no target.
+    ParameterError
+        When `fit` is called: a parameter is out of range.
+
+    Notes
+    -----
+    A kernel of the graph is ``(L_norm + ridge I)^-power``;
+    `dssl.learners.on_graph.graph_ridge` describes the family and how its members are
+    averaged.
+
+    Examples
+    --------
+    Every tenth target of 200 points is known:
+
+    >>> import numpy as np
+    >>> from sklearn.datasets import make_moons
+    >>> from dssl import GraphKernelRidgeRegressor
+    >>> X, _ = make_moons(200, noise=0.05, random_state=0)
+    >>> y = np.where(np.arange(200) % 10 == 0, X[:, 0] ** 2, np.nan)
+    >>> model = GraphKernelRidgeRegressor().fit(X, y)
+    >>> model.score(X, X[:, 0] ** 2) > 0.95
+    True
+    """

@@ -31,45 +31,13 @@ from ..selection.chosen import ProbablePair
 from ..selection.folds import GivenFolds, held_out_folds, require_folds
 from ..storage.blocks import Rows
 from .base import KernelReader, PointRegressor, SearchedEstimator
-from .calibrated import CLASS_FREQUENCIES, CalibratedClassifier
+from .calibrated import CalibratedClassifier
 from .method import MethodEstimator
 from .targets import prior_of
 
 
 class LapRLSEstimator(MethodEstimator, SearchedEstimator, KernelReader):
-    """What the two estimators share.
-
-    Parameters
-    ----------
-    kernel, bandwidth : base kernel, as in `LapSVC`. "chosen" takes "0.5*median" or "2*median", by what chooses the
-        penalties, and nothing of a kernel without a bandwidth; where labels cannot tell, "0.5*median". The systems of
-        the one that leads are held while those of the other are made.
-    gamma_A : weight of the norm, > 0. gamma_I : weight of the graph's energy, >= 0; 0 is plain RLS, without a graph.
-        Both against the mean squared residual of the labels, numbers, "auto" or multiples such as "10*auto"; see
-        `dssl.learners.laprls.penalties`. "chosen" takes one of a few values, without the graph among them, by
-        leave-one-out residuals of the labels and by the structure of the graph, which decides where labels are few
-        (`dssl.learners.laprls.penalties`). A sequence of values of either is a grid, of which cross-validation takes
-        the pair of lowest error, with all values that "chosen" has of the other and of the bandwidth. `cv_results_` has
-        all pairs.
-    landmarks : how many: a number, a fraction of the distinct points, or "sqrt", the paper's: ceil(m^1/2) labeled
-        points and ceil((n - m)^1/2) others, m of n points labeled. "auto" is 1,000, or as many as "sqrt" if these are
-        more, with the labeled points among them, up to half. `LandmarkParams` says which as well: uniform, k-means
-        centers, or by leverage.
-    graph : how the graph is made, a `KNNGraph`; None is the default one. A graph made before goes to `fit`.
-    solver : "auto", "nystrom-direct" (Gram matrices), "nystrom-pcg", "nystrom-cg"; or, on all points instead of
-        landmarks, "direct", "pcg", "cg". `SystemParams` says more: Laplacian, preconditioner, whitening, precision,
-        tolerance.
-    cv : of a grid: a number of folds of the labels (fewer where there are fewer labels, see `evidence_`),
-        "leave_one_out", a splitter of scikit-learn, repeated or not, which is given the labeled points; or a list of
-        what it yields, `list(splitter.split(X_l, y_l, groups))` of the labeled points.
-    fit_intercept : whether targets are centered at the mean of the labels.
-    scale : of the features: "auto", which standardizes columns whose ranges differ and leaves those of one unit, as
-        pixels and embeddings, "standardize", "unit_range", "max_abs", "unit_norm", "global_range" or "none"
-        (`dssl.data.scaling.scaling`); `scaling_` is what it came to.
-    memory_budget : bytes, or text such as "600MB", that a task may take; None is 1 GiB, or what workers allow.
-    unlabeled : the label of points without one, where it is not -1 (integers), NaN (floats), None or "" (text).
-    random_state : of every random choice, but for those of groups that are given.
-    """
+    """What both share; `LapRLSClassifier` describes the parameters."""
 
     method, joint = LAPRLS, PENALTIES
     tie: ClassVar[Literal["rmse", "loss"]] = "rmse"  # by what a search tells classes of equal errors apart
@@ -173,29 +141,147 @@ class LapRLSEstimator(MethodEstimator, SearchedEstimator, KernelReader):
 
 
 class LapRLSClassifier(CalibratedClassifier, LapRLSEstimator):
-    """Laplacian regularized least squares on landmarks, one against the rest; any number of classes.
+    """Laplacian regularized least squares on landmarks, one class against the rest.
 
-    `fit(X, y)` takes all points, with y = -1 (integers), NaN (floats), None or "" (text) where there is no label; X may
-    be anything that `dssl.data.inputs` reads. It runs on the active Dask client if there is one, in threads of this
-    process otherwise, with the same result. A point of weight 2 counts as two equal points do.
+    There may be any number of classes, and up to millions of points.
+
+    `fit(X, y)` takes all points, labeled and unlabeled. y is -1 (integers), NaN
+    (floats), None or "" (text) where there is no label. X is an array, a sparse matrix,
+    a table, a Dataset, or a Zarr or Dask array. The fit runs on the active Dask client
+    if there is one, in threads of this process otherwise, with the same result. A point
+    of weight 2 counts as two equal points do.
+
+    Parameters
+    ----------
+    kernel : str or callable
+        The base kernel: "rbf", "laplacian", "linear", "polynomial", "cosine", or a
+        function that returns the block of its values between the rows X and Z.
+    bandwidth : float or str
+        The bandwidth of the base kernel: a number in units of the features,
+        "median", the median distance of two points, or a multiple of it such as
+        "0.5*median". "chosen" takes "0.5*median" or "2*median" by what chooses the
+        penalties, and "0.5*median" where labels cannot tell; a kernel without a
+        bandwidth has none. The systems of the one that leads are held while those
+        of the other are made.
+    gamma_A : float, str or sequence
+        The weight of the norm, > 0, against the mean squared residual of the
+        labels: a number, "auto", a multiple such as "10*auto", or "chosen".
+        "chosen" takes one of a few values, by the leave-one-out residuals of the
+        labels and by the spectral concentration of the graph, which decides where
+        labels are few. A sequence of values is a grid, of which cross-validation
+        takes the pair of lowest error, with all values that "chosen" has of the
+        other penalty and of the bandwidth; `cv_results_` has all pairs.
+    gamma_I : float, str or sequence
+        The weight of the graph's energy, >= 0, given as `gamma_A` is; 0 is
+        regularized least squares without a graph, which is among the values of
+        "chosen".
+    landmarks : int, float, str or LandmarkParams
+        The number of landmarks: a whole number, their share of the distinct points,
+        or "sqrt", the rule of the paper, which is ceil(m^1/2) labeled points and
+        ceil((n - m)^1/2) others where m of n points are labeled. "auto" is 1,000,
+        or as many as "sqrt" if these are more, with the labeled points among them,
+        up to half. `LandmarkParams` says which as well: uniform, centers of
+        k-means, or by leverage.
+    class_prior : "labels", "equal", list, dict or None
+        How frequent the classes are among the points that are predicted: None or
+        "labels", as frequent as among the labels; "equal"; or the share of each
+        class, in the order of `classes_`, or by class in a dict.
+    class_weight : "balanced", dict or None
+        What labels weigh in the fit and in the frequencies of the classes: None, 1
+        each; "balanced", the same in total for each class; or a weight by class in
+        a dict.
+    graph : KNNGraph or None
+        How the graph is made from the points; None takes the defaults. A graph that
+        is already made is passed to `fit`.
+    solver : str or SystemParams
+        How the systems are solved: "auto", "nystrom-direct" (Gram matrices),
+        "nystrom-pcg" or "nystrom-cg"; or "direct", "pcg" or "cg", on all points
+        instead of landmarks. `SystemParams` says more: the Laplacian, the
+        preconditioner, whitening, precision and tolerance.
+    cv : int, "leave_one_out", splitter or list
+        The folds by which a grid is compared: a number of folds of the labels
+        (fewer where there are fewer labels, see `evidence_`), "leave_one_out", a
+        splitter of scikit-learn, repeated or not, which is given the labeled
+        points; or a list of what it yields, `list(splitter.split(X_l, y_l,
+        groups))` of the labeled points.
+    fit_intercept : bool
+        Whether targets are centered at the mean of the labels.
+    scale : str
+        How the features are scaled: "auto", which standardizes columns whose ranges
+        differ and leaves those of one unit, such as pixels and embeddings, as they
+        are; "standardize", "unit_range", "max_abs", "unit_norm", "global_range" or
+        "none". `scaling_` is what it came to.
+    memory_budget : int, str or None
+        The bytes that a task may take, a number or text such as "600MB"; None is 1
+        GiB, or what the workers allow.
+    unlabeled : object
+        The marker of points without a label, where it is not -1 (integers), NaN
+        (floats), None or "" (text).
+    random_state : int
+        The seed of every random choice, except those of groups of parameters that
+        are given.
 
     Attributes
     ----------
-    classes_ : ndarray, shape (n_classes,). model_ : KernelModel, what prediction needs and no more.
-    transduction_ : ndarray, shape (n,), the labels predicted for the points of the fit.
-    gamma_A_, gamma_I_ : the penalties of the model, numbers; bandwidth_ : that of its kernel, None of one without.
-    cv_results_ : dict of arrays as in scikit-learn, an entry a pair of penalties and a bandwidth, empty where one of
-    each is given: see `dssl.selection.choice.cv_results`.
-    evidence_ : dict, what graph, landmarks and solver say of themselves. n_features_in_, feature_names_in_ : as in
-    scikit-learn.
+    classes_ : ndarray, shape (n_classes,)
+        The classes, in ascending order.
+    model_ : KernelModel
+        What predicts points, and no more than that needs.
+    transduction_ : ndarray, shape (n,)
+        The labels predicted for the points of the fit.
+    gamma_A_ : float
+        The chosen weight of the norm, as a number.
+    gamma_I_ : float
+        The chosen weight of the graph's energy, as a number.
+    bandwidth_ : float or None
+        The bandwidth of the kernel, as a number; None of a kernel without one.
+    cv_results_ : dict
+        The candidates of a grid or of what was chosen, as scikit-learn has them;
+        empty where there is one.
+    evidence_ : dict
+        What the graph, the landmarks, the systems and the choice of the penalties
+        tell of themselves.
+    calibration_ : Calibration or None
+        What makes scores probabilities; None where each class has one label.
+    by_labels_ : dict
+        The errors of the model and of its supervised baseline on held-out labels.
+        It is computed when it is first asked for.
+    scaling_ : Scaling
+        How the features are scaled.
+    n_features_in_ : int
+        The number of features of the fit.
+    feature_names_in_ : ndarray, shape (d,)
+        The names of the features, where the columns of X have names.
+
+    Raises
+    ------
+    DataError
+        When `fit` is called: y has no label, or labels of one class, or is in {-1, +1}.
+        Since -1 marks unlabeled points, name another marker then, such as
+        `unlabeled=0`.
+    ParameterError
+        When `fit` is called: a parameter is out of range.
 
     References
     ----------
-    Li, Liu, Yin, Wang, "Approximate manifold regularization: scalable algorithm and generalization analysis",
-    IJCAI 2019.
+    Belkin, Niyogi, Sindhwani, "Manifold regularization", JMLR 2006; Li, Liu, Yin, Wang,
+    "Approximate manifold regularization: scalable algorithm and generalization
+    analysis", IJCAI 2019.
+
+    Examples
+    --------
+    Two labeled points of each of two interleaved half circles:
+
+    >>> import numpy as np
+    >>> from sklearn.datasets import make_moons
+    >>> from dssl import LapRLSClassifier
+    >>> X, classes = make_moons(200, noise=0.05, random_state=0)
+    >>> y = np.where(np.arange(200) < 4, classes, -1)
+    >>> model = LapRLSClassifier().fit(X, y)
+    >>> model.score(X, classes)
+    1.0
     """
 
-    __doc__ += (LapRLSEstimator.__doc__ or "").rstrip() + "\n" + CLASS_FREQUENCIES
     regressor = "LapRLSRegressor"
 
     def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = CHOSEN,
@@ -211,17 +297,127 @@ class LapRLSClassifier(CalibratedClassifier, LapRLSEstimator):
 
 
 class LapRLSRegressor(PointRegressor, LapRLSEstimator):
-    """Laplacian regularized least squares on landmarks; one or several targets, NaN where unknown.
+    """Laplacian regularized least squares on landmarks, for one or several targets.
 
-    `fit(X, y)` takes y (n,) or (n, c); a row with a NaN is unlabeled. Points, weights and graph as in `LapSVC`.
+    `fit(X, y)` takes y of shape (n,) or (n, c); a row with a NaN is unlabeled. Points,
+    weights and graph are as in `LapSVC`.
+
+    Parameters
+    ----------
+    kernel : str or callable
+        The base kernel: "rbf", "laplacian", "linear", "polynomial", "cosine", or a
+        function that returns the block of its values between the rows X and Z.
+    bandwidth : float or str
+        The bandwidth of the base kernel: a number in units of the features,
+        "median", the median distance of two points, or a multiple of it such as
+        "0.5*median". "chosen" takes "0.5*median" or "2*median" by what chooses the
+        penalties, and "0.5*median" where labels cannot tell; a kernel without a
+        bandwidth has none. The systems of the one that leads are held while those
+        of the other are made.
+    gamma_A : float, str or sequence
+        The weight of the norm, > 0, against the mean squared residual of the
+        labels: a number, "auto", a multiple such as "10*auto", or "chosen".
+        "chosen" takes one of a few values, by the leave-one-out residuals of the
+        labels and by the spectral concentration of the graph, which decides where
+        labels are few. A sequence of values is a grid, of which cross-validation
+        takes the pair of lowest error, with all values that "chosen" has of the
+        other penalty and of the bandwidth; `cv_results_` has all pairs.
+    gamma_I : float, str or sequence
+        The weight of the graph's energy, >= 0, given as `gamma_A` is; 0 is
+        regularized least squares without a graph, which is among the values of
+        "chosen".
+    landmarks : int, float, str or LandmarkParams
+        The number of landmarks: a whole number, their share of the distinct points,
+        or "sqrt", the rule of the paper, which is ceil(m^1/2) labeled points and
+        ceil((n - m)^1/2) others where m of n points are labeled. "auto" is 1,000,
+        or as many as "sqrt" if these are more, with the labeled points among them,
+        up to half. `LandmarkParams` says which as well: uniform, centers of
+        k-means, or by leverage.
+    graph : KNNGraph or None
+        How the graph is made from the points; None takes the defaults. A graph that
+        is already made is passed to `fit`.
+    solver : str or SystemParams
+        How the systems are solved: "auto", "nystrom-direct" (Gram matrices),
+        "nystrom-pcg" or "nystrom-cg"; or "direct", "pcg" or "cg", on all points
+        instead of landmarks. `SystemParams` says more: the Laplacian, the
+        preconditioner, whitening, precision and tolerance.
+    cv : int, "leave_one_out", splitter or list
+        The folds by which a grid is compared: a number of folds of the labels
+        (fewer where there are fewer labels, see `evidence_`), "leave_one_out", a
+        splitter of scikit-learn, repeated or not, which is given the labeled
+        points; or a list of what it yields, `list(splitter.split(X_l, y_l,
+        groups))` of the labeled points.
+    fit_intercept : bool
+        Whether targets are centered at the mean of the labels.
+    scale : str
+        How the features are scaled: "auto", which standardizes columns whose ranges
+        differ and leaves those of one unit, such as pixels and embeddings, as they
+        are; "standardize", "unit_range", "max_abs", "unit_norm", "global_range" or
+        "none". `scaling_` is what it came to.
+    memory_budget : int, str or None
+        The bytes that a task may take, a number or text such as "600MB"; None is 1
+        GiB, or what the workers allow.
+    unlabeled : object
+        The marker of points without a label, where it is not -1 (integers), NaN
+        (floats), None or "" (text).
+    random_state : int
+        The seed of every random choice, except those of groups of parameters that
+        are given.
 
     Attributes
     ----------
-    model_ : KernelModel. transduction_ : ndarray, shape (n,) or (n, c), what is predicted for the points of the fit.
-    gamma_A_, gamma_I_, bandwidth_, cv_results_, evidence_ : as in `LapRLSClassifier`.
-    """
+    model_ : KernelModel
+        What predicts points, and no more than that needs.
+    transduction_ : ndarray, shape (n,) or (n, c)
+        What is predicted for the points of the fit.
+    gamma_A_ : float
+        The chosen weight of the norm, as a number.
+    gamma_I_ : float
+        The chosen weight of the graph's energy, as a number.
+    bandwidth_ : float or None
+        The bandwidth of the kernel, as a number; None of a kernel without one.
+    cv_results_ : dict
+        The candidates of a grid or of what was chosen, as scikit-learn has them;
+        empty where there is one.
+    evidence_ : dict
+        What the graph, the landmarks, the systems and the choice of the penalties
+        tell of themselves.
+    by_labels_ : dict
+        The errors of the model and of its supervised baseline on held-out labels.
+        It is computed when it is first asked for.
+    scaling_ : Scaling
+        How the features are scaled.
+    n_features_in_ : int
+        The number of features of the fit.
+    feature_names_in_ : ndarray, shape (d,)
+        The names of the features, where the columns of X have names.
 
-    __doc__ += LapRLSEstimator.__doc__ or ""
+    Raises
+    ------
+    DataError
+        When `fit` is called: y has no target.
+    ParameterError
+        When `fit` is called: a parameter is out of range.
+
+    References
+    ----------
+    Belkin, Niyogi, Sindhwani, "Manifold regularization", JMLR 2006; Li, Liu, Yin, Wang,
+    "Approximate manifold regularization: scalable algorithm and generalization
+    analysis", IJCAI 2019.
+
+    Examples
+    --------
+    Every tenth target of 200 points is known:
+
+    >>> import numpy as np
+    >>> from sklearn.datasets import make_moons
+    >>> from dssl import LapRLSRegressor
+    >>> X, _ = make_moons(200, noise=0.05, random_state=0)
+    >>> y = np.where(np.arange(200) % 10 == 0, X[:, 0] ** 2, np.nan)
+    >>> model = LapRLSRegressor().fit(X, y)
+    >>> model.score(X, X[:, 0] ** 2) > 0.95
+    True
+    """
 
 
 def _results(selection: dict[str, Any], params: PenaltyParams) -> dict[str, Any]:

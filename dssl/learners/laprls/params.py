@@ -21,29 +21,71 @@ HeldOutPoints = Literal["transductive", "inductive"]
 
 @dataclass(frozen=True, kw_only=True)
 class SystemParams:
-    """How the systems are written and solved.
+    """How the systems of LapRLS and LapSVM are written and solved.
 
-    solver : "nystrom-direct" forms Gram matrices, "nystrom-pcg" and "nystrom-cg" iterate; "direct", "pcg" and "cg" are
-        the same on all points instead of landmarks, equation (3); "auto" takes "nystrom-direct" or "nystrom-pcg", which
-        costs less.
-    laplacian : of the graph's energy, "normalized" or "unnormalized".
-    preconditioner : of "nystrom-pcg": "edges" samples edges and labels; "paper" is equation (5) for m <= n^1/2 labels
-        and (6) for more, "paper-5" and "paper-6" one of them; "none".
-    edges : edges and labels sampled, a landmark.
-    whitening : eigenvalues of K_ss below this share of the largest are dropped; "auto" is 1e-10 in float64 and 1e-6 in
-        float32; None leaves the system as the paper writes it.
-    precision : of kernel blocks, whose products are added in float64 either way.
-    tolerance : residual relative to the right-hand side. max_iterations : of a column.
-    held_out : how cross-validation predicts points without their fold: "closed_form", exact from one training, of
-        "nystrom-direct" and "direct"; "refit", by a system a fold; "auto", the closed form where it costs less. Of
-        other losses than the squared one "auto" is "refit"; "influence" is the influence function, to first order in
-        the labels' weight, and "refined_influence" a step of Newton's method a fold after it, of "nystrom-direct" where
-        there are no more labels than landmarks, or else "refit" again, and of "direct", "pcg" and "cg".
-    held_out_points : where they are meanwhile: "transductive", in the graph as unlabeled points; "inductive", in none,
-        as new points are: the graph is the one among the points left (`graph/energy/vertex_removal.py`), of which
-        gamma_I / n^2 has the number. Landmarks that are held out are landmarks still. By "closed_form" or "refit", and
-        all solvers but "nystrom-pcg" and "nystrom-cg"; a fold has Gram matrices, and in closed form a kernel, of its
-        own then.
+    Parameters
+    ----------
+    solver : str
+        How the systems are solved: "nystrom-direct" forms Gram matrices,
+        "nystrom-pcg" and "nystrom-cg" iterate; "direct", "pcg" and "cg" are the
+        same on all points instead of landmarks, equation (3). "auto" takes
+        "nystrom-direct" or "nystrom-pcg", whichever costs less.
+    laplacian : "normalized" or "unnormalized"
+        The Laplacian of the graph's energy.
+    preconditioner : "edges", "paper", "paper-5", "paper-6" or "none"
+        The preconditioner of "nystrom-pcg": "edges" samples edges and labels;
+        "paper" is equation (5) for m <= n^1/2 labels and (6) for more, "paper-5"
+        and "paper-6" one of them.
+    edges : int
+        The number of edges and labels that are sampled for each landmark.
+    whitening : float, "auto" or None
+        The share of the largest eigenvalue of K_ss below which eigenvalues are
+        dropped; "auto" is 1e-10 in float64 and 1e-6 in float32; None leaves the
+        system as the paper writes it.
+    precision : "float64" or "float32"
+        The precision of kernel blocks, whose products are added in float64 either
+        way.
+    tolerance : float
+        The residual, relative to the right-hand side, at which a column ends.
+    max_iterations : int
+        The number of iterations of a column at most.
+    held_out : str
+        How cross-validation predicts points without their fold: "closed_form",
+        exact from one training, of "nystrom-direct" and "direct"; "refit", by a
+        system for each fold; "auto", the closed form where it costs less. Of other
+        losses than the squared one "auto" is "refit"; "influence" is the influence
+        function, to first order in the weight of the labels, and
+        "refined_influence" a step of Newton's method for each fold after it, of
+        "nystrom-direct" where there are no more labels than landmarks, or else
+        "refit" again, and of "direct", "pcg" and "cg".
+    held_out_points : "transductive" or "inductive"
+        Where held-out points are meanwhile: "transductive", in the graph as
+        unlabeled points; "inductive", in none, as new points are: the graph is the
+        one among the points left (`graph/energy/vertex_removal.py`), whose number
+        is that in gamma_I / n^2. Landmarks that are held out stay landmarks. It
+        takes "closed_form" or "refit", and any solver but "nystrom-pcg" and
+        "nystrom-cg"; each fold then has Gram matrices of its own, and in closed
+        form a kernel.
+    random_state : int
+        The seed of the preconditioner's samples.
+
+    Raises
+    ------
+    ParameterError
+        A value is out of range, or two of them do not go together.
+
+    References
+    ----------
+    Li, Liu, Yin, Wang, "Approximate manifold regularization: scalable algorithm and
+    generalization analysis", IJCAI 2019, to which the equations belong.
+
+    Examples
+    --------
+    >>> from dssl import LapRLSClassifier, SystemParams
+    >>> system = SystemParams(solver="nystrom-pcg", tolerance=1e-8)
+    >>> model = LapRLSClassifier(solver=system)
+    >>> model.solver.preconditioner
+    'edges'
     """
 
     solver: Solver = "auto"
@@ -99,6 +141,7 @@ class SystemParams:
 
     @property
     def itemsize(self) -> int:
+        """The bytes of a number of a kernel block."""
         return np.dtype(self.precision).itemsize
 
 
