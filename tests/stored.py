@@ -8,6 +8,13 @@ from dssl.storage.packs import PACK, members_of
 from dssl.storage.store import StoredParts
 
 
+def flip(path: Path, place: float = 0.5) -> None:
+    """Change one bit of a file."""
+    data = bytearray(path.read_bytes())
+    data[int(len(data) * place)] ^= 1
+    path.write_bytes(bytes(data))
+
+
 def stored_in(parts: StoredParts, name: str = "") -> Path:
     """Return a path in a folder of parts, such as `parts/000000/data`, in the attempt that wrote the part."""
     steps = list(Path(name).parts)

@@ -99,13 +99,13 @@ def check_libraries() -> Iterator[Check]:
     yield Check("libraries", "ok", ", ".join(fine))
 
 
-def check_machine() -> Check:
+def check_machine(task_bytes: int = MEMORY_BUDGET) -> Check:
     """Compare memory with what one task a core may take."""
     memory, cores = psutil.virtual_memory(), available_cores()
     return Check.unless(
-        memory.available >= cores * MEMORY_BUDGET, "warning", "machine",
+        memory.available >= cores * task_bytes, "warning", "machine",
         f"{cores} cores, {_size(memory.total)} of memory, {_size(memory.available)} of it free",
-        f"one task a core may take {_size(MEMORY_BUDGET)}: lower --memory-budget, or name fewer workers with --on")
+        f"one task a core may take {_size(task_bytes)}: lower --memory-budget, or name fewer workers with --on")
 
 
 def check_threads() -> Check:

@@ -62,9 +62,8 @@ def test_a_workspace_that_is_in_the_way_or_elsewhere(tmp_path):
     assert one(list(doctor.check_workspace("ftp://host/work")), "workspace").level == "problem"
 
 
-def test_memory_that_is_short(monkeypatch):
-    monkeypatch.setattr(doctor, "MEMORY_BUDGET", 1 << 50)
-    assert doctor.check_machine().level == "warning"
+def test_memory_that_is_short():
+    assert doctor.check_machine(1 << 50).level == "warning"
 
 
 def test_a_cluster_that_is_not_there(tmp_path):

@@ -25,14 +25,7 @@ from dssl.storage.blocks import MemoryParts
 from dssl.storage.lease import is_held_by
 from dssl.storage.lock import here
 
-from ..stored import stored
-
-
-def flip(path, place=0.5):
-    """Change one bit of a file."""
-    data = bytearray(path.read_bytes())
-    data[int(len(data) * place)] ^= 1
-    path.write_bytes(bytes(data))
+from ..stored import flip, stored
 
 
 def artifact(workspace, stage):

@@ -23,7 +23,7 @@ from dssl.storage.csr import as_rows
 from dssl.storage.files import read_json
 
 from ..rounding import to_rounding
-from ..stored import contents, stored
+from ..stored import contents, flip, stored
 from .split_arrays import split_arrays
 
 NAMES = KINDS["svm"].names
@@ -266,13 +266,6 @@ def test_a_damaged_model_is_not_opened(spec, workspace):
     flip(chunk)
     with pytest.raises(IntegrityError, match=str(chunk)):
         open_model(models)
-
-
-def flip(path, place=0.5):
-    """Change one bit of a file."""
-    data = bytearray(path.read_bytes())
-    data[int(len(data) * place)] ^= 1
-    path.write_bytes(bytes(data))
 
 
 # Data that a run refuses

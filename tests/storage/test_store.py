@@ -17,6 +17,8 @@ from dssl.storage.files import draft_of, read_json, write_json
 from dssl.storage.store import StoredArrays, StoredParts, StoredRows
 from dssl.storage.verify import verify_parts
 
+from ..stored import flip
+
 
 @pytest.fixture
 def parts(tmp_path):
@@ -33,12 +35,6 @@ def parts(tmp_path):
 
 def chunks(folder):
     return sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "zarr.json")
-
-
-def flip(path):
-    raw = bytearray(path.read_bytes())
-    raw[len(raw) // 2] ^= 0x01
-    path.write_bytes(raw)
 
 
 def truncate(path):

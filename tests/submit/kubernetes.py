@@ -15,11 +15,13 @@ import threading
 import time
 import uuid
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import kubernetes_validate
 import psutil
+
+from .machines import JsonHandler
 
 VERSION = "1.37"
 KINDS = {"jobs": "Job", "cronjobs": "CronJob", "roles": "Role", "rolebindings": "RoleBinding",
@@ -146,29 +148,18 @@ class Kubernetes:
     def _handler(self):
         cluster = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def log_message(self, *words):
-                pass
-
-            def say(self, code, made):
-                text = json.dumps(made).encode()
-                self.send_response(code)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(text)))
-                self.end_headers()
-                self.wfile.write(text)
-
+        class Handler(JsonHandler):
             def refuse(self, code, reason, name):
-                self.say(code, {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason,
+                self.answer(code, {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason,
                                 "code": code, "message": f'"{name}": {reason}', "details": {"name": name}})
 
             def do_GET(self):
                 path = self.path.split("?")[0].strip("/").split("/")
                 if "namespaces" in path and len(path) >= 2:
                     found = cluster.shown(path[-2], path[-1])
-                    self.say(200, found) if found else self.refuse(404, "NotFound", path[-1])
+                    self.answer(200, found) if found else self.refuse(404, "NotFound", path[-1])
                 elif found := cluster.discovered(path):
-                    self.say(200, found)
+                    self.answer(200, found)
                 else:
                     self.refuse(404, "NotFound", self.path)
 
@@ -179,13 +170,13 @@ class Kubernetes:
                 if cluster.shown(kind, name):
                     self.refuse(409, "AlreadyExists", name)
                 else:
-                    self.say(201, cluster.create(kind, manifest))
+                    self.answer(201, cluster.create(kind, manifest))
 
             def do_DELETE(self):
                 kind, name = self.path.split("?")[0].strip("/").split("/")[-2:]
                 if cluster.shown(kind, name):
                     cluster.delete(kind, name)
-                    self.say(200, {"kind": "Status", "apiVersion": "v1", "status": "Success"})
+                    self.answer(200, {"kind": "Status", "apiVersion": "v1", "status": "Success"})
                 else:
                     self.refuse(404, "NotFound", name)
 

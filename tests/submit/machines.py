@@ -2,9 +2,11 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import psutil
@@ -19,11 +21,33 @@ CANARY = {"AWS_SECRET_ACCESS_KEY": "canary-3141592653"}  # a secret that no file
 SLOWLY = CANARY | {"DASK_DISTRIBUTED__WORKER__PRELOAD": '["tests.faults.slowly"]', "PYTHONPATH": str(REPOSITORY)}
 
 
+def free_port():
+    """Return a port of loopback at which nothing answers."""
+    with closing(socket.socket()) as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
 def kill(process):
     """Kill a process and all that it has started, as the end of its machine does."""
     for one in (*process.children(recursive=True), process):
         with suppress(psutil.NoSuchProcess):
             one.kill()
+
+
+class JsonHandler(BaseHTTPRequestHandler):
+    """Answers requests of HTTP by JSON, and logs none."""
+
+    def log_message(self, *words):
+        pass
+
+    def answer(self, code, made):
+        text = json.dumps(made).encode()
+        self.send_response(code)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
 
 
 class Submitted:

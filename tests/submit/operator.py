@@ -9,13 +9,12 @@ not there.
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import threading
 import uuid
-from contextlib import closing, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import suppress
+from http.server import ThreadingHTTPServer
 from importlib import import_module
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -27,6 +26,7 @@ import yaml
 
 from ..faults.machines import REPOSITORY
 from .kubernetes import validated
+from .machines import JsonHandler, free_port
 
 CRDS = Path(dask_kubernetes.__file__).parent / "operator" / "deployment" / "helm" / "dask-kubernetes-operator" / "crds"
 DISCOVERY = {
@@ -55,12 +55,6 @@ def merge(made, patch):
             merge(made[key], value)
         else:
             made[key] = value
-
-
-def free_port():
-    with closing(socket.socket()) as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 class Operator:
@@ -205,18 +199,7 @@ class Operator:
     def _handler(self):
         operator = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def log_message(self, *words):
-                pass
-
-            def answer(self, code, made):
-                text = json.dumps(made).encode()
-                self.send_response(code)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(text)))
-                self.end_headers()
-                self.wfile.write(text)
-
+        class Handler(JsonHandler):
             def handled(self, method):
                 place = urlsplit(self.path)
                 path, query = place.path.strip("/").split("/"), parse_qs(place.query)

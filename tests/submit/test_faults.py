@@ -15,18 +15,11 @@ import pytest
 
 from ..faults.machines import wait_until
 from ..faults.test_matrix import FIRST, STAGES
-from .machines import Submitted, kill
+from .machines import kill
 from .test_local import ended_alike
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 STORM = 5.0  # seconds between two kills
-
-
-@pytest.fixture
-def submitted(tmp_path):
-    made = Submitted(tmp_path)
-    yield made
-    made.end()
 
 
 def worker_killed(submitted, run, stage):

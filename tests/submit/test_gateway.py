@@ -1,10 +1,9 @@
 """Runs on a real Dask Gateway, whose clusters are processes of this machine."""
 
 import os
-import socket
 import subprocess
 import sys
-from contextlib import closing, suppress
+from contextlib import suppress
 from importlib import import_module
 from urllib.request import urlopen
 
@@ -18,7 +17,7 @@ from dssl.runtime.start import load_runtime
 
 from ..faults.machines import BUDGET, REPOSITORY, wait_until
 from ..stored import contents
-from .machines import Submitted
+from .machines import Submitted, free_port
 
 PASSWORD = "hush-3141592653"
 CONFIG = """
@@ -37,12 +36,6 @@ c.LocalBackend.sigint_timeout = 2
 c.LocalBackend.inherited_environment = list(os.environ)  # such as OPENBLAS_CORETYPE, on which last bits depend
 """
 VARIABLES = {"DASK_GATEWAY__AUTH__TYPE": "basic", "DASK_GATEWAY__AUTH__KWARGS__PASSWORD": PASSWORD}
-
-
-def free_port():
-    with closing(socket.socket()) as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 class Gateway:

@@ -16,16 +16,9 @@ from dssl.runtime.roles import Meeting
 
 from ..faults.machines import wait_until
 from ..stored import contents
-from .machines import CANARY, Submitted
+from .machines import CANARY
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
-
-
-@pytest.fixture
-def submitted(tmp_path):
-    made = Submitted(tmp_path)
-    yield made
-    made.end()
 
 
 def ended_alike(submitted, run, undisturbed, starts):
