@@ -11,10 +11,15 @@ from ..data.scaling.rows import scaled
 from ..execution.size import budget_of
 from ..graph.graph import KNNGraph, graph_of
 from ..graph.regularizer_params import RegularizerParams
+from ..kernels.base import BaseKernels
 from ..learners.feature_maps import ETA, OF_GRAPH, SpaceParams
 from ..learners.kmeans import KMeansParams
 from ..learners.model import Model
-from ..selection.number_of_clusters import chosen_clusters, require_number
+from ..learners.target.target import Quantities
+from ..methods.clusters import CLUSTERING, ClustersParams
+from ..methods.memory import MemoryWorkspace
+from ..methods.step import Fit
+from ..selection.number_of_clusters import require_number
 from .base import KernelReader, PointPredictor
 from .targets import require_unequal
 
@@ -89,26 +94,32 @@ class KernelKMeans(ClusterMixin, PointPredictor, KernelReader):
         """
         require_random_state(self.random_state)
         execution, params = self._execution(), self._params()
+        rows = self._points(X, execution, reset=True)
+        require_unequal(rows)
+        space = params.space
+        require(graph is None or space.space in OF_GRAPH, f'graph is given, and space="{space.space}"',
+                why="that kernel has no graph", fix='leave it out, or use space="graph" or "deformed"')
+        self.scaling_ = self._scaling_of(X, rows, execution, graph)
+        rows = scaled(rows, self.scaling_, execution)
+        own_graph = graph_of(rows, space.graph, execution, graph) if space.space in OF_GRAPH else None
+        nothing = Quantities.of(np.full((len(rows), 1), np.nan))
+        made = MemoryWorkspace(Fit(rows, nothing, graph=own_graph), execution)
+        made.run(CLUSTERING.steps, params)
+        clusters = made.artifacts["models"]
+        found = clusters.attributes
+        self.model_, self.labels_ = made.fit.models["model"], clusters.parts.rows("labels").read_all()
+        self.inertia_, self.n_clusters_ = found["inertia"], len(found["counts"])
+        self.evidence_ = {**found["features"], **found["kmeans"], "chosen": found["chosen"], "counts": found["counts"]}
+        return self
+
+    def _params(self) -> ClustersParams:
         rule = require_number(self.n_clusters, self.max_clusters)
         most = self.n_clusters if rule is None else self.max_clusters
         start = KMeansParams(n_clusters=most, n_init=self.n_init,  # type: ignore[arg-type]  # it checks
                              random_state=self.random_state)
-        rows = self._points(X, execution, reset=True)
-        require_unequal(rows)
-        require(graph is None or params.space in OF_GRAPH, f'graph is given, and space="{params.space}"',
-                why="that kernel has no graph", fix='leave it out, or use space="graph" or "deformed"')
-        self.scaling_ = self._scaling_of(X, rows, execution, graph)
-        rows = scaled(rows, self.scaling_, execution)
-        made = graph_of(rows, params.graph, execution, graph) if params.space in OF_GRAPH else None
-        found = chosen_clusters(rows, self._kernel(rows), params, made, start, rule, execution)
-        own = found.clusters
-        self.model_, self.labels_, self.inertia_, self.n_clusters_ = (
-            own.model, own.labels, own.inertia, len(own.counts))
-        self.evidence_ = {**found.features.attributes, **own.attributes, "chosen": found.chosen,
-                          "counts": own.counts.tolist()}
-        return self
-
-    def _params(self) -> SpaceParams:
-        return SpaceParams(space=self.space, regularizer=self.group("regularizer"), eta=self.eta,  # type: ignore[arg-type]
-                           n_landmarks=self.n_landmarks, graph=self.group("graph"),  # type: ignore[arg-type]
-                           budget=budget_of(self.memory_budget), random_state=self.random_state)
+        space = SpaceParams(space=self.space, regularizer=self.group("regularizer"), eta=self.eta,  # type: ignore[arg-type]
+                            n_landmarks=self.n_landmarks, graph=self.group("graph"),  # type: ignore[arg-type]
+                            budget=budget_of(self.memory_budget), random_state=self.random_state)
+        bandwidth = self.bandwidth if isinstance(self.kernel, str) else None
+        return ClustersParams(kernels=BaseKernels(self.kernel, {}, (bandwidth,), self.random_state), space=space,
+                              kmeans=start, rule=rule, baselines=())

@@ -265,6 +265,9 @@ class Spec(Sections):
         """Yield what one section asks and another cannot give, with the path of a section."""
         yield from super().mistakes()
         yield from self._task_mistakes()
+        if self.labels is not None and self.task == "clustering":
+            yield "labels", SpecError(explain(f"labels: model.kind is {self.model.kind}", fix="leave it out",
+                                              why="no stage of that kind would read it"))
         for given in ("prior", "weight"):
             try:
                 _ = getattr(self, given)

@@ -5,12 +5,11 @@ from typing import Any, get_type_hints
 from ...base.errors import ParameterError, explain, require
 from ..load import kind_spec_of
 from ..stage import Kind, Stage
-from . import clustering
+from .clustering import KINDS_OF_CLUSTERS
 from .methods import KINDS_OF_METHODS
 from .specs import SPECS
 
-_OWN = (clustering.CLUSTERING, clustering.KERNEL_CLUSTERING,
-        *KINDS_OF_METHODS)
+_OWN = (*KINDS_OF_METHODS, *KINDS_OF_CLUSTERS)
 KINDS: dict[str, Kind] = {name: kind for name in SPECS for kind in _OWN if kind.name == name}
 
 

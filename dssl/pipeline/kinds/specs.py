@@ -6,18 +6,20 @@ from typing import Any
 from ...data.scaling.scaling import ScalingKind, ScalingParams
 from ...methods.automatic import AUTOMATIC
 from ...methods.cluster import CLUSTER_KERNEL
+from ...methods.clusters import CLUSTERING, KERNEL_CLUSTERING
 from ...methods.deformed.method import DEFORMED_RIDGE, DEFORMED_SVM
 from ...methods.graph.method import GRAPH_LEARNER
 from ...methods.laprls.method import LAPRLS, LAPSVM
 from ...methods.multiscale import MULTISCALE_KERNEL
+from ...methods.sections import LearningTask
 from ...methods.step import Method
 from ...methods.transductive import TRANSDUCTIVE
-from ..spec import DataSection, KindSpec, LabelSection, Spec
-from .clustering_spec import GraphClusteringPipeline, KernelClusteringPipeline
+from ..spec import DataSection, KindSpec, LabelSection, Spec, TestSplit
 
 DEFAULT = "automatic"
 METHODS = (AUTOMATIC, DEFORMED_SVM, DEFORMED_RIDGE, LAPRLS, LAPSVM, GRAPH_LEARNER, CLUSTER_KERNEL, MULTISCALE_KERNEL,
            TRANSDUCTIVE)
+CLUSTERS = CLUSTERING, KERNEL_CLUSTERING
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,17 +40,23 @@ class AutomaticData(DataSection):
         return None if self.scale == "auto" else ScalingParams(kind=self.scale)
 
 
+@dataclass(frozen=True, kw_only=True)
+class ClusteringData(DataSection):
+    """Where the points come from; classes, where there are any, are what the clusters are compared with."""
+
+    task: LearningTask = "clustering"
+    test: TestSplit = TestSplit(none=True)
+
+
 def spec_of(method: Method) -> KindSpec:
     """Return the pipeline files of a method: its sections, beside those of every file."""
-    own: list[tuple[str, type, Any]] = [("data", AutomaticData, field())] if method == AUTOMATIC else []
-    own += [("labels", LabelSection, field())] if method.tasks != ("clustering",) else []
+    data = ClusteringData if method in CLUSTERS else AutomaticData if method == AUTOMATIC else DataSection
+    own: list[tuple[str, type, Any]] = [("data", data, field())]
+    own += [("labels", LabelSection, field())] if method not in CLUSTERS else []
     spec = make_dataclass(f"{method.sections.__name__.removesuffix('Sections')}Pipeline", own,
                           bases=(method.sections, Spec), namespace={"__doc__": method.sections.__doc__}, frozen=True,
                           kw_only=True)
     return KindSpec(method.name, spec, method.tasks)
 
 
-SPECS: dict[str, KindSpec] = {kind.name: kind for kind in (
-    *map(spec_of, METHODS),
-    KindSpec("clustering", GraphClusteringPipeline, ("clustering",)),
-    KindSpec("kernel_clustering", KernelClusteringPipeline, ("clustering",)))}
+SPECS: dict[str, KindSpec] = {method.name: spec_of(method) for method in (*METHODS, *CLUSTERS)}

@@ -1,0 +1,263 @@
+"""Clusters: k-means in a kernel of all points; nothing learns from labels.
+
+    models      the clusters
+
+    model       k-means in the kernel, of a graph or without one
+    euclidean   k-means of the scaled features, with as many clusters; not of sparse rows
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from ..base.digest import require_at_least, require_random_state
+from ..base.errors import DsslError
+from ..base.profiler import process_peak
+from ..execution.cost import Cost, cost_of
+from ..kernels.base import BaseKernels, Linear
+from ..kernels.cluster_params import ClusterParams, basis_cost
+from ..kernels.multiscale import MultiscaleParams, multiscale_cost
+from ..learners.clustering import center_model
+from ..learners.feature_maps import ETA, OF_GRAPH, PAIRS, SpaceParams
+from ..learners.kmeans import KMeansParams, kmeans, kmeans_cost
+from ..learners.linear.kernel_model import KernelModel
+from ..learners.model import Model, predict_cost
+from ..learners.on_graph.cost import predicted_cost
+from ..learners.target.coding import Values
+from ..report.words import Baseline, Words
+from ..selection.number_of_clusters import NumberRule, chosen_clusters, require_number
+from ..solvers.eigen import eigenpairs_bytes
+from ..storage.blocks import Rows
+from .multiscale import USUAL_SCALES
+from .sections import ClusterGraph, GraphSections, KernelSection, ModelSection, Sections
+from .step import Context, Method, PlanInputs, Step
+
+PASSES = 20  # that a plan reckons with
+LABEL_ROWS = 1 << 20  # in a chunk
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClustersModel(ModelSection):
+    """How many clusters there are, and from how many points and starts they are found.
+
+    Parameters
+    ----------
+    n_clusters : int, "eigengap" or "gap"
+        Their number, or the rule by which it is chosen.
+    max_clusters : int
+        Clusters of which a rule chooses the number.
+    n_init : int
+        Starts by k-means++, of which the best goes on.
+    n_landmarks : int or "auto"
+        Points that carry the kernel, of deformed those at which functions are measured.
+    random_state : int
+        Of every random choice.
+    """
+
+    n_clusters: int | NumberRule
+    max_clusters: int = 20
+    n_init: int = KMeansParams.n_init
+    n_landmarks: int | Literal["auto"] = "auto"
+    random_state: int = 0
+
+    def __post_init__(self) -> None:
+        require_at_least(self, 2, "max_clusters")
+        require_random_state(self.random_state)
+        _ = self.kmeans()  # raises where a value is out of range
+
+    def kmeans(self) -> KMeansParams:
+        """Return the parameters of k-means with the largest number of clusters there may be."""
+        rule = require_number(self.n_clusters, self.max_clusters)
+        return KMeansParams(n_clusters=int(self.n_clusters) if rule is None else self.max_clusters,
+                            n_init=self.n_init, random_state=self.random_state)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphClustersModel(ClustersModel):
+    """Clusters in the graph kernel, or in the base kernel deformed by the graph.
+
+    Parameters
+    ----------
+    space : "graph" or "deformed"
+        The kernel.
+    eta : float
+        Weight of the graph in deformed, relative.
+    """
+
+    kind: Literal["clustering"] = "clustering"
+    space: Literal["graph", "deformed"] = "graph"
+    eta: float = ETA
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelClustersModel(ClustersModel):
+    """Clusters in the base kernel, the cluster kernel or the multi-scale kernel.
+
+    Parameters
+    ----------
+    space : "base", "cluster" or "multiscale"
+        The kernel.
+    """
+
+    kind: Literal["kernel_clustering"] = "kernel_clustering"
+    space: Literal["base", "cluster", "multiscale"] = "base"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusteringSections(Sections):
+    """The sections of clusters, which are learned from no labels.
+
+    Parameters
+    ----------
+    kernel : KernelSection
+        The base kernel.
+    """
+
+    kernel: KernelSection = KernelSection()
+    model: ClustersModel
+
+    @abstractmethod
+    def space(self) -> SpaceParams:
+        """Return the kernel in which points are clustered."""
+
+    def params(self) -> "ClustersParams":
+        model = self.model
+        kernels = BaseKernels(self.kernel.name, self.kernel.parameters, (self.kernel.bandwidth,), model.random_state)
+        return ClustersParams(kernels=kernels, space=self.space(), kmeans=model.kmeans(),
+                              rule=require_number(model.n_clusters, model.max_clusters))
+
+    def mistakes(self) -> Iterator[tuple[str, DsslError]]:
+        yield from super().mistakes()
+        try:
+            _ = self.space()
+        except DsslError as error:
+            yield "model", error
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphClusteringSections(ClusteringSections, GraphSections):
+    """The sections of clusters of a graph."""
+
+    graph: ClusterGraph = ClusterGraph()
+    model: GraphClustersModel
+
+    def space(self) -> SpaceParams:
+        own = self.model
+        return SpaceParams(space=own.space, regularizer=self.graph.regularizer(), eta=own.eta,
+                           n_landmarks=own.n_landmarks, graph=self.graph.builder(), budget=self.budget,
+                           random_state=own.random_state)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelClusteringSections(ClusteringSections):
+    """The sections of clusters in a kernel without a graph."""
+
+    model: KernelClustersModel
+
+    def space(self) -> SpaceParams:
+        own = self.model
+        return SpaceParams(space=own.space, n_landmarks=own.n_landmarks, budget=self.budget,
+                           random_state=own.random_state)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClustersParams:
+    """What clusters follow from, beside the graph.
+
+    kernels : the base kernel. space : what it becomes. kmeans, rule : how many clusters there are in it; of a rule, at
+    most so many.
+    """
+
+    kernels: BaseKernels
+    space: SpaceParams
+    kmeans: KMeansParams
+    rule: NumberRule | None
+    baselines: tuple[str, ...] = ("euclidean",)
+
+
+def make_clusters(context: Context, params: ClustersParams) -> dict[str, Any]:
+    """Find the clusters of the training points; write the model, `labels` (n,), and points of a picture."""
+    points, execution, own = context.points("train"), context.execution, params.kmeans
+    kernel, = params.kernels.on(points)
+    graph = context.graph() if params.space.space in OF_GRAPH else None
+    features = context.parts.within("features")
+    found = chosen_clusters(points, kernel, params.space, graph, own, params.rule, execution, features)
+    clusters = found.clusters
+    models: dict[str, Model] = {"model": clusters.model}
+    if params.baselines and not points.is_sparse:
+        models["euclidean"] = euclidean(points, replace(own, n_clusters=len(clusters.counts)), context)
+    context.parts.allocate("labels", clusters.labels.shape, np.int64, LABEL_ROWS)
+    context.parts.write_range(0, {"labels": clusters.labels})
+    described = context.write_models(models)
+    told = {"models": {name: {**attributes, "name": name} for name, attributes in described.items()},
+            "space": params.space.space, "features": found.features.attributes, "chosen": found.chosen,
+            "counts": clusters.counts.tolist(), "inertia": clusters.inertia, "kmeans": clusters.attributes,
+            "clusters": "labels", "no_cluster": int(np.count_nonzero(clusters.labels < 0)),
+            "peak_rss_bytes": process_peak()}
+    features.remove()
+    return told
+
+
+def euclidean(points: Rows, params: KMeansParams, context: Context) -> Model:
+    """Return the model of k-means of the points themselves."""
+    centers = kmeans(points, params, context.execution).centers
+    d = points.shape[1]
+    return center_model(KernelModel(Linear(), np.eye(d), np.eye(d), np.zeros(d), Values()), centers)
+
+
+# ---- what the step takes
+
+
+def _clusters_cost(f: PlanInputs, params: ClustersParams) -> Cost:
+    """Return that of the features and k-means; of a graph, of its lowest eigenpairs."""
+    own, space, n = params.kmeans, params.space, f.n
+    k, s = own.n_clusters, min(n, space.carriers)
+    if space.space == "graph":
+        width = min(PAIRS * k, f.vertices)
+        first = cost_of(1, 12 * f.nnz, 8 * f.vertices * width, eigenpairs_bytes(f.vertices, f.nnz, width)
+                        + 24 * f.nnz, 24 * f.nnz)
+    elif space.space == "cluster":
+        cluster = ClusterParams(landmarks=space.landmarks, budget=space.budget)
+        s = cluster.count(0, n, f.d)
+        width, first = k, basis_cost(n, f.d, f.row_bytes, s, cluster.degrees_of(s, n), 1, f.budget)
+    elif space.space == "multiscale":
+        carriers = MultiscaleParams(n_carriers=space.n_landmarks, budget=space.budget)
+        s = carriers.count(n, f.d)
+        width = carriers.pairs_of(s) + 1
+        first = multiscale_cost(n, f.d, f.row_bytes, s, width - 1, USUAL_SCALES)
+    else:
+        width, first = s, cost_of(1, n * f.row_bytes, 0, 40 * s * s, 8 * s * s)
+    then = kmeans_cost(n, width, k, own.n_init, PASSES, f.budget)
+    held = 8 * n * width + 8 * s * (f.d + width)
+    return cost_of(first.tasks + then.tasks, first.read + then.read, first.written + then.written + held,
+                   max(first.peak, then.peak), max(first.least, then.least), first.seconds + then.seconds)
+
+
+def _assigned_cost(f: PlanInputs, params: ClustersParams) -> Cost:
+    """Return that of the clusters of test points: of a block of them, and what tells its clusters.
+
+    That is the index of the graph, or the points that carry the kernel and their matrices.
+    """
+    k, space, n = params.kmeans.n_clusters, params.space, max(f.n_test, 1)
+    if space.space == "graph":
+        return predicted_cost(f.distinct, f.row_bytes, f.n, n, 0, space.graph.n_neighbors, space.graph.metric, k, False,
+                              f.budget)
+    s = min(f.n, space.carriers)
+    return predict_cost(params.kernels.for_costs(), f.dense(n, f.width), f.row_bytes, s, 1, s, 8, f.budget)
+
+
+def _method(name: str, sections: type[ClusteringSections], graph: tuple[str, ...], model: str) -> Method:
+    words = Words(model=model, changed="kernel that merely changed", cause="changed kernel", graph="model.eta",
+                  norm="model.n_clusters")
+    step = Step("models", 3, ("points", *graph), lambda params: params, make_clusters, _clusters_cost,
+                "lower model.n_landmarks")
+    return Method(name, ("clustering",), (step,), _assigned_cost, words, BASELINES, sections, has_graph=bool(graph))
+
+
+BASELINES = (Baseline("euclidean", "k-means of the scaled features themselves, with as many clusters."),)
+CLUSTERING = _method("clustering", GraphClusteringSections, ("vertices", "neighbors", "graph"),
+                     "k-means in a kernel of the graph of all points.")
+KERNEL_CLUSTERING = _method("kernel_clustering", KernelClusteringSections, (), "k-means in a kernel, from landmarks.")
