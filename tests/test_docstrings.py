@@ -15,8 +15,7 @@ import dssl
 
 # Whose docstrings are still in an older form; the list is to become empty.
 OLD_FORM = {
-    "Dataset", "GridSearch", "KernelKMeans", "RunResult", "TransductiveSVC", "open_dataset",
-    "plan", "run",
+    "KernelKMeans",
 }
 CONVERTED = [name for name in dssl.__all__ if name not in OLD_FORM]
 

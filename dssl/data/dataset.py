@@ -52,13 +52,29 @@ def keeps_sparse(asked: bool | None, nnz: int | None, shape: tuple[int, int]) ->
 class Dataset:
     """Points with their targets, in memory or stored.
 
-    X : Rows, shape (n, d), float32 or float64, finite; `BlockedCsrRows` or `CsrRows` where it is sparse.
-    y : Rows, shape (n,), or None. int64 (-1: unlabeled, unless it is a class), or float64 (NaN: unlabeled). Text
-        labels are the codes of `label_names`, -1 where there is none.
-    split : Rows, shape (n,), uint8, 0 for training and 1 for test rows, or None.
-    attributes : JSON: `source`, `fingerprint` (SHA-256 of the source's bytes), `files` (see `FileRecord`),
-        `feature_names`, `label_names`; where missing cells or text became numbers, `when_missing` and `columns`, see
-        `Columns.describe`.
+    Parameters
+    ----------
+    X : Rows
+        The points, shape (n, d), float32 or float64, finite; `BlockedCsrRows` or
+        `CsrRows` where they are sparse.
+    y : Rows or None
+        The targets, shape (n,): int64 (-1: unlabeled, unless it is a class), or float64
+        (NaN: unlabeled). Text labels are the codes of `label_names`, -1 where there is
+        none.
+    split : Rows or None
+        The official split, shape (n,), uint8: 0 for training and 1 for test rows.
+    attributes : dict
+        What is known of the data, as JSON: `source`, `fingerprint` (SHA-256 of the
+        bytes of the source), `files`, `feature_names` and `label_names`; and where
+        missing cells or text became numbers, `when_missing` and `columns`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dssl import Dataset
+    >>> dataset = Dataset.from_arrays(np.eye(3), ["red", "blue", "red"])
+    >>> len(dataset), dataset.X.shape, dataset.named_targets().tolist()
+    (3, (3, 3), ['red', 'blue', 'red'])
     """
 
     X: Rows
@@ -74,16 +90,34 @@ class Dataset:
 
         Parameters
         ----------
-        X : array-like or sparse matrix, shape (n, d); the columns of a DataFrame of any library name the features.
-            Integers become float32, float64 stays. y : array-like, shape (n,), or None; see `Dataset`.
-        split : array-like of 0 and 1, shape (n,), or None.
-        sparse, when_missing, when_text : as in `IngestParams`; a sparse matrix is what is sparse of itself, and what
-            `to_arrays` gave stays as it was. Text is a column of text or objects, or a category, of a DataFrame.
+        X : array-like, sparse matrix or DataFrame, shape (n, d)
+            The points. The columns of a DataFrame of any library name the features.
+            Integers become float32, float64 stays.
+        y : array-like, shape (n,), or None
+            The targets; see `Dataset`.
+        split : array-like of 0 and 1, shape (n,), or None
+            The official split.
+        attributes : dict or None
+            Further attributes.
+        sparse : bool or None
+            Whether X is stored as CSR, as in `IngestParams`. None keeps a sparse matrix
+            so where that is faster, and what `to_arrays` gave as it was.
+        when_missing : "error" or "impute"
+            What becomes of missing cells, as in `IngestParams`.
+        when_text : "error" or "one_hot"
+            What becomes of text, as in `IngestParams`: a column of text, objects or
+            categories of a DataFrame.
+
+        Returns
+        -------
+        Dataset
+            The data set in memory.
 
         Raises
         ------
-        DataError : the shapes do not agree, or X holds values that are not finite numbers, or float32 would lose their
-            digits.
+        DataError
+            The shapes do not agree, or X holds values that are not finite numbers, or
+            float32 would lose their digits.
         """
         X = as_pandas(X)
         known = {name: value for name, value in (attributes or {}).items() if name != "sparse"}
@@ -109,9 +143,17 @@ class Dataset:
                    None if split is None else ArrayRows(np.asarray(split, np.uint8)), known)
 
     def to_arrays(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the arrays X (or CSR matrix), y and split that there are, whole, and the attributes.
+        """Return the arrays whole, and the attributes.
 
-        `Dataset.from_arrays(**arrays, attributes=attributes)` makes the same data set of them.
+        `Dataset.from_arrays(**arrays, attributes=attributes)` makes the same data set
+        of them.
+
+        Returns
+        -------
+        arrays : dict
+            X, an array or CSR matrix, and y and split where there are such.
+        attributes : dict
+            The attributes.
         """
         return {name: rows.read_all() for name, rows in self._arrays().items()}, dict(self.attributes)
 
@@ -129,7 +171,7 @@ class Dataset:
 
     @property
     def target(self) -> Rows:
-        """Return y; raise DataError if there is none."""
+        """The targets y; reading it raises DataError if there are none."""
         if self.y is None:
             file_format = self.attributes.get("format")
             fix = "name it with `target:` (data.read.target)"
@@ -143,24 +185,56 @@ class Dataset:
 
     @property
     def categories(self) -> np.ndarray | None:
-        """Which columns of X text became, (d,) bool; None where every column was taken as it is."""
+        """Which columns of X text became, (d,) bool; None if no column was changed."""
         columns = Columns.of(self.attributes)
         return None if columns is None else columns.of_text()
 
     def targets(self) -> np.ndarray:
-        """Return y whole, shape (n,); raise DataError if there is none."""
-        return self.target.read_all()
+        """Return the targets whole.
 
-    def named_targets(self) -> np.ndarray:
-        """Return y whole, shape (n,), with the names of classes where it is coded text, None where there is none."""
-        return named_labels(self.targets(), self.attributes.get("label_names"))
-
-    def save(self, path: str | Path) -> "Dataset":
-        """Write the data set to a folder, or a URL of an object store, `dataset.json` last; return it as it is stored.
+        Returns
+        -------
+        ndarray, shape (n,)
+            The values of y.
 
         Raises
         ------
-        DataError : the folder already holds something else. ParameterError : it is another URL.
+        DataError
+            There are no targets.
+        """
+        return self.target.read_all()
+
+    def named_targets(self) -> np.ndarray:
+        """Return the targets whole, with the names of classes where y is coded text.
+
+        Returns
+        -------
+        ndarray, shape (n,)
+            The values or names, None where a point of coded text has none.
+        """
+        return named_labels(self.targets(), self.attributes.get("label_names"))
+
+    def save(self, path: str | Path) -> "Dataset":
+        """Write the data set to a folder, or a URL of an object store.
+
+        `dataset.json` is written last, so that a folder without it holds no data set.
+
+        Parameters
+        ----------
+        path : str or Path
+            The folder or URL.
+
+        Returns
+        -------
+        Dataset
+            The data set as it is stored.
+
+        Raises
+        ------
+        DataError
+            The folder already holds something else.
+        ParameterError
+            It is a URL of another kind.
         """
         folder = path_at(path)
         mine = _folder_of(self.X) == folder.resolve()

@@ -290,16 +290,37 @@ class IngestTask:
 
 
 def open_dataset(source: str | Path | Sequence[str | Path], **options: Any) -> Dataset:
-    """Return a data set: a folder that dssl wrote as it is stored, anything else read into memory.
+    r"""Return the data set of a source.
+
+    A folder that dssl wrote is opened as it is stored; anything else is read into
+    memory.
 
     Parameters
     ----------
-    source : a folder, a file, a pattern of files, a URL, or a name, or a list of them; see `find_source`.
-    options : see `IngestParams`.
+    source : str, Path or list of them
+        A folder, a file, a pattern of files, a URL or a name, or a list of them.
+    **options : dict
+        How the source is read, such as `target`, `format` or `when_missing`; see
+        `IngestParams`.
+
+    Returns
+    -------
+    Dataset
+        The points, their targets and an official split, where there are such.
 
     Raises
     ------
-    DataError : the source is nowhere, or cannot be read.
+    DataError
+        The source is nowhere, or cannot be read.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from dssl import open_dataset
+    >>> _ = Path("points.csv").write_text("a,b,label\n1,2,0\n3,4,1\n")
+    >>> dataset = open_dataset("points.csv", target="label")
+    >>> dataset.feature_names, dataset.targets()
+    (['a', 'b'], array([0, 1]))
     """
     folder = Path(source) if isinstance(source, (str, Path)) else None
     if folder is not None and ((folder / MANIFEST).is_file() or (folder.is_dir() and len(folder.parts) > 1

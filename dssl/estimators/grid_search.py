@@ -35,53 +35,119 @@ def _has(name: str) -> Any:
 
 
 class GridSearch(MetaEstimatorMixin, BaseEstimator):
-    """Choose the parameters of an estimator of dssl by cross-validation on the labels, and fit it with the best.
+    """Choose the parameters of an estimator by cross-validation on the labels.
 
-    What a parameter does not change is computed once: a graph serves all that differ in the kernel or the penalties, a
-    kernel's Gram matrices or covariance all penalties and folds. scikit-learn's searches fit anew for each. A point
-    that is held out stays in the graph as an unlabeled one, and unlabeled points are no class.
+    The best candidate is then fitted to all labels. What a parameter does not change is
+    computed once: a graph serves all candidates that differ in the kernel or the
+    penalties, and the Gram matrices or the covariance of a kernel serve all penalties
+    and folds; the searches of scikit-learn fit anew for each. A held-out point stays in
+    the graph as an unlabeled one, and unlabeled points are no class.
 
     Parameters
     ----------
-    estimator : `LapSVC`, `LapKernelRidge`, `LapSVM`, `LapRLSClassifier`, `LapRLSRegressor`, or a learner on the graph.
-    param_grid : dict of lists by parameter, or a list of such dicts; fields of groups as `graph__n_neighbors`.
-    cv : a number of folds of the labels, "leave_one_out", a splitter of scikit-learn, repeated or not, which is given
-        the labeled points, or lists.
-    n_candidates : how many of all combinations are tried, drawn by the seed; None is all of them.
-    scoring : what is highest at the best, by its name in scikit-learn: of classes "accuracy", "balanced_accuracy",
-        "neg_log_loss", "neg_brier_score", "f1" (of the second of two), "f1_macro" or "roc_auc"; of quantities
-        "neg_root_mean_squared_error" or "neg_mean_absolute_error". None is accuracy, or the former of these. See
+    estimator : estimator
+        One of `LapSVC`, `LapKernelRidge`, `LapSVM`, `LapRLSClassifier`,
+        `LapRLSRegressor`, `TransductiveSVC`, the learners on the graph, and the
+        linear models in cluster and multi-scale kernels.
+    param_grid : dict or list of dict
+        Lists of values by parameter, or a list of such dicts; fields of groups of
+        parameters as `graph__n_neighbors`.
+    cv : int, "leave_one_out", splitter or list
+        A number of folds of the labels, "leave_one_out", a splitter of
+        scikit-learn, repeated or not, which is given the labeled points, or lists
+        of positions.
+    n_candidates : int or None
+        How many of all combinations are tried, drawn by the seed; None is all of
+        them.
+    scoring : str or None
+        What is highest at the best candidate, by its name in scikit-learn: of
+        classes "accuracy", "balanced_accuracy", "neg_log_loss", "neg_brier_score",
+        "f1" (of the second of two), "f1_macro" or "roc_auc"; of quantities
+        "neg_root_mean_squared_error" or "neg_mean_absolute_error". None is the
+        accuracy, or the former of the two errors. See
         `dssl.selection.held_out_scores`.
-    one_standard_error : whether the best is, of the candidates within one standard error (over points) of the best
-        score, the one of largest gamma_A, then gamma_I, or of least C, or largest penalty.
-    factor : of successive halving, such as 3: all candidates are judged on few folds, the third of best score on
-        three times as many, and so on; the best is one of those judged on all folds. None judges all on all. See
-        `dssl.selection.halving`, what it saves too.
-    refit : whether the best is fitted to all labels, on the graph of the search. random_state : of folds and
-    candidates.
-    workspace : a folder, by its path or file:// URL, that every worker can open, in which graphs and the scores of
-        finished fits are kept as a pipeline keeps its artifacts: under a digest of the rows, labels, weights, folds,
-        parameters and the code's version. A search that was killed, or one of a larger grid, makes what is not there.
-        A fit has all penalties of a graph and kernel: with other penalties it is another fit. Kernels and losses must
-        be those of dssl.
+    one_standard_error : bool
+        Whether, of the candidates within one standard error (over points) of the
+        best score, the one of largest gamma_A, then gamma_I, or of least C, or of
+        largest penalty is taken.
+    factor : float or None
+        The factor of successive halving, such as 3: all candidates are scored on
+        few folds, the third of best score on three times as many, and so on; the
+        best is one of those scored on all folds. None scores all candidates on all
+        folds. `dssl.selection.halving` tells what it saves, too.
+    refit : bool
+        Whether the best candidate is fitted to all labels, on the graph of the
+        search.
+    workspace : str, Path or None
+        A folder, by its path or file:// URL, that every worker can open. Graphs and
+        the scores of finished fits are kept there as a pipeline keeps its
+        artifacts: under a digest of the rows, labels, weights, folds, parameters
+        and the version of the code. A search that was killed, or one of a larger
+        grid, makes what is not there. A fit has all penalties of a graph and
+        kernel: with other penalties it is another fit. Kernels and losses must be
+        those of dssl.
+    random_state : int
+        The seed of folds and candidates.
 
     Attributes
     ----------
-    best_params_ : dict. best_score_ : accuracy, or of quantities minus the rmse, over the points of all folds, whatever
-        the scoring is.
-    best_index_ : int, its row of `cv_results_`, as in scikit-learn. best_estimator_ : with `refit`.
-    cv_results_ : dict of arrays, an entry a candidate; see `dssl.selection.choice.cv_results`. The score that was
-        asked for, under `error`, `balanced_error`, `log_loss`, `brier`, `auc`, `f1`, `f1_macro`, `rmse` or `mae`, its
-        standard error and the penalties as numbers, of "auto" too, are there by their names.
-    n_resources_, n_candidates_ : lists, of each rung the folds and the candidates. With `factor`, `cv_results_` has a
-        row of each candidate in each rung, with `iter` and `n_resources`, as in scikit-learn.
-    n_graphs_, n_fits_ : int, the graphs that were made, and the fits, each of candidates that share all but penalties;
-        not those that the workspace had. n_neighbor_searches_ : int, the searches that these took: graphs that
-        differ in `n_neighbors`, weights, bandwidth or `symmetrize` share one, for the most neighbors. Exact searches
-        then give the graphs that single fits make, to the bit. NN-descent does not: the beginning of a list of 20 is
-        in general not the list that a search for 10 finds, and has a recall of its own, in the graph's attributes;
-        "auto" (above 20,000 points) takes the method for the most neighbors. `best_estimator_` has the search's graph.
-    evidence_ : dict, that of the best estimator, and what was made as `search`.
+    best_params_ : dict
+        The parameters of the best candidate.
+    best_score_ : float
+        Its accuracy, or of quantities minus the rmse, over the points of all folds,
+        whatever the scoring is.
+    best_index_ : int
+        Its row of `cv_results_`, as in scikit-learn.
+    best_estimator_ : estimator
+        The estimator fitted with the best parameters; with `refit`.
+    cv_results_ : dict of ndarray
+        An entry for each candidate; see `dssl.selection.choice.cv_results`. The score
+        that was asked for, as `error`, `balanced_error`, `log_loss`, `brier`, `auc`,
+        `f1`, `f1_macro`, `rmse` or `mae`, its standard error and the penalties as
+        numbers, also those of "auto", are there by their names. With `factor` there is
+        a row for each candidate in each rung, with `iter` and `n_resources`, as in
+        scikit-learn.
+    n_resources_ : list of int
+        The number of folds of each rung.
+    n_candidates_ : list of int
+        The number of candidates of each rung.
+    n_graphs_ : int
+        The graphs that were made; not those that the workspace had.
+    n_fits_ : int
+        The fits that were made, each of candidates that share all but penalties; not
+        those that the workspace had.
+    n_neighbor_searches_ : int
+        The neighbor searches that the graphs took. Graphs that differ in `n_neighbors`,
+        weights, bandwidth or `symmetrize` share one, for the most neighbors.
+    evidence_ : dict
+        That of the best estimator, and under `search` what was made.
+
+    Raises
+    ------
+    ParameterError
+        When `fit` is called: a parameter is unknown or out of range.
+
+    Notes
+    -----
+    With exact searches the shared search gives the graphs that single fits make, to the
+    bit. NN-descent does not: the beginning of a list of 20 is in general not the list
+    that a search for 10 finds, and has a recall of its own, in the attributes of the
+    graph. "auto" (above 20,000 points) takes the method for the most neighbors.
+    `best_estimator_` has the graph of the search.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.datasets import make_moons
+    >>> from dssl import GridSearch, LapSVC
+    >>> X, classes = make_moons(200, noise=0.05, random_state=0)
+    >>> y = np.where(np.arange(200) < 10, classes, -1)
+    >>> search = GridSearch(LapSVC(), {"eta": [1.0, 100.0], "C": [1.0, 10.0]}, cv=2)
+    >>> search = search.fit(X, y)
+    >>> sorted(search.best_params_)
+    ['C', 'eta']
+    >>> search.score(X, classes)
+    1.0
     """
 
     def __init__(self, estimator: Any, param_grid: Any, *, cv: Any = 5, n_candidates: int | None = None,
@@ -92,14 +158,36 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
         self.n_candidates, self.refit, self.workspace, self.random_state = n_candidates, refit, workspace, random_state
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, graph: Any = None) -> Self:
-        """Search, then fit the best; X, y, sample_weight and graph as in the estimator's `fit`. Return self.
+        """Search, then fit the best candidate.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+            All points, as in the estimator's `fit`.
+        y : array-like, shape (n,) or (n, c), or None
+            The labels, as in the estimator's `fit`.
+        sample_weight : array-like, shape (n,), or None
+            What each label weighs, as in the estimator's `fit`.
+        graph : Graph or None
+            A graph in place of the one made of X, as in the estimator's `fit`.
+
+        Returns
+        -------
+        GridSearch
+            The search itself.
 
         Raises
         ------
-        ParameterError : a parameter is unknown or out of range, before any graph is made; or the grid changes a graph
-            that is given; or the target has no such score. Errors of the estimator's `fit`.
-        LockedError : another process has written to the workspace for a day; until then it is waited for, so that
-            searches of `cross_val_score(..., n_jobs=2)` take turns. IntegrityError : what is kept there is damaged.
+        ParameterError
+            A parameter is unknown or out of range, before any graph is made; or the
+            grid changes a graph that is given; or the target has no such score. The
+            estimator's `fit` raises further errors.
+        LockedError
+            Another process has written to the workspace for a day. Until then it is
+            waited for, so that the searches of `cross_val_score(..., n_jobs=2)` take
+            turns.
+        IntegrityError
+            What is kept in the workspace is damaged.
         """
         for name in ("refit", "one_standard_error"):
             given = getattr(self, name)
@@ -174,21 +262,69 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
             self.cv_results_["mean_test_score"][self.best_index_])
 
     def predict(self, X: Any) -> np.ndarray:
-        """Return what the best estimator predicts, shape (n,) or (n, c)."""
+        """Return what the best estimator predicts.
+
+        Parameters
+        ----------
+        X : array-like, shape (m, d)
+            The points.
+
+        Returns
+        -------
+        ndarray, shape (m,) or (m, c)
+            The labels or targets.
+        """
         return self._best.predict(X)
 
     @_has("decision_function")
     def decision_function(self, X: Any) -> np.ndarray:
-        """Return the scores of the best estimator, shape (n,) or (n, n_classes)."""
+        """Return the scores of the best estimator.
+
+        Parameters
+        ----------
+        X : array-like, shape (m, d)
+            The points.
+
+        Returns
+        -------
+        ndarray, shape (m,) or (m, n_classes)
+            One score for two classes, or one for each class.
+        """
         return self._best.decision_function(X)
 
     @_has("predict_proba")
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Return the probabilities of the best estimator, shape (n, n_classes)."""
+        """Return the probabilities of the best estimator.
+
+        Parameters
+        ----------
+        X : array-like, shape (m, d)
+            The points.
+
+        Returns
+        -------
+        ndarray, shape (m, n_classes)
+            The probability of each class.
+        """
         return self._best.predict_proba(X)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return the score of the best estimator on labeled points."""
+        """Return the score of the best estimator on labeled points.
+
+        Parameters
+        ----------
+        X : array-like, shape (m, d)
+            The points.
+        y : array-like, shape (m,) or (m, c), or None
+            Their labels; unlabeled points do not count.
+        sample_weight : array-like, shape (m,), or None
+            What each point weighs.
+
+        Returns
+        -------
+        float
+            The accuracy, or R^2 of quantities.
+        """
         return self._best.score(X, y, sample_weight)
 
     @property

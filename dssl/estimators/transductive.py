@@ -28,51 +28,121 @@ from .targets import prior_of
 
 
 class TransductiveSVC(ClassifierCalibratedOnRequest, MethodEstimator, SearchedEstimator, KernelReader):
-    """Transductive support vector machine by deterministic annealing, one class against the rest; any number of them.
+    """Transductive support vector machine by deterministic annealing.
 
-    The labels of unlabeled points are variables of the machine: it seeks the boundary that separates labeled and
-    unlabeled points widely, where each class has its share of the unlabeled ones. It suits classes with a gap between
-    them, and a few labels of each; where there is no gap it can be worse than the machine of the labels alone.
+    The labels of unlabeled points are variables of the machine: it seeks the boundary
+    that separates labeled and unlabeled points widely, where each class has its share
+    of the unlabeled ones. It suits classes with a gap between them, and a few labels of
+    each; where there is no gap it can be worse than the supervised baseline. There may
+    be any number of classes, each against the rest.
 
-    `fit(X, y)` takes all points, with y = -1 (integers), NaN (floats), None or "" (text) where there is no label; X may
-    be anything that `dssl.data.inputs` reads. There is no graph: one that is given is an error. With all points labeled
-    it is the squared hinge machine of the labels, with a warning.
+    `fit(X, y)` takes all points, labeled and unlabeled. y is -1 (integers), NaN
+    (floats), None or "" (text) where there is no label. X is an array, a sparse matrix,
+    a table, a Dataset, or a Zarr or Dask array. The fit runs on the active Dask client
+    if there is one, in threads of this process otherwise, with the same result. There
+    is no graph: one that is given is an error. With all points labeled it is the
+    squared hinge machine of the labels, with a warning.
 
     Parameters
     ----------
-    kernel : "rbf", "laplacian", "linear", "polynomial", "cosine", or a function (X, Z) -> block.
-    bandwidth : of the kernel, in units of the features: a number, "median" or a multiple such as "0.5*median".
-    C : penalty of the loss, for a kernel of unit mean diagonal.
-    unlabeled_weight : of the losses of all unlabeled points together, against those of the labeled ones; 0 leaves them
-        out.
-    landmarks : points that functions are sums over: a number, a fraction, "sqrt", "auto" (1,000, or all points where
-        there are fewer, or as many as the memory budget allows), or `LandmarkParams`. The features of all points on
-        them are held in memory.
-    class_sizes : known sizes of the classes, counts or shares of all points, in the order of `classes_` or by class in
-        a dict. None takes the shares of the labels for those of the unlabeled points.
-    scale : of the features, as in `LapSVC`.
-    probability : whether `fit` calibrates `predict_proba`, by up to five fits to part of the labels.
-    memory_budget : bytes, or text such as "600MB", that a task may take; None is 1 GiB, or what workers allow.
-    class_prior : how frequent the classes are among the points that are predicted: None or "labels", as among the
-        labels; "equal"; or the share of each class, in the order of `classes_` or by class in a dict.
-    class_weight : what labels weigh: None, 1 each; "balanced", the labels of each class the same in all; or a weight by
-        class in a dict.
-    unlabeled : the label of points without one, where it is not -1 (integers), NaN (floats), None or "" (text).
-    random_state : of every random choice.
+    kernel : str or callable
+        The base kernel: "rbf", "laplacian", "linear", "polynomial", "cosine", or a
+        function that returns the block of its values between the rows X and Z.
+    bandwidth : float or str
+        The bandwidth of the base kernel: a number in units of the features,
+        "median", the median distance of two points, or a multiple of it such as
+        "0.5*median".
+    C : float
+        The penalty of the loss, for a kernel of unit mean diagonal.
+    unlabeled_weight : float
+        The weight of the losses of all unlabeled points together, against those of
+        the labeled ones; 0 leaves them out.
+    landmarks : int, float, str or LandmarkParams
+        The points over which functions are sums: their number, their share of the
+        points, "sqrt", "auto" (1,000, or all points where there are fewer, or as
+        many as the memory budget allows), or `LandmarkParams`. The features of all
+        points on them are held in memory.
+    class_sizes : list, dict or None
+        The known sizes of the classes, counts or shares of all points, in the order
+        of `classes_` or by class in a dict. None takes the shares of the labels for
+        those of the unlabeled points.
+    class_prior : "labels", "equal", list, dict or None
+        How frequent the classes are among the points that are predicted: None or
+        "labels", as frequent as among the labels; "equal"; or the share of each
+        class, in the order of `classes_`, or by class in a dict.
+    class_weight : "balanced", dict or None
+        What labels weigh in the fit and in the frequencies of the classes: None, 1
+        each; "balanced", the same in total for each class; or a weight by class in
+        a dict.
+    probability : bool
+        Whether `fit` calibrates `predict_proba`, by up to five fits to part of the
+        labels.
+    scale : str
+        How the features are scaled: "auto", which standardizes columns whose ranges
+        differ and leaves those of one unit, such as pixels and embeddings, as they
+        are; "standardize", "unit_range", "max_abs", "unit_norm", "global_range" or
+        "none". `scaling_` is what it came to.
+    memory_budget : int, str or None
+        The bytes that a task may take, a number or text such as "600MB"; None is 1
+        GiB, or what the workers allow.
+    unlabeled : object
+        The marker of points without a label, where it is not -1 (integers), NaN
+        (floats), None or "" (text).
+    random_state : int
+        The seed of every random choice.
 
     Attributes
     ----------
-    classes_ : ndarray, shape (n_classes,). model_ : KernelModel, what prediction needs and no more.
-    transduction_ : ndarray, shape (n,), the labels predicted for the points of the fit.
-    evidence_ : dict. The landmarks; of each column, one of two classes: Newton `steps`, the `objective` with each
-        unlabeled point of its likelier sign, the `share` of +1 among the unlabeled points that was to be reached, and
-        that of positive values (`reached_share`).
-    calibration_ : Calibration, with `probability=True`. n_features_in_, feature_names_in_ : as in scikit-learn.
+    classes_ : ndarray, shape (n_classes,)
+        The classes, in ascending order.
+    model_ : KernelModel
+        What predicts points, and no more than that needs.
+    transduction_ : ndarray, shape (n,)
+        The labels predicted for the points of the fit.
+    evidence_ : dict
+        The landmarks; and of each column, one for two classes, the Newton `steps`,
+        the `objective` with each unlabeled point of its likelier sign, the `share`
+        of +1 among the unlabeled points that was to be reached, and that of
+        positive values (`reached_share`).
+    calibration_ : Calibration or None
+        What makes scores probabilities, with `probability=True`.
+    by_labels_ : dict
+        The errors of the model and of its supervised baseline on held-out labels.
+        It is computed when it is first asked for.
+    scaling_ : Scaling
+        How the features are scaled.
+    n_features_in_ : int
+        The number of features of the fit.
+    feature_names_in_ : ndarray, shape (d,)
+        The names of the features, where the columns of X have names.
+
+    Raises
+    ------
+    DataError
+        When `fit` is called: y has no label, or labels of one class, or is in {-1, +1}.
+        Since -1 marks unlabeled points, name another marker then, such as
+        `unlabeled=0`.
+    ParameterError
+        When `fit` is called: a parameter is out of range.
 
     References
     ----------
-    Sindhwani, Keerthi, Chapelle, "Deterministic annealing for semi-supervised kernel machines", ICML 2006; Joachims,
-    "Transductive inference for text classification using support vector machines", ICML 1999.
+    Sindhwani, Keerthi, Chapelle, "Deterministic annealing for semi-supervised kernel
+    machines", ICML 2006; Joachims, "Transductive inference for text classification
+    using support vector machines", ICML 1999.
+
+    Examples
+    --------
+    Two labeled points of each of two interleaved half circles:
+
+    >>> import numpy as np
+    >>> from sklearn.datasets import make_moons
+    >>> from dssl import TransductiveSVC
+    >>> X, classes = make_moons(200, noise=0.05, random_state=0)
+    >>> y = np.where(np.arange(200) < 4, classes, -1)
+    >>> model = TransductiveSVC().fit(X, y)
+    >>> model.score(X, classes)
+    0.995
     """
 
     method = TRANSDUCTIVE
@@ -116,7 +186,32 @@ class TransductiveSVC(ClassifierCalibratedOnRequest, MethodEstimator, SearchedEs
     def held_out_rows(self, rows: Rows, target: Target, weight: np.ndarray | None,
                       repetitions: Sequence[Sequence[np.ndarray]], tried: Sequence[dict[str, Any]],
                       scoring: str | None, execution: Execution, kept: dict[Any, Any]) -> list[dict[str, Any]]:
-        """As the base class says: a fit with columns for all folds of a repetition."""
+        """Return the rows of a search, each by fits without its folds.
+
+        Parameters
+        ----------
+        rows : Rows
+            The scaled points.
+        target : Target
+            The labels.
+        weight : ndarray, shape (l,), or None
+            What each label weighs.
+        repetitions : sequence of list of ndarray
+            The folds of each repetition.
+        tried : sequence of dict
+            The values of the parameters that are tried.
+        scoring : str or None
+            What the rows tell beside the scores that all have.
+        execution : Execution
+            Where the tasks run.
+        kept : dict
+            What searches of other parameters leave for this one.
+
+        Returns
+        -------
+        list of dict
+            A row of scores for each of the values that are tried.
+        """
         params = replace(self._params(), probability=False, baselines=())
         made = MemoryWorkspace(Fit(rows, target, weight), execution)
         made.run(self.method.steps[:1], params)
@@ -127,4 +222,16 @@ class TransductiveSVC(ClassifierCalibratedOnRequest, MethodEstimator, SearchedEs
         return [row for _ in tried]
 
     def uses_graph(self, tried: Iterable[dict[str, Any]]) -> bool:
+        """Return whether a candidate asks for a graph, which none does.
+
+        Parameters
+        ----------
+        tried : iterable of dict
+            The values of the parameters that are tried.
+
+        Returns
+        -------
+        bool
+            False.
+        """
         return False

@@ -81,16 +81,19 @@ class TransductiveModel(ClassModel):
     Parameters
     ----------
     C : float
-        Penalty of the loss, for a kernel of unit mean diagonal.
+        The penalty of the loss, for a kernel of unit mean diagonal.
     unlabeled_weight : float
-        Of the losses of all unlabeled points together, against those of the labeled ones; 0 leaves them out.
+        The weight of the losses of all unlabeled points together, against those of
+        the labeled ones; 0 leaves them out.
     landmarks : LandmarkParams
-        The points that functions are sums over: their number, a share of the points, sqrt, or auto.
+        The points over which functions are sums: their number, their share of the
+        points, "sqrt", or "auto".
     class_sizes : list, dict or None
-        How many points have each class, counts or shares, where they are known: in the order of the classes, or by
-        class; null takes the shares of the labels for those of the unlabeled points.
+        The known sizes of the classes, counts or shares of all points, in the order
+        of the classes or by class; null takes the shares of the labels for those of
+        the unlabeled points.
     random_state : int
-        Of every random choice.
+        The seed of every random choice.
     """
 
     kind: Literal["transductive"] = "transductive"

@@ -55,18 +55,64 @@ class StageRun:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RunResult:
-    """What a run came to.
+    """What a run came to: its figures, its model and its report.
 
-    run : its identity. name : of the spec. status : "done", or "stopped" after the stage `until`. folder : of the run.
-    metrics, baselines : scores of the model on the test points, and of each baseline. gain : of the model over each.
-    transductive : scores on the training points whose labels were not shown. verdict : whether the unlabeled data
-    helped, in sentences. selection : the values that were chosen, by model. graphs : where several were tried, what
-    came of each, the chosen one first. unreached : training points that no label reaches. stages : what each took.
-    notes : what there is to know of the data, a line each.
-    model_path, report : the folder of the models, and the page; None of a run that was stopped. predictions : the
-    table of every row of the source, see `dssl.pipeline.predict.stage`; None where the spec asks for none, or there are
-    more than are predicted without being asked for.
-    intermediate_bytes : what `dssl gc --intermediate` frees of `disk_bytes`.
+    Parameters
+    ----------
+    run : str
+        The identity of the run.
+    name : str
+        The name of the spec.
+    status : "done" or "stopped"
+        "stopped" after the stage `until`.
+    folder : Path
+        The folder of the run.
+    stages : tuple of StageRun
+        What each stage took.
+    peak_rss_bytes : int
+        The most memory that a process held.
+    intermediate_bytes : int
+        What `dssl gc --intermediate` frees of `disk_bytes`.
+    until : str or None
+        The stage after which the run stopped.
+    metrics : dict
+        The scores of the model on the test points.
+    baselines : dict
+        The scores of each baseline.
+    gain : dict
+        The gain of the model over each baseline.
+    transductive : dict
+        The scores on the training points whose labels were not shown.
+    verdict : tuple of str
+        Whether the unlabeled data helped, in sentences.
+    selection : dict
+        The values that were chosen, by model.
+    graphs : sequence of dict
+        What came of each graph, where several were tried; the chosen one first.
+    unreached : dict
+        The training points that no label reaches.
+    notes : tuple of str
+        What there is to know of the data, a line each.
+    model_path : Path or None
+        The folder of the models; None of a run that was stopped.
+    report : Path or None
+        The page; None of a run that was stopped.
+    predictions : Path or None
+        The table of every row of the source; None where the spec asks for none, or
+        there are more rows than are predicted without being asked for.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.datasets import make_moons
+    >>> from dssl import RunResult, run
+    >>> X, classes = make_moons(200, noise=0.05, random_state=0)
+    >>> np.savez("moons.npz", X=X, y=classes)
+    >>> spec = {"name": "moons", "data": {"source": "moons.npz"},
+    ...         "labels": {"per_class": 4}, "model": {"kind": "graph"}}
+    >>> folder = run(spec, until="labels").folder
+    >>> RunResult.open(folder).until
+    'labels'
     """
 
     run: str
@@ -92,7 +138,20 @@ class RunResult:
 
     @classmethod
     def of(cls, document: Mapping[str, Any], folder: Path) -> Self:
-        """Return the result of a run's JSON document, with paths as they are or relative to its folder."""
+        """Return the result of a run's JSON document.
+
+        Parameters
+        ----------
+        document : dict
+            The document, with paths as they are or relative to the folder.
+        folder : Path
+            The folder of the run.
+
+        Returns
+        -------
+        RunResult
+            The result.
+        """
         known = {own.name for own in fields(cls)}
         found = {name: value for name, value in document.items() if name in known - set(PATHS)}
         for key, name in PATHS.items():
@@ -104,9 +163,22 @@ class RunResult:
 
     @classmethod
     def open(cls, path: str | Path) -> Self:
-        """Return the result of a finished run, by its folder or its result.json.
+        """Return the result of a finished run.
 
-        Raises DataError: there is none.
+        Parameters
+        ----------
+        path : str or Path
+            The folder of the run, or its result.json.
+
+        Returns
+        -------
+        RunResult
+            The result.
+
+        Raises
+        ------
+        DataError
+            There is none.
         """
         place = path_at(path)
         folder = place.parent if place.name == RESULT else place
@@ -117,7 +189,13 @@ class RunResult:
         return cls.of(read_result(folder / RESULT), folder.resolve())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON document of `dssl run --json`."""
+        """Return the JSON document of `dssl run --json`.
+
+        Returns
+        -------
+        dict
+            All attributes, with paths as text.
+        """
         found = {own.name: getattr(self, own.name) for own in fields(self)}
         found |= {"stages": [stage.to_dict() for stage in self.stages], "verdict": list(self.verdict),
                   "notes": list(self.notes)}
@@ -126,29 +204,30 @@ class RunResult:
 
     @property
     def seconds(self) -> float:
-        """Return the seconds of all stages."""
+        """The seconds of all stages."""
         return sum(stage.seconds for stage in self.stages)
 
     @property
     def disk_bytes(self) -> int:
-        """Return the bytes that its artifacts took when it ended, other runs' among them where they are shared."""
+        """The bytes that its artifacts took when it ended, shared ones among them."""
         return sum(stage.disk_bytes for stage in self.stages)
 
     @property
     def workspace(self) -> Path:
-        """Return the folder of the workspace."""
+        """The folder of the workspace."""
         return self.folder.parent.parent
 
     @property
     def spec(self) -> dict[str, Any]:
-        """Return the spec as it was checked, with all defaults."""
+        """The spec as it was checked, with all defaults."""
         return read_spec(self.folder / SPEC)
 
     @property
     def dataset(self) -> Dataset:
-        """Return the points and targets of the source, as they are stored.
+        """The points and targets of the source, as they are stored.
 
-        Raises DataError: they were removed, as by `dssl gc --intermediate`.
+        Reading it raises DataError if they were removed, as by `dssl gc
+        --intermediate`.
         """
         address = next(stage.address for stage in self.stages if stage.name == "dataset")
         workspace = Workspace(self.workspace)
@@ -159,26 +238,72 @@ class RunResult:
         return dataset_of(Context({"dataset": artifact}, {}, artifact.parts, current_execution()))
 
     def model(self, name: str = "model") -> FittedPipeline:
-        """Return the fitted model, or a baseline's by its name, such as "base".
+        """Return the fitted model, or a baseline's.
 
-        Raises DataError: the run was stopped before it had one, there is none of that name, or it was removed.
+        Parameters
+        ----------
+        name : str
+            "model", or the name of a baseline, such as "base".
+
+        Returns
+        -------
+        FittedPipeline
+            What predicts points.
+
+        Raises
+        ------
+        DataError
+            The run was stopped before it had a model, there is none of that name, or it
+            was removed.
         """
         return open_model(self._models(), name)
 
     def predict(self, X: Any, *, model: str = "model", execution: Execution | None = None) -> np.ndarray:
-        """Return the predicted classes or quantities (n,) of points that are given as the training points were.
+        """Return the predicted classes or quantities of points.
 
-        X : a source (a path, a URL, a pattern), a DataFrame with its columns, or an array or sparse matrix (n, d) of
-            what these became; unscaled.
+        Parameters
+        ----------
+        X : str, Path, DataFrame, array-like or sparse matrix
+            The points as the training points were given: a source (a path, a URL, a
+            pattern), a DataFrame with its columns, or an array or sparse matrix (m, d)
+            of what these became, unscaled.
+        model : str
+            "model", or the name of a baseline.
+        execution : Execution or None
+            Where the tasks run; None is the active Dask client, or threads of this
+            process.
+
+        Returns
+        -------
+        ndarray, shape (m,)
+            The classes or quantities.
         """
         execution = execution or current_execution()
         fitted = self.model(model)
         return fitted.predict(fitted.rows_of(X, execution), execution)
 
     def predict_proba(self, X: Any, *, model: str = "model", execution: Execution | None = None) -> np.ndarray:
-        """Return the probability of each class, (n, n_classes), in the order of `classes`; X as in `predict`.
+        """Return the probability of each class.
 
-        Raises DataError: the model has no probabilities.
+        Parameters
+        ----------
+        X : str, Path, DataFrame, array-like or sparse matrix
+            The points, as in `predict`.
+        model : str
+            "model", or the name of a baseline.
+        execution : Execution or None
+            Where the tasks run; None is the active Dask client, or threads of this
+            process.
+
+        Returns
+        -------
+        ndarray, shape (m, n_classes)
+            The probabilities, in the order of `classes`.
+
+        Raises
+        ------
+        DataError
+            The model has no probabilities.
         """
         execution = execution or current_execution()
         fitted = self.model(model)
@@ -186,13 +311,44 @@ class RunResult:
 
     def suggest(self, count: int = 10, *, criterion: Criterion = "auto", random_state: int = 0,
                 execution: Execution | None = None) -> SuggestedRows:
-        """Return which rows of the source to label next; see `suggest_rows`, which says what is raised."""
+        """Return which rows of the source to label next.
+
+        Parameters
+        ----------
+        count : int
+            How many rows.
+        criterion : str
+            By what rows are compared, as in `suggest_labels`.
+        random_state : int
+            The seed of every random choice.
+        execution : Execution or None
+            Where the tasks run; None is the active Dask client, or threads of this
+            process.
+
+        Returns
+        -------
+        SuggestedRows
+            The rows, the best first.
+
+        Raises
+        ------
+        DataError
+            The run learned from no labels, or holds fewer points without a label.
+        ParameterError
+            The kind of model has no graph, or predicts quantities, and the criterion
+            asks for it.
+        IntegrityError
+            An artifact is damaged.
+        """
         return suggest_rows(self.folder, execution or current_execution(), count=count, criterion=criterion,
                             random_state=random_state)
 
     @property
     def classes(self) -> np.ndarray:
-        """Return the classes, in the order of the columns of probabilities; raise DataError where there are none."""
+        """The classes, in the order of the columns of probabilities.
+
+        Reading it raises DataError where the model predicts quantities.
+        """
         found = getattr(self.model().model.coding, "classes", None)
         if found is None:
             raise DataError(explain(f"{self.name} has no classes", why="it predicts quantities", fix="see metrics"))
@@ -205,9 +361,16 @@ class RunResult:
         return self.model_path
 
     def score_rows(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-        """Return the scores of the model and its baselines as texts: the head of a table, and its rows.
+        """Return the scores of the model and its baselines as texts.
 
-        Without test points they are those of the labels held out.
+        Without test points they are those of held-out labels.
+
+        Returns
+        -------
+        head : tuple of str
+            The head of a table.
+        rows : list of tuple of str
+            Its rows.
         """
         if not self.metrics:
             return label_score_rows(dict(self.gain.get("by_labels", {})))

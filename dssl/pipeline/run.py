@@ -54,29 +54,80 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
         memory_budget: int | None = None, fresh: bool = False, from_stage: str | None = None, until: str | None = None,
         events: Events | None = None, wait: float = 0.0, keep: Keep = "all",
         run_id: str | None = None) -> RunResult:
-    """Run a pipeline and return its result: metrics, baselines, what each stage took, the model and the report.
+    """Run a pipeline and return its result.
 
     Parameters
     ----------
-    spec : a YAML file, a mapping, or what `plan` returned, which then holds all but execution and events.
-    set : overrides "key.key=value". workspace : folder of artifacts and runs; every worker must be able to open it.
-    execution : where tasks run; the active Dask client by default, or threads of this process.
-    memory_budget : bytes one task may take, by default what the spec says, or else the execution's. fresh : make every
-        artifact anew.
-    from_stage : make this stage and all that depend on it anew; not with fresh. until : stop after this stage; the
-        result then has the status "stopped", and neither metrics nor a report.
-    wait : seconds for which another run in the workspace is waited for; inf as long as it takes.
-    keep : "results" removes the intermediate artifacts once the run is done, as `dssl gc --intermediate` does.
-    run_id : name of the run's folder; the time and a random number by default.
-    events : called with {"event": "run" | "stage" | "progress" | "heartbeat", ...} as the run goes on; see
-        `status.Status`. Unset, a notebook shows where the run is, and nothing does elsewhere.
+    spec : str, Path, dict or Plan
+        A YAML file, a mapping, or what `plan` returned, which then holds all but the
+        execution and the events.
+    set : iterable of str
+        Overrides of the spec, each a text "key.key=value".
+    workspace : str or Path
+        The folder of artifacts and runs; every worker must be able to open it.
+    execution : Execution or None
+        Where the tasks run; None is the active Dask client, or threads of this process.
+    memory_budget : int or None
+        The bytes that one task may take; None is what the spec says, or else what the
+        execution has.
+    fresh : bool
+        Whether every artifact is made anew.
+    from_stage : str or None
+        This stage and all that depend on it are made anew; not with `fresh`.
+    until : str or None
+        The run stops after this stage. The result then has the status "stopped", and
+        neither metrics nor a report.
+    events : callable or None
+        It is called with {"event": "run" | "stage" | "progress" | "heartbeat", ...} as
+        the run goes on; see `status.Status`. Without it a notebook shows where the run
+        is, and nothing does elsewhere.
+    wait : float
+        The seconds for which another run in the workspace is waited for; inf is as long
+        as it takes.
+    keep : "all" or "results"
+        "results" removes the intermediate artifacts once the run is done, as
+        `dssl gc --intermediate` does.
+    run_id : str or None
+        The name of the run's folder; None is the time and a random number.
+
+    Returns
+    -------
+    RunResult
+        The metrics, the baselines, what each stage took, the model and the report.
 
     Raises
     ------
-    SpecError, DataError : before any stage runs where the answer is known. BudgetError : a stage cannot fit, before
-        any stage runs. IntegrityError : a stored array is damaged or missing. LockedError : another run holds the
-        workspace, or has taken it over. ClusterError : the cluster is lost, or no worker runs. ParameterError : an
-        argument is none of the above.
+    SpecError
+        The spec is not valid; before any stage runs.
+    DataError
+        The source cannot be used; before any stage runs where the answer is known.
+    BudgetError
+        A stage cannot fit the memory; before any stage runs.
+    IntegrityError
+        A stored array is damaged or missing.
+    LockedError
+        Another run holds the workspace, or has taken it over.
+    ClusterError
+        The cluster is lost, or no worker runs.
+    ParameterError
+        An argument is none of the above.
+
+    Examples
+    --------
+    Four labels of each class, and a fifth of the points to test with:
+
+    >>> import numpy as np
+    >>> from sklearn.datasets import make_moons
+    >>> from dssl import run
+    >>> X, classes = make_moons(200, noise=0.05, random_state=0)
+    >>> np.savez("moons.npz", X=X, y=classes)
+    >>> spec = {"name": "moons", "data": {"source": "moons.npz"},
+    ...         "labels": {"per_class": 4}, "model": {"kind": "graph"}}
+    >>> result = run(spec)
+    >>> result.status
+    'done'
+    >>> result.predict(X[:4]), classes[:4]
+    (array([0, 1, 1, 0]), array([0, 1, 1, 0]))
     """
     is_number = isinstance(wait, (int, float)) and not isinstance(wait, bool)
     require(is_number and wait >= 0, f"wait={wait!r}", error=ParameterError,

@@ -315,22 +315,59 @@ def plan(spec: str | Path | dict[str, Any] | Spec, *, set: Iterable[str] = (),
          workspace: str | Path = DEFAULT_WORKSPACE, memory_budget: int | None = None, fresh: bool = False,
          from_stage: str | None = None, until: str | None = None, points: int | None = None,
          columns: int | None = None, workers: int = 1, worker_memory: int | None = None) -> Plan:
-    """Return what a run would do: a plan, which `run` takes, and a notebook shows as a table.
+    """Return what a run would do, as a plan that `run` takes and a notebook shows.
 
     Parameters
     ----------
-    spec : a YAML file or a mapping. set : overrides "key.key=value". workspace : folder of artifacts and runs.
-    memory_budget : bytes one task may take, by default what the spec says, or else 1 GiB.
-    fresh : make every stage anew. from_stage : this one, and all that depend on it; not with fresh. until : run no
-        stage after it.
-    points, columns : plan for a dense source of so many rows and features, which need not exist: nothing is read, and
-        the spec needs no data.source.
-    workers : how many tasks run at a time. worker_memory : memory limit (bytes) of a worker of one thread.
+    spec : str, Path, dict or Spec
+        A YAML file or a mapping.
+    set : iterable of str
+        Overrides of the spec, each a text "key.key=value".
+    workspace : str or Path
+        The folder of artifacts and runs.
+    memory_budget : int or None
+        The bytes that one task may take; None is what the spec says, or else 1 GiB.
+    fresh : bool
+        Whether every stage is made anew.
+    from_stage : str or None
+        This stage and all that depend on it are made anew; not with `fresh`.
+    until : str or None
+        No stage after this one is run.
+    points : int or None
+        Plan for a dense source of so many rows, which need not exist: nothing is read,
+        and the spec needs no data.source.
+    columns : int or None
+        The features of such a source.
+    workers : int
+        How many tasks run at a time.
+    worker_memory : int or None
+        The memory limit of a worker of one thread, in bytes.
+
+    Returns
+    -------
+    Plan
+        The stages with their addresses, what is there of each, and what it takes.
 
     Raises
     ------
-    SpecError : the spec, or the name of a stage. ParameterError : a number of bytes or workers. DataError : there is
-        no such source, or it cannot be used.
+    SpecError
+        The spec or the name of a stage is not valid.
+    ParameterError
+        A number of bytes or workers is not valid.
+    DataError
+        There is no such source, or it cannot be used.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.datasets import make_moons
+    >>> from dssl import plan
+    >>> X, classes = make_moons(200, noise=0.05, random_state=0)
+    >>> np.savez("moons.npz", X=X, y=classes)
+    >>> spec = {"name": "moons", "data": {"source": "moons.npz"},
+    ...         "labels": {"per_class": 4}, "model": {"kind": "graph"}}
+    >>> [item.status for item in plan(spec).stages][:2]
+    ['to run', 'to run']
     """
     for name, value in (("memory_budget", memory_budget), ("worker_memory", worker_memory)):
         require(value is None or (is_whole(value) and value >= 1), f"{name}={value!r}, expected a whole number of "
