@@ -159,10 +159,10 @@ def test_a_kernel_from_outside_serves_the_kinds_that_are_there(dssl, fresh, spec
 def test_what_no_plugin_registers_is_refused_with_the_names_there_are(dssl, spec_file):
     refused = {"model.kind=nearest": "'clustering', 'kernel_clustering' or 'nearest_label'",
                "model={kind: svm};kernel.name=cauchy": "rbf, laplacian, linear, polynomial, cosine, rational",
-               "model={kind: nearest_label, C: 3}": "ridge and cluster and multiscale and transductive have it, nearest_label has here",
+               "model={kind: nearest_label, C: 3}": "multiscale and transductive have it, nearest_label has here",
                "kernel.name=linear": "kernel: model.kind is nearest_label, which has no use for it",
                "selection.folds=3": "selection: model.kind is nearest_label, which has no use for it",
-               "baselines=[base]": "multiscale have it, nearest_label has here name, data, labels, model, predictions"}
+               "baselines=[base]": "transductive have it, nearest_label has here name, data, labels, model, predictions"}
     for overrides, names in refused.items():
         told = dssl("plan", spec_file, *(part for override in overrides.split(";") for part in ("--set", override)))
         assert told.returncode == 2
