@@ -55,10 +55,13 @@ class Registry(Generic[T]):
         What each class is, such as "kernel".
     also : tuple of str
         Names that a field may have besides those of the classes, such as "auto".
+    attribute : str
+        The attribute of a class that is its name.
     """
 
-    def __init__(self, purpose: str, *classes: type[T], also: tuple[str, ...] = ()) -> None:
-        self.purpose, self.also = purpose, also
+    def __init__(self, purpose: str, *classes: type[T], also: tuple[str, ...] = (),
+                 attribute: str = "name") -> None:
+        self.purpose, self.also, self.attribute = purpose, also, attribute
         self._classes: dict[str, type[T]] = {}
         for cls in classes:
             self.register(cls)
@@ -72,7 +75,7 @@ class Registry(Generic[T]):
         ------
         ParameterError : another class has the name.
         """
-        name = cls.name  # type: ignore[attr-defined]
+        name = getattr(cls, self.attribute)
         require(self._classes.get(name, cls) is cls and name not in self.also,
                 f"there is another {self.purpose} named {name!r}",
                 why=f"specs and stored models name their {self.purpose}", fix="choose another name")
@@ -104,6 +107,11 @@ class Registry(Generic[T]):
 
     def _knows(self, name: Any) -> bool:
         return isinstance(name, str) and name in self._classes
+
+    def classes(self) -> Iterator[type[T]]:
+        """Yield the classes, those of plugins too."""
+        load_plugins()
+        yield from self._classes.values()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._classes)

@@ -37,10 +37,8 @@ from .ingest_params import IngestParams
 from .readers.base import Block, CellError, Reader, Scan
 from .readers.column_choice import find_columns, text_is_no_feature
 from .readers.formats import format_of
-from .readers.joined import JoinedReader, require_same_arrays
+from .readers.joined import require_same_arrays
 from .readers.stored import StoredReader
-from .readers.svmlight import SvmlightReader
-from .readers.table import TableReader
 from .source_files import FileRecord, Source, digested, fingerprint
 from .source_reader import left_out_of, of_all_cells, open_source, refuse_odd_labels
 from .sources import find_source
@@ -200,20 +198,16 @@ def _written(reader: Reader, params: IngestParams, columns: Columns | None, name
     attributes: dict[str, Any] = {"target": scan.target, "label_names": None, "feature_names": names}
     if scan.target is not None:
         attributes["label_names"] = write_target(parts, reader, ranges, receipts, height, as_text=as_text)
-    if isinstance(reader, StoredReader):
-        before = reader.dataset.attributes
-        attributes |= {name: before[name] for name in ("when_missing", "columns", "survey") if name in before}
+    attributes |= reader.attributes()
     if examine:
         shares = [receipt["traits"] for receipt in receipts]
         traits = reduce(Traits.merge, (Traits.from_arrays(parts.read(index, share["arrays"]), share)
                                        for index, share in enumerate(shares)))
         attributes["survey"] = to_json(examined(traits, {}, scan.feature_names, scan))
-    if isinstance(reader, (TableReader, JoinedReader)) and reader.number_format is not None:
+    if reader.number_format is not None:
         attributes["decimal"] = reader.number_format.decimal
     if scan.target_unit:
         attributes["target_unit"] = scan.target_unit
-    if isinstance(reader, SvmlightReader):
-        attributes["zero_based"] = reader.zero_based
     if columns is not None:
         attributes |= columns.describe() | {"imputed": sum(receipt["imputed"] for receipt in receipts),
                                             "unseen": _unseen(receipts, columns)}

@@ -17,7 +17,7 @@ from .readers.base import CellError, Reader, Scan, text_is_no_label
 from .readers.cells import Reading
 from .readers.formats import FORMATS, format_of, is_table, open_reader
 from .readers.joined import JoinedReader
-from .readers.table import TARGET, TableReader
+from .readers.table import TARGET
 from .refused_cells import refused_cells
 from .source_files import Source, fingerprint
 from .sources import fetch
@@ -33,7 +33,7 @@ def open_source(source: Source, params: IngestParams | None = None, *, scratch: 
                 why="several files are read as one where they have one format", error=DataError,
                 fix="name files of one format; add the others with `dssl ingest --append`")
         fetch(file)
-    takes_decimal = "decimal" in FORMATS[formats[0]].options
+    takes_decimal = "decimal" in FORMATS.named(formats[0]).options
     if like is not None and like.attributes.get("decimal") and params.decimal is None and takes_decimal:
         params = replace(params, decimal=like.attributes["decimal"])
     readers = [open_reader(file.path, params.format, scratch=scratch, labels=file.labels, **params.reader_options())
@@ -45,7 +45,7 @@ def open_source(source: Source, params: IngestParams | None = None, *, scratch: 
             readings = dict.fromkeys(like.feature_names or [*range(like.X.shape[1])], Reading())
         if like is not None and like.attributes.get("target_unit"):
             readings[TARGET] = Reading("number", like.attributes["target_unit"])
-        readers = [reader.fixed(readings) if isinstance(reader, TableReader) else reader for reader in readers]
+        readers = [reader.fixed(readings) for reader in readers]
     if like is not None:
         names = columns.names if columns else like.feature_names
         return JoinedReader(readers, names, str(like.attributes.get("source") or "the data set"))

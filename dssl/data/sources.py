@@ -28,7 +28,7 @@ from ..storage import objects
 from ..storage.files import draft_of
 from .object_copies import copy_of, last_copy
 from .readers.compressed import OPENERS
-from .readers.formats import ENDINGS, folder_format, format_of_ending
+from .readers.formats import endings, folder_format, format_of_ending
 from .readers.idx import IdxReader, labels_beside, labels_name
 from .readers.manifolds import write_manifolds
 from .source_files import FileRecord, Source, joined, matching_paths, path_of
@@ -136,7 +136,7 @@ def _local(text: str, download: bool) -> Path:
         return path
     if made := MANIFOLDS.match(text):
         return _manifolds(*(int(number or 0) for number in made.groups()))
-    looks_like_path = len(path.parts) > 1 or path.suffix in ENDINGS or path.suffix in OPENERS
+    looks_like_path = len(path.parts) > 1 or path.suffix in endings() or path.suffix in OPENERS
     require(not looks_like_path or not path.is_dir(), f"{text} is a folder", error=DataError,
             why="it is neither a data set that dssl wrote nor a Zarr array or group",
             fix=f"name a file in it, or several with a pattern such as {text}/*.csv")
@@ -170,7 +170,7 @@ def named_files(folder: Path) -> dict[str, Path]:
     for file in sorted(folder.iterdir()):
         if file.is_file() and format_of_ending(file):
             plain = Path(file.stem if file.suffix.lower() in OPENERS else file.name)
-            stem = plain.stem if plain.suffix.lower() in ENDINGS else plain.name
+            stem = plain.stem if plain.suffix.lower() in endings() else plain.name
             if stem not in named or file.suffix == ".npz":
                 named[stem] = file
     return named

@@ -13,8 +13,6 @@ from ...data.readers.base import NO_TARGET, TARGET_NAMES, Reader, text_is_no_lab
 from ...data.readers.cells import EXAMPLES, MAX_ODD, Cells
 from ...data.readers.csv import EncodingError
 from ...data.readers.formats import format_of, is_table
-from ...data.readers.joined import JoinedReader
-from ...data.readers.table import TableReader
 from ...data.source_files import Source
 from ...data.source_reader import open_source
 from ...data.survey import survey_file
@@ -150,7 +148,7 @@ class Look:
     def _name_decimal(self) -> None:
         """Name the decimal mark where it is a comma."""
         reader = self.reader
-        format = reader.number_format if isinstance(reader, (TableReader, JoinedReader)) else None
+        format = reader.number_format
         if format is not None and format.decimal == "," and "decimal" not in self.options:
             self.options["decimal"], self.reasons["decimal"] = ",", "numbers have a decimal comma"
 

@@ -22,7 +22,7 @@ from ...data.findings import left_out as left_out_by_itself
 from ...data.floats import RESOLVED
 from ...data.readers.cells import MOST_LEVELS
 from ...data.readers.file_rows import FileRows
-from ...data.readers.formats import ENDINGS, FORMATS, folder_format
+from ...data.readers.formats import FORMATS, endings, folder_format
 from ...data.scaling.outliers import SHOWN as SHOWN_ROWS
 from ...data.scaling.outliers import far_rows_in_words
 from ...data.sources import find_source
@@ -87,11 +87,12 @@ def _files_in(source: str) -> str:
     path = Path(source).expanduser()
     if not path.is_dir() or folder_format(path) is not None:
         return source
-    endings = sorted({file.suffix for file in path.iterdir() if file.is_file() and file.suffix.lower() in ENDINGS})
-    require(len(endings) == 1, f"{source} is a folder with files that end in {', '.join(endings) or 'nothing known'}",
+    known = set(endings())
+    suffixes = sorted({file.suffix for file in path.iterdir() if file.is_file() and file.suffix.lower() in known})
+    require(len(suffixes) == 1, f"{source} is a folder with files that end in {', '.join(suffixes) or 'nothing known'}",
             why="files of one format are read as one data set", error=DataError,
-            fix=f"name some of them with a pattern, such as '{source}/*{(endings or ['.csv'])[0]}'")
-    return os.path.join(source, f"*{endings[0]}")
+            fix=f"name some of them with a pattern, such as '{source}/*{(suffixes or ['.csv'])[0]}'")
+    return os.path.join(source, f"*{suffixes[0]}")
 
 
 @dataclass
@@ -130,7 +131,7 @@ def _written(named: Sequence[str], name: str, look: Look, why: str) -> FirstSpec
     scan, labels = look.scan, look.labels()
     records = look.records or []
     task = _task(labels, look.source.name)
-    has_nulls = FORMATS[look.format].is_typed
+    has_nulls = FORMATS.named(look.format).is_typed
     marker = _marker(labels, has_nulls=has_nulls) if labels is not None and task == "classification" else None
     if labels is not None and task == "classification":
         labels = _without_unlabeled(labels, marker)

@@ -53,6 +53,7 @@ class ArrowReader(GroupedReader):
     """Rows of one file of Arrow, see `GroupedReader`."""
 
     format: ClassVar[str] = "arrow"
+    endings: ClassVar[tuple[str, ...]] = (".feather", ".arrow", ".ipc")
     title: ClassVar[str] = "a file of Arrow (Feather)"
 
     def _opened(self) -> RecordBatches:

@@ -4,13 +4,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
 
 from ...base.errors import DataError, explain, require
-from .cells import Cells, Reading
+from .cells import Cells, NumberFormat, Reading
 
 TARGET_NAMES = ("y", "label", "target", "class")
 PROBE_ROWS = 1000  # that are looked at before all rows are read
@@ -83,9 +83,12 @@ class Reader(ABC):
     """
 
     format: ClassVar[str]
+    endings: ClassVar[tuple[str, ...]] = ()  # of names of files, such as .csv, that stand for the format
     options: ClassVar[tuple[str, ...]] = ()
     is_folder: ClassVar[bool] = False  # whether the format is a folder of files
     is_typed: ClassVar[bool] = False  # whether the format says of columns that they are text, and has nulls
+    is_table: ClassVar[bool] = False  # whether columns can be left out, and may be text
+    has_lines: ClassVar[bool] = False  # whether a row of a table is a line of a file
     path: Path  # the file that is read
     name: str  # the file that messages name: the compressed one, where `path` is unpacked from it
     _scan: Scan | None = None
@@ -98,6 +101,32 @@ class Reader(ABC):
         if self._scan is None:
             self._scan = self._look()
         return self._scan
+
+    @classmethod
+    def is_named(cls, name: str) -> bool:
+        """Return whether the name of a file, in lower case and not of a compressed one, stands for the format."""
+        return Path(name).suffix in cls.endings
+
+    @classmethod
+    def is_at(cls, folder: Path) -> bool:
+        """Return whether a folder is a data set of the format."""
+        return False
+
+    @property
+    def number_format(self) -> NumberFormat | None:
+        """How numbers are written in tables; None of other formats."""
+        return None
+
+    def attributes(self) -> dict[str, Any]:
+        """Return what the data set keeps of the reader, so that more files are read alike; JSON."""
+        return {}
+
+    def fixed(self, readings: Mapping[str | int, Reading]) -> Self:
+        """Return a reader whose columns are read as another file decided, where it reads cells of text.
+
+        readings : by name, or by number among the features where these have no names; of the target by `TARGET`.
+        """
+        return self
 
     @abstractmethod
     def _look(self) -> Scan:

@@ -62,6 +62,8 @@ class CsvReader(TableReader, lines.LineReader):
     """
 
     format: ClassVar[str] = "csv"
+    endings: ClassVar[tuple[str, ...]] = (".csv", ".tsv", ".data")
+    has_lines: ClassVar[bool] = True
     options: ClassVar[tuple[str, ...]] = ("header", "delimiter", "encoding", *TableReader.options)
 
     def __init__(self, path: Path, name: str, scratch: Path, *, target: Column | None = None,

@@ -7,7 +7,6 @@ import numpy as np
 
 from ...storage.pieces import pieces_of
 from .base import Reader
-from .csv import CsvReader
 from .table import RowTexts, TableReader
 
 HEIGHT = 1 << 14  # rows at a time
@@ -64,7 +63,7 @@ class FileRows:
 
     @property
     def has_lines(self) -> bool:
-        return isinstance(self.readers[0], CsvReader)
+        return self.readers[0].has_lines
 
     def blocks(self, columns: Sequence[str], height: int = HEIGHT) -> Iterator[FileRowBlock]:
         """Yield all rows with the cells of some columns, so many at a time."""

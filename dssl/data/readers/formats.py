@@ -1,12 +1,10 @@
 """Readers of file formats: `open_reader` finds the one for a file, by its ending or by the format's name."""
 
-import re
 from pathlib import Path
 from typing import Any
 
 from ...base.errors import DataError, explain, require
-from ...storage.foreign_zarr import is_zarr
-from ...storage.store import MANIFEST
+from ...base.plugins import Registry
 from .arrow import ArrowReader
 from .base import Reader
 from .compressed import OPENERS, unpack
@@ -18,32 +16,22 @@ from .npz import NpzReader
 from .parquet import ParquetReader
 from .stored import StoredReader, all_files, stored_files
 from .svmlight import SvmlightReader
-from .table import TableReader
 from .zarr_store import ZarrReader
 
-FORMATS: dict[str, type[Any]] = {
-    reader.format: reader for reader in (NpzReader, NpyReader, SvmlightReader, CsvReader, IdxReader, ParquetReader,
-                                         ArrowReader, ZarrReader, StoredReader, ManifoldReader)
-}
-ENDINGS = {
-    ".npz": "npz", ".npy": "npy", ".csv": "csv", ".tsv": "csv", ".data": "csv",
-    ".svm": "svmlight", ".svmlight": "svmlight", ".libsvm": "svmlight", ".idx": "idx",
-    ".parquet": "parquet", ".pq": "parquet", ".feather": "arrow", ".arrow": "arrow", ".ipc": "arrow",
-    ".manifolds": "manifolds",
-}
-IDX_NAME = re.compile(r"idx\d(-\w+)?$")  # train-images-idx3-ubyte
+FORMATS: Registry[Reader] = Registry(
+    "format", NpzReader, NpyReader, SvmlightReader, CsvReader, IdxReader, ParquetReader, ArrowReader, ZarrReader,
+    StoredReader, ManifoldReader, attribute="format")
 
 
 def folder_format(path: Path) -> str | None:
     """Return the format of a data set that is a folder: dssl, zarr, or None if it is none."""
-    if (path / MANIFEST).is_file():
-        return StoredReader.format
-    return ZarrReader.format if is_zarr(path) else None
+    readers: list[type[Reader]] = [StoredReader, *FORMATS.classes()]  # what dssl wrote is one of its own first
+    return next((reader.format for reader in readers if reader.is_at(path)), None)
 
 
 def is_table(format: str) -> bool:
     """Return whether a format has columns that can be left out, and may be text."""
-    return format in FORMATS and issubclass(FORMATS[format], TableReader)
+    return format in FORMATS and FORMATS.named(format).is_table
 
 
 def files_of(folder: Path) -> dict[str, str]:
@@ -57,7 +45,12 @@ def format_of_ending(path: Path) -> str | None:
     """Return the format that the ending of a file, compressed or not, stands for; None if it stands for none."""
     name = Path(path.name.lower())
     name = name.with_suffix("") if name.suffix in OPENERS else name
-    return IdxReader.format if IDX_NAME.search(name.name) else ENDINGS.get(name.suffix)
+    return next((reader.format for reader in FORMATS.classes() if reader.is_named(name.name)), None)
+
+
+def endings() -> list[str]:
+    """Return the endings of files that stand for a format."""
+    return [ending for reader in FORMATS.classes() for ending in reader.endings]
 
 
 def format_of(path: Path, format: str | None = None) -> str:
@@ -66,15 +59,14 @@ def format_of(path: Path, format: str | None = None) -> str:
     Raise ParameterError if the format has no reader, DataError if the ending stands for no format.
     """
     if format is not None:
-        require(format in FORMATS, f"format={format!r}", why="dssl has no reader for it",
-                fix=f"use one of {', '.join(sorted(FORMATS))}, or convert the file to npz")
+        FORMATS.named(format, "format", "use one of these, or convert the file to npz")
         return format
     found = folder_format(path) or format_of_ending(path)
     if found is None:
         raise DataError(explain(
             f"{path.name} has an ending that stands for no format", fix="name the format with `format:` ("
             f"{', '.join(sorted(FORMATS))}); LIBSVM files are svmlight; convert HDF5 and others to npz or Parquet",
-            why=f"formats are told by their endings: {', '.join(ENDINGS)}, ...-idx3-ubyte, each also with "
+            why=f"formats are told by their endings: {', '.join(endings())}, ...-idx3-ubyte, each also with "
                 f"{', '.join(OPENERS)}"))
     return found
 
@@ -95,7 +87,7 @@ def open_reader(path: str | Path, format: str | None = None, *, scratch: str | P
                 why="there are no rows to read", fix="check the path")
         require(file.is_dir() or file.stat().st_size > 0, f"{file} is empty: 0 bytes", error=DataError,
                 why="there are no rows to read", fix="copy or download the file again")
-    reader = FORMATS[format_of(path, format)]
+    reader: type[Any] = FORMATS.named(format_of(path, format))
     require(path.is_dir() == reader.is_folder, f"{path} is {'a folder' if path.is_dir() else 'a file'}",
             error=DataError, why=f"the {reader.format} format is {'a folder' if reader.is_folder else 'a file'}",
             fix="leave `format:` unset, or name another path")

@@ -11,6 +11,7 @@ from ...base.errors import DataError, require
 from .base import cut_short, no_rows
 from .npy import NpyReader
 
+IDX_NAME = re.compile(r"idx\d(-\w+)?$")  # train-images-idx3-ubyte
 DTYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
 
@@ -58,6 +59,11 @@ class IdxReader(NpyReader):
     """X from a file of images (or any array), y from `labels`, a file of one value a row."""
 
     format: ClassVar[str] = "idx"
+    endings: ClassVar[tuple[str, ...]] = (".idx",)
+
+    @classmethod
+    def is_named(cls, name: str) -> bool:
+        return bool(IDX_NAME.search(name)) or super().is_named(name)
 
     def _map(self, path: Path, name: str) -> np.ndarray:
         return map_idx(path, name)

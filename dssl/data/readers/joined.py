@@ -15,7 +15,6 @@ from ..targets import named_labels, text_of
 from .base import Block, Reader, Scan
 from .cell_text import NumberFormat
 from .cells import Cells
-from .table import TableReader
 
 
 class JoinedReader(Reader):
@@ -44,9 +43,8 @@ class JoinedReader(Reader):
 
     @property
     def number_format(self) -> NumberFormat | None:
-        """How numbers are written in tables; None of other formats."""
         self.scan()
-        return self.readers[0].number_format if isinstance(self.readers[0], TableReader) else None
+        return self.readers[0].number_format
 
     def source_column(self, j: int) -> str | int:
         self.scan()

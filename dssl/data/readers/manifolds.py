@@ -21,6 +21,7 @@ class ManifoldReader(Reader):
     """X and classes of `ManifoldParams`, which the file holds as JSON."""
 
     format: ClassVar[str] = "manifolds"
+    endings: ClassVar[tuple[str, ...]] = (".manifolds",)
 
     def __init__(self, path: Path, name: str, scratch: Path):
         self.path, self.name = path, name

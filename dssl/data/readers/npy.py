@@ -32,6 +32,7 @@ class NpyReader(ArrayReader):
     """X from one .npy file; y from a second one, if `labels` names it."""
 
     format: ClassVar[str] = "npy"
+    endings: ClassVar[tuple[str, ...]] = (".npy",)
     options: ClassVar[tuple[str, ...]] = ("labels",)
 
     def __init__(self, path: Path, name: str, scratch: Path, *, labels: Path | None = None):

@@ -37,6 +37,7 @@ class NpzReader(ArrayReader):
     """
 
     format: ClassVar[str] = "npz"
+    endings: ClassVar[tuple[str, ...]] = (".npz",)
     options: ClassVar[tuple[str, ...]] = ("target", "split")
 
     def __init__(self, path: Path, name: str, scratch: Path, *, target: str | int | None = None,

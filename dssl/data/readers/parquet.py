@@ -52,6 +52,7 @@ class ParquetReader(GroupedReader):
     """Rows of one Parquet file, see `GroupedReader`."""
 
     format: ClassVar[str] = "parquet"
+    endings: ClassVar[tuple[str, ...]] = (".parquet", ".pq")
     title: ClassVar[str] = "Parquet"
 
     def _opened(self) -> RowGroups:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ...base.errors import DataError, require
 from ...storage.files import read_json
@@ -67,6 +67,14 @@ class StoredReader(Reader):
                 f"{self.name} is {named or (NO_TARGET if stored.y is None else 'y')!r}",
                 why="it was chosen when the data set was made", fix="leave it unset, or none")
         return stored if self.target != NO_TARGET else replace(stored, y=None)
+
+    @classmethod
+    def is_at(cls, folder: Path) -> bool:
+        return (folder / MANIFEST).is_file()
+
+    def attributes(self) -> dict[str, Any]:
+        known = self.dataset.attributes
+        return {name: known[name] for name in ("when_missing", "columns", "survey") if name in known}
 
     def column_names(self) -> list[str]:
         return list(self.dataset.feature_names or ())

@@ -23,11 +23,15 @@ class SvmlightReader(LineReader):
     """Rows of svmlight text. Columns count from 1, or from 0 if the file has a column 0 or `zero_based` says so."""
 
     format: ClassVar[str] = "svmlight"
+    endings: ClassVar[tuple[str, ...]] = (".svm", ".svmlight", ".libsvm")
     options: ClassVar[tuple[str, ...]] = ("n_columns", "zero_based")
 
     def __init__(self, path: Path, name: str, scratch: Path, *, n_columns: int | None = None,
                  zero_based: bool | None = None):
         self.path, self.name, self.n_columns, self.zero_based = path, name, n_columns, zero_based
+
+    def attributes(self) -> dict[str, Any]:
+        return {"zero_based": self.zero_based}
 
     def _look(self) -> Scan:
         with open(self.path, "rb") as file:

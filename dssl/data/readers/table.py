@@ -54,6 +54,7 @@ class TableReader(Reader):
         number among them has no point and zeros after it: 5411.0, as a column with a gap is written, is 5411.
     """
 
+    is_table: ClassVar[bool] = True
     options: ClassVar[tuple[str, ...]] = ("target", "drop", "missing", "decimal", "thousands", "percent", "when_text",
                                           "categories")
 
@@ -80,15 +81,10 @@ class TableReader(Reader):
 
     @property
     def number_format(self) -> NumberFormat:
-        """How numbers are written in the file."""
         self.scan()
         return self._number_format
 
     def fixed(self, readings: Mapping[str | int, Reading]) -> Self:
-        """Return a reader whose columns are read as another file decided.
-
-        readings : by name, or by number among the features where these have no names; of the target by `TARGET`.
-        """
         reader = copy(self)
         reader._fixed = readings
         return reader

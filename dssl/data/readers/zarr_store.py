@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from ...base.errors import DataError, require
-from ...storage.foreign_zarr import ForeignArray, list_arrays
+from ...storage.foreign_zarr import ForeignArray, is_zarr, list_arrays
 from .arrays import ArrayReader
 from .base import Scan
 
@@ -19,6 +19,10 @@ class ZarrReader(ArrayReader):
     format: ClassVar[str] = "zarr"
     options: ClassVar[tuple[str, ...]] = ("target", "split")
     is_folder: ClassVar[bool] = True
+
+    @classmethod
+    def is_at(cls, folder: Path) -> bool:
+        return is_zarr(folder)
 
     def __init__(self, path: Path, name: str, scratch: Path, *, target: str | int | None = None,
                  split: str | None = None):

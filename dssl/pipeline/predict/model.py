@@ -172,7 +172,7 @@ class FittedPipeline:
                 why="fills and levels are those of the training data", fix="set it under data.read, and run again")
         files = source if isinstance(source, Source) else find_source(source, format=options.get("format") or None)
         kind = format_of(files.path, options.get("format") or None)
-        known, same, columns = FORMATS[kind].options, kind == self.dataset["format"], Columns.of(self.dataset)
+        known, same, columns = FORMATS.named(kind).options, kind == self.dataset["format"], Columns.of(self.dataset)
         if columns is None and same and "drop" in known:  # numbers, however the new file writes them
             columns = Columns.of_numbers(self.dataset.get("feature_names"), self.model.n_features, {})
         levels = columns is not None and bool(columns.levels)
@@ -189,7 +189,7 @@ class FittedPipeline:
             columns = None
         expected = list(columns.names or ()) if columns else self.dataset.get("feature_names")
         fixed: dict[str, Any] = {"sparse": bool(self.dataset.get("sparse"))}
-        if kind == self.dataset["format"] == "svmlight":  # a file need not show the last column, nor the first
+        if same and "zero_based" in known:  # a file need not show the last column, nor the first
             fixed |= {"n_columns": self.model.n_features, "zero_based": self.dataset["zero_based"]}
         if same and self.dataset.get("decimal") and params.decimal is None:
             fixed["decimal"] = self.dataset["decimal"]
