@@ -13,12 +13,6 @@ from numpydoc import validate as numpydoc_validate
 
 import dssl
 
-# Whose docstrings are still in an older form; the list is to become empty.
-OLD_FORM = {
-    "KernelKMeans",
-}
-CONVERTED = [name for name in dssl.__all__ if name not in OLD_FORM]
-
 # What numpydoc asks of every docstring, by its codes.
 FORM = {
     "GL03",  # no double blank lines
@@ -47,7 +41,7 @@ def mistakes(path: str, codes: set[str]) -> list[str]:
     return [f"{path}: {code} {message}" for code, message in errors if code in codes]
 
 
-@pytest.mark.parametrize("name", CONVERTED)
+@pytest.mark.parametrize("name", dssl.__all__)
 def test_the_docstring_of_a_public_name_is_whole(name):
     found = mistakes(f"dssl.{name}", FORM | EXAMPLES)
     for path, value in methods_of(name):
@@ -56,7 +50,7 @@ def test_the_docstring_of_a_public_name_is_whole(name):
     assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize("name", CONVERTED)
+@pytest.mark.parametrize("name", dssl.__all__)
 def test_each_parameter_has_a_paragraph_of_its_own(name):
     joined = [param.name for path in (f"dssl.{name}", *dict(methods_of(name)))
               for section in ("Parameters", "Attributes")
@@ -65,7 +59,7 @@ def test_each_parameter_has_a_paragraph_of_its_own(name):
     assert not joined
 
 
-@pytest.mark.parametrize("name", CONVERTED)
+@pytest.mark.parametrize("name", dssl.__all__)
 def test_the_examples_run(name, tmp_path, monkeypatch):
     """Examples write files to the current folder."""
     monkeypatch.chdir(tmp_path)
@@ -89,11 +83,11 @@ numpydoc_class_members_toctree = False
 
 @pytest.mark.slow
 def test_sphinx_shows_all_public_names_without_a_warning(tmp_path: Path):
-    names = "\n".join(f"   {name}" for name in dssl.__all__ if name not in OLD_FORM)
+    names = "\n".join(f"   {name}" for name in dssl.__all__)
     (tmp_path / "conf.py").write_text(CONF)
     (tmp_path / "index.rst").write_text(
         f"Reference\n=========\n\n.. currentmodule:: dssl\n\n.. autosummary::\n   :toctree: names\n\n{names}\n")
     built = subprocess.run([sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", tmp_path,
                             tmp_path / "html"], capture_output=True, text=True)
     assert built.returncode == 0, built.stderr
-    assert all((tmp_path / f"html/names/dssl.{name}.html").is_file() for name in dssl.__all__ if name not in OLD_FORM)
+    assert all((tmp_path / f"html/names/dssl.{name}.html").is_file() for name in dssl.__all__)

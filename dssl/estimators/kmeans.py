@@ -25,42 +25,102 @@ from .targets import require_unequal
 
 
 class KernelKMeans(ClusterMixin, PointPredictor, KernelReader):
-    """k-means in the feature space of a kernel, of any number of points; new points get the nearest cluster.
+    """k-means in the feature space of a kernel; new points get the nearest cluster.
 
-    `fit(X)` takes all points and no labels. It runs on the active Dask client if there is one, in threads of this
-    process otherwise, with the same result. X may be anything that `dssl.data.inputs` reads.
+    `fit(X)` takes any number of points and no labels. X is an array, a sparse matrix, a
+    table, a Dataset, or a Zarr or Dask array. The fit runs on the active Dask client if
+    there is one, in threads of this process otherwise, with the same result.
 
     Parameters
     ----------
-    n_clusters : a whole number, or "eigengap" or "gap", by which it is chosen up to `max_clusters`
-        (`dssl.selection.number_of_clusters`).
-    space : "graph", the graph kernel of `regularizer` from its lowest eigenpairs, two for each cluster, of unit
-        diagonal (spectral clustering); "base", the base kernel; "deformed", the base kernel deformed by the graph;
-        "cluster", the cluster kernel of the leading eigenvalues of the affinity; "multiscale", the multi-scale eigen
-        kernel. Kernels other than that of the graph come from landmarks, and are exact where all points are.
-    kernel, bandwidth : base kernel, as in `LapSVC`, of "base", "deformed" and "cluster".
-    eta : weight of the graph in "deformed", relative, as in `LapSVC`.
-    graph, regularizer : as in `LapSVC`, of "graph" and "deformed". Of a graph in more pieces than clusters only the
-        largest are clustered, and points of the others have no cluster, -1.
-    n_landmarks : points that carry the kernel; of "deformed" those at which functions are measured. "auto" is 1,000, of
-        "cluster" and "multiscale" 2,000, as far as the budget lets them be; all points where there are fewer.
-    scale : of the features, as in `LapSVC`.
-    n_init : starts by k-means++, of which the best goes on.
-    memory_budget : bytes, or text such as "600MB", that a task may take; None is 1 GiB, or what workers allow.
-    random_state : of every random choice.
+    n_clusters : int, "eigengap" or "gap"
+        The number of clusters, or the rule by which it is chosen up to
+        `max_clusters` (`dssl.selection.number_of_clusters`).
+    space : "graph", "base", "deformed", "cluster" or "multiscale"
+        The kernel: "graph", that of the graph by `regularizer`, from its lowest
+        eigenpairs, two for each cluster, of unit diagonal (spectral clustering);
+        "base", the base kernel; "deformed", the base kernel deformed by the graph;
+        "cluster", the cluster kernel of the leading eigenvalues of the affinity;
+        "multiscale", the multi-scale eigen kernel. Kernels other than that of the
+        graph come from landmarks, and are exact where all points are.
+    kernel : str or callable
+        The base kernel of "base", "deformed" and "cluster": "rbf", "laplacian",
+        "linear", "polynomial", "cosine", or a function that returns the block of
+        its values between the rows X and Z.
+    bandwidth : float or str
+        The bandwidth of the base kernel: a number in units of the features,
+        "median", the median distance of two points, or a multiple of it such as
+        "0.5*median".
+    eta : float
+        The weight of the graph against the base kernel, of "deformed", 0 to 1e8.
+    graph : KNNGraph or None
+        How the graph of "graph" and "deformed" is made from the points; None takes
+        the defaults. A graph that is already made is passed to `fit`. Of a graph in
+        more components than clusters only the largest are clustered, and points of
+        the others have no cluster, -1.
+    regularizer : RegularizerParams or None
+        The regularizer of the graph; None is that of the normalized Laplacian with
+        ridge 0.01 and power 2.
+    n_landmarks : int or "auto"
+        The number of points that carry the kernel, or of "deformed" those at which
+        functions are measured. "auto" is 1,000, of "cluster" and "multiscale"
+        2,000, as far as the memory budget allows; all points where there are fewer.
+    n_init : int
+        The number of starts by k-means++, of which the best goes on.
+    max_clusters : int
+        The largest number of clusters that a rule may choose.
+    scale : str
+        How the features are scaled: "auto", which standardizes columns whose ranges
+        differ and leaves those of one unit, such as pixels and embeddings, as they
+        are; "standardize", "unit_range", "max_abs", "unit_norm", "global_range" or
+        "none". `scaling_` is what it came to.
+    memory_budget : int, str or None
+        The bytes that a task may take, a number or text such as "600MB"; None is 1
+        GiB, or what the workers allow.
+    random_state : int
+        The seed of every random choice.
 
     Attributes
     ----------
-    labels_ : ndarray, shape (n,), the cluster of each point, from the largest, 0, down; -1 for none.
-    n_clusters_ : how many there are. model_ : what prediction needs and no more; its values are, up to what all
-        clusters share, minus half the squared distance to each center. inertia_ : the mean squared distance of the
-        points to their centers, in the kernel.
-    evidence_ : dict, what the space, the choice of the number and the passes say of themselves.
+    labels_ : ndarray, shape (n,)
+        The cluster of each point, from the largest, 0, down; -1 for none.
+    n_clusters_ : int
+        The number of clusters.
+    model_ : Model
+        What predicts points, and no more than that needs. Its values are, up to
+        what all clusters share, minus half the squared distance to each center.
+    inertia_ : float
+        The mean squared distance of the points to their centers, in the kernel.
+    evidence_ : dict
+        What the kernel, the choice of the number and the passes tell of themselves.
+    scaling_ : Scaling
+        How the features are scaled.
+    n_features_in_ : int
+        The number of features of the fit.
+    feature_names_in_ : ndarray, shape (d,)
+        The names of the features, where the columns of X have names.
+
+    Raises
+    ------
+    ParameterError
+        When `fit` is called: a parameter is out of range.
 
     References
     ----------
-    Dhillon, Guan, Kulis, "Kernel k-means, spectral clustering and normalized cuts", KDD 2004; Lever, Diethe,
-    Shawe-Taylor, "Data-dependent kernels in nearly-linear time", AISTATS 2012, section 5.2 ("deformed").
+    Dhillon, Guan, Kulis, "Kernel k-means, spectral clustering and normalized cuts", KDD
+    2004; Lever, Diethe, Shawe-Taylor, "Data-dependent kernels in nearly-linear time",
+    AISTATS 2012, section 5.2 ("deformed").
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_moons
+    >>> from dssl import KernelKMeans, clustering_scores
+    >>> X, classes = make_moons(200, noise=0.05, random_state=0)
+    >>> model = KernelKMeans(n_clusters=2).fit(X)
+    >>> clustering_scores(classes, model.labels_)["accuracy"]
+    1.0
+    >>> (model.predict(X) == model.labels_).all()
+    np.True_
     """
 
     groups: ClassVar[dict[str, type]] = {"graph": KNNGraph, "regularizer": RegularizerParams}
@@ -78,19 +138,39 @@ class KernelKMeans(ClusterMixin, PointPredictor, KernelReader):
         self.memory_budget, self.random_state = memory_budget, random_state
 
     def fit(self, X: Any, y: Any = None, graph: Any = None) -> Self:
-        """Cluster the points X (n, d), or any input that `dssl.data.inputs.rows_of` reads; return self.
+        """Cluster the points.
 
-        y : not read. graph : in place of the one made of X, as in `LapSVC.fit`.
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+            All points, or any other input that an estimator reads.
+        y : object
+            It is not read.
+        graph : Graph, sparse matrix, Neighbors or pair of arrays, or None
+            A graph in place of the one made of X, as in `LapSVC.fit`.
+
+        Returns
+        -------
+        KernelKMeans
+            The estimator itself.
 
         Raises
         ------
-        ParameterError : a parameter is out of range. DataError : fewer points than clusters. NotConverged : eigenpairs
-            of the graph end above their tolerance. BudgetError : what has to be held does not fit. ValueError : X is
-            not finite.
+        ParameterError
+            A parameter is out of range.
+        DataError
+            There are fewer points than clusters.
+        NotConverged
+            Eigenpairs of the graph end above their tolerance.
+        BudgetError
+            What has to be held does not fit the memory budget.
+        ValueError
+            X is not finite.
 
         Warns
         -----
-        UserWarning : points have no cluster; fewer distinct points than clusters.
+        UserWarning
+            Points have no cluster, or there are fewer distinct points than clusters.
         """
         require_random_state(self.random_state)
         execution, params = self._execution(), self._params()

@@ -75,18 +75,21 @@ class AutomaticParams:
 
 @dataclass(frozen=True, kw_only=True)
 class AutomaticModel(SizedModel):
-    """Graph kernels and kernels on the labels alone, averaged by leave-one-out; nothing is tuned.
+    """Graph kernels and kernels on the labels alone, averaged with nothing to tune.
 
-    From 2,000 labels on, or where kernels of them exceed half the memory budget (1,670 at 1 GiB), harmonic functions on
-    the graph, or the nearest labels; class_sizes are then refused.
+    From 2,000 labels on, or where kernels of them exceed half the memory budget (1,670
+    labels at 1 GiB), harmonic functions on the graph or the nearest labeled neighbors
+    are used; class_sizes are then refused.
 
     Parameters
     ----------
     loss : "squared" or "huber"
-        Of a regression; in huber a target far from what the others say counts less.
+        The loss of the targets; with "huber" a target that is far from what the
+        others say of it counts less.
     scoring : str or None
-        Of classes, the metric that predicted classes are best for, and that model and baselines are compared by; null
-        is accuracy.
+        The metric for which decisions on classes are best, and by which the model
+        and the baselines are compared, by its name in scikit-learn; null is the
+        accuracy.
     """
 
     kind: Literal["automatic"] = "automatic"

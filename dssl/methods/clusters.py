@@ -46,15 +46,18 @@ class ClustersModel(ModelSection):
     Parameters
     ----------
     n_clusters : int, "eigengap" or "gap"
-        Their number, or the rule by which it is chosen.
+        The number of clusters, or the rule by which it is chosen up to
+        `max_clusters` (`dssl.selection.number_of_clusters`).
     max_clusters : int
-        Clusters of which a rule chooses the number.
+        The largest number of clusters that a rule may choose.
     n_init : int
-        Starts by k-means++, of which the best goes on.
+        The number of starts by k-means++, of which the best goes on.
     n_landmarks : int or "auto"
-        Points that carry the kernel, of deformed those at which functions are measured.
+        The number of points that carry the kernel, or of "deformed" those at which
+        functions are measured. "auto" is 1,000, of "cluster" and "multiscale"
+        2,000, as far as the memory budget allows; all points where there are fewer.
     random_state : int
-        Of every random choice.
+        The seed of every random choice.
     """
 
     n_clusters: int | NumberRule
@@ -84,7 +87,7 @@ class GraphClustersModel(ClustersModel):
     space : "graph" or "deformed"
         The kernel.
     eta : float
-        Weight of the graph in deformed, relative.
+        The weight of the graph against the base kernel, of "deformed", 0 to 1e8.
     """
 
     kind: Literal["clustering"] = "clustering"

@@ -28,10 +28,10 @@ class SizedModel(ClassModel):
     Parameters
     ----------
     class_sizes : list, dict or None
-        How many points have each class, counts or shares, where they are known: in the order of the classes, or by
-        class.
+        The known sizes of the classes, counts or shares, in the order of the
+        classes or by class; null where they are not known.
     random_state : int
-        Of every random choice.
+        The seed of every random choice.
     """
 
     class_sizes: list[float] | dict[str | int | float, float] | None = None
@@ -50,25 +50,32 @@ class SizedModel(ClassModel):
 
 @dataclass(frozen=True, kw_only=True)
 class GraphModel(SizedModel):
-    """A learner whose function lives on the vertices of the graph; new points take the mean of their neighbors.
+    """A learner whose function lives on the vertices of the graph.
+
+    New points have the weighted mean of their nearest points in the graph.
 
     Parameters
     ----------
     learner : "ridge", "laplace" or "poisson"
-        ridge regression in graph kernels, averaged; laplace, the harmonic function of the labels; poisson, for classes.
-    ridge : list of float, or None
-        Of the kernels (L + ridge I)^-power of learner ridge; null is a family that needs no tuning.
+        The learner: "ridge", an average of ridge regressions in kernels of the
+        graph, which alone reads the next five parameters; "laplace", the harmonic
+        function of the labels; "poisson", Poisson learning, for classes.
+    ridge : list of float or None
+        What is added to the Laplacian, each with each power; null is that of a
+        family that needs no tuning. The smaller the ridge, the farther a label
+        reaches.
     power : list of int
-        Of learner ridge; larger is smoother.
+        The powers of the regularizer. The larger, the smoother.
     by_degree : list of bool
-        Of learner ridge: whether degrees scale a kernel; [false, true] has both.
+        Whether kernels are scaled by D^-1/2 on both sides; [false, true] has both.
     penalty : float
-        Of learner ridge, added to the diagonal of a kernel of unit mean diagonal; 1e6 is as good as the kernel mean.
+        What is added to the diagonal of a kernel of unit mean diagonal. Toward 0
+        the kernel interpolates; 1e6 is as good as the kernel mean.
     weighting : "loo" or "equal"
-        Of learner ridge: kernels count by their leave-one-out residuals, or alike.
+        How the kernels are averaged: by exact leave-one-out residuals, or equally.
     tolerance : float or None
-        Of ridge, how exact the kernels are, 0.1 by default; of the others the relative residual of the solve, 1e-5 by
-        default.
+        How exact the kernels of "ridge" are, 0.1 by default; of the other learners
+        the relative residual at which the solve of a column ends, 1e-5 by default.
     """
 
     kind: Literal["graph"] = "graph"

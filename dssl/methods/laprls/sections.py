@@ -42,32 +42,41 @@ class LapRLSKernel(KernelSection):
 
 @dataclass(frozen=True, kw_only=True)
 class LapRLSModel(ClassModel):
-    """Laplacian regularized least squares on landmarks; the penalties weigh against the mean squared residual.
+    """Laplacian regularized least squares on landmarks.
 
     Parameters
     ----------
     gamma_A : float or str
-        Of the norm, > 0; a number, auto or a multiple such as 10*auto; chosen, one of two by leave-one-out on the
-        labels.
+        The weight of the norm, > 0, against the mean squared residual of the
+        labels: a number, "auto", a multiple such as "10*auto", or "chosen", which
+        takes one of two by the leave-one-out residuals of the labels.
     gamma_I : float or str
-        Of the graph's energy, >= 0; 0 is plain least squares; chosen, 0 or one of two by leave-one-out and the spectral
-        concentration of the graph.
+        The weight of the graph's energy, >= 0, given as `gamma_A` is; 0 is
+        regularized least squares without a graph. "chosen" takes 0 or one of two by
+        the leave-one-out residuals of the labels and the spectral concentration of
+        the graph.
     solver : str
-        nystrom-direct, nystrom-pcg and nystrom-cg use landmarks; direct, pcg and cg all points.
+        How the systems are solved: "auto", "nystrom-direct" (Gram matrices),
+        "nystrom-pcg" or "nystrom-cg"; or "direct", "pcg" or "cg", on all points
+        instead of landmarks.
     preconditioner : str
-        Of nystrom-pcg.
+        The preconditioner of "nystrom-pcg".
     whitening : float, "auto" or None
-        Eigenvalues of the landmarks' kernel below this share of the largest are dropped; null drops none.
+        The share of the largest eigenvalue of the landmarks' kernel below which
+        eigenvalues are dropped; null drops none.
     precision : "float64" or "float32"
-        Of kernel blocks.
+        The precision of kernel blocks, whose products are added in float64 either
+        way.
     tolerance : float
-        Residual relative to the right-hand side.
+        The residual, relative to the right-hand side, at which a column ends.
     max_iterations : int
-        Of a column.
+        The number of iterations of a column at most.
     fit_intercept : bool
-        Whether the function has an unpenalized intercept.
+        Whether the function has an unpenalized intercept: targets are centered at
+        the mean of the labels.
     landmarks : LandmarkParams
-        The points that functions are sums over: their number, a share of the distinct training points, sqrt, or auto.
+        The points over which functions are sums: their number, their share of the
+        distinct points, "sqrt", or "auto".
     """
 
     kind: Literal["laprls"] = "laprls"
@@ -182,18 +191,21 @@ LossName = Literal["squared_hinge", "huber_hinge", "logistic"]
 
 @dataclass(frozen=True, kw_only=True)
 class LapSVMModel(LapRLSModel):
-    """Laplacian support vector machine on landmarks; the penalties weigh against the mean loss.
+    """Laplacian support vector machine on landmarks.
 
     Parameters
     ----------
     gamma_A : float or str
-        Of the norm, > 0; a number, auto or a multiple such as 10*auto.
+        The weight of the norm, > 0, against the mean loss of the labels: a number,
+        "auto", or a multiple such as "10*auto".
     gamma_I : float or str
-        Of the graph's energy, >= 0; 0 is no graph.
+        The weight of the graph's energy, >= 0, given as `gamma_A` is; 0 leaves the
+        graph out.
     loss : "squared_hinge", "huber_hinge" or "logistic"
-        The loss that is minimized.
+        The loss of the labels; "huber_hinge" is the hinge with its corner rounded
+        over h to either side.
     h : float
-        Of huber_hinge: the hinge is rounded so far from its corner.
+        How far the corner of "huber_hinge" is rounded to either side.
     """
 
     kind: Literal["lapsvm"] = "lapsvm"  # type: ignore[assignment]
