@@ -329,7 +329,7 @@ def test_a_change_moves_what_depends_on_it(fields, override, expected):
     (["model.solver=amg"], "model.solver"), (["model.whitening=2"], "model.whitening=2"),
     (["model.kind=lapsvc"],
      "  model.kind: Input should be 'automatic', 'svm', 'ridge', 'laprls', 'lapsvm', 'graph', 'cluster', "
-     "'multiscale', 'clustering' or 'kernel_clustering' (given: 'lapsvc')"),
+     "'multiscale', 'transductive', 'clustering' or 'kernel_clustering' (given: 'lapsvc')"),
     (["model.landmarks.method=kmeans", "model.preconditioner=paper"], "model.preconditioner='paper'"),
     (["selection.grid.eta=[1]"], "  selection.grid.eta: model.kind is laprls, which has no use for it"),
     (["selection.gamma_A=[1]"], "  selection.gamma_A: it is a key of selection.grid"),
