@@ -36,7 +36,7 @@ from tests.fuzz.profile import thorough
 from tests.rounding import to_rounding
 from tests.stored import contents
 
-EXACT = SolverParams(tolerance=1e-12, method="direct")
+EXACT = SolverParams(tol=1e-12, method="direct")
 SURE = 1e-3  # a score that near to zero may fall on either side by rounding
 seeds = st.integers(0, 10**6)
 kinds = st.sampled_from(["binary", "self_tuned"])
@@ -65,7 +65,7 @@ def covariance_of(W, power, *, ridge=0.1, normalized=True):
 
 
 def estimator(kind, *, weights="self_tuned", **parameters):
-    return kind(**{"graph": KNNGraph(n_neighbors=5, weights=weights), "n_subsample": 1000, "tolerance": 1e-10,
+    return kind(**{"graph": KNNGraph(n_neighbors=5, weights=weights), "n_subsample": 1000, "tol": 1e-10,
                    **parameters})
 
 
@@ -143,7 +143,7 @@ def test_neighbors_do_not_depend_on_blocks_or_threads(random_state, threads, hei
 def test_the_covariance_is_the_same_bits_on_any_number_of_threads(random_state, power, block_columns):
     X, y, _ = problem(random_state, n=120)
     labeled = np.flatnonzero(y >= 0)
-    params = GraphKernelParams(n_subsample=30, solver=SolverParams(block_columns=block_columns, tolerance=1e-10),
+    params = GraphKernelParams(n_subsample=30, solver=SolverParams(block_columns=block_columns, tol=1e-10),
                                regularizer=RegularizerParams(power=power))
     one, several = (graph_covariance(KNNGraph().build(X, InProcess(threads)), labeled, params, InProcess(threads))
                     for threads in (1, 3))

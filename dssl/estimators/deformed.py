@@ -51,11 +51,11 @@ class DeformedKernelEstimator(MethodEstimator, SearchedEstimator, KernelReader):
                  C: float = DeformedModel.C, eta: Eta = DeformedModel.eta,
                  graph: KNNGraph | None = None, regularizer: RegularizerParams | None = None,
                  n_subsample: int | str = DeformedModel.n_subsample,
-                 tolerance: float = SolverParams.tolerance, scale: str = "auto",
+                 tol: float = SolverParams.tol, scale: str = "auto",
                  memory_budget: int | str | None = None, unlabeled: Any = None,
                  random_state: int = 0):
         self.kernel, self.bandwidth, self.C, self.eta, self.scale = kernel, bandwidth, C, eta, scale
-        self.graph, self.regularizer, self.n_subsample, self.tolerance = graph, regularizer, n_subsample, tolerance
+        self.graph, self.regularizer, self.n_subsample, self.tol = graph, regularizer, n_subsample, tol
         self.memory_budget, self.unlabeled, self.random_state = memory_budget, unlabeled, random_state
 
     def _params(self) -> DeformedKernelParams:
@@ -64,7 +64,7 @@ class DeformedKernelEstimator(MethodEstimator, SearchedEstimator, KernelReader):
         return DeformedKernelParams(
             kernels=BaseKernels(self.kernel, {}, (bandwidth,), self.random_state), learner=model.learner,
             regularizer=self.group("regularizer"), n_subsample=model.size(budget_of(self.memory_budget)), C=model.C,
-            eta=model.eta, solver=SolverParams(tolerance=self.tolerance, random_state=self.random_state),
+            eta=model.eta, solver=SolverParams(tol=self.tol, random_state=self.random_state),
             random_state=self.random_state, prior=prior_of(model.class_prior, None))
 
     def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Any, params: DeformedKernelParams,
@@ -199,7 +199,7 @@ class LapSVC(CalibratedClassifier, DeformedKernelEstimator):
         fewer. At the other points of the fit functions follow the graph, and at new
         points the base kernel. "auto" is 1,000, or what a memory budget below 192
         MB allows.
-    tolerance : float
+    tol : float
         The relative residual at which a solve ends.
     scale : str
         How the features are scaled: "auto", which standardizes columns whose ranges
@@ -279,11 +279,11 @@ class LapSVC(CalibratedClassifier, DeformedKernelEstimator):
                  loss: str = SvmModel.loss, class_prior: Any = None, class_weight: Any = None,
                  graph: KNNGraph | None = None, regularizer: RegularizerParams | None = None,
                  n_subsample: int | str = DeformedModel.n_subsample,
-                 tolerance: float = SolverParams.tolerance, scale: str = "auto",
+                 tol: float = SolverParams.tol, scale: str = "auto",
                  memory_budget: int | str | None = None, unlabeled: Any = None,
                  random_state: int = 0):
         super().__init__(kernel, bandwidth=bandwidth, C=C, eta=eta, graph=graph, regularizer=regularizer,
-                         n_subsample=n_subsample, tolerance=tolerance, scale=scale, memory_budget=memory_budget,
+                         n_subsample=n_subsample, tol=tol, scale=scale, memory_budget=memory_budget,
                          unlabeled=unlabeled, random_state=random_state)
         self.loss = loss
         self.class_prior, self.class_weight = class_prior, class_weight
@@ -323,7 +323,7 @@ class LapKernelRidge(PointRegressor, DeformedKernelEstimator):
         fewer. At the other points of the fit functions follow the graph, and at new
         points the base kernel. "auto" is 1,000, or what a memory budget below 192
         MB allows.
-    tolerance : float
+    tol : float
         The relative residual at which a solve ends.
     scale : str
         How the features are scaled: "auto", which standardizes columns whose ranges

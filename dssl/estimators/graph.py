@@ -123,15 +123,15 @@ class OneSystemClassifier(GraphClassifier):
     learner: ClassVar[LearnerName]
 
     def __init__(self, graph: KNNGraph | None = None, *, class_sizes: Any = None, class_prior: Any = None,
-                 class_weight: Any = None, tolerance: float = 1e-5, scale: str = "auto",
+                 class_weight: Any = None, tol: float = 1e-5, scale: str = "auto",
                  memory_budget: int | str | None = None, unlabeled: Any = None, random_state: int = 0):
         self.class_prior, self.class_weight = class_prior, class_weight
-        self.graph, self.class_sizes, self.tolerance, self.scale = graph, class_sizes, tolerance, scale
+        self.graph, self.class_sizes, self.tol, self.scale = graph, class_sizes, tol, scale
         self.memory_budget, self.unlabeled, self.random_state = memory_budget, unlabeled, random_state
 
     def _learner(self) -> GraphLearner:
         return GraphLearner(self.learner, None, SolverParams(
-            tolerance=self.tolerance, random_state=self.random_state))
+            tol=self.tol, random_state=self.random_state))
 
 
 class LaplaceLearning(OneSystemClassifier):
@@ -168,7 +168,7 @@ class LaplaceLearning(OneSystemClassifier):
         What labels weigh in the fit and in the frequencies of the classes: None, 1
         each; "balanced", the same in total for each class; or a weight by class in
         a dict.
-    tolerance : float
+    tol : float
         The relative residual at which the solve of a column ends.
     scale : str
         How the features are scaled: "auto", which standardizes columns whose ranges
@@ -255,7 +255,7 @@ class LaplaceLearningRegressor(GraphRegressor):
     graph : KNNGraph or None
         How the graph is made from the points; None takes the defaults. A graph that
         is already made is passed to `fit`.
-    tolerance : float
+    tol : float
         The relative residual at which the solve of a column ends.
     scale : str
         How the features are scaled: "auto", which standardizes columns whose ranges
@@ -315,13 +315,13 @@ class LaplaceLearningRegressor(GraphRegressor):
     True
     """
 
-    def __init__(self, graph: KNNGraph | None = None, *, tolerance: float = 1e-5, scale: str = "auto",
+    def __init__(self, graph: KNNGraph | None = None, *, tol: float = 1e-5, scale: str = "auto",
                  memory_budget: int | str | None = None, unlabeled: Any = None, random_state: int = 0):
-        self.graph, self.tolerance, self.scale = graph, tolerance, scale
+        self.graph, self.tol, self.scale = graph, tol, scale
         self.memory_budget, self.unlabeled, self.random_state = memory_budget, unlabeled, random_state
 
     def _learner(self) -> GraphLearner:
-        return GraphLearner("laplace", None, SolverParams(tolerance=self.tolerance, random_state=self.random_state))
+        return GraphLearner("laplace", None, SolverParams(tol=self.tol, random_state=self.random_state))
 
 
 class PoissonLearning(OneSystemClassifier):
@@ -357,7 +357,7 @@ class PoissonLearning(OneSystemClassifier):
         What labels weigh in the fit and in the frequencies of the classes: None, 1
         each; "balanced", the same in total for each class; or a weight by class in
         a dict.
-    tolerance : float
+    tol : float
         The relative residual at which the solve of a column ends.
     scale : str
         How the features are scaled: "auto", which standardizes columns whose ranges
@@ -434,10 +434,10 @@ class GraphKernelRidgeBase(GraphEstimator):
 
     def __init__(self, graph: KNNGraph | None = None, *, ridge: float | Sequence[float] | None = None,
                  power: int | Sequence[int] = (1, 2, 3), by_degree: bool | Sequence[bool] = True, penalty: float = 0.1,
-                 weighting: str = "loo", laplacian: str = "normalized", tolerance: float = 0.1, scale: str = "auto",
+                 weighting: str = "loo", laplacian: str = "normalized", tol: float = 0.1, scale: str = "auto",
                  memory_budget: int | str | None = None, unlabeled: Any = None, random_state: int = 0):
         self.graph, self.ridge, self.power, self.by_degree = graph, ridge, power, by_degree
-        self.penalty, self.weighting, self.laplacian, self.tolerance = penalty, weighting, laplacian, tolerance
+        self.penalty, self.weighting, self.laplacian, self.tol = penalty, weighting, laplacian, tol
         self.scale = scale
         self.memory_budget, self.unlabeled, self.random_state = memory_budget, unlabeled, random_state
 
@@ -448,7 +448,7 @@ class GraphKernelRidgeBase(GraphEstimator):
         return GraphLearner("ridge", GraphRidgeParams(
             ridge=None if self.ridge is None else several(self.ridge), power=several(self.power),
             by_degree=several(self.by_degree), penalty=self.penalty, weighting=self.weighting,
-            functions=FunctionParams(laplacian=self.laplacian, tolerance=self.tolerance,  # type: ignore[arg-type]
+            functions=FunctionParams(laplacian=self.laplacian, tol=self.tol,  # type: ignore[arg-type]
                                      random_state=self.random_state), random_state=self.random_state),
             SolverParams(random_state=self.random_state))
 
@@ -503,7 +503,7 @@ class GraphKernelRidge(GraphClassifier, GraphKernelRidgeBase):
         What labels weigh in the fit and in the frequencies of the classes: None, 1
         each; "balanced", the same in total for each class; or a weight by class in
         a dict.
-    tolerance : float
+    tol : float
         The tolerance of the kernels' columns, see `FunctionParams`.
     scale : str
         How the features are scaled: "auto", which standardizes columns whose ranges
@@ -575,10 +575,10 @@ class GraphKernelRidge(GraphClassifier, GraphKernelRidgeBase):
     def __init__(self, graph: KNNGraph | None = None, *, ridge: float | Sequence[float] | None = None,
                  power: int | Sequence[int] = (1, 2, 3), by_degree: bool | Sequence[bool] = True, penalty: float = 0.1,
                  weighting: str = "loo", laplacian: str = "normalized", class_sizes: Any = None,
-                 class_prior: Any = None, class_weight: Any = None, tolerance: float = 0.1, scale: str = "auto",
+                 class_prior: Any = None, class_weight: Any = None, tol: float = 0.1, scale: str = "auto",
                  memory_budget: int | str | None = None, unlabeled: Any = None, random_state: int = 0):
         super().__init__(graph, ridge=ridge, power=power, by_degree=by_degree, penalty=penalty, weighting=weighting,
-                         laplacian=laplacian, tolerance=tolerance, scale=scale, memory_budget=memory_budget,
+                         laplacian=laplacian, tol=tol, scale=scale, memory_budget=memory_budget,
                          unlabeled=unlabeled, random_state=random_state)
         self.class_sizes = class_sizes
         self.class_prior, self.class_weight = class_prior, class_weight
@@ -617,7 +617,7 @@ class GraphKernelRidgeRegressor(GraphRegressor, GraphKernelRidgeBase):
         How the kernels are averaged: by exact leave-one-out residuals, or equally.
     laplacian : "normalized" or "unnormalized"
         Which Laplacian of the graph.
-    tolerance : float
+    tol : float
         The tolerance of the kernels' columns, see `FunctionParams`.
     scale : str
         How the features are scaled: "auto", which standardizes columns whose ranges

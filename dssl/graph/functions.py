@@ -33,13 +33,13 @@ AT_ONCE = 2  # blocks of columns that start before it is known which functions c
 class FunctionParams:
     """How functions of the Laplacian are computed.
 
-    laplacian : "normalized" or "unnormalized". tolerance : how much no function of a column, off the null space, may
+    laplacian : "normalized" or "unnormalized". tol : how much no function of a column, off the null space, may
         still move relative to its largest entry as the steps grow by half. max_steps : of the Lanczos process, before
         the solvers take over. block_columns : columns side by side.
     """
 
     laplacian: LaplacianKind = "normalized"
-    tolerance: float = 0.1
+    tol: float = 0.1
     max_steps: int = 243
     block_columns: int = 64
     random_state: int = 0
@@ -47,7 +47,7 @@ class FunctionParams:
     def __post_init__(self) -> None:
         require(self.laplacian in ("normalized", "unnormalized"), f"laplacian={self.laplacian!r}",
                 why="no other Laplacian is defined", fix="choose normalized or unnormalized")
-        require(1e-12 <= self.tolerance < 1, f"tolerance={self.tolerance!r}, expected 1e-12 <= tolerance < 1",
+        require(1e-12 <= self.tol < 1, f"tol={self.tol!r}, expected 1e-12 <= tolerance < 1",
                 why="it is relative to the largest entry of a column",
                 fix="use 0.1, which leaves errors of some 0.01, or 1e-3 for exact kernels")
         require(self.block_columns >= 1, f"block_columns={self.block_columns}, expected >= 1",
@@ -115,7 +115,7 @@ class KrylovTask:
         A, shared = SingularMatrix.from_arrays(self.matrix.load()), self.vertices.load()
         columns = A.place[shared["columns"][self.first:self.last]]
         of_columns = krylov(A, columns, A.place[shared["rows"]], self.functions,
-                       self.params.tolerance, self.params.max_steps)
+                       self.params.tol, self.params.max_steps)
         return {**out.write(**of_columns.to_arrays()), "steps": int(of_columns.steps.max(initial=0))}
 
 
@@ -217,7 +217,7 @@ def _by_krylov(graph: Graph, columns: np.ndarray, rows: np.ndarray, functions: F
         whole = np.zeros((len(graph.vertices), coef.shape[2]))
         filled = np.flatnonzero(coef[kept].any(axis=(0, 1)))
         of_column = coef[kept][:, :, filled]
-        polynomial = polynomials(used, of_column, interval, params.tolerance) if of_column.size else None
+        polynomial = polynomials(used, of_column, interval, params.tol) if of_column.size else None
         if polynomial is not None and polynomial.shape[1] * len(filled) <= longest * len(columns):
             shared = execution.share(columns=columns, polynomial=polynomial, coef=of_column)
             results, blocks = execution.scratch(), _even_ranges(len(filled), params.block_columns // 2 or 1, AT_ONCE)
@@ -231,7 +231,7 @@ def _by_krylov(graph: Graph, columns: np.ndarray, rows: np.ndarray, functions: F
         return whole if solved is None else whole + solved.combined(coef[others])
 
     return GraphFunctions(values, combine, {
-        "method": "lanczos", "steps": max(receipt["steps"] for receipt in receipts), "tolerance": params.tolerance,
+        "method": "lanczos", "steps": max(receipt["steps"] for receipt in receipts), "tol": params.tol,
         **({} if solved is None else {"solved": solved.attributes | {"functions": len(others)}})})
 
 
@@ -299,7 +299,7 @@ def _by_solves(graph: Graph, columns: np.ndarray, rows: np.ndarray, functions: F
                execution: Execution) -> GraphFunctions:
     """Return the functions by a solver of each ridge."""
     ridges, most = sorted(set(functions.ridge)), max(functions.power)
-    solver = SolverParams(tolerance=min(1e-6, params.tolerance), block_columns=params.block_columns,
+    solver = SolverParams(tol=min(1e-6, params.tol), block_columns=params.block_columns,
                           random_state=params.random_state)
     prepared, vertices = execution.scratch(), execution.share(columns=columns, rows=rows)
     receipts = execution.map([
@@ -323,5 +323,5 @@ def _by_solves(graph: Graph, columns: np.ndarray, rows: np.ndarray, functions: F
             for number in range(len(ridges))]))["found"]
 
     return GraphFunctions(np.array([of_ridge[number][power] for number, power in places]), combine, {
-        "method": sorted({params.method for params in chosen}), "tolerance": solver.tolerance,
+        "method": sorted({params.method for params in chosen}), "tol": solver.tol,
         "iterations": max(receipt["iterations"] for receipt in solved)})

@@ -25,7 +25,7 @@ class SpectrumParams:
     ----------
     laplacian : "normalized" or "unnormalized"
         Which Laplacian of the graph.
-    tolerance : float
+    tol : float
         The largest residual of a pair, relative to the matrix; see `Eigenpairs`.
     method : "auto", "dense", "filtered" or "inverse"
         How they are computed; see `lowest_eigenpairs`.
@@ -39,7 +39,7 @@ class SpectrumParams:
     """
 
     laplacian: LaplacianKind = "normalized"
-    tolerance: float = 1e-6
+    tol: float = 1e-6
     method: EigenMethod = "auto"
     random_state: int = 0
 
@@ -106,7 +106,7 @@ class SpectrumTask:
     def __call__(self, out: PartWriter) -> Receipt:
         laplacian, params = laplacian_of(self.graph, self.vertices, self.params.laplacian), self.params
         begin = None if self.start is None else extended(self.start.load()["start"], laplacian.joint)
-        pairs = lowest_eigenpairs(laplacian.matrix(), laplacian.vector, self.m, tolerance=params.tolerance,
+        pairs = lowest_eigenpairs(laplacian.matrix(), laplacian.vector, self.m, tol=params.tol,
                                   method=params.method, random_state=params.random_state,
                                   start=begin).require_converged()
         return {**out.write(values=pairs.values, vectors=pairs.vectors, residuals=pairs.residuals), **pairs.attributes}

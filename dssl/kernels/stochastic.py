@@ -68,7 +68,7 @@ class StochasticParams:
     threshold : float
         By how much eigenvalues are lowered, 0 <= threshold < 1. Those of the affinity
         below it, of which the largest is 1, are dropped.
-    tolerance : float
+    tol : float
         The estimated relative error ``|Z_t - L_hat|_F / |Z_t|_F`` at which steps end
         before the last one; 0 for none.
     random_state : int
@@ -95,7 +95,7 @@ class StochasticParams:
     n_features: int = 200
     rank: int = 200
     threshold: float = 0.001
-    tolerance: float = 0.02
+    tol: float = 0.02
     random_state: int = 0
 
     def __post_init__(self) -> None:
@@ -110,7 +110,7 @@ class StochasticParams:
                 why="each frequency gives a cosine and a sine, so that the diagonal of the kernel is exact",
                 fix=f"use {self.n_features + 1}")
         for name, below, why in (("threshold", 1.0, "the largest eigenvalue of the affinity is 1"),
-                                 ("tolerance", np.inf, "it is a relative error at which steps end")):
+                                 ("tol", np.inf, "it is a relative error at which steps end")):
             value = getattr(self, name)
             number = is_real(value)
             require(number and 0 <= value < below, f"{name}={value!r}, expected a number from 0 to below {below:g}",
@@ -144,7 +144,7 @@ class Eigensystem:
 
 def reached(error: float | None, params: StochasticParams) -> bool:
     """Return whether an estimated error ends the steps."""
-    return error is not None and error < params.tolerance
+    return error is not None and error < params.tol
 
 
 class StochasticSteps:

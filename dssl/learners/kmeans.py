@@ -35,13 +35,13 @@ SAMPLE_STREAM, START_STREAM = 0, 1  # of the seed
 class KMeansParams:
     """n_clusters : k. n_init : starts, of which the best goes on.
 
-    tolerance : relative; where a pass over all rows lowers the sum of squares by less, the next is the last. max_passes
+    tol : relative; where a pass over all rows lowers the sum of squares by less, the next is the last. max_passes
     : over all rows.
     """
 
     n_clusters: int
     n_init: int = 10
-    tolerance: float = 1e-5
+    tol: float = 1e-5
     max_passes: int = 100
     random_state: int = 0
 
@@ -52,7 +52,7 @@ class KMeansParams:
             value = getattr(self, name)
             require(is_whole(value) and value >= least, why=why,
                     what=f"{name}={value!r}, expected a whole number >= {least}", fix=f"use {least} or more")
-        require(0 <= self.tolerance < 1, f"tolerance={self.tolerance!r}, expected 0 to 1",
+        require(0 <= self.tol < 1, f"tol={self.tol!r}, expected 0 to 1",
                 why="it is relative to the sum of squares", fix="use 1e-5")
         require_random_state(self.random_state)
 
@@ -158,7 +158,7 @@ def kmeans(rows: Rows, params: KMeansParams, execution: Execution) -> Clusters:
         for cluster, (row, squared) in zip(empty, moved.farthest, strict=False):
             if squared > 0:
                 centers[cluster] = rows.take(np.array([row]))[0]
-        if not len(empty) and moved.inertia >= (1 - params.tolerance) * inertia:
+        if not len(empty) and moved.inertia >= (1 - params.tol) * inertia:
             break
         inertia = moved.inertia
     parts, ranges = execution.scratch(), row_ranges(n, height)

@@ -20,7 +20,7 @@ SAMPLE, COLUMNS = 128, 16  # vertices, and how many of them are solved for side 
 RIDGE, POWER = 0.01, 2
 STREAM = 14  # of the seed
 ENTRY_BYTES = 12  # of a stored weight, with its column
-SOLVER = SolverParams(method=Jacobi.name, tolerance=1e-3)
+SOLVER = SolverParams(method=Jacobi.name, tol=1e-3)
 
 
 @dataclass(frozen=True)

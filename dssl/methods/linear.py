@@ -134,7 +134,7 @@ class LinearSections(Sections):
         learners = product(self.tried("loss", model.loss), self.tried("C", model.C))
         return {"kernels": BaseKernels(self.kernel.name, self.kernel.parameters, bandwidths, model.random_state),
                 "learners": tuple(SampleLearner(loss=loss, C=C) for loss, C in learners),
-                "cv": chosen.cv() if chosen else None, "rule": chosen.rule() if chosen else LOWEST,
+                "cv": chosen.folds() if chosen else None, "rule": chosen.rule() if chosen else LOWEST,
                 "prior": self.prior, "weight": self.weight, "random_state": model.random_state}
 
     def mistakes(self) -> Iterator[tuple[str, DsslError]]:

@@ -89,8 +89,8 @@ class Selection:
         Of search random, and of halving where not all combinations begin: how many are drawn.
     factor : float or None
         Of search halving, 3 by default: a third of the candidates is judged on three times as many folds.
-    folds : int or "leave_one_out"
-        A number >= 2, or leave_one_out.
+    cv : int or "leave_one_out"
+        The folds: a number >= 2, or leave_one_out.
     repetitions : int
         Of the folds, each dealt anew; scores are means over them.
     held_out : str
@@ -112,7 +112,7 @@ class Selection:
     search: Literal["grid", "random", "halving"] = "grid"
     n_candidates: int | None = None
     factor: float | None = None
-    folds: int | Literal["leave_one_out"] = FoldParams.folds
+    cv: int | Literal["leave_one_out"] = FoldParams.folds
     repetitions: int = FoldParams.repetitions
     held_out: HeldOut = "auto"
     held_out_points: HeldOutPoints = "transductive"
@@ -133,11 +133,11 @@ class Selection:
         require(self.held_out in self.ways, f"held_out={self.held_out!r}",
                 why=f"this kind of model has {', '.join(self.ways)}", fix="leave held_out out")
         require_random_state(self.random_state)
-        _ = self.cv(), self.searched()  # raises where one of their parameters is out of range
+        _ = self.folds(), self.searched()  # raises where one of their parameters is out of range
 
-    def cv(self) -> FoldParams:
+    def folds(self) -> FoldParams:
         """Return the parameters of the folds."""
-        return FoldParams(folds=self.folds, repetitions=self.repetitions, random_state=self.random_state)
+        return FoldParams(folds=self.cv, repetitions=self.repetitions, random_state=self.random_state)
 
     def rule(self) -> ChoiceRule:
         """Return which row is chosen."""

@@ -65,7 +65,7 @@ class FoldParams:
                 fix="use 1, or 3 to 10 where labels are few")
         require(self.repetitions == 1 or self.folds != LEAVE_ONE_OUT,
                 f"repetitions={self.repetitions} of leave_one_out", why="each would hold out the same points",
-                fix="leave repetitions out, or use folds: 10")
+                fix="leave repetitions out, or use cv: 10")
 
     def repeated(self, target: Target) -> list[list[np.ndarray]]:
         """Return the folds of each repetition; see `held_out_folds`."""

@@ -63,17 +63,17 @@ def blocked_cg(apply: Callable[..., np.ndarray], B: np.ndarray, precondition: Ca
     columns, R = np.arange(t), B
     while len(columns):
         claimed = _descend(product, measured, precondition, metric is not None, X, R, columns, iterations,
-                           stop.tolerance * norms, stop.max_iterations)
+                           stop.tol * norms, stop.max_iter)
         left = B[:, columns] - product(X[:, columns], columns, measured(X[:, columns]))
         before = residuals[columns]
         with np.errstate(invalid="ignore"):  # a right-hand side that is no number has no residual
             residuals[columns] = np.divide(_norms(left, measured(left)), norms[columns], out=np.zeros(len(columns)),
                                            where=norms[columns] != 0)
         # Rounding keeps the residual of the product slightly above that of the recursion.
-        again = (claimed & (residuals[columns] > 2 * stop.tolerance) & (residuals[columns] < before / 2)
-                 & (iterations[columns] < stop.max_iterations))
+        again = (claimed & (residuals[columns] > 2 * stop.tol) & (residuals[columns] < before / 2)
+                 & (iterations[columns] < stop.max_iter))
         columns, R = columns[again], left[:, again]
-    return Solution(X * scale, residuals, residuals <= 2 * stop.tolerance, iterations)
+    return Solution(X * scale, residuals, residuals <= 2 * stop.tol, iterations)
 
 
 def _descend(product: Callable[..., np.ndarray], measured: Callable[[np.ndarray], np.ndarray],

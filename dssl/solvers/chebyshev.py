@@ -47,17 +47,17 @@ class Interval:
         return (self.high - self.low) / 2
 
 
-def polynomials(functions: Functions, coef: np.ndarray, interval: Interval, tolerance: float) -> np.ndarray | None:
+def polynomials(functions: Functions, coef: np.ndarray, interval: Interval, tol: float) -> np.ndarray | None:
     """Return the Chebyshev coefficients (m, degree + 1), the first halved; None where the degree would be too large.
 
-    What is left out is at most `tolerance` in norm, relative to the largest entry as `coef` (m, t, c) weighs functions.
-    Entries, which add up errors of either sign, are nearer: `tolerance=0.1` left 0.0001 of the deviation on usps.
+    What is left out is at most `tol` in norm, relative to the largest entry as `coef` (m, t, c) weighs functions.
+    Entries, which add up errors of either sign, are nearer: `tol=0.1` left 0.0001 of the deviation on usps.
     """
     x = interval.center + interval.half * np.cos(np.pi * (np.arange(NODES) + 0.5) / NODES)
     found = dct(functions.of(x), type=2, axis=1) / NODES
     weight = np.abs(coef).max(axis=(1, 2), initial=0.0)
     tails = (weight[:, None] * np.abs(found))[:, ::-1].cumsum(axis=1)[:, ::-1].max(axis=0)
-    enough = np.flatnonzero(tails <= tolerance * (weight * interval.scale).max(initial=0.0))
+    enough = np.flatnonzero(tails <= tol * (weight * interval.scale).max(initial=0.0))
     if not len(enough) or enough[0] > NODES // 4:
         return None
     found[:, 0] /= 2

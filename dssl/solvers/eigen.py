@@ -80,7 +80,7 @@ class Eigenpairs:
         return {"method": self.method, "iterations": self.iterations, "residual": float(self.residuals.max())}
 
 
-def lowest_eigenpairs(L: Any, vector: np.ndarray, m: int, *, tolerance: float = 1e-6, method: EigenMethod = "auto",
+def lowest_eigenpairs(L: Any, vector: np.ndarray, m: int, *, tol: float = 1e-6, method: EigenMethod = "auto",
                       random_state: int = 0, start: np.ndarray | None = None) -> Eigenpairs:
     """Return the m lowest eigenpairs of a Laplacian L (n, n), sparse; equal for equal seeds.
 
@@ -89,7 +89,7 @@ def lowest_eigenpairs(L: Any, vector: np.ndarray, m: int, *, tolerance: float = 
     L : symmetric with off-diagonal entries <= 0 and `L vector = 0`, such as `Laplacian.matrix()`.
     vector : (n,) > 0, such as `Laplacian.vector`; on each component it spans the null space.
     m : 1 to n.
-    tolerance : largest relative residual (`Eigenpairs`).
+    tol : largest relative residual (`Eigenpairs`).
     method : "dense", O(n^3); "filtered"; "inverse"; "auto" takes the whole of small matrices and where m is a large
         part of n, the inverse where the filter would need a large degree, and the filter else.
     start : (n, r) columns near the eigenvectors, such as those of a matrix that hardly differs; the process begins with
@@ -106,7 +106,7 @@ def lowest_eigenpairs(L: Any, vector: np.ndarray, m: int, *, tolerance: float = 
     A = SingularMatrix.of(L, vector, np.float64)
     require(is_whole(m) and 1 <= m <= A.n, f"m={m!r}, expected 1 to {A.n}", why="a matrix has as many eigenpairs as "
             "rows", fix="ask for some tens; the null space counts, a vector a component")
-    require(1e-14 <= tolerance < 1, f"tolerance={tolerance!r}, expected 1e-14 <= tolerance < 1",
+    require(1e-14 <= tol < 1, f"tol={tol!r}, expected 1e-14 <= tolerance < 1",
             why="it is a relative residual in float64", fix="use 1e-6")
     require(method in ("auto", "dense", "filtered", "inverse"), f"method={method!r}",
             why="no other method is known", fix='choose "auto", "dense", "filtered" or "inverse"')
@@ -124,13 +124,13 @@ def lowest_eigenpairs(L: Any, vector: np.ndarray, m: int, *, tolerance: float = 
     if rest and (method == "dense" or (method == "auto" and (A.n <= SMALL or not fits))):
         found = _Found(_dense(A, rest), 1, "dense")
     elif rest:
-        found = _iterative(A, rest, tolerance, method, random_state, start)
+        found = _iterative(A, rest, tol, method, random_state, start)
     values, X, residuals = _rayleigh_ritz(A, found.vectors)
     vectors = A.leave(np.concatenate([null, X], axis=1))
     _sign(vectors)
     of_null = np.linalg.norm(A.multiply(null), axis=0) / largest_eigenvalue(A)
     values, residuals = np.concatenate([np.zeros(zeros), values]), np.concatenate([of_null, residuals])
-    return Eigenpairs(values, vectors, residuals, residuals <= tolerance, found.iterations, found.method)
+    return Eigenpairs(values, vectors, residuals, residuals <= tol, found.iterations, found.method)
 
 
 @dataclass(frozen=True)
@@ -219,7 +219,7 @@ def eigenvalue_counts(A: SingularMatrix, random_state: int) -> tuple[np.ndarray,
     return np.concatenate(x)[order], count
 
 
-def _iterative(A: SingularMatrix, rest: int, tolerance: float, method: str, random_state: int,
+def _iterative(A: SingularMatrix, rest: int, tol: float, method: str, random_state: int,
                given: np.ndarray | None) -> _Found:
     """Return the lowest pairs by the method, or the one that `auto` decides for, and what it was."""
     high, asked = largest_eigenvalue(A), int(1.5 * rest) + BLOCK
@@ -228,21 +228,21 @@ def _iterative(A: SingularMatrix, rest: int, tolerance: float, method: str, rand
     degree = filter_degree(low, high, GAIN)
     transform: Transform
     if method == "inverse" or (method == "auto" and degree > LARGEST_DEGREE):
-        method, transform = "inverse", Inverse.of(A, tolerance)
+        method, transform = "inverse", Inverse.of(A, tol)
     else:
         method = "filtered"
-        transform = Filtered.of(A, low, degree, np.float32 if tolerance >= SINGLE else np.float64)
+        transform = Filtered.of(A, low, degree, np.float32 if tol >= SINGLE else np.float64)
     start, steps = np.random.default_rng([random_state, A.n]).standard_normal((A.n, BLOCK)), 0
     if given is not None:
         start = _mixed(A, given, start, random_state)
     for _ in range(ROUNDS):
-        pairs = _run(A, transform, rest, tolerance, random_state, start)
+        pairs = _run(A, transform, rest, tol, random_state, start)
         steps += pairs.steps
         met = pairs.finished
         values, X, residuals = _rayleigh_ritz(A, pairs.vectors(rest if met else min(asked, len(pairs.values))))
         del pairs
-        if met and residuals.max() <= tolerance:
-            X, more = _completed(A, transform, X, float(values[-1]), tolerance, random_state)
+        if met and residuals.max() <= tol:
+            X, more = _completed(A, transform, X, float(values[-1]), tol, random_state)
             return _Found(X, steps + more, method)
         # Ritz values are above the eigenvalues: a lower cut, sharper, from the vectors that the last one let by.
         transform = transform.sharper(min(low, _cut(values[[rest - 1, -1]], high)))
@@ -264,18 +264,18 @@ def _cut(values: np.ndarray, high: float) -> float:
     return float(np.clip(max(values[1], APART * values[0]), 1e-8 * high, 0.9 * high))
 
 
-def _run(A: SingularMatrix, transform: Transform, rest: int, tolerance: float, random_state: int,
+def _run(A: SingularMatrix, transform: Transform, rest: int, tol: float, random_state: int,
          start: np.ndarray) -> RitzPairs:
     """Return the Ritz pairs of a process that ends when the first `rest` meet the tolerance."""
     def finished(values: np.ndarray, residuals: np.ndarray) -> bool:
         if len(values) < rest:
             return False
-        return bool((residuals[:rest] * transform.per_residual(values[:rest]) <= tolerance / 2).all())
+        return bool((residuals[:rest] * transform.per_residual(values[:rest]) <= tol / 2).all())
 
     return block_lanczos(transform, start, A.project, most_columns(rest), finished, random_state)
 
 
-def _completed(A: SingularMatrix, transform: Transform, X: np.ndarray, last: float, tolerance: float,
+def _completed(A: SingularMatrix, transform: Transform, X: np.ndarray, last: float, tol: float,
                random_state: int) -> tuple[np.ndarray, int]:
     """Return the vectors X (n, rest) with those in place that their process missed, and how many blocks that took.
 
@@ -295,7 +295,7 @@ def _completed(A: SingularMatrix, transform: Transform, X: np.ndarray, last: flo
             if len(values) < LOOK_BLOCK * least:
                 return False
             above = max(int((values > bar).sum()), 1)
-            met = residuals[:above] * transform.per_residual(values[:above]) <= tolerance / 2
+            met = residuals[:above] * transform.per_residual(values[:above]) <= tol / 2
             return bool(met.all() or values[0] + residuals[0] <= bar)
 
         start = np.random.default_rng([random_state, A.n, steps]).standard_normal((A.n, LOOK_BLOCK))

@@ -194,11 +194,11 @@ class Krylov:
         return cls(**{name: arrays[name] for name in cls.__dataclass_fields__})
 
 
-def krylov(A: SingularMatrix, columns: np.ndarray, rows: np.ndarray, functions: Functions, tolerance: float,
+def krylov(A: SingularMatrix, columns: np.ndarray, rows: np.ndarray, functions: Functions, tol: float,
            max_steps: int) -> Krylov:
     """Return the entries of functions of A in some rows and columns, and the matrices T for a second pass.
 
-    A function of a column has converged when, off the null space, it moved by no more than `tolerance` of its largest
+    A function of a column has converged when, off the null space, it moved by no more than `tol` of its largest
     entry since the steps were two thirds as many. A column stops when all have, whatever the columns beside it do, or
     at `max_steps`.
 
@@ -226,7 +226,7 @@ def krylov(A: SingularMatrix, columns: np.ndarray, rows: np.ndarray, functions: 
             found = sizes[j] * own @ np.stack([rows_of[:, j] for rows_of in seen[:own.shape[1]]])
             largest[:, j], lowest[j], steps[j] = np.abs(found).max(axis=1), x[0], own.shape[1]
             moved = np.abs(found - looks[j][1]).max(axis=1)
-            converged[:, j] = (own.shape[1] < len(seen)) | (moved <= tolerance * largest[:, j])
+            converged[:, j] = (own.shape[1] < len(seen)) | (moved <= tol * largest[:, j])
             looks[j] = [found, looks[j][0]]
         if converged.all() or ended:
             break

@@ -56,7 +56,7 @@ class Solution:
             raise NotConverged(explain(
                 f"{int((~self.converged).sum())} of {len(self.converged)} columns did not converge: column {worst} "
                 f"ended at relative residual {self.residuals[worst]:.2e} after {self.iterations[worst]} iterations, "
-                f"tolerance {params.tolerance:.0e}",
+                f"tolerance {params.tol:.0e}",
                 why="a kernel built from wrong columns is wrong without looking so",
                 fix="raise the ridge, raise max_iterations, choose method='amg' (low-dimensional data) or 'deflated', "
                     "or loosen the tolerance",
@@ -134,7 +134,7 @@ class Solver:
         B = A.enter(B)
         weight = 1 / A.scale  # || D^1/2 r || is the residual norm of the system as it was given
         given = column_norms(B, weight)
-        goal = params.tolerance * given
+        goal = params.tol * given
         if start is None or not self.method.iterates:
             X, R = np.zeros_like(B), B.copy()
         else:
@@ -149,7 +149,7 @@ class Solver:
             self.method.deflate(X, B, R, active)
             norms = np.where(active, column_norms(R, np.ones_like(weight)), 0)
             needed = np.where(active, goal / np.where(active, current, 1), 1)
-            E, used = self.method.correct(R, norms, needed, params.max_iterations - iterations)
+            E, used = self.method.correct(R, norms, needed, params.max_iter - iterations)
             iterations += used
             add_columns(X, E, norms)
             del E
@@ -157,14 +157,14 @@ class Solver:
             A.correct_components(X, R, active)
             after = np.where(active, column_norms(R, weight), current)
             # Rounding sets a floor: a column that a whole correction does not bring down is at it.
-            active &= (after > goal) & (after <= 0.5 * current) & (iterations < params.max_iterations)
+            active &= (after > goal) & (after <= 0.5 * current) & (iterations < params.max_iter)
             current = after
         # Those that float32 does not bring down go on in float64, so few at a time that they take no more memory.
-        late = np.flatnonzero((current > goal) & (iterations < params.max_iterations))
+        late = np.flatnonzero((current > goal) & (iterations < params.max_iter))
         for first, last in row_ranges(len(late), -(-B.shape[1] // 4)):
             some = late[first:last]
             E, used = self.method.correct(R[:, some], current[some], goal[some] / current[some],
-                                          params.max_iterations - iterations[some], precise=True)
+                                          params.max_iter - iterations[some], precise=True)
             X[:, some] += E * current[some]
             iterations[some] += used
             del E
@@ -216,18 +216,18 @@ def solve_columns(R: Any, B: np.ndarray, params: SolverParams | None = None, vec
     if params.method != AUTO or A.n <= LARGEST or t > FEW_COLUMNS:
         solver = _prepared(A, t, params)
         return solver.solve(B, start), solver.params.method
-    enough = min(params.max_iterations, ENOUGH + FEW_COST // max(t, 1))
-    found = Solver.of(Jacobi(A), replace(params, max_iterations=enough)).solve(B, start)
+    enough = min(params.max_iter, ENOUGH + FEW_COST // max(t, 1))
+    found = Solver.of(Jacobi(A), replace(params, max_iter=enough)).solve(B, start)
     late = np.flatnonzero(~found.converged)
-    if not len(late) or enough == params.max_iterations:
+    if not len(late) or enough == params.max_iter:
         return found, Jacobi.name
-    goal = params.tolerance / float(found.residuals[late].max())
-    solver = _prepared(A, len(late), replace(params, tolerance=goal, max_iterations=params.max_iterations - enough))
+    goal = params.tol / float(found.residuals[late].max())
+    solver = _prepared(A, len(late), replace(params, tol=goal, max_iter=params.max_iter - enough))
     more = solver.solve(B[:, late] - A.apply(found.value[:, late]))
     found.value[:, late] += more.value
     found.residuals[late] *= more.residuals
     found.iterations[late] += more.iterations
-    return replace(found, converged=found.residuals <= params.tolerance), solver.params.method
+    return replace(found, converged=found.residuals <= params.tol), solver.params.method
 
 
 def _prepared(A: ScaledMatrix, n_columns: int, params: SolverParams) -> Solver:
@@ -259,7 +259,7 @@ def possible_solvers(n: int, *, guess: bool, n_columns: int | None = None) -> li
 
 def _least_work(A: ScaledMatrix, n_columns: int, params: SolverParams) -> Solver:
     """Return the solver that touches the fewest entries for n_columns columns, by counting on probe columns."""
-    if _most_iterations(A, params.tolerance) <= SOON:
+    if _most_iterations(A, params.tol) <= SOON:
         return Solver.of(Jacobi(A), params)
     few = min(params.n_vectors or FEW_VECTORS, FEW_VECTORS)
     first = _counted(Deflated.prepare(A, n_columns, n_vectors=few, random_state=params.random_state), n_columns, params,
@@ -276,14 +276,14 @@ def _least_work(A: ScaledMatrix, n_columns: int, params: SolverParams) -> Solver
     return best
 
 
-def _most_iterations(A: ScaledMatrix, tolerance: float) -> float:
+def _most_iterations(A: ScaledMatrix, tol: float) -> float:
     """Return a bound of the iterations of Jacobi's method from the excess of the diagonal; inf where there is none.
 
     By the scaling y that makes A dominant, every eigenvalue is at least the smallest (A y)_i / y_i.
     """
     y = A.near_null
     least = float(((y - abs(A.off_diagonal()) @ y) / y).min())
-    return math.sqrt(2 / least) / 2 * math.log(2 / tolerance) if least > 0 else math.inf
+    return math.sqrt(2 / least) / 2 * math.log(2 / tol) if least > 0 else math.inf
 
 
 def _counted(method: Iterative, n_columns: int, params: SolverParams, enough: int) -> tuple[float, Solver]:
@@ -295,16 +295,16 @@ def _counted(method: Iterative, n_columns: int, params: SolverParams, enough: in
     columns = np.random.default_rng([params.random_state, n]).choice(n, min(PROBES, n), replace=False)
     B = np.zeros((n, len(columns)))
     B[columns, np.arange(len(columns))] = 1
-    probe = Solver.of(method, replace(params, max_iterations=enough)).solve(B)
+    probe = Solver.of(method, replace(params, max_iter=enough)).solve(B)
     # Residuals fall geometrically: a probe that was cut short tells how many more iterations there would be.
     reached = np.clip(probe.residuals, 1e-300, 0.99)
-    expected = float((probe.iterations * np.maximum(1, math.log(params.tolerance) / np.log(reached))).mean())
+    expected = float((probe.iterations * np.maximum(1, math.log(params.tol) / np.log(reached))).mean())
     setup, iteration = method.entries()
     work = setup + n_columns * expected * iteration
     return work, Solver.of(method, params, probe_iterations=round(expected, 1), work=f"{work:.3g}")
 
 
-def solve(R: Any, B: Any, *, method: str = AUTO, tolerance: float = 1e-6, max_iterations: int = 3000,
+def solve(R: Any, B: Any, *, method: str = AUTO, tol: float = 1e-6, max_iter: int = 3000,
           vector: np.ndarray | None = None, random_state: int = 0, start: Any = None) -> Solution:
     """Return the solution of `R X = B` with its evidence.
 
@@ -320,9 +320,9 @@ def solve(R: Any, B: Any, *, method: str = AUTO, tolerance: float = 1e-6, max_it
         How the system is solved: by conjugate gradients with the Jacobi preconditioner;
         with the lowest eigenvectors solved exactly besides; with multigrid; or by a
         factor. "auto" takes the method that needs the least work.
-    tolerance : float
+    tol : float
         The relative residual, in float64, that each column is to meet.
-    max_iterations : int
+    max_iter : int
         The number of iterations after which a column counts as not converged.
     vector : ndarray, shape (n,), or None
         The positive null vector of the Laplacian, `Laplacian.vector`. None is constant
@@ -356,7 +356,7 @@ def solve(R: Any, B: Any, *, method: str = AUTO, tolerance: float = 1e-6, max_it
     >>> solve(R, np.array([1.0, 0.0, 0.0])).value.round(4)
     array([0.625, 0.25 , 0.125])
     """
-    params = SolverParams(method=method, tolerance=tolerance, max_iterations=max_iterations,
+    params = SolverParams(method=method, tol=tol, max_iter=max_iter,
                           random_state=random_state)
     B = np.asarray(B, np.float64)
     require(bool(np.isfinite(B).all()), "a right-hand side is not finite", error=DataError,

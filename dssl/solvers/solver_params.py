@@ -26,9 +26,9 @@ class SolverParams:
     method : str
         jacobi; deflated, that with the lowest eigenvectors solved exactly; amg, multigrid; direct, a factor; a solver
         that a plugin registers; or auto, which takes what costs least.
-    tolerance : float
+    tol : float
         Relative residual `||b - R x|| / ||b||` of every column.
-    max_iterations : int
+    max_iter : int
         Of conjugate gradients, per column, over all corrections.
     n_vectors : int or None
         Eigenvectors to deflate; None follows the number of columns to solve.
@@ -39,8 +39,8 @@ class SolverParams:
     """
 
     method: Annotated[str, SOLVERS] = AUTO
-    tolerance: float = 1e-6
-    max_iterations: int = 3000
+    tol: float = 1e-6
+    max_iter: int = 3000
     n_vectors: int | None = None
     block_columns: int = 64
     random_state: int = 0
@@ -48,10 +48,10 @@ class SolverParams:
     def __post_init__(self) -> None:
         if self.method != AUTO:
             SOLVERS.named(self.method, "method", 'leave it at "auto"')
-        require(isinstance(self.tolerance, Real) and 1e-14 <= self.tolerance < 1,
-                f"tolerance={self.tolerance!r}, expected 1e-14 <= tolerance < 1",
+        require(isinstance(self.tol, Real) and 1e-14 <= self.tol < 1,
+                f"tol={self.tol!r}, expected 1e-14 <= tolerance < 1",
                 why="it is a relative residual in float64", fix="use 1e-6; kernels need no more")
-        require(self.max_iterations >= 1, f"max_iterations={self.max_iterations}, expected >= 1",
+        require(self.max_iter >= 1, f"max_iter={self.max_iter}, expected >= 1",
                 why="no iteration gives no answer", fix="leave it at 3000")
         require(self.block_columns >= 1, f"block_columns={self.block_columns}, expected >= 1",
                 why="columns are solved in blocks", fix="leave it at 64")
@@ -61,14 +61,14 @@ class SolverParams:
 
 @dataclass(frozen=True)
 class Stop:
-    """When a column is done: residual norm at most `tolerance` times that of its right-hand side."""
+    """When a column is done: residual norm at most `tol` times that of its right-hand side."""
 
-    tolerance: float = 1e-6
-    max_iterations: int = 500
+    tol: float = 1e-6
+    max_iter: int = 500
 
     def __post_init__(self) -> None:
-        require(0 < self.tolerance < 1, f"tolerance={self.tolerance}, expected between 0 and 1",
+        require(0 < self.tol < 1, f"tol={self.tol}, expected between 0 and 1",
                 why="it is the residual relative to the right-hand side", fix="use 1e-6")
-        require(isinstance(self.max_iterations, (int, np.integer)) and self.max_iterations >= 1,
-                f"max_iterations={self.max_iterations!r}, expected >= 1", why="a column takes at least one step",
+        require(isinstance(self.max_iter, (int, np.integer)) and self.max_iter >= 1,
+                f"max_iter={self.max_iter!r}, expected >= 1", why="a column takes at least one step",
                 fix="use 500")

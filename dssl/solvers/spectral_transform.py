@@ -91,14 +91,14 @@ class Inverse(Transform):
     power: int = 1
 
     @classmethod
-    def of(cls, A: SingularMatrix, tolerance: float) -> "Inverse":
+    def of(cls, A: SingularMatrix, tol: float) -> "Inverse":
         """Return the first power, by a factor if rows are near the diagonal in their order, or else by multigrid."""
         linked = np.flatnonzero(A.diagonal > 0)
         L = A.matrix()[linked][:, linked]
         below = np.maximum(np.arange(len(linked)) - L.indices[L.indptr[:-1]], 0.0)
         method = Direct.name if float((below**2).mean()) <= THIN * len(linked) else Multigrid.name
         # Errors of the largest values of F are those of all: they have to be small beside the least.
-        params = SolverParams(method=method, tolerance=max(1e-3 * tolerance, 1e-13))
+        params = SolverParams(method=method, tol=max(1e-3 * tol, 1e-13))
         return cls(prepare(L, COLUMNS, params, A.null[linked]), linked, float(A.diagonal[linked].mean()))
 
     def __call__(self, V: np.ndarray) -> np.ndarray:

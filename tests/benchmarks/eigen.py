@@ -109,7 +109,7 @@ def peak() -> float:
 
 
 def ours(L: sp.csr_array, vector: np.ndarray, m: int) -> Pairs:
-    found = lowest_eigenpairs(L, vector, m, tolerance=TOLERANCE)
+    found = lowest_eigenpairs(L, vector, m, tol=TOLERANCE)
     return found.values, found.vectors
 
 

@@ -30,7 +30,7 @@ def flows(W: sp.csr_array, labeled: np.ndarray, start: np.ndarray | None) -> tup
     R = sp.csr_array(sp.diags_array(np.asarray(rows.sum(axis=1)).ravel()) - rows[:, free])
     begin = time.process_time()
     begun = None if start is None else extended(start.astype(np.float64), W)[free]
-    found, _ = solve_columns(R, rows[:, labeled].toarray(), SolverParams(tolerance=TOLERANCE), start=begun)
+    found, _ = solve_columns(R, rows[:, labeled].toarray(), SolverParams(tol=TOLERANCE), start=begun)
     columns[free], columns[labeled] = found.value, np.eye(len(labeled))
     return columns, time.process_time() - begin, float(found.iterations.mean())
 

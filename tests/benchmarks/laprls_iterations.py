@@ -45,7 +45,7 @@ def main() -> None:
         data = problem(name, random_state=0, points=args.points)
         edges: np.ndarray | None = None
         for which in args.preconditioners:
-            params = replace(PRECONDITIONERS[which], max_iterations=500)
+            params = replace(PRECONDITIONERS[which], max_iter=500)
             system = data.system(args.landmarks, params, execution)
             begin = time.perf_counter()
             found = solve_by_products(system, systems, execution, preconditioned=True, required=False)

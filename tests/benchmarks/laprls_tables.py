@@ -50,8 +50,8 @@ LAMBDAS_A = [2.0**i for i in range(-15, 16, 3)]
 LAMBDAS_I = [0.0, *(2.0**i for i in range(-15, 10, 3))]
 SHARE = 0.1
 MOST = 300
-OURS = SystemParams(max_iterations=MOST)
-PRINTED = SystemParams(whitening=None, preconditioner="paper", max_iterations=MOST)
+OURS = SystemParams(max_iter=MOST)
+PRINTED = SystemParams(whitening=None, preconditioner="paper", max_iter=MOST)
 
 
 def main() -> None:

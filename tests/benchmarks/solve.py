@@ -148,7 +148,7 @@ def identity_columns(n: int, S: np.ndarray) -> np.ndarray:
 
 def ours(system: System, method: str, n_columns: int) -> Contender:
     def prepared() -> Solver:
-        return prepare(system.R, N_COLUMNS, SolverParams(method=method, tolerance=TOLERANCE), system.vector)
+        return prepare(system.R, N_COLUMNS, SolverParams(method=method, tol=TOLERANCE), system.vector)
 
     n = system.R.shape[0]
     if method != "auto":
@@ -233,7 +233,7 @@ def growth(cache: Path, sizes: list[int], runs: int) -> None:
         W = weights(cached_lists(cache, f"mnist{n}", 5, lambda n=n: mnist_points(n)), "binary")
         R = sp.csr_matrix(Laplacian(W, normalized=False).matrix(1e-3))
         S = np.random.default_rng(1).choice(n, N_COLUMNS, replace=False)
-        params = SolverParams(tolerance=TOLERANCE)
+        params = SolverParams(tol=TOLERANCE)
         if n == sizes[0]:
             inverse_on_subsample(R, S[:2], params=replace(params, method="deflated"))  # compiles
         seconds = []
@@ -244,7 +244,7 @@ def growth(cache: Path, sizes: list[int], runs: int) -> None:
         best.append(min(seconds))
         report(part="growth", n=n, nonzeros=int(R.nnz), columns=N_COLUMNS, runs=runs, best=round(min(seconds), 3),
                median=round(median(seconds), 3), residual=float(f"{found.attributes['max_residual']:.2e}"),
-               method=found.attributes["solver"]["method"], max_iterations=found.attributes["max_iterations"])
+               method=found.attributes["solver"]["method"], max_iter=found.attributes["max_iterations"])
     if len(sizes) > 1:
         exponent = np.polyfit(np.log(sizes), np.log(best), 1)[0]
         report(part="growth", sizes=sizes, exponent=round(float(exponent), 3))

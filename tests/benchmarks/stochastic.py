@@ -66,7 +66,7 @@ def kernel_of(name: str, X: np.ndarray) -> DistanceKernel:
 def convergence(X: np.ndarray, name: str, n_features: int, rank: int, seeds: int, execution: InProcess) -> None:
     """Print one line a seed and number of steps, and the slope."""
     kernel = kernel_of(name, X)
-    params = StochasticParams(n_features=n_features, rank=rank, threshold=THRESHOLD, tolerance=0)
+    params = StochasticParams(n_features=n_features, rank=rank, threshold=THRESHOLD, tol=0)
     K = kernel(X, X)
     L = reference.affinity(K)
     L_hat = reference.thresholded(L, params.threshold)
@@ -101,7 +101,7 @@ def memory(source: str, budget: int, n_features: int, threads: int) -> None:
     X = open_dataset(source).X
     rows, kernel = X if X.is_sparse else ArrayRows(X.read_all()), RBF(0.55)
     rank = rank_that_fits(rows, n_features, budget, tasks=threads)
-    params = StochasticParams(n_features=n_features, rank=rank, threshold=0, tolerance=0, steps=4 + rank // n_features)
+    params = StochasticParams(n_features=n_features, rank=rank, threshold=0, tol=0, steps=4 + rank // n_features)
     degrees, execution = np.ones(len(rows)), InProcess(threads, budget)
     small = ArrayRows(np.random.default_rng(0).normal(size=(500, 3)))  # compiles, and fills the buffers of BLAS
     stochastic_eigensystem(small, kernel, np.ones(500), StochasticParams(steps=3), execution)

@@ -233,7 +233,7 @@ def chosen_on(basis: ClusterBasis, rows: Any, known: np.ndarray, budget: int) ->
 
 
 def figure2(given: argparse.Namespace) -> None:
-    forms = [("SoCK", steps, {"approximation": StochasticParams(steps=steps, tolerance=0.0)})
+    forms = [("SoCK", steps, {"approximation": StochasticParams(steps=steps, tol=0.0)})
              for steps in (5, 10, 20, 40, 80)]
     forms += [("NysCK", landmarks, {"landmarks": landmarks}) for landmarks in (50, 100, 200, 500, 1000, 2000)]
     for name in given.sets:

@@ -138,7 +138,7 @@ class Asker:
         self.found: dict[str, list[dict[str, Any]]] = defaultdict(list)
         if given.learner == "ridge":
             pairs = min(given.pairs, len(graph.vertices))
-            spectrum = graph_spectrum(graph, pairs, SpectrumParams(tolerance=1e-4), self.execution)
+            spectrum = graph_spectrum(graph, pairs, SpectrumParams(tol=1e-4), self.execution)
             degrees = laplacian_of(graph.stored, graph.copies(self.execution), "normalized").degrees
             self.kernel = spectrum.vectors / (spectrum.values + RIDGE) / np.sqrt(np.maximum(degrees, 1e-12))[:, None]
 
@@ -183,7 +183,7 @@ class Asker:
         if self.given.learner == "ridge":
             found = self.ridge(target)
         elif self.given.learner == "laplace":
-            found = fit_harmonic(self.graph, target, None, SolverParams(tolerance=1e-4), self.execution).values
+            found = fit_harmonic(self.graph, target, None, SolverParams(tol=1e-4), self.execution).values
         else:
             found = fit_graph_ridge(self.graph, target, None, GraphRidgeParams(), self.execution).values
         rest = np.setdiff1d(np.arange(len(self.y)), labeled)

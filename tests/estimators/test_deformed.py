@@ -53,7 +53,7 @@ def dense_kernel(X, Z, estimator):
 ])
 def test_svc_is_the_svm_in_the_kernel_of_equation_4(settings):
     X, y, new = blobs()
-    estimator = LapSVC(**SMALL | {"tolerance": 1e-10, "loss": "hinge", "eta": 10.0} | settings).fit(X, y)
+    estimator = LapSVC(**SMALL | {"tol": 1e-10, "loss": "hinge", "eta": 10.0} | settings).fit(X, y)
     K, K_new = dense_kernel(X, new, estimator)
     labeled = y >= 0
     K_ll = K[np.ix_(labeled, labeled)]
@@ -73,7 +73,7 @@ def test_kernel_ridge_is_ridge_in_the_kernel_of_equation_4(columns):
     labeled = y >= 0
     targets = np.where(labeled[:, None], np.random.default_rng(0).normal(size=(len(X), columns)), np.nan)
     given = targets[:, 0] if columns == 1 else targets
-    estimator = LapKernelRidge(**SMALL, tolerance=1e-10, eta=10.0).fit(X, given)
+    estimator = LapKernelRidge(**SMALL, tol=1e-10, eta=10.0).fit(X, given)
     K, K_new = dense_kernel(X, new, estimator)
     scale = np.trace(K[np.ix_(labeled, labeled)]) / labeled.sum()
     mean = targets[labeled].mean(axis=0)
@@ -92,7 +92,7 @@ def test_kernel_ridge_is_ridge_in_the_kernel_of_equation_4(columns):
 def test_with_the_squared_loss_it_is_ridge_to_the_codes_of_the_classes(n_classes):
     X, y, new = blobs(n_classes=n_classes)
     labeled = y >= 0
-    estimator = LapSVC(**SMALL, tolerance=1e-10, eta=3.0).fit(X, y)
+    estimator = LapSVC(**SMALL, tol=1e-10, eta=3.0).fit(X, y)
     K, K_new = dense_kernel(X, new, estimator)
     K_ll = K[np.ix_(labeled, labeled)]
     scale, codes = np.trace(K_ll) / labeled.sum(), np.where(y[labeled, None] == np.arange(n_classes), 1.0, -1.0)
@@ -107,7 +107,7 @@ def test_with_the_squared_loss_it_is_ridge_to_the_codes_of_the_classes(n_classes
 def test_eta_auto_is_the_mean_of_kernels_of_several_etas(loss):
     X, y, new = blobs(n_classes=3)
     labeled = y >= 0
-    estimator = LapSVC(**SMALL, tolerance=1e-10, loss=loss).fit(X, y)
+    estimator = LapSVC(**SMALL, tol=1e-10, loss=loss).fit(X, y)
     grams = [dense_kernel(X, new, clone(estimator).set_params(eta=eta)) for eta in ETAS]
     scales = [np.trace(K[np.ix_(labeled, labeled)]) / labeled.sum() for K, _ in grams]
     found = estimator.evidence_["eta"]
@@ -130,7 +130,7 @@ def test_points_of_the_fit_follow_the_graph_off_the_subsample(power):
     y = np.concatenate([y, np.full(20, -1)])
     targets = np.where(y >= 0, np.random.default_rng(0).normal(size=len(y)), np.nan)
     eta, settings = 4.0, SMALL | {"regularizer": RegularizerParams(power=power, ridge=0.05)}
-    estimator = LapKernelRidge(**settings, n_subsample=30, eta=eta, tolerance=1e-10).fit(X, targets)
+    estimator = LapKernelRidge(**settings, n_subsample=30, eta=eta, tol=1e-10).fit(X, targets)
 
     W, multiplicity = reference.knn_weights(X[:80], 6), np.where(np.arange(80) < 20, 2.0, 1.0)
     W = W * np.outer(multiplicity, multiplicity)  # of the graph of all points, summed over copies
@@ -229,7 +229,7 @@ def test_names_of_classes_do_not_count(order):
 def test_the_order_of_the_rows_does_not_count():
     X, y, new = blobs(n=200, n_classes=3, random_state=1)
     order = np.random.default_rng(0).permutation(len(X))
-    settings = SMALL | {"tolerance": 1e-9, "bandwidth": 1.5}
+    settings = SMALL | {"tol": 1e-9, "bandwidth": 1.5}
     first, second = LapSVC(**settings).fit(X, y), LapSVC(**settings).fit(X[order], y[order])
     assert_allclose(second.decision_function(new), first.decision_function(new), atol=1e-3)
     targets = np.where(y >= 0, 1.0 * y, np.nan)
@@ -361,8 +361,8 @@ def test_the_estimator_is_cloned_and_set():
     ({"C": 0.0}, "C=0.0"), ({"eta": -1.0}, "eta=-1"), ({"kernel": "rfb"}, "'rfb'"),
     ({"eta": "best"}, "eta='best'"), ({"loss": "log"}, "loss='log'"),
     ({"n_subsample": 0}, "n_subsample=0"), ({"n_subsample": 2.5}, "n_subsample=2.5"), ({"C": "3"}, "C='3'"),
-    ({"tolerance": "1e-6"}, "tolerance='1e-6'"), ({"bandwidth": "mean"}, "'mean'"),
-    ({"tolerance": 0.0}, "tolerance=0.0"),
+    ({"tol": "1e-6"}, "tol='1e-6'"), ({"bandwidth": "mean"}, "'mean'"),
+    ({"tol": 0.0}, "tol=0.0"),
     ({"regularizer": "random_walk"}, "laplacian='random_walk'"), ({"graph": 0}, "n_neighbors=0"),
     ({"graph": np.eye(60)}, "graph is of type ndarray"), ({"graph": RegularizerParams()}, "graph is of type Regul"),
 ])
@@ -401,7 +401,7 @@ def test_the_model_alone_predicts_and_the_solves_give_evidence():
     estimator = LapSVC(**SMALL).fit(X, y)
     arrays, attributes = estimator.model_.to_arrays()
     assert_array_equal(KernelModel.from_arrays(arrays, attributes).predict(new), estimator.predict(new))
-    assert estimator.evidence_["solves"]["max_residual"] <= estimator.tolerance
+    assert estimator.evidence_["solves"]["max_residual"] <= estimator.tol
     assert estimator.evidence_["solves"]["columns"] == len(X)
     assert estimator.evidence_["n_subsample"] == len(X)
 

@@ -123,7 +123,7 @@ def test_parameters_are_given_back_cloned_and_set(kind):
                         "method": "exact", "recall": 0.9, "bandwidth": 0.5, "duplicates": "keep", "random_state": 3},
               "regularizer": {"laplacian": "unnormalized", "ridge": 0.2, "power": 3}}
     settings = {"kernel": "cosine", "bandwidth": 0.3, "C": 2.0, "eta": 5.0, "graph": KNNGraph(**groups["graph"]),
-                "regularizer": RegularizerParams(**groups["regularizer"]), "n_subsample": 17, "tolerance": 1e-5,
+                "regularizer": RegularizerParams(**groups["regularizer"]), "n_subsample": 17, "tol": 1e-5,
                 "scale": "unit_range", "memory_budget": "1GB", "unlabeled": -2, "random_state": 9}
     settings |= {"loss": "hinge", "class_prior": "equal", "class_weight": "balanced"} if kind is LapSVC else {}
     estimator = kind(**settings)

@@ -209,7 +209,7 @@ def test_a_graph_made_before_serves_every_learner():
 
 @pytest.mark.parametrize("changes", [{"ridge": 0.0}, {"ridge": []}, {"power": 0}, {"power": 1.5}, {"penalty": 0.0},
                                      {"penalty": np.nan}, {"weighting": "best"}, {"laplacian": "random"},
-                                     {"by_degree": []}, {"tolerance": 2.0}])
+                                     {"by_degree": []}, {"tol": 2.0}])
 def test_parameters_are_checked_before_anything_is_computed(changes):
     with pytest.raises(ParameterError, match=next(iter(changes))):
         GraphKernelRidge(**changes).fit(np.full((3, 2), np.nan), [0, 1, -1])

@@ -30,7 +30,7 @@ from dssl.learners.prior_shift import PriorShift
 from dssl.learners.target.target import Classes, Quantities
 
 pytestmark = [pytest.mark.slow]
-EXACT = {"tolerance": 1e-9}
+EXACT = {"tol": 1e-9}
 FAMILIES = {"ridge": [None, 1e-3, (1e-2, 1e-4)], "power": [2, (1, 3)], "penalty": [0.1, np.inf],
             "by_degree": [(True, False)]}
 
@@ -171,7 +171,7 @@ def test_columns_and_graphs_are_made_once_for_all_families_penalties_and_folds(m
 def test_the_krylov_process_agrees_within_its_tolerance(monkeypatch):
     monkeypatch.setattr(functions, "LARGEST", 0)
     X, y, _ = problem()
-    estimator = GraphKernelRidge(ridge=(0.01, 0.03), tolerance=1e-6)
+    estimator = GraphKernelRidge(ridge=(0.01, 0.03), tol=1e-6)
     search, seen = searched(monkeypatch, estimator, {"penalty": [0.1]}, X, y)
     assert_refits(estimator, search.cv_results_["params"][0], X, y, None, seen[0], 1e-3)
 

@@ -67,7 +67,7 @@ def test_laprls_is_ridge_regression_in_the_deformed_kernel(kind):
     for solver in SOLVERS:
         own = LapRLSRegressor(bandwidth=2.5, gamma_A=lambda_A / 20, gamma_I=lambda_I * len(X)**2 / 20,
                               graph=KNNGraph(n_neighbors=6), landmarks=1.0, fit_intercept=False,
-                              solver=SystemParams(solver=solver, laplacian=kind, tolerance=1e-10)).fit(X, target)
+                              solver=SystemParams(solver=solver, laplacian=kind, tol=1e-10)).fit(X, target)
         assert_allclose(own.predict(X), expected, atol=1e-6)
 
 
@@ -80,7 +80,7 @@ def test_every_solver_gives_the_same_function_with_weights_copies_and_folds():
     settings = {"bandwidth": 3.0, "landmarks": 1.0, "cv": 3, **grid}
 
     def fitted(solver):
-        params = SystemParams(solver=solver, tolerance=1e-9, max_iterations=5000)
+        params = SystemParams(solver=solver, tol=1e-9, max_iter=5000)
         return LapRLSClassifier(solver=params, **settings).fit(X, y, sample_weight=weight)
 
     first = fitted("nystrom-direct")
@@ -305,7 +305,7 @@ def test_no_unlabeled_points_give_a_warning():
 def test_a_solve_that_does_not_converge_is_an_error():
     X, y, _ = problem()
     with pytest.raises(NotConverged, match="did not converge in 2 iterations"):
-        LapRLSClassifier(solver=SystemParams(solver="nystrom-cg", max_iterations=2), landmarks=100,
+        LapRLSClassifier(solver=SystemParams(solver="nystrom-cg", max_iter=2), landmarks=100,
                          gamma_A="0.0001*auto").fit(X, y)
 
 
@@ -349,7 +349,7 @@ def test_targets_of_any_size_are_fitted(solver, size):
     X, _, new = problem()
     target = np.where(np.arange(len(X)) < 30, X[:, 0], np.nan)
     own = LapRLSRegressor(gamma_A="auto", gamma_I="auto", landmarks=50, solver=SystemParams(
-        solver=solver, tolerance=1e-9, max_iterations=2000))
+        solver=solver, tol=1e-9, max_iter=2000))
     expected = clone(own).fit(X, target).predict(new)
     assert_allclose(own.fit(X, target * size).predict(new) / size, expected, rtol=1e-6, atol=1e-6)
 
@@ -387,7 +387,7 @@ def test_iterations_need_no_room_for_gram_matrices():
         room = 1 << 30 if solver == "nystrom-direct" else budget
         with memory(room):
             fits[solver] = LapRLSClassifier(landmarks=800, gamma_A=["10*auto", "100*auto"], solver=SystemParams(
-                solver=solver, tolerance=1e-9, held_out="refit")).fit(X, y)
+                solver=solver, tol=1e-9, held_out="refit")).fit(X, y)
     direct = fits.pop("nystrom-direct").decision_function(X)
     for solver, fitted in fits.items():
         assert fitted.evidence_["method"] == solver.replace("auto", "nystrom-pcg")
@@ -467,7 +467,7 @@ def test_a_given_graph_takes_the_place_of_the_one_of_the_points():
 @pytest.mark.extended_cases("auto-nystrom-pcg")
 def test_repetitions_are_searches_of_their_own_joined(solver, held_out):
     X, y, _ = problem()
-    params = SystemParams(solver=solver, held_out=held_out, tolerance=1e-9)
+    params = SystemParams(solver=solver, held_out=held_out, tol=1e-9)
     settings = {"bandwidth": 3.0, "landmarks": 40, "gamma_A": [1e-3, 1e-1], "gamma_I": [0, 1.0], "solver": params}
     splitter = RepeatedStratifiedKFold(n_splits=3, n_repeats=2, random_state=0)
     splits = list(splitter.split(np.zeros((30, 1)), y[:30]))

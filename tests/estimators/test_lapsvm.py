@@ -33,7 +33,7 @@ def test_every_solver_gives_the_same_function_with_weights_copies_and_folds(loss
     settings = {"bandwidth": 3.0, "landmarks": 1.0, "cv": 3, "gamma_A": ["auto", "100*auto"], "gamma_I": [0.0, "auto"]}
 
     def fitted(solver):
-        params = SystemParams(solver=solver, tolerance=1e-9, max_iterations=5000)
+        params = SystemParams(solver=solver, tol=1e-9, max_iter=5000)
         return LapSVM(loss=loss, solver=params, **settings).fit(X, y, sample_weight=weight)
 
     first = fitted("nystrom-direct")
@@ -131,7 +131,7 @@ def test_on_all_points_the_influence_function_is_that_of_the_paper_corrected(los
     graph, target, rows = KNNGraph(n_neighbors=6).build(X), classes_of(y, None, len(X)), as_rows(X)
     folds, kernel = labeled_folds(target.strata(), 4, 0), RBF(3.0)
     params = LapRLSParams(gamma_A=(0.02,), gamma_I=(1.0,), loss=loss_of(loss), system=SystemParams(
-        solver=solver, held_out="influence", tolerance=1e-10))
+        solver=solver, held_out="influence", tol=1e-10))
     made = LapRLSProblem.of(rows, target, params, InProcess(1), graph=graph, folds=folds)
     prepared = made.prepared(kernel, InProcess(1), held_out=True)
     (_, values), = prepared.held_out()

@@ -67,7 +67,7 @@ def test_values_left_out_are_those_of_fits_without_the_label(kind, solver, held_
     X, y, _ = problem(n=70, n_labeled=14, n_classes=n_classes, random_state=1)
     X, y = np.vstack([X, X[:3], X[50:55]]), np.concatenate([y, y[:3], y[50:55]])
     weight = np.random.default_rng(0).uniform(0.5, 2, len(X))
-    params = SystemParams(solver=solver, tolerance=1e-10, max_iterations=5000, held_out_points=held_out_points)
+    params = SystemParams(solver=solver, tol=1e-10, max_iter=5000, held_out_points=held_out_points)
     settings = {"bandwidth": 3.0, "landmarks": 1.0, "gamma_A": 0.01, "gamma_I": 5.0}
     labeled = np.flatnonzero(y >= 0)
     for folds in ([np.array([place]) for place in range(len(labeled))],
@@ -125,7 +125,7 @@ def test_potentials_left_out_are_those_of_fits_without_the_label(class_sizes, mo
         labels_at, unlabeled_of = [], Unlabeled.of
         monkeypatch.setattr(Unlabeled, "of", lambda vertex, component: labels_at.append(vertex) or unlabeled_of(
             labels_at[0], component))
-    settings = {"tolerance": 1e-10, "class_sizes": class_sizes}
+    settings = {"tol": 1e-10, "class_sizes": class_sizes}
     PoissonLearning(**settings).fit(X, y)
     folds = calibration_folds(classes_of(y, None, len(y)), 0, a_fit_each=class_sizes is not None)[:2]
     for fold in folds:

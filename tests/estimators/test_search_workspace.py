@@ -52,7 +52,7 @@ GRID = {"graph__n_neighbors": [4, 8], "bandwidth": [2.0, 4.0], "gamma_A": [1e-3,
 DEFORMED = {"graph__n_neighbors": [4, 8], "bandwidth": [2.0, 4.0], "C": [1, 10.0], "eta": [0, 10.0]}
 ON_GRAPH = {"graph__n_neighbors": [4, 8], "laplacian": ["normalized", "unnormalized"], "ridge": [None, (1e-3, 1e-2)],
             "penalty": [0.1, 1.0]}
-SYSTEMS = {"graph__n_neighbors": [4, 8], "tolerance": [1e-5, 1e-6]}
+SYSTEMS = {"graph__n_neighbors": [4, 8], "tol": [1e-5, 1e-6]}
 LAPRLS = LapRLSClassifier(landmarks=40)
 
 
@@ -151,7 +151,7 @@ def test_what_changed_is_not_served(what, tmp_path):
 
 
 OTHERS = {"kernel": "laplacian", "bandwidth": 3.0, "C": 3.0, "eta": 3.0, "graph": KNNGraph(n_neighbors=3),
-          "n_subsample": 50, "tolerance": 1e-5, "scale": "unit_range", "unlabeled": 0, "random_state": 1,
+          "n_subsample": 50, "tol": 1e-5, "scale": "unit_range", "unlabeled": 0, "random_state": 1,
           "gamma_A": 0.5, "gamma_I": 0.5, "landmarks": 30, "solver": "nystrom-pcg", "cv": 4,
           "fit_intercept": False, "loss": "logistic", "memory_budget": "2GiB",
           "regularizer": RegularizerParams(power=3), "class_prior": "equal", "class_weight": {0: 2.0}}

@@ -240,7 +240,7 @@ def laprls(stored: Callable[[Path], Path], method: str, solver: str, kind: str =
         source = stored(folder)
         return pipeline(source, execution, folder, selection={"folds": 3, **(GRID if grid is None else grid)}, data={
             "source": str(source), "read": {"block_rows": 150}, "test": {"count": 40}, "scale": "none"}, model={
-                "kind": kind, "solver": solver, "tolerance": 1e-2, "landmarks": {"n_landmarks": 40, "method": method}})
+                "kind": kind, "solver": solver, "tol": 1e-2, "landmarks": {"n_landmarks": 40, "method": method}})
 
     show.__name__ = f"{kind}_of_{stored.__name__}_{method}_{solver}"
     example()(show)

@@ -64,8 +64,8 @@ values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=3) | st.di
 KEYS = ("name", "data", "source", "read", "keep", "classes", "unlabeled", "points", "test", "fraction", "scale",
         "random_state", "labels", "count", "per_class", "given", "graph", "n_neighbors", "method", "metric", "weights",
         "bandwidth", "symmetrize", "laplacian", "ridge", "power", "n_subsample", "landmarks", "n_landmarks", "solver",
-        "tolerance", "max_iterations", "block_columns", "form", "kernel", "parameters", "degree", "model", "kind", "C",
-        "eta", "selection", "folds", "grid", "search", "n_candidates", "factor", "held_out", "baselines", "target",
+        "tol", "max_iter", "block_columns", "form", "kernel", "parameters", "degree", "model", "kind", "C",
+        "eta", "selection", "cv", "grid", "search", "n_candidates", "factor", "held_out", "baselines", "target",
         "drop", "missing", "encoding", "format", "dtype", "workers", "threads_per_worker", "memory_limit", "address",
         "tls", "timeout", "threads", "task")
 SETTABLE = [f"{section}.{key}" for section, key in (
@@ -73,11 +73,11 @@ SETTABLE = [f"{section}.{key}" for section, key in (
     ("data", "scale"), ("data", "random_state"), ("data", "source"), ("data", "read"), ("labels", "count"),
     ("labels", "random_state"), ("graph", "method"), ("graph", "n_neighbors"), ("graph", "weights"),
     ("graph", "bandwidth"), ("graph", "ridge"), ("graph", "power"), ("graph", "random_state"), ("model", "n_subsample"),
-    ("solver", "tolerance"), ("solver", "max_iterations"), ("solver", "block_columns"), ("kernel", "name"),
+    ("solver", "tol"), ("solver", "max_iter"), ("solver", "block_columns"), ("kernel", "name"),
     ("kernel", "bandwidth"), ("kernel", "parameters"), ("model", "C"), ("model", "eta"), ("model", "kind"),
     ("selection", "grid"), ("selection.grid", "power"), ("selection.grid", "eta"), ("selection.grid", "bandwidth"),
     ("selection.grid", "C"), ("selection", "search"), ("selection", "n_candidates"), ("selection", "factor"),
-    ("selection", "folds"), ("data", "task"))]
+    ("selection", "cv"), ("data", "task"))]
 keys = st.one_of(st.sampled_from(KEYS), st.text(max_size=5), st.sampled_from([0, 1.5, None, True, "a.b", "<<", "\0"]))
 
 

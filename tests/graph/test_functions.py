@@ -34,7 +34,7 @@ def exact(made, kind):
 def test_either_way_gives_the_functions(monkeypatch, largest, kind, copies):
     monkeypatch.setattr(module, "LARGEST", largest)
     made, expected = graph(copies), exact(graph(copies), kind)
-    params = FunctionParams(laplacian=kind, tolerance=1e-3, block_columns=3)
+    params = FunctionParams(laplacian=kind, tol=1e-3, block_columns=3)
     found = graph_functions(made, COLUMNS, ROWS, FUNCTIONS, params, InProcess(2))
     assert ("steps" in found.attributes) == (largest == 0)
     scale = np.abs(expected).max()
@@ -70,7 +70,7 @@ def test_solvers_take_over_where_the_process_does_not_converge(monkeypatch):
                     column + 2 * np.linalg.solve(L, np.eye(1500)[700]), rtol=1e-3, atol=1e-3 * column.max())
 
 
-@pytest.mark.parametrize("changes", [{"laplacian": "random"}, {"tolerance": 0.0}, {"block_columns": 0}])
+@pytest.mark.parametrize("changes", [{"laplacian": "random"}, {"tol": 0.0}, {"block_columns": 0}])
 def test_parameters_are_checked(changes):
     with pytest.raises(ParameterError, match=next(iter(changes))):
         FunctionParams(**changes)

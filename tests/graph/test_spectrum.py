@@ -26,7 +26,7 @@ def graph():
 @pytest.mark.parametrize("laplacian", ["normalized", "unnormalized"])
 def test_copies_have_the_eigenvectors_of_the_graph_of_all_points(graph, laplacian):
     """L of all points, of which copies have all edges of their vertex, has these pairs on what copies share."""
-    found = graph_spectrum(graph, 8, SpectrumParams(laplacian=laplacian, tolerance=1e-10))
+    found = graph_spectrum(graph, 8, SpectrumParams(laplacian=laplacian, tol=1e-10))
     U, vertex = found.at_points(graph), graph.vertices.vertex
     L = Laplacian(graph.weights()[vertex][:, vertex], laplacian == "normalized").matrix()
     assert_allclose(L @ U, U * found.values, atol=1e-9)
@@ -65,4 +65,4 @@ def test_what_cannot_be_is_refused(graph):
     with patch.object(eigen, "ROUNDS", 1), patch.object(eigen, "GAIN", 1.1):
         path = Graph.of(sp.diags_array([np.ones(1999), np.ones(1999)], offsets=[-1, 1]))
         with pytest.raises(NotConverged, match="eigenpairs did not converge"):
-            graph_spectrum(path, 20, SpectrumParams(tolerance=1e-13, method="filtered"))
+            graph_spectrum(path, 20, SpectrumParams(tol=1e-13, method="filtered"))

@@ -229,7 +229,7 @@ def test_the_covariance_is_that_of_the_graph_of_all_points(normalized, power):
     m = P.sum(axis=0)
     laplacian = Laplacian(sp.csr_array(W), normalized, m)
     found = inverse_on_subsample(laplacian.matrix(0.05), S, (power,), vector=laplacian.vector,
-                                 params=SolverParams(tolerance=1e-12))
+                                 params=SolverParams(tol=1e-12))
     assert_allclose(covariance_at_points(found.powers[power], m[S]), expected, rtol=1e-7, atol=1e-12)
 
 
@@ -254,7 +254,7 @@ def test_every_solver_takes_multiplicities(normalized, method):
     laplacian = Laplacian(weights(neighbors(X[P.argmax(axis=0)], 5)), normalized, m)
     R, S = laplacian.matrix(1e-3), np.array([0, 50, 299])
     found = inverse_on_subsample(R, S, (1,), vector=laplacian.vector,
-                                 params=SolverParams(method=method, tolerance=1e-9))
+                                 params=SolverParams(method=method, tol=1e-9))
     assert_allclose(found.powers[1], np.linalg.inv(R.toarray())[np.ix_(S, S)], rtol=1e-5)
 
 

@@ -39,7 +39,7 @@ def points(n=60, d=3, random_state=0, apart=3.0):
 
 
 def eigensystem(X, kernel=KERNELS[0], execution=None, start=None, parts=None, **fields):
-    params = StochasticParams(**{"n_features": 20, "threshold": 0.05, "tolerance": 0, **fields})
+    params = StochasticParams(**{"n_features": 20, "threshold": 0.05, "tol": 0, **fields})
     dense = X.toarray() if sparse.issparse(X) else X
     return stochastic_eigensystem(as_rows(X), kernel, kernel(dense, dense).sum(1), params, execution or InProcess(1),
                                   start, parts)
@@ -178,13 +178,13 @@ class TestSteps:
 class TestEnd:
     def test_steps_end_within_the_tolerance(self):
         X, kernel = points(100), KERNELS[0]
-        actual = eigensystem(X, kernel, n_features=100, steps=500, tolerance=0.15)
+        actual = eigensystem(X, kernel, n_features=100, steps=500, tol=0.15)
         assert WINDOW < actual.evidence["steps"] < 500
         assert actual.evidence["error"] < 0.15
         assert actual.evidence["converged"] is True
         expected = reference.thresholded(reference.affinity(kernel(X, X)), 0.05)
         assert 0.1 < np.linalg.norm(matrix(actual) - expected) / np.linalg.norm(expected) < 0.2
-        before = eigensystem(X, kernel, n_features=100, steps=actual.evidence["steps"] - 1, tolerance=0.15)
+        before = eigensystem(X, kernel, n_features=100, steps=actual.evidence["steps"] - 1, tol=0.15)
         assert before.evidence["converged"] is False
         assert before.evidence["error"] >= 0.15
 
@@ -201,9 +201,9 @@ class TestEnd:
         assert_same_bits(first, once)
 
     def test_a_start_that_is_far_enough_is_returned(self):
-        made = eigensystem(points(), steps=12, tolerance=0.9)
+        made = eigensystem(points(), steps=12, tol=0.9)
         assert made.evidence["converged"]
-        assert eigensystem(points(), start=made, steps=50, tolerance=0.9) is made
+        assert eigensystem(points(), start=made, steps=50, tol=0.9) is made
         assert eigensystem(points(), start=made, steps=5) is made
         with pytest.raises(DataError, match="a start of other rows than these 50"):
             eigensystem(points(50), start=made, steps=50)
@@ -297,8 +297,8 @@ class TestPointsOfOneKind:
 class TestRefusals:
     @pytest.mark.parametrize("fields", [
         {"n_features": 0}, {"n_features": 7}, {"n_features": 2.0}, {"rank": 0}, {"rank": True}, {"steps": 0},
-        {"threshold": 1.0}, {"threshold": -0.1}, {"threshold": np.nan}, {"tolerance": -1}, {"tolerance": np.inf},
-        {"tolerance": "auto"}, {"random_state": -1}])
+        {"threshold": 1.0}, {"threshold": -0.1}, {"threshold": np.nan}, {"tol": -1}, {"tol": np.inf},
+        {"tol": "auto"}, {"random_state": -1}])
     def test_parameters(self, fields):
         name, = fields
         with pytest.raises(ParameterError, match=f"{name}="):
@@ -358,7 +358,7 @@ class TestMemory:
         rank = rank_that_fits(rows, 50, budget)
         formula = stochastic_bytes(rows, 50, rank, budget)
         assert formula <= budget < stochastic_bytes(rows, 50, rank + 1, budget)
-        params = StochasticParams(n_features=50, rank=rank, threshold=0, steps=4 + rank // 50, tolerance=0)
+        params = StochasticParams(n_features=50, rank=rank, threshold=0, steps=4 + rank // 50, tol=0)
         run = partial(stochastic_eigensystem, rows, RBF(3.0), degrees, params, InProcess(1, budget))
         assert run().vectors.shape == (self.n, rank)
         assert 0.8 * (budget - STEP_BYTES) < traced_peak(run, budget) < budget

@@ -122,7 +122,7 @@ def copied(v=30, random_state=0, most=5):
 
 def exact_params(**changes):
     return GraphKernelParams(**{"regularizer": RegularizerParams(ridge=0.05, power=2), "n_subsample": 1000,
-                                "solver": SolverParams(tolerance=1e-11), **changes})
+                                "solver": SolverParams(tol=1e-11), **changes})
 
 
 @pytest.mark.parametrize("laplacian", ["normalized", "unnormalized"])
@@ -252,7 +252,7 @@ def test_off_the_subsample_the_function_is_the_one_of_least_energy(power):
     """Theorem 3.2: of all functions with the same values on S, `Q^-1_.S (Q^-1_SS)^-1 h_S` has the least h'Qh."""
     X = np.random.default_rng(0).normal(size=(50, 3))
     params = GraphKernelParams(regularizer=RegularizerParams(ridge=0.05, power=power), n_subsample=12, random_state=2,
-                               solver=SolverParams(tolerance=1e-10))
+                               solver=SolverParams(tol=1e-10))
     found = covariance(X, [5, 9], params)
     values = np.random.default_rng(1).normal(size=(12, 2))
     h = found.of_least_energy(values, power, InProcess(2))

@@ -17,7 +17,7 @@ X, y = make_blobs(900, 5, centers=6, cluster_std=2.5, random_state=3)
 
 
 def test_the_sum_of_squares_is_that_of_scikit_learn_or_less():
-    found = kmeans(ArrayRows(X), KMeansParams(n_clusters=6, tolerance=0), InProcess(2))
+    found = kmeans(ArrayRows(X), KMeansParams(n_clusters=6, tol=0), InProcess(2))
     peer = KMeans(6, n_init=10, random_state=0).fit(X)
     assert found.inertia * len(X) <= peer.inertia_ * (1 + 1e-6)
     squared = ((X[:, None] - found.centers) ** 2).sum(2)
@@ -73,7 +73,7 @@ def test_what_is_wrong():
         kmeans(ArrayRows(X), KMeansParams(n_clusters=901), InProcess(1))
     with pytest.raises(BudgetError, match="one row needs"):
         kmeans(ArrayRows(X), KMeansParams(n_clusters=3), InProcess(1, 1000))
-    for name, value in (("n_clusters", 0), ("n_clusters", 2.5), ("n_init", 0), ("max_passes", 0), ("tolerance", -1),
+    for name, value in (("n_clusters", 0), ("n_clusters", 2.5), ("n_init", 0), ("max_passes", 0), ("tol", -1),
                         ("random_state", -1)):
         with pytest.raises(ParameterError, match=f"{name}="):
             KMeansParams(**{"n_clusters": 2, name: value})

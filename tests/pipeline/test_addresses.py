@@ -36,8 +36,8 @@ def moved(spec, *overrides):
     ("labels.random_state=1", LABELED), ("labels.per_class=4", LABELED),
     ("model.random_state=1", {"subsample", *SOLVED}), ("model.n_subsample=41", {"subsample", "system", *SOLVED}),
     ("solver.block_columns=16", SOLVED), ("solver.form=restriction", SOLVED),
-    ("solver.tolerance=1e-7", {"system", *SOLVED}), ("solver.method=amg", {"system", *SOLVED}),
-    ("solver.max_iterations=99", {"system", *SOLVED}),
+    ("solver.tol=1e-7", {"system", *SOLVED}), ("solver.method=amg", {"system", *SOLVED}),
+    ("solver.max_iter=99", {"system", *SOLVED}),
     ("graph.power=1", SOLVED), ("graph.power=3", {"system", *SOLVED}),  # 1 and 2 take one solve a column, 3 takes two
     ("graph.ridge=0.1", {"system", *SOLVED}), ("graph.laplacian=unnormalized", {"system", *SOLVED}),
     ("graph.weights=binary", ON_GRAPH), ("graph.width=0.7", ON_GRAPH), ("graph.symmetrize=mean", ON_GRAPH),

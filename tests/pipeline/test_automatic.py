@@ -171,7 +171,7 @@ def test_points_that_no_label_reaches_are_predicted_by_the_labels_alone(tmp_path
 
 @pytest.mark.parametrize(("change", "message"), [
     ({"kernel": {"name": "rbf"}}, "kernel: model.kind is automatic, which has no use for it"),
-    ({"selection": {"folds": 2}}, "selection: model.kind is automatic, which has no use for it"),
+    ({"selection": {"cv": 2}}, "selection: model.kind is automatic, which has no use for it"),
     ({"baselines": ["base"]}, "baselines: model.kind is automatic, which has no use for it"),
     ({"model": {"kind": "automatic", "C": 10}}, "model.C: model.kind is automatic, which has no use for it"),
     ({"data": {"source": "digits", "scale": "centered"}}, "data.scale"),

@@ -25,7 +25,7 @@ from tests.moons import moons_spec
 from .split_arrays import split_arrays
 
 GRID = {"grid": {"bandwidth": ["0.1*median", "0.5*median"], "transfer": ["poly_step", "polynomial"], "C": [1, 10]},
-        "folds": 3}
+        "cv": 3}
 
 
 @pytest.fixture(scope="module")

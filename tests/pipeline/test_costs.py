@@ -113,7 +113,7 @@ def test_a_row_that_does_not_fit_is_a_budget_error(name):
 def laprls_facts(n=50_000, d=50, budget=1 << 30, **model):
     fields = {"name": "s", "data": {"source": "none.npz", "test": {"count": 100}}, "labels": {"fraction": 0.1},
               "graph": {"duplicates": "keep"}, "model": {"kind": "laprls", "landmarks": {"n_landmarks": 1000}, **model},
-              "selection": {"folds": 3, "grid": {"gamma_A": ["10*auto", "100*auto"], "gamma_I": [0.0, "auto"]}}}
+              "selection": {"cv": 3, "grid": {"gamma_A": ["10*auto", "100*auto"], "gamma_I": [0.0, "auto"]}}}
     scan = Scan(n_rows=n, n_columns=d, dtype="float32", target="y", row_bytes=4 * d)
     return Facts(load_spec(fields), budget, scan, {})
 

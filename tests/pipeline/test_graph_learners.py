@@ -174,7 +174,7 @@ def test_a_given_graph_and_no_baselines(fields, tmp_path, points_file):
     (["model.learner=laplace", "model.ridge=[0.1]"], "model: ridge, and learner is laplace"),
     (["model.power=[0]"], "whole numbers from 1 to 8"), (["model.ridge=[]"], "model.ridge"),
     (["model.penalty=-1"], "model.penalty"), (["model.learner=harmonic"], "ridge.*laplace"),
-    (["model.tolerance=2"], "tolerance"), (["model.eta=1"], "svm and ridge and clustering have it"),
+    (["model.tol=2"], "tol"), (["model.eta=1"], "svm and ridge and clustering have it"),
     (["baselines=[shuffled]"], "nearest"),
     (["graph.power=1"], "graph.power")])
 def test_what_makes_no_sense_is_refused(fields, overrides, says):

@@ -247,7 +247,7 @@ def test_a_new_class_is_learned_where_all_labels_are_shown(growing):
 
 @pytest.mark.slow
 def test_several_graphs_grow(tmp_path):
-    growing = Growing(tmp_path, model={"kind": "svm", "n_subsample": 20}, selection={"folds": 2, "grid": {
+    growing = Growing(tmp_path, model={"kind": "svm", "n_subsample": 20}, selection={"cv": 2, "grid": {
         "eta": [1.0], "graph": {"n_neighbors": [5, 8]}}})
     growing.spec["graph"].pop("n_neighbors")
     table = points(330)
@@ -331,11 +331,11 @@ def test_drift_within_the_bound_is_told(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "sections", "name"), [
-    ("ridge", {"solver": {"method": "jacobi", "tolerance": 1e-9}}, "columns"),
+    ("ridge", {"solver": {"method": "jacobi", "tol": 1e-9}}, "columns"),
     ("graph", {}, "vertex_values")])
 def test_solves_begin_at_those_of_the_last_run_and_end_at_the_same(tmp_path, kind, sections, name):
     """All vertices are in the subsample, so that it is the same as that of a fresh run."""
-    model = {"learner": "laplace", "tolerance": 1e-9} if kind == "graph" else {"n_subsample": 700}
+    model = {"learner": "laplace", "tol": 1e-9} if kind == "graph" else {"n_subsample": 700}
     growing, table = Growing(tmp_path, model={"kind": kind, **model}, **sections), points()
     if kind == "graph":
         growing.spec["model"].pop("n_subsample")

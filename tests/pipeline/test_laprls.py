@@ -32,7 +32,7 @@ from dssl.storage.artifacts import Workspace, parts_in
 from .split_arrays import split_arrays
 
 NAMES = KINDS["laprls"].names
-GRID = {"folds": 3, "grid": {
+GRID = {"cv": 3, "grid": {
     "gamma_A": ["auto", "100*auto"], "gamma_I": [0, "0.1*auto"], "bandwidth": ["median", "2*median"]}}
 
 
@@ -170,7 +170,7 @@ def test_without_the_graph_the_model_is_its_base_and_the_page_says_so(fields, tm
     assert {**result.metrics, "log_loss": None} == result.baselines["base"] == result.baselines["shuffled"]
     page = (tmp_path / "runs" / result.run / "report.html").read_text()
     assert "The model is the base model: the graph was not used" in page
-    result = run(fields, set=["selection={folds: 3, grid: {gamma_I: [0, 1e7*auto]}}"], workspace=tmp_path,
+    result = run(fields, set=["selection={cv: 3, grid: {gamma_I: [0, 1e7*auto]}}"], workspace=tmp_path,
                  execution=InProcess(2))
     assert result.selection["model"]["gamma_I"] == 0
     text = (tmp_path / "runs" / result.run / "report.html").read_text()
@@ -194,7 +194,7 @@ def test_the_page_shows_penalties_and_the_solve(chosen):
 @pytest.mark.extended_cases("cg-uniform", "nystrom-cg-leverage", "nystrom-pcg-kmeans",
     "nystrom-pcg-uniform")
 def test_every_method_solves_the_same_problem(fields, shared, method, solver):
-    own = ["model.tolerance=1e-10", f"model.landmarks.method={method}", "model.gamma_A=auto", "model.gamma_I=auto",
+    own = ["model.tol=1e-10", f"model.landmarks.method={method}", "model.gamma_A=auto", "model.gamma_I=auto",
            "kernel.bandwidth=median"]
     expected = "direct" if solver in ("pcg", "cg") else "nystrom-direct"
     one, other = (run(fields, set=[*own, f"model.solver={name}"], workspace=shared, execution=InProcess(2))
@@ -321,7 +321,7 @@ def test_a_change_moves_what_depends_on_it(fields, override, expected):
     (["model.landmarks.n_landmarks=many"],
      "  model.landmarks.n_landmarks: Input should be a valid integer or a valid number or "
      "'auto' or 'sqrt' (given: 'many')\n  why"),
-    (["selection.folds=leave_one"], "  selection.folds: Input should be a valid integer or 'leave_one_out' (given: "
+    (["selection.cv=leave_one"], "  selection.cv: Input should be a valid integer or 'leave_one_out' (given: "
      "'leave_one')\n  why"),
     (["data.source=[a.npz, 3]"], "  data.source.list[str].1: Input should be a valid string"),
     (["model.landmarks.n_landmarks=0"], "model.landmarks.n_landmarks=0"),
@@ -430,7 +430,7 @@ def test_a_regression(tmp_path):
     spec = {"name": "curve", "data": {"source": str(tmp_path / "curve.npz"), "task": "regression",
                                       "test": {"count": 60}}, "labels": {"count": 20}, "graph": {"n_neighbors": 6},
             "model": {"kind": "laprls", "gamma_A": "0.1*auto", "landmarks": {"n_landmarks": "sqrt"}},
-            "selection": {"folds": 4, "grid": {"gamma_A": ["0.1*auto", "10*auto"], "gamma_I": [0, "0.01*auto"]}}}
+            "selection": {"cv": 4, "grid": {"gamma_A": ["0.1*auto", "10*auto"], "gamma_I": [0, "0.01*auto"]}}}
     result = run(spec, workspace=tmp_path / "work", execution=InProcess(2))
     assert result.metrics["r2"] > 0.9
     found = selection_of(result)
@@ -535,7 +535,7 @@ def test_commands_on_two_worker_processes(fields, tmp_path):
 @pytest.mark.extended_cases("{'kind': 'laprls', 'solver': 'direct'}", "{'kind': 'laprls'}")
 def test_points_that_are_held_out_may_leave_the_graph(fields, tmp_path, model):
     spec = {**fields, "model": {**fields["model"], **model}, "selection": {
-        "folds": 3, "grid": {**GRID["grid"], "gamma_I": [0, "auto"]}, "held_out_points": "inductive", "repetitions": 2}}
+        "cv": 3, "grid": {**GRID["grid"], "gamma_I": [0, "auto"]}, "held_out_points": "inductive", "repetitions": 2}}
     found, other = (run(spec, set=[f"selection.held_out_points={points}"], workspace=tmp_path,
                         execution=InProcess(2)) for points in ("inductive", "transductive"))
     for result, points in ((found, "inductive"), (other, "transductive")):
@@ -557,7 +557,7 @@ def test_points_that_are_held_out_may_leave_the_graph(fields, tmp_path, model):
     (["selection.held_out=influence", "model.kind=lapsvm"], "refit"),
     (["model.kind=svm"], "held_out_points='inductive', deformed kernels")])
 def test_where_points_that_are_held_out_cannot_leave_the_graph(fields, overrides, says):
-    spec = {**fields, "selection": {"folds": 3, "held_out_points": "inductive"}}
+    spec = {**fields, "selection": {"cv": 3, "held_out_points": "inductive"}}
     if "model.kind=svm" in overrides:
         spec["model"] = {}
     with pytest.raises(SpecError, match=says):

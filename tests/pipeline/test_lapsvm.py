@@ -21,7 +21,7 @@ def fields(points_file):
 
 
 def test_a_run_has_a_choice_of_penalties_a_model_and_a_report(fields, points_file, tmp_path):
-    grid = {"folds": 3, "grid": {
+    grid = {"cv": 3, "grid": {
         "gamma_A": ["auto", "100*auto"], "gamma_I": [0, "0.1*auto"], "bandwidth": ["median", 2.0]}}
     result = run({**fields, "selection": grid}, workspace=tmp_path, execution=InProcess(2))
     assert result.metrics["error"] < 0.4
@@ -65,7 +65,7 @@ def test_what_makes_no_sense_is_refused(fields, override, says):
 
 
 def test_influence_is_a_method_of_the_selection(fields, tmp_path):
-    grid = {"folds": 3, "grid": {"gamma_A": ["auto", "100*auto"]}, "held_out": "refined_influence"}
+    grid = {"cv": 3, "grid": {"gamma_A": ["auto", "100*auto"]}, "held_out": "refined_influence"}
     result = run({**fields, "selection": grid, "model": {**fields["model"], "loss": "logistic"}}, workspace=tmp_path,
                  execution=InProcess(1))
     page = (tmp_path / "runs" / result.run / "report.html").read_text()

@@ -20,7 +20,7 @@ from dssl.storage.csr import as_csr, csr_arrays
 
 LARGE = 40e6  # bytes; what a step takes at random, 10 MB, is a quarter of it
 LIGHT = 20e6  # bytes; less than half of the least budget that is of use, whatever is predicted of so little
-GRID = {"folds": 3, "grid": {"gamma_A": ["auto", "10*auto"], "gamma_I": [0, "auto"]}}
+GRID = {"cv": 3, "grid": {"gamma_A": ["auto", "10*auto"], "gamma_I": [0, "auto"]}}
 TEXT = {"read": {"sparse": True}, "scale": "unit_norm"}
 
 
@@ -143,7 +143,7 @@ CLUSTERS = {"task": "clustering"}
 CASES = {
     "tall": Case(npz, 24_000, 8, {"solver": {"method": "jacobi", "block_columns": 64}}),
     "wide": Case(npz, 6_000, 700, {"solver": {"method": "deflated"}, "selection": {
-        "folds": 3, "grid": {"eta": [1, 10]}}}),
+        "cv": 3, "grid": {"eta": [1, 10]}}}),
     "regression": Case(quantities, 20_000, 8, {"model": {"kind": "ridge"}, "data": {"task": "regression"},
                                                "labels": {"count": 200}, "kernel": {"bandwidth": 3.0}}),
     "parquet": Case(parquet, 24_000, 60, {"graph": {"n_neighbors": 4}}),
@@ -183,9 +183,9 @@ CASES = {
     "graph, ridge, class sizes": Case(npz, 40_000, 8, learner(class_sizes=[1, 1, 1, 1])),
     "graph, poisson": Case(blurred, 40_000, 4, learner(learner="poisson"), above=frozenset({"vertex_values"})),
     "graph, ridges to choose from": Case(npz, 8_000, 8, learner() | {"labels": {"per_class": 150}, "selection": {
-        "folds": 5, "grid": {"penalty": [0.1, 1.0]}}}),
+        "cv": 5, "grid": {"penalty": [0.1, 1.0]}}}),
     "graph, learners to choose from": Case(npz, 40_000, 8, learner() | {"labels": {"per_class": 100}, "selection": {
-        "folds": 10, "grid": {"learner": ["laplace", "poisson"]}}}, above=frozenset({"selection", "vertex_values"})),
+        "cv": 10, "grid": {"learner": ["laplace", "poisson"]}}}, above=frozenset({"selection", "vertex_values"})),
     "automatic": Case(npz, 40_000, 8, {"model": {"kind": "automatic"}}),
     "automatic, many labels": Case(npz, 40_000, 8, {"model": {"kind": "automatic"}, "labels": {"fraction": 0.2}},
                                    above=frozenset({"models", "points"})),

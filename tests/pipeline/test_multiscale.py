@@ -74,7 +74,7 @@ def test_the_report_draws_the_scales_and_what_is_predicted_where(done):
 
 @pytest.mark.slow
 def test_what_was_chosen_is_the_best_of_the_grid(fields, tmp_path):
-    selection = {"grid": {"C": [0.01, 100], "loss": ["squared", "logistic"]}, "folds": 3}
+    selection = {"grid": {"C": [0.01, 100], "loss": ["squared", "logistic"]}, "cv": 3}
     result = run({**fields, "selection": selection}, workspace=tmp_path, execution=InProcess(2))
     found = manifest_of((tmp_path, result), "selection")[1]
     for name, rows in found["grid"].items():

@@ -41,7 +41,7 @@ IN_SECTIONS = {
     "graph": "graph", "kernel": "kernel", "bandwidth": "kernel", "laplacian": "graph", "regularizer": "graph",
     "scale": "data", "unlabeled": "data", "memory_budget": "", "cv": "selection"}
 IN_SECTIONS_OF_A_KIND = {
-    ("svm", "tolerance"): "solver", ("ridge", "tolerance"): "solver", ("laprls", "random_state"): "model.landmarks",
+    ("svm", "tol"): "solver", ("ridge", "tol"): "solver", ("laprls", "random_state"): "model.landmarks",
     ("lapsvm", "random_state"): "model.landmarks"}
 # Of the deformed kernel, which the kind clustering has; and a pipeline always calibrates probabilities.
 NOT_IN_A_SPEC = {("kernel_clustering", "eta"), ("transductive", "probability")}
@@ -49,7 +49,7 @@ NOT_IN_A_SPEC = {("kernel_clustering", "eta"), ("transductive", "probability")}
 OTHER_DEFAULTS = {
     # A section here, a number or a group there.
     ("laprls", "landmarks"), ("lapsvm", "landmarks"), ("transductive", "landmarks"),
-    ("graph", "tolerance"),  # null here: 0.1 of ridge, 1e-5 of the others, as there
+    ("graph", "tol"),  # null here: 0.1 of ridge, 1e-5 of the others, as there
     ("graph", "power"), ("graph", "by_degree"),  # lists here, a tuple or one value there
     ("clustering", "n_clusters"), ("kernel_clustering", "n_clusters"),  # required here, 8 there, as in scikit-learn
     ("kernel_clustering", "space")}  # graph there, which is the kind clustering here
@@ -123,7 +123,7 @@ def test_the_keys_of_a_graph_are_the_fields_of_its_parameters():
 def test_the_keys_of_a_solver_are_the_fields_of_their_parameters():
     solver = keys_of(SolverParams)
     assert all(solver[key] == default for key, default in keys_of(SolverSection).items() if key != "form")
-    assert arguments_of("LaplaceLearning")["tolerance"] == TOLERANCE
+    assert arguments_of("LaplaceLearning")["tol"] == TOLERANCE
 
 
 @pytest.mark.parametrize(("given", "told"), [
@@ -145,6 +145,8 @@ def test_the_keys_of_a_solver_are_the_fields_of_their_parameters():
     ({"model": {"kind": "clustering", "n_clusters": 3, "most": 5}}, "did you mean model.max_clusters?"),
     ({"model": {"kind": "clustering", "n_clusters": 3, "landmarks": 50}}, "did you mean model.n_landmarks?"),
     ({"model": {"kind": "clustering", "clusters": 3}}, "did you mean model.n_clusters?"),
+    ({"selection": {"folds": 3}}, "did you mean selection.cv?"), ({"solver": {"tolerance": 1e-6}}, "solver.tol?"),
+    ({"solver": {"max_iterations": 9}}, "did you mean solver.max_iter?"),
 ])
 def test_an_older_name_is_refused_with_the_one_of_today(given, told):
     with pytest.raises(SpecError) as refused:

@@ -161,7 +161,7 @@ def test_what_no_plugin_registers_is_refused_with_the_names_there_are(dssl, spec
                "model={kind: svm};kernel.name=cauchy": "rbf, laplacian, linear, polynomial, cosine, rational",
                "model={kind: nearest_label, C: 3}": "multiscale and transductive have it, nearest_label has here",
                "kernel.name=linear": "kernel: model.kind is nearest_label, which has no use for it",
-               "selection.folds=3": "selection: model.kind is nearest_label, which has no use for it",
+               "selection.cv=3": "selection: model.kind is nearest_label, which has no use for it",
                "baselines=[base]": "transductive have it, nearest_label has here name, data, labels, model"}
     for overrides, names in refused.items():
         told = dssl("plan", spec_file, *(part for override in overrides.split(";") for part in ("--set", override)))

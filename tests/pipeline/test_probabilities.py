@@ -95,21 +95,17 @@ def test_they_are_those_of_the_estimator(made, model, estimator):
     """From Gram matrices that the selection kept, and from the points."""
     _, X, table = made
     folder = Path(fitted(made, model))
-    inputs = read_manifest(folder / "manifest.json")["inputs"]
-    labels, split = (parts_in(folder.parents[1] / stage / inputs[stage][:24]) for stage in ("labels", "split"))
-    labels, train = labels.read(0)["labeled"], split_arrays(split)["train"]
+    labels = folder.parents[1] / "labels" / read_manifest(folder / "manifest.json")["inputs"]["labels"][:24]
+    split = folder.parents[1] / "split" / read_manifest(labels / "manifest.json")["inputs"]["split"][:24]
+    labels, train = parts_in(labels).read(0)["labeled"], split_arrays(parts_in(split))["train"]
     y = np.full(len(train), -1)
     y[labels] = np.unique(table["kind"], return_inverse=True)[1][train][labels]
     own = estimator.fit(X[train], y)
     np.testing.assert_allclose(open_model(folder).predict_proba(as_rows(X)), own.predict_proba(X), atol=1e-6)
 
 
-@pytest.mark.parametrize(("model", "labels"), [
-    ({"kind": "automatic"}, {"per_class": 1}),
-    ({"kind": "automatic", "class_sizes": [1, 1, 1]}, {"per_class": 5})])
-@pytest.mark.extended_cases("model0-labels0")
-def test_what_is_not_calibrated_is_refused_before_a_point_is_read(made, model, labels, tmp_path):
-    folder = fitted(made, model, labels=labels)
+def test_what_is_not_calibrated_is_refused_before_a_point_is_read(made, tmp_path):
+    folder = fitted(made, {"kind": "automatic"}, labels={"per_class": 1})
     refused = predict(folder, tmp_path / "none.csv", tmp_path / "out.csv", "--probabilities")
     assert refused.exit_code == 1
     assert "the model has no probabilities" in refused.output

@@ -113,7 +113,7 @@ def test_every_stage_has_a_cost_and_the_second_run_is_cached(fields, finished):
 
 
 def test_selection_takes_the_lowest_held_out_error(fields, tmp_path):
-    grid = {"folds": 3, "grid": {"power": [1, 2], "eta": [1, 30], "C": [0.1, 10]}}
+    grid = {"cv": 3, "grid": {"power": [1, 2], "eta": [1, 30], "C": [0.1, 10]}}
     result = run({**fields, "selection": grid}, workspace=tmp_path, execution=InProcess(2))
     found = part(tmp_path, "selection")[1]
     for name, rows in found["grid"].items():
@@ -128,7 +128,7 @@ def test_the_page_shows_quantities(finished):
     workspace, result = finished
     text = (workspace / "runs" / result.run / "report.html").read_text()
     for words in ("test rmse (95 % interval)", "mean absolute error", "R²", "paired t-test", "What is predicted",
-                  "The model&#x27;s predictions over the true values of all test points", "standard deviation"):
+                  "The model&#39;s predictions over the true values of all test points", "standard deviation"):
         assert words in text, words
     for words in ("confusion", "McNemar", "balanced accuracy", "neighbors of one class"):
         assert words not in text, words

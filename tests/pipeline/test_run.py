@@ -126,10 +126,10 @@ def test_another_eta_fits_and_scores_only(spec, finished, workspace):
 
 def test_a_stage_that_failed_leaves_the_stages_before_it(spec, tmp_path, finished):
     with pytest.raises(NotConverged, match="did not converge") as error:
-        run(spec, set=["solver.max_iterations=1"], workspace=tmp_path, execution=InProcess(2))
+        run(spec, set=["solver.max_iter=1"], workspace=tmp_path, execution=InProcess(2))
     assert "fix:" in str(error.value)
     assert not (tmp_path / "lock.json").exists()
-    failed = statuses(spec, tmp_path, "solver.max_iterations=1")
+    failed = statuses(spec, tmp_path, "solver.max_iter=1")
     assert [name for name in NAMES if failed[name] == "cached"] == [*BEFORE_COLUMNS, "system"]
     assert failed["columns"] == "to run"
     result = run(spec, workspace=tmp_path, execution=InProcess(2))

@@ -240,7 +240,7 @@ def test_each_graph_has_stages_of_its_own_and_the_best_is_fitted(spec_of, kind, 
     assert len(rows) == 4
     assert rows[0][by] == min(row[by] for row in rows)
     assert {key: value for key, value in rows[0].items() if key != "graph"} == result.selection["model"]
-    alone = {**spec, "graph": {**spec["graph"], **rows[0]["graph"]}, "selection": {"folds": 4, "grid": few}}
+    alone = {**spec, "graph": {**spec["graph"], **rows[0]["graph"]}, "selection": {"cv": 4, "grid": few}}
     own = run(alone, workspace=tmp_path / "one", execution=InProcess(2))
     assert own.selection == result.selection
     assert own.metrics == result.metrics

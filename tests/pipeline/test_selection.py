@@ -16,7 +16,7 @@ from dssl.selection.held_out_scores import SCORED
 from dssl.storage.blocks import ArrayRows, HeldArrays
 from dssl.storage.manifests import read_manifest
 
-GRID = {"folds": 3, "grid": {
+GRID = {"cv": 3, "grid": {
     "power": [1, 2], "eta": [1, 30], "bandwidth": ["0.5*median", "median", 4.0], "C": [1, 10]}}
 
 
@@ -79,7 +79,7 @@ def test_what_would_leave_rounding_errors_or_nothing_is_refused(small_spec, chan
 
 @pytest.mark.parametrize(("section", "message"), [
     ({"grid": {"power": []}}, "selection.grid.power"), ({"grid": {"eta": [0]}}, "0 is the base kernel"),
-    ({"folds": 1}, "selection: 1 folds"),
+    ({"cv": 1}, "1 folds"),
     ({"grid": {"bandwidth": ["half"]}}, "selection.grid.bandwidth='half'"), ({"sigma": [1]}, "selection.sigma"),
     ({"grid": {"eta": [1, 1]}}, "twice"), ({"grid": {"power": [99]}}, "power"),
 ])
@@ -125,16 +125,16 @@ def test_the_weight_of_the_graph_is_by_its_structure_and_the_labels(small_spec, 
     assert models["model"]["coding"] == ("one_vs_rest" if loss == "squared" else "one_vs_one")
 
 
-REPEATED = {"folds": 3, "repetitions": 2, "scoring": "neg_log_loss", "grid": {"eta": [1, 30], "C": [1, 10]}}
+REPEATED = {"cv": 3, "repetitions": 2, "scoring": "neg_log_loss", "grid": {"eta": [1, 30], "C": [1, 10]}}
 
 
 @pytest.mark.parametrize(("selection", "model"), [
     (REPEATED, {"kind": "svm", "loss": "hinge"}),
     ({**REPEATED, "grid": {"eta": ["auto", 30], "C": [1, 10]}}, {"kind": "svm"}),
-    ({"folds": "leave_one_out", "scoring": "roc_auc", "grid": {"eta": [1, 30], "C": [1, 10]}}, {"kind": "ridge"}),
-    ({"folds": "leave_one_out", "one_standard_error": True, "grid": {"C": [0.1, 1, 10, 100]}},
+    ({"cv": "leave_one_out", "scoring": "roc_auc", "grid": {"eta": [1, 30], "C": [1, 10]}}, {"kind": "ridge"}),
+    ({"cv": "leave_one_out", "one_standard_error": True, "grid": {"C": [0.1, 1, 10, 100]}},
      {"kind": "svm", "loss": "hinge"}),
-    ({"repetitions": 2, "folds": 3, "one_standard_error": True, "grid": {
+    ({"repetitions": 2, "cv": 3, "one_standard_error": True, "grid": {
         "gamma_A": ["auto", "100*auto"], "gamma_I": [0, "auto"], "bandwidth": ["median", "2*median"]}},
      {"kind": "laprls", "landmarks": {"n_landmarks": 40}}),
     ({**REPEATED, "scoring": "neg_brier_score", "grid": {"gamma_A": ["auto", "100*auto"]}},
@@ -150,7 +150,7 @@ def test_folds_repetitions_measure_and_rule_of_a_choice(small_spec, tmp_path, se
     result = run(spec, workspace=tmp_path, execution=InProcess(2))
     found, repetitions = facts(tmp_path, "selection"), selection.get("repetitions", 1)
     n_labeled = 6 * len(result.metrics["confusion"])
-    assert found["folds"] == (n_labeled if selection["folds"] == "leave_one_out" else 3)
+    assert found["folds"] == (n_labeled if selection["cv"] == "leave_one_out" else 3)
     assert found["repetitions"] == repetitions
     name = SCORED[selection.get("scoring", "accuracy")][0]
     sign = -1 if name == "auc" else 1
@@ -168,7 +168,7 @@ def test_folds_repetitions_measure_and_rule_of_a_choice(small_spec, tmp_path, se
             assert scores[key] == pytest.approx(choice[key], rel=1e-9, abs=1e-12)
         assert {"error", "balanced_error", "log_loss", "brier", "auc"} <= scores.keys()
         for row in rows:
-            if selection["folds"] == "leave_one_out":
+            if selection["cv"] == "leave_one_out":
                 assert "fold_errors" not in row
                 assert 0 <= row["fold_deviation"] <= 0.5
             else:
@@ -185,7 +185,7 @@ def test_folds_repetitions_measure_and_rule_of_a_choice(small_spec, tmp_path, se
 def test_repetitions_and_measures_of_quantities(small_spec, points_file, tmp_path):
     spec = {**small_spec, "data": {**small_spec["data"], "task": "regression"}, "labels": {"count": 30},
             "model": {"kind": "ridge"}, "baselines": ["base", "shuffled"],
-            "selection": {"folds": 3, "repetitions": 3, "scoring": "neg_mean_absolute_error", "grid": {"C": [1, 10]}}}
+            "selection": {"cv": 3, "repetitions": 3, "scoring": "neg_mean_absolute_error", "grid": {"C": [1, 10]}}}
     run(spec, workspace=tmp_path, execution=InProcess(2))
     found = facts(tmp_path, "selection")
     for name, rows in found["grid"].items():
@@ -195,9 +195,9 @@ def test_repetitions_and_measures_of_quantities(small_spec, points_file, tmp_pat
 
 
 @pytest.mark.parametrize(("section", "message"), [
-    ({"folds": "half"}, "selection"), ({"repetitions": 0}, "selection.repetitions"), ({"scoring": "auc"}, "scoring"),
+    ({"cv": "half"}, "selection"), ({"repetitions": 0}, "selection.repetitions"), ({"scoring": "auc"}, "scoring"),
     ({"scoring": "neg_mean_absolute_error"}, "scoring='neg_mean_absolute_error' of classes"),
-    ({"folds": "leave_one_out", "repetitions": 2}, "each would hold out the same points"),
+    ({"cv": "leave_one_out", "repetitions": 2}, "each would hold out the same points"),
 ])
 def test_folds_and_measures_that_say_nothing_are_refused(small_spec, section, message):
     with pytest.raises(SpecError, match=message):

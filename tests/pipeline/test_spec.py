@@ -77,7 +77,7 @@ def test_the_specs_of_the_kinds_have_no_section_that_no_stage_reads(kind):
 
 
 @pytest.mark.parametrize("path", [
-    "grpah", "graph.n_neighbours", "data.test.counts", "labels.perclass", "model.c", "data.read.targt", "solver.tol",
+    "grpah", "graph.n_neighbours", "data.test.counts", "labels.perclass", "model.c", "data.read.targt", "solver.tolr",
 ])
 def test_an_unknown_key_is_named_with_its_path(path):
     text = message_of(with_value(path, 3))
@@ -93,9 +93,9 @@ def test_an_unknown_key_is_named_with_its_path(path):
     ("data.target", "did you mean data.read.target?"), ("data.read.targt", "did you mean data.read.target?"),
     ("graph.n_neighbours", "did you mean graph.n_neighbors?"), ("n_neighbours", "did you mean graph.n_neighbors?"),
     ("labels.perclass", "did you mean labels.per_class?"), ("model.c", "did you mean model.C?"),
-    ("data.test.cuont", "did you mean data.test.count?"), ("tolerance", "did you mean solver.tolerance?"),
+    ("data.test.cuont", "did you mean data.test.count?"), ("tol", "did you mean solver.tol?"),
     ("gamma_A", "it is model.gamma_A, where model.kind is laprls or lapsvm"),
-    ("data.zzz", "here may be task, source, read, keep"), ("folds", "did you mean selection.folds?"),
+    ("data.zzz", "here may be task, source, read, keep"),
     ("count", "did you mean labels.count or data.test.count?"), ("graph.neighbors", "did you mean graph.n_neighbors?"),
 ])
 @pytest.mark.parametrize("by", ["file", "override"])
@@ -117,11 +117,11 @@ def test_what_is_wrong_in_any_way_is_told_at_once_with_its_line(tmp_path):
     path = tmp_path / "spec.yaml"
     path.write_text("name: a\ndata:\n  source: digits\n  points: many\n  read: {targt: y, when_text: two_hot}\n"
                     "labels: {count: 0, per_class: 1}\ngrpah: {}\nkernel: {bandwidth: mean}\nsolver:\n"
-                    "  tolerance: 2\n  block_columns: 0\nmodel: {kind: svm, colour: red}\n")
+                    "  tol: 2\n  block_columns: 0\nmodel: {kind: svm, colour: red}\n")
     lines = message_of(path, ("model.C=-1",)).splitlines()
     for begin in ("line 4: data.points: ", "line 5: data.read.targt: ", "line 5: data.read.when_text: ",
                   "line 6: labels.count=0", "line 7: grpah: ", "line 8: kernel.bandwidth='mean'",
-                  "line 10: solver.tolerance=2.0", "line 11: solver.block_columns=0", "line 12: model.colour: ",
+                  "line 10: solver.tol=2.0", "line 11: solver.block_columns=0", "line 12: model.colour: ",
                   "--set model.C=-1: model.C=-1"):
         assert sum(line.startswith(f"  {begin}") for line in lines) == 1, (begin, lines)
 
@@ -168,7 +168,7 @@ def test_all_keys_that_are_given_twice_are_told(tmp_path):
 
 
 @pytest.mark.parametrize(("section", "value"), [
-    ("labels", {"count": 3}), ("graph", {"n_neighbors": 4}), ("selection", {"folds": 3}), ("baselines", ["base"]),
+    ("labels", {"count": 3}), ("graph", {"n_neighbors": 4}), ("selection", {"cv": 3}), ("baselines", ["base"]),
 ])
 def test_a_section_that_no_stage_of_the_kind_reads_is_refused(monkeypatch, section, value):
     @dataclass(frozen=True, kw_only=True)
@@ -264,7 +264,7 @@ def test_booleans_where_they_belong():
     ("graph.bandwidth", 1.0, "graph.bandwidth=1.0"), ("graph.random_state", -1, "graph.random_state=-1"),
     ("model.C", 0.0, "model.C=0.0"), ("model.C", float("nan"), "model.C=nan"),
     ("model.eta", float("inf"), "model.eta"), ("model.eta", float("nan"), "model.eta"),
-    ("solver.tolerance", 2.0, "solver.tolerance=2.0"), ("solver.max_iterations", 0, "solver.max_iterations=0"),
+    ("solver.tol", 2.0, "solver.tol=2.0"), ("solver.max_iter", 0, "solver.max_iter=0"),
     ("solver.block_columns", 0, "solver.block_columns=0"),
     ("data.read.dtype", "float16", "data.read.dtype: Input should be"),
     ("kernel.bandwidth", "mean", "kernel.bandwidth='mean'"), ("kernel.bandwidth", 0.0, "kernel.bandwidth=0.0"),

@@ -28,14 +28,14 @@ def specs(small_spec):
     """A spec of each kind, with a grid, and the baselines that the kind has."""
     shared = {key: small_spec[key] for key in ("name", "data", "labels")}
     clusters = {"name": small_spec["name"], "data": {**small_spec["data"], "task": "clustering"}}
-    deformed = {**small_spec, "selection": {"grid": {"eta": [1, 10]}, "folds": 2}}
+    deformed = {**small_spec, "selection": {"grid": {"eta": [1, 10]}, "cv": 2}}
     return {"svm": deformed, "ridge": {**deformed, "model": {"kind": "ridge"}}, **{
         kind: {**shared, "graph": {"n_neighbors": 6}, "model": {"kind": kind, "landmarks": {"n_landmarks": 20}},
-               "selection": {"folds": 2}} for kind in ("laprls", "lapsvm")},
+               "selection": {"cv": 2}} for kind in ("laprls", "lapsvm")},
         "cluster": {**shared, "model": {"kind": "cluster", "landmarks": 20},
-                    "selection": {"grid": {"C": [1, 10], "bandwidth": ["0.5*median", "median"]}, "folds": 2}},
+                    "selection": {"grid": {"C": [1, 10], "bandwidth": ["0.5*median", "median"]}, "cv": 2}},
         "multiscale": {**shared, "model": {"kind": "multiscale", "n_carriers": 20, "q": 0.6},
-                       "selection": {"grid": {"C": [1, 10]}, "folds": 2}},
+                       "selection": {"grid": {"C": [1, 10]}, "cv": 2}},
         "transductive": {**shared, "model": {"kind": "transductive", "landmarks": {"n_landmarks": 20}}},
         "clustering": {**clusters, "graph": {"n_neighbors": 6},
                        "model": {"kind": "clustering", "n_clusters": "eigengap"}},

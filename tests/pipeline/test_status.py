@@ -76,7 +76,7 @@ def test_a_run_keeps_its_status(spec, tmp_path):
     assert status_in(tmp_path / "done")["state"] == "done"
     execution = InProcess(1)
     with pytest.raises(NotConverged):
-        run(spec, set=["solver.max_iterations=1"], workspace=tmp_path / "failed", execution=execution)
+        run(spec, set=["solver.max_iter=1"], workspace=tmp_path / "failed", execution=execution)
     assert execution.counter is None  # whoever uses it next tells nothing to this run
     failed = status_in(tmp_path / "failed")
     assert (failed["state"], failed["stage"], failed["name"]) == ("failed", "columns", "small")

@@ -124,7 +124,7 @@ def example_run(n_classes: int = 3, *, classes: list[Any] | None = None, wrong: 
             "homophily": {"edges": 44, "share": 0.93, "by_chance": 1 / n_classes}},
         "subsample": {"n_subsample": 500, "n_labeled": 5 * n_classes},
         "system": {"laplacian": "normalized", "ridge": 0.01, "power": 2, "n": 2000,
-                   "params": {"method": "amg", "tolerance": 1e-6}, "solver": {"method": "amg"}},
+                   "params": {"method": "amg", "tol": 1e-6}, "solver": {"method": "amg"}},
         "columns": {"columns": 500, "max_iterations": 33, "max_residual": 5.98e-7,
                     "solver": {"method": "amg", "level_sizes": [2000, 300, 40], "considered": considered}},
         "document": {"path": "/somewhere/result.json"},

@@ -186,13 +186,13 @@ def test_the_iterations_are_bounded_and_the_residual_says_what_was_reached():
                                       for a, b, x in zip(A, B.T, found.value.T, strict=True)], rtol=1e-8)
 
 
-@pytest.mark.parametrize(("condition", "tolerance"), [(1e4, 1e-12), (1e6, 1e-8)])
-def test_ill_conditioned_systems_take_as_many_steps_as_scipy(condition, tolerance):
+@pytest.mark.parametrize(("condition", "tol"), [(1e4, 1e-12), (1e6, 1e-8)])
+def test_ill_conditioned_systems_take_as_many_steps_as_scipy(condition, tol):
     A, B = systems(100, 2, condition=condition)
     product = Product(A)
-    found = blocked_cg(product, B, None, Stop(tolerance, 5000))
+    found = blocked_cg(product, B, None, Stop(tol, 5000))
     steps = []
-    spla.cg(A[0], B[:, 0], rtol=tolerance, maxiter=5000, callback=steps.append)
+    spla.cg(A[0], B[:, 0], rtol=tol, maxiter=5000, callback=steps.append)
     assert found.converged.all()
     assert found.iterations[0] < 1.1 * len(steps)
 
@@ -254,7 +254,7 @@ def test_systems_that_are_self_adjoint_in_the_inner_product_of_a_kernel(precondi
 
 
 def test_what_a_stop_may_be():
-    for arguments, says in (((0.0,), "tolerance"), ((1.0,), "tolerance"), ((1e-6, 0), "max_iterations"),
-                            ((1e-6, 2.5), "max_iterations"), ((float("nan"),), "tolerance")):
+    for arguments, says in (((0.0,), "tol"), ((1.0,), "tol"), ((1e-6, 0), "max_iter"),
+                            ((1e-6, 2.5), "max_iter"), ((float("nan"),), "tol")):
         with pytest.raises(ParameterError, match=says):
             Stop(*arguments)

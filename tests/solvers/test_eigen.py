@@ -39,18 +39,18 @@ GRAPHS = {
 }
 
 
-def check(W, m, normalized=True, tolerance=1e-6, **options):
+def check(W, m, normalized=True, tol=1e-6, **options):
     """Solve, and compare values, null space, residuals and orthogonality with what defines them."""
     laplacian = Laplacian(sp.csr_array(W), normalized)
     L = laplacian.matrix().toarray()
-    found = lowest_eigenpairs(laplacian.matrix(), laplacian.vector, m, tolerance=tolerance, **options)
+    found = lowest_eigenpairs(laplacian.matrix(), laplacian.vector, m, tol=tol, **options)
     high = 2 * L.diagonal().max() or 1.0
     assert_allclose(found.values, np.linalg.eigvalsh(L)[:m], atol=1e-10 * high)
     assert_allclose(found.vectors.T @ found.vectors, np.eye(m), atol=1e-10)
     residuals = np.linalg.norm(L @ found.vectors - found.vectors * found.values, axis=0) / high
     assert_allclose(found.residuals, residuals, atol=1e-14)
     assert found.converged.all()
-    assert (residuals <= tolerance).all()
+    assert (residuals <= tol).all()
     zeros = min(m, connected_components(W, directed=False)[0])
     assert_array_equal(found.values[:zeros], 0)
     assert (found.values[zeros:] > 0).all()
@@ -68,7 +68,7 @@ def test_every_method_finds_the_lowest_pairs(name, normalized):
     for method in ITERATIVE:
         if method == "inverse" and name in ("expander", "pieces"):
             continue  # hundreds of multigrid solves; see below
-        found = check(W, m, normalized, tolerance=1e-8, method=method)
+        found = check(W, m, normalized, tol=1e-8, method=method)
         assert found.method == method
         if name in ("expander", "pieces"):
             assert_allclose(found.vectors, dense.vectors, atol=1e-4)
@@ -141,11 +141,11 @@ def test_a_process_that_begins_near_the_eigenvectors_ends_sooner():
 def test_answers_do_not_depend_on_seed_or_threads():
     laplacian = Laplacian(sp.csr_array(components([350, 300], weighted=True)))
     L, vector = laplacian.matrix(), laplacian.vector
-    first = lowest_eigenpairs(L, vector, 12, method="filtered", tolerance=1e-9)
+    first = lowest_eigenpairs(L, vector, 12, method="filtered", tol=1e-9)
     with threadpool_limits(1):
-        again = [lowest_eigenpairs(L, vector, 12, method="filtered", tolerance=1e-9) for _ in range(2)]
+        again = [lowest_eigenpairs(L, vector, 12, method="filtered", tol=1e-9) for _ in range(2)]
     assert_array_equal(again[0].vectors, again[1].vectors)
-    other = lowest_eigenpairs(L, vector, 12, method="filtered", tolerance=1e-9, random_state=5)
+    other = lowest_eigenpairs(L, vector, 12, method="filtered", tol=1e-9, random_state=5)
     for found in (again[0], other):
         assert_allclose(found.values, first.values, atol=1e-12)
         assert_allclose(found.vectors, first.vectors, atol=1e-5)
@@ -192,7 +192,7 @@ def test_the_process_goes_on_where_its_space_ends():
 def test_what_does_not_converge_says_so():
     laplacian = Laplacian(sp.csr_array(ring(2000)))
     with patch.object(eigen, "ROUNDS", 1), patch.object(eigen, "GAIN", 1.1):
-        found = lowest_eigenpairs(laplacian.matrix(), laplacian.vector, 20, method="filtered", tolerance=1e-13)
+        found = lowest_eigenpairs(laplacian.matrix(), laplacian.vector, 20, method="filtered", tol=1e-13)
     assert found.residuals[~found.converged].min() > 1e-13
     with pytest.raises(NotConverged, match="eigenpairs did not converge"):
         found.require_converged()
@@ -201,7 +201,7 @@ def test_what_does_not_converge_says_so():
 @pytest.mark.parametrize(("options", "message"), [
     ({"m": 0}, "m=0, expected 1 to 30"), ({"m": 2.5}, "m=2.5"), ({"m": True}, "m=True"),
     ({"m": 31}, "m=31"), ({"m": 3, "method": "lanczos"}, "method='lanczos'"),
-    ({"m": 9, "method": "filtered"}, "several vectors a pair"), ({"m": 3, "tolerance": 0.0}, "tolerance=0.0"),
+    ({"m": 9, "method": "filtered"}, "several vectors a pair"), ({"m": 3, "tol": 0.0}, "tol=0.0"),
     ({"m": 3, "random_state": -1}, "random_state"),
     ({"m": 3, "start": np.ones((29, 2))}, r"a start of shape \(29, 2\), expected \(30"),
     ({"m": 3, "start": np.full((30, 2), np.nan)}, "finite")])

@@ -57,7 +57,7 @@ def test_solution_is_the_pseudo_inverse(graph, method, ridge, normalized):
         B = np.hstack([points(n, [0, n // 2, n - 1]), np.random.default_rng(0).normal(size=(n, 3))])
         expected = np.linalg.pinv(R.toarray(), rcond=1e-12, hermitian=True) @ B
 
-        found = solve(R, B, method=method, tolerance=1e-8, vector=vector)
+        found = solve(R, B, method=method, tol=1e-8, vector=vector)
 
         assert_allclose(found.value, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
 
@@ -76,7 +76,7 @@ def test_isolated_vertices_and_hundreds_of_components_are_solved_with_a_ridge(me
     R, vector = regularizer(W, 1e-3, normalized)
     B = np.random.default_rng(0).normal(size=(W.shape[0], 5))
 
-    found = solve(R, B, method=method, tolerance=1e-9, vector=vector)
+    found = solve(R, B, method=method, tol=1e-9, vector=vector)
 
     assert_allclose(found.value, spsolve(R.tocsc(), B), rtol=1e-5, atol=1e-5 * np.abs(found.value).max())
 
@@ -89,7 +89,7 @@ def test_more_components_than_the_coarsest_grid_holds(method, ridge):
     R, _ = regularizer(W, ridge, False)
     B = np.random.default_rng(0).normal(size=(W.shape[0], 4))
 
-    found = solve(R, B, method=method, tolerance=1e-8)
+    found = solve(R, B, method=method, tol=1e-8)
 
     expected = np.linalg.pinv(R.toarray(), rcond=1e-12, hermitian=True) @ B
     assert_allclose(found.value, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
@@ -105,7 +105,7 @@ def test_links_weaker_than_the_rounding_of_float32(method):
     assert np.linalg.eigvalsh(R.toarray())[2] < 1e-8
     B = R @ points(R.shape[0], np.arange(500, 540))
 
-    found = solve(R, B, method=method, tolerance=1e-6)
+    found = solve(R, B, method=method, tol=1e-6)
 
     assert relative_residuals(R, found.value, B).max() <= 1e-6
 
@@ -123,20 +123,20 @@ def test_agrees_with_pyamg_on_a_grid(method, monkeypatch):
     R, _ = regularizer(grid(40), 1e-3, False)
     b = np.random.default_rng(0).normal(size=1600)
     expected = pyamg.smoothed_aggregation_solver(R).solve(b, tol=1e-12, accel="cg")
-    assert_allclose(solve(R, b, method=method, tolerance=1e-10).value, expected, rtol=1e-6,
+    assert_allclose(solve(R, b, method=method, tol=1e-10).value, expected, rtol=1e-6,
                     atol=1e-6 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("tolerance", [1e-2, 1e-6, 1e-11])
+@pytest.mark.parametrize("tol", [1e-2, 1e-6, 1e-11])
 @pytest.mark.parametrize("method", METHODS)
-def test_reported_residuals_are_the_true_ones(method, tolerance):
+def test_reported_residuals_are_the_true_ones(method, tol):
     R, vector = regularizer(random_graph(400, 5, random_state=6, weighted=True), 1e-4, True)
     B = np.random.default_rng(1).normal(size=(400, 9))
 
-    found = prepare(R, 9, SolverParams(method=method, tolerance=tolerance), vector).solve(B)
+    found = prepare(R, 9, SolverParams(method=method, tol=tol), vector).solve(B)
 
     assert found.converged.all()
-    assert (found.residuals <= tolerance).all()
+    assert (found.residuals <= tol).all()
     assert_allclose(found.residuals, relative_residuals(R, found.value, B), rtol=1e-3, atol=1e-12)
 
 
@@ -144,8 +144,8 @@ def test_reported_residuals_are_the_true_ones(method, tolerance):
 def test_a_column_that_does_not_converge_fails_loudly(method):
     R, _ = regularizer(grid(40), 1e-6, False)
     with pytest.raises(NotConverged, match=r"2 of 2 columns did not converge.*\n.*\n  fix: raise the ridge"):
-        solve(R, points(1600, [3, 700]), method=method, max_iterations=3)
-    found = prepare(R, 2, SolverParams(method=method, max_iterations=3)).solve(points(1600, [3, 700]))
+        solve(R, points(1600, [3, 700]), method=method, max_iter=3)
+    found = prepare(R, 2, SolverParams(method=method, max_iter=3)).solve(points(1600, [3, 700]))
     assert not found.converged.any()
     assert (found.iterations <= 3).all()
     assert_allclose(found.residuals, relative_residuals(R, found.value, points(1600, [3, 700])), rtol=1e-3)
@@ -154,7 +154,7 @@ def test_a_column_that_does_not_converge_fails_loudly(method):
 def test_an_unreachable_tolerance_ends():
     """Below the rounding of float64 no correction helps; the loop stops there and says so."""
     R, _ = regularizer(random_graph(300, 4, random_state=7), 1e-9, False)
-    found = prepare(R, 1, SolverParams(method="jacobi", tolerance=1e-14)).solve(points(300, [5]))
+    found = prepare(R, 1, SolverParams(method="jacobi", tol=1e-14)).solve(points(300, [5]))
     assert found.iterations.max() < 3000
     assert found.residuals.max() < 1e-6
 
@@ -197,7 +197,7 @@ def test_solution_is_linear_and_symmetric(method, system):
     u, v = B[:, 0], B[:, 1]
     columns = np.column_stack([u, v, 2 * u - 3 * v])
 
-    X = solve(R, columns, method=method, tolerance=1e-11, vector=vector).value
+    X = solve(R, columns, method=method, tol=1e-11, vector=vector).value
 
     scale = np.abs(X).max()
     assert_allclose(X[:, 2], 2 * X[:, 0] - 3 * X[:, 1], rtol=1e-6, atol=1e-6 * scale)
@@ -209,7 +209,7 @@ def test_solution_is_linear_and_symmetric(method, system):
 @given(system=systems(), block=st.integers(1, 4))
 def test_a_column_does_not_depend_on_its_block(method, system, block):
     R, vector, B = system
-    solver = prepare(R, 4, SolverParams(method=method, tolerance=1e-8), vector)
+    solver = prepare(R, 4, SolverParams(method=method, tol=1e-8), vector)
     whole = solver.solve(B)
     blocks = replace(solver, params=replace(solver.params, block_columns=block)).solve(B)
     if solver.params.method == "jacobi":
@@ -218,13 +218,13 @@ def test_a_column_does_not_depend_on_its_block(method, system, block):
     assert_allclose(blocks.value, whole.value, rtol=1e-3, atol=1e-3 * np.abs(whole.value).max())
 
 
-@pytest.mark.parametrize("tolerance", [1e-3, 1e-9])
-def test_columns_of_unlike_difficulty_do_not_touch_each_other(tolerance):
+@pytest.mark.parametrize("tol", [1e-3, 1e-9])
+def test_columns_of_unlike_difficulty_do_not_touch_each_other(tol):
     """Beside columns that need many iterations, a smooth column ends with the bits it has alone."""
     R, _ = regularizer(grid(30), 1e-3, False)
     rng = np.random.default_rng(9)
     B = np.column_stack([np.ones(900), points(900, [0, 450]), rng.normal(size=(900, 14)), np.zeros(900)])
-    solver = prepare(R, 4, SolverParams(method="jacobi", tolerance=tolerance))
+    solver = prepare(R, 4, SolverParams(method="jacobi", tol=tol))
     whole = solver.solve(B)
     for column in range(B.shape[1]):
         alone = solver.solve(B[:, column:column + 1])
@@ -238,9 +238,9 @@ def test_columns_of_unlike_difficulty_do_not_touch_each_other(tolerance):
 def test_relabeling_the_vertices_relabels_the_solution(method, system, random_state):
     R, vector, B = system
     order = np.random.default_rng(random_state).permutation(R.shape[0])
-    moved = solve(R[order][:, order], B[order], method=method, tolerance=1e-10,
+    moved = solve(R[order][:, order], B[order], method=method, tol=1e-10,
                   vector=None if vector is None else vector[order]).value
-    expected = solve(R, B, method=method, tolerance=1e-10, vector=vector).value[order]
+    expected = solve(R, B, method=method, tol=1e-10, vector=vector).value[order]
     assert_allclose(moved, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())
 
 
@@ -353,7 +353,7 @@ class TestErrors:
             solve(R, np.full(20, np.nan))
 
     @pytest.mark.parametrize("wrong", [
-        {"method": "cholesky"}, {"tolerance": 0}, {"tolerance": 1}, {"max_iterations": 0}, {"block_columns": 0},
+        {"method": "cholesky"}, {"tol": 0}, {"tol": 1}, {"max_iter": 0}, {"block_columns": 0},
         {"n_vectors": 0},
     ])
     def test_parameters(self, wrong):
@@ -366,7 +366,7 @@ class TestErrors:
 def test_memory_stays_within_the_stated_formula(method):
     n, t, block = 20_000, 64, 32
     R, vector = regularizer(random_graph(n, 8, random_state=13), 1e-3, True)
-    solver = prepare(R, t, SolverParams(method=method, block_columns=block, tolerance=1e-6), vector)
+    solver = prepare(R, t, SolverParams(method=method, block_columns=block, tol=1e-6), vector)
     B = points(n, np.arange(t))
     solver.solve(B[:, :1])  # compiles
 
@@ -393,7 +393,7 @@ class TestFewColumns:
         monkeypatch.setattr(solve_module, "ENOUGH", 20)
         monkeypatch.setattr(solve_module, "FEW_COST", 0)
         R, B = self.problem()
-        found, method = solve_columns(R, B, SolverParams(tolerance=1e-8))
+        found, method = solve_columns(R, B, SolverParams(tol=1e-8))
         assert method != "jacobi"
         assert found.converged.all()
         assert found.iterations.min() > 20
@@ -403,18 +403,18 @@ class TestFewColumns:
 
     def test_what_few_iterations_finish_is_jacobi(self):
         R, B = self.problem(ridge=0.1)
-        found, method = solve_columns(R, B, SolverParams(tolerance=1e-8))
+        found, method = solve_columns(R, B, SolverParams(tol=1e-8))
         assert method == "jacobi"
         assert found.converged.all()
 
     def test_the_most_iterations_are_kept(self, monkeypatch):
         R, B = self.problem(ridge=1e-6)
-        found, _ = solve_columns(R, B, SolverParams(tolerance=1e-8, max_iterations=30))
+        found, _ = solve_columns(R, B, SolverParams(tol=1e-8, max_iter=30))
         assert not found.converged.any()
         assert found.iterations.max() <= 30
         monkeypatch.setattr(solve_module, "ENOUGH", 20)
         monkeypatch.setattr(solve_module, "FEW_COST", 0)
-        found, _ = solve_columns(R, B, SolverParams(tolerance=1e-12, max_iterations=22))
+        found, _ = solve_columns(R, B, SolverParams(tol=1e-12, max_iter=22))
         assert not found.converged.all()
 
     def test_a_large_ridge_needs_no_probe(self):

@@ -49,7 +49,7 @@ def before_and_after(graphs, ridge, normalized, t=6):
 @pytest.mark.parametrize("method", ITERATIVE)
 def test_a_graph_that_grew_is_solved_sooner_from_the_solution_before(graphs, method, ridge, normalized):
     R, vector, B, start = before_and_after(graphs, ridge, normalized)
-    solver = prepare(R, B.shape[1], SolverParams(method=method, tolerance=1e-8), vector)
+    solver = prepare(R, B.shape[1], SolverParams(method=method, tol=1e-8), vector)
     cold, warm = solver.solve(B), solver.solve(B, start)
     exact = solve(R, B, method="direct", vector=vector).value
     assert warm.converged.all()
@@ -64,7 +64,7 @@ def test_a_start_of_no_use_does_no_harm(method, ridge):
     """One that is random, of another size, zero, no number, or the null vector; and a column of zeros."""
     R, vector = regularizer(components([300, 200], random_state=1), ridge, True)
     B = np.hstack([points(500, [3] * 7), np.zeros((500, 1))])
-    solver = prepare(R, 8, SolverParams(method=method, tolerance=1e-9), vector)
+    solver = prepare(R, 8, SolverParams(method=method, tol=1e-9), vector)
     cold, start = solver.solve(B), np.random.default_rng(0).normal(size=B.shape)
     start[:, 1] *= 1e12
     start[:, 2] = -1e-9 * cold.value[:, 2]
@@ -84,8 +84,8 @@ def test_a_start_of_no_use_does_no_harm(method, ridge):
 def test_the_solution_needs_no_iteration_and_is_relative_to_the_right_hand_side(method):
     R, _ = regularizer(grid(20), 1e-3, False)
     B = points(400, [0, 90, 399])
-    found = prepare(R, 3, SolverParams(method=method, tolerance=1e-9)).solve(B)
-    again = prepare(R, 3, SolverParams(method=method, tolerance=1e-7)).solve(B, found.value)
+    found = prepare(R, 3, SolverParams(method=method, tol=1e-9)).solve(B)
+    again = prepare(R, 3, SolverParams(method=method, tol=1e-7)).solve(B, found.value)
     assert not again.iterations.any()
     residuals = np.linalg.norm(B - R @ again.value, axis=0) / np.linalg.norm(B, axis=0)
     assert_allclose(again.residuals, residuals, rtol=1e-3, atol=1e-12)
@@ -111,10 +111,10 @@ def test_a_factor_gives_the_bits_that_it_gives_without():
 def test_what_is_solved_once_begins_there_too(graphs):
     """Few columns that Jacobi's method ends, or begins; and the public function, of one column."""
     R, _, B, start = before_and_after(graphs, 1e-3, False, t=2)
-    params = SolverParams(method="jacobi", tolerance=1e-8)
+    params = SolverParams(method="jacobi", tol=1e-8)
     cold, warm = (solve_columns(R, B, params, start=begin)[0] for begin in (None, start))
     assert warm.iterations.sum() < cold.iterations.sum()
-    found = solve(R, B[:, 0], method="jacobi", tolerance=1e-8, start=start[:, 0])
+    found = solve(R, B[:, 0], method="jacobi", tol=1e-8, start=start[:, 0])
     assert found.value.shape == (1515,)
     assert found.iterations[0] == warm.iterations[0]
 

@@ -318,7 +318,7 @@ def test_a_run_that_is_cancelled_has_no_pods(submitted):
 
 @whole
 def test_a_run_that_fails_fails_the_job(submitted):
-    run = submitted.submit("--set", "solver.max_iterations=1")
+    run = submitted.submit("--set", "solver.max_iter=1")
     submitted.dssl("wait", run.name, code=1)
     wait_until(lambda: pods_of(submitted).condition == "Failed", "Kubernetes to say so")
     assert pods_of(submitted).failures == {}

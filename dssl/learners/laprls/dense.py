@@ -353,7 +353,7 @@ class DenseSystems:
 
         two_level = None if landmarks is None else self.two_level(landmarks, params)
         precondition = None if two_level is None else (lambda R, columns, KR: two_level(R, of_column[columns], KR))
-        solution = blocked_cg(apply, B.reshape(n, p * c), precondition, Stop(params.tolerance, params.max_iterations),
+        solution = blocked_cg(apply, B.reshape(n, p * c), precondition, Stop(params.tol, params.max_iter),
                            metric=self.K)
         return solution.value.reshape(n, p, c), convergence(solution, p)
 

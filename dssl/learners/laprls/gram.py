@@ -148,7 +148,7 @@ def refined(A: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, float]:
 
 def require_solved(system: Basis, worst: float) -> None:
     """Raise NotConverged where the largest relative residual is above the tolerance, or above 1e-6."""
-    require(worst <= max(system.params.tolerance, 1e-6), error=NotConverged,
+    require(worst <= max(system.params.tol, 1e-6), error=NotConverged,
             what=f"a system of {system.s} landmarks is solved to a relative residual of {worst:.2e} only",
             why="it is singular to the precision of the kernel blocks, or its numbers are too large for floats: "
                 "coefficients that do not solve it are no estimate of anything",

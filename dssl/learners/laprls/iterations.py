@@ -318,7 +318,7 @@ def _iterate(system: NystromSystem, systems: Sequence[Penalties], right: np.ndar
             return by_system(of_column[columns], R, lambda index, mine: inverses[index](R[:, mine]))
 
     solution = blocked_cg(product, right.transpose(1, 0, 2).reshape(r, p * c), precondition,
-                       Stop(system.params.tolerance, system.params.max_iterations))
+                       Stop(system.params.tol, system.params.max_iter))
     return solution, product.passes
 
 
@@ -332,8 +332,8 @@ def convergence(solution: Solution, p: int) -> dict[str, Any]:
 def require_converged(evidence: dict[str, Any], params: SystemParams) -> None:
     """Raise NotConverged where a column is above its tolerance."""
     require(not evidence["not_converged"], error=NotConverged,
-            what=f"{evidence['not_converged']} columns did not converge in {params.max_iterations} iterations: the "
-                 f"worst relative residual is {evidence['max_residual']:.2e}, tolerance {params.tolerance:.0e}",
+            what=f"{evidence['not_converged']} columns did not converge in {params.max_iter} iterations: the "
+                 f"worst relative residual is {evidence['max_residual']:.2e}, tolerance {params.tol:.0e}",
             why="coefficients that do not solve the system are no estimate of anything",
             fix='use preconditioner "edges" with whitening, solver "nystrom-direct", a larger gamma_A, or raise '
                 "max_iterations" if evidence["method"].startswith("nystrom") else

@@ -45,9 +45,9 @@ class SystemParams:
     precision : "float64" or "float32"
         The precision of kernel blocks, whose products are added in float64 either
         way.
-    tolerance : float
+    tol : float
         The residual, relative to the right-hand side, at which a column ends.
-    max_iterations : int
+    max_iter : int
         The number of iterations of a column at most.
     held_out : str
         How cross-validation predicts points without their fold: "closed_form",
@@ -82,7 +82,7 @@ class SystemParams:
     Examples
     --------
     >>> from dssl import LapRLSClassifier, SystemParams
-    >>> system = SystemParams(solver="nystrom-pcg", tolerance=1e-8)
+    >>> system = SystemParams(solver="nystrom-pcg", tol=1e-8)
     >>> model = LapRLSClassifier(solver=system)
     >>> model.solver.preconditioner
     'edges'
@@ -94,8 +94,8 @@ class SystemParams:
     edges: int = 8
     whitening: float | Literal["auto"] | None = "auto"
     precision: Literal["float64", "float32"] = "float64"
-    tolerance: float = 1e-6
-    max_iterations: int = 500
+    tol: float = 1e-6
+    max_iter: int = 500
     held_out: HeldOut = "auto"
     held_out_points: HeldOutPoints = "transductive"
     random_state: int = 0
@@ -127,7 +127,7 @@ class SystemParams:
         require(not self.inductive or "influence" not in self.held_out,
                 f'held_out_points="inductive" with held_out={self.held_out!r}', why="the change of the graph is in no "
                 "first-order change of the labels", fix='use held_out "auto" or "refit", or "transductive"')
-        Stop(self.tolerance, self.max_iterations)
+        Stop(self.tol, self.max_iter)
 
     @property
     def inductive(self) -> bool:

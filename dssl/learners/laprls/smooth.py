@@ -253,7 +253,7 @@ class BlockedFunctions(LabelSpace):
             C, np.arange(len(columns))) / self.weights[columns]
 
     def solve(self, D: np.ndarray, V: np.ndarray, C: np.ndarray, GC: np.ndarray, columns: np.ndarray,
-              tolerance: float) -> np.ndarray:
+              tol: float) -> np.ndarray:
         """As the space of labels says, in the scale of the paper: times half the labels' weight."""
         half, (u, q) = self.weights[columns] / 2, V.shape[1:]
         of_column = np.repeat(np.arange(u), q)
@@ -264,7 +264,7 @@ class BlockedFunctions(LabelSpace):
             def precondition(R: np.ndarray, active: np.ndarray) -> np.ndarray:
                 return by_system(of_column[active], R, lambda index, mine: inverses[index](R[:, mine]))
 
-        solution = blocked_cg(product, right, precondition, Stop(tolerance, self.system.params.max_iterations))
+        solution = blocked_cg(product, right, precondition, Stop(tol, self.system.params.max_iter))
         self.passes += product.passes
         return solution.value.reshape(-1, u, q)
 

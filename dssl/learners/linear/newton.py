@@ -41,11 +41,11 @@ class LabelSpace(ABC):
 
     @abstractmethod
     def solve(self, D: np.ndarray, V: np.ndarray, C: np.ndarray, GC: np.ndarray, columns: np.ndarray,
-              tolerance: float) -> np.ndarray:
+              tol: float) -> np.ndarray:
         """Return the solutions (k, u, q) of `(Psi' D_j Psi + 2 G_j) X_j = Psi' V_j - 2 G_j C_j`.
 
         D : (m, u) >= 0. V : (m, u, q). C, GC : (k, u, q), and their products with G_j. columns : (u,), the numbers of
-        these columns among all. tolerance : relative residual at which an iteration may stop.
+        these columns among all. tol : relative residual at which an iteration may stop.
         """
 
     @abstractmethod
@@ -70,7 +70,7 @@ class FeaturesOfLabels(LabelSpace):
     G: np.ndarray
 
     def solve(self, D: np.ndarray, V: np.ndarray, C: np.ndarray, GC: np.ndarray, columns: np.ndarray,
-              tolerance: float) -> np.ndarray:
+              tol: float) -> np.ndarray:
         solution = np.empty((self.Psi.shape[1], *V.shape[1:]))
         for column, weight in enumerate(D.T):
             curved = np.flatnonzero(weight)
@@ -101,7 +101,7 @@ class GramOfLabels(LabelSpace):
     N: np.ndarray
 
     def solve(self, D: np.ndarray, V: np.ndarray, C: np.ndarray, GC: np.ndarray, columns: np.ndarray,
-              tolerance: float) -> np.ndarray:
+              tol: float) -> np.ndarray:
         """As above, where N cancels: `(D N + 2) x = v - 2 c`; points without curvature have x = v / 2 - c."""
         rights = V - 2 * C
         solution = rights / 2
@@ -157,17 +157,17 @@ def minimize(space: LabelSpace, loss: SmoothLoss, y: np.ndarray, p: np.ndarray, 
 def _descend(space: LabelSpace, loss: SmoothLoss, y: np.ndarray, p: np.ndarray, fit_intercept: bool, start: Minimum,
              max_steps: int, required: bool) -> Minimum:
     coef, intercept, steps = start.coef.copy(), start.intercept.copy(), np.zeros(y.shape[1], np.int64)
-    active, tolerance = np.arange(y.shape[1]), FORCING[1]
+    active, tol = np.arange(y.shape[1]), FORCING[1]
     F, G = space.values(coef, active) + intercept, space.penalized(coef, active)
     while len(active):
         own_y, own_p, f, coef_a, b = y[:, active], p[:, active], F[:, active], coef[:, active], intercept[active]
         g, D, held = own_p * loss.gradient(f, own_y), own_p * loss.curvature(f, own_y), G[:, active]
-        ahead, moved = _step(space, D, g, coef_a, held, f, active, fit_intercept, tolerance)
+        ahead, moved = _step(space, D, g, coef_a, held, f, active, fit_intercept, tol)
         df, gained = space.values(ahead, active) + moved, space.penalized(ahead, active)
         energy = dots(coef_a, held), dots(ahead, held), dots(ahead, gained)
         slope = dots(g, df) + 2 * energy[1]
-        if (slope > 0).any() and tolerance > FORCING[0]:  # upwards: a step that was left too early
-            tolerance = FORCING[0]
+        if (slope > 0).any() and tol > FORCING[0]:  # upwards: a step that was left too early
+            tol = FORCING[0]
             continue
         height = (own_p * loss.value(f, own_y)).sum(axis=0) + energy[0]
         gain = -slope / (height + LEAST)
@@ -181,20 +181,20 @@ def _descend(space: LabelSpace, loss: SmoothLoss, y: np.ndarray, p: np.ndarray, 
                 what=f"a column is no minimum of {loss.name} after {int(steps.max())} Newton steps",
                 why="the loss bends within rounding of a value, or the system is singular to the precision of floats",
                 fix="use squared_hinge, a larger h or a larger gamma_A")
-        tolerance = float(np.clip(np.sqrt(max(gain.max(), 0.0)), *FORCING))
+        tol = float(np.clip(np.sqrt(max(gain.max(), 0.0)), *FORCING))
         active = active[~stalled & (gain > DECREMENT)]
     return Minimum(coef, intercept, F, steps)
 
 
 def _step(space: LabelSpace, D: np.ndarray, g: np.ndarray, C: np.ndarray, GC: np.ndarray, f: np.ndarray,
-          columns: np.ndarray, fit_intercept: bool, tolerance: float) -> tuple[np.ndarray, np.ndarray]:
+          columns: np.ndarray, fit_intercept: bool, tol: float) -> tuple[np.ndarray, np.ndarray]:
     """Return a full step of the coefficients (k, u) and of the intercepts (u,)."""
     if not fit_intercept:
-        step = space.solve(D, -g[:, :, None], C[:, :, None], GC[:, :, None], columns, tolerance)
+        step = space.solve(D, -g[:, :, None], C[:, :, None], GC[:, :, None], columns, tol)
         return step[:, :, 0], np.zeros(len(columns))
     nothing = np.zeros_like(C)
     step, second = np.moveaxis(space.solve(D, np.stack([-g, D], axis=2), np.stack([C, nothing], axis=2),
-                                           np.stack([GC, nothing], axis=2), columns, tolerance), 2, 0)
+                                           np.stack([GC, nothing], axis=2), columns, tol), 2, 0)
     # 1'(D (Psi (step - second moved) + moved) + g) = 0; where little curvature is left, a bounded step
     curvature = D.sum(axis=0) - dots(D, space.values(second, columns))
     ahead, limit = -g.sum(axis=0) - dots(D, space.values(step, columns)), 2 + np.abs(f).max(axis=0)

@@ -175,13 +175,13 @@ class HeldFeatures(LabelSpace):
         self.factor = factor_raised(curved)
 
     def solve(self, D: np.ndarray, V: np.ndarray, C: np.ndarray, GC: np.ndarray, columns: np.ndarray,
-              tolerance: float) -> np.ndarray:
+              tol: float) -> np.ndarray:
         u, q = V.shape[1:]
         rights = np.tensordot(self.Psi, V, (0, 0)) - 2 * GC
         solution = blocked_cg(
             lambda P, columns: self.Psi.T @ (D[:, columns // q] * (self.Psi @ P)) + 2 * self.ridge * P,
             rights.reshape(-1, u * q), lambda R, columns: cho_solve(self.factor, R, check_finite=False),
-            Stop(tolerance, ITERATIONS))
+            Stop(tol, ITERATIONS))
         return solution.value.reshape(-1, u, q)
 
     def values(self, C: np.ndarray, columns: np.ndarray) -> np.ndarray:

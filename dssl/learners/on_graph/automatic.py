@@ -151,7 +151,7 @@ def fit_automatic(graph: Graph, rows: Rows, target: Target, weight: np.ndarray |
                     "functions of more are without class sizes",
                 fix="leave class_sizes out, raise memory_budget, or use LaplaceLearning(class_sizes=...)")
         many = fit_from_many(graph, rows, target, weight, judged_by, knn,
-                             SolverParams(tolerance=TOLERANCE, random_state=params.random_state), params.random_state,
+                             SolverParams(tol=TOLERANCE, random_state=params.random_state), params.random_state,
                              execution)
         return Automatic(many.model, many.alone, many.values, many.held, many.held_out, many.held_out_alone,
                          many.attributes, calibration=many.calibration, calibration_alone=many.calibration_alone)

@@ -128,7 +128,7 @@ def to_calibrate(solver: SolverParams) -> SolverParams:
 
     These are many more columns than the fit's, of which one may stall at the tolerance itself.
     """
-    return replace(solver, tolerance=10 * solver.tolerance)
+    return replace(solver, tol=10 * solver.tol)
 
 
 def held_out_harmonic(graph: Graph, target: Target, weight: np.ndarray | None, repetitions: Repetitions,

@@ -61,15 +61,15 @@ class RegularizerSystem:
     ridge: float
     n_columns: int
     method: str
-    tolerance: float
-    max_iterations: int
+    tol: float
+    max_iter: int
     random_state: int
 
 
 def make_system(context: Context, params: RegularizerSystem) -> dict[str, Any]:
     """Prepare the solver: scaled matrix, method, eigenvectors or hierarchy."""
-    solver = SolverParams(method=params.method, tolerance=params.tolerance,
-                          max_iterations=params.max_iterations, random_state=params.random_state)
+    solver = SolverParams(method=params.method, tol=params.tol,
+                          max_iter=params.max_iter, random_state=params.random_state)
     regularizer = RegularizerParams(laplacian=params.laplacian, ridge=params.ridge)
     stored, chosen, attributes = prepare_regularizer(context.weights(), regularizer, params.n_columns,
                                                      solver, context.execution, context.parts, context.multiplicity())

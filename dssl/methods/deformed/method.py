@@ -50,7 +50,7 @@ FITTED = 8 << 20  # bytes that fits take beside their matrices, measured: folds,
 
 def _system(p: DeformedKernelParams) -> RegularizerSystem:
     return RegularizerSystem(p.regularizer.laplacian, p.regularizer.ridge, p.n_columns, p.solver.method,
-                             p.solver.tolerance, p.solver.max_iterations, p.solver.random_state)
+                             p.solver.tol, p.solver.max_iter, p.solver.random_state)
 
 
 def _columns(p: DeformedKernelParams) -> ColumnParams:

@@ -218,7 +218,7 @@ class DeformedSections(KernelSections):
             kernels=BaseKernels(self.kernel.name, self.kernel.parameters, bandwidths, model.random_state),
             learner=model.learner, regularizer=self.graph.regularizer(), n_subsample=model.size(self.budget),
             C=model.C, eta=model.eta, solver=self.solver.params(), form=self.solver.form,
-            random_state=model.random_state, grid=self.grid, cv=chosen.cv() if chosen else None,
+            random_state=model.random_state, grid=self.grid, cv=chosen.folds() if chosen else None,
             rule=chosen.rule() if chosen else LOWEST, search=chosen.searched() if chosen else ALL,
             baselines=self.baselines, prior=self.prior, weight=self.weight,
             subsample_graph=SubsampleGraph(self.graph.search, self.graph.weighting, self.graph.regularizer()))

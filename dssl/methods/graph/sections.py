@@ -73,7 +73,7 @@ class GraphModel(SizedModel):
         the kernel interpolates; 1e6 is as good as the kernel mean.
     weighting : "loo" or "equal"
         How the kernels are averaged: by exact leave-one-out residuals, or equally.
-    tolerance : float or None
+    tol : float or None
         How exact the kernels of "ridge" are, 0.1 by default; of the other learners
         the relative residual at which the solve of a column ends, 1e-5 by default.
     """
@@ -85,7 +85,7 @@ class GraphModel(SizedModel):
     by_degree: tuple[bool, ...] = GraphRidgeParams.by_degree
     penalty: float = GraphRidgeParams.penalty
     weighting: Literal["loo", "equal"] = "loo"
-    tolerance: float | None = None
+    tol: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -105,10 +105,10 @@ class GraphModel(SizedModel):
     def on_graph(self, laplacian: LaplacianKind) -> GraphLearner:
         """Return the learner on a graph whose Laplacian is of a kind."""
         if self.learner != "ridge":
-            tolerance = TOLERANCE if self.tolerance is None else self.tolerance
-            return GraphLearner(self.learner, None, SolverParams(tolerance=tolerance, random_state=self.random_state))
-        functions = FunctionParams(laplacian=laplacian, tolerance=FunctionParams.tolerance if self.tolerance is None
-                                   else self.tolerance, random_state=self.random_state)
+            tol = TOLERANCE if self.tol is None else self.tol
+            return GraphLearner(self.learner, None, SolverParams(tol=tol, random_state=self.random_state))
+        functions = FunctionParams(laplacian=laplacian, tol=FunctionParams.tol if self.tol is None
+                                   else self.tol, random_state=self.random_state)
         family = GraphRidgeParams(ridge=self.ridge, power=self.power, by_degree=self.by_degree, penalty=self.penalty,
                                   weighting=self.weighting, functions=functions, random_state=self.random_state)
         return GraphLearner("ridge", family, SolverParams(random_state=self.random_state))
@@ -164,7 +164,7 @@ class GraphLearnerSections(KernelSections):
         return GraphLearnerParams(
             learners=tuple(own.on_graph(self.graph.laplacian) for own in self.learners()), graph=self.graph.builder(),
             kernels=BaseKernels(self.kernel.name, self.kernel.parameters, (self.kernel.bandwidth,), random_state),
-            cv=chosen.cv() if chosen else None, rule=chosen.rule() if chosen else LOWEST,
+            cv=chosen.folds() if chosen else None, rule=chosen.rule() if chosen else LOWEST,
             search=chosen.searched() if chosen else ALL, baselines=self.baselines, prior=self.prior,
             weight=self.weight, random_state=random_state)
 

@@ -67,9 +67,9 @@ class LapRLSModel(ClassModel):
     precision : "float64" or "float32"
         The precision of kernel blocks, whose products are added in float64 either
         way.
-    tolerance : float
+    tol : float
         The residual, relative to the right-hand side, at which a column ends.
-    max_iterations : int
+    max_iter : int
         The number of iterations of a column at most.
     fit_intercept : bool
         Whether the function has an unpenalized intercept: targets are centered at
@@ -86,8 +86,8 @@ class LapRLSModel(ClassModel):
     preconditioner: Preconditioner = SystemParams.preconditioner
     whitening: float | Literal["auto"] | None = SystemParams.whitening
     precision: Literal["float64", "float32"] = SystemParams.precision
-    tolerance: float = SystemParams.tolerance
-    max_iterations: int = SystemParams.max_iterations
+    tol: float = SystemParams.tol
+    max_iter: int = SystemParams.max_iter
     fit_intercept: bool = LapRLSParams.fit_intercept
     landmarks: LandmarkParams = LandmarkParams()
 
@@ -106,8 +106,8 @@ class LapRLSModel(ClassModel):
                held_out_points: HeldOutPoints = "transductive") -> SystemParams:
         """Return the solver's parameters; held_out, held_out_points : how cross-validation predicts."""
         return SystemParams(solver=self.solver, laplacian=laplacian, preconditioner=self.preconditioner,
-                            whitening=self.whitening, precision=self.precision, tolerance=self.tolerance,
-                            max_iterations=self.max_iterations, held_out=held_out, held_out_points=held_out_points,
+                            whitening=self.whitening, precision=self.precision, tol=self.tol,
+                            max_iter=self.max_iter, held_out=held_out, held_out_points=held_out_points,
                             random_state=self.landmarks.random_state)
 
     def minimized(self) -> SmoothLoss:
@@ -171,7 +171,7 @@ class LapRLSSections(KernelSections):
         kernels = BaseKernels(self.kernel.name, self.kernel.parameters,
                               tuple(kernel.bandwidth for kernel in self.kernels()), random_state)
         return PenaltyParams(
-            laprls=self.laprls(), losses=self.losses(), kernels=kernels, cv=chosen.cv() if chosen else None,
+            laprls=self.laprls(), losses=self.losses(), kernels=kernels, cv=chosen.folds() if chosen else None,
             rule=chosen.rule() if chosen else LOWEST, search=chosen.searched() if chosen else ALL,
             tie="rmse" if self.losses() == (SQUARES,) else "loss", prior=self.prior, weight=self.weight,
             random_state=random_state, baselines=self.baselines)

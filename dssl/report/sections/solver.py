@@ -14,9 +14,9 @@ def solver_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | N
     method, considered = evidence.get("method"), evidence.get("considered") or []
     if method is None:
         return None
-    tolerance, worst = finite(at(system, "params", "tolerance")), finite(columns.get("max_residual"))
-    known = worst is not None and tolerance is not None
-    missed = known and worst > tolerance  # type: ignore[operator]
+    tol, worst = finite(at(system, "params", "tol")), finite(columns.get("max_residual"))
+    known = worst is not None and tol is not None
+    missed = known and worst > tol  # type: ignore[operator]
     within = "" if not known else ": the tolerance was not met" if missed else ": every column meets it"
     extra = [f"{number(evidence['n_vectors'])} eigenvectors" if "n_vectors" in evidence else "",
              f"levels of {_levels(evidence)} unknowns" if "level_sizes" in evidence else ""]
@@ -28,12 +28,12 @@ def solver_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | N
         ("why", _why(at(facts, "spec", "solver", "method"), evidence, len(considered))),
         ("columns solved", number(columns.get("columns"))),
         ("iterations, worst column", number(columns.get("max_iterations"))),
-        ("worst relative residual", f"{number(worst)}, tolerance {number(tolerance)}{within}"),
+        ("worst relative residual", f"{number(worst)}, tolerance {number(tol)}{within}"),
     ]
     tried = [(item.get("method"), number(item.get("n_vectors")), _levels(item), number(item.get("probe_iterations")),
               item.get("work")) for item in considered]
-    alarm = [Finding("worst residual", f"{number(worst)} > {number(tolerance)}", "warning",
-                     "Columns that are wrong make a kernel that is wrong. Raise solver.max_iterations or graph.ridge.")
+    alarm = [Finding("worst residual", f"{number(worst)} > {number(tol)}", "warning",
+                     "Columns that are wrong make a kernel that is wrong. Raise solver.max_iter or graph.ridge.")
              ] if missed else []
     return Section("solver", "Solver evidence", rendered("solver.html", alarms=alarm, rows=rows, considered=tried))
 

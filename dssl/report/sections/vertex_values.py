@@ -58,7 +58,7 @@ def computed(evidence: dict[str, Any]) -> str | None:
     steps = [", ".join(method) if isinstance(method, list) else str(method)]
     steps += [counted(evidence[key], one) for key, one in (("steps", "step"), ("iterations", "iteration"))
              if key in evidence]
-    steps += [f"{name} {number(evidence[key])}" for key, name in (("tolerance", "tolerance"), (
+    steps += [f"{name} {number(evidence[key])}" for key, name in (("tol", "tol"), (
         "residual", "worst relative residual")) if key in evidence]
     solved = evidence.get("solved")
     return ", ".join(steps) + (f"; {counted(solved['functions'], 'kernel function')} by solves" if solved else "")

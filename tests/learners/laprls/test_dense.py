@@ -39,7 +39,7 @@ def test_a_small_budget_changes_no_coefficient():
     X = rng.normal(size=(150, 2))
     target, folds = Quantities(np.arange(60), np.sin(X[:60, :1])), [np.arange(30), np.arange(30, 60)]
     params = LapRLSParams(gamma_A=("auto", "10*auto"), gamma_I=(0.0,),
-                          system=SystemParams(solver="cg", tolerance=1e-12))
+                          system=SystemParams(solver="cg", tol=1e-12))
     problem = LapRLSProblem.of(ArrayRows(X), target, params, InProcess(1), folds=folds)
     large, small = (problem.prepared(RBF(1.0), InProcess(1, budget), held_out=True) for budget in (1 << 30, 4000))
     rows, others = (search_penalties(own, InProcess(1)).rows for own in (large, small))

@@ -117,7 +117,7 @@ def test_iterations_on_all_points(solver):
     problem = Problem(n=60, kernel=RBF(0.3))
     grid = {"gamma_A": (0.05,), "gamma_I": (0.0, 1.0)}
     _, exact, _ = problem.values("refit", "direct", grid=grid)
-    _, found, _ = problem.values("refit", solver, grid=grid, tolerance=1e-10, max_iterations=3000)
+    _, found, _ = problem.values("refit", solver, grid=grid, tol=1e-10, max_iter=3000)
     assert_allclose(found, exact, atol=1e-6)
 
 

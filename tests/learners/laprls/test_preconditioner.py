@@ -163,7 +163,7 @@ def test_factors_are_shared_by_folds_and_solve_their_own_penalties():
 def test_sampled_edges_need_fewer_iterations_than_the_paper():
     """Digits, 1,797 points: 30 to 3 times fewer where the graph matters, never more than one more."""
     X = load_digits().data[:1200] / 16
-    problem = case(len(X), 150, 200, 1, X=X, kernel=RBF(1.5), tolerance=1e-6, max_iterations=3000, weighted=False)
+    problem = case(len(X), 150, 200, 1, X=X, kernel=RBF(1.5), tol=1e-6, max_iter=3000, weighted=False)
     pairs = [Penalties(a, i) for a in (0.1, 1.0) for i in (0.01, 0.1, 1.0)]
     needed = {name: np.array(problem.solve(pairs, "nystrom-pcg", preconditioner=name).evidence["iterations"])
               for name in ("edges", "paper", "none")}

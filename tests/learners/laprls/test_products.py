@@ -325,8 +325,8 @@ def test_points_are_predicted_by_the_function_of_their_fold(c, dtype):
         runs = made.runs(n_runs)
         execution.map([HeldOutTask(made, shared, first, last) for first, last in runs], parts)
         found = np.concatenate([parts.read(index)["values"] for index in range(len(runs))])
-        tolerance = 1e-10 if dtype == "float64" else 1e-4
-        assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+        tol = 1e-10 if dtype == "float64" else 1e-4
+        assert_allclose(found, expected, rtol=tol, atol=tol)
 
 
 def test_runs_cover_all_blocks_evenly():

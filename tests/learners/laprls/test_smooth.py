@@ -59,7 +59,7 @@ def gradient(made, loss, item, coef, intercept):
     "45-Logistic()-nystrom-pcg-unnormalized", "45-SquaredHinge()-nystrom-cg-unnormalized",
     "45-SquaredHinge()-nystrom-pcg-unnormalized")
 def test_every_method_finds_the_minimum(loss, method, kind, m):
-    made = case(m=m, kind=kind, kernel=RBF(0.7), coded=True, c=3, tolerance=1e-9, max_iterations=3000)
+    made = case(m=m, kind=kind, kernel=RBF(0.7), coded=True, c=3, tol=1e-9, max_iter=3000)
     items = scaled(made)
     found = solver_of(made, loss, items, method).solve(items)
     for index, item in enumerate(items):
@@ -73,7 +73,7 @@ def test_every_method_finds_the_minimum(loss, method, kind, m):
 @pytest.mark.parametrize("whitening", ["auto", None])
 @pytest.mark.parametrize("method", METHODS)
 def test_the_squared_loss_is_laprls(method, whitening):
-    made = case(kernel=RBF(0.7), fit_intercept=False, whitening=whitening, tolerance=1e-9, max_iterations=3000)
+    made = case(kernel=RBF(0.7), fit_intercept=False, whitening=whitening, tol=1e-9, max_iter=3000)
     items = scaled(made)
     found = solver_of(made, Squared(), items, method).solve(items)
     expected = made.solve(items)
@@ -83,7 +83,7 @@ def test_the_squared_loss_is_laprls(method, whitening):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_held_out_values_are_those_of_the_functions_without_the_fold(method):
-    made = case(coded=True, c=2, kernel=RBF(0.7), tolerance=1e-9, max_iterations=3000)
+    made = case(coded=True, c=2, kernel=RBF(0.7), tol=1e-9, max_iter=3000)
     pairs = [item for item in scaled(made) if item.held < 0 and not item.control]
     items = with_folds(pairs, made.lines.n_held)
     solver = solver_of(made, SquaredHinge(), items, method)

@@ -28,10 +28,10 @@ ITEMS = [Penalties(0.5, 0.02), Penalties(0.05, 1.0), Penalties(2.0, 0.0), Penalt
 CLOSE = {"nystrom-direct": 1e-8, "nystrom-pcg": 2e-5, "nystrom-cg": 2e-5}  # of the largest value
 
 
-def assert_functions(made, items, functions, tolerance):
+def assert_functions(made, items, functions, tol):
     for index, item in enumerate(items):
         expected = made.dense(item)
-        assert np.abs(made.values(functions, index) - expected).max() < tolerance * np.abs(expected).max(), item
+        assert np.abs(made.values(functions, index) - expected).max() < tol * np.abs(expected).max(), item
 
 
 # Against the formula
@@ -43,15 +43,15 @@ def assert_functions(made, items, functions, tolerance):
 def test_every_method_solves_equation_4(method, whitening, kind):
     """Weights are repeated labels, several lines share a point, folds are held out, and the control is the mean graph;
     whitened and as the paper writes it are the same function, since the landmarks are well apart."""
-    made = case(kind=kind, whitening=whitening, kernel=RBF(0.7), tolerance=1e-8, max_iterations=3000)
+    made = case(kind=kind, whitening=whitening, kernel=RBF(0.7), tol=1e-8, max_iter=3000)
     assert_functions(made, ITEMS, made.solve(ITEMS, method), CLOSE[method])
 
 
 @pytest.mark.parametrize("preconditioner", ["edges", "paper", "paper-5", "paper-6", "none"])
 @pytest.mark.parametrize("whitening", ["auto", None])
 def test_every_preconditioner_leads_to_the_same_function(preconditioner, whitening):
-    made = case(kernel=RBF(0.7), whitening=whitening, preconditioner=preconditioner, tolerance=1e-8,
-                max_iterations=3000)
+    made = case(kernel=RBF(0.7), whitening=whitening, preconditioner=preconditioner, tol=1e-8,
+                max_iter=3000)
     functions = made.solve(ITEMS, "nystrom-pcg")
     assert_functions(made, ITEMS, functions, 2e-5)
     assert functions.evidence["preconditioner"] == preconditioner
@@ -63,7 +63,7 @@ def test_every_preconditioner_leads_to_the_same_function(preconditioner, whiteni
 def test_multiplicities_and_no_intercept(method):
     m = np.random.default_rng(3).integers(1, 5, 120).astype(float)
     for kind in ("normalized", "unnormalized"):
-        made = case(kind=kind, multiplicity=m, fit_intercept=False, tolerance=1e-8, max_iterations=1000)
+        made = case(kind=kind, multiplicity=m, fit_intercept=False, tol=1e-8, max_iter=1000)
         functions = made.solve(ITEMS, method)
         assert_array_equal(functions.intercept, 0)
         assert_functions(made, ITEMS, functions, CLOSE[method])
@@ -73,7 +73,7 @@ def test_multiplicities_and_no_intercept(method):
 def test_no_graph_and_lambda_I_zero_are_plain_nystrom_rls(method):
     plain = [Penalties(0.5, 0.0), Penalties(0.01, 0.0, 2)]
     for graph in (True, False):
-        made = case(graph=graph, tolerance=1e-9, weighted=False)
+        made = case(graph=graph, tol=1e-9, weighted=False)
         functions = made.solve(plain, method)
         assert_functions(made, plain, functions, CLOSE[method])
     K = made.K[made.lines.row]
@@ -85,8 +85,8 @@ def test_no_graph_and_lambda_I_zero_are_plain_nystrom_rls(method):
 @pytest.mark.parametrize("method", METHODS)
 def test_all_points_as_landmarks_are_laprls(method):
     """s = n: equation (4) is equation (3)."""
-    made = case(60, landmarks=np.arange(60), kernel=RBF(0.5), weighted=False, n_folds=1, tolerance=1e-9,
-                max_iterations=3000, fit_intercept=False)
+    made = case(60, landmarks=np.arange(60), kernel=RBF(0.5), weighted=False, n_folds=1, tol=1e-9,
+                max_iter=3000, fit_intercept=False)
     row, first = np.unique(made.lines.row, return_index=True)
     lines = replace(made.lines, row=row, **{name: getattr(made.lines, name)[first]
                                             for name in ("fold", "weight", "target")})
@@ -103,7 +103,7 @@ def test_all_points_as_landmarks_are_laprls(method):
 @pytest.mark.parametrize("method", METHODS)
 def test_equal_landmarks_add_nothing(method):
     chosen = np.arange(0, 120, 6)
-    once, twice = (case(landmarks=rows, tolerance=1e-9, max_iterations=2000)
+    once, twice = (case(landmarks=rows, tol=1e-9, max_iter=2000)
                    for rows in (chosen, np.concatenate([chosen, chosen[:5]])))
     a, b = once.solve(ITEMS, method), twice.solve(ITEMS, method)
     for index in range(len(ITEMS)):
@@ -116,7 +116,7 @@ def test_equal_landmarks_add_nothing(method):
 def test_constant_features_predict_one_number(method, whitening):
     """K_ss is all ones, of rank 1: the mean, pulled towards the intercept."""
     X = np.ones((40, 2))
-    made = case(40, graph=False, X=X, landmarks=np.arange(6), c=1, n_folds=2, fit_intercept=False, tolerance=1e-8,
+    made = case(40, graph=False, X=X, landmarks=np.arange(6), c=1, n_folds=2, fit_intercept=False, tol=1e-8,
                 whitening=whitening)
     functions = made.solve([Penalties(0.5, 0.0)], method)
     y, w = made.lines.target[:, 0], made.lines.weight
@@ -127,7 +127,7 @@ def test_constant_features_predict_one_number(method, whitening):
 @pytest.mark.parametrize("preconditioner", ["edges", "paper"])
 def test_kernels_of_low_rank(method, preconditioner):
     """A linear kernel of three features, 20 landmarks: rank 3, as the paper writes it singular."""
-    made = case(kernel=Linear(), tolerance=1e-8, preconditioner=preconditioner)
+    made = case(kernel=Linear(), tol=1e-8, preconditioner=preconditioner)
     assert made.system.r == 3
     assert_functions(made, ITEMS, made.solve(ITEMS, method), 1e-6)
     printed = case(kernel=Linear(), whitening=None, preconditioner=preconditioner)
@@ -141,7 +141,7 @@ def test_kernels_of_low_rank(method, preconditioner):
 @given(random_state=st.integers(0, 999), method=st.sampled_from(METHODS), lambda_A=st.floats(1e-3, 10),
        lambda_I=st.floats(0, 10), held=st.integers(-1, 2), control=st.booleans())
 def test_a_system_does_not_depend_on_those_beside_it(random_state, method, lambda_A, lambda_I, held, control):
-    made = case(60, 10, 25, random_state=random_state, tolerance=1e-8, max_iterations=2000)
+    made = case(60, 10, 25, random_state=random_state, tol=1e-8, max_iter=2000)
     own = Penalties(lambda_A, lambda_I, held, control)
     alone, among = made.solve([own], method), made.solve([*ITEMS[:3], own], method)
     expected = made.dense(own)
@@ -154,7 +154,7 @@ def test_a_system_does_not_depend_on_those_beside_it(random_state, method, lambd
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_held_fold_is_as_if_it_were_not_labeled(method):
-    made = case(tolerance=1e-10)
+    made = case(tol=1e-10)
     seen = made.lines.fold != 1
     lines = replace(made.lines, **{name: getattr(made.lines, name)[seen]
                                    for name in ("row", "fold", "weight", "target")})
@@ -199,7 +199,7 @@ def test_gram_matrices_that_were_stored_give_the_same_functions(whitening):
 
 
 def test_a_column_that_does_not_converge_is_an_error():
-    made = case(tolerance=1e-10, max_iterations=3)
+    made = case(tol=1e-10, max_iter=3)
     with pytest.raises(NotConverged, match="did not converge in 3 iterations"):
         made.solve([Penalties(1e-4, 1.0)], "nystrom-cg")
     assert not CACHE.blocks, "its kernel blocks are given back all the same"
@@ -244,8 +244,8 @@ def test_gram_systems_that_rounding_leaves_unsolved_are_an_error():
 @pytest.mark.parametrize("method", METHODS)
 def test_float32_blocks_keep_four_digits_of_the_function(method):
     """Measured, relative to the largest value: 1e-5 to 8e-5, by every method, with eigenvalues of K_ss down to 1e-6."""
-    made = case(400, 60, 150, precision="float32", whitening=1e-6, tolerance=1e-7, max_iterations=2000)
-    wide = replace(made, system=case(400, 60, 150, whitening=1e-6, tolerance=1e-7, max_iterations=2000).system)
+    made = case(400, 60, 150, precision="float32", whitening=1e-6, tol=1e-7, max_iter=2000)
+    wide = replace(made, system=case(400, 60, 150, whitening=1e-6, tol=1e-7, max_iter=2000).system)
     a, b = made.solve(ITEMS, method), wide.solve(ITEMS, "nystrom-direct")
     for index in range(len(ITEMS)):
         expected = wide.values(b, index)
@@ -253,7 +253,7 @@ def test_float32_blocks_keep_four_digits_of_the_function(method):
 
 
 def test_penalties_are_solved_in_groups_whose_factors_fit():
-    made = case(tolerance=1e-9)
+    made = case(tol=1e-9)
     items = with_folds([Penalties(a, i) for a in (0.1, 1.0) for i in (0.0, 0.2, 2.0)], 2)
     r = made.system.r
     assert (factors_that_fit(r, 16 * 8 * r * r), factors_that_fit(r, 1)) == (8, 1)
@@ -305,6 +305,6 @@ def test_auto_says_what_it_expects():
 
 
 def test_centers_serve_as_landmarks():
-    made = case(landmarks=Landmarks(np.random.default_rng(0).normal(size=(15, 3)), None), tolerance=1e-8)
+    made = case(landmarks=Landmarks(np.random.default_rng(0).normal(size=(15, 3)), None), tol=1e-8)
     for method in METHODS:
         assert_functions(made, ITEMS, made.solve(ITEMS, method), CLOSE[method])

@@ -23,8 +23,8 @@ from .systems import case
     ({"solver": "lu"}, "solver='lu'"), ({"preconditioner": "ilu"}, "preconditioner='ilu'"),
     ({"edges": 0}, "edges=0"), ({"edges": 2.5}, "edges=2.5"), ({"edges": True}, "edges=True"),
     ({"precision": "float16"}, "precision='float16'"), ({"whitening": 0}, "whitening=0"),
-    ({"whitening": 1.0}, "whitening=1.0"), ({"whitening": "yes"}, "whitening='yes'"), ({"tolerance": 0}, "tolerance=0"),
-    ({"max_iterations": 0}, "max_iterations=0"),
+    ({"whitening": 1.0}, "whitening=1.0"), ({"whitening": "yes"}, "whitening='yes'"), ({"tol": 0}, "tol=0"),
+    ({"max_iter": 0}, "max_iter=0"),
 ])
 def test_parameters_are_checked(given_params, says):
     with pytest.raises(ParameterError, match=says):

@@ -18,7 +18,7 @@ from dssl.learners.target.target import Classes, Quantities
 from ... import reference
 from .problems import graph_of_weights, ones_unless, problems
 
-EXACT = FunctionParams(tolerance=1e-12)
+EXACT = FunctionParams(tol=1e-12)
 FAMILY = {"ridge": (0.01, 0.3), "power": (1, 2), "by_degree": (False, True), "functions": EXACT}
 
 

@@ -27,7 +27,7 @@ from dssl.solvers.solver_params import SolverParams
 from ... import reference
 from .problems import graph_of_weights, ones_unless, problems, random_weights
 
-EXACT = SolverParams(tolerance=1e-12)
+EXACT = SolverParams(tol=1e-12)
 
 
 def fit(learner, W, target, weight=None, solver=EXACT, execution=None):
@@ -216,10 +216,10 @@ def test_a_graph_too_large_to_factor_has_the_same_solution(learner):
     X = np.concatenate([rng.normal(size=(1800, 3)), rng.normal(size=(1700, 3)) + 4, 30 + rng.normal(size=(50, 3))])
     graph = KNNGraph(n_neighbors=6).build(X)
     target = Classes(np.array([0, 7, 1800, 1900, 2500]), np.array([0, 0, 1, 1, 2]), np.arange(3))
-    found = learner(graph, target, None, SolverParams(tolerance=1e-9), InProcess(1))
-    again = learner(graph, target, None, SolverParams(tolerance=1e-9), InProcess(2))
+    found = learner(graph, target, None, SolverParams(tol=1e-9), InProcess(1))
+    again = learner(graph, target, None, SolverParams(tol=1e-9), InProcess(2))
     assert_array_equal(found.values, again.values)
-    direct = learner(graph, target, None, SolverParams(tolerance=1e-9, method="direct"), InProcess(1))
+    direct = learner(graph, target, None, SolverParams(tol=1e-9, method="direct"), InProcess(1))
     assert_allclose(found.values, direct.values, atol=1e-6 * np.abs(direct.values).max())
     assert found.attributes["solver"]["residual"] <= 1e-9
     assert not found.reached[3500:].any()
@@ -234,7 +234,7 @@ def test_a_graph_that_grew_is_fitted_sooner_from_its_values_before(kind):
     labeled = np.sort(rng.choice(4000, 60, replace=False))
     target = (Quantities(labeled, 1e90 * X[labeled, :1]) if kind == "quantities" else
               Classes(labeled, (labeled + 1) % 2, np.arange(2)))
-    learner, solver = fit_poisson if "Poisson" in kind else fit_harmonic, SolverParams(method="jacobi", tolerance=1e-8)
+    learner, solver = fit_poisson if "Poisson" in kind else fit_harmonic, SolverParams(method="jacobi", tol=1e-8)
     before, after = (KNNGraph(n_neighbors=8, duplicates="keep").build(X[:n], scale="none") for n in (4000, 4040))
     start = learner(before, target, None, solver, InProcess(1)).values
     cold = learner(after, target, None, solver, InProcess(1))
@@ -248,8 +248,8 @@ def test_a_graph_that_grew_is_fitted_sooner_from_its_values_before(kind):
 def test_what_does_not_converge_is_an_error(learner):
     graph = KNNGraph(n_neighbors=2).build(np.linspace(0, 1, 3500)[:, None])
     target = Classes(np.array([0, 3000]), np.array([0, 1]), np.arange(2))
-    with pytest.raises(NotConverged, match="max_iterations"):
-        learner(graph, target, None, replace(EXACT, method="jacobi", max_iterations=5), InProcess(1))
+    with pytest.raises(NotConverged, match="max_iter"):
+        learner(graph, target, None, replace(EXACT, method="jacobi", max_iter=5), InProcess(1))
 
 
 @pytest.mark.parametrize("held_out", [held_out_harmonic, held_out_poisson])
