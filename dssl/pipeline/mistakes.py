@@ -18,7 +18,7 @@ MOST_PLACES = 4  # where a key may belong that a message names
 OTHER_WORDS = {  # that people use for a key, and that are not written almost like it
     "seed": "random_state", "count": "n_landmarks", "size": "n_subsample", "starts": "n_init", "most": "max_clusters",
     "landmarks": "n_landmarks", "features": "n_features", "cross_validation": "held_out", "measure": "scoring",
-    "samples": "n_candidates", "folds": "cv", "tol": "tol",
+    "samples": "n_candidates", "folds": "cv", "tolerance": "tol",
     "max_iterations": "max_iter"}
 
 
