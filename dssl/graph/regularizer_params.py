@@ -32,8 +32,8 @@ class RegularizerParams:
 
     Notes
     -----
-    The regularizer is ``Q = R^power`` with ``R = L + ridge I``, or with L_norm in place of L.
-    A solve with Q takes `power` solves with R.
+    The regularizer is ``Q = R^power`` with ``R = L + ridge I``, or with L_norm in place
+    of L. A solve with Q takes `power` solves with R.
 
     Examples
     --------

@@ -60,8 +60,8 @@ class LandmarkParams:
     Examples
     --------
     >>> from dssl import ClusterKernelSVC, LandmarkParams
-    >>> model = ClusterKernelSVC(landmarks=LandmarkParams(n_landmarks=500, method="kmeans"))
-    >>> model.landmarks
+    >>> centers = LandmarkParams(n_landmarks=500, method="kmeans")
+    >>> ClusterKernelSVC(landmarks=centers).landmarks
     LandmarkParams(n_landmarks=500, method='kmeans', random_state=0)
     """
 

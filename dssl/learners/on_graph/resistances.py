@@ -142,8 +142,8 @@ def amplified_resistance_kernel(graph: Graph, points: np.ndarray, *, solver: Sol
 
     References
     ----------
-    von Luxburg, Radl, Hein, "Getting lost in space: large sample analysis of the commute
-    distance", NIPS 2010; Lever, Diethe, Shawe-Taylor, "Data-dependent kernels in
+    von Luxburg, Radl, Hein, "Getting lost in space: large sample analysis of the
+    commute distance", NIPS 2010; Lever, Diethe, Shawe-Taylor, "Data-dependent kernels in
     nearly-linear time", AISTATS 2012.
 
     Examples
