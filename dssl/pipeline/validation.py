@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from difflib import get_close_matches
 from functools import cache
+from inspect import cleandoc
 from typing import Any, ClassVar, get_args, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
@@ -201,11 +202,11 @@ def descriptions_of(cls: type) -> dict[str, str]:
     described: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         names: list[str] = []
-        for line in (base.__doc__ or "").partition("Parameters\n")[2].splitlines():
-            if head := re.match(r"    (\w+(?:, \w+)*) : (.*)", line):
+        for line in cleandoc(base.__doc__ or "").partition("Parameters\n")[2].splitlines():
+            if head := re.match(r"(\w+(?:, \w+)*) : (.*)", line):
                 names = head[1].split(", ")
                 described |= dict.fromkeys(names, "")
-            elif names and line.startswith("        "):
+            elif names and line.startswith("    "):
                 described |= {name: f"{described[name]} {line.strip()}".strip() for name in names}
             elif not line.strip() and names:
                 break

@@ -153,7 +153,7 @@ def stored_words(folder: Path) -> Path:
 def deformed_kernel(execution: Execution, folder: Path) -> Found:
     return pipeline(stored_points(folder), execution, folder, baselines=["base", "shuffled", "subsample_graph"],
                     solver={"method": "jacobi", "block_columns": 8},
-                    selection={"folds": 3, "grid": {"power": [1, 2], "eta": [1, 10]}})
+                    selection={"cv": 3, "grid": {"power": [1, 2], "eta": [1, 10]}})
 
 
 @example()
@@ -238,7 +238,7 @@ def laprls(stored: Callable[[Path], Path], method: str, solver: str, kind: str =
     """Register the example of a way to choose landmarks and of one to solve."""
     def show(execution: Execution, folder: Path) -> Found:
         source = stored(folder)
-        return pipeline(source, execution, folder, selection={"folds": 3, **(GRID if grid is None else grid)}, data={
+        return pipeline(source, execution, folder, selection={"cv": 3, **(GRID if grid is None else grid)}, data={
             "source": str(source), "read": {"block_rows": 150}, "test": {"count": 40}, "scale": "none"}, model={
                 "kind": kind, "solver": solver, "tol": 1e-2, "landmarks": {"n_landmarks": 40, "method": method}})
 

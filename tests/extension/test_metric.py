@@ -44,7 +44,7 @@ def test_a_metric_is_one_class(registered, pipeline, moons):
 
     # pipeline: the file, selection among metrics, plan, run, report and predictions
     commands = pipeline({**moons, "model": {"kind": "graph", "learner": "poisson"}, "graph": {"n_neighbors": 6},
-                         "selection": {"folds": 2, "grid": {"graph": {"metric": ["hellinger", "euclidean"]}}}})
+                         "selection": {"cv": 2, "grid": {"graph": {"metric": ["hellinger", "euclidean"]}}}})
     assert {"neighbors", "models"} <= {*commands.plan()}
     assert commands.run()["status"] == "done"
     assert "hellinger" in commands.page()

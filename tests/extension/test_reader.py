@@ -51,7 +51,7 @@ def test_a_reader_is_one_class(registered, pipeline, moons, tmp_path):
     # pipeline: the file, plan, selection, run, report and predictions
     commands = pipeline({**moons, "data": {"source": str(source), "test": {"count": 60}, "scale": "none"},
                          "model": {"kind": "graph", "learner": "poisson"}, "graph": {"n_neighbors": 6},
-                         "selection": {"folds": 2, "grid": {"graph": {"n_neighbors": [5, 6]}}}})
+                         "selection": {"cv": 2, "grid": {"graph": {"n_neighbors": [5, 6]}}}})
     assert commands.plan()["dataset"]["tasks"] >= 1
     assert commands.run()["status"] == "done"
     assert "moons.json" in commands.page()

@@ -56,7 +56,7 @@ def test_a_solver_is_one_class(registered, pipeline, moons):
     # pipeline: the file, plan with the bytes of the class, selection, run, report and predictions
     commands = pipeline({**moons, "model": {"kind": "svm", "n_subsample": 40}, "graph": {"n_neighbors": 6},
                          "solver": {"method": "pseudo_inverse"},
-                         "selection": {"folds": 2, "grid": {"eta": [1.0], "C": [1.0, 10.0], "power": [1]}}})
+                         "selection": {"cv": 2, "grid": {"eta": [1.0], "C": [1.0, 10.0], "power": [1]}}})
     written = {name: stage["written_bytes"] for name, stage in commands.plan().items()}
     assert written["system"] >= before["system"]["written_bytes"] + 8 * 100**2
     assert commands.run()["status"] == "done"

@@ -34,7 +34,7 @@ def test_a_weight_rule_is_one_class(registered, pipeline, moons):
 
     # pipeline: the file, selection among rules, plan, run, report and predictions
     commands = pipeline({**moons, "model": {"kind": "graph", "learner": "poisson"}, "graph": {"n_neighbors": 6},
-                         "selection": {"folds": 2, "grid": {"graph": {"weights": ["cauchy", "heat"]}}}})
+                         "selection": {"cv": 2, "grid": {"graph": {"weights": ["cauchy", "heat"]}}}})
     assert {"graph", "models"} <= {*commands.plan()}
     assert commands.run()["status"] == "done"
     assert "cauchy" in commands.page()

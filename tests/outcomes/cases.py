@@ -613,7 +613,7 @@ def _(folder: Path) -> Outcome:
 
 @case("LapRLS", "`selection:` with gamma_A, gamma_I and bandwidth", 0, "30 test points")
 def _(folder: Path) -> Outcome:
-    return laprls(folder, selection={"folds": 3, "grid": {
+    return laprls(folder, selection={"cv": 3, "grid": {
         "gamma_A": ["10*auto", "100*auto"], "gamma_I": [0, "auto"], "bandwidth": ["median", "2*median"]}})
 
 

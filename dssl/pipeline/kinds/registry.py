@@ -3,11 +3,13 @@
 from typing import Any, get_type_hints
 
 from ...base.errors import ParameterError, explain, require
+from ...methods.step import Method
 from ..load import kind_spec_of
 from ..stage import Kind, Stage
 from .clustering import KINDS_OF_CLUSTERS
 from .methods import KINDS_OF_METHODS
-from .specs import SPECS
+from .methods import kind_of as kind_of_method
+from .specs import SPECS, spec_of
 
 _OWN = (*KINDS_OF_METHODS, *KINDS_OF_CLUSTERS)
 KINDS: dict[str, Kind] = {name: kind for name in SPECS for kind in _OWN if kind.name == name}
@@ -40,6 +42,14 @@ def register_kind(kind: Kind) -> None:
     KINDS[kind.name] = SPECS[kind.name] = kind
 
 
+def register_method(method: Method) -> None:
+    """Make a method known as a kind of model under its name, with the pipeline files that its sections make.
+
+    Raises ParameterError: there is another kind of that name.
+    """
+    register_kind(kind_of_method(method, spec_of(method)))
+
+
 def kind_of(fields: dict[str, Any]) -> Kind:
     """Return the kind of model that a mapping names; the default where it names none, or none there is."""
     return KINDS[kind_spec_of(fields).name]
@@ -48,8 +58,8 @@ def kind_of(fields: dict[str, Any]) -> Kind:
 def _spec_of(stage: Stage) -> type | None:
     """Return the class of specs that a stage makes its parameters of; None where it does not say."""
     hints: dict[str, Any] = get_type_hints(getattr(stage.params, "__func__", stage.params))
-    found = next((hint for name, hint in hints.items() if name != "return"), None)
-    return found if isinstance(found, type) else None
+    asked = next((hint for name, hint in hints.items() if name != "return"), None)
+    return asked if isinstance(asked, type) else None
 
 
 def all_stage_names() -> list[str]:
