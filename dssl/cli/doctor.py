@@ -75,12 +75,13 @@ def examine(workspace: str | Path, where: str | Path | None = None, source: str 
 def requirements() -> list[Requirement]:
     """Return what dssl depends on, with bounds, Python first: of the installed package, or of the checkout."""
     try:
-        python, found = metadata("dssl")["Requires-Python"], requires("dssl") or []
+        python, requirements = metadata("dssl")["Requires-Python"], requires("dssl") or []
     except PackageNotFoundError:
         project = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]
         python, extras = project["requires-python"], project["optional-dependencies"]
-        found = project["dependencies"] + [f"{item} ; extra == '{extra}'" for extra in extras for item in extras[extra]]
-    return [Requirement(text) for text in (f"Python{python}", *found)]
+        requirements = project["dependencies"] + [f"{item} ; extra == '{extra}'" for extra in extras
+                                                  for item in extras[extra]]
+    return [Requirement(text) for text in (f"Python{python}", *requirements)]
 
 
 def check_libraries() -> Iterator[Check]:
@@ -89,11 +90,11 @@ def check_libraries() -> Iterator[Check]:
     for needed in requirements():
         if needed.marker and not needed.marker.evaluate({"extra": ""}):
             continue
-        found = _version(needed.name)
-        if found is not None and needed.specifier.contains(found, prereleases=True):
-            fine.append(f"{needed.name} {found}")
+        installed = _version(needed.name)
+        if installed is not None and needed.specifier.contains(installed, prereleases=True):
+            fine.append(f"{needed.name} {installed}")
         else:
-            yield Check(needed.name, "problem", f"{found}, dssl needs {needed.specifier}" if found else
+            yield Check(needed.name, "problem", f"{installed}, dssl needs {needed.specifier}" if installed else
                         "is not installed", f'make an environment with "{needed}"' if needed.name == PYTHON else
                         f'pip install "{needed}"')
     yield Check("libraries", "ok", ", ".join(fine))
@@ -112,8 +113,9 @@ def check_threads() -> Check:
     """Tell the settings by which libraries start threads; dssl runs each task on one core."""
     given = {name: os.environ[name] for name in THREAD_SETTINGS if name in os.environ}
     wrong = ", ".join(name for name, value in given.items() if not value.isdigit() or int(value) < 1)
-    found = ", ".join(f"{name}={value}" for name, value in given.items()) or "none set; a task uses one core"
-    return Check.unless(not wrong, "problem", "threads", found, f"unset {wrong}, or set it to a whole number from 1 on")
+    settings = ", ".join(f"{name}={value}" for name, value in given.items()) or "none set; a task uses one core"
+    return Check.unless(not wrong, "problem", "threads", settings,
+                        f"unset {wrong}, or set it to a whole number from 1 on")
 
 
 def check_compiled_code() -> Check:
@@ -218,8 +220,9 @@ def check_workers(execution: OnDask, folder: Path) -> Iterator[Check]:
     if not versions:
         yield Check("workers", "problem", "there are none", "start workers, and ask again")
         return
-    different = [f"{address}: {name} {theirs.get(name) or 'missing'}, here {own}"
-                 for address, theirs in versions.items() for name, own in mine.items() if theirs.get(name) != own]
+    different = [f"{address}: {name} {theirs.get(name) or 'missing'}, here {version}"
+                 for address, theirs in versions.items() for name, version in mine.items()
+                 if theirs.get(name) != version]
     yield Check.unless(not different, "problem", "versions", "; ".join(different[:4]) or
                        f"equal on {len(versions)} workers", "install the same versions on every machine")
     smallest, budget = execution.smallest_worker, execution.memory_budget
@@ -227,10 +230,10 @@ def check_workers(execution: OnDask, folder: Path) -> Iterator[Check]:
         yield Check("memory of workers", "warning", "no limit is set", "start workers with a memory limit, so that one "
                     "that grows is ended and not its machine")
     else:
-        found = f"{_size(smallest.room)} a task, the budget is {_size(budget)}"
+        room = f"{_size(smallest.room)} a task, the budget is {_size(budget)}"
         if smallest.larger is not None:  # not all alike
-            found += f"; {smallest.address} has the least"
-        yield Check.unless(smallest.room >= budget, "problem", "memory of workers", found,
+            room += f"; {smallest.address} has the least"
+        yield Check.unless(smallest.room >= budget, "problem", "memory of workers", room,
                            f"lower --memory-budget, or {smallest.remedy(budget)}")
     made = (folder if isinstance(folder, ObjectPath) else _existing(folder)) / f".dssl-doctor-{uuid.uuid4().hex}"
     made.mkdir()
@@ -240,15 +243,15 @@ def check_workers(execution: OnDask, folder: Path) -> Iterator[Check]:
         lost = len(seen) - len(blind) - len(list(made.iterdir()))
     finally:
         remove_tree(made)
-    found = f"{lost} workers wrote elsewhere" if lost > 0 else f"{len(seen)} workers can open {folder}"
-    yield Check.unless(not blind and lost <= 0, "problem", "workspace on workers", "; ".join(blind[:4]) or found,
+    room = f"{lost} workers wrote elsewhere" if lost > 0 else f"{len(seen)} workers can open {folder}"
+    yield Check.unless(not blind and lost <= 0, "problem", "workspace on workers", "; ".join(blind[:4]) or room,
                        "name a workspace on a file system that every machine mounts at the same path")
 
 
 def check_settings(execution: OnDask) -> Iterator[Check]:
     """See what the scheduler and the workers do about workers that stop, die, or are full."""
-    found = execution.settings()
-    silent, allowed, pauses = found["worker-ttl"], found["allowed-failures"], found["pause"]
+    settings = execution.settings()
+    silent, allowed, pauses = settings["worker-ttl"], settings["allowed-failures"], settings["pause"]
     yield Check.unless(silent is not None and silent <= PATIENCE, "warning", "worker-ttl",
                        f"a worker without a sign of life is given up after {silent:.0f} seconds" if silent else
                        "is not set: a worker that is stopped holds its tasks for ever",

@@ -59,23 +59,23 @@ def gc_command(workspace: str, keep_runs: int | None, drop: tuple[str, ...], int
     require(place.root.is_dir(), f"there is no workspace {workspace}", error=DataError, why="nothing can be removed",
             fix="check --workspace")
     gc = collect_garbage if yes else find_garbage
-    found = gc(place, keep_runs=keep_runs, drop=drop, intermediate=intermediate)
+    garbage = gc(place, keep_runs=keep_runs, drop=drop, intermediate=intermediate)
     if as_json:
-        click.echo(json.dumps({"removed": yes, **found.to_dict()}, indent=1))
+        click.echo(json.dumps({"removed": yes, **garbage.to_dict()}, indent=1))
         return
     table = Table("what", "stage", "folder", box=None)
     table.add_column("on disk", justify="right", no_wrap=True)
-    for item in sorted(found.items, key=lambda item: -item.size):
+    for item in sorted(garbage.items, key=lambda item: -item.size):
         table.add_row(item.what, item.stage, item.path.name, size_text(item.size))
     out = Console()
-    if found.items:
+    if garbage.items:
         out.print(table)
-    kept = f"{len(found.kept)} runs are kept, and {size_text(found.kept_bytes)} that they need"
-    if found.intermediate_bytes:
-        kept += f"; {size_text(found.intermediate_bytes)} of it is intermediate: --intermediate"
+    kept = f"{len(garbage.kept)} runs are kept, and {size_text(garbage.kept_bytes)} that they need"
+    if garbage.intermediate_bytes:
+        kept += f"; {size_text(garbage.intermediate_bytes)} of it is intermediate: --intermediate"
     verb = "removed" if yes else "can be removed"
-    out.print(f"{size_text(found.size)} in {len(found.items)} folders {verb}; {kept}", soft_wrap=True)
-    if found.items and not yes:
+    out.print(f"{size_text(garbage.size)} in {len(garbage.items)} folders {verb}; {kept}", soft_wrap=True)
+    if garbage.items and not yes:
         out.print("to remove it, say --yes")
 
 
@@ -95,15 +95,15 @@ def inspect_command(name: str | None, workspace: str, as_json: bool) -> None:
         runs = runs_of(Workspace.at(workspace))
         click.echo(json.dumps(runs, indent=1)) if as_json else show_runs(runs)
         return
-    found = inspect(name, Workspace.at(workspace))
+    document = inspect(name, Workspace.at(workspace))
     if as_json:
-        click.echo(json.dumps(found, indent=1))
+        click.echo(json.dumps(document, indent=1))
         return
-    if found["kind"] == "run":
-        show_run(found)
+    if document["kind"] == "run":
+        show_run(document)
         return
-    out, arrays = Console(), found.pop("arrays", [])
-    for key, value in found.items():
+    out, arrays = Console(), document.pop("arrays", [])
+    for key, value in document.items():
         text = size_text(value) if key == "bytes_on_disk" else value if isinstance(value, str) else json.dumps(value)
         out.print(f"{key:>14}  {text if len(text) < 2000 else text[:2000] + ' ... (--json shows all)'}", markup=False,
                   highlight=False, soft_wrap=True)

@@ -94,12 +94,12 @@ class PointReader(GroupedParams):
         Raises ParameterError: no scaling of that name, or the graph was made of features of another one.
         """
         params = ScalingParams(kind=self.scale)
-        own = graph.scaling if isinstance(graph, Graph) else None
-        if own is not None:
-            require(params.kind in ("auto", own.kind), f"scale={params.kind!r}, and a graph of features scaled by "
-                    f"{own.kind!r}", why="new points would be compared with the graph's in other units",
+        given = graph.scaling if isinstance(graph, Graph) else None
+        if given is not None:
+            require(params.kind in ("auto", given.kind), f"scale={params.kind!r}, and a graph of features scaled by "
+                    f"{given.kind!r}", why="new points would be compared with the graph's in other units",
                     fix=f"leave scale out, or build the graph with scale={params.kind!r}")
-            return own
+            return given
         names = self._column_names
         warn_unlike(rows, None, params.kind, names)
         self._warn_of_identifiers(rows)

@@ -53,15 +53,15 @@ def candidates_of(estimator: Any, param_grid: Any, n_candidates: Any, random_sta
             why="all candidates are compared on the same labels", fix="give the estimator its marker")
     require(not any("cv" in grid for grid in grids), "a grid that changes cv",
             why="all candidates are compared on the same folds", fix="pass cv to the search")
-    found = [dict(zip(grid, values, strict=True)) for grid in grids
+    combinations = [dict(zip(grid, values, strict=True)) for grid in grids
              for values in product(*(_listed(name, grid[name]) for name in grid))]
-    require(len(found) > 0, "an empty grid", why="there is nothing to choose", fix="give lists of values")
+    require(len(combinations) > 0, "an empty grid", why="there is nothing to choose", fix="give lists of values")
     if n_candidates is not None:
         whole = is_whole(n_candidates)
         require(whole and n_candidates >= 1, f"n_candidates={n_candidates!r}, expected a whole number >= 1",
                 why="so many of all combinations are tried", fix="use None for all, or a number")
-        found = Search(n_candidates=int(n_candidates), random_state=random_state).drawn(found)
-    for candidate in found:
+        combinations = Search(n_candidates=int(n_candidates), random_state=random_state).drawn(combinations)
+    for candidate in combinations:
         checked = clone(estimator).set_params(**candidate)
         checked._params()
         for name in checked.groups:
@@ -70,7 +70,7 @@ def candidates_of(estimator: Any, param_grid: Any, n_candidates: Any, random_sta
         for name in set(checked.joint) - set(checked.several):
             require(np.ndim(values[name]) == 0, f"{name}={values[name]!r} of a candidate",
                     why="a candidate has one value of each parameter", fix=f"list the values of {name} in the grid")
-    return found
+    return combinations
 
 
 def _listed(name: str, values: Any) -> Sequence[Any]:
@@ -82,15 +82,15 @@ def _listed(name: str, values: Any) -> Sequence[Any]:
 
 def fits_of(estimator: Any, candidates: Sequence[Candidate]) -> list[list[Fit]]:
     """Return the fits of some candidates, those of one graph together."""
-    found: list[tuple[Candidate, list[int]]] = []  # no dict: values of parameters need not be hashable
+    groups: list[tuple[Candidate, list[int]]] = []  # no dict: values of parameters need not be hashable
     for number, candidate in enumerate(candidates):
         outer = {name: value for name, value in candidate.items() if name not in estimator.joint}
-        own = next((mine for known, mine in found if known == outer), None)
-        if own is None:
-            found.append((outer, own := []))
-        own.append(number)
+        mine_known = next((mine for known, mine in groups if known == outer), None)
+        if mine_known is None:
+            groups.append((outer, mine_known := []))
+        mine_known.append(number)
     by_graph: dict[KNNGraph | None, list[Fit]] = {}
-    for outer, numbers in found:
+    for outer, numbers in groups:
         tried = [{name: candidates[number][name] for name in estimator.joint if name in candidates[number]}
                  for number in numbers]
         fit = Fit(clone(estimator).set_params(**outer), numbers, tried)

@@ -128,15 +128,15 @@ class DeformedKernelEstimator(MethodEstimator, SearchedEstimator, KernelReader):
             solved = replace(params, grid=GridParams(power=tuple(sorted(power))))
             kept[key] = set(power), MemoryWorkspace(Fit(rows, target, weight, kept["graph"]), execution)
             kept[key][1].run(self.method.steps[:4], solved)
-        problem, found = problem_of(kept[key][1].context(), learning_of(params)), list[dict[str, Any]]()
+        problem, rows_found = problem_of(kept[key][1].context(), learning_of(params)), list[dict[str, Any]]()
         held = Held(target, repetitions, params.learner, weight, scoring)
         bandwidth = params.kernels.bandwidths[0]
         if positive := tuple(value for value in eta if value != 0):
-            found += search_rows(problem, "model", bandwidth, GridParams(power=power, eta=positive, C=C), held)
+            rows_found += search_rows(problem, "model", bandwidth, GridParams(power=power, eta=positive, C=C), held)
         if 0 in eta:
             plain = search_rows(problem, "base", bandwidth, GridParams(C=C), held)
-            found += [{**row, "power": each, "eta": 0.0} for each in power for row in plain]
-        rows_of = {(row["power"], row["eta"], row["C"]): row for row in found}
+            rows_found += [{**row, "power": each, "eta": 0.0} for each in power for row in plain]
+        rows_of = {(row["power"], row["eta"], row["C"]): row for row in rows_found}
         return [{name: value for name, value in rows_of[tuple(values[name] for name in self.joint)].items()
                  if name not in ("power", "eta")} for values in chosen]
 

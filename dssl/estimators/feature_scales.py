@@ -48,29 +48,29 @@ def choose_scale(rows: Rows, ids: Rows | None, target: Target, execution: Execut
     drawn = np.sort(block_rng(random_state, SCALE_STREAM).permutation(len(target.labeled))[:MOST_JUDGED])
     judged = target.in_units().take(drawn)
     n_labels = len(judged.labeled)
-    told = 1 - target.n_strata / n_labels
-    if told <= 0 or n_labels < 2:
+    trusted = 1 - target.n_strata / n_labels
+    if trusted <= 0 or n_labels < 2:
         return fitted[first], evidence
     n = len(rows) if ids is None else len(ids)
     places = np.concatenate([judged.labeled, np.linspace(0, n - 1, min(n, SAMPLED)).astype(np.int64)])
     X = rows.take(places if ids is None else ids.take(places))
     local, losses = replace(judged, labeled=np.arange(n_labels)), dict[ScalingKind, np.ndarray]()
-    for kind in (own for own in fitted if own != "auto" or own == first):
+    for kind in (each for each in fitted if each != "auto" or each == first):
         Z = fitted[kind].transform(X)
         if rows_differ(Z, Z[np.zeros(len(places), int)]).any() and not (
                 kind == "unit_norm" and int(fitted[kind].attributes["zero_rows"])):
             family = KernelMembers.of(as_rows(Z), np.arange(n_labels, len(places)), local, None, random_state)
-            losses[kind] = np.array([float(((own.held_out - local.indicators()) ** 2).sum())
-                                     for own in family.members])
+            losses[kind] = np.array([float(((member.held_out - local.indicators()) ** 2).sum())
+                                     for member in family.members])
     if first not in losses:
         return fitted[first], evidence
-    unit = 1.0 if target.n_strata > 1 else min(float(own.min()) for own in losses.values()) / n_labels
-    energies = {kind: _energy(own, max(unit, np.finfo(float).tiny)) for kind, own in losses.items()}
-    evidence["label_losses"] = {kind: own / n_labels for kind, own in energies.items()}
+    unit = 1.0 if target.n_strata > 1 else min(float(loss.min()) for loss in losses.values()) / n_labels
+    energies = {kind: _energy(loss, max(unit, np.finfo(float).tiny)) for kind, loss in losses.items()}
+    evidence["label_losses"] = {kind: energy / n_labels for kind, energy in energies.items()}
     narrow = bool(made["auto"].attributes.get("narrow_columns"))
 
-    doubted = {kind: told * own + (0.0 if kind == first or narrow else PRIOR[kind] * unit)
-               for kind, own in energies.items()}
+    doubted = {kind: trusted * energy + (0.0 if kind == first or narrow else PRIOR[kind] * unit)
+               for kind, energy in energies.items()}
     best = min(doubted, key=lambda kind: doubted[kind])
     return fitted[first if doubted[first] <= doubted[best] else best], evidence
 

@@ -86,8 +86,9 @@ class GraphEstimator(MethodEstimator, SearchedEstimator):
                 PointsBeyond, stacklevel=3)
 
     def _told(self, context: Context, params: GraphLearnerParams) -> dict[str, Any]:
-        found = context.attributes("vertex_values")
-        return {**context.graph().attributes, **{name: value for name, value in found.items() if name != CALIBRATION}}
+        attributes = context.attributes("vertex_values")
+        return {**context.graph().attributes,
+                **{name: value for name, value in attributes.items() if name != CALIBRATION}}
 
 
 class GraphClassifier(CalibratedClassifier, GraphEstimator):

@@ -203,22 +203,22 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
         place = None if self.workspace is None else Workspace.at(self.workspace)
         for fit in fits if place else ():
             named_parameters(fit)  # raises where one has no name
-        own = clone(self.estimator)
-        execution = own._execution()
-        y = own._labels(X, y)
-        rows = own._points(X, execution, reset=True)
-        target, weight = weighed(own._target(y, len(rows)), sample_weight, len(rows))
-        own._check(target)
+        estimator = clone(self.estimator)
+        execution = estimator._execution()
+        y = estimator._labels(X, y)
+        rows = estimator._points(X, execution, reset=True)
+        target, weight = weighed(estimator._target(y, len(rows)), sample_weight, len(rows))
+        estimator._check(target)
         require_scoring(self.scoring, classes=isinstance(target, Classes), n_classes=target.n_strata)
         rule = ChoiceRule(scoring=self.scoring, one_standard_error=self.one_standard_error)
         require_unequal(rows)
-        scalings = {scale: clone(own).set_params(scale=scale)._scaling_of(X, rows, execution, graph)
+        scalings = {scale: clone(estimator).set_params(scale=scale)._scaling_of(X, rows, execution, graph)
                     for scale in dict.fromkeys(fit.estimator.scale for fit in fits)}
         if graph is not None:
-            graph = graph_of(rows, own.group("graph"), execution, graph)
+            graph = graph_of(rows, estimator.group("graph"), execution, graph)
         rungs = rungs_of(held_out_folds(self.cv, target, self.random_state), len(candidates), self.factor)
         judges = dict[str, Judge]()
-        for scaling in {found.kind: found for found in scalings.values()}.values():
+        for scaling in {each.kind: each for each in scalings.values()}.values():
             mine = [fit for fit in fits if scalings[fit.estimator.scale].kind == scaling.kind]
             points = scaled(rows, scaling, execution)
             store = None if place is None else RowStore.of(place, points, target, weight)
@@ -247,17 +247,17 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
     def _choose(self, candidates: list[Candidate], rungs: Sequence[Rung], rule: ChoiceRule, judge: Judges) -> None:
         """Judge the candidates, those that stand in each rung, and set what they came to."""
         standing, judged = candidates, list[dict[str, Any]]()
-        tried, found = list[Candidate](), list[dict[str, Any]]()
+        tried, rows_of_all = list[Candidate](), list[dict[str, Any]]()
         for number, rung in enumerate(rungs):
             if number:
                 standing = [standing[place] for place in better(judged, rule, rung.n_candidates)]
             judged = judge.rows_of(fits_of(self.estimator, standing), rung.repetitions)
-            tried, found = tried + standing, found + judged
+            tried, rows_of_all = tried + standing, rows_of_all + judged
         self.n_resources_ = [rung.n_resources for rung in rungs]
         self.n_candidates_ = [rung.n_candidates for rung in rungs]
         of_rung = [(number, rung.n_resources) for number, rung in enumerate(rungs) for _ in range(rung.n_candidates)]
-        self.cv_results_ = cv_results(found, tried, rule, None if self.factor is None else of_rung)
-        self.best_index_ = len(found) - len(judged) + rule.place(judged)
+        self.cv_results_ = cv_results(rows_of_all, tried, rule, None if self.factor is None else of_rung)
+        self.best_index_ = len(rows_of_all) - len(judged) + rule.place(judged)
         self.best_params_, self.best_score_ = tried[self.best_index_], float(
             self.cv_results_["mean_test_score"][self.best_index_])
 

@@ -46,17 +46,17 @@ class GroupedParams(BaseEstimator):
         Raises ParameterError: a value is out of range.
         """
         names = super().get_params(deep=False)
-        given = {own.name: getattr(self, own.name) for own in fields(cls) if own.name in names}
+        given = {item.name: getattr(self, item.name) for item in fields(cls) if item.name in names}
         return cls(**given | {name: self.group(name) for name in given if name in self.groups})
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters by name; if `deep`, the fields of groups too."""
-        found = super().get_params(deep=deep)
+        params = super().get_params(deep=deep)
         for name in self.groups if deep else ():
             with suppress(ParameterError):  # what is wrong with it is said when it is used
-                found |= {f"{name}__{field.name}": getattr(self.group(name), field.name)
+                params |= {f"{name}__{field.name}": getattr(self.group(name), field.name)
                           for field in fields(self.groups[name])}
-        return found
+        return params
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters by name, and fields of groups: a group is a value, so that another takes its place.

@@ -43,12 +43,12 @@ class Judge:
 
     def rows_of(self, alike: Sequence[Fit], repetitions: Repetitions) -> dict[int, dict[str, Any]]:
         """Return the row of each candidate of some fits of one graph, by its number."""
-        found: dict[int, dict[str, Any]] = {}
+        rows_by_number: dict[int, dict[str, Any]] = {}
         for fit in alike:
-            found |= zip(fit.numbers, self._rows_of_fit(fit, repetitions), strict=True)
+            rows_by_number |= zip(fit.numbers, self._rows_of_fit(fit, repetitions), strict=True)
         if not self.again:
             self._kept.clear()
-        return found
+        return rows_by_number
 
     def _rows_of_fit(self, fit: Fit, repetitions: Repetitions) -> list[dict[str, Any]]:
         table = self.table(fit, repetitions)
@@ -59,12 +59,12 @@ class Judge:
             assert fit.graph is not None
             kept["graph"] = self.graph(fit.graph)
         weight = fit.estimator._weighted(self.target, self.weight)
-        found = fit.estimator.held_out_rows(self.rows, self.target, weight, repetitions, fit.tried, self.scoring,
+        rows_of_fit = fit.estimator.held_out_rows(self.rows, self.target, weight, repetitions, fit.tried, self.scoring,
                                             self.execution, kept)
         self.n_fits += 1
         if table is not None:
-            publish(table, found)
-        return found
+            publish(table, rows_of_fit)
+        return rows_of_fit
 
     def graph(self, params: KNNGraph) -> Graph:
         """Return the graph of a fit."""
@@ -100,12 +100,12 @@ class Judges:
 
     def rows_of(self, fits: Sequence[Sequence[Fit]], repetitions: Repetitions) -> list[dict[str, Any]]:
         """Return the row of each candidate of some fits, those of one graph together, in the order of their numbers."""
-        found: dict[int, dict[str, Any]] = {}
+        rows_by_number: dict[int, dict[str, Any]] = {}
         for alike in fits:
             for scale in dict.fromkeys(fit.estimator.scale for fit in alike):
-                own = [fit for fit in alike if fit.estimator.scale == scale]
-                found |= self._of(scale).rows_of(own, repetitions)
-        return [found[number] for number in sorted(found)]
+                of_scale = [fit for fit in alike if fit.estimator.scale == scale]
+                rows_by_number |= self._of(scale).rows_of(of_scale, repetitions)
+        return [rows_by_number[number] for number in sorted(rows_by_number)]
 
     def graph(self, estimator: SearchedEstimator) -> Graph:
         """Return the graph of an estimator, with the scaling of its features."""
@@ -116,7 +116,7 @@ class Judges:
     def counts(self) -> tuple[int, int, int]:
         """Return how many graphs were made, how many searches of neighbors, and how many fits."""
         made = [judge.graphs for judge in self.judges.values() if isinstance(judge.graphs, SharedSearch)]
-        return (sum(own.n_made for own in made), sum(own.n_searches for own in made),
+        return (sum(judge.n_made for judge in made), sum(judge.n_searches for judge in made),
                 sum(judge.n_fits for judge in self.judges.values()))
 
     def _of(self, scale: str) -> Judge:

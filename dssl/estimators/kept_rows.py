@@ -71,14 +71,14 @@ def named_parameters(fit: Fit) -> dict[str, Any]:
 
     Raises ParameterError: one, or one that is tried, is a function, or of a class that is not of dssl.
     """
-    own = fit.estimator
-    found = {name: own.group(name) if name in own.groups else value
-             for name, value in own.get_params(deep=False).items() if name not in (*own.joint, *UNREAD)}
-    usual = {name: value for name, value in own.get_params().items() if name in own.joint}
+    estimator = fit.estimator
+    parameters = {name: estimator.group(name) if name in estimator.groups else value
+             for name, value in estimator.get_params(deep=False).items() if name not in (*estimator.joint, *UNREAD)}
+    usual = {name: value for name, value in estimator.get_params().items() if name in estimator.joint}
     shares = {name: sorted(([key, share] for key, share in value.items()), key=str)
-              for name, value in found.items() if isinstance(value, dict)}  # by class, which may be no text
-    found |= shares
-    for name, value in [*found.items(), *(pair for tried in fit.tried for pair in tried.items())]:
+              for name, value in parameters.items() if isinstance(value, dict)}  # by class, which may be no text
+    parameters |= shares
+    for name, value in [*parameters.items(), *(pair for tried in fit.tried for pair in tried.items())]:
         entries = [entry for pair in value for entry in pair] if name in shares else (
             value if isinstance(value, (list, tuple)) else [value])
         plain = all(entry is None or isinstance(entry, (bool, int, str)) or (
@@ -87,4 +87,4 @@ def named_parameters(fit: Fit) -> dict[str, Any]:
         require(plain or ours, f"{name}={value!r} in a search with a workspace",
                 why="its results are kept under what made them: finite numbers, texts, values of dssl; nothing tells "
                     "what a function does", fix="name a kernel or loss of dssl, or leave workspace out")
-    return {**found, **usual}
+    return {**parameters, **usual}

@@ -186,10 +186,11 @@ class KernelKMeans(ClusterMixin, PointPredictor, KernelReader):
         made = MemoryWorkspace(Fit(rows, nothing, graph=own_graph), execution)
         made.run(CLUSTERING.steps, params)
         clusters = made.artifacts["models"]
-        found = clusters.attributes
+        attributes = clusters.attributes
         self.model_, self.labels_ = made.fit.models["model"], clusters.parts.rows("labels").read_all()
-        self.inertia_, self.n_clusters_ = found["inertia"], len(found["counts"])
-        self.evidence_ = {**found["features"], **found["kmeans"], "chosen": found["chosen"], "counts": found["counts"]}
+        self.inertia_, self.n_clusters_ = attributes["inertia"], len(attributes["counts"])
+        self.evidence_ = {**attributes["features"], **attributes["kmeans"], "chosen": attributes["chosen"],
+                          "counts": attributes["counts"]}
         return self
 
     def _params(self) -> ClustersParams:
@@ -197,7 +198,8 @@ class KernelKMeans(ClusterMixin, PointPredictor, KernelReader):
         most = self.n_clusters if rule is None else self.max_clusters
         start = KMeansParams(n_clusters=most, n_init=self.n_init,  # type: ignore[arg-type]  # it checks
                              random_state=self.random_state)
-        space = SpaceParams(space=self.space, regularizer=self.group("regularizer"), eta=self.eta,  # type: ignore[arg-type]
+        space = SpaceParams(space=self.space,  # type: ignore[arg-type]
+                            regularizer=self.group("regularizer"), eta=self.eta,
                             n_landmarks=self.n_landmarks, graph=self.group("graph"),  # type: ignore[arg-type]
                             budget=budget_of(self.memory_budget), random_state=self.random_state)
         bandwidth = self.bandwidth if isinstance(self.kernel, str) else None

@@ -109,13 +109,13 @@ class LapRLSEstimator(MethodEstimator, SearchedEstimator, KernelReader):
         """
         asked = [{name: values_of(name, values.get(name, getattr(self, name))) for name in PENALTIES}
                  for values in tried]
-        lists = {name: list(dict.fromkeys(value for own in asked for value in own[name])) for name in PENALTIES}
+        lists = {name: list(dict.fromkeys(value for values in asked for value in values[name])) for name in PENALTIES}
         rule = ChoiceRule(scoring=scoring)
         params = replace(clone(self).set_params(**lists)._params(), cv=GivenFolds(repetitions), rule=rule,
                          baselines=())
         landmarks, selection, _ = self.method.steps
         known = replace(params.laprls, gamma_A=(1.0,), gamma_I=(1.0,)), params.kernels
-        made = next((own for of, own in kept.get("made", ()) if of == known), None)
+        made = next((workspace for of, workspace in kept.get("made", ()) if of == known), None)
         if made is None:
             if "graph" not in kept and "vertices" not in kept:
                 kept["vertices"] = self.group("graph").vertices(rows, execution)
@@ -124,17 +124,17 @@ class LapRLSEstimator(MethodEstimator, SearchedEstimator, KernelReader):
             if kept.get("again", False):
                 kept.setdefault("made", []).append((known, made))
         made.run([selection], params)
-        found = {(row["bandwidth"], row["gamma_A"], row["gamma_I"]): row
+        by_pair = {(row["bandwidth"], row["gamma_A"], row["gamma_I"]): row
                  for row in made.artifacts["selection"].attributes["grid"]["model"]}
         numbers = dict(zip(product(*lists.values()), params.problem(made.context(), target).allowed["model"],
                            strict=True))
 
         def row_of(bandwidth: Any, system: Any) -> dict[str, Any]:
-            row = found[bandwidth, system.gamma_A, system.gamma_I]
+            row = by_pair[bandwidth, system.gamma_A, system.gamma_I]
             return {name: value for name, value in row.items() if name != "bandwidth"}
 
         return [dict(rule.choose([row_of(bandwidth, numbers[pair]) for bandwidth in params.kernels.bandwidths
-                                  for pair in product(*own.values())])) for own in asked]
+                                  for pair in product(*values.values())])) for values in asked]
 
     def uses_graph(self, tried: Iterable[dict[str, Any]]) -> bool:
         return any(values.get("gamma_I", self.gamma_I) != 0 for values in tried)
@@ -430,10 +430,10 @@ def _results(selection: dict[str, Any], params: PenaltyParams) -> dict[str, Any]
     if params.laprls.chosen:
         chosen = ProbablePair(**selection["rule"])
         rule = replace(chosen, of_bandwidths=tuple((numbers[name], prior) for name, prior in chosen.of_bandwidths))
-    own = {"bandwidth"} if len(numbers) > 1 else set[str]()
-    rows = [{**{name: numbers[row[name]] for name in own}, **{name: value for name, value in row.items()
+    varied = {"bandwidth"} if len(numbers) > 1 else set[str]()
+    rows = [{**{name: numbers[row[name]] for name in varied}, **{name: value for name, value in row.items()
                                                              if name != "bandwidth"}} for row in tried]
-    return cv_results(rows, [{name: row[name] for name in (*own, *PENALTIES)} for row in rows], rule)
+    return cv_results(rows, [{name: row[name] for name in (*varied, *PENALTIES)} for row in rows], rule)
 
 
 def _values_of(name: str, value: Any) -> tuple[Penalty, ...]:

@@ -56,14 +56,14 @@ class LinearEstimator(MethodEstimator, SearchedEstimator):
             made = MemoryWorkspace(Fit(rows, target, weight), execution)
             made.run([basis], params)
             bases.append((needed, made))
-        context, features, found = made.context(), dict[str, np.ndarray](), list[dict[str, Any]]()
+        context, features, rows_found = made.context(), dict[str, np.ndarray](), list[dict[str, Any]]()
         for values in tried:
             params = clone(self).set_params(**values)._params()
             variant = params.variants()[0]
             if str(variant) not in features:
                 features[str(variant)] = params.features(context, variant, target).F
-            found += rows_of_samples(features[str(variant)], target, params.learners, repetitions, scoring, weight)
-        return found
+            rows_found += rows_of_samples(features[str(variant)], target, params.learners, repetitions, scoring, weight)
+        return rows_found
 
     def uses_graph(self, tried: Iterable[dict[str, Any]]) -> bool:
         return False

@@ -134,5 +134,5 @@ def _scores(model: Any, X: Any) -> np.ndarray | None:
     which = next((name for name in ("decision_function", "predict_proba") if hasattr(model, name)), None)
     require(which is not None, f"{type(model).__name__} has neither decision_function nor predict_proba",
             why="a criterion asks how sure the model is", fix="leave model out, or pass another classifier")
-    found = np.asarray(getattr(model, str(which))(X), np.float64)
-    return np.stack([-found, found], axis=1) if found.ndim == 1 else found
+    scores = np.asarray(getattr(model, str(which))(X), np.float64)
+    return np.stack([-scores, scores], axis=1) if scores.ndim == 1 else scores

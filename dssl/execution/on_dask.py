@@ -136,7 +136,7 @@ class OnDask(Execution):
     def versions(self, names: Sequence[str]) -> dict[str, dict[str, str | None]]:
         """Return the versions of Python, of Dask and of packages on the client, the scheduler and by worker address."""
         answer: Any = self.client.get_versions(packages=names)
-        return {place: found["packages"] for place, found in (
+        return {place: described["packages"] for place, described in (
             ("here", answer["client"]), ("scheduler", answer["scheduler"]), *answer["workers"].items())}
 
     def settings(self) -> dict[str, Any]:

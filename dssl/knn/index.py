@@ -73,10 +73,11 @@ class NeighborIndex:
         values = X.data if issparse(X) else X
         require(bool(np.isfinite(values).all()), "new points hold NaN or infinite values", error=DataError,
                 why="they have no distances", fix="drop these rows, or fill the values")
-        own = METRICS.named(self.searched.metric)
-        wrong = np.flatnonzero(own.undefined(X) if X.shape[0] else ())
-        require(len(wrong) == 0, f"{len(wrong)} new points are {own.undefined_are}, first {wrong[:5]}", error=DataError,
-                why=own.undefined_why, fix="drop these rows, or fit the euclidean metric")
+        metric = METRICS.named(self.searched.metric)
+        wrong = np.flatnonzero(metric.undefined(X) if X.shape[0] else ())
+        require(len(wrong) == 0, f"{len(wrong)} new points are {metric.undefined_are}, first {wrong[:5]}",
+                error=DataError,
+                why=metric.undefined_why, fix="drop these rows, or fit the euclidean metric")
         squared, ids = self.searched.nearest(X, np.full(X.shape[0], -1), min(k, len(self)))
         return np.sqrt(np.maximum(squared, 0)), ids
 

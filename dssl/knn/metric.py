@@ -103,8 +103,8 @@ METRICS = Registry[Metric]("metric", Euclidean, CosineDistance)
 
 def measurable(rows: Any, metric: str) -> Any:
     """Return rows (n, d), dense or sparse, whose Euclidean distances are those of a metric."""
-    own = METRICS.named(metric)
-    return own.embedded_sparse(rows) if sparse.issparse(rows) else own.embedded(rows)
+    known = METRICS.named(metric)
+    return known.embedded_sparse(rows) if sparse.issparse(rows) else known.embedded(rows)
 
 
 def _measured_dtype(dtype: np.dtype) -> type[np.float32] | type[np.float64]:
@@ -179,10 +179,10 @@ def check_block(block: Any, first: int, metric: str) -> float:
         require(float(largest.max()) < 1e150, f"row {first + int(largest.argmax())} holds values of 1e150 or more",
                 why="their squares are beyond float64", fix="scale the features", error=DataError)
         largest_of_all = float(largest.max())
-    own = METRICS.named(metric)
-    wrong = first + np.flatnonzero(own.undefined(block))
-    require(len(wrong) == 0, f"{len(wrong)} rows from row {first} on are {own.undefined_are}, first {wrong[:5]}",
-            why=own.undefined_why, error=DataError, fix='drop these rows, or use metric="euclidean"')
+    known = METRICS.named(metric)
+    wrong = first + np.flatnonzero(known.undefined(block))
+    require(len(wrong) == 0, f"{len(wrong)} rows from row {first} on are {known.undefined_are}, first {wrong[:5]}",
+            why=known.undefined_why, error=DataError, fix='drop these rows, or use metric="euclidean"')
     return largest_of_all
 
 

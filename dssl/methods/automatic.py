@@ -135,14 +135,14 @@ def make_models(context: Context, params: AutomaticParams) -> dict[str, Any]:
     fit: Fit = partial(fit_automatic, context.graph(), points, class_sizes=params.prior.sizes, params=params.family,
                        most=params.most, knn=params.graph, judged_by=held_out_loss, execution=execution,
                        loss=params.loss)
-    found = fit(target, weight)
-    PartWriter(context.parts, VALUES).write(values=found.values)
-    coding, held = target.coding, target.take(found.held)
-    calibration = found.calibration if shares is None else calibration_of(
+    fitted = fit(target, weight)
+    PartWriter(context.parts, VALUES).write(values=fitted.values)
+    coding, held = target.coding, target.take(fitted.held)
+    calibration = fitted.calibration if shares is None else calibration_of(
         target, lambda: _left_out(fit, target, weight, params.family.random_state), coding, weight)
-    models, at_labels = {"model": found.model}, {"model": found.values[target.labeled]}
+    models, at_labels = {"model": fitted.model}, {"model": fitted.values[target.labeled]}
     if params.compares:
-        models |= _baselines(found, params, points, target, weight, shares, execution)
+        models |= _baselines(fitted, params, points, target, weight, shares, execution)
         labeled = SelectedRows(points, target.labeled)
         at_labels |= {name: models[name].values(labeled, execution) for name in params.baselines}
     described = context.write_models(models)
@@ -151,15 +151,15 @@ def make_models(context: Context, params: AutomaticParams) -> dict[str, Any]:
     described["model"] |= calibration_attributes(calibration)
     compared = dict[str, Any]()
     if params.compares:
-        described["base"] |= calibration_attributes(found.calibration_alone)
-        compared["by_labels"] = {**_by_labels(target, weight, found, params.family.random_state),
+        described["base"] |= calibration_attributes(fitted.calibration_alone)
+        compared["by_labels"] = {**_by_labels(target, weight, fitted, params.family.random_state),
                                  **({} if shares is None else {"without_class_sizes": True})}
-    gain = gain_of(held, coding, found.held_out, found.held_out_alone, _of_held(weight, found), measure_of(target),
+    gain = gain_of(held, coding, fitted.held_out, fitted.held_out_alone, _of_held(weight, fitted), measure_of(target),
                    without_class_sizes=shares is not None)
-    odd = odd_labels(held, found.held_out, context.numbers_of(held.labeled))
+    odd = odd_labels(held, fitted.held_out, context.numbers_of(held.labeled))
     warn_odd_labels(odd)
     return {"models": described, **compared, "choice": {
-        **found.attributes, "gain": gain.described(), "in_words": gain.in_words(), "odd_labels": odd}}
+        **fitted.attributes, "gain": gain.described(), "in_words": gain.in_words(), "odd_labels": odd}}
 
 
 def _warn_if_memory_binds(count: int, params: AutomaticParams) -> None:
@@ -171,9 +171,9 @@ def _warn_if_memory_binds(count: int, params: AutomaticParams) -> None:
             UserWarning, stacklevel=3)
 
 
-def _of_held(weight: np.ndarray | None, found: Automatic) -> np.ndarray | None:
+def _of_held(weight: np.ndarray | None, fitted: Automatic) -> np.ndarray | None:
     """Return the weights of the labels that were held out."""
-    return None if weight is None else weight[found.held]
+    return None if weight is None else weight[fitted.held]
 
 
 def _left_out(fit: Fit, target: Target, weight: np.ndarray | None, random_state: int) -> np.ndarray:
@@ -184,15 +184,15 @@ def _left_out(fit: Fit, target: Target, weight: np.ndarray | None, random_state:
     values = np.full(target.columns().shape, np.nan)
     for fold in calibration_folds(target, random_state, a_fit_each=True):
         kept = np.setdiff1d(np.arange(len(values)), fold)
-        own = fit(target.take(kept), None if weight is None else weight[kept])
-        values[fold] = own.values[target.labeled[fold]]
+        without_fold = fit(target.take(kept), None if weight is None else weight[kept])
+        values[fold] = without_fold.values[target.labeled[fold]]
     return values
 
 
-def _baselines(found: Automatic, params: AutomaticParams, points: Rows, target: Target, weight: np.ndarray | None,
+def _baselines(fitted: Automatic, params: AutomaticParams, points: Rows, target: Target, weight: np.ndarray | None,
                shares: np.ndarray | None, execution: Execution) -> dict[str, Model]:
     """Return the baselines by name; shares : known class sizes, to which they are moved."""
-    base = found.alone
+    base = fitted.alone
     nearest = fit_nearest_as_told(points, target, params.graph.metric, weight, shares, execution)
     if shares is not None:
         assert isinstance(base, KernelSum)  # class sizes with many labels are refused
@@ -200,20 +200,20 @@ def _baselines(found: Automatic, params: AutomaticParams, points: Rows, target: 
     return {"base": base, "nearest": nearest}
 
 
-def _by_labels(target: Target, weight: np.ndarray | None, found: Automatic, random_state: int) -> dict[str, Any]:
+def _by_labels(target: Target, weight: np.ndarray | None, fitted: Automatic, random_state: int) -> dict[str, Any]:
     """Return what the labels say, by the values that the model was chosen by, with a curve where there are few."""
-    coding, whole = found.model.coding, LabelFolds.of(target, random_state)
+    coding, whole = fitted.model.coding, LabelFolds.of(target, random_state)
     if not whole.compared:  # of one label a class, each is predicted wrong without itself, and says nothing
         return by_labels(target, whole, {})
-    if found.left_out is None and whole.curve:
+    if fitted.left_out is None and whole.curve:
         whole = replace(whole, curve=[], no_curve="class sizes were told, of which labels held out know nothing"
                         if isinstance(target, Classes) else "the labels are weighed by their residuals")
-    alone, held = list(np.arange(len(found.held))[:, None]), target.take(found.held)
-    left_out = {name: [HeldOut(held, coding, values, alone, _of_held(weight, found))]
-                for name, values in (("model", found.held_out), ("base", found.held_out_alone))}
+    alone, held = list(np.arange(len(fitted.held))[:, None]), target.take(fitted.held)
+    left_out = {name: [HeldOut(held, coding, values, alone, _of_held(weight, fitted))]
+                for name, values in (("model", fitted.held_out), ("base", fitted.held_out_alone))}
     for _, folds in whole.curve:
-        assert found.left_out is not None
-        for name, values in zip(left_out, found.left_out(folds), strict=True):
+        assert fitted.left_out is not None
+        for name, values in zip(left_out, fitted.left_out(folds), strict=True):
             left_out[name].append(HeldOut(target, coding, values, folds))
     return by_labels(held, replace(whole, compared=alone), left_out)
 

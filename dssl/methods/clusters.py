@@ -148,10 +148,10 @@ class GraphClusteringSections(ClusteringSections, GraphSections):
     model: GraphClustersModel
 
     def space(self) -> SpaceParams:
-        own = self.model
-        return SpaceParams(space=own.space, regularizer=self.graph.regularizer(), eta=own.eta,
-                           n_landmarks=own.n_landmarks, graph=self.graph.builder(), budget=self.budget,
-                           random_state=own.random_state)
+        model = self.model
+        return SpaceParams(space=model.space, regularizer=self.graph.regularizer(), eta=model.eta,
+                           n_landmarks=model.n_landmarks, graph=self.graph.builder(), budget=self.budget,
+                           random_state=model.random_state)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,9 +161,9 @@ class KernelClusteringSections(ClusteringSections):
     model: KernelClustersModel
 
     def space(self) -> SpaceParams:
-        own = self.model
-        return SpaceParams(space=own.space, n_landmarks=own.n_landmarks, budget=self.budget,
-                           random_state=own.random_state)
+        model = self.model
+        return SpaceParams(space=model.space, n_landmarks=model.n_landmarks, budget=self.budget,
+                           random_state=model.random_state)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,25 +183,25 @@ class ClustersParams:
 
 def make_clusters(context: Context, params: ClustersParams) -> dict[str, Any]:
     """Find the clusters of the training points; write the model, `labels` (n,), and points of a picture."""
-    points, execution, own = context.points("train"), context.execution, params.kmeans
+    points, execution, kmeans = context.points("train"), context.execution, params.kmeans
     kernel, = params.kernels.on(points)
     graph = context.graph() if params.space.space in OF_GRAPH else None
     features = context.parts.within("features")
-    found = chosen_clusters(points, kernel, params.space, graph, own, params.rule, execution, features)
+    found = chosen_clusters(points, kernel, params.space, graph, kmeans, params.rule, execution, features)
     clusters = found.clusters
     models: dict[str, Model] = {"model": clusters.model}
     if params.baselines and not points.is_sparse:
-        models["euclidean"] = euclidean(points, replace(own, n_clusters=len(clusters.counts)), context)
+        models["euclidean"] = euclidean(points, replace(kmeans, n_clusters=len(clusters.counts)), context)
     context.parts.allocate("labels", clusters.labels.shape, np.int64, LABEL_ROWS)
     context.parts.write_range(0, {"labels": clusters.labels})
     described = context.write_models(models)
-    told = {"models": {name: {**attributes, "name": name} for name, attributes in described.items()},
+    attributes_of_step = {"models": {name: {**attributes, "name": name} for name, attributes in described.items()},
             "space": params.space.space, "features": found.features.attributes, "chosen": found.chosen,
             "counts": clusters.counts.tolist(), "inertia": clusters.inertia, "kmeans": clusters.attributes,
             "clusters": "labels", "no_cluster": int(np.count_nonzero(clusters.labels < 0)),
             "peak_rss_bytes": process_peak()}
     features.remove()
-    return told
+    return attributes_of_step
 
 
 def euclidean(points: Rows, params: KMeansParams, context: Context) -> Model:
@@ -216,8 +216,8 @@ def euclidean(points: Rows, params: KMeansParams, context: Context) -> Model:
 
 def _clusters_cost(f: PlanInputs, params: ClustersParams) -> Cost:
     """Return that of the features and k-means; of a graph, of its lowest eigenpairs."""
-    own, space, n = params.kmeans, params.space, f.n
-    k, s = own.n_clusters, min(n, space.carriers)
+    kmeans, space, n = params.kmeans, params.space, f.n
+    k, s = kmeans.n_clusters, min(n, space.carriers)
     if space.space == "graph":
         width = min(PAIRS * k, f.vertices)
         first = cost_of(1, 12 * f.nnz, 8 * f.vertices * width, eigenpairs_bytes(f.vertices, f.nnz, width)
@@ -233,7 +233,7 @@ def _clusters_cost(f: PlanInputs, params: ClustersParams) -> Cost:
         first = multiscale_cost(n, f.d, f.row_bytes, s, width - 1, USUAL_SCALES)
     else:
         width, first = s, cost_of(1, n * f.row_bytes, 0, 40 * s * s, 8 * s * s)
-    then = kmeans_cost(n, width, k, own.n_init, PASSES, f.budget)
+    then = kmeans_cost(n, width, k, kmeans.n_init, PASSES, f.budget)
     held = 8 * n * width + 8 * s * (f.d + width)
     return cost_of(first.tasks + then.tasks, first.read + then.read, first.written + then.written + held,
                    max(first.peak, then.peak), max(first.least, then.least), first.seconds + then.seconds)

@@ -72,7 +72,7 @@ class Board:
 
     def rows(self, most: int) -> list[tuple[str, str, str]]:
         """Return the stages as name, status and what it says, in at most so many rows: what ended first collapses."""
-        found = [(name, status, time_text(seconds)) for name, status, seconds in self.ended]
+        rows = [(name, status, time_text(seconds)) for name, status, seconds in self.ended]
         tail: list[tuple[str, str, str]] = []
         if self.running is not None:
             left = "" if self.stage_left is None else f", {time_text(self.stage_left)} left"
@@ -82,11 +82,11 @@ class Board:
             tail.append(("", "waiting", f"{self.waiting} stages"))
         head = [("", "cached", f"{self.cached} stages")] if self.cached else []
         room = max(1, most - len(head) - len(tail))
-        if len(found) > room:
-            hidden = self.ended[:len(found) - room + 1]
-            found = [("", "done", f"{len(hidden)} stages in {time_text(sum(row[2] for row in hidden))}"),
-                     *found[len(hidden):]]
-        return [*head, *found, *tail]
+        if len(rows) > room:
+            hidden = self.ended[:len(rows) - room + 1]
+            rows = [("", "done", f"{len(hidden)} stages in {time_text(sum(row[2] for row in hidden))}"),
+                     *rows[len(hidden):]]
+        return [*head, *rows, *tail]
 
 
 def tasks_text(done: int | None, of: int | None) -> str:

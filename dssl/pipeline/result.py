@@ -152,14 +152,14 @@ class RunResult:
         RunResult
             The result.
         """
-        known = {own.name for own in fields(cls)}
-        found = {name: value for name, value in document.items() if name in known - set(PATHS)}
+        known = {item.name for item in fields(cls)}
+        given = {name: value for name, value in document.items() if name in known - set(PATHS)}
         for key, name in PATHS.items():
             if document.get(key):
-                found[name] = named_in(folder, document[key])
+                given[name] = named_in(folder, document[key])
         stages = tuple(StageRun(**stage) for stage in document["stages"])
         lines = {name: tuple(document.get(name, ())) for name in ("verdict", "notes")}
-        return cls(**found | {"folder": folder, "stages": stages, **lines})
+        return cls(**given | {"folder": folder, "stages": stages, **lines})
 
     @classmethod
     def open(cls, path: str | Path) -> Self:
@@ -196,11 +196,12 @@ class RunResult:
         dict
             All attributes, with paths as text.
         """
-        found = {own.name: getattr(self, own.name) for own in fields(self)}
-        found |= {"stages": [stage.to_dict() for stage in self.stages], "verdict": list(self.verdict),
+        document = {item.name: getattr(self, item.name) for item in fields(self)}
+        document |= {"stages": [stage.to_dict() for stage in self.stages], "verdict": list(self.verdict),
                   "notes": list(self.notes)}
         keys = {name: key for key, name in PATHS.items()}
-        return {keys.get(name, name): str(value) if isinstance(value, Path) else value for name, value in found.items()}
+        return {keys.get(name, name): str(value) if isinstance(value, Path) else value for name,
+                value in document.items()}
 
     @property
     def seconds(self) -> float:
@@ -349,10 +350,10 @@ class RunResult:
 
         Reading it raises DataError where the model predicts quantities.
         """
-        found = getattr(self.model().model.coding, "classes", None)
-        if found is None:
+        classes = getattr(self.model().model.coding, "classes", None)
+        if classes is None:
             raise DataError(explain(f"{self.name} has no classes", why="it predicts quantities", fix="see metrics"))
-        return found
+        return classes
 
     def _models(self) -> Path:
         if self.model_path is None:
@@ -378,10 +379,11 @@ class RunResult:
         if "n_clusters" in self.metrics:
             keys = [key for key in ("accuracy", "nmi", "ari") if key in self.metrics]  # none without classes
             return ("", "clusters", *keys), [
-                (name, str(own["n_clusters"]), *(f"{own[key]:.3f}" for key in keys)) for name, own in scores.items()]
+                (name, str(scored["n_clusters"]), *(f"{scored[key]:.3f}" for key in keys)) for name,
+                scored in scores.items()]
         by, document = measure_of(dict(self.metrics)), {"metrics": self.metrics, "gain": dict(self.gain)}
         return ("", f"{by.name} (95 % interval)", "gain over it", by.test), [
-            (name, by.with_interval(dict(own)), *gain_over(name, document)) for name, own in scores.items()]
+            (name, by.with_interval(dict(scored)), *gain_over(name, document)) for name, scored in scores.items()]
 
     def _summary(self) -> str:
         made = sum(stage.status == "done" for stage in self.stages)

@@ -108,8 +108,8 @@ def transductive_scores(context: Context, values: np.ndarray, beyond: np.ndarray
         return {}
     lost = beyond[hidden.labeled]
     predicted = withheld(scored(hidden).predictions(values[hidden.labeled], hidden.coded), lost)
-    own = {name: value for name, value in scores_of(hidden, predicted).items() if name != "confusion"}
-    return {"transductive": {**own, "unsupported": int(lost.sum())}}
+    scores = {name: value for name, value in scores_of(hidden, predicted).items() if name != "confusion"}
+    return {"transductive": {**scores, "unsupported": int(lost.sum())}}
 
 
 def scores_with(cost: Callable[[Facts[Any]], Cost], method: Method) -> Stage:
@@ -122,7 +122,7 @@ def scores_with(cost: Callable[[Facts[Any]], Cost], method: Method) -> Stage:
         return scores if at_training is None else {**scores, **transductive_scores(context, *at_training(context))}
 
     return replace(SCORES, make=make, cost=cost, remedy=method.steps[-1].hint,
-                   needs=(*SCORES.needs, *(own for own in method.training_needs if own not in SCORES.needs)))
+                   needs=(*SCORES.needs, *(needed for needed in method.training_needs if needed not in SCORES.needs)))
 
 
 SCORES = Stage("scores", 6, ("split", "points", "labels", "models"), ScoreParams.of, make_scores,

@@ -51,20 +51,20 @@ class ChoiceRule:
         if not self.one_standard_error:
             return [self.place(rows)]
         order = [self.order(row) for row in rows]
-        found: list[int] = []
+        places: list[int] = []
         for place in sorted(range(len(rows)), key=lambda place: _weakness(rows[place]) + order[place]):
-            if not found or order[place][0] < order[found[-1]][0]:
-                found.append(place)
-        return found
+            if not places or order[place][0] < order[places[-1]][0]:
+                places.append(place)
+        return places
 
     def order(self, row: Mapping[str, Any]) -> tuple[float, ...]:
         """Return by what rows are told apart, the lowest first, whatever is within one standard error."""
-        found = _measures(row)
+        measures = _measures(row)
         if self.scoring is None:
-            return found
+            return measures
         name, highest = SCORED[self.scoring]
-        own = row[name]
-        return (np.inf if own is None else -own if highest else own), *found
+        value = row[name]
+        return (np.inf if value is None else -value if highest else value), *measures
 
 
 LOWEST = ChoiceRule()
@@ -97,18 +97,18 @@ def cv_results(rows: Sequence[Mapping[str, Any]], tried: Sequence[Mapping[str, A
     best, of_rung = (1.0 if "error" in rows[0] else 0.0), rungs or [(0, 0)] * len(rows)
     order = [(-rung, *rule.order(row)) for (rung, _), row in zip(of_rung, rows, strict=True)]
     folds = np.full((len(rows), max(len(row.get("fold_errors", ())) for row in rows)), np.nan)
-    for own, row in zip(folds, rows, strict=True):
-        own[:len(row.get("fold_errors", ()))] = best - np.array(row.get("fold_errors", ()))
+    for of_folds, row in zip(folds, rows, strict=True):
+        of_folds[:len(row.get("fold_errors", ()))] = best - np.array(row.get("fold_errors", ()))
     return {
         **({} if rungs is None else dict(zip(("iter", "n_resources"), np.array(rungs).T, strict=True))),
-        "params": [dict(own) for own in tried],
-        **{f"param_{name}": _masked([own.get(name) for own in tried], [name not in own for own in tried])
-           for name in dict.fromkeys(name for own in tried for name in own)},
+        "params": [dict(values) for values in tried],
+        **{f"param_{name}": _masked([values.get(name) for values in tried], [name not in values for values in tried])
+           for name in dict.fromkeys(name for values in tried for name in values)},
         **{f"split{fold}_test_score": folds[:, fold] for fold in range(folds.shape[1])},
         "mean_test_score": best - np.array([_measures(row)[0] for row in rows]),
-        "std_test_score": np.array([np.nanstd(own) if "fold_errors" in row else row["fold_deviation"]
-                                    for own, row in zip(folds, rows, strict=True)]),
-        "rank_test_score": np.array([1 + sum(other < own for other in order) for own in order], np.int32),
+        "std_test_score": np.array([np.nanstd(of_folds) if "fold_errors" in row else row["fold_deviation"]
+                                    for of_folds, row in zip(folds, rows, strict=True)]),
+        "rank_test_score": np.array([1 + sum(other < each for other in order) for each in order], np.int32),
         **{name: np.array([row.get(name) for row in rows], float) for name in rows[-1] if name not in OF_FOLDS}}
 
 

@@ -65,27 +65,28 @@ class ProbablePair(ChoiceRule):
             structure = sampled_structure(problem.graph, problem.copies, len(problem.rows), 0, execution)
         priors = zip(problem.tried, log_priors(problem.tried, structure), strict=True)
         of_bandwidths = tuple(zip(bandwidths, log_priors_of_bandwidths(structure), strict=False))
-        return cls(priors=tuple((own.gamma_A, own.gamma_I, float(prior)) for own, prior in priors),
+        return cls(priors=tuple((system.gamma_A, system.gamma_I, float(prior)) for system, prior in priors),
                    of_bandwidths=of_bandwidths if len(bandwidths) > 1 else (),
                    n_held=sum(map(len, problem.folds)), n_classes=target.n_strata if target.n_strata > 1 else 0,
                    centered=problem.params.fit_intercept, structure=structure)
 
     def told(self, held: Sequence[HeldOut]) -> dict[str, float]:
-        own, = held
-        Y, w = own.target.columns(), own.shares[:, None]
-        mean = np.zeros_like(Y[own.points])
+        values, = held
+        Y, w = values.target.columns(), values.shares[:, None]
+        mean = np.zeros_like(Y[values.points])
         if self.centered:
-            mean = np.repeat(kept_means(Y, own.folds, own.weight), [len(fold) for fold in own.folds], axis=0)
-        unit = float(np.abs(Y[own.points] - mean).max(initial=0.0)) or 1.0  # squares of quantities may overflow
-        wanted, found = (Y[own.points] - mean) / unit, (own.values[own.points] - mean) / unit
-        across, size = float((w * wanted * found).sum()), float((w * found**2).sum())
+            mean = np.repeat(kept_means(Y, values.folds, values.weight), [len(fold) for fold in values.folds], axis=0)
+        unit = float(np.abs(Y[values.points] - mean).max(initial=0.0)) or 1.0  # squares of quantities may overflow
+        wanted, actual = (Y[values.points] - mean) / unit, (values.values[values.points] - mean) / unit
+        across, size = float((w * wanted * actual).sum()), float((w * actual**2).sum())
         loss = float((w * wanted**2).sum()) - (across**2 / size if across > 0 else 0.0)
         return {"scaled_rmse": unit * float(np.sqrt(max(loss, 0.0) / Y.shape[1]))}
 
     def order(self, row: Any) -> tuple[float, ...]:
-        prior = next(own for gamma_A, gamma_I, own in self.priors if (gamma_A, gamma_I) == (
+        prior = next(probability for gamma_A, gamma_I, probability in self.priors if (gamma_A, gamma_I) == (
             row["gamma_A"], row["gamma_I"]))
-        prior += next((own for bandwidth, own in self.of_bandwidths if bandwidth == row.get("bandwidth")), 0.0)
+        prior += next((probability for bandwidth, probability in self.of_bandwidths
+                       if bandwidth == row.get("bandwidth")), 0.0)
         if not self.n_held:
             return (-prior,)
         # The columns of classes are coded -1 and 1, and the residuals of the shares are those of 0 and 1.

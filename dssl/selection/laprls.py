@@ -43,19 +43,20 @@ def search_penalties(prepared: PreparedLapRLS, execution: Execution, rule: Choic
     rows: list[dict[str, Any]] = []
     kept: dict[int, list[HeldOut]] = {}
     leading: dict[str, list[int]] = {}
-    names = [[name for name, systems in problem.allowed.items() if own in systems] for own in problem.tried]
+    names = [[name for name, systems in problem.allowed.items() if system in systems] for system in problem.tried]
     with one_thread():  # around all: contexts of repetitions that take turns would undo one another
-        for place, values in enumerate(zip(*(own.held_out() for own in repetitions), strict=True)):
+        for place, values in enumerate(zip(*(repetition_values.held_out() for repetition_values in repetitions),
+                                           strict=True)):
             system = values[0][0]
-            held = [HeldOut(problem.target, problem.target.coding, own, repetition.problem.folds, weight)
-                    for repetition, (_, own) in zip(repetitions, values, strict=True)]
-            moved = [own.with_prior(LABELS) for own in held]
+            held = [HeldOut(problem.target, problem.target.coding, held_values, repetition.problem.folds, weight)
+                    for repetition, (_, held_values) in zip(repetitions, values, strict=True)]
+            moved = [each.with_prior(LABELS) for each in held]
             rows.append({"gamma_A": system.gamma_A, "gamma_I": system.gamma_I,
                          **held_out_scores(moved, tie, rule.scoring, held), **rule.told(held)})
             kept[place] = moved
             for name in names[place]:
                 rivals = [*leading.get(name, []), place]
                 leading[name] = [rivals[index] for index in sorted(rule.candidates([rows[rival] for rival in rivals]))]
-            for beaten in kept.keys() - {own for places in leading.values() for own in places}:
+            for beaten in kept.keys() - {number for places in leading.values() for number in places}:
                 del kept[beaten]
     return SearchedPenalties(rows, [all_scores(kept[place]) if place in kept else None for place in range(len(rows))])

@@ -80,18 +80,18 @@ class GridParams:
 
         Those of a base kernel have no power and eta, and one grid.
         """
-        found: dict[tuple[int | None, Eta | None], list[float]] = {}
+        penalties: dict[tuple[int | None, Eta | None], list[float]] = {}
         for power, eta, C in points:
-            found.setdefault((power, eta), []).append(C)
+            penalties.setdefault((power, eta), []).append(C)
         if len(points) == len(self.points):
             return [self]
-        return [replace(self, C=tuple(own)) if power is None or eta is None else replace(
-            self, power=(power,), eta=(eta,), C=tuple(own)) for (power, eta), own in found.items()]
+        return [replace(self, C=tuple(values)) if power is None or eta is None else replace(
+            self, power=(power,), eta=(eta,), C=tuple(values)) for (power, eta), values in penalties.items()]
 
     def at(self, row: Mapping[str, Any]) -> "GridParams":
         """Return the grid of one row of a search; of a base kernel, which has neither power nor eta, C alone."""
-        own: dict[str, Any] = {name: (row[name],) for name in ("power", "eta") if row[name] is not None}
-        return replace(self, C=(row["C"],), **own)
+        grid: dict[str, Any] = {name: (row[name],) for name in ("power", "eta") if row[name] is not None}
+        return replace(self, C=(row["C"],), **grid)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,9 +116,9 @@ class Held:
 
     def row(self, values: Sequence[np.ndarray], coding: Coding, **given: Any) -> dict[str, Any]:
         """Return the row of values (l, c) in each repetition, at the parameters `given`."""
-        fitted = [HeldOut(self.target, coding, own, folds, self.weight)
-                  for own, folds in zip(values, self.repetitions, strict=True)]
-        held = [own.with_prior(LABELS) for own in fitted]
+        fitted = [HeldOut(self.target, coding, each, folds, self.weight)
+                  for each, folds in zip(values, self.repetitions, strict=True)]
+        held = [each.with_prior(LABELS) for each in fitted]
         row = {**given, **held_out_scores(held, HINGE, self.scoring, fitted)}
         return {**row, "scores": all_scores(held)} if self.complete else row
 
@@ -210,12 +210,12 @@ def _search_C(grams: Iterable[tuple[np.ndarray, float]], params: GridParams, hel
     Beside each, how free the intercept of a ridge regression in it is.
     """
     number = np.repeat(np.arange(len(held.repetitions)), [len(folds) for folds in held.repetitions])
-    found: dict[tuple[float, int], np.ndarray] = {}
+    by_penalty: dict[tuple[float, int], np.ndarray] = {}
     coding = held.target.coding
     for (K, free), fold, repetition in zip(grams, held.folds, number.tolist(), strict=True):
         for C in params.C:
             learner = LearnerParams(kind=held.kind, C=C, free=free)  # type: ignore[arg-type]
             values, coding = held_out([K], held.target, [fold], learner, held.weight)
-            found.setdefault((C, repetition), values)[fold] = values[fold]
-    return [held.row([found[C, repetition] for repetition in range(len(held.repetitions))], coding, **given, C=C)
+            by_penalty.setdefault((C, repetition), values)[fold] = values[fold]
+    return [held.row([by_penalty[C, repetition] for repetition in range(len(held.repetitions))], coding, **given, C=C)
             for C in params.C]

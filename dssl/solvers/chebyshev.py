@@ -29,14 +29,14 @@ class Interval:
     scale: np.ndarray
 
     @classmethod
-    def of(cls, A: SingularMatrix, found: list[Krylov]) -> "Interval":
+    def of(cls, A: SingularMatrix, processes: list[Krylov]) -> "Interval":
         """Return the interval of blocks of columns; the largest eigenvalue is at most twice the largest diagonal."""
         high = 2 * float(A.diagonal.max()) or 1.0
-        seen = np.concatenate([own.steps > 0 for own in found])
+        seen = np.concatenate([process.steps > 0 for process in processes])
         if not seen.any():
-            return cls(high / 2, high, np.ones(len(found[0].largest)))
-        scale = np.concatenate([own.largest for own in found], axis=1)[:, seen].min(axis=1)
-        return cls(min(min(float(own.lowest.min()) for own in found), high / 2), high, scale)
+            return cls(high / 2, high, np.ones(len(processes[0].largest)))
+        scale = np.concatenate([process.largest for process in processes], axis=1)[:, seen].min(axis=1)
+        return cls(min(min(float(process.lowest.min()) for process in processes), high / 2), high, scale)
 
     @property
     def center(self) -> float:
@@ -54,14 +54,14 @@ def polynomials(functions: Functions, coef: np.ndarray, interval: Interval, tol:
     Entries, which add up errors of either sign, are nearer: `tol=0.1` left 0.0001 of the deviation on usps.
     """
     x = interval.center + interval.half * np.cos(np.pi * (np.arange(NODES) + 0.5) / NODES)
-    found = dct(functions.of(x), type=2, axis=1) / NODES
+    coefficients = dct(functions.of(x), type=2, axis=1) / NODES
     weight = np.abs(coef).max(axis=(1, 2), initial=0.0)
-    tails = (weight[:, None] * np.abs(found))[:, ::-1].cumsum(axis=1)[:, ::-1].max(axis=0)
+    tails = (weight[:, None] * np.abs(coefficients))[:, ::-1].cumsum(axis=1)[:, ::-1].max(axis=0)
     enough = np.flatnonzero(tails <= tol * (weight * interval.scale).max(initial=0.0))
     if not len(enough) or enough[0] > NODES // 4:
         return None
-    found[:, 0] /= 2
-    return found[:, :max(int(enough[0]), 2)]
+    coefficients[:, 0] /= 2
+    return coefficients[:, :max(int(enough[0]), 2)]
 
 
 def combined_by_polynomial(A: SingularMatrix, columns: np.ndarray, functions: Functions, interval: Interval,
@@ -85,6 +85,6 @@ def combined_by_polynomial(A: SingularMatrix, columns: np.ndarray, functions: Fu
         advance(A.null, A.component, V, U, zeros, dots, inner)
         normalize(A.null, A.component, U, inner, ones)
         V, U = U, V
-    found = (V.astype(np.float64) - last) / 2
-    add_null(A, columns, functions, coef, found)
-    return found
+    total = (V.astype(np.float64) - last) / 2
+    add_null(A, columns, functions, coef, total)
+    return total

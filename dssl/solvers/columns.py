@@ -60,11 +60,11 @@ def by_system(of: np.ndarray, like: np.ndarray, columns_of: Callable[[int, np.nd
 
     columns_of : number of a system, which columns are its own (u,) bool -> these columns.
     """
-    found = np.empty_like(like)
+    chosen = np.empty_like(like)
     for index in np.unique(of):
         mine = of == index
-        found[:, mine] = columns_of(int(index), mine)
-    return found
+        chosen[:, mine] = columns_of(int(index), mine)
+    return chosen
 
 
 def factor_raised(A: np.ndarray) -> Any:

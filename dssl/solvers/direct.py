@@ -44,8 +44,8 @@ class Direct(SolverMethod):
     def correct(self, R: np.ndarray, norms: np.ndarray, needed: np.ndarray, budget: np.ndarray, *,
                 precise: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """Return `A^-1 R diag(1/norms)` (n, t) to rounding, in one iteration."""
-        found = self._lu.solve(np.asfortranarray(R * scaled_to_one(norms), np.float64))
-        return found, (norms > 0).astype(np.int64)
+        solved = self._lu.solve(np.asfortranarray(R * scaled_to_one(norms), np.float64))
+        return solved, (norms > 0).astype(np.int64)
 
     @classmethod
     def held_bytes(cls, n: int, nnz: int) -> int:

@@ -120,17 +120,17 @@ def lowest_eigenpairs(L: Any, vector: np.ndarray, m: int, *, tol: float = 1e-6, 
     fits = _fits(A.n, A.n_components, rest)
     require(fits or not rest or method in ("auto", "dense"), f"m={m} with method={method!r} and {A.n} vertices",
             why="a basis of several vectors a pair does not fit beside them", fix='choose method="dense"')
-    null, found = _null_vectors(A, zeros), _Found(np.empty((A.n, 0)), 0, "null")
+    null, pairs = _null_vectors(A, zeros), _Found(np.empty((A.n, 0)), 0, "null")
     if rest and (method == "dense" or (method == "auto" and (A.n <= SMALL or not fits))):
-        found = _Found(_dense(A, rest), 1, "dense")
+        pairs = _Found(_dense(A, rest), 1, "dense")
     elif rest:
-        found = _iterative(A, rest, tol, method, random_state, start)
-    values, X, residuals = _rayleigh_ritz(A, found.vectors)
+        pairs = _iterative(A, rest, tol, method, random_state, start)
+    values, X, residuals = _rayleigh_ritz(A, pairs.vectors)
     vectors = A.leave(np.concatenate([null, X], axis=1))
     _sign(vectors)
     of_null = np.linalg.norm(A.multiply(null), axis=0) / largest_eigenvalue(A)
     values, residuals = np.concatenate([np.zeros(zeros), values]), np.concatenate([of_null, residuals])
-    return Eigenpairs(values, vectors, residuals, residuals <= tol, found.iterations, found.method)
+    return Eigenpairs(values, vectors, residuals, residuals <= tol, pairs.iterations, pairs.method)
 
 
 @dataclass(frozen=True)
@@ -167,9 +167,9 @@ def _null_vectors(A: SingularMatrix, count: int) -> np.ndarray:
     _, first = np.unique(A.component[A.place], return_index=True)
     chosen = np.full(len(first), -1)
     chosen[np.argsort(first)[:count]] = np.arange(count)
-    own = np.flatnonzero(chosen[A.component] >= 0)
+    vertices = np.flatnonzero(chosen[A.component] >= 0)
     null = np.zeros((A.n, count))
-    null[own, chosen[A.component[own]]] = A.null[own]
+    null[vertices, chosen[A.component[vertices]]] = A.null[vertices]
     return null
 
 
@@ -299,15 +299,15 @@ def _completed(A: SingularMatrix, transform: Transform, X: np.ndarray, last: flo
             return bool(met.all() or values[0] + residuals[0] <= bar)
 
         start = np.random.default_rng([random_state, A.n, steps]).standard_normal((A.n, LOOK_BLOCK))
-        found = block_lanczos(transform, start, project, most_columns(0), finished, random_state)
-        steps += found.steps
-        above = int((found.values > bar).sum())
-        if not found.finished:
+        process = block_lanczos(transform, start, project, most_columns(0), finished, random_state)
+        steps += process.steps
+        above = int((process.values > bar).sum())
+        if not process.finished:
             unfinished += 1
             transform = transform.sharper(APART * last)
         elif not above:
             break
         else:
-            values, X, _ = _rayleigh_ritz(A, np.concatenate([X, found.vectors(above)], axis=1))
+            values, X, _ = _rayleigh_ritz(A, np.concatenate([X, process.vectors(above)], axis=1))
             X, last = X[:, :rest], float(values[rest - 1])
     return X, steps

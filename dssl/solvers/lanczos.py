@@ -222,12 +222,12 @@ def krylov(A: SingularMatrix, columns: np.ndarray, rows: np.ndarray, functions: 
         if len(seen) < int(check) and not ended:
             continue
         for j in np.flatnonzero(~converged.all(axis=0)):
-            own, x = _read(np.array([a[j] for a in alphas]), np.array([b[j] for b in betas]), functions)
-            found = sizes[j] * own @ np.stack([rows_of[:, j] for rows_of in seen[:own.shape[1]]])
-            largest[:, j], lowest[j], steps[j] = np.abs(found).max(axis=1), x[0], own.shape[1]
-            moved = np.abs(found - looks[j][1]).max(axis=1)
-            converged[:, j] = (own.shape[1] < len(seen)) | (moved <= tol * largest[:, j])
-            looks[j] = [found, looks[j][0]]
+            weights, x = _read(np.array([a[j] for a in alphas]), np.array([b[j] for b in betas]), functions)
+            entries = sizes[j] * weights @ np.stack([rows_of[:, j] for rows_of in seen[:weights.shape[1]]])
+            largest[:, j], lowest[j], steps[j] = np.abs(entries).max(axis=1), x[0], weights.shape[1]
+            moved = np.abs(entries - looks[j][1]).max(axis=1)
+            converged[:, j] = (weights.shape[1] < len(seen)) | (moved <= tol * largest[:, j])
+            looks[j] = [entries, looks[j][0]]
         if converged.all() or ended:
             break
         check *= GROWTH
@@ -247,13 +247,13 @@ def combined(A: SingularMatrix, made: Krylov, functions: Functions, coef: np.nda
     for j in range(t):
         k = made.steps[j]
         if k:
-            own, _ = _read(made.alpha[:k, j], made.beta[:k, j], functions)
-            of_step[:own.shape[1], j] = sizes[j] * own.T @ coef[:, j]
-    found = np.zeros((A.n, c))
+            weights, _ = _read(made.alpha[:k, j], made.beta[:k, j], functions)
+            of_step[:weights.shape[1], j] = sizes[j] * weights.T @ coef[:, j]
+    total = np.zeros((A.n, c))
     for step, (V, _, _) in zip(range(longest), A.basis(A.unit_columns(made.columns)), strict=False):
-        found += V @ of_step[step].astype(np.float32)
-    add_null(A, made.columns, functions, coef, found)
-    return found
+        total += V @ of_step[step].astype(np.float32)
+    add_null(A, made.columns, functions, coef, total)
+    return total
 
 
 def add_null(A: SingularMatrix, columns: np.ndarray, functions: Functions, coef: np.ndarray, found: np.ndarray) -> None:

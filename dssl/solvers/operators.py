@@ -112,10 +112,10 @@ class ScaledMatrix:
 
         Where R x is zero, x / v is the mean of neighbors by these weights, but for a ridge.
         """
-        own = places_of(self.order)[first:]
-        rows = sp.csr_array(self.off_diagonal()[own])
-        weights = np.abs(rows.data) / np.repeat(self.scale[own], np.diff(rows.indptr)) * self.near_null[rows.indices]
-        return sp.csr_array((weights, self.order[rows.indices], rows.indptr), (len(own), self.n))
+        places = places_of(self.order)[first:]
+        rows = sp.csr_array(self.off_diagonal()[places])
+        weights = np.abs(rows.data) / np.repeat(self.scale[places], np.diff(rows.indptr)) * self.near_null[rows.indices]
+        return sp.csr_array((weights, self.order[rows.indices], rows.indptr), (len(places), self.n))
 
     def project(self, B: np.ndarray) -> None:
         """Remove the near-null vector of every component from each column of B (n, t), in place."""

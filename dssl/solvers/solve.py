@@ -117,12 +117,13 @@ class Solver:
             require(start.shape == B.shape, f"a start of shape {start.shape}, expected {B.shape}", why="each column "
                     "begins with its own", fix="pass the solutions that were, in the order of the columns")
         n, t = B.shape
-        found = Solution(np.empty((n, t)), np.zeros(t), np.ones(t, bool), np.zeros(t, np.int64))
+        solution = Solution(np.empty((n, t)), np.zeros(t), np.ones(t, bool), np.zeros(t, np.int64))
         for first in range(0, t, self.params.block_columns):
             columns = slice(first, min(first + self.params.block_columns, t))
-            found.value[:, columns], found.residuals[columns], found.converged[columns], found.iterations[columns] = (
-                self._solve_block(B[:, columns], None if start is None else start[:, columns]))
-        return found
+            block = self._solve_block(B[:, columns], None if start is None else start[:, columns])
+            solution.value[:, columns], solution.residuals[columns] = block[:2]
+            solution.converged[columns], solution.iterations[columns] = block[2:]
+        return solution
 
     def solve_bytes(self, t: int) -> int:
         """Return the most bytes that `solve` takes for t columns."""
@@ -217,17 +218,17 @@ def solve_columns(R: Any, B: np.ndarray, params: SolverParams | None = None, vec
         solver = _prepared(A, t, params)
         return solver.solve(B, start), solver.params.method
     enough = min(params.max_iter, ENOUGH + FEW_COST // max(t, 1))
-    found = Solver.of(Jacobi(A), replace(params, max_iter=enough)).solve(B, start)
-    late = np.flatnonzero(~found.converged)
+    first_try = Solver.of(Jacobi(A), replace(params, max_iter=enough)).solve(B, start)
+    late = np.flatnonzero(~first_try.converged)
     if not len(late) or enough == params.max_iter:
-        return found, Jacobi.name
-    goal = params.tol / float(found.residuals[late].max())
+        return first_try, Jacobi.name
+    goal = params.tol / float(first_try.residuals[late].max())
     solver = _prepared(A, len(late), replace(params, tol=goal, max_iter=params.max_iter - enough))
-    more = solver.solve(B[:, late] - A.apply(found.value[:, late]))
-    found.value[:, late] += more.value
-    found.residuals[late] *= more.residuals
-    found.iterations[late] += more.iterations
-    return replace(found, converged=found.residuals <= params.tol), solver.params.method
+    more = solver.solve(B[:, late] - A.apply(first_try.value[:, late]))
+    first_try.value[:, late] += more.value
+    first_try.residuals[late] *= more.residuals
+    first_try.iterations[late] += more.iterations
+    return replace(first_try, converged=first_try.residuals <= params.tol), solver.params.method
 
 
 def _prepared(A: ScaledMatrix, n_columns: int, params: SolverParams) -> Solver:
@@ -363,5 +364,5 @@ def solve(R: Any, B: Any, *, method: str = AUTO, tol: float = 1e-6, max_iter: in
             why="its solution would not be either", fix="remove NaN and infinity from B")
     columns = B[:, None] if B.ndim == 1 else B
     begin = None if start is None else np.asarray(start, np.float64).reshape(columns.shape)
-    found = solve_columns(R, columns, params, vector, begin)[0].require_converged(params)
-    return replace(found, value=found.value[:, 0]) if B.ndim == 1 else found
+    solution = solve_columns(R, columns, params, vector, begin)[0].require_converged(params)
+    return replace(solution, value=solution.value[:, 0]) if B.ndim == 1 else solution

@@ -102,11 +102,11 @@ class Inverse(Transform):
         return cls(prepare(L, COLUMNS, params, A.null[linked]), linked, float(A.diagonal[linked].mean()))
 
     def __call__(self, V: np.ndarray) -> np.ndarray:
-        found = V[self.linked]
+        linked = V[self.linked]
         for _ in range(self.power):
-            found = self.solver.solve(found).value
+            linked = self.solver.solve(linked).value
         W = np.zeros_like(V)
-        W[self.linked] = found
+        W[self.linked] = linked
         return W
 
     def at(self, value: float) -> float:

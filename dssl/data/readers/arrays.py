@@ -33,14 +33,14 @@ class ArrayReader(Reader):
 
     def _choose(self, members: Collection[str], target: str | int | None = None, split: str | None = None) -> None:
         """Choose the arrays of y and split: those asked for, or those named so; raise DataError if there is none."""
-        found = []
+        named = []
         for wanted, default in ((target, "y"), (split, "split")):
             wanted = (default if default in members else NO_TARGET) if wanted is None else str(wanted)
             require(wanted in members or wanted == NO_TARGET, error=DataError, why="the option names one of them",
                     what=f"{self.name} has no member {wanted!r}, it holds {', '.join(sorted(members))}",
                     fix="name one that is there")
-            found.append(None if wanted == NO_TARGET else wanted)
-        self._y, self._split = found
+            named.append(None if wanted == NO_TARGET else wanted)
+        self._y, self._split = named
 
     def _scan_of(self, n_rows: int, n_columns: int, row_bytes: int, **more: Any) -> Scan:
         """Return the scan of a file whose X has this shape, after checking what the values of y and split are."""
@@ -55,9 +55,9 @@ class ArrayReader(Reader):
         if self._split is not None:
             split = self._array(self._split)
             for start in range(0, n_rows, SPLIT_ROWS):
-                found = np.unique(split[start:start + SPLIT_ROWS])
-                require(bool(np.isin(found, (0, 1)).all()), error=DataError,
-                        what=f"{self._label(self._split)} holds {found[:6].tolist()}, expected 0 and 1",
+                values_seen = np.unique(split[start:start + SPLIT_ROWS])
+                require(bool(np.isin(values_seen, (0, 1)).all()), error=DataError,
+                        what=f"{self._label(self._split)} holds {values_seen[:6].tolist()}, expected 0 and 1",
                         why="0 marks training rows and 1 test rows", fix="save it as 0 and 1")
         return Scan(**{"n_rows": n_rows, "n_columns": n_columns, "row_bytes": row_bytes, "target": self._y,
                        "has_split": self._split is not None, **more})

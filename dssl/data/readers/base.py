@@ -180,13 +180,13 @@ class Reader(ABC):
 
 def possible_keys(columns: Mapping[int, np.ndarray]) -> tuple[int, ...]:
     """Return the columns of the first rows that may be keys: whole numbers or text, none of which comes twice."""
-    found = []
+    keys = []
     for j, cells in columns.items():
         there = cells[~np.asarray(pd.isna(cells), bool)]
         whole = there.dtype.kind in "iuO" or (there.dtype.kind == "f" and bool((np.rint(there) == there).all()))
         if len(cells) >= FEWEST_ROWS and len(there) and whole and len(pd.unique(there)) == len(there):
-            found.append(j)
-    return tuple(found)
+            keys.append(j)
+    return tuple(keys)
 
 
 class CellError(DataError):
@@ -212,8 +212,8 @@ def no_rows(name: str) -> DataError:
         fix="check that the file was written to its end, and that its format is the one given"))
 
 
-def cut_short(name: str, expected: int, found: int) -> DataError:
+def cut_short(name: str, expected: int, present: int) -> DataError:
     """Return the error for a file that ends early (bytes)."""
     return DataError(explain(
-        f"{name} is cut short: {expected:,} bytes expected, {found:,} found",
+        f"{name} is cut short: {expected:,} bytes expected, {present:,} found",
         why="the rows that are missing cannot be guessed", fix="copy or download the file again"))

@@ -142,8 +142,8 @@ def parsed_cells(cells: pa.Array, format: NumberFormat) -> ParsedCells:
     is_bound = as_bools(pc.match_substring_regex(plain, BOUND))
     rest = pc.replace_substring_regex(plain, BOUND, "") if is_bound.any() else plain
     is_number = _are_numbers(rest, format)
-    found = pc.extract_regex(pc.if_else(pa.array(is_number), None, rest), format.unit_pattern)
-    number, unit = (pc.struct_field(found, name) for name in ("number", "unit"))
+    matches = pc.extract_regex(pc.if_else(pa.array(is_number), None, rest), format.unit_pattern)
+    number, unit = (pc.struct_field(matches, name) for name in ("number", "unit"))
     is_code = pc.fill_null(pc.or_(pc.match_substring_regex(number, r"^[+-]?0\d"),
                                   pc.match_substring_regex(unit, CODE_UNIT)), True)
     unit = pc.if_else(is_code, "", unit)

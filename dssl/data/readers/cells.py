@@ -104,7 +104,7 @@ class OtherCells:
 
     def merge(self, other: "OtherCells") -> "OtherCells":
         """Return those of both."""
-        forms = {form: _merged([own.forms[form] for own in (self, other) if form in own.forms])
+        forms = {form: _merged([counts.forms[form] for counts in (self, other) if form in counts.forms])
                  for form in {**self.forms, **other.forms}}
         return OtherCells.of(self.text.merge(other.text), forms, self.has_many_units or other.has_many_units)
 
@@ -119,15 +119,16 @@ class OtherCells:
 
     def numbers(self, unit: str) -> int:
         """Return how many cells are numbers of a column of some unit, or of none."""
-        return sum(cells.texts for (own, _), cells in self.forms.items() if own in ("", unit))
+        return sum(cells.texts for (of_unit, _), cells in self.forms.items() if of_unit in ("", unit))
 
     def bounds(self, unit: str) -> Cells:
         """Return the numbers among these that have a bound."""
-        return _merged([cells for (own, is_bound), cells in self.forms.items() if is_bound and own in ("", unit)])
+        return _merged([cells for (of_unit, is_bound), cells in self.forms.items() if is_bound
+                        and of_unit in ("", unit)])
 
     def odd(self, unit: str) -> Cells:
         """Return the cells that are no numbers of a column of some unit, or of none."""
-        return _merged([self.text, *(cells for (own, _), cells in self.forms.items() if own not in ("", unit))])
+        return _merged([self.text, *(cells for (of_unit, _), cells in self.forms.items() if of_unit not in ("", unit))])
 
 
 def _merged(cells: Sequence[Cells]) -> Cells:
@@ -250,7 +251,7 @@ class CellCounts:
     def size(self) -> tuple[int, str] | None:
         """The number of sides and the unit that all cells have which are not missing; None unless they are sizes."""
         there = self.rows - self.missing - self.gaps
-        return next((own for own, count in self.sizes.items() if count == there), None)
+        return next((size for size, count in self.sizes.items() if count == there), None)
 
     @property
     def is_plain(self) -> bool:
@@ -376,9 +377,9 @@ class _Counter:
         has_many_units = len({*parsed.unit[with_form]} - {""}) > MAX_UNITS
         if has_many_units:
             with_form = with_form & (parsed.unit == "")
-        found = {*zip(parsed.unit[with_form].tolist(), parsed.is_bound[with_form].tolist(), strict=True)}
+        pairs = {*zip(parsed.unit[with_form].tolist(), parsed.is_bound[with_form].tolist(), strict=True)}
         forms = {(unit, is_bound): self.cells(with_form & (parsed.unit == unit) & (parsed.is_bound == is_bound))
-                 for unit, is_bound in found}
+                 for unit, is_bound in pairs}
         return OtherCells.of(self.cells(chosen & ~with_form), forms, has_many_units)
 
 

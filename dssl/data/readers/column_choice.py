@@ -19,11 +19,11 @@ def find_columns(asked: Sequence[tuple[Column, str]], names: Sequence[str], file
     columns; numbers as text without a `header`. Raise DataError of all columns that there are not, naming near ones,
     ParameterError if a name is that of several.
     """
-    found = [_number_of(column, names, file, option, header=header) for column, option in asked]
-    lost = [pair for pair, number in zip(asked, found, strict=True) if number is None]
+    numbers = [_number_of(column, names, file, option, header=header) for column, option in asked]
+    lost = [pair for pair, number in zip(asked, numbers, strict=True) if number is None]
     if lost:
         options = dict.fromkeys(option for _, option in lost)
-        missing = " and ".join(f"{', '.join(repr(column) for column, own in lost if own == option)} ({option})"
+        missing = " and ".join(f"{', '.join(repr(column) for column, other in lost if other == option)} ({option})"
                                for option in options)
         near = [name for column, _ in lost for name in difflib.get_close_matches(str(column), names, n=3, cutoff=0.4)]
         shown = ", ".join(map(repr, dict.fromkeys(near or names[:12])))
@@ -31,7 +31,7 @@ def find_columns(asked: Sequence[tuple[Column, str]], names: Sequence[str], file
             f"{file} has no column {missing}",
             why=f"it has {len(names)} columns" + (f", among them {shown}" if header else ", and no header"),
             fix=f"name one of them, or give its number from 0 to {len(names) - 1}"))
-    return [number for number in found if number is not None]
+    return [number for number in numbers if number is not None]
 
 
 def _number_of(column: Column, names: Sequence[str], file: str, option: str, *, header: bool) -> int | None:
@@ -55,9 +55,9 @@ def features_and_target(names: Sequence[str], file: str, *, target: Column | Non
     Raise DataError or ParameterError as `find_columns`, or if no column is left that is a feature.
     """
     drop = (drop,) if isinstance(drop, (str, int)) else drop
-    own = [] if target is None or (target == NO_TARGET and NO_TARGET not in names) else [(target, "target")]
-    found = find_columns([*own, *((column, "drop") for column in drop)], names, file, header=header)
-    chosen, dropped = (found[0] if own else None), set(found[len(own):])
+    targets = [] if target is None or (target == NO_TARGET and NO_TARGET not in names) else [(target, "target")]
+    numbers = find_columns([*targets, *((column, "drop") for column in drop)], names, file, header=header)
+    chosen, dropped = (numbers[0] if targets else None), set(numbers[len(targets):])
     if target is None:
         left = [i for i in range(len(names)) if i not in dropped and i not in never]
         lower = [name.lower() for name in names]

@@ -205,10 +205,10 @@ class CsvReader(TableReader, lines.LineReader):
             as_numbers = frozenset() if self._has_codes(raw) else plain
             arrays = self._parsed(raw, begin, as_numbers)
             for field, array in arrays.items():
-                own = CellCounts.of_numbers(array.to_numpy(zero_copy_only=False), start) \
+                counts_of_column = CellCounts.of_numbers(array.to_numpy(zero_copy_only=False), start) \
                     if pa.types.is_floating(array.type) else \
                     CellCounts.of_text(trimmed(array), self.missing, formats, start)
-                counts[field] = counts[field].merge(own)
+                counts[field] = counts[field].merge(counts_of_column)
             if start == 0:
                 plain = self._plain_fields(counts)
         self._plain = self._plain_fields(counts)
@@ -216,8 +216,9 @@ class CsvReader(TableReader, lines.LineReader):
 
     def _plain_fields(self, counts: Mapping[int, CellCounts]) -> frozenset[int]:
         """Return the fields that are parsed as numbers; no fractions where a point may stand between thousands."""
-        european = any(own.commas for own in counts.values())
-        return frozenset(field for field, own in counts.items() if own.is_plain and not (european and own.measured))
+        european = any(count.commas for count in counts.values())
+        return frozenset(field for field, count in counts.items() if count.is_plain
+                         and not (european and count.measured))
 
     def _pieces(self) -> list[tuple[int, int]]:
         """Return ranges of rows that are about `PIECE_BYTES` of text each."""
@@ -259,9 +260,9 @@ class CsvReader(TableReader, lines.LineReader):
         self.n_rows()
         return (self.texts(columns, start, stop) for start, stop in self._pieces())
 
-    def _require_rows_until(self, expected: int, found: int, begin: int, raw: bytes) -> None:
+    def _require_rows_until(self, expected: int, present: int, begin: int, raw: bytes) -> None:
         """Raise DataError if a stretch of text holds fewer rows than those that are asked for."""
-        require(found >= expected, f"{self.name}: {found} rows in {len(raw):,} bytes from {begin:,} on, "
+        require(present >= expected, f"{self.name}: {present} rows in {len(raw):,} bytes from {begin:,} on, "
                 f"expected at least {expected}", why="its rows do not end where its newlines are", error=DataError,
                 fix="check the quotes and line ends of these rows")
 
@@ -287,7 +288,7 @@ class CsvReader(TableReader, lines.LineReader):
         elif b'"' in raw and f'{delimiter} '.encode() in raw:
             # A quote opens a cell after blanks too; what is quoted stays as it is.
             blanks = rb'"[^"]*"|(?<=[\n' + re.escape(delimiter.encode()) + rb']) +(?=")'
-            raw = re.sub(blanks, lambda found: found[0] if found[0].startswith(b'"') else b"", raw)
+            raw = re.sub(blanks, lambda match: match[0] if match[0].startswith(b'"') else b"", raw)
         names = [str(field) for field in range(len(records.names))]
         table = arrow_csv.read_csv(
             pa.py_buffer(raw),

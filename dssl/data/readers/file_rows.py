@@ -55,10 +55,10 @@ class FileRows:
         None where their format is no table, or where the files hold another number of rows than `n_rows`, as they do
         once they have changed.
         """
-        readers = tuple(own for own in getattr(reader, "readers", (reader,)) if isinstance(own, TableReader))
+        readers = tuple(each for each in getattr(reader, "readers", (reader,)) if isinstance(each, TableReader))
         if not readers:
             return None
-        starts = np.cumsum([0, *(own.n_rows() for own in readers)])
+        starts = np.cumsum([0, *(each.n_rows() for each in readers)])
         return cls(readers, readers[0].all_names(), starts) if starts[-1] == n_rows else None
 
     @property
@@ -90,21 +90,21 @@ class FileRows:
 
     def take(self, rows: Sequence[int]) -> list[FileRow]:
         """Return some rows, by their numbers among all, from 0, in the order in which they are asked for."""
-        found = {row: self._row(row) for row in sorted(set(rows))}
-        return [found[row] for row in rows]
+        by_number = {row: self._row(row) for row in sorted(set(rows))}
+        return [by_number[row] for row in rows]
 
     def called(self, rows: Sequence[int], identifier: str | None) -> list[str]:
         """Return what some rows are called beside their numbers: by line, file and identifier, "" of none of these.
 
         identifier : the column that names them.
         """
-        found = []
+        names_of_rows = []
         for row in self.take(rows):
             line = [] if row.line is None else [f"line {row.line}"]
             file = [row.file] if len(self.readers) > 1 else []
-            own = f"{identifier} {row.cells[self.names.index(identifier)]}" if identifier in self.names else ""
-            found.append(", ".join(filter(None, [" of ".join(line + file), own])))
-        return found
+            named_by = f"{identifier} {row.cells[self.names.index(identifier)]}" if identifier in self.names else ""
+            names_of_rows.append(", ".join(filter(None, [" of ".join(line + file), named_by])))
+        return names_of_rows
 
     def _row(self, row: int) -> FileRow:
         number, within, _ = next(iter(pieces_of(self.starts, row, row + 1)))

@@ -51,8 +51,8 @@ def labels_beside(path: Path) -> Path | None:
     """Return the file of labels that lies beside a file of images, compressed or not."""
     name = labels_name(path.name) or ""
     plain = name.removesuffix(".gz")
-    beside = (path.parent / found for found in (name, plain, plain + ".gz"))
-    return next((found for found in beside if found.is_file()), None)
+    beside = (path.parent / candidate for candidate in (name, plain, plain + ".gz"))
+    return next((candidate for candidate in beside if candidate.is_file()), None)
 
 
 class IdxReader(NpyReader):

@@ -109,11 +109,11 @@ class JoinedReader(Reader):
         lacking = [column for column in wanted if column not in scan.feature_names]
         more = [column for column in scan.feature_names if column not in wanted]
         if lacking or more or len(wanted) != len(scan.feature_names):
-            found = "; ".join(f"only {file} has {', '.join(map(repr, columns[:8]))}"
+            differences = "; ".join(f"only {file} has {', '.join(map(repr, columns[:8]))}"
                               for file, columns in ((other, lacking), (name, more)) if columns)
             taken = scan.target in lacking
             raise DataError(explain(
-                f"{name} and {other} have different columns: {found}",
+                f"{name} and {other} have different columns: {differences}",
                 why=f"the target of {name} was taken to be {scan.target!r}" if taken else
                 "rows of one data set have the same columns, in any order",
                 fix="give the file the column of the target too, with empty cells where points have no label" if taken

@@ -120,7 +120,7 @@ def index_delimited(buffer, base, state, rows, offsets, lines, delimiter, blank_
     The rules of quoting are those of the pandas parser: a quote opens a field only at its beginning, two quotes
     inside stand for one, and a line of blanks is no record.
     """
-    found = 0
+    noted = 0
     for i in range(len(buffer)):
         byte = buffer[i]
         state[LINE] += byte == NEWLINE
@@ -145,7 +145,7 @@ def index_delimited(buffer, base, state, rows, offsets, lines, delimiter, blank_
                 elif fields != state[WANTED] and state[BAD_START] < 0:
                     state[BAD_START] = state[START]
                     state[BAD_FIELDS] = fields
-                found = _end_row(state, rows, offsets, lines, found)
+                noted = _end_row(state, rows, offsets, lines, noted)
             state[MODE], state[FIELDS], state[BLANK] = START_FIELD, 0, 1
             state[START], state[START_LINE] = base + i + 1, state[LINE]
         elif byte == CARRIAGE:
@@ -162,18 +162,18 @@ def index_delimited(buffer, base, state, rows, offsets, lines, delimiter, blank_
                 if blank_delimiter:
                     state[FIELDS] += 1
                 state[MODE] = QUOTED if byte == QUOTE else IN_FIELD
-    return found
+    return noted
 
 
 @njit(nogil=True, cache=True)
 def index_svmlight(buffer, base, state, rows, offsets, lines):
     """Follow the lines of svmlight text through one piece; find the smallest and largest column, count the entries."""
-    found = 0
+    noted = 0
     for i in range(len(buffer)):
         byte = buffer[i]
         if byte == NEWLINE:
             if state[BLANK] == 0:
-                found = _end_row(state, rows, offsets, lines, found)
+                noted = _end_row(state, rows, offsets, lines, noted)
             state[LINE] += 1
             state[MODE], state[TOKEN], state[BLANK] = 0, 0, 1
             state[START], state[START_LINE] = base + i + 1, state[LINE]
@@ -196,13 +196,13 @@ def index_svmlight(buffer, base, state, rows, offsets, lines):
                 state[MODE] = 1
                 if state[TOKEN] < 1 << 50:
                     state[TOKEN] = 10 * state[TOKEN] + (byte - ZERO)
-    return found
+    return noted
 
 
 def index_lines(path: Path, first_byte: int, begin: dict[int, int], follow: Callable[..., int],
                 *options: Any) -> tuple[LineIndex, np.ndarray]:
     """Return the index of a text file from `first_byte` on, and the state, which began as `begin`, after the pass."""
-    state, found = _state({START: first_byte, EVERY: STRIDE} | begin), []
+    state, blocks = _state({START: first_byte, EVERY: STRIDE} | begin), []
     at, last, room = first_byte, NEWLINE, 4 + PIECE // STRIDE
     with open(path, "rb") as file:
         file.seek(first_byte)
@@ -212,9 +212,9 @@ def index_lines(path: Path, first_byte: int, begin: dict[int, int], follow: Call
                 break
             buffer = np.frombuffer(piece or b"\n", np.uint8)  # the last line may lack its newline
             entries = np.empty((3, room), np.int64)
-            found.append(entries[:, :follow(buffer, at, state, *entries, *options)])
+            blocks.append(entries[:, :follow(buffer, at, state, *entries, *options)])
             at, last = at + len(piece), buffer[-1]
-    return LineIndex(*np.hstack([*found, [[state[ROWS]], [at], [state[LINE]]]])), state
+    return LineIndex(*np.hstack([*blocks, [[state[ROWS]], [at], [state[LINE]]]])), state
 
 
 def lines_of(raw: bytes, first_line: int, follow: Callable[..., int], *options: Any) -> np.ndarray:

@@ -90,5 +90,5 @@ def parquet_columns(table: Path | Mapping[str, np.ndarray]) -> list[str]:
 
 
 def _arrow_table(columns: Mapping[str, np.ndarray]) -> Any:
-    arrays = [pa.array(np.asarray(own), mask=np.ma.getmaskarray(own)) for own in columns.values()]
+    arrays = [pa.array(np.asarray(column), mask=np.ma.getmaskarray(column)) for column in columns.values()]
     return pa.table(arrays, names=list(columns))

@@ -35,27 +35,27 @@ def side_units(cells: pa.Array, count: int) -> np.ndarray:
 
     The unit stands behind the last side, or behind each of them.
     """
-    found = pc.extract_regex(with_plain_marks(cells), _sides_pattern(count))
-    units = [pc.struct_field(found, f"unit{k}").to_numpy(zero_copy_only=False) for k in range(count)]
+    matches = pc.extract_regex(with_plain_marks(cells), _sides_pattern(count))
+    units = [pc.struct_field(matches, f"unit{k}").to_numpy(zero_copy_only=False) for k in range(count)]
     last = np.array(units[-1], object)
-    last[~np.all([(own == last) | (own == "") for own in units], axis=0)] = None
+    last[~np.all([(unit == last) | (unit == "") for unit in units], axis=0)] = None
     return last
 
 
 def side_numbers(cells: pa.Array, side: int, count: int, format: NumberFormat, unit: str) -> np.ndarray:
     """Return one side of trimmed cells that are sizes of so many sides in a unit, float64; NaN of other cells."""
-    found = pc.struct_field(pc.extract_regex(with_plain_marks(cells), _sides_pattern(count)), f"side{side}")
-    values = numbers(pc.fill_null(found, ""), format)
+    sides = pc.struct_field(pc.extract_regex(with_plain_marks(cells), _sides_pattern(count)), f"side{side}")
+    values = numbers(pc.fill_null(sides, ""), format)
     return np.where(side_units(cells, count) == unit, values, np.nan)
 
 
 def count_sizes(unique: pa.Array, counts: np.ndarray, gone: np.ndarray) -> dict[tuple[int, str], int]:
     """Return how many cells are sizes, by the number of sides and the unit; counts : of each text."""
-    found: dict[tuple[int, str], int] = {}
+    sizes: dict[tuple[int, str], int] = {}
     if not pc.any(pc.match_substring_regex(unique, r"^\d.*[xX×*]\s?\d")).as_py():
-        return found
+        return sizes
     for sides in range(2, MAX_SIDES + 1):
         units = side_units(unique, sides)
         for unit in {*units[~gone].tolist()} - {None}:
-            found[sides, unit] = int(counts[(units == unit) & ~gone].sum())
-    return found
+            sizes[sides, unit] = int(counts[(units == unit) & ~gone].sum())
+    return sizes

@@ -30,19 +30,19 @@ def stored_files(folder: Path) -> dict[str, str]:
 
     What a killed append left is none of them, nor is what an attempt wrote that no receipt names.
     """
-    segments, found = segments_of(folder), dict[str, str]()
+    segments, files = segments_of(folder), dict[str, str]()
     for name in all_files(folder):
         steps = Path(name).parts
         if LEFT_OUT & set(steps) or (steps[0] == "segments" and steps[1] not in segments):
             continue
-        own = steps.index("parts") if "parts" in steps else None
-        if own is not None:
-            part = StoredParts(folder.joinpath(*steps[:own])).place(int(steps[own + 1]))
-            if steps[own + 2] != part.name:
+        parts_at = steps.index("parts") if "parts" in steps else None
+        if parts_at is not None:
+            part = StoredParts(folder.joinpath(*steps[:parts_at])).place(int(steps[parts_at + 1]))
+            if steps[parts_at + 2] != part.name:
                 continue
-            steps = (*steps[:own + 2], *steps[own + 3:])
-        found["/".join(steps)] = name
-    return found
+            steps = (*steps[:parts_at + 2], *steps[parts_at + 3:])
+        files["/".join(steps)] = name
+    return files
 
 
 class StoredReader(Reader):

@@ -44,15 +44,15 @@ class SvmlightReader(LineReader):
         self.zero_based = smallest == 0 if self.zero_based is None else self.zero_based
         require(self.zero_based or smallest > 0, f"{self.name} has a column 0, though zero_based is false",
                 why="columns counted from 1 have no column 0", fix="leave zero_based unset", error=DataError)
-        found = largest + self.zero_based
+        n_columns = largest + self.zero_based
         require(largest >= 0 or bool(self.n_columns), f"{self.name} has no column:value pairs", error=DataError,
                 why="points without features cannot be told apart", fix="check the format: `label 1:0.5 7:1.25`")
-        require(found <= MAX_COLUMNS, f"{self.name} has column {largest}, the largest possible is {MAX_COLUMNS}",
+        require(n_columns <= MAX_COLUMNS, f"{self.name} has column {largest}, the largest possible is {MAX_COLUMNS}",
                 why="column numbers are stored in 32 bits", fix="number the columns from 1", error=DataError)
-        require(self.n_columns is None or self.n_columns >= found, f"{self.name} has column {largest}, though "
+        require(self.n_columns is None or self.n_columns >= n_columns, f"{self.name} has column {largest}, though "
                 f"n_columns is {self.n_columns}", why="its values would be lost", error=DataError,
-                fix=f"set n_columns to {found} or more")
-        return Scan(n_rows=n_rows, n_columns=self.n_columns or found, dtype="float64", target="the first field",
+                fix=f"set n_columns to {n_columns} or more")
+        return Scan(n_rows=n_rows, n_columns=self.n_columns or n_columns, dtype="float64", target="the first field",
                     row_bytes=int(self._index.offsets[-1]) // n_rows + 1, nnz=int(state[ENTRIES]))
 
     def settle(self, readers: Sequence[Reader]) -> "SvmlightReader":

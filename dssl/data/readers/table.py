@@ -192,8 +192,9 @@ class TableReader(Reader):
         self._number_format = formats[mark]
         readings = {
             # Whoever stored plain numbers as text meant codes.
-            field: Reading("text") if self.is_typed and own.is_plain and not own.gaps and own.rows > own.missing else
-            own.reading(mark, is_target=field == self._target) for field, own in counts.items()}
+            field: Reading("text") if self.is_typed and count.is_plain and not count.gaps and count.rows > count.missing
+            else
+            count.reading(mark, is_target=field == self._target) for field, count in counts.items()}
         readings |= {field: self._fixed[key] for field in counts if (key := self._key(field)) in self._fixed}
         named = find_columns([(column, "categories") for column in self.categories], self._names, self.name,
                              header=self._has_names)
@@ -211,15 +212,15 @@ class TableReader(Reader):
         free = {j for j in text if not is_category(len({cell.casefold() for cell in columns[j] if cell is not None}),
                                                    sum(cell is not None for cell in columns[j]))}
         keys = tuple(sorted({*possible_keys(columns), *free})) if self._has_names else ()
-        own = {j: self._counts[field] for j, field in enumerate(self._features) if field in self._counts}
+        counts_used = {j: self._counts[field] for j, field in enumerate(self._features) if field in self._counts}
         whole = {j: counts[field] for j, field in enumerate(self._features) if field in counts}
-        odd = {j: cells for j, reading in read_as.items() if j in own
+        odd = {j: cells for j, reading in read_as.items() if j in counts_used
                and (reading.kind != "text" or whole[j].is_mostly_numbers(mark))
-               and (cells := own[j].odd_as(reading, mark)).texts}
+               and (cells := counts_used[j].odd_as(reading, mark)).texts}
         odd |= {j: cells for j, field in enumerate(self._features) if (side := self._sides.get(field)) is not None
                 and side.side == 0 and (cells := self._odd_sizes(side, readings[field].unit)).texts}
-        bounds = {j: cells for j, reading in read_as.items() if j in own and reading.kind == "number"
-                  and (cells := own[j].others[mark].bounds(reading.unit)).texts}
+        bounds = {j: cells for j, reading in read_as.items() if j in counts_used and reading.kind == "number"
+                  and (cells := counts_used[j].others[mark].bounds(reading.unit)).texts}
         labels, target_unit = Cells(), ""
         if self._target is not None and self._target in self._counts and readings[self._target].kind == "number":
             target_unit = readings[self._target].unit

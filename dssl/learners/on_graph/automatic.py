@@ -110,14 +110,14 @@ def fit_huber(fit: Callable[[np.ndarray], Automatic], target: Target, weight: np
     Holland, Welsch, "Robust regression using iteratively reweighted least-squares", 1977.
     """
     given = np.ones(len(target.labeled)) if weight is None else weight
-    found, factor = fit(given), np.ones(len(given))
+    fitted, factor = fit(given), np.ones(len(given))
     for _ in range(REWEIGHED):
-        residuals = np.abs(found.held_out - target.columns())
+        residuals = np.abs(fitted.held_out - target.columns())
         spread = 1.4826 * np.median(residuals, axis=0)
         factor = np.minimum(1, HUBER * spread / np.maximum(residuals, np.finfo(float).tiny)).min(axis=1)
-        found = fit(given * np.maximum(factor, LEAST_WEIGHT))
-    attributes = {**found.attributes, "loss": "huber", "labels_that_count_less": int((factor < 0.5).sum())}
-    return replace(found, attributes=attributes)
+        fitted = fit(given * np.maximum(factor, LEAST_WEIGHT))
+    attributes = {**fitted.attributes, "loss": "huber", "labels_that_count_less": int((factor < 0.5).sum())}
+    return replace(fitted, attributes=attributes)
 
 
 def fit_automatic(graph: Graph, rows: Rows, target: Target, weight: np.ndarray | None, class_sizes: Any,
@@ -155,26 +155,26 @@ def fit_automatic(graph: Graph, rows: Rows, target: Target, weight: np.ndarray |
                              execution)
         return Automatic(many.model, many.alone, many.values, many.held, many.held_out, many.held_out_alone,
                          many.attributes, calibration=many.calibration, calibration_alone=many.calibration_alone)
-    found = fit_blend(graph, rows, target, weight, params, knn, execution)
-    alone = prior_shift(target, found.held_out_alone, found.model.coding, weight, EQUAL)
-    whole = prior_shift(target, found.held_out, found.model.coding, weight, EQUAL)
+    blend = fit_blend(graph, rows, target, weight, params, knn, execution)
+    alone = prior_shift(target, blend.held_out_alone, blend.model.coding, weight, EQUAL)
+    whole = prior_shift(target, blend.held_out, blend.model.coding, weight, EQUAL)
     if class_sizes is None:
-        model = found.model.moved(whole.columns, alone.columns)
-        values = replace(found, model=model).values(graph, rows, execution)
+        model = blend.model.moved(whole.columns, alone.columns)
+        values = replace(blend, model=model).values(graph, rows, execution)
         m = len(target.labeled)
         groups = [np.arange(first, m, GROUPS) for first in range(min(GROUPS, m))]
-        held_out, held_out_alone = (moved_by_others(target, own, found.model.coding, weight, EQUAL, groups)
-                                    for own in (found.held_out, found.held_out_alone))
-        return Automatic(model, model.alone, values, np.arange(m), held_out, held_out_alone, found.attributes,
-                         partial(found.left_out, graph, rows, target, weight, params), whole.calibration,
+        held_out, held_out_alone = (moved_by_others(target, values, blend.model.coding, weight, EQUAL, groups)
+                                    for values in (blend.held_out, blend.held_out_alone))
+        return Automatic(model, model.alone, values, np.arange(m), held_out, held_out_alone, blend.attributes,
+                         partial(blend.left_out, graph, rows, target, weight, params), whole.calibration,
                          alone.calibration)
     assert isinstance(target, Classes)
-    model = found.model.moved(np.zeros_like(alone.columns), alone.columns)
-    at = found.values(graph, rows, execution)[graph.vertices.first]
-    scores = VertexValues(np.hstack([-at, at]) / 2 if at.shape[1] == 1 else at, found.on_vertices.reached)
+    model = blend.model.moved(np.zeros_like(alone.columns), alone.columns)
+    at = blend.values(graph, rows, execution)[graph.vertices.first]
+    scores = VertexValues(np.hstack([-at, at]) / 2 if at.shape[1] == 1 else at, blend.on_vertices.reached)
     moved = with_class_sizes(scores, class_sizes, graph, target, weight, SolverParams(random_state=params.random_state),
                              execution)
     model = model.on_graph_alone(signed(moved.values, target))
     # Held-out values keep the sizes out, of which labels held out know nothing.
-    return Automatic(model, model.alone, model.values(rows, execution), np.arange(len(target.labeled)), found.held_out,
-                     found.held_out_alone, {**found.attributes, **moved.attributes})
+    return Automatic(model, model.alone, model.values(rows, execution), np.arange(len(target.labeled)), blend.held_out,
+                     blend.held_out_alone, {**blend.attributes, **moved.attributes})

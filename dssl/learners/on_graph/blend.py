@@ -86,8 +86,8 @@ class BlendedModel(Model):
         """Return named arrays and JSON attributes, read by `from_arrays`."""
         arrays, described = dict[str, np.ndarray](), {}
         for name in ("graph", "kernels", "alone"):
-            own, described[name] = getattr(self, name).to_arrays()
-            arrays |= {f"{name}/{key}": array for key, array in own.items()}
+            stored, described[name] = getattr(self, name).to_arrays()
+            arrays |= {f"{name}/{key}": array for key, array in stored.items()}
         return arrays, {"type": "BlendedModel", "version": VERSION, "parts": described,
                         "coding": self.coding.name, "classes": self.coding.classes.tolist(), **self.attributes}
 
@@ -139,7 +139,7 @@ class Blend:
             own_weight = None if weight is None else weight[kept]
             both = [*(without(K, seen[there], penalty, target, weight, kept, held) for K, seen, penalty in of_graph),
                     *(without(K, seen, penalty, target, weight, kept, held) for K, seen, penalty in of_labels)]
-            members, functions = [member for _, member in both], np.array([own for own, _ in both])
+            members, functions = [member for _, member in both], np.array([values for values, _ in both])
             prior = np.repeat([1 / n, prior_of_labels(own.structure, part) / m], [n, m])
             by_graph = self._moved(part, own_weight, members, functions, prior)
             by_labels = self._moved(part, own_weight, members[n:], functions[n:])
@@ -160,11 +160,11 @@ class Blend:
 
     def values(self, graph: Graph, rows: Rows, execution: Execution) -> np.ndarray:
         """Return the values at the points of the fit, (n, c), without a search for their neighbors."""
-        found = self.model.graph.values_at[graph.vertices.vertex] + self.model.kernels.values(rows, execution)
+        values = self.model.graph.values_at[graph.vertices.vertex] + self.model.kernels.values(rows, execution)
         lost = np.flatnonzero(~self.reached)
         if len(lost):
-            found[lost] = self.model.alone.values(SelectedRows(rows, lost), execution)
-        return found
+            values[lost] = self.model.alone.values(SelectedRows(rows, lost), execution)
+        return values
 
 
 def prior_of_labels(structure: float, target: Target) -> float:
@@ -194,16 +194,16 @@ def fit_blend(graph: Graph, rows: Rows, target: Target, weight: np.ndarray | Non
     both = [*on_graph.members, *kernels.members]
     shares, of_label = member_shares(both, target, weight, prior)
     alone, alone_of_label = member_shares(kernels.members, target, weight)
-    found = on_graph.weighed(shares[:n])
+    average = on_graph.weighed(shares[:n])
     columns = partial(signed, target=target)
     coding = target.coding
-    model = BlendedModel(graph_model(graph, rows, found, target, knn, execution),
+    model = BlendedModel(graph_model(graph, rows, average, target, knn, execution),
                          kernels.weighed(shares[n:], coding, columns), kernels.weighed(alone, coding, columns))
     held_out = held_out_average(both, of_label)
     held_out_alone = held_out_average(kernels.members, alone_of_label)
-    return Blend(model, found, found.reached[graph.vertices.vertex], columns(held_out), columns(held_out_alone),
+    return Blend(model, average, average.reached[graph.vertices.vertex], columns(held_out), columns(held_out_alone),
                  on_graph, {
-                     **found.described(graph.vertices), "structure": structure,
+                     **average.described(graph.vertices), "structure": structure,
                      "graph_share": float(shares[:n].sum()),
                      "kernels_of_labels": kernels.described(shares[n:])})
 

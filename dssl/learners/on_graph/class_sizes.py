@@ -79,31 +79,31 @@ class DiffusionTask:
     solver: SolverParams
 
     def __call__(self, out: PartWriter) -> Receipt:
-        own = self.shared.load()
+        arrays = self.shared.load()
         laplacian = laplacian_of(self.graph, self.vertices, self.kind)
-        scores, shares, vertex = own["scores"], own["shares"], own["vertex"]
+        scores, shares, vertex = arrays["scores"], arrays["shares"], arrays["vertex"]
         solver = prepare(laplacian.matrix(1 / TAU), MOST_DIFFUSIONS * len(shares), self.solver, laplacian.vector)
         root = np.sqrt(np.ones(len(scores)) if laplacian.multiplicity is None else laplacian.multiplicity)[:, None]
         codes, steps, changed = scores.argmax(axis=1), 0, len(scores)
         while changed and steps < MOST_DIFFUSIONS:
             one_hot = np.zeros_like(scores)
             one_hot[np.arange(len(codes)), codes] = 1
-            one_hot[vertex] = own["mean"]
+            one_hot[vertex] = arrays["mean"]
             solution = solver.solve(root * one_hot).require_converged(self.solver)
-            scores = balanced(solution.value / root, shares, own["mass"])
+            scores = balanced(solution.value / root, shares, arrays["mass"])
             following = scores.argmax(axis=1)
-            changed, codes, steps = int((following != codes)[own["mass"] > 0].sum()), following, steps + 1
+            changed, codes, steps = int((following != codes)[arrays["mass"] > 0].sum()), following, steps + 1
         return {**out.write(values=scores), "diffusions": steps, "changed_in_last": changed}
 
 
-def fit_class_sizes(graph: Graph, found: VertexValues, labels: VertexLabels, shares: np.ndarray, *, diffuse: bool,
+def fit_class_sizes(graph: Graph, scores: VertexValues, labels: VertexLabels, shares: np.ndarray, *, diffuse: bool,
                     kind: LaplacianKind, solver: SolverParams, execution: Execution) -> VertexValues:
     """Return scores that predict classes of these shares; diffuse : whether labels diffuse after that.
 
     Held-out values keep the offsets out: they say nothing about sizes.
     """
-    weight = graph.vertices.multiplicity * found.reached.astype(np.float64)
-    values, attributes = balanced(found.values, shares, weight), {"class_shares": shares.tolist()}
+    weight = graph.vertices.multiplicity * scores.reached.astype(np.float64)
+    values, attributes = balanced(scores.values, shares, weight), {"class_shares": shares.tolist()}
     if diffuse:
         parts = execution.scratch()
         receipt, = execution.map([DiffusionTask(
@@ -111,11 +111,11 @@ def fit_class_sizes(graph: Graph, found: VertexValues, labels: VertexLabels, sha
             execution.share(scores=values, mass=weight, shares=shares, **labels.to_arrays()), solver)], parts)
         values = parts.read(0)["values"]
         attributes |= {name: receipt[name] for name in ("diffusions", "changed_in_last")}
-    values = np.where(found.reached[:, None], values, 0.0)
-    return VertexValues(values, found.reached, found.held_out, {**found.attributes, **attributes})
+    values = np.where(scores.reached[:, None], values, 0.0)
+    return VertexValues(values, scores.reached, scores.held_out, {**scores.attributes, **attributes})
 
 
-def with_class_sizes(found: VertexValues, sizes: Any, graph: Graph, target: Classes, weight: np.ndarray | None,
+def with_class_sizes(scores: VertexValues, sizes: Any, graph: Graph, target: Classes, weight: np.ndarray | None,
                      solver: SolverParams, execution: Execution, *, harmonic: bool = False) -> VertexValues:
     """Return scores whose predictions have known class sizes, as they are for None.
 
@@ -123,21 +123,21 @@ def with_class_sizes(found: VertexValues, sizes: Any, graph: Graph, target: Clas
     moved, and labels diffuse after that. Errors as `class_shares`; NotConverged.
     """
     if sizes is None:
-        return found
+        return scores
     shares = class_shares(sizes, target.names)
     if harmonic:
-        return mass_normalized(found, shares, graph.vertices.multiplicity)
+        return mass_normalized(scores, shares, graph.vertices.multiplicity)
     labels = VertexLabels.of(graph.vertices, target, target.indicators(), weight)
-    return fit_class_sizes(graph, found, labels, shares, diffuse=True, kind="normalized", solver=solver,
+    return fit_class_sizes(graph, scores, labels, shares, diffuse=True, kind="normalized", solver=solver,
                            execution=execution)
 
 
-def mass_normalized(found: VertexValues, shares: np.ndarray, multiplicity: np.ndarray) -> VertexValues:
+def mass_normalized(scores: VertexValues, shares: np.ndarray, multiplicity: np.ndarray) -> VertexValues:
     """Return scores scaled so that the mass of each class is its share (class mass normalization, Zhu et al. 2003).
 
     found.values (v, c) >= 0, as harmonic functions of shares of classes are.
     """
-    weight = multiplicity * found.reached
-    mass = np.maximum(weight @ found.values, np.finfo(float).tiny)
-    return VertexValues(found.values * (shares / mass * weight.sum()), found.reached, found.held_out,
-                        {**found.attributes, "class_shares": shares.tolist()})
+    weight = multiplicity * scores.reached
+    mass = np.maximum(weight @ scores.values, np.finfo(float).tiny)
+    return VertexValues(scores.values * (shares / mass * weight.sum()), scores.reached, scores.held_out,
+                        {**scores.attributes, "class_shares": shares.tolist()})

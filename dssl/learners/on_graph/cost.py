@@ -46,11 +46,12 @@ def learner_cost(n: int, nnz: int, m: int, c: int, family: GraphRidgeParams | No
         return cost_of(1 + sized, (1 + sized) * solved.read, 9 * n * c, max(caller, solved.peak), solved.least,
                        (1 + sized) * solved.seconds)
     sampled, kernels = min(n, m + SAMPLE), len(family.kernels)
-    own = functions_cost(n, nnz, min(max(m, measured), n), sampled, kernels, c, family.functions, guess=guess)
+    functions = functions_cost(n, nnz, min(max(m, measured), n), sampled, kernels, c, family.functions, guess=guess)
     held = members_bytes(m, kernels)  # four times while they are put together
-    peak = max(caller + max(4 * held, 2 * held + 40 * m * (m + sampled)), own.peak, solved.peak if sized else 0)
-    return cost_of(own.tasks + sized, own.read + sized * solved.read, 9 * n * c, peak, max(held, own.least),
-                   own.seconds + sized * solved.seconds)
+    peak = max(caller + max(4 * held, 2 * held + 40 * m * (m + sampled)), functions.peak, solved.peak if sized else 0)
+    return cost_of(functions.tasks + sized, functions.read + sized * solved.read, 9 * n * c, peak,
+                   max(held, functions.least),
+                   functions.seconds + sized * solved.seconds)
 
 
 def held_out_cost(n: int, nnz: int, m: int, c: int, families: Sequence[GraphRidgeParams], n_folds: int, *, systems: int,
@@ -61,23 +62,23 @@ def held_out_cost(n: int, nnz: int, m: int, c: int, families: Sequence[GraphRidg
     eigendecomposition; a system has the columns of all folds, or one a labeled point, whichever are fewer, a task a
     block of them, of as many as the budget lets be (`columns_at_once`).
     """
-    caller, own = 40 * nnz + 60 * n, list[Cost]()
+    caller, costs = 40 * nnz + 60 * n, list[Cost]()
     if families:
         whole = list(dict.fromkeys(kernel for family in families for kernel in family.kernels))
         sampled, held = min(n, m + SAMPLE), members_bytes(m, len(whole))
         made = functions_cost(n, nnz, min(m, n), sampled, len(whole), c, families[0].functions, guess=guess)
         peak = max(made.peak, caller + max(4 * held, 2 * held + 72 * m * (m + sampled)))
-        own.append(cost_of(made.tasks, made.read, 0, peak, max(held, made.least), made.seconds))
+        costs.append(cost_of(made.tasks, made.read, 0, peak, max(held, made.least), made.seconds))
     # Where folds have fewer columns than labels, they may be fitted one after the other.
     columns = min(m, n_folds * c) if guess or m <= n_folds * c else c
     height = columns_at_once(n, budget)
     blocks = block_count(columns, height)
     if systems:
         solved = solve_cost(n, nnz, min(columns, height), guess=guess)
-        own.append(cost_of(systems * blocks, systems * blocks * solved.read, 0, max(caller, solved.peak) + 8 * m * m,
+        costs.append(cost_of(systems * blocks, systems * blocks * solved.read, 0, max(caller, solved.peak) + 8 * m * m,
                            solved.least, systems * blocks * solved.seconds))
-    return cost_of(sum(one.tasks for one in own), sum(one.read for one in own), 0, max(one.peak for one in own),
-                   max(one.least for one in own), sum(one.seconds for one in own))
+    return cost_of(sum(one.tasks for one in costs), sum(one.read for one in costs), 0, max(one.peak for one in costs),
+                   max(one.least for one in costs), sum(one.seconds for one in costs))
 
 
 def model_cost(points: Rows, row_bytes: int, m: int, metric: str, c: int, base: bool, budget: int, *,
@@ -109,13 +110,14 @@ def automatic_cost(points: Rows, row_bytes: int, nnz: int, m: int, metric: str, 
     """
     n = len(points)
     model = model_cost(points, row_bytes, m, metric, c, False, budget)
-    own = learner_cost(n, nnz, m, c, family, guess=guess, sized=sized, measured=MEASURED)
+    learner = learner_cost(n, nnz, m, c, family, guess=guess, sized=sized, measured=MEASURED)
     grouped = 0 if family is None else (GROUPS + 1) * (len(KERNELS) + len(family.kernels))
     labels = 0 if family is None else 8 * (m * (3 * m + m + SAMPLE) + (2 * len(KERNELS) + grouped) * m * c)
     held = 24 * n * c + (2 * row_bytes + 8 * len(KERNELS) * c) * m * (family is not None)
-    peak = max(own.peak, labels + members_bytes(m, len(family.kernels)) if family else 0, model.peak) + held
-    return cost_of(own.tasks * (1 if family else 2), own.read * (1 if family else 2) + model.read, model.written + held,
-                   peak, max(own.least, model.least), own.seconds * (1 if family else 2) + model.seconds)
+    peak = max(learner.peak, labels + members_bytes(m, len(family.kernels)) if family else 0, model.peak) + held
+    return cost_of(learner.tasks * (1 if family else 2), learner.read * (1 if family else 2) + model.read,
+                   model.written + held,
+                   peak, max(learner.least, model.least), learner.seconds * (1 if family else 2) + model.seconds)
 
 
 def predicted_cost(points: Rows, row_bytes: int, n_train: int, n_test: int, m: int, k: int, metric: str, c: int,

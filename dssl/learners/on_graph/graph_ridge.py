@@ -59,10 +59,10 @@ class GraphRidgeParams:
 
     def __post_init__(self) -> None:
         ridges = RIDGES if self.ridge is None else self.ridge
-        require(len(ridges) > 0 and all(_number(own) and 1e-9 <= own < np.inf for own in ridges),
+        require(len(ridges) > 0 and all(_number(value) and 1e-9 <= value < np.inf for value in ridges),
                 f"ridge={self.ridge!r}, expected numbers >= 1e-9", why="without a ridge a kernel is singular",
                 fix="use 1e-5 to 0.1; the smaller, the farther a label reaches")
-        require(len(self.power) > 0 and all(isinstance(own, Integral) and 1 <= own <= 8 for own in self.power),
+        require(len(self.power) > 0 and all(isinstance(value, Integral) and 1 <= value <= 8 for value in self.power),
                 f"power={self.power!r}, expected whole numbers from 1 to 8", why="the kernel is a power of the inverse",
                 fix="use 1, 2 and 3; larger is smoother")
         require(len(self.by_degree) > 0, "by_degree has no value", why="the family would be empty",
@@ -108,15 +108,16 @@ class GraphMembers:
         rows, c = self.rows, self.members[0].coef.shape[1]
         n_columns = rows.functions.values.shape[2]
         coef = np.zeros((len(pairs), n_columns, 2 * c))
-        for (ridge_, power, by_degree), own, share in zip(self.kernels, self.members, shares, strict=True):
-            scaled = rows.scales[by_degree][rows.of_label][:, None] * own.coef * (share / own.scale)
+        for (ridge_, power, by_degree), member, share in zip(self.kernels, self.members, shares, strict=True):
+            scaled = rows.scales[by_degree][rows.of_label][:, None] * member.coef * (share / member.scale)
             block = coef[pairs.index((ridge_, power)), :, c * by_degree:c * (1 + by_degree)]
             np.add.at(block, rows.of_point, scaled)
         both = rows.functions.combined(coef)
         values = rows.scales[False][:, None] * both[:, :c] + rows.scales[True][:, None] * both[:, c:]
-        values -= sum(share * own.center / own.scale for own, share in zip(self.members, shares, strict=True))
+        values -= sum(share * member.center / member.scale for member, share in zip(self.members, shares, strict=True))
         values[~self.reached] = 0
-        held_out = np.sum([share * own.standardized for own, share in zip(self.members, shares, strict=True)], axis=0)
+        held_out = np.sum([share * member.standardized for member, share in zip(self.members, shares, strict=True)],
+                          axis=0)
         return VertexValues(values, self.reached, held_out, {"functions": rows.functions.attributes, "kernels": [
             {"ridge": ridge_, "power": power, "by_degree": by_degree, "share": float(share)}
             for (ridge_, power, by_degree), share in zip(self.kernels, shares, strict=True)]})
@@ -139,11 +140,11 @@ def fit_graph_ridge(graph: Graph, target: Target, weight: np.ndarray | None, par
     """
     if target.unit != 1:
         return fit_graph_ridge(graph, target.in_units(), weight, params, execution, kept).times(target.unit)
-    found = graph_members(graph, target, weight, params, execution)
+    members = graph_members(graph, target, weight, params, execution)
     if kept is not None:
-        kept["kernel rows", params.functions] = found.rows
-    return found.weighed(np.full(len(found.members), 1 / len(found.members)) if params.alike else shares_of(
-        [own.held_out for own in found.members], target, weight))
+        kept["kernel rows", params.functions] = members.rows
+    return members.weighed(np.full(len(members.members), 1 / len(members.members)) if params.alike else shares_of(
+        [member.held_out for member in members.members], target, weight))
 
 
 def members_bytes(n_labeled: int, n_kernels: int) -> int:
@@ -207,14 +208,16 @@ class KernelRows:
         of_point = np.searchsorted(columns, of_label)
         of_row = np.concatenate([of_label, graph.vertices.vertex[sample]])
         unique, place = np.unique(of_row, return_inverse=True)
-        found = graph_functions(graph, columns, unique, Functions(*zip(*pairs, strict=True)), params, execution)
+        functions = graph_functions(graph, columns, unique, Functions(*zip(*pairs, strict=True)), params, execution)
         laplacian, structure = laplacian_of(graph.stored, graph.copies(execution), params.laplacian), None
         if measured:  # by the self-similarities of the columns' vertices
-            own = found.values[pairs.index(OF_STRUCTURE)][np.searchsorted(unique, columns), np.arange(len(columns))]
-            structure = structure_of_matrix(own, columns, laplacian.matrix(OF_STRUCTURE[0]), laplacian.vector,
+            at_columns = functions.values[pairs.index(OF_STRUCTURE)][np.searchsorted(unique, columns),
+                                                                     np.arange(len(columns))]
+            structure = structure_of_matrix(at_columns, columns, laplacian.matrix(OF_STRUCTURE[0]), laplacian.vector,
                                             *OF_STRUCTURE)
         by_degree = 1 / np.sqrt(np.where(laplacian.degrees > 0, laplacian.degrees, 1.0))
-        return cls(pairs, found, {False: 1 / np.sqrt(graph.vertices.multiplicity), True: by_degree}, sample, of_label,
+        return cls(pairs, functions, {False: 1 / np.sqrt(graph.vertices.multiplicity), True: by_degree}, sample,
+                   of_label,
                    of_point, of_row, place, structure)
 
     def has(self, kernels: Sequence[Kernel]) -> bool:
@@ -224,8 +227,8 @@ class KernelRows:
     def blocks(self, kernel: Kernel) -> tuple[np.ndarray, np.ndarray]:
         """Return a kernel at the labeled points (l, l), and of sampled points with them (s, l)."""
         ridge_, power, by_degree = kernel
-        s, found = self.scales[by_degree], self.functions.values[self.pairs.index((ridge_, power))]
-        K = s[self.of_row][:, None] * found[self.place][:, self.of_point] * s[self.of_label]
+        s, values = self.scales[by_degree], self.functions.values[self.pairs.index((ridge_, power))]
+        K = s[self.of_row][:, None] * values[self.place][:, self.of_point] * s[self.of_label]
         return K[:len(self.of_label)], K[len(self.of_label):]
 
 

@@ -64,8 +64,8 @@ class FlowTask:
     solver: SolverParams
 
     def __call__(self, out: PartWriter) -> Receipt:
-        joint, own = laplacian_of(self.graph, self.vertices, "unnormalized").joint, self.shared.load()
-        vertex, rows = own["vertex"], _free(own["vertex"], own["reached"])
+        joint, arrays = laplacian_of(self.graph, self.vertices, "unnormalized").joint, self.shared.load()
+        vertex, rows = arrays["vertex"], _free(arrays["vertex"], arrays["reached"])
         unit = np.eye(len(vertex))[:, self.first:self.last]
         W = joint[vertex]
         flow = np.asarray(W.sum(axis=1)).reshape(-1, 1) * unit - W[:, vertex] @ unit

@@ -55,14 +55,14 @@ class HeldOutValues:
 
     @classmethod
     def of(cls, target: Target, weight: np.ndarray | None, folds: Sequence[np.ndarray],
-           found: Sequence[np.ndarray], reached: Sequence[np.ndarray]) -> "HeldOutValues":
+           values_of_folds: Sequence[np.ndarray], reached: Sequence[np.ndarray]) -> "HeldOutValues":
         """Return what was found of the points of each fold, (q, c), and whether a label reaches them, (q,) bool."""
         Y, w = target.indicators(), np.ones(len(target.labeled)) if weight is None else weight
         values, lost = np.full(Y.shape, np.nan), np.zeros(len(Y), bool)
-        for fold, own, known in zip(folds, found, reached, strict=True):
+        for fold, of_fold, known in zip(folds, values_of_folds, reached, strict=True):
             others = np.delete(np.arange(len(Y)), fold)
             without = np.average(Y[others], axis=0, weights=w[others]) if target.n_strata == 1 else np.zeros(Y.shape[1])
-            values[fold], lost[fold] = np.where(known[:, None], own, without), ~known
+            values[fold], lost[fold] = np.where(known[:, None], of_fold, without), ~known
         return cls(values, lost)
 
     def times(self, unit: float) -> "HeldOutValues":
@@ -73,13 +73,13 @@ class HeldOutValues:
 def held_out_refits(fit: Fit, graph: Graph, target: Target, weight: np.ndarray | None,
                     folds: Sequence[np.ndarray]) -> HeldOutValues:
     """Return the values by fits without each fold."""
-    found, reached, vertex = list[np.ndarray](), list[np.ndarray](), graph.vertices.vertex[target.labeled]
+    values, reached, vertex = list[np.ndarray](), list[np.ndarray](), graph.vertices.vertex[target.labeled]
     for fold in folds:
         kept = np.setdiff1d(np.arange(len(vertex)), fold)
-        own = fit(target.take(kept), None if weight is None else weight[kept])
-        found.append(own.values[vertex[fold]])
-        reached.append(own.reached[vertex[fold]])
-    return HeldOutValues.of(target, weight, folds, found, reached)
+        fitted = fit(target.take(kept), None if weight is None else weight[kept])
+        values.append(fitted.values[vertex[fold]])
+        reached.append(fitted.reached[vertex[fold]])
+    return HeldOutValues.of(target, weight, folds, values, reached)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,12 +115,12 @@ class LabeledVertices:
     def held_out(self, folds: Sequence[np.ndarray], of: Callable[[VertexLabels, np.ndarray], np.ndarray]
                  ) -> HeldOutValues:
         """Return the values that `of` gives from the labels without a fold at places of labeled vertices."""
-        found, reached = list[np.ndarray](), list[np.ndarray]()
+        values, reached = list[np.ndarray](), list[np.ndarray]()
         for fold in folds:
             kept, places = self.without(fold), self.labels.of_point[fold]
-            found.append(of(kept, places))
+            values.append(of(kept, places))
             reached.append(self.known(kept, places))
-        return HeldOutValues.of(self.target, self.weight, folds, found, reached)
+        return HeldOutValues.of(self.target, self.weight, folds, values, reached)
 
 
 def to_calibrate(solver: SolverParams) -> SolverParams:
@@ -134,28 +134,28 @@ def to_calibrate(solver: SolverParams) -> SolverParams:
 def held_out_harmonic(graph: Graph, target: Target, weight: np.ndarray | None, repetitions: Repetitions,
                       solver: SolverParams, execution: Execution) -> list[HeldOutValues]:
     """Return the values of harmonic functions in each repetition; raise NotConverged."""
-    own = LabeledVertices.of(graph, target, weight)
-    u = len(own.labels.vertex)
-    if u > own.n_columns(repetitions):
+    labeled = LabeledVertices.of(graph, target, weight)
+    u = len(labeled.labels.vertex)
+    if u > labeled.n_columns(repetitions):
         fit = partial(fit_harmonic, graph, solver=solver, execution=execution)
         return [held_out_refits(fit, graph, target, weight, folds) for folds in repetitions]
-    shared, parts = execution.share(vertex=own.labels.vertex, reached=own.reached), execution.scratch()
+    shared, parts = execution.share(vertex=labeled.labels.vertex, reached=labeled.reached), execution.scratch()
     copies, blocks = graph.copies(execution), row_ranges(u, BLOCK_COLUMNS)
-    height = columns_at_once(len(own.component), execution.memory_budget)
+    height = columns_at_once(len(labeled.component), execution.memory_budget)
     execution.map([FlowTask(graph.stored, copies, shared, *block, height, solver) for block in blocks], parts)
     S = np.concatenate([parts.read(number)["flow"] for number in range(len(blocks))], axis=1)
     S = (S + S.T) / 2
 
     def clamped(kept: VertexLabels, places: np.ndarray) -> np.ndarray:
-        at = np.searchsorted(own.labels.vertex, kept.vertex)
+        at = np.searchsorted(labeled.labels.vertex, kept.vertex)
         values = np.zeros((u, kept.mean.shape[1]))
         values[at] = kept.mean
         free = np.setdiff1d(places, at)
-        free = free[own.known(kept, free)]
+        free = free[labeled.known(kept, free)]
         values[free] = np.linalg.solve(S[np.ix_(free, free)], -S[np.ix_(free, at)] @ kept.mean)
         return values[places]
 
-    return [own.held_out(folds, clamped) for folds in repetitions]
+    return [labeled.held_out(folds, clamped) for folds in repetitions]
 
 
 def held_out_poisson(graph: Graph, target: Target, weight: np.ndarray | None, repetitions: Repetitions,
@@ -164,34 +164,35 @@ def held_out_poisson(graph: Graph, target: Target, weight: np.ndarray | None, re
 
     In units of the same unlabeled vertices as in the fit: points that are held out are not among them.
     """
-    own = LabeledVertices.of(graph, target, weight)
-    u, copies, c = len(own.labels.vertex), graph.copies(execution), own.labels.mean.shape[1]
-    unlabeled = Unlabeled.of(own.labels.vertex, own.component)
-    rows = np.concatenate([own.labels.vertex, unlabeled.vertex])
+    labeled = LabeledVertices.of(graph, target, weight)
+    u, copies, c = len(labeled.labels.vertex), graph.copies(execution), labeled.labels.mean.shape[1]
+    unlabeled = Unlabeled.of(labeled.labels.vertex, labeled.component)
+    rows = np.concatenate([labeled.labels.vertex, unlabeled.vertex])
 
     def at_labels(kept: VertexLabels) -> np.ndarray:
-        found = np.zeros((u, c))
-        found[np.searchsorted(own.labels.vertex, kept.vertex)] = Sources.of(kept, own.component).source
-        return found
+        scores = np.zeros((u, c))
+        scores[np.searchsorted(labeled.labels.vertex, kept.vertex)] = Sources.of(kept, labeled.component).source
+        return scores
 
     def potentials(source: np.ndarray) -> np.ndarray:
-        blocks = row_ranges(source.shape[1], columns_at_once(len(own.component), execution.memory_budget))
+        blocks = row_ranges(source.shape[1], columns_at_once(len(labeled.component), execution.memory_budget))
         parts = execution.scratch()
         execution.map([PoissonTask(graph.stored, copies, execution.share(
-            vertex=own.labels.vertex, source=source[:, first:last], component=own.component, rows=rows),
+            vertex=labeled.labels.vertex, source=source[:, first:last], component=labeled.component, rows=rows),
             solver) for first, last in blocks], parts)
         return np.concatenate([parts.read(number)["values"] for number in range(len(blocks))], axis=1)
 
-    of_one = potentials(np.eye(u)) if u <= own.n_columns(repetitions) else None
+    of_one = potentials(np.eye(u)) if u <= labeled.n_columns(repetitions) else None
     of_fold = iter(()) if of_one is not None else iter(np.split(potentials(np.hstack([
-        at_labels(own.without(fold)) for folds in repetitions for fold in folds])), sum(map(len, repetitions)), axis=1))
+        at_labels(labeled.without(fold)) for folds in repetitions for fold in folds])), sum(map(len, repetitions)),
+        axis=1))
 
     def scores(kept: VertexLabels, places: np.ndarray) -> np.ndarray:
         values = next(of_fold) if of_one is None else of_one @ at_labels(kept)
-        return Sources.of(kept, own.component).scores(
-            values[places], own.component[own.labels.vertex[places]], values[u:], unlabeled.component)
+        return Sources.of(kept, labeled.component).scores(
+            values[places], labeled.component[labeled.labels.vertex[places]], values[u:], unlabeled.component)
 
-    return [own.held_out(folds, scores) for folds in repetitions]
+    return [labeled.held_out(folds, scores) for folds in repetitions]
 
 
 def held_out_graph_ridge(graph: Graph, target: Target, weight: np.ndarray | None, repetitions: Repetitions,
@@ -214,10 +215,10 @@ def held_out_graph_ridge(graph: Graph, target: Target, weight: np.ndarray | None
     samples: dict[tuple[int, ...], np.ndarray] = {}
 
     def sample_of(fold: np.ndarray) -> np.ndarray:
-        own = np.unique(home[np.setdiff1d(labels, fold)])
-        key = tuple(own.tolist())
+        places = np.unique(home[np.setdiff1d(labels, fold)])
+        key = tuple(places.tolist())
         if key not in samples:
-            samples[key] = sampled(np.isin(component[vertices.vertex], own), tried[0].random_state)
+            samples[key] = sampled(np.isin(component[vertices.vertex], places), tried[0].random_state)
         return samples[key]
 
     sample_of(labels[:0])  # which other folds need too
@@ -225,19 +226,19 @@ def held_out_graph_ridge(graph: Graph, target: Target, weight: np.ndarray | None
     kernels = list(dict.fromkeys(kernel for params in tried for kernel in params.kernels))
     rows = _kernel_rows(graph, target, np.unique(np.concatenate(list(samples.values()))), kernels, tried[0], execution,
                         kept)
-    folds = [[KeptLabels.of(target, weight, fold, np.searchsorted(rows.sample, own))
-              for fold, own in zip(*both, strict=True)] for both in zip(repetitions, of_fold, strict=True)]
+    folds = [[KeptLabels.of(target, weight, fold, np.searchsorted(rows.sample, some))
+              for fold, some in zip(*both, strict=True)] for both in zip(repetitions, of_fold, strict=True)]
     penalties = {kernel: {params.penalty for params in tried if kernel in params.kernels} for kernel in kernels}
     members: dict[tuple[Kernel, float], list[list[HeldOutMember]]] = {}
     for kernel in kernels:
-        own = HeldOutKernel(*rows.blocks(kernel), weight)
-        members |= {(kernel, penalty): [[own.member(fold, penalty) for fold in some] for some in folds]
+        held_kernel = HeldOutKernel(*rows.blocks(kernel), weight)
+        members |= {(kernel, penalty): [[held_kernel.member(fold, penalty) for fold in some] for some in folds]
                     for penalty in penalties[kernel]}
     reached = [[np.isin(home[fold.held], home[fold.kept]) for fold in some] for some in folds]
 
     def average(params: GraphRidgeParams, number: int, place: int) -> np.ndarray:
-        own = [members[kernel, params.penalty][number][place] for kernel in params.kernels]
-        return averaged(own, folds[number][place], alike=params.alike)
+        of_fold_members = [members[kernel, params.penalty][number][place] for kernel in params.kernels]
+        return averaged(of_fold_members, folds[number][place], alike=params.alike)
 
     return [[HeldOutValues.of(target, weight, some, [average(params, number, place) for place in range(len(some))],
                               reached[number]) for number, some in enumerate(repetitions)] for params in tried]

@@ -79,12 +79,12 @@ def fit_from_many(graph: Graph, rows: Rows, target: Target, weight: np.ndarray |
     if attributes["chosen"] == "nearest_labels":
         return ManyLabels(whole, whole, whole.values(rows, execution), held, by_graph, alone, of_nearest.calibration,
                           of_nearest.calibration, attributes)
-    found = fit_harmonic(graph, target, weight, solver, execution)
-    model = graph_model(graph, rows, found, target, knn, execution).moved(of_graph.columns)
-    lost = np.flatnonzero(~found.reached)
+    harmonic = fit_harmonic(graph, target, weight, solver, execution)
+    model = graph_model(graph, rows, harmonic, target, knn, execution).moved(of_graph.columns)
+    lost = np.flatnonzero(~harmonic.reached)
     if len(lost):
         model.values_at[lost] = whole.values(SelectedRows(rows, graph.vertices.first[lost]), execution)
         model.reached[lost] = True
-    attributes |= {**found.attributes, "unreached": int(graph.vertices.multiplicity[lost].sum())}
+    attributes |= {**harmonic.attributes, "unreached": int(graph.vertices.multiplicity[lost].sum())}
     return ManyLabels(model, whole, model.values_at[graph.vertices.vertex], held, by_graph, alone,
                       of_graph.calibration, of_nearest.calibration, attributes)

@@ -124,10 +124,10 @@ def scored(target: Target) -> Coding:
     return Scores(target.names) if isinstance(target, Classes) else target.coding
 
 
-def graph_model(graph: Graph, rows: Rows, found: VertexValues, target: Target, params: KNNGraph, execution: Execution,
+def graph_model(graph: Graph, rows: Rows, fitted: VertexValues, target: Target, params: KNNGraph, execution: Execution,
                 attributes: dict[str, Any] | None = None) -> GraphModel:
     """Return the model of what was found of a target on a graph of rows (n, d); see `vertex_model`."""
-    return vertex_model(graph, rows, signed(found.values, target), found.reached, scored(target), params, execution,
+    return vertex_model(graph, rows, signed(fitted.values, target), fitted.reached, scored(target), params, execution,
                         attributes)
 
 

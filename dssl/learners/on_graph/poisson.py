@@ -62,22 +62,22 @@ class PoissonTask:
     def __call__(self, out: PartWriter) -> Receipt:
         joint = laplacian_of(self.graph, self.vertices, "unnormalized").joint
         laplacian = Laplacian(joint, normalized=False)
-        own, degrees = self.shared.load(), laplacian.degrees
-        component, linked = own["component"], np.flatnonzero(degrees > 0)
+        arrays, degrees = self.shared.load(), laplacian.degrees
+        component, linked = arrays["component"], np.flatnonzero(degrees > 0)
         place = np.full(len(degrees), -1)
         place[linked] = np.arange(len(linked))
-        B = np.zeros((len(linked), own["source"].shape[1]))
-        sources = degrees[own["vertex"]] > 0  # of an isolated vertex the source is 0
-        B[place[own["vertex"][sources]]] = own["source"][sources]
+        B = np.zeros((len(linked), arrays["source"].shape[1]))
+        sources = degrees[arrays["vertex"]] > 0  # of an isolated vertex the source is 0
+        B[place[arrays["vertex"][sources]]] = arrays["source"][sources]
         mass = np.maximum(np.bincount(component, degrees), np.finfo(float).tiny)
         B -= (degrees[:, None] * (_sums(component[linked], B, len(mass)) / mass[:, None])[component])[linked]
-        begin = extended(own["start"], joint)[linked] if "start" in own else None
+        begin = extended(arrays["start"], joint)[linked] if "start" in arrays else None
         solution, method = solve_columns(laplacian.matrix()[linked][:, linked], B, self.solver, start=begin)
         solution.require_converged(self.solver)
         u = np.zeros((len(degrees), B.shape[1]))
         u[linked] = solution.value
         mean = _sums(component, degrees[:, None] * u, len(mass)) / mass[:, None]
-        return {**out.write(values=(u - mean[component])[own["rows"]]), "solver": solution.described(method)}
+        return {**out.write(values=(u - mean[component])[arrays["rows"]]), "solver": solution.described(method)}
 
 
 def _sums(number: np.ndarray, columns: np.ndarray, count: int) -> np.ndarray:
@@ -151,9 +151,9 @@ class Sources:
             U = sampled[places][:, there]
             mean = _without_tails(U, MEAN_TAILS / n_classes[number]).mean(axis=0)
             spread = _without_tails(U, SPREAD_TAILS / n_classes[number]).std(axis=0)
-            own = (values[np.ix_(rows, there)] - mean) / np.where(spread > 0, spread, 1)
-            scores[np.ix_(rows, there)] = own
-            scores[np.ix_(rows, ~there)] = own.min(axis=1, initial=np.inf)[:, None] - 1
+            standardized = (values[np.ix_(rows, there)] - mean) / np.where(spread > 0, spread, 1)
+            scores[np.ix_(rows, there)] = standardized
+            scores[np.ix_(rows, ~there)] = standardized.min(axis=1, initial=np.inf)[:, None] - 1
         return np.where((n_classes == 1)[component][:, None], self.mean[component], scores)
 
 

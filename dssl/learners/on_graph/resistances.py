@@ -100,13 +100,13 @@ def effective_resistances(graph: Graph, points: np.ndarray | None = None, *, n_p
         q = most if n_projections is None else n_projections
         R = edge_resistances(network, q, solver, random_state, execution).tocoo()
         return sp.csr_array((R.data + (beyond[R.row] + beyond[R.col]), (R.row, R.col)), shape=R.shape)
-    own = _checked(graph, points)
-    distinct, place = np.unique(graph.vertices.vertex[own], return_inverse=True)
+    checked = _checked(graph, points)
+    distinct, place = np.unique(graph.vertices.vertex[checked], return_inverse=True)
     R = resistances_between(network, distinct, solver, execution)[np.ix_(place, place)]
     mine = distinct[place]
     copies = np.divide(2 * m[mine], network.degrees[mine], out=np.full(len(mine), np.inf), where=linked[mine])
     R = np.where(place[:, None] == place, copies, R + (beyond[mine][:, None] + beyond[mine]))
-    R[own[:, None] == own] = 0.0
+    R[checked[:, None] == checked] = 0.0
     return R
 
 
@@ -156,8 +156,8 @@ def amplified_resistance_kernel(graph: Graph, points: np.ndarray, *, solver: Sol
     >>> K.shape, np.allclose(K.sum(axis=1), 0)
     ((10, 10), True)
     """
-    execution, network, own = execution or current_execution(), network_of(graph), _checked(graph, points)
-    distinct, place = np.unique(graph.vertices.vertex[own], return_inverse=True)
+    execution, network, checked = execution or current_execution(), network_of(graph), _checked(graph, points)
+    distinct, place = np.unique(graph.vertices.vertex[checked], return_inverse=True)
     R = resistances_between(network, distinct, solver or SolverParams(), execution)
     C = amplified_resistances(R, network.W[distinct][:, distinct].toarray(), network.degrees[distinct])
     return centered(C[np.ix_(place, place)])

@@ -90,17 +90,18 @@ def held_out_on_graph(learners: Sequence[GraphLearner], graph: Graph, target: Ta
     kept : columns of kernels, for others.
     """
     if has_sizes(target):
-        return [[held_out_refits(partial(_refit, own, graph, execution), graph, target, weight, some) for some in folds]
-                for own in learners]
-    families = [own.family for own in learners if own.family is not None]
+        return [[held_out_refits(partial(_refit, learner, graph, execution), graph, target, weight, some)
+                 for some in folds]
+                for learner in learners]
+    families = [learner.family for learner in learners if learner.family is not None]
     of_ridge = iter(held_out_graph_ridge(graph, target, weight, folds, families, execution, kept) if families else [])
     values = list[list[HeldOutValues]]()
-    for own in learners:
-        if own.family is not None:
+    for learner in learners:
+        if learner.family is not None:
             values.append(next(of_ridge))
         else:
-            held_out = held_out_harmonic if own.name == "laplace" else held_out_poisson
-            values.append(held_out(graph, target, weight, folds, own.solver, execution))
+            held_out = held_out_harmonic if learner.name == "laplace" else held_out_poisson
+            values.append(held_out(graph, target, weight, folds, learner.solver, execution))
     return values
 
 
@@ -119,8 +120,8 @@ def rows_on_graph(learners: Sequence[GraphLearner], graph: Graph, target: Target
                   kept: dict[Any, Any]) -> list[dict[str, Any]]:
     """Return the row of a search of each learner; kept : as `held_out_on_graph`."""
     values = held_out_on_graph(learners, graph, target, weight, folds, execution, kept)
-    return [row_on_graph(own, target, folds, held_out, weight, scoring)
-            for own, held_out in zip(learners, values, strict=True)]
+    return [row_on_graph(learner, target, folds, held_out, weight, scoring)
+            for learner, held_out in zip(learners, values, strict=True)]
 
 
 def row_on_graph(learner: GraphLearner, target: Target, folds: Repetitions, values: Sequence[HeldOutValues],
@@ -130,8 +131,8 @@ def row_on_graph(learner: GraphLearner, target: Target, folds: Repetitions, valu
     A point that is held out stays in the graph, unlabeled. Where no label reaches it then, it counts as wrong.
     """
     assumed = learner.assumed(target.prior if isinstance(target, Classes) else LABELS)
-    held = [HeldOut(target, scored(target), signed(own.values, target), some, weight, own.lost).with_prior(assumed)
-            for own, some in zip(values, folds, strict=True)]
+    held = [HeldOut(target, scored(target), signed(value.values, target), some, weight, value.lost).with_prior(assumed)
+            for value, some in zip(values, folds, strict=True)]
     penalty = {} if learner.family is None else {"penalty": float(learner.family.penalty)}
     return {**penalty, **held_out_scores(held, HINGE, scoring)}
 

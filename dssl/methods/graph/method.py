@@ -59,7 +59,7 @@ def _search(params: GraphLearnerParams) -> LearnerSearch:
 
 def make_selection(context: Context, params: LearnerSearch) -> dict[str, Any]:
     """Choose the learner by cross-validation on the labels; without a grid, take the one given."""
-    named = [own.described() for own in params.learners]
+    named = [each.described() for each in params.learners]
     if params.cv is None:
         return {"choices": {"model": named[0]}, "folds": 0, "place": 0}
     target, graph, kept = context.target(params.prior), context.graph(), dict[Any, Any]()
@@ -91,32 +91,34 @@ def make_values(context: Context, params: LearnerSearch) -> dict[str, Any]:
     target, graph, execution = context.target(params.prior), context.graph(), context.execution
     target.require_labels()
     weight = context.label_weights(target, params.weight)
-    found = learner.fit(graph, target, weight, execution, kept, _start(context, learner))
+    fitted = learner.fit(graph, target, weight, execution, kept, _start(context, learner))
     folds, sized = params.label_folds(target, learner, len(graph.vertices)), has_sizes(target)
     left_out = list[HeldOutValues]()
-    if folds.compared and (params.compares or (can_calibrate(target) and (sized or found.held_out is None))):
+    if folds.compared and (params.compares or (can_calibrate(target) and (sized or fitted.held_out is None))):
         # Known sizes change the values, and those of leave-one-out are without them.
-        own = learner if sized else replace(learner, solver=to_calibrate(learner.solver))
-        left_out = held_out_on_graph([own], graph, target, weight, folds.repetitions, execution, kept)[0]
+        calibrated = learner if sized else replace(learner, solver=to_calibrate(learner.solver))
+        left_out = held_out_on_graph([calibrated], graph, target, weight, folds.repetitions, execution, kept)[0]
 
     def held_out() -> np.ndarray:
-        return signed(left_out[0].values if sized or found.held_out is None else found.held_out, target)
+        return signed(left_out[0].values if sized or fitted.held_out is None else fitted.held_out, target)
 
     calibration: Calibration | None = None
     if sized:
         calibration = calibration_of(target, held_out, scored(target), weight)
     elif isinstance(target, Classes):
-        shift = shift_of(target, held_out, scored(target), signed(found.values[:0], target).shape[1], weight,
+        shift = shift_of(target, held_out, scored(target), signed(fitted.values[:0], target).shape[1], weight,
                          learner.assumed(params.prior))
-        found, calibration = found.moved(shift.columns), shift.calibration
+        fitted, calibration = fitted.moved(shift.columns), shift.calibration
     PartWriter(context.parts, 0).write(
-        values=found.values, reached=found.reached, **{f"{name}{number}": array for number, own in enumerate(left_out)
-                                                       for name, array in (("held_out", own.values),
-                                                                           ("lost", own.lost))})
-    errors = {} if found.held_out is None else {
+        values=fitted.values, reached=fitted.reached,
+        **{f"{name}{number}": array for number, of_repetition in enumerate(left_out)
+                                                       for name, array in (("held_out", of_repetition.values),
+                                                                           ("lost", of_repetition.lost))})
+    errors = {} if fitted.held_out is None else {
         name.replace("training", "held_out"): value
-        for name, value in target.missed(signed(found.held_out, target), scored(target)).items()}
-    return {"learner": learner.name, **found.described(graph.vertices), **errors, **calibration_attributes(calibration)}
+        for name, value in target.missed(signed(fitted.held_out, target), scored(target)).items()}
+    return {"learner": learner.name, **fitted.described(graph.vertices), **errors,
+            **calibration_attributes(calibration)}
 
 
 def _start(context: Context, learner: GraphLearner) -> np.ndarray | None:
@@ -138,18 +140,19 @@ def make_models(context: Context, params: GraphLearnerParams) -> dict[str, Any]:
     target, points, execution = context.target(params.prior), context.points("train"), context.execution
     graph, arrays, weight = context.graph(), context.arrays("vertex_values"), context.label_weights(
         target, params.weight)
-    found, learner = VertexValues(arrays["values"], arrays["reached"]), _learner(context, params)
-    at_labels = signed(found.values[graph.vertices.vertex[target.labeled]], target)
+    fitted, learner = VertexValues(arrays["values"], arrays["reached"]), _learner(context, params)
+    at_labels = signed(fitted.values[graph.vertices.vertex[target.labeled]], target)
     facts = {"name": "model", "n_labeled": len(target.labeled), **target.missed(at_labels, scored(target)), **{
         name: value for name, value in context.attributes("vertex_values").items() if name == CALIBRATION}}
-    models: dict[str, Model] = {"model": graph_model(graph, points, found, target, params.graph, execution, facts)}
+    models: dict[str, Model] = {"model": graph_model(graph, points, fitted, target, params.graph, execution, facts)}
     compared = dict[str, Any]()
     if params.compares:
         folds = params.label_folds(target, learner, len(graph.vertices))
         assumed = learner.assumed(params.prior)
-        held_out = {"model": [HeldOut(target, scored(target), signed(arrays[f"held_out{number}"], target), own, weight,
+        held_out = {"model": [HeldOut(target, scored(target), signed(arrays[f"held_out{number}"], target),
+                                      of_repetition, weight,
                                       arrays[f"lost{number}"]).with_prior(assumed)
-                              for number, own in enumerate(folds.repetitions)]}
+                              for number, of_repetition in enumerate(folds.repetitions)]}
         models |= _baselines(params, points, target, weight, folds, held_out, execution)
         compared = {"by_labels": by_labels(target, folds, held_out)}
     described = context.write_models(models)
@@ -212,9 +215,9 @@ def _learner_costs(f: PlanInputs, params: GraphLearnerParams) -> list[Cost]:
         f.estimated.add("solver")
     n, m, c, guess, costs = f.vertices, f.n_labeled, f.n_outputs, f.bound == "most", list[Cost]()
     sized = params.prior.sizes is not None
-    for own in params.learners:
-        cost = learner_cost(n, f.nnz, m, c, own.family, guess=guess, sized=sized)
-        if own.family is None and not sized:
+    for each in params.learners:
+        cost = learner_cost(n, f.nnz, m, c, each.family, guess=guess, sized=sized)
+        if each.family is None and not sized:
             # One label of each class at a time, and what the learning curve does not see.
             folds = (FOLDS if m > ONE_BY_ONE else max(FOLDS, m // c)) + (most_repetitions(m) - 1) * (n <= MAX_SOLVED)
             left_out = held_out_cost(n, f.nnz, m, c, [], folds, systems=1, budget=f.budget, guess=guess)
@@ -236,7 +239,7 @@ def _selection_cost(f: PlanInputs, params: GraphLearnerParams) -> Cost:
     """
     if params.cv is None:
         return cost_of(0, 0, 0, 0)
-    m, families = f.n_labeled, [own.family for own in params.learners if own.family is not None]
+    m, families = f.n_labeled, [each.family for each in params.learners if each.family is not None]
     return held_out_cost(f.vertices, f.nnz, m, f.n_outputs, families, params.cv.count(m) * params.cv.repetitions,
                          systems=len(params.learners) - len(families), budget=f.budget, guess=f.bound == "most")
 

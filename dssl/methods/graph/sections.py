@@ -89,7 +89,7 @@ class GraphModel(SizedModel):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        defaults = {own.name: own.default for own in fields(self)}
+        defaults = {item.name: item.default for item in fields(self)}
         others = [name for name in OF_RIDGE if self.learner != "ridge" and getattr(self, name) != defaults[name]]
         require(not others, f"{', '.join(others)}, and learner is {self.learner}", why="only learner ridge reads it",
                 fix="leave it out")
@@ -130,11 +130,12 @@ class LearnerGrid(ModelGrid):
 
         learner : the one where none is named.
         """
-        given = {own.name: value for own in fields(self)
-                 if own.name != "graph" and (value := getattr(self, own.name)) is not None}
+        given = {item.name: value for item in fields(self)
+                 if item.name != "graph" and (value := getattr(self, item.name)) is not None}
         combinations = [dict(zip(given, values, strict=True)) for values in product(*given.values())]
-        alike = [own if (name := own.get("learner", learner)) == "ridge" else {"learner": name} for own in combinations]
-        return [own for place, own in enumerate(alike) if own not in alike[:place]]
+        alike = [values_of if (name := values_of.get("learner", learner)) == "ridge" else {"learner": name}
+                 for values_of in combinations]
+        return [each for place, each in enumerate(alike) if each not in alike[:place]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +163,7 @@ class GraphLearnerSections(KernelSections):
     def params(self) -> GraphLearnerParams:
         chosen, random_state = self.selection, self.model.random_state
         return GraphLearnerParams(
-            learners=tuple(own.on_graph(self.graph.laplacian) for own in self.learners()), graph=self.graph.builder(),
+            learners=tuple(each.on_graph(self.graph.laplacian) for each in self.learners()), graph=self.graph.builder(),
             kernels=BaseKernels(self.kernel.name, self.kernel.parameters, (self.kernel.bandwidth,), random_state),
             cv=chosen.folds() if chosen else None, rule=chosen.rule() if chosen else LOWEST,
             search=chosen.searched() if chosen else ALL, baselines=self.baselines, prior=self.prior,
@@ -172,7 +173,7 @@ class GraphLearnerSections(KernelSections):
         yield from super().mistakes()
         yield from self.model.task_mistakes(self.task)
         try:
-            learners = [own.learner for own in self.learners()]
+            learners = [each.learner for each in self.learners()]
         except DsslError as error:
             yield "selection.grid", error
             return

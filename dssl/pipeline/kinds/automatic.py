@@ -42,10 +42,10 @@ def make_scaled_points(context: Context, params: ScaleParams) -> dict[str, Any]:
 
 def _points_cost(f: Facts[Any]) -> Cost:
     scaling = f.spec.data.scaling
-    own = scaling_cost("standardize" if scaling is None else scaling.kind, (f.n, f.n_test, f.n_rows), f.d, f.row_bytes,
+    cost = scaling_cost("standardize" if scaling is None else scaling.kind, (f.n, f.n_test, f.n_rows), f.d, f.row_bytes,
                        f.width, f.x_chunk, f.budget, is_sparse=f.sparse_entries is not None)
     judging = 0 if scaling is not None else choosing_bytes(f.n_labeled, f.row_bytes, f.width)
-    return replace(own, peak=max(own.peak, judging))
+    return replace(cost, peak=max(cost.peak, judging))
 
 
 SCALED_POINTS = replace(POINTS, version=7, needs=("dataset", "split", "labels"), params=ScaleParams.of,

@@ -70,8 +70,8 @@ def kind_of(method: Method) -> Kind:
 
     def agreement_cost(f: Facts[Any]) -> Cost:
         """Return the same with the values of all points, which are held."""
-        own, values = assigned_cost(f), 8 * (f.n + f.n_test) * (params(f.spec).kmeans.n_clusters + 4)
-        return replace(own, written=0, peak=own.peak + values, least=own.least + values)
+        cost, values = assigned_cost(f), 8 * (f.n + f.n_test) * (params(f.spec).kmeans.n_clusters + 4)
+        return replace(cost, written=0, peak=cost.peak + values, least=cost.least + values)
 
     graph = (VERTICES, NEIGHBORS, GRAPH, _unlabeled(HEALTH)) if method.has_graph else ()
     spec = SPECS[method.name]

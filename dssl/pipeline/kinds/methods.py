@@ -25,9 +25,9 @@ def kind_of(method: Method, spec: KindSpec) -> Kind:
         return sections.params()
 
     def scores_cost(f: Facts[Any]) -> Cost:
-        own = f.spec.params()
-        return with_scored(method.scores_cost(f, own), f, 1 + len(own.baselines),
-                           asked=getattr(own, "scoring", None) is not None)
+        params_of_spec = f.spec.params()
+        return with_scored(method.scores_cost(f, params_of_spec), f, 1 + len(params_of_spec.baselines),
+                           asked=getattr(params_of_spec, "scoring", None) is not None)
 
     points = SCALED_POINTS if method == AUTOMATIC else POINTS
     graph = (VERTICES, NEIGHBORS, GRAPH, HEALTH) if method.has_graph else ()

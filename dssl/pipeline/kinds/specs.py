@@ -51,9 +51,9 @@ class ClusteringData(DataSection):
 def spec_of(method: Method) -> KindSpec:
     """Return the pipeline files of a method: its sections, beside those of every file."""
     data = ClusteringData if method in CLUSTERS else AutomaticData if method == AUTOMATIC else DataSection
-    own: list[tuple[str, type, Any]] = [("data", data, field())]
-    own += [("labels", LabelSection, field())] if method not in CLUSTERS else []
-    spec = make_dataclass(f"{method.sections.__name__.removesuffix('Sections')}Pipeline", own,
+    sections: list[tuple[str, type, Any]] = [("data", data, field())]
+    sections += [("labels", LabelSection, field())] if method not in CLUSTERS else []
+    spec = make_dataclass(f"{method.sections.__name__.removesuffix('Sections')}Pipeline", sections,
                           bases=(method.sections, Spec), namespace={"__doc__": method.sections.__doc__}, frozen=True,
                           kw_only=True)
     return KindSpec(method.name, spec, method.tasks)

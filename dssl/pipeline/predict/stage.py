@@ -161,7 +161,8 @@ PREDICTIONS = Stage("predictions", 2, ("dataset", "split", "labels", "points", "
 def predictions_with(cost: Callable[[Facts[Any]], Cost], method: Method | None = None) -> Stage:
     """Return the stage of a kind; cost : of predicting its test points. method : that it runs, if it runs one."""
     of_training = None if method is None else method.at_training
-    further = () if method is None else tuple(own for own in method.training_needs if own not in PREDICTIONS.needs)
+    further = () if method is None else tuple(needed for needed in method.training_needs
+                                              if needed not in PREDICTIONS.needs)
 
     def make(context: Context, params: PredictionParams) -> dict[str, Any]:
         return make_predictions(context, params, of_training)

@@ -55,8 +55,9 @@ class Answers(Output):
 
     def arrays(self, models: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], Any]]:
         model, = models.values()
-        found = _found(model.coding, np.zeros((1, model.n_columns)))
-        arrays: dict[str, tuple[tuple[int, ...], Any]] = {"found": (found.shape[1:], found.dtype), "empty": ((), bool)}
+        answer = _found(model.coding, np.zeros((1, model.n_columns)))
+        arrays: dict[str, tuple[tuple[int, ...], Any]] = {"found": (answer.shape[1:], answer.dtype),
+                                                          "empty": ((), bool)}
         if isinstance(model.coding, ClassCoding):
             arrays["sure"] = ((), np.float64)
         if self.of_all:
@@ -74,15 +75,15 @@ class Answers(Output):
 
         beyond (b,) bool : of which the model says nothing.
         """
-        empty, found = withheld_rows(beyond & self.abstain, self.far, start), _found(coding, values)
-        arrays = {"found": found, "empty": empty}
+        empty, answer = withheld_rows(beyond & self.abstain, self.far, start), _found(coding, values)
+        arrays = {"found": answer, "empty": empty}
         if isinstance(coding, ClassCoding):
             of_classes = margins_of(values, coding)
             if self.calibration is not None:
                 of_classes = self.calibration.probabilities(of_classes)
-                arrays["sure"] = of_classes[np.arange(len(found)), found]
+                arrays["sure"] = of_classes[np.arange(len(answer)), answer]
             else:
-                arrays["sure"] = lead_of(of_classes, found)
+                arrays["sure"] = lead_of(of_classes, answer)
             arrays["sure"] = np.where(empty, np.nan, arrays["sure"])
             if self.of_all:
                 arrays["probabilities"] = np.where(empty[:, None], np.nan, of_classes)
@@ -115,10 +116,10 @@ class RowNames:
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Return those of some rows, masked where there is none."""
-        found = self.rows.read(start, stop)
+        names = self.rows.read(start, stop)
         if self.texts is None:
-            return np.ma.masked_array(found, np.isnan(found))
-        return np.ma.masked_array(self.texts[found], found < 0)
+            return np.ma.masked_array(names, np.isnan(names))
+        return np.ma.masked_array(self.texts[names], names < 0)
 
 
 @dataclass(frozen=True)
@@ -179,12 +180,12 @@ class PredictionTable:
         def read(name: str) -> np.ndarray:
             return self.parts.rows(name).read(start, stop)
 
-        empty, found = read("empty"), read("found")
-        labels = self.coding.classes[found] if isinstance(self.coding, ClassCoding) else found
+        empty, values = read("empty"), read("found")
+        labels = self.coding.classes[values] if isinstance(self.coding, ClassCoding) else values
         name = self.coding.written_as
-        columns = {name: labels} if labels.ndim == 1 else {f"{name} {j}": own for j, own in enumerate(labels.T)}
+        columns = {name: labels} if labels.ndim == 1 else {f"{name} {j}": column for j, column in enumerate(labels.T)}
         block = {} if self.names is not None else {"row": self.continued.rows + np.arange(start, stop)}
-        block |= {name: np.ma.masked_array(own, empty) for name, own in columns.items()}
+        block |= {name: np.ma.masked_array(column, empty) for name, column in columns.items()}
         if self.sure:
             block[self.sure] = read("sure")
         if self.abstains:
@@ -282,18 +283,19 @@ def csv_cells(column: np.ndarray, rounded: bool) -> list[Any]:
 def write_array(out: Path, table: PredictionTable) -> None:
     """Write labels or values as one array in NumPy's format; or the probabilities of all classes in their place."""
     name = "probabilities" if table.of_all else "found"
-    own = [table.parts.rows(part) for part in (name, "empty")]
+    rows_of_parts = [table.parts.rows(part) for part in (name, "empty")]
 
     def block(start: int, stop: int) -> np.ndarray:
-        found, empty = (rows.read(start, stop) for rows in own)
+        values, empty = (rows.read(start, stop) for rows in rows_of_parts)
         if table.of_all:
-            return found
-        labels = table.coding.classes[found] if isinstance(table.coding, ClassCoding) else found
+            return values
+        labels = table.coding.classes[values] if isinstance(table.coding, ClassCoding) else values
         return _filled(np.ma.masked_array(labels, np.broadcast_to(empty.reshape(-1, *[1] * (labels.ndim - 1)),
                                                                   labels.shape)))
 
     with draft_of(out) as draft, open(draft, "wb") as file:
-        _stream(file, len(table), block(0, 0), (block(*span) for span in row_ranges(len(table), own[0].chunk_rows)))
+        _stream(file, len(table), block(0, 0),
+                (block(*span) for span in row_ranges(len(table), rows_of_parts[0].chunk_rows)))
 
 
 def write_arrays(out: Path, table: PredictionTable) -> None:
@@ -302,11 +304,11 @@ def write_arrays(out: Path, table: PredictionTable) -> None:
     with draft_of(out) as draft, zipfile.ZipFile(draft, "w", zipfile.ZIP_STORED, allowZip64=True) as file:
         for name in [name for name in first if not name.startswith("probability ")]:
             with file.open(f"{name}.npy", "w", force_zip64=True) as member:
-                _stream(member, len(table), _filled(first[name]), (_filled(own[name]) for own in table.blocks()))
+                _stream(member, len(table), _filled(first[name]), (_filled(block[name]) for block in table.blocks()))
         if table.of_all:
             rows = table.parts.rows("probabilities")
             with file.open("probabilities.npy", "w", force_zip64=True) as member:
-                _stream(member, len(table), rows.read(0, 0), (own for _, own in rows.blocks(rows.chunk_rows)))
+                _stream(member, len(table), rows.read(0, 0), (block for _, block in rows.blocks(rows.chunk_rows)))
         if isinstance(table.coding, ClassCoding):
             with file.open("classes.npy", "w") as member:
                 np.lib.format.write_array(member, table.coding.classes, allow_pickle=False)
