@@ -123,7 +123,8 @@ class PointReader(GroupedParams):
 
     def _values(self, X: Any) -> np.ndarray:
         execution = self._execution()  # what it shares is gone when it is, so it outlives the rows
-        return self.model_.values(self._new_rows(X, execution), execution)
+        rows = self._new_rows(X, execution)  # raises where there is no model yet
+        return self.model_.values(rows, execution)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -174,7 +175,8 @@ class PointPredictor(PointReader):
         In which measure, `block_support` of `KernelModel` and of `GraphModel` say.
         """
         execution = self._execution()
-        return self.model_.support(self._new_rows(X, execution, warns=False), execution)
+        rows = self._new_rows(X, execution, warns=False)
+        return self.model_.support(rows, execution)
 
 
 class PointEstimator(PointPredictor):

@@ -120,9 +120,12 @@ class Solver:
         solution = Solution(np.empty((n, t)), np.zeros(t), np.ones(t, bool), np.zeros(t, np.int64))
         for first in range(0, t, self.params.block_columns):
             columns = slice(first, min(first + self.params.block_columns, t))
+            written = (solution.value[:, columns], solution.residuals[columns], solution.converged[columns],
+                       solution.iterations[columns])
             block = self._solve_block(B[:, columns], None if start is None else start[:, columns])
-            solution.value[:, columns], solution.residuals[columns] = block[:2]
-            solution.converged[columns], solution.iterations[columns] = block[2:]
+            for array, part in zip(written, block, strict=True):
+                array[:] = part
+            del block, part  # before the next block is made
         return solution
 
     def solve_bytes(self, t: int) -> int:
