@@ -123,8 +123,7 @@ class OtherCells:
 
     def bounds(self, unit: str) -> Cells:
         """Return the numbers among these that have a bound."""
-        return _merged([cells for (of_unit, is_bound), cells in self.forms.items() if is_bound
-                        and of_unit in ("", unit)])
+        return _merged([cells for (kind, is_bound), cells in self.forms.items() if is_bound and kind in ("", unit)])
 
     def odd(self, unit: str) -> Cells:
         """Return the cells that are no numbers of a column of some unit, or of none."""
