@@ -290,9 +290,12 @@ class KernelSections(GraphSections):
             yield from scoring_mistakes(self.selection, self.task)
         try:
             _ = self.kernels()
-            tried = self.graphs()
         except DsslError as error:
             yield "selection.grid", error
+        try:
+            tried = self.graphs()
+        except DsslError as error:
+            yield "selection.grid.graph", error
             return
         if not tried[0][0]:
             return

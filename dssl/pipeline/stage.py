@@ -6,12 +6,13 @@ from typing import Any
 
 from ..base.errors import DsslError, SpecError, explain
 from ..execution.cost import Cost
+from ..methods.sections import KernelSections
 from ..methods.step import Context, Method, Step
 from ..report.page import Section
 from ..report.sections.answer import answer_section
 from ..report.words import Baseline, Words
 from .plan.facts import Facts
-from .spec import KernelPipeline, KindSpec, Spec
+from .spec import KindSpec, Spec
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ class Kind(KindSpec):
             yield name, SpecError(explain(f"{name}: model.kind is {self.name}, which has no stage of that name",
                                           why="no stage would read it", fix="leave it out"))
         known = [baseline.name for baseline in self.baselines]
-        unknown = [name for name in spec.baselines if name not in known] if isinstance(spec, KernelPipeline) else []
+        unknown = [name for name in spec.baselines if name not in known] if isinstance(spec, KernelSections) else []
         if unknown:
             yield "baselines", SpecError(explain(
                 f"baselines: {', '.join(unknown)}, and model.kind is {self.name}",

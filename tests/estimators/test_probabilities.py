@@ -98,7 +98,7 @@ def record_left_out(module, monkeypatch, *, moved=True):
         return shift_of(target, lambda: seen[-1], coding, n_columns, *args) if moved else PriorShift(
             np.zeros(n_columns))
 
-    monkeypatch.setattr(f"dssl.estimators.{module}.shift_of", shift)
+    monkeypatch.setattr(f"dssl.methods.{module}.shift_of", shift)
     return seen
 
 
@@ -110,7 +110,7 @@ def record_calibrated(module, monkeypatch):
         seen.append(values())
         return calibration_of(target, lambda: seen[-1], *args)
 
-    monkeypatch.setattr(f"dssl.estimators.{module}.calibration_of", calibrated)
+    monkeypatch.setattr(f"dssl.methods.{module}.calibration_of", calibrated)
     return seen
 
 
@@ -119,8 +119,8 @@ def test_potentials_left_out_are_those_of_fits_without_the_label(class_sizes, mo
     """In units of the vertices that no label of the fit is at, where each fold takes no fit."""
     X, y, _ = problem(n=70, n_labeled=14, random_state=1)
     labeled = np.flatnonzero(y >= 0)
-    seen = record_left_out("graph", monkeypatch, moved=False) if class_sizes is None else record_calibrated(
-        "graph", monkeypatch)
+    seen = record_left_out("graph.method", monkeypatch, moved=False) if class_sizes is None else record_calibrated(
+        "graph.method", monkeypatch)
     if class_sizes is None:
         labels_at, unlabeled_of = [], Unlabeled.of
         monkeypatch.setattr(Unlabeled, "of", lambda vertex, component: labels_at.append(vertex) or unlabeled_of(
@@ -146,7 +146,7 @@ def test_values_of_known_class_sizes_are_calibrated_by_fits_without_each_fold(ki
     if kind is SemiSupervisedClassifier:
         settings["scale"] = "none"
     with monkeypatch.context() as patch:
-        seen = record_calibrated("graph" if kind is GraphKernelRidge else "automatic", patch)
+        seen = record_calibrated("graph.method" if kind is GraphKernelRidge else "automatic", patch)
         kind(**settings).fit(X, y, sample_weight=weight)
     for fold in calibration_folds(classes_of(y, None, len(y)), 0, a_fit_each=True)[:2]:
         without = y.copy()

@@ -694,12 +694,12 @@ def _(folder: Path) -> Outcome:
     return learner(folder, model={"class_sizes": [1, 1, 1]})
 
 
-@case("Learners on the graph", "`learner: poisson` for quantities", 2, "poisson tells classes apart")
+@case("Learners on the graph", "`learner: poisson` for quantities", 2, "it tells classes apart")
 def _(folder: Path) -> Outcome:
     return learner(folder, data={"task": "regression"}, labels={"count": 20}, model={"learner": "poisson"})
 
 
-@case("Learners on the graph", "`penalty` with `learner: laplace`", 2, "laplace has no use for it")
+@case("Learners on the graph", "`penalty` with `learner: laplace`", 2, "penalty, and learner is laplace")
 def _(folder: Path) -> Outcome:
     return learner(folder, model={"learner": "laplace", "penalty": 1.0})
 

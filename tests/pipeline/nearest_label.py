@@ -7,7 +7,7 @@
 
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -88,6 +88,7 @@ class NearestLabel(Model):
         return cls(arrays["points"], arrays["codes"], OneVsRest(np.array(attributes["classes"])), known)
 
 
+@dataclass(frozen=True, kw_only=True)
 class NearestSpec(ModelSection):
     """The label of the nearest labeled point; hops counts edges instead of their lengths."""
 
@@ -95,10 +96,11 @@ class NearestSpec(ModelSection):
     hops: bool = False
 
 
+@dataclass(frozen=True, kw_only=True)
 class NearestPipeline(GraphPipeline):
     """A pipeline of the nearest labeled points."""
 
-    labels: LabelSection
+    labels: LabelSection = field()
     model: NearestSpec
 
 

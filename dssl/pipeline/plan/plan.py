@@ -14,6 +14,7 @@ from ...data.readers.base import Scan
 from ...data.scaling.scaling import require_kept_zeros
 from ...data.source_reader import scan_source
 from ...execution.cost import WorkerRoom
+from ...methods.sections import KernelSections
 from ...methods.step import File
 from ...report.rendering import rendered
 from ...storage.artifacts import Artifact, Workspace
@@ -22,7 +23,7 @@ from ..dataset import growing_of
 from ..growth import CannotGrow, Growth, LastRun, why_unusable
 from ..kinds.registry import KINDS, all_stage_names
 from ..load import SHAPED, load_spec
-from ..spec import KernelPipeline, Spec
+from ..spec import Spec
 from ..spec_files import NOWHERE, find_files, shaped_source, source_file
 from ..stage import Kind
 from .facts import Facts, Growing
@@ -405,7 +406,7 @@ def plan(spec: str | Path | dict[str, Any] | Spec, *, set: Iterable[str] = (),
             files["source"] = source_file(growth.source, checked)
     worker, rates = WorkerRoom(worker_memory) if worker_memory else None, rates_of(place)
     graphs: Sequence[tuple[dict[str, Any], Spec]] = [({}, checked)]
-    if isinstance(checked, KernelPipeline):
+    if isinstance(checked, KernelSections):
         graphs = checked.graphs()
     given = memory_budget is not None or checked.memory_budget is not None
     plans = [Plan(of_graph, kind, files, place, budget, remake, ends, [], facts, checked, values, (), worker, workers,
