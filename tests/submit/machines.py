@@ -131,7 +131,6 @@ class Submitted:
     def end(self):
         """Kill what is left."""
         for process in psutil.process_iter(["cmdline"]):
-            own = process.info["cmdline"] or []
-            if any(str(self.workspace) in word for word in own):
-                for one in (*process.children(recursive=True), process):
-                    one.kill()
+            if any(str(self.workspace) in word for word in process.info["cmdline"] or []):
+                with suppress(psutil.NoSuchProcess):  # it may end meanwhile
+                    kill(process)
