@@ -49,22 +49,22 @@ class Stage:
     grows: bool = False
 
 
-def stages_of(method: Method, params: Callable[[Any], Any], spec: type[Spec]) -> tuple[Stage, ...]:
-    """Return the steps of a method as stages; params : makes the parameters of the method of such a spec."""
-    return tuple(_stage_of(step, params, spec) for step in method.steps)
+def stages_of(method: Method, spec: type[Spec]) -> tuple[Stage, ...]:
+    """Return the steps of a method as stages; spec : the pipeline files that its sections make."""
+    return tuple(_stage_of(step, spec) for step in method.steps)
 
 
-def _stage_of(step: Step, params: Callable[[Any], Any], kind_of_spec: type[Spec]) -> Stage:
+def _stage_of(step: Step, kind_of_spec: type[Spec]) -> Stage:
     def params_of(spec: Any) -> Any:
-        return step.params(params(spec))
+        return step.params(spec.params())
 
     params_of.__annotations__["spec"] = kind_of_spec
 
     def cost_of(facts: Facts[Any]) -> Cost:
-        return step.cost(facts, params(facts.spec))
+        return step.cost(facts, facts.spec.params())
 
     def refused(facts: Facts[Any]) -> DsslError | None:
-        return None if step.refuses is None else step.refuses(facts, params(facts.spec))
+        return None if step.refuses is None else step.refuses(facts, facts.spec.params())
 
     return Stage(step.name, step.version, step.needs, params_of, step.make, cost_of, step.hint, refuses=refused,
                  intermediate=step.intermediate, section=step.section, leads=step.leads, grows=step.grows)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
-from itertools import product
 from typing import Any, ClassVar, Literal
 
 from ...base.digest import require_random_state
@@ -130,11 +129,8 @@ class LearnerGrid(ModelGrid):
 
         learner : the one where none is named.
         """
-        given = {item.name: value for item in fields(self)
-                 if item.name != "graph" and (value := getattr(self, item.name)) is not None}
-        combinations = [dict(zip(given, values, strict=True)) for values in product(*given.values())]
         alike = [values_of if (name := values_of.get("learner", learner)) == "ridge" else {"learner": name}
-                 for values_of in combinations]
+                 for values_of in self.values()]
         return [each for place, each in enumerate(alike) if each not in alike[:place]]
 
 

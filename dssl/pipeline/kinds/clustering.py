@@ -62,22 +62,19 @@ def _unlabeled(stage: Stage) -> Stage:
 
 def kind_of(method: Method) -> Kind:
     """Return the kind that runs a method of clusters."""
-    def params(sections: Any) -> Any:
-        return sections.params()
-
     def assigned_cost(f: Facts[Any]) -> Cost:
-        return method.scores_cost(f, params(f.spec))
+        return method.scores_cost(f, f.spec.params())
 
     def agreement_cost(f: Facts[Any]) -> Cost:
         """Return the same with the values of all points, which are held."""
-        cost, values = assigned_cost(f), 8 * (f.n + f.n_test) * (params(f.spec).kmeans.n_clusters + 4)
+        cost, values = assigned_cost(f), 8 * (f.n + f.n_test) * (f.spec.params().kmeans.n_clusters + 4)
         return replace(cost, written=0, peak=cost.peak + values, least=cost.least + values)
 
     graph = (VERTICES, NEIGHBORS, GRAPH, _unlabeled(HEALTH)) if method.has_graph else ()
     spec = SPECS[method.name]
     sample = replace(_unlabeled(SAMPLE_OF_GRAPH if graph else SAMPLE), section=None)  # it is in that of the clusters
     return Kind.of(spec, (
-        DATASET, SPLIT, POINTS, *graph, *stages_of(method, params, spec.spec), sample,
+        DATASET, SPLIT, POINTS, *graph, *stages_of(method, spec.spec), sample,
         _unlabeled(predictions_with(assigned_cost)),
         Stage("scores", 1, ("split", "points", "models"), lambda spec: NoParams(), make_agreement, agreement_cost,
               "lower data.points"),

@@ -21,9 +21,6 @@ from .specs import METHODS, SPECS
 
 def kind_of(method: Method, spec: KindSpec) -> Kind:
     """Return the kind that runs a method by pipeline files of such a spec."""
-    def params(sections: Any) -> Any:
-        return sections.params()
-
     def scores_cost(f: Facts[Any]) -> Cost:
         params_of_spec = f.spec.params()
         return with_scored(method.scores_cost(f, params_of_spec), f, 1 + len(params_of_spec.baselines),
@@ -32,7 +29,7 @@ def kind_of(method: Method, spec: KindSpec) -> Kind:
     points = SCALED_POINTS if method == AUTOMATIC else POINTS
     graph = (VERTICES, NEIGHBORS, GRAPH, HEALTH) if method.has_graph else ()
     return Kind.of(spec, (
-        DATASET, SPLIT, LABELS, points, *graph, *stages_of(method, params, spec.spec),
+        DATASET, SPLIT, LABELS, points, *graph, *stages_of(method, spec.spec),
         SAMPLE_OF_GRAPH if method.has_graph else SAMPLE, predictions_with(scores_cost, method),
         scores_with(scores_cost, method),
     ), words=method.words, baselines=method.baselines)
