@@ -25,13 +25,14 @@ from dssl.knn.exact.blocks import exact_block_rows
 from dssl.knn.exact.tiles import POINT_TILE, QUERY_TILE
 from dssl.knn.params import NeighborParams
 from dssl.knn.search import find_neighbors, neighbors
-from dssl.learners.deformed import GraphKernelParams, graph_covariance
 from dssl.learners.linear.gram import LearnerParams, fit_gram
 from dssl.learners.target.coding import OneVsRest
 from dssl.learners.target.target import Classes, Quantities
+from dssl.methods.deformed.covariance import CovarianceParams
 from dssl.pipeline.run import run
 from dssl.solvers.solver_params import SolverParams
 from dssl.storage.blocks import ArrayRows
+from tests.covariance import graph_covariance
 from tests.fuzz.profile import thorough
 from tests.rounding import to_rounding
 from tests.stored import contents
@@ -143,7 +144,7 @@ def test_neighbors_do_not_depend_on_blocks_or_threads(random_state, threads, hei
 def test_the_covariance_is_the_same_bits_on_any_number_of_threads(random_state, power, block_columns):
     X, y, _ = problem(random_state, n=120)
     labeled = np.flatnonzero(y >= 0)
-    params = GraphKernelParams(n_subsample=30, solver=SolverParams(block_columns=block_columns, tol=1e-10),
+    params = CovarianceParams(n_subsample=30, solver=SolverParams(block_columns=block_columns, tol=1e-10),
                                regularizer=RegularizerParams(power=power))
     one, several = (graph_covariance(KNNGraph().build(X, InProcess(threads)), labeled, params, InProcess(threads))
                     for threads in (1, 3))

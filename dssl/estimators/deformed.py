@@ -12,7 +12,6 @@ from ..base.errors import explain
 from ..execution.size import budget_of
 from ..execution.tasks import Execution
 from ..graph.graph import KNNGraph
-from ..graph.health import graph_health
 from ..graph.regularizer_params import RegularizerParams
 from ..graph.weights.rules import KERNEL_WIDTH
 from ..kernels.base import BaseKernels
@@ -78,16 +77,13 @@ class DeformedKernelEstimator(MethodEstimator, SearchedEstimator, KernelReader):
         self._run(rows, target, weight, self._graph(rows, graph, execution), params, execution)
 
     def _told(self, context: Context, params: DeformedKernelParams) -> dict[str, Any]:
-        graph, covariance = context.graph(), covariance_of(context, params.powers)
+        covariance = covariance_of(context, params)
         self.subsample_ = covariance.subsample
         assert context.fit is not None
         self._on_graph = self._off_the_subsample(context, context.fit.kept["model"], covariance,
                                                  params.regularizer.power)
-        health = graph_health(graph.weights(), context.target().labeled, vertices=graph.vertices)
         model = context.attributes("models")["models"]["model"]
-        return {**graph.attributes, "regularizer": {**context.attributes("system"), "power": params.regularizer.power},
-                **{name: health[name] for name in ("vertices", "components", "unreached")},
-                "solves": context.attributes("columns"), "n_subsample": len(self.subsample_), "eta": model["eta"],
+        return {**covariance.attributes, "n_subsample": len(self.subsample_), "eta": model["eta"],
                 "structure": covariance.structure[params.regularizer.power]}
 
     def _off_the_subsample(self, context: Context, function: Expansion, covariance: GraphCovariance,

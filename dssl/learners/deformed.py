@@ -1,4 +1,4 @@
-"""From a graph and labels to a deformed kernel: regularizer, solves, deformation, in this order.
+"""The subsample on which functions in a deformed kernel are measured, and the covariance of the graph there.
 
 Functions in a deformed kernel are measured on a subsample S of the points, and follow the base kernel elsewhere. At the
 other points of the graph the graph knows better: of all functions with the same values on S, the one of least energy
@@ -9,55 +9,21 @@ References
 Lever, Diethe, Shawe-Taylor, "Data-dependent kernels in nearly-linear time", AISTATS 2012, Theorem 3.2.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from numbers import Integral
 from typing import Literal
 
 import numpy as np
 from scipy.linalg import cho_solve
 
-from ..base.errors import require
 from ..execution.cost import largest_within, rank_budget
-from ..execution.size import MEMORY_BUDGET
 from ..execution.tasks import Execution
-from ..graph.graph import Graph
-from ..graph.health import graph_health
-from ..graph.regularizer import prepare_regularizer
-from ..graph.regularizer_params import RegularizerParams
-from ..graph.spectral_concentration import SOLVER_ARRAYS, structure_of
-from ..graph.vertices import Vertices, covariance_at_points
+from ..graph.vertices import Vertices
 from ..kernels.deformed import factor_positive
 from ..kernels.landmarks import USUAL
-from ..kernels.subsample import SubsampleInverse, multiply_factors, n_solves, solve_columns, solve_evidence
+from ..kernels.subsample import SubsampleInverse
 from ..solvers.solve import Solver
 from ..solvers.solver_params import SolverParams
 from ..storage.blocks import Arrays, PartWriter, Receipt, block_rng
-
-
-@dataclass(frozen=True, kw_only=True)
-class GraphKernelParams:
-    """Everything that a graph's covariance on the subsample depends on, beside the graph.
-
-    n_subsample : its points; "auto" is `USUAL`, as far as the budget lets them be. budget : bytes by which they are
-    counted; it is told, not that of the machine, so that the kernel is the same wherever it is computed.
-    """
-
-    regularizer: RegularizerParams = field(default_factory=RegularizerParams)
-    solver: SolverParams = field(default_factory=SolverParams)
-    n_subsample: int | Literal["auto"] = "auto"
-    random_state: int = 0
-    budget: int = MEMORY_BUDGET
-
-    def __post_init__(self) -> None:
-        require(self.n_subsample == "auto" or (isinstance(self.n_subsample, Integral) and self.n_subsample >= 1),
-                f'n_subsample={self.n_subsample!r}, expected a whole number >= 1, or "auto"',
-                why="functions are measured at these points", fix='use "auto", or 500 to 4000')
-
-    @property
-    def size(self) -> int:
-        """Return the points of the subsample, of which there may be fewer."""
-        return subsample_size(self.n_subsample, self.budget)
 
 
 def subsample_size(given: int | Literal["auto"], budget: int) -> int:
@@ -139,36 +105,3 @@ class GraphCovariance(SubsampleInverse):
         parts.remove()
         solved[self.chosen] = values  # without the solver's error
         return solved
-
-
-def graph_covariance(graph: Graph, labeled: np.ndarray, params: GraphKernelParams, execution: Execution,
-                     powers: Sequence[int] = ()) -> GraphCovariance:
-    """Return `(R^-p)` on the subsample, from a graph of n points; keeps nothing of size n s.
-
-    The subsample is numbers of distinct points: of copies a labeled one, or the first. labeled : numbers of points.
-    powers : those in place of the regularizer's.
-
-    Raises NotConverged where a solve ended above its tolerance.
-    """
-    labeled, points = np.asarray(labeled, np.int64), graph.vertices
-    v, powers = len(points), tuple(powers) or (params.regularizer.power,)
-    health = graph_health(graph.weights(), labeled, vertices=points)
-    chosen_vertices = draw_subsample(points.of(labeled), v, params.size, params.random_state)
-    kept = execution.scratch()
-    solver, chosen, regularizer = prepare_regularizer(
-        graph.stored, params.regularizer, len(chosen_vertices) * n_solves(powers), params.solver, execution,
-        kept, graph.copies(execution))
-    columns = execution.scratch()
-    receipts = solve_columns(solver, chosen, v, chosen_vertices, powers, execution, columns)
-    covariances = multiply_factors(columns, v, chosen_vertices, powers, execution, execution.scratch())
-    columns.remove()
-    system = kept.read(0, SOLVER_ARRAYS)
-    structure = {p: structure_of(np.diagonal(A), chosen_vertices, system, params.regularizer.ridge, p)
-                 for p, A in covariances.items()}
-    m = points.multiplicity[chosen_vertices]
-    rows_of = points.rows_of(chosen_vertices, labeled)
-    return GraphCovariance(rows_of, {p: covariance_at_points(A, m) for p, A in covariances.items()}, {
-        **graph.attributes, "regularizer": regularizer, "vertices": health["vertices"],
-        "components": health["components"], "unreached": health["unreached"],
-        "solves": solve_evidence(receipts, regularizer["solver"])},
-        vertices=points, chosen=chosen_vertices, solver=solver, params=chosen, structure=structure)

@@ -13,6 +13,7 @@ clusters and each as long as the regularizer says.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -31,7 +32,7 @@ from ..kernels.multiscale import MultiscaleParams, multiscale_map
 from ..kernels.nystrom import whiten
 from ..kernels.transfer import TransferParams
 from ..storage.blocks import ArrayRows, Parts, Rows
-from .deformed import GraphKernelParams, draw_subsample, graph_covariance, subsample_size
+from .deformed import GraphCovariance, draw_subsample, subsample_size
 from .linear.features import sample_model
 from .linear.kernel_model import KernelModel, ModelInKernel, expand
 from .linear.multiscale import multiscale_model
@@ -67,22 +68,24 @@ class SpaceParams:
         require(self.space in get_args(SpaceName), f"space={self.space!r}", why="points are clustered in its features",
                 fix=f"use one of {', '.join(get_args(SpaceName))}")
         check_eta(self.eta)
-        _ = self.landmarks, self.covariance  # raises where one of their parameters is out of range
+        require(self.n_landmarks == "auto" or (isinstance(self.n_landmarks, Integral) and self.n_landmarks >= 1),
+                f'n_landmarks={self.n_landmarks!r}, expected a whole number >= 1, or "auto"',
+                why="so many points carry the kernel", fix='use "auto", or 500 to 4000')
+        _ = self.landmarks  # raises where one of its parameters is out of range
 
     @property
     def landmarks(self) -> LandmarkParams:
         return LandmarkParams(n_landmarks=self.n_landmarks, random_state=self.random_state)
 
     @property
-    def covariance(self) -> GraphKernelParams:
-        """Return how the graph deforms a kernel."""
-        return GraphKernelParams(regularizer=self.regularizer, n_subsample=self.n_landmarks,
-                                 random_state=self.random_state, budget=self.budget)
+    def measured(self) -> int:
+        """Return the points at which functions are measured, of which there may be fewer."""
+        return subsample_size(self.n_landmarks, self.budget)
 
     @property
     def carriers(self) -> int:
         """Return the points that carry the kernel of `base` or `deformed`, of which there may be fewer."""
-        measured = self.covariance.size
+        measured = self.measured
         return max(measured, subsample_size("auto", self.budget)) if self.space == "deformed" else measured
 
 
@@ -104,10 +107,11 @@ class Features:
     reached: np.ndarray | None = None
 
 
+Source = Graph | GraphCovariance | None  # the graph of `graph`, or the covariance of that of `deformed`
 Made = tuple[ModelInKernel, np.ndarray, dict[str, Any]]  # model, spectrum and attributes of `Features`
 
 
-def _base(rows: Rows, kernel: Kernel, params: SpaceParams, graph: Graph | None, n_clusters: int,
+def _base(rows: Rows, kernel: Kernel, params: SpaceParams, source: Source, n_clusters: int,
           execution: Execution) -> Made:
     n = len(rows)
     Z = choose_landmarks(rows, kernel, min(n, params.carriers), params.landmarks, execution).points
@@ -116,12 +120,11 @@ def _base(rows: Rows, kernel: Kernel, params: SpaceParams, graph: Graph | None, 
     return model, np.empty(0), {"landmarks": Z.shape[0], "rank": T.rank}
 
 
-def _deformed(rows: Rows, kernel: Kernel, params: SpaceParams, graph: Graph | None, n_clusters: int,
+def _deformed(rows: Rows, kernel: Kernel, params: SpaceParams, source: Source, n_clusters: int,
               execution: Execution) -> Made:
-    assert graph is not None
-    covariance_params, n = params.covariance, len(rows)
-    covariance = graph_covariance(graph, np.empty(0, np.int64), covariance_params, execution)
-    A = covariance.powers[covariance_params.regularizer.power]
+    assert isinstance(source, GraphCovariance)
+    covariance, n = source, len(rows)
+    A = covariance.powers[params.regularizer.power]
     deformed = deform(kernel, rows.take(covariance.subsample), A, params.eta)
     carriers = draw_subsample(covariance.subsample, n, params.carriers, params.random_state)
     Z = rows.take(carriers)
@@ -131,7 +134,7 @@ def _deformed(rows: Rows, kernel: Kernel, params: SpaceParams, graph: Graph | No
                                 "landmarks": len(carriers), "rank": T.rank}
 
 
-def _cluster(rows: Rows, kernel: Kernel, params: SpaceParams, graph: Graph | None, n_clusters: int,
+def _cluster(rows: Rows, kernel: Kernel, params: SpaceParams, source: Source, n_clusters: int,
              execution: Execution) -> Made:
     cluster_params = ClusterParams(landmarks=params.landmarks, budget=params.budget)
     basis = basis_of(rows, kernel, cluster_params, np.empty(0, np.int64), execution)
@@ -164,7 +167,7 @@ def largest_components(graph: Graph, count: int) -> np.ndarray:
     return np.isin(component, np.argsort(-sizes, kind="stable")[:count])
 
 
-def _multiscale(rows: Rows, kernel: Kernel, params: SpaceParams, graph: Graph | None, n_clusters: int,
+def _multiscale(rows: Rows, kernel: Kernel, params: SpaceParams, source: Source, n_clusters: int,
                 execution: Execution) -> Made:
     multiscale_params = MultiscaleParams(n_carriers=params.n_landmarks, random_state=params.random_state,
                                          budget=params.budget)
@@ -173,21 +176,21 @@ def _multiscale(rows: Rows, kernel: Kernel, params: SpaceParams, graph: Graph | 
     return model, np.empty(0), features.attributes
 
 
-KERNELS: dict[str, Callable[[Rows, Kernel, SpaceParams, Graph | None, int, Execution], Made]] = {
+KERNELS: dict[str, Callable[[Rows, Kernel, SpaceParams, Source, int, Execution], Made]] = {
     "base": _base, "deformed": _deformed, "cluster": _cluster, "multiscale": _multiscale}
 
 
-def features_of(rows: Rows, kernel: Kernel, params: SpaceParams, graph: Graph | None, n_clusters: int,
+def features_of(rows: Rows, kernel: Kernel, params: SpaceParams, source: Source, n_clusters: int,
                 execution: Execution, parts: Parts | None = None) -> Features:
     """Return the features of rows (n, d) for so many clusters, or so many at most.
 
-    kernel : the base kernel, which the space `graph` does not take. graph : of the points, where the space takes one.
+    kernel : the base kernel, which the space `graph` does not take. source : see `Source`.
     parts : where the features of points are written; scratch of the execution by default.
     """
     require(n_clusters <= len(rows), f"n_clusters={n_clusters} of {len(rows)} points", error=DataError,
             why="a cluster has a point or more", fix=f"use {len(rows)} or fewer")
     if params.space == "graph":
-        assert graph is not None
-        return graph_features(rows, params, graph, n_clusters, execution)
-    model, spectrum, attributes = KERNELS[params.space](rows, kernel, params, graph, n_clusters, execution)
+        assert isinstance(source, Graph)
+        return graph_features(rows, params, source, n_clusters, execution)
+    model, spectrum, attributes = KERNELS[params.space](rows, kernel, params, source, n_clusters, execution)
     return Features(model, model.predicted(rows, BlockValues(), execution, parts).rows("values"), spectrum, attributes)

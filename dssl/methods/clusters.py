@@ -21,19 +21,23 @@ from ..kernels.base import BaseKernels, Linear
 from ..kernels.cluster_params import ClusterParams, basis_cost
 from ..kernels.multiscale import MultiscaleParams, multiscale_cost
 from ..learners.clustering import center_model
-from ..learners.feature_maps import ETA, OF_GRAPH, PAIRS, SpaceParams
+from ..learners.feature_maps import ETA, PAIRS, Source, SpaceParams
 from ..learners.kmeans import KMeansParams, kmeans, kmeans_cost
 from ..learners.linear.kernel_model import KernelModel
 from ..learners.model import Model, predict_cost
 from ..learners.on_graph.cost import predicted_cost
 from ..learners.target.coding import Values
+from ..learners.target.target import Quantities
 from ..report.words import Baseline, Words
 from ..selection.number_of_clusters import NumberRule, chosen_clusters, require_number
 from ..solvers.eigen import eigenpairs_bytes
 from ..storage.blocks import Rows
+from .deformed.covariance import CovarianceParams, covariance_of
+from .deformed.method import COVARIANCE_STEPS
+from .memory import MemoryWorkspace
 from .multiscale import USUAL_SCALES
 from .sections import ClusterGraph, GraphSections, KernelSection, ModelSection, Sections
-from .step import Context, Method, PlanInputs, Step
+from .step import Context, Fit, Method, PlanInputs, Step
 
 PASSES = 20  # that a plan reckons with
 LABEL_ROWS = 1 << 20  # in a chunk
@@ -185,9 +189,9 @@ def make_clusters(context: Context, params: ClustersParams) -> dict[str, Any]:
     """Find the clusters of the training points; write the model, `labels` (n,), and points of a picture."""
     points, execution, kmeans = context.points("train"), context.execution, params.kmeans
     kernel, = params.kernels.on(points)
-    graph = context.graph() if params.space.space in OF_GRAPH else None
     features = context.parts.within("features")
-    found = chosen_clusters(points, kernel, params.space, graph, kmeans, params.rule, execution, features)
+    source = source_of(context, params.space)
+    found = chosen_clusters(points, kernel, params.space, source, kmeans, params.rule, execution, features)
     clusters = found.clusters
     models: dict[str, Model] = {"model": clusters.model}
     if params.baselines and not points.is_sparse:
@@ -202,6 +206,20 @@ def make_clusters(context: Context, params: ClustersParams) -> dict[str, Any]:
             "peak_rss_bytes": process_peak()}
     features.remove()
     return attributes_of_step
+
+
+def source_of(context: Context, space: SpaceParams) -> Source:
+    """Return the graph that a space takes, or its covariance; None of a space without a graph."""
+    if space.space == "graph":
+        return context.graph()
+    if space.space != "deformed":
+        return None
+    unlabeled = Quantities(np.empty(0, np.int64), np.empty((0, 1)))
+    made = MemoryWorkspace(Fit(context.points("train"), unlabeled, graph=context.graph()), context.execution)
+    params = CovarianceParams(regularizer=space.regularizer, n_subsample=space.measured,
+                              random_state=space.random_state)
+    made.run(COVARIANCE_STEPS, params, keep=("system",))
+    return covariance_of(made.context(), params)
 
 
 def euclidean(points: Rows, params: KMeansParams, context: Context) -> Model:
@@ -255,7 +273,7 @@ def _assigned_cost(f: PlanInputs, params: ClustersParams) -> Cost:
 def _method(name: str, sections: type[ClusteringSections], graph: tuple[str, ...], model: str) -> Method:
     words = Words(model=model, changed="kernel that merely changed", cause="changed kernel", graph="model.eta",
                   norm="model.n_clusters")
-    step = Step("models", 3, ("points", *graph), lambda params: params, make_clusters, _clusters_cost,
+    step = Step("models", 4, ("points", *graph), lambda params: params, make_clusters, _clusters_cost,
                 "lower model.n_landmarks")
     return Method(name, ("clustering",), (step,), _assigned_cost, words, BASELINES, sections, has_graph=bool(graph))
 

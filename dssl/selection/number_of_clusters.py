@@ -25,10 +25,9 @@ from ..base.digest import is_whole
 from ..base.errors import DataError, require
 from ..base.profiler import library
 from ..execution.tasks import Execution, one_thread
-from ..graph.graph import Graph
 from ..kernels.base import Kernel
 from ..learners.clustering import Clustering, clustered
-from ..learners.feature_maps import OF_NUMBER, Features, SpaceParams, features_of
+from ..learners.feature_maps import OF_NUMBER, Features, Source, SpaceParams, features_of
 from ..learners.kmeans import KMeansParams, distinct, sample_of
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, block_rng
 
@@ -49,24 +48,25 @@ class ChosenClusters:
     chosen: dict[str, Any]
 
 
-def chosen_clusters(rows: Rows, kernel: Kernel, space: SpaceParams, graph: Graph | None, params: KMeansParams,
+def chosen_clusters(rows: Rows, kernel: Kernel, space: SpaceParams, source: Source, params: KMeansParams,
                     rule: NumberRule | None, execution: Execution, parts: Parts | None = None) -> ChosenClusters:
     """Return the clusters of rows (n, d) in a space; with a rule, at most as many as `params` says.
 
-    parts : where the features of points are written; scratch of the execution by default.
+    source : of the space, see `Source`. parts : where the features of points are written; scratch of the execution by
+    default.
 
     Raises, warns : `features_of`, `kmeans`, `clustered`.
     """
     most = params.n_clusters if rule is None else min(params.n_clusters, len(rows))
     place = None if parts is None else parts.within("most")
-    features = features_of(rows, kernel, space, graph, most, execution, place)
+    features = features_of(rows, kernel, space, source, most, execution, place)
     chosen: dict[str, Any] = {}
     if rule is not None:
         k, chosen = number_of_clusters(features, rule, most, params.random_state, execution)
         params = replace(params, n_clusters=k)
         if space.space in OF_NUMBER:
             place = None if parts is None else parts.within("chosen")
-            features = features_of(rows, kernel, space, graph, k, execution, place)
+            features = features_of(rows, kernel, space, source, k, execution, place)
     return ChosenClusters(features, clustered(features, params, execution), chosen)
 
 

@@ -12,14 +12,15 @@ from dssl.execution.on_dask import OnDask
 from dssl.graph.graph import KNNGraph
 from dssl.kernels.base import kernel_from
 from dssl.kernels.deformed import deform
-from dssl.learners.deformed import GraphKernelParams, graph_covariance
 from dssl.learners.linear.gram import LearnerParams, fit_gram
 from dssl.learners.linear.kernel_model import KernelModel, expand
 from dssl.learners.target.target import Classes
+from dssl.methods.deformed.covariance import CovarianceParams
 from dssl.storage.blocks import MemoryParts
 from dssl.storage.csr import CsrRows, as_rows
 from dssl.storage.pieces import BlockedCsrRows, write_sparse
 from dssl.storage.store import StoredParts
+from tests.covariance import graph_covariance
 from tests.knn.test_sparse_neighbors import weighted, zipf
 
 X = weighted(zipf(400, 300, 12, 0, np.float64), 1)
@@ -29,7 +30,7 @@ LABELED = np.arange(0, 400, 8)
 
 def fitted(rows, execution=None, name="rbf"):
     execution = execution or InProcess(2)
-    params = GraphKernelParams(n_subsample=90)
+    params = CovarianceParams(n_subsample=90)
     graph = KNNGraph(n_neighbors=6).build(rows, execution, scale="none")
     covariance = graph_covariance(graph, LABELED, params, execution)
     kernel = deform(kernel_from(name, rows=rows), rows.take(covariance.subsample), covariance.powers[2], 10.0)

@@ -8,12 +8,13 @@ from dssl.graph.graph import KNNGraph
 from dssl.graph.laplacian import Laplacian
 from dssl.graph.regularizer_params import RegularizerParams
 from dssl.graph.spectral_concentration import structure_of_matrix
-from dssl.learners.deformed import GraphKernelParams, graph_covariance
+from dssl.methods.deformed.covariance import CovarianceParams
 from tests import reference
+from tests.covariance import graph_covariance
 
 
 def structure(X, n_subsample=1000, n_neighbors=6, **regularizer):
-    params = GraphKernelParams(regularizer=RegularizerParams(**regularizer), n_subsample=n_subsample)
+    params = CovarianceParams(regularizer=RegularizerParams(**regularizer), n_subsample=n_subsample)
     graph = KNNGraph(n_neighbors=n_neighbors, weights="binary").build(X, InProcess(1), scale="none")
     actual = graph_covariance(graph, np.array([0]), params, InProcess(1))
     return actual.structure[params.regularizer.power]
@@ -40,7 +41,7 @@ def test_without_a_solvers_form_it_is_the_same_in_pieces_too(laplacian):
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.normal(size=(90, 3)), rng.normal(size=(60, 3)) + 100])
     graph, ridge = KNNGraph(n_neighbors=6, weights="binary").build(X, InProcess(1), scale="none"), 0.02
-    params = GraphKernelParams(regularizer=RegularizerParams(laplacian=laplacian, ridge=ridge, power=2), n_subsample=40)
+    params = CovarianceParams(regularizer=RegularizerParams(laplacian=laplacian, ridge=ridge, power=2), n_subsample=40)
     actual = graph_covariance(graph, np.array([0]), params, InProcess(1))
     made = Laplacian(graph.weights(), laplacian == "normalized")
     inverse = np.linalg.inv(made.matrix(ridge).toarray())

@@ -17,9 +17,12 @@ from dssl.graph.weights.rules import WeightsRaised
 from dssl.kernels.base import RBF
 from dssl.kernels.deformed import check_eta, check_share, deform, shuffled
 from dssl.knn.search import neighbors
-from dssl.learners.deformed import GraphKernelParams, draw_subsample, graph_covariance
+from dssl.learners.deformed import draw_subsample
+from dssl.learners.feature_maps import SpaceParams
+from dssl.methods.deformed.covariance import CovarianceParams
 from dssl.solvers.solver_params import SolverParams
 from tests import reference
+from tests.covariance import graph_covariance
 
 
 @given(st.data())
@@ -68,8 +71,8 @@ def test_the_draw_depends_on_the_seed_and_has_a_size():
     labeled = np.array([3, 1])
     assert_array_equal(draw_subsample(labeled, 50, 10, 0)[:2], [1, 3])
     assert set(draw_subsample(labeled, 50, 10, 0).tolist()) != set(draw_subsample(labeled, 50, 10, 1).tolist())
-    with pytest.raises(ParameterError, match="n_subsample=0"):
-        GraphKernelParams(n_subsample=0)
+    with pytest.raises(ParameterError, match="n_landmarks=0"):
+        SpaceParams(n_landmarks=0)
 
 
 def covariance(X, labeled, params, **graph):
@@ -80,7 +83,7 @@ def covariance(X, labeled, params, **graph):
 @pytest.mark.parametrize("power", [1, 2, 3])
 def test_the_covariance_is_the_inverse_regularizer_on_the_subsample(power):
     X = np.random.default_rng(0).normal(size=(50, 3))
-    params = GraphKernelParams(regularizer=RegularizerParams(ridge=0.05, power=power), n_subsample=12, random_state=2)
+    params = CovarianceParams(regularizer=RegularizerParams(ridge=0.05, power=power), n_subsample=12, random_state=2)
     found = covariance(X, [5, 9], params)
     L = reference.normalized_laplacian(reference.knn_weights(X, 5))
     inverse = np.linalg.inv(reference.regularizer(L, power, 0.05))
@@ -121,7 +124,7 @@ def copied(v=30, random_state=0, most=5):
 
 
 def exact_params(**changes):
-    return GraphKernelParams(**{"regularizer": RegularizerParams(ridge=0.05, power=2), "n_subsample": 1000,
+    return CovarianceParams(**{"regularizer": RegularizerParams(ridge=0.05, power=2), "n_subsample": 1000,
                                 "solver": SolverParams(tol=1e-11), **changes})
 
 
@@ -251,7 +254,7 @@ def test_an_eta_that_is_no_weight_is_refused(eta):
 def test_off_the_subsample_the_function_is_the_one_of_least_energy(power):
     """Theorem 3.2: of all functions with the same values on S, `Q^-1_.S (Q^-1_SS)^-1 h_S` has the least h'Qh."""
     X = np.random.default_rng(0).normal(size=(50, 3))
-    params = GraphKernelParams(regularizer=RegularizerParams(ridge=0.05, power=power), n_subsample=12, random_state=2,
+    params = CovarianceParams(regularizer=RegularizerParams(ridge=0.05, power=power), n_subsample=12, random_state=2,
                                solver=SolverParams(tol=1e-10))
     found = covariance(X, [5, 9], params)
     values = np.random.default_rng(1).normal(size=(12, 2))

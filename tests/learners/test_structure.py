@@ -5,16 +5,17 @@ import pytest
 
 from dssl.execution.in_process import InProcess
 from dssl.graph.graph import KNNGraph
-from dssl.learners.deformed import GraphKernelParams, graph_covariance
 from dssl.learners.structure import SAMPLE, sampled_structure
+from dssl.methods.deformed.covariance import CovarianceParams
 from dssl.storage.blocks import ArrayRows
+from tests.covariance import graph_covariance
 
 
 def structures(X, random_state=0):
     """Return the structure by a sample, and by all vertices."""
     execution = InProcess(1)
     graph = KNNGraph().build(X, execution)
-    whole = graph_covariance(graph, np.array([0]), GraphKernelParams(n_subsample=len(X)), execution).structure[2]
+    whole = graph_covariance(graph, np.array([0]), CovarianceParams(n_subsample=len(X)), execution).structure[2]
     copies = ArrayRows(graph.vertices.multiplicity)
     return sampled_structure(graph.stored, copies, len(graph.vertices), random_state, execution), whole
 

@@ -16,13 +16,14 @@ from dssl.execution.in_process import InProcess
 from dssl.graph.graph import KNNGraph
 from dssl.graph.weights.build import weights
 from dssl.knn.search import neighbors
-from dssl.learners.deformed import GraphKernelParams, graph_covariance
+from dssl.methods.deformed.covariance import CovarianceParams
 from dssl.pipeline.plan.plan import plan
 from dssl.pipeline.predict.model import open_model
 from dssl.pipeline.run import run
 from dssl.solvers.solver_params import SolverParams
 from dssl.storage.artifacts import parts_in
 from dssl.storage.csr import as_rows
+from tests.covariance import graph_covariance
 
 from .split_arrays import split_arrays
 
@@ -91,7 +92,7 @@ def test_the_pipeline_and_the_estimators_functions_agree_on_copies(spec, tmp_pat
     run(spec, workspace=tmp_path / "work", execution=InProcess(2))
     work = tmp_path / "work"
     split, labels = split_arrays(part(spec, work, "split")), part(spec, work, "labels").read(0)
-    params = GraphKernelParams(n_subsample=30, solver=SolverParams(method="jacobi", tol=1e-10))
+    params = CovarianceParams(n_subsample=30, solver=SolverParams(method="jacobi", tol=1e-10))
     rows = as_rows(X[which][split["train"]].astype(np.float32))  # as they are read
     graph = KNNGraph(n_neighbors=5, width=1.0).build(rows, InProcess(1))
     found = graph_covariance(graph, labels["labeled"], params, InProcess(1))

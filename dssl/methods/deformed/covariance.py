@@ -6,11 +6,12 @@
     covariance   Q^+ on the subsample, of each power of the regularizer
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 
+from ...graph.health import graph_health
 from ...graph.regularizer import prepare_regularizer
 from ...graph.regularizer_params import LaplacianKind, RegularizerParams
 from ...graph.spectral_concentration import SOLVER_ARRAYS, structure_of
@@ -19,6 +20,7 @@ from ...kernels.subsample import (
     VECTOR_ARRAYS,
     SolvedColumns,
     multiply_factors,
+    n_solves,
     solve_columns,
     solve_evidence,
 )
@@ -27,6 +29,31 @@ from ...solvers.method import SolverMethod
 from ...solvers.solver_params import SOLVERS, SolverParams
 from ...storage.blocks import PartWriter
 from ..step import Context
+
+
+@dataclass(frozen=True, kw_only=True)
+class CovarianceParams:
+    """What the covariance of a graph on a subsample follows from, beside the graph.
+
+    n_subsample : at most so many points. form : in which solved columns are kept, see `solve_columns`. random_state :
+    of the subsample.
+    """
+
+    n_subsample: int
+    regularizer: RegularizerParams = field(default_factory=RegularizerParams)
+    solver: SolverParams = field(default_factory=SolverParams)
+    form: Literal["energy", "restriction"] = "energy"
+    random_state: int = 0
+
+    @property
+    def powers(self) -> tuple[int, ...]:
+        """Return the powers of the regularizer that are solved for, ascending."""
+        return (self.regularizer.power,)
+
+    @property
+    def n_columns(self) -> int:
+        """Return how many columns are solved: a chain of solves for each point of the subsample."""
+        return self.n_subsample * n_solves(self.powers)
 
 
 @dataclass(frozen=True)
@@ -123,12 +150,17 @@ def make_covariance(context: Context, params: ColumnParams) -> dict[str, Any]:
             "structure": structure}
 
 
-def covariance_of(context: Context, powers: tuple[int, ...]) -> GraphCovariance:
-    """Return what the steps have made, with what solves for more columns."""
+def covariance_of(context: Context, params: CovarianceParams) -> GraphCovariance:
+    """Return what the steps have made, with what solves for more columns, and what is known of the graph."""
     system, covariance = context.attributes("system"), context.attributes("covariance")
     arrays, chosen = context.arrays("covariance"), context.arrays("subsample")
+    graph = context.graph()
+    health = graph_health(graph.weights(), context.target().labeled, vertices=graph.vertices)
     return GraphCovariance(
-        chosen["subsample"], {power: arrays[f"power{power}"] for power in powers}, {}, vertices=context.vertices(),
+        chosen["subsample"], {power: arrays[f"power{power}"] for power in params.powers}, {
+            **graph.attributes, "regularizer": {**system, "power": params.regularizer.power},
+            **{name: health[name] for name in ("vertices", "components", "unreached")},
+            "solves": context.attributes("columns")}, vertices=graph.vertices,
         chosen=chosen["vertices"], solver=context.inputs["system"].parts.arrays(0),
         params=SolverParams(**system["params"]),
         structure={int(power): value for power, value in covariance["structure"].items()})

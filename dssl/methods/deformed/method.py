@@ -33,6 +33,7 @@ from ...solvers.solver_params import AUTO, SOLVERS
 from ..step import Method, PlanInputs, Step, cost_of_test_points
 from .covariance import (
     ColumnParams,
+    CovarianceParams,
     RegularizerSystem,
     SubsampleParams,
     begins,
@@ -48,12 +49,12 @@ SAMPLED = 1000  # points of the median distance
 FITTED = 8 << 20  # bytes that fits take beside their matrices, measured: folds, and the graph of the subsample
 
 
-def _system(p: DeformedKernelParams) -> RegularizerSystem:
+def _system(p: CovarianceParams) -> RegularizerSystem:
     return RegularizerSystem(p.regularizer.laplacian, p.regularizer.ridge, p.n_columns, p.solver.method,
                              p.solver.tol, p.solver.max_iter, p.solver.random_state)
 
 
-def _columns(p: DeformedKernelParams) -> ColumnParams:
+def _columns(p: CovarianceParams) -> ColumnParams:
     return ColumnParams(p.powers, p.solver.block_columns, p.form)
 
 
@@ -189,7 +190,7 @@ BASELINES = (BASE, Baseline(
 WHOLE_GRAPH = ("use model.kind laprls, which has no task with the whole graph: a solver has; or lower data.points, and "
                "predict the others with the model, or graph.n_neighbors")
 _FEWER = "lower model.n_subsample"
-STEPS = (
+COVARIANCE_STEPS = (
     Step("subsample", 3, ("labels", "vertices"), lambda p: SubsampleParams(p.n_subsample, p.random_state),
          make_subsample, _subsample_cost, "lower data.points", grows=True),
     Step("system", 6, ("vertices", "graph"), _system, make_system, _system_cost, WHOLE_GRAPH,
@@ -197,7 +198,9 @@ STEPS = (
     Step("columns", 4, ("system", "subsample"), _columns, make_columns, _columns_cost, WHOLE_GRAPH,
          intermediate=True, grows=True),
     Step("covariance", 5, ("vertices", "system", "subsample", "columns"), _columns, make_covariance,
-         _product_cost, _FEWER, section=solver_section),
+         _product_cost, _FEWER, section=solver_section))
+STEPS = (
+    *COVARIANCE_STEPS,
     Step("selection", 14, ("points", "labels", "subsample", "covariance"), _search, make_selection, search_cost,
          _FEWER, section=partial(selection_section, words=WORDS), leads=True),
     Step("models", 11, ("points", "labels", "subsample", "covariance", "selection"), learning_of, make_models,

@@ -1,15 +1,13 @@
 """The sections of a pipeline file that say how a model in a deformed kernel is made."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import ClassVar, Literal
 
 from ...base.digest import is_whole, require_random_state
 from ...base.errors import DsslError, SpecError, explain, require
-from ...graph.regularizer_params import RegularizerParams
 from ...kernels.base import BaseKernels
 from ...kernels.deformed import AUTO, Eta, require_eta
-from ...kernels.subsample import n_solves
 from ...learners.class_prior import LABELS, ClassPrior, ClassWeight
 from ...learners.deformed import subsample_size
 from ...learners.linear.gram import LearnerParams, learner_of
@@ -21,17 +19,17 @@ from ...solvers.solver_params import SolverParams
 from ..linear import NO_WEIGHTS
 from ..sections import ClassModel, KernelSections, RegularizedGraph
 from ..selection_sections import KernelGrid, KernelSelection, RegularizedGrid
+from .covariance import CovarianceParams
 from .models import SubsampleGraph
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeformedKernelParams:
+class DeformedKernelParams(CovarianceParams):
     """What a model in a deformed kernel follows from, beside the graph.
 
     kernels : the base kernel with each bandwidth that is tried. learner : on the Gram matrix. C, eta : of the model,
-    where no `grid` is searched, as is the power of the regularizer. n_subsample : at most so many points. form : in
-    which solved columns are kept, see `solve_columns`. random_state : of the subsample, the folds and the shuffled
-    vertices.
+    where no `grid` is searched, as is the power of the regularizer. random_state : of the subsample, the folds and the
+    shuffled vertices.
     grid, cv, rule, search : what is tried, on which folds, and what is chosen. prior, weight : how frequent the classes
     are among the points that are predicted, and what their labels weigh. baselines : with none,
     labels are held out to calibrate probabilities alone. subsample_graph : of the baseline so named.
@@ -39,13 +37,8 @@ class DeformedKernelParams:
 
     kernels: BaseKernels
     learner: Literal["svm", "ridge"]
-    regularizer: RegularizerParams
-    n_subsample: int
     C: float = 10.0
     eta: Eta = AUTO
-    solver: SolverParams = field(default_factory=SolverParams)
-    form: Literal["energy", "restriction"] = "energy"
-    random_state: int = 0
     grid: GridParams | None = None
     cv: FoldParams | None = None
     rule: ChoiceRule = LOWEST
@@ -57,18 +50,12 @@ class DeformedKernelParams:
 
     @property
     def powers(self) -> tuple[int, ...]:
-        """Return the powers of the regularizer that are solved for, ascending."""
         return tuple(sorted(self.grid.power)) if self.grid else (self.regularizer.power,)
 
     @property
     def has_several_etas(self) -> bool:
         """Return whether the mean of kernels of several etas is made."""
         return AUTO in (self.grid.eta if self.grid else (self.eta,))
-
-    @property
-    def n_columns(self) -> int:
-        """Return how many columns are solved: a chain of solves for each point of the subsample."""
-        return self.n_subsample * n_solves(self.powers)
 
 
 @dataclass(frozen=True, kw_only=True)
