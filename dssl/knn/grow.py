@@ -1,16 +1,15 @@
-"""Neighbor lists that grow: rows were appended, and the lists of those before them are known.
+"""Update neighbor lists after rows were appended.
 
-An old list changes only where a new row is as near as its last entry, so old rows are searched among the new ones
-alone, and no farther than that; new rows are searched among all. The lists of an exact search become those of an exact
-search of all rows, to the bit. Stored distances are float32, which leaves open which of an old and a new entry is
-nearer where these are equal: there the old ones are measured again.
+An old list changes only if a new row is as near as its last entry. So old rows are searched among the new rows alone,
+up to that distance, and new rows among all rows. The lists of an exact search become those of an exact search of all
+rows, to the bit. Stored distances are float32; if an old and a new entry have equal ones, the old entries of the list
+are measured again.
 
-Weights are made anew of lists that grew (`graph/weights/build.py`): with 1 % new rows of MNIST half of the rows of W
-change, since the scale of each point whose list changes is in all its weights; and 202,000 rows of 10 neighbors are
-weighed in 0.4 s.
+Weights are recomputed from the updated lists (`graph/weights/build.py`). (With 1 % new rows of MNIST half of the rows
+of W change, since the scale of a point enters all its weights; 202,000 rows of 10 neighbors take 0.4 s.)
 
     search   a task a block of new rows: their lists
-    merge    a task a block of all rows: old lists with the new rows that belong in them, and the lists of new rows
+    merge    a task a block of all rows: old lists merged with new neighbors, and the lists of new rows
 """
 
 import warnings
@@ -58,26 +57,25 @@ from .recall import certify_recall, truth_bytes, truth_rows
 from .search import find_neighbors
 from .squared_distances import candidate_distances
 
-ENTRY_BYTES = 120  # of an entry of a list while it is merged: of two lists, their distances, and their order
-ANCHOR_ROWS = 1 << 16  # lists of new rows that are read at a time, where they get places in an order
+ENTRY_BYTES = 120  # of an entry while two lists are merged: ids, distances and order
+ANCHOR_ROWS = 1 << 16  # lists of new rows that are read at a time to extend the permutation
 
 
 def merged(ids: np.ndarray, distances: np.ndarray, new_ids: np.ndarray, squared: np.ndarray, k: int,
            measure: Callable[[np.ndarray], np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the ids (q, k) and distances (q, k) float32 of lists with new rows, and which have changed, (q,) bool.
+    """Merge lists with new neighbors; return ids (q, k), distances (q, k) float32, and which lists changed (q,) bool.
 
     Parameters
     ----------
     ids, distances : (q, k_old), ascending by (distance, id); the distance in float64, before it is rounded to float32.
-    new_ids, squared : (q, m), likewise, with squared distances in float64; where there is no neighbor, `EMPTY` and
-        infinite.
-    measure : returns the squared distances (r, k_old) of the old entries of some of the rows (r,), in float64. It is
-        called where float32 does not tell an old entry from a new one.
+    new_ids, squared : (q, m), likewise, with squared distances in float64; `EMPTY` and infinite without a neighbor.
+    measure : returns the squared distances (r, k_old) in float64 of the old entries of some rows (r,). It is called for
+        rows where an old and a new entry have the same float32 distance.
     """
     k_old, absent = ids.shape[1], new_ids == EMPTY
-    near = np.where(absent, np.float32(np.inf), stored_distances(np.where(absent, 0, squared)))
-    all_ids, rounded = np.concatenate([ids, new_ids], axis=1), np.concatenate([distances, near], axis=1)
-    # Either half is in order, which a stable sort keeps: only an old and a new entry may have to change places.
+    rounded_new = np.where(absent, np.float32(np.inf), stored_distances(np.where(absent, 0, squared)))
+    all_ids, rounded = np.concatenate([ids, new_ids], axis=1), np.concatenate([distances, rounded_new], axis=1)
+    # Both halves are sorted, and a stable sort keeps ties: only an old and a new entry may be in the wrong order.
     order = np.argsort(rounded, axis=1, kind="stable")
     ranked = np.take_along_axis(rounded, order, axis=1)
     tied = (ranked[:, 1:] == ranked[:, :-1]) & (order[:, :-1] < k_old) & (order[:, 1:] >= k_old)
@@ -90,28 +88,30 @@ def merged(ids: np.ndarray, distances: np.ndarray, new_ids: np.ndarray, squared:
 
 
 def squared_reach(distances: np.ndarray) -> np.ndarray:
-    """Return squares (q,) float64 below which those of all distances are that are rounded to these float32 ones."""
+    """Return upper bounds (q,) float64 of the squares of all distances that round to these float32 distances."""
     return np.nextafter(distances, np.float32(np.inf)).astype(np.float64) ** 2
 
 
 @dataclass(frozen=True)
 class GrowTask:
-    """Write the lists of rows [start, stop): old ones with the new rows that belong in them, and those of new rows.
+    """Write the lists of rows [start, stop): old lists merged with new neighbors, and the lists of new rows.
 
-    new : the new rows; None where there are none. base : the lists of the old rows. found : shared arrays `ids` and
-    `distances` of the new rows. most : rows that are held at a time to measure old entries again.
+    new : the new rows, or None.
+    base_ids, base_distances : the lists of the old rows.
+    new_lists : shared arrays `ids` and `distances` of the new rows.
+    max_measured_rows : rows in memory at a time to measure old entries again.
     """
 
     rows: Rows
     new: DensePoints | SparsePoints | None
     base_ids: Rows
     base_distances: Rows
-    found: Parts
+    new_lists: Parts
     metric: str
     start: int
     stop: int
     k: int
-    most: int
+    max_measured_rows: int
 
     def __call__(self, out: PartWriter) -> Receipt:
         n_old, written, changed = len(self.base_ids), list[list[np.ndarray]](), 0
@@ -121,13 +121,13 @@ class GrowTask:
             written.append([ids, distances])
             changed = int(changes.sum())
         if middle < self.stop:
-            written.append([self.found.rows(name).read(middle - n_old, self.stop - n_old)
+            written.append([self.new_lists.rows(name).read(middle - n_old, self.stop - n_old)
                             for name in ("ids", "distances")])
         ids, distances = (np.concatenate(arrays) for arrays in zip(*written, strict=True))
         return out.write_rows(self.start, ids=ids, distances=distances) | {"changed": changed}
 
     def _grown(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return ids and distances (q, k) of old rows, and which lists have changed (q,)."""
+        """Return the updated ids and distances (q, k) of old rows, and which lists changed (q,)."""
         ids, distances = (rows.read(start, stop) for rows in (self.base_ids, self.base_distances))
         if self.new is None:
             return ids, distances, np.zeros(len(ids), bool)
@@ -135,20 +135,20 @@ class GrowTask:
         squared, new_ids = self.new.nearest(queries, np.full(len(ids), -1), min(self.k, len(self.new.rows)),
                                             squared_reach(distances[:, -1]) if full else None)
         new_ids[new_ids != EMPTY] += n_old
-        near = np.flatnonzero(new_ids[:, 0] != EMPTY)  # all rows, where lists get longer
+        near = np.flatnonzero(new_ids[:, 0] != EMPTY)  # all rows if lists get longer
         lists = (np.empty((len(ids), self.k), np.int64), np.empty((len(ids), self.k), np.float32),
                  np.zeros(len(ids), bool))
         if full:
             lists[0][:], lists[1][:] = ids, distances
         lists[0][near], lists[1][near], lists[2][near] = merged(
             ids[near], distances[near], new_ids[near], squared[near], self.k,
-            lambda some: self._measured(queries[near[some]], ids[near[some]]))
+            lambda tied: self._measured(queries[near[tied]], ids[near[tied]]))
         return lists
 
     def _measured(self, queries: Any, ids: np.ndarray) -> np.ndarray:
-        """Return the squared distances (r, k_old) from rows to those of their lists."""
+        """Return the squared distances (r, k_old) from rows to their listed neighbors."""
         squared = np.empty(ids.shape)
-        for run, used in within(np.arange(len(ids)), [ids], self.most):
+        for run, used in within(np.arange(len(ids)), [ids], self.max_measured_rows):
             squared[run] = candidate_distances(measurable(queries[run], self.metric),
                                              measurable(self.rows.take(used), self.metric),
                                              np.searchsorted(used, ids[run]))
@@ -157,59 +157,61 @@ class GrowTask:
 
 def grow_neighbors(X: Rows, base: Neighbors, params: NeighborParams, execution: Execution,
                    parts: Parts | None = None) -> Neighbors:
-    """Return the neighbors of rows (n, d), of which the first are those of `base` and the others were appended.
+    """Return the neighbors of rows (n, d); the first rows are those of `base`, the others were appended.
 
     Parameters
     ----------
     X : finite numbers; the first `len(base)` rows have the values that they had when `base` was made.
-    base : their lists, of any search. Those of an exact search become those of an exact search of all rows, the same
-        bits. In lists of an approximate one all that new rows change is exact, and their recall is certified anew;
-        where so many rows are new that searching all is predicted to take less time, all are searched anew.
-    params : the metric is that of `base`, and no more neighbors are asked for than it lists, unless it lists all other
-        rows. The method is that of `base`, whatever `params` says.
-    execution, parts : as `find_neighbors` takes them.
+    base : their neighbor lists, of any search. The lists of an exact search become those of an exact search of all
+        rows, to the bit. Lists of an approximate search are updated exactly, and their recall is certified again; if
+        searching all rows is predicted to be faster, all rows are searched again.
+    params : with the metric of `base`, and at most as many neighbors, unless `base` lists all other rows. The method is
+        that of `base`, whatever `params` says.
+    execution, parts : as in `find_neighbors`.
 
     Returns
     -------
-    Neighbors : with the attributes of `base`, and `grown`: `rows`, how many are new, and `lists_changed`, how many of
-        the old ones; without it where all rows were searched anew. An `order` goes on, new rows behind the nearest of
-        the old ones.
+    Neighbors : with the attributes of `base`, and `grown`: the number of new `rows`, and of old `lists_changed`;
+        without `grown` if all rows were searched again. A permutation `order` is extended: each new row follows its
+        nearest old row.
 
     Raises
     ------
-    ParameterError, DataError : X has fewer rows than `base`, another metric, too few neighbors; see also `neighbors`.
+    ParameterError, DataError : X has fewer rows than `base`, another metric or too few neighbors; see also `neighbors`.
     """
     k, metric, n, n_old = params.n_neighbors, params.metric, len(X), len(base)
     check_shape(X, k)
-    known = base.attributes.get("method", "given")
-    require(known in ("exact", "descent", "partitioned"), f"lists of the method {known!r} cannot grow", error=DataError,
+    method = base.attributes.get("method", "given")
+    require(method in ("exact", "descent", "partitioned"),
+            f"neighbor lists of the method {method!r} cannot be updated", error=DataError,
             why="they did not come from a search", fix="search the neighbors of all rows")
-    require(base.attributes["metric"] == metric, f"metric={metric!r}, and the lists that grow are "
-            f"{base.attributes['metric']}", why="their distances are of that metric", fix="search anew")
-    require(n >= n_old, f"{n} rows, and lists of {n_old} that grow", error=DataError,
-            why="new rows come after those of the lists", fix="search anew where rows were removed")
-    require(k <= base.k or base.k == n_old - 1, f"n_neighbors={k}, and the lists that grow have {base.k}",
-            why="the next nearest of the old rows are not known", fix="search anew, or ask for no more")
+    require(base.attributes["metric"] == metric, f"metric={metric!r}, but the metric of the neighbor lists is "
+            f"{base.attributes['metric']}", why="their distances are of that metric", fix="search all rows again")
+    require(n >= n_old, f"{n} rows, but neighbor lists of {n_old}", error=DataError,
+            why="new rows are appended to those of the lists", fix="search all rows again after rows were removed")
+    require(k <= base.k or base.k == n_old - 1, f"n_neighbors={k}, but the neighbor lists have {base.k}",
+            why="the next nearest neighbors of the old rows are unknown",
+            fix=f"search all rows again, or ask for at most {base.k}")
     lists = (base.first(k) if k < base.k else base).shared(execution)
     new, parts = RowRange(X, n_old, n), parts or execution.scratch()
     points, searched = None, None
     if n > n_old:
         check_new_rows(X, n_old, metric)
         points, searched, seconds = _searches(X, new, lists, k, metric, execution)
-        if seconds > fresh_seconds(X, k, known):
-            return find_neighbors(X, replace(params, method=known), execution, parts)
-    attributes = {**base.attributes, **asdict(params), "method": known, "recall": base.attributes["recall"], "n": n,
+        if seconds > fresh_seconds(X, k, method):
+            return find_neighbors(X, replace(params, method=method), execution, parts)
+    attributes = {**base.attributes, **asdict(params), "method": method, "recall": base.attributes["recall"], "n": n,
              **_grow(X, new, lists, points, searched, params, execution, parts)}
     if lists.order is not None:
         write_order(lists.order, parts.rows("ids"), parts)
     grown = Neighbors.stored(parts, attributes)
-    if known != "exact" and n > n_old:
+    if method != "exact" and n > n_old:
         attributes["recall"] = certify_recall(X, grown, random_state=params.random_state, execution=execution)
         if attributes["recall"]["recall"] < params.recall:
             warnings.warn(explain(
-                f"the lists hold {attributes['recall']['recall']:.1%} of the neighbors of sampled rows, and "
-                f"recall={params.recall} is asked for", why=f"they grew from lists of the method {known}, which missed "
-                "some", fix="search anew, set method to exact, or ask for a lower recall"), UserWarning, stacklevel=3)
+                f"the updated lists hold {attributes['recall']['recall']:.1%} of the neighbors of sampled rows, and "
+                f"recall={params.recall} is required", why=f"the old lists, of the method {method}, missed some",
+                fix="search all rows again, set method to exact, or ask for a lower recall"), UserWarning, stacklevel=3)
     parts.within("new").remove()
     return grown
 
@@ -217,32 +219,31 @@ def grow_neighbors(X: Rows, base: Neighbors, params: NeighborParams, execution: 
 def _grow(X: Rows, new: Rows, base: Neighbors, points: DensePoints | SparsePoints | None,
           searched: DensePoints | SparsePoints | None, params: NeighborParams, execution: Execution,
           parts: Parts) -> dict[str, Any]:
-    """Write the lists; return what is known of them. Those of new rows go to `new` within the parts first."""
+    """Write the lists; return their attributes. The lists of new rows are written to `new` within the parts first."""
     (n, m), k, metric, budget = (len(X), len(new)), params.n_neighbors, params.metric, execution.memory_budget
-    place = parts.within("new")
+    new_parts = parts.within("new")
     if searched is not None:
         height = exact_block_rows(new, k, metric, budget)
-        place.allocate("ids", (m, k), np.int64, height)
-        place.allocate("distances", (m, k), np.float32, height)
+        new_parts.allocate("ids", (m, k), np.int64, height)
+        new_parts.allocate("distances", (m, k), np.float32, height)
         execution.map([NearestTask(searched, n - m + start, n - m + stop, k, n - m)
-                       for start, stop in row_ranges(m, height)], place)
-    height, most = exact_block_rows(X, k, metric, budget, ENTRY_BYTES), measured_rows(X, metric, budget)
+                       for start, stop in row_ranges(m, height)], new_parts)
+    height, measured = exact_block_rows(X, k, metric, budget, ENTRY_BYTES), measured_rows(X, metric, budget)
     parts.allocate("ids", (n, k), np.int64, height)
     parts.allocate("distances", (n, k), np.float32, height)
-    receipts = execution.map([GrowTask(X, points, base.ids, base.distances, place, metric, start, stop, k, most)
+    receipts = execution.map([GrowTask(X, points, base.ids, base.distances, new_parts, metric, start, stop, k, measured)
                               for start, stop in row_ranges(n, height)], parts)
     return {"block_rows": height,
             "grown": {"rows": m, "lists_changed": sum(receipt["changed"] for receipt in receipts)}}
 
 
 def fresh_seconds(X: Rows, k: int, method: str) -> float:
-    """Return the predicted seconds on one core of searching all rows anew; infinite where exact lists grow."""
+    """Return the predicted seconds on one core of searching all rows again; infinite for exact lists."""
     return {"exact": np.inf, "descent": descent_seconds(X, k), "partitioned": partitioned_seconds(X, k)}[method]
 
 
 def check_new_rows(X: Rows, n_old: int, metric: str) -> None:
-    """Raise DataError unless rows [n_old, n) have distances; those before them were checked when their lists were made.
-    """
+    """Raise DataError unless rows [n_old, n) have distances; the old rows were checked when their lists were made."""
     if X.dtype.kind != "f" and not METRICS.named(metric).transforms:
         return
     new, height = RowRange(X, n_old, len(X)), max(1, CHECK_BYTES // (X.row_bytes if X.is_sparse else X.shape[1] * 8))
@@ -251,12 +252,12 @@ def check_new_rows(X: Rows, n_old: int, metric: str) -> None:
 
 
 def measured_rows(X: Rows, metric: str, budget: int) -> int:
-    """Return the rows that are held at a time to measure entries again: they fit a quarter of the budget."""
+    """Return the rows in memory at a time to measure entries again: they fit a quarter of the budget."""
     return rows_that_fit(budget, measuring_bytes(X, metric), len(X), share=4)
 
 
 def measuring_bytes(X: Rows, metric: str) -> int:
-    """Return the bytes of a row that is measured again: as it is read, and measurable."""
+    """Return the bytes of a row that is measured again: as read, and transformed by the metric."""
     if X.is_sparse:
         return 2 * measured_row_bytes(X, metric)
     return X.shape[1] * (X.dtype.itemsize + measured_itemsize(X.dtype, metric))
@@ -264,7 +265,7 @@ def measuring_bytes(X: Rows, metric: str) -> int:
 
 def _searches(X: Rows, new: Rows, base: Neighbors, k: int, metric: str, execution: Execution
               ) -> tuple[DensePoints | SparsePoints, DensePoints | SparsePoints, float]:
-    """Return the new rows, for old rows to search, and all rows, for new ones; and the seconds on one core."""
+    """Return the new rows, which old rows search, all rows, which new rows search, and the seconds on one core."""
     budget, n, n_old = execution.memory_budget, len(X), len(base)
     if X.is_sparse:
         return (SparsePoints(new, metric, point_rows(new, metric, budget)),
@@ -282,43 +283,43 @@ def _searches(X: Rows, new: Rows, base: Neighbors, k: int, metric: str, executio
 
 
 def write_order(order: Rows, ids: Rows, parts: Parts) -> None:
-    """Write `order` (n,), the row at each place: the old one (n_old,), each new row behind the nearest old row.
+    """Write the permutation `order` (n,): the old one (n_old,), with each new row behind its nearest old row.
 
-    ids : (n, k), the lists of all rows. A new row near new rows alone goes with the first of these that has a place,
-    and those that nothing joins to an old row come last. Memory: 24 bytes a new row.
+    ids : (n, k), the lists of all rows. A new row with new neighbors alone joins the first of these that has an old
+    row; new rows without a path to an old row come last. Memory: 24 bytes a new row.
     """
     n, n_old = len(ids), len(order)
     nearest = _nearest_old(ids, n_old)
-    turn = np.argsort(nearest, kind="stable")
-    anchors, starts, counts = np.unique(nearest[turn], return_index=True, return_counts=True)
+    order_of_new = np.argsort(nearest, kind="stable")
+    anchors, starts, counts = np.unique(nearest[order_of_new], return_index=True, return_counts=True)
     stream = RowStream(parts, "order", n, np.int64)
     for _, block in order.blocks(ANCHOR_ROWS):
         group = np.searchsorted(anchors, block)
         places = np.flatnonzero(np.append(anchors, -1)[group] == block)
-        behind, many = starts[group[places]], counts[group[places]]
-        which = np.repeat(behind - np.cumsum(many) + many, many) + np.arange(many.sum())
-        stream.add(np.insert(block, np.repeat(places + 1, many), n_old + turn[which]))
-    stream.add(n_old + turn[nearest[turn] == n_old])
+        behind, n_behind = starts[group[places]], counts[group[places]]
+        which = np.repeat(behind - np.cumsum(n_behind) + n_behind, n_behind) + np.arange(n_behind.sum())
+        stream.add(np.insert(block, np.repeat(places + 1, n_behind), n_old + order_of_new[which]))
+    stream.add(n_old + order_of_new[nearest[order_of_new] == n_old])
     stream.close()
 
 
 def _nearest_old(ids: Rows, n_old: int) -> np.ndarray:
-    """Return the old row that each new row (m,) goes behind; n_old where there is none."""
+    """Return the old row that each new row (m,) follows; n_old if there is none."""
     m = len(ids) - n_old
     anchor = np.full(m, n_old)
     for start, stop in row_ranges(m, ANCHOR_ROWS):
-        near = ids.read(n_old + start, n_old + stop)
-        first = np.argmax(near < n_old, axis=1)
-        nearest = np.take_along_axis(near, first[:, None], axis=1)[:, 0]
+        listed = ids.read(n_old + start, n_old + stop)
+        first = np.argmax(listed < n_old, axis=1)
+        nearest = np.take_along_axis(listed, first[:, None], axis=1)[:, 0]
         anchor[start:stop] = np.minimum(nearest, n_old)
     open_rows = np.flatnonzero(anchor == n_old)
     while len(open_rows):
         before = len(open_rows)
         for start, stop in row_ranges(before, ANCHOR_ROWS):
             some = open_rows[start:stop]
-            reached = anchor[ids.take(n_old + some) - n_old]
-            first = np.argmax(reached < n_old, axis=1)
-            anchor[some] = np.take_along_axis(reached, first[:, None], axis=1)[:, 0]
+            anchors = anchor[ids.take(n_old + some) - n_old]
+            first = np.argmax(anchors < n_old, axis=1)
+            anchor[some] = np.take_along_axis(anchors, first[:, None], axis=1)[:, 0]
         open_rows = open_rows[anchor[open_rows] == n_old]
         if len(open_rows) == before:
             break
@@ -326,28 +327,28 @@ def _nearest_old(ids: Rows, n_old: int) -> np.ndarray:
 
 
 def grow_cost(X: Rows, n_old: int, k: int, metric: str, method: str, budget: int) -> Cost:
-    """Return what growing takes for rows of the shape and dtype of X, which are not read; `n_old` of them have lists.
+    """Return the cost of updating the lists of `n_old` rows of X, whose shape and dtype are method but not its values.
 
-    method : of the lists; those that are not exact are certified. In the driver a sample, and points beside their
-    layout; in a task the layout of all rows and some new ones that search them, or that of the new rows and lists.
+    method : of the lists; the recall of approximate ones is certified. The driver holds a sample, and points beside
+    their layout; a task holds the layout of all rows and new queries, or that of the new rows and lists.
     """
     n, m = len(X), len(X) - n_old
-    height, most = exact_block_rows(X, k, metric, budget, ENTRY_BYTES), min(n, measured_rows(X, metric, budget))
+    height, measured = exact_block_rows(X, k, metric, budget, ENTRY_BYTES), min(n, measured_rows(X, metric, budget))
     merging = block_count(n, height)
     tasks, merged_bytes = merging, height * ENTRY_BYTES * k
-    read, written, peak, least = 24 * n_old * k, 12 * n * k, merged_bytes + 12 * height * k, 0
+    read, written, peak, sampling = 24 * n_old * k, 12 * n * k, merged_bytes + 12 * height * k, 0
     if m > 0:
-        new, merging_rows = RowRange(X, n_old, n), merged_bytes + most * measuring_bytes(X, metric)
+        new, merging_rows = RowRange(X, n_old, n), merged_bytes + measured * measuring_bytes(X, metric)
         rows = exact_block_rows(new, k, metric, budget)
         searching = block_count(m, rows)
-        tasks, least = tasks + searching, 0 if X.is_sparse else sampling_bytes(X, metric)
+        tasks, sampling = tasks + searching, 0 if X.is_sparse else sampling_bytes(X, metric)
         all_points, all_layout = searching_bytes(X, k, metric, rows, budget)
         new_points, new_layout = searching_bytes(new, k, metric, height, budget)
-        peak = max(least, all_points, new_points + merging_rows)
+        peak = max(sampling, all_points, new_points + merging_rows)
         read += (n * X.row_bytes * (3 + searching * (not all_layout)) + all_layout
                  + m * X.row_bytes * (2 + merging * (not new_layout)) + new_layout)
         written += 12 * m * k + all_layout + new_layout
     if method != "exact":
         peak, read, tasks = max(peak, truth_bytes(X, metric, budget)), read + n * X.row_bytes, tasks + block_count(
             n, truth_rows(X, metric, budget))
-    return cost_of(tasks, read, written, peak, least, TILE_PAIR_NS * 1e-9 * m * (n_old + n))
+    return cost_of(tasks, read, written, peak, sampling, TILE_PAIR_NS * 1e-9 * m * (n_old + n))

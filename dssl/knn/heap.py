@@ -1,7 +1,7 @@
-"""The k nearest so far: one max-heap a row, ordered by (squared distance, id).
+"""The k nearest candidates so far: one max-heap a row, ordered by (squared distance, id).
 
-A distance is equal on every machine and whichever of the two rows is the query (`squared_distances.py`), and the id
-breaks ties: the k nearest do not depend on the order in which candidates arrive.
+A distance is the same on every machine and for both directions of a pair (`squared_distances.py`), and ids break ties.
+So the k nearest do not depend on the order in which candidates arrive.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ EMPTY = np.int64(2**63 - 1)  # id of an entry that holds no neighbor yet: it giv
 def empty_heaps(n_rows: int, k: int, within: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Return heaps without neighbors: squared distances (n_rows, k) float64 and ids (n_rows, k) int64.
 
-    within : (n_rows,) squared distances; a heap refuses what is farther. None: heaps take anything.
+    within : (n_rows,) squared distances; a heap rejects candidates farther away. None: no limit.
     """
     farthest = np.inf if within is None else within[:, None]
     return np.full((n_rows, k), farthest), np.full((n_rows, k), EMPTY)

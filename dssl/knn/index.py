@@ -1,7 +1,7 @@
-"""The points of a graph, laid out so that new ones find their nearest among them, exactly.
+"""An index of points that new points query for their exact nearest neighbors.
 
-Dense points are searched by a tree or by tiles, sparse ones by an inverted index, as in `exact/blocks.py`. The layout
-is stored with a model, so that nothing is computed when it is opened.
+Dense points are searched by a tree or by tiles, sparse points by an inverted index, as in `exact/blocks.py`. The layout
+is stored with a model, so opening a model computes nothing.
 """
 
 from dataclasses import dataclass, fields
@@ -19,15 +19,16 @@ from .exact.inverted_index import SparsePoints, measured_row_bytes, point_rows
 from .exact.layout import MAX_AXES, SAMPLE_ROWS, Layout, layout_bytes
 from .metric import METRICS, measured_itemsize
 
-TREE_QUERIES = 16  # neighbors of the pilot queries by which a search is chosen
+TREE_QUERIES = 16  # neighbors of the pilot queries that select the search
 SPARSE_BUDGET = 1 << 28  # bytes of sparse points that are searched at a time
 
 
 @dataclass(frozen=True, eq=False)
 class NeighborIndex:
-    """Points (m, d) that answer queries.
+    """An index of points (m, d).
 
-    searched : the points with their search. n_features : d.
+    searched : the points with their search.
+    n_features : d.
     """
 
     searched: DensePoints | SparsePoints
@@ -35,9 +36,9 @@ class NeighborIndex:
 
     @classmethod
     def of(cls, rows: Rows, metric: str, execution: Execution) -> "NeighborIndex":
-        """Return the index of rows (m, d), dense or sparse, that are finite.
+        """Return the index of finite rows (m, d), dense or sparse.
 
-        Raises BudgetError: twice the layout of all rows does not fit the memory budget.
+        Raises BudgetError if twice the layout of all rows does not fit the memory budget.
         """
         if rows.is_sparse:
             held = as_rows(rows.read_all())
@@ -64,7 +65,7 @@ class NeighborIndex:
     def nearest(self, X: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the distances (q, k) float64 and ids (q, k) of the points nearest to rows X (q, d), ascending.
 
-        Raises DataError: a row of X is not finite, or zero under the cosine metric.
+        Raises DataError if a row of X is not finite, or zero under the cosine metric.
         """
         if self.searched.rows.is_sparse:
             X = csr_array(X)
@@ -99,7 +100,7 @@ class NeighborIndex:
         return cls._dense(layout, metric, attributes["search"])
 
     def query_bytes(self, rows: Rows, k: int) -> int:
-        """Return the bytes that a row takes while its neighbors are sought; see `exact_block_rows`."""
+        """Return the bytes of a query of k neighbors; see `exact_block_rows`."""
         return measured_row_bytes(rows, self.searched.metric) + 40 * k if rows.is_sparse else (
             40 * self.n_features + 16 * k)
 
@@ -108,19 +109,19 @@ def require_index(points: Rows, metric: str, budget: int) -> None:
     """Raise BudgetError unless twice the layout of dense points fits the memory budget (bytes)."""
     needed = 0 if points.is_sparse else 2 * index_bytes(points, metric)
     require(needed <= budget, f"an index of {len(points):,} points", error=BudgetError,
-            why=f"laying them out takes {needed:,} bytes, the budget is {budget:,}",
+            why=f"its layout takes {needed:,} bytes, the budget is {budget:,}",
             fix=f"raise memory_budget to {needed:,} bytes, or use a model on landmarks such as LapRLS")
 
 
 def index_bytes(points: Rows, metric: str) -> int:
-    """Return a bound of the bytes of an index of points whose shape and type `points` has."""
+    """Return an upper bound of the bytes of an index of points with the shape and type of `points`."""
     if points.is_sparse:
         return len(points) * points.row_bytes
     return layout_bytes(len(points), points.shape[1], measured_itemsize(points.dtype, metric))
 
 
 def indexing_bytes(points: Rows, metric: str) -> int:
-    """Return what making an index takes: a sample in float64, then the points beside their layout; see `exact_cost`."""
+    """Return the peak bytes of making an index: a sample in float64, or the points beside their layout."""
     if points.is_sparse:
         return 2 * index_bytes(points, metric)
     n, d = points.shape

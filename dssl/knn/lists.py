@@ -1,4 +1,4 @@
-"""`Neighbors`: the neighbor lists of all rows, however they were found."""
+"""`Neighbors`: the neighbor lists of all rows, whatever search made them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,11 +15,11 @@ from ..storage.views import FirstColumns
 class Neighbors:
     """The neighbor lists of n rows.
 
-    ids : Rows (n, k) int64, ascending by (distance, id); the distance in float64, before it is rounded.
-    distances : Rows (n, k) float32, in the units of the data; under "cosine" sqrt(2 (1 - cos)). Those of given lists
-        keep their dtype, and an id of -1 at distance infinity ends one that is shorter than others.
-    attributes : parameters, the method used, and figures of recall; JSON.
-    order : Rows (n,) int64, the row at each place of an order in which neighbors are near; None of a search without.
+    ids : Rows (n, k) int64, ascending by (distance, id); the distance in float64, before rounding.
+    distances : Rows (n, k) float32, in the units of the data; under "cosine" sqrt(2 (1 - cos)). Given lists keep their
+        dtype, and are padded with id -1 at distance infinity.
+    attributes : parameters, the method used, and its recall; JSON.
+    order : Rows (n,) int64, a permutation of the rows in which near rows lie together; None for other searches.
     """
 
     ids: Rows
@@ -29,7 +29,7 @@ class Neighbors:
 
     @classmethod
     def stored(cls, parts: Parts, attributes: dict[str, Any]) -> "Neighbors":
-        """Return the lists that parts hold as shared arrays, with `order` where the attributes say `ordered`."""
+        """Return the neighbor lists stored in parts as shared arrays, with `order` if the attributes say `ordered`."""
         order = parts.rows("order") if attributes.get("ordered") else None
         return cls(parts.rows("ids"), parts.rows("distances"), attributes, order)
 
@@ -47,12 +47,12 @@ class Neighbors:
             yield start, ids, self.distances.read(start, start + len(ids))
 
     def first(self, k: int) -> "Neighbors":
-        """Return the lists of the first k neighbors of each row."""
+        """Return the neighbor lists of the first k neighbors of each row."""
         return Neighbors(FirstColumns(self.ids, k), FirstColumns(self.distances, k),
                          {**self.attributes, "n_neighbors": k}, self.order)
 
     def shared(self, execution: Execution) -> "Neighbors":
-        """Return the lists in a form that every task can read without carrying them."""
+        """Return the neighbor lists in shared storage, so that tasks need not carry them."""
         order = None if self.order is None else execution.share_rows(self.order)
         return Neighbors(execution.share_rows(self.ids), execution.share_rows(self.distances), self.attributes, order)
 
@@ -63,6 +63,6 @@ class Neighbors:
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any] | None = None) -> "Neighbors":
-        """Return the lists that `to_arrays` gave."""
+        """Return the neighbor lists that `to_arrays` gave."""
         order = ArrayRows(arrays["order"]) if "order" in arrays else None
         return cls(ArrayRows(arrays["ids"]), ArrayRows(arrays["distances"]), dict(attributes or {}), order)

@@ -1,4 +1,4 @@
-"""Metrics of the neighbor search, one class each in `METRICS`, and rows as the search sees them."""
+"""Metrics of the neighbor search, one class each in `METRICS`, and the checks of rows."""
 
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
@@ -15,22 +15,22 @@ CHECK_BYTES = 64 << 20
 
 
 class Metric(ABC):
-    """A distance of rows that is the Euclidean one between rows of the same width, each made of one row.
+    """A distance that equals the Euclidean distance between transformed rows of the same width.
 
-    So every search serves every metric.
+    Each row is transformed on its own, so every search serves every metric.
 
     Attributes
     ----------
     name : str
-        By which specs and stored neighbor lists know the metric.
+        The name of the metric in specs and in stored neighbor lists.
     transforms : bool
-        Whether `embedded` makes other rows, in float64, rather than the same in a type that a search reads.
+        Whether `embedded` changes the rows (and returns float64), rather than only their type.
     takes_sparse : bool
-        Whether there is `embedded_sparse`.
+        Whether the metric has `embedded_sparse`.
     undefined_are : str
-        What the rows are that `undefined` names, such as zero.
+        What rows without distances are, such as "zero"; for error messages.
     undefined_why : str
-        Why these have no distance.
+        Why such rows have no distance.
     """
 
     name: ClassVar[str]
@@ -42,7 +42,7 @@ class Metric(ABC):
     @classmethod
     @abstractmethod
     def embedded(cls, rows: np.ndarray) -> np.ndarray:
-        """Return rows (n, d) whose Euclidean distances are the metric's; a row depends on nothing but itself."""
+        """Return rows (n, d) whose Euclidean distances are the metric's; each row depends on itself alone."""
 
     @classmethod
     def embedded_sparse(cls, rows: sparse.csr_array) -> sparse.csr_array:
@@ -103,21 +103,21 @@ METRICS = Registry[Metric]("metric", Euclidean, CosineDistance)
 
 def measurable(rows: Any, metric: str) -> Any:
     """Return rows (n, d), dense or sparse, whose Euclidean distances are those of a metric."""
-    known = METRICS.named(metric)
-    return known.embedded_sparse(rows) if sparse.issparse(rows) else known.embedded(rows)
+    rule = METRICS.named(metric)
+    return rule.embedded_sparse(rows) if sparse.issparse(rows) else rule.embedded(rows)
 
 
 def _measured_dtype(dtype: np.dtype) -> type[np.float32] | type[np.float64]:
-    """Return the type that distances are measured in: float32 where it holds every value, as it holds 16-bit integers.
+    """Return the type of measured rows: float32 if it represents every value, as of 16-bit integers, or float64.
 
-    Two types are all that kernels are compiled for.
+    Numba functions are compiled for these two types alone.
     """
     return np.float32 if np.can_cast(dtype, np.float32) else np.float64
 
 
-def sample_ids(n_rows: int, most: int) -> np.ndarray:
-    """Return up to `most` row numbers, evenly spread."""
-    return np.unique(np.linspace(0, n_rows - 1, min(n_rows, most)).astype(np.int64))
+def sample_ids(n_rows: int, max_rows: int) -> np.ndarray:
+    """Return up to `max_rows` row numbers, evenly spread."""
+    return np.unique(np.linspace(0, n_rows - 1, min(n_rows, max_rows)).astype(np.int64))
 
 
 def measured_itemsize(dtype: np.dtype, metric: str) -> int:
@@ -130,17 +130,17 @@ def stored_distances(squared: np.ndarray) -> np.ndarray:
 
     Raises
     ------
-    DataError : one is beyond float32, or most are so small that they would be zero, as between copies.
+    DataError : a distance overflows float32, or most of them would round to zero, as between duplicates.
     """
     distances = np.sqrt(squared)
     with np.errstate(over="ignore", under="ignore"):
         stored = distances.astype(np.float32)
     largest = float(distances.max(initial=0))
     require(bool(np.isfinite(stored).all()), f"neighbors are {largest:.3g} apart", error=DataError,
-            why="distances are kept in float32, which ends at 3.4e38", fix="scale the features")
+            why="distances are stored in float32, whose largest number is 3.4e38", fix="scale the features")
     vanished = int(((stored == 0) & (distances > 0)).sum())
     require(2 * vanished <= stored.size, f"{vanished} of {stored.size} distances are below 1e-45, the largest "
-            f"{largest:.3g}", error=DataError, why="they are zero in float32, as if these points were copies",
+            f"{largest:.3g}", error=DataError, why="they are zero in float32, as if these points were duplicates",
             fix="scale the features")
     return stored
 
@@ -174,15 +174,16 @@ def check_block(block: Any, first: int, metric: str) -> float:
                    np.maximum(block.max(axis=1), -block.min(axis=1)))
         bad = first + np.flatnonzero(~np.isfinite(largest))
         require(len(bad) == 0, f"{len(bad)} rows from row {first} on hold NaN or infinite values, first {bad[:5]}",
-                why="their distances do not exist, and one such row would spoil all lists", error=DataError,
+                why="they have no distances, and one such row would spoil all neighbor lists", error=DataError,
                 fix="drop these rows, or fill the values before searching")
         require(float(largest.max()) < 1e150, f"row {first + int(largest.argmax())} holds values of 1e150 or more",
-                why="their squares are beyond float64", fix="scale the features", error=DataError)
+                why="their squares overflow float64", fix="scale the features", error=DataError)
         largest_of_all = float(largest.max())
-    known = METRICS.named(metric)
-    wrong = first + np.flatnonzero(known.undefined(block))
-    require(len(wrong) == 0, f"{len(wrong)} rows from row {first} on are {known.undefined_are}, first {wrong[:5]}",
-            why=known.undefined_why, error=DataError, fix='drop these rows, or use metric="euclidean"')
+    rule = METRICS.named(metric)
+    undefined_rows = first + np.flatnonzero(rule.undefined(block))
+    require(len(undefined_rows) == 0,
+            f"{len(undefined_rows)} rows from row {first} on are {rule.undefined_are}, first {undefined_rows[:5]}",
+            why=rule.undefined_why, error=DataError, fix='drop these rows, or use metric="euclidean"')
     return largest_of_all
 
 
@@ -194,7 +195,7 @@ def require_squares(largest: float, dtype: np.dtype) -> None:
 
 
 def check_rows(X: Rows, n_neighbors: int, metric: str) -> None:
-    """Raise unless rows (n, d) have `n_neighbors` others to be near to, and distances that exist; reads X once.
+    """Raise unless each row (n, d) has `n_neighbors` others and finite distances; reads X once.
 
     Raises
     ------

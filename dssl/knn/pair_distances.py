@@ -1,7 +1,7 @@
-"""Points as local joins measure them, pair by pair, to float32: rows of coordinates, or sparse rows.
+"""Points of a local join, whose distances are measured pair by pair to float32: dense coordinates, or sparse rows.
 
-Compiled code takes them as a tuple of arrays, of which the length says which of the two they are. Of sparse rows one is
-unfolded into a row of d zeros, and others are measured to it by the entries that they have, in float64.
+Compiled code takes the points as a tuple of arrays; its length tells dense from sparse. The first point of sparse pairs
+is densified into a row of d values, and the products with the entries of the others are added in float64.
 """
 
 from dataclasses import dataclass
@@ -14,15 +14,15 @@ from scipy import sparse
 from ..storage.blocks import row_ranges
 from ..storage.csr import squared_lengths, with_values
 from .metric import sample_ids
-from .squared_distances import float32_gap
+from .squared_distances import float32_squared_distance
 
-AXES, POWER_STEPS, SAMPLE_ROWS = 24, 2, 8192  # of sparse rows: axes that trees split along, and how they are found
-SQUARED_ROWS = 1 << 12  # whose lengths are found at a time
-FLAT = 1e-6  # the least square of an axis's length that float32 products know, where that of the longest is 1
+AXES, POWER_STEPS, SAMPLE_ROWS = 24, 2, 8192  # axes of sparse rows that trees split along, and how they are computed
+SQUARED_ROWS = 1 << 12  # rows whose lengths are computed at a time
+SMALLEST_SHARE = 1e-6  # squared length of an axis, relative to the longest, below which float32 products are rounding
 
 
 class Points(Protocol):
-    """Points that pairs are measured of: `axes` (n, a) float32, that trees split along."""
+    """Points of a local join; trees split along `axes` (n, a) float32."""
 
     @property
     def axes(self) -> np.ndarray: ...
@@ -30,11 +30,11 @@ class Points(Protocol):
     def __len__(self) -> int: ...
 
     def take(self, order: np.ndarray) -> Self:
-        """Return them in another order."""
+        """Return the points in another order."""
         ...
 
     def of_a_thread(self) -> tuple[np.ndarray, ...]:
-        """Return what compiled code takes; no two threads share what it writes to."""
+        """Return the arrays for compiled code, with work space of one thread."""
         ...
 
 
@@ -58,7 +58,8 @@ class Coordinates:
 class SparsePoints:
     """Sparse rows (n, d) float32 of values up to 1, and the squares (n,) float64 of their lengths.
 
-    Rows that nobody centers may be near each other and far from 0: their float32 products would tell none apart.
+    Sparse rows are not centered, so they may be near each other and far from 0; float32 products could not tell such
+    rows apart.
     """
 
     rows: sparse.csr_array
@@ -67,11 +68,10 @@ class SparsePoints:
 
     @classmethod
     def of(cls, rows: sparse.csr_array, rng: np.random.Generator) -> "SparsePoints":
-        """Return sparse rows of any floating type, and their coordinates along a few axes of most of their length.
+        """Return sparse rows of any floating type with their coordinates along a few leading axes.
 
-        The axes are those of a sample, by subspace iteration (Halko, Martinsson, Tropp, SIAM Review 2011, algorithm
-        4.4) in the space of its rows, so that of d columns only `axes_bytes` are held: less are found where the rows
-        are fewer, or have fewer columns.
+        The axes come from a sample, by subspace iteration in the space of its rows (Halko, Martinsson, Tropp, SIAM
+        Review 2011, algorithm 4.4), which takes `axes_bytes`. There are fewer axes if there are fewer rows or columns.
         """
         largest = float(np.abs(rows.data).max(initial=0)) or 1.0
         scaled = with_values(rows, (rows.data / largest).astype(np.float32))
@@ -82,10 +82,10 @@ class SparsePoints:
         for _ in range(POWER_STEPS):
             within, _ = np.linalg.qr(sample @ (sample.T @ within.astype(np.float32)))
         basis = sample.T @ within.astype(np.float32)
-        lengths, turn = np.linalg.eigh(basis.T @ basis)  # squared; basis @ turn is orthogonal
-        least = FLAT * lengths[-1] if lengths[-1] > 0 else 1
-        turn = (turn / np.sqrt(np.maximum(lengths, least))).astype(np.float32)
-        return cls(scaled, squares, (scaled @ basis) @ turn)
+        lengths, rotation = np.linalg.eigh(basis.T @ basis)  # squared; basis @ rotation is orthogonal
+        smallest = SMALLEST_SHARE * lengths[-1] if lengths[-1] > 0 else 1
+        rotation = (rotation / np.sqrt(np.maximum(lengths, smallest))).astype(np.float32)
+        return cls(scaled, squares, (scaled @ basis) @ rotation)
 
     def __len__(self) -> int:
         return len(self.squares)
@@ -94,46 +94,46 @@ class SparsePoints:
         return SparsePoints(self.rows[order], self.squares[order], self.axes[order])
 
     def of_a_thread(self) -> tuple[np.ndarray, ...]:
-        unfolded = np.zeros(self.rows.shape[1], np.float32)
-        return self.rows.indptr, self.rows.indices, self.rows.data, self.squares, unfolded
+        dense_row = np.zeros(self.rows.shape[1], np.float32)
+        return self.rows.indptr, self.rows.indices, self.rows.data, self.squares, dense_row
 
 
 def axes_bytes(d: int) -> int:
-    """Return the bytes of the axes of sparse rows while they are found, as many as `AXES` threads unfold rows in."""
+    """Return the bytes of computing the axes of sparse rows; `AXES` threads densify rows in as much."""
     return 4 * AXES * d
 
 
-def unfold(points: Any, a: Any, times: Any) -> None:
-    """Make a point ready to be the first of pairs, with `times` 1; undo that with 0."""
+def densify(points: Any, a: Any, factor: Any) -> None:
+    """Write the values of a point, times `factor`, to the dense row: 1 to begin pairs with it, 0 to end."""
 
 
-def gap(points: Any, a: Any, b: Any) -> Any:
-    """Return the squared distance of two points, of which the first is unfolded."""
+def pair_squared_distance(points: Any, a: Any, b: Any) -> Any:
+    """Return the squared distance of two points; the first has been densified."""
 
 
-@overload(unfold)
-def _unfold(points, a, times):
-    def nothing(points, a, times):
+@overload(densify)
+def _densify(points, a, factor):
+    def nothing(points, a, factor):
         pass
 
-    def sparse_row(points, a, times):
-        indptr, indices, data, _, unfolded = points
+    def sparse_row(points, a, factor):
+        indptr, indices, data, _, dense_row = points
         for entry in range(indptr[a], indptr[a + 1]):
-            unfolded[indices[entry]] = times * data[entry]
+            dense_row[indices[entry]] = factor * data[entry]
 
     return nothing if len(points) == 1 else sparse_row
 
 
-@overload(gap)
-def _gap(points, a, b):
-    def of_rows(points, a, b):
-        return float32_gap(points[0][a], points[0][b])
+@overload(pair_squared_distance)
+def _pair_squared_distance(points, a, b):
+    def of_coordinates(points, a, b):
+        return float32_squared_distance(points[0][a], points[0][b])
 
     def of_sparse_rows(points, a, b):
-        indptr, indices, data, squares, unfolded = points
+        indptr, indices, data, squares, dense_row = points
         product = 0.0
         for entry in range(indptr[b], indptr[b + 1]):
-            product += np.float64(data[entry]) * np.float64(unfolded[indices[entry]])
+            product += np.float64(data[entry]) * np.float64(dense_row[indices[entry]])
         return np.float32(max(0.0, squares[a] + squares[b] - 2 * product))
 
-    return of_rows if len(points) == 1 else of_sparse_rows
+    return of_coordinates if len(points) == 1 else of_sparse_rows

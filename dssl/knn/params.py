@@ -1,4 +1,4 @@
-"""How neighbors are found: the parameters, without what searches."""
+"""Parameters of a neighbor search."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -15,16 +15,16 @@ METHODS = ("auto", "exact", "descent", "partitioned")
 
 @dataclass(frozen=True, kw_only=True)
 class NeighborParams:
-    """How neighbors are found.
+    """Parameters of a neighbor search.
 
-    n_neighbors : others per point; the point itself is not counted.
-    method : "exact", "descent" (NN-descent in one task, approximate), "partitioned" (the same in leaves that
-        overlap, approximate, of any number of dense rows), or "auto" (see `neighbors`).
-    metric : "euclidean", or "cosine": Euclidean between the rows scaled to unit length.
-    random_state : of the approximate searches and of the sample that certifies them; an exact one does not depend on
-    it.
-    recall : that a partitioned search has to reach, as its certificate bounds it from below; NN-descent is repeated
-        wider, once, where it does not.
+    n_neighbors : number of neighbors of each point, itself not counted.
+    method : "exact"; "descent" (NN-descent in one task, approximate); "partitioned" (NN-descent in overlapping leaves,
+        approximate, for any number of dense rows); or "auto" (see `neighbors`).
+    metric : "euclidean", or "cosine": the Euclidean distance between rows scaled to unit length.
+    random_state : seed of the approximate searches and of the sample that certifies their recall. An exact search does
+        not depend on it.
+    recall : lower bound of the recall that a partitioned search has to certify. NN-descent is repeated once with longer
+        lists if it certifies less.
     """
 
     n_neighbors: int = 10

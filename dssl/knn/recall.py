@@ -1,7 +1,7 @@
-"""Recall of neighbor lists: on a sample of rows, against a search that looks at all points, a task a block of them."""
+"""Recall of neighbor lists on a sample of rows, against an exact search with one task a block of points."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, NotRequired, TypedDict
 
 import numpy as np
 
@@ -20,7 +20,29 @@ from .squared_distances import candidate_distances
 
 SAMPLE = 500
 CONFIDENCE_Z = 1.959964  # two-sided 95 %
-MOST_BLOCK = 1 << 16
+MAX_BLOCK_ROWS = 1 << 16
+
+
+class Recall(TypedDict):
+    """The recall of neighbor lists, as their attributes store it.
+
+    recall : share of the sampled list entries that are true neighbors.
+    lower : lower end of its 95 % confidence interval.
+    worst_row : smallest share of a single row.
+    rows, trials : number of sampled rows, and of their entries.
+    certified : "sample", or "exact" without the fields of a sample.
+    """
+
+    recall: float
+    lower: float
+    worst_row: NotRequired[float]
+    rows: NotRequired[int]
+    trials: NotRequired[int]
+    random_state: NotRequired[int]
+    certified: Literal["sample", "exact"]
+
+
+EXACT_RECALL = Recall(recall=1.0, lower=1.0, certified="exact")
 
 
 def wilson_lower(hits: int, trials: int, z: float = CONFIDENCE_Z) -> float:
@@ -35,7 +57,7 @@ def wilson_lower(hits: int, trials: int, z: float = CONFIDENCE_Z) -> float:
 
 @dataclass(frozen=True)
 class TruthTask:
-    """Find the k nearest of rows [start, stop) to each sampled row, and the distances to those that are listed."""
+    """Find the k nearest of rows [start, stop) to each sampled row, and the distances of its listed neighbors."""
 
     rows: Rows
     metric: str
@@ -45,23 +67,23 @@ class TruthTask:
     k: int
 
     def __call__(self, out: PartWriter) -> Receipt:
-        held = self.sampled.load()
-        queries, listed = points_of(held, "rows"), held["listed"]
+        arrays = self.sampled.load()
+        queries, listed = points_of(arrays, "rows"), arrays["listed"]
         block = measurable(self.rows.read(self.start, self.stop), self.metric)
         points = points_in_blocks(as_rows(block), Euclidean.name, max(1, block.shape[0]), queries)
-        distances, ids = points.nearest(queries, held["ids"] - self.start, self.k)
+        distances, ids = points.nearest(queries, arrays["ids"] - self.start, self.k)
         local = np.where((listed >= self.start) & (listed < self.stop), listed - self.start, -1)
         return out.write(distances=distances, ids=np.where(ids == EMPTY, EMPTY, ids + self.start),
                          reached=candidate_distances(queries, block, local))
 
 
 def nearer(total: Share, share: Share) -> Share:
-    """Return the nearest of two blocks, ascending by (distance, id), and what either reached."""
+    """Merge the nearest of two blocks, ascending by (distance, id), and the distances of listed neighbors."""
     k = total["ids"].shape[1]
     both = {name: np.concatenate([total[name], share[name]], axis=1) for name in ("distances", "ids")}
     order = np.lexsort((both["ids"], both["distances"]))[:, :k]
-    kept = {name: np.take_along_axis(array, order, axis=1) for name, array in both.items()}
-    return {**kept, "reached": np.minimum(total["reached"], share["reached"])}
+    nearest = {name: np.take_along_axis(array, order, axis=1) for name, array in both.items()}
+    return {**nearest, "reached": np.minimum(total["reached"], share["reached"])}
 
 
 def sampled_ids(n: int, sample: int, random_state: int) -> np.ndarray:
@@ -69,29 +91,29 @@ def sampled_ids(n: int, sample: int, random_state: int) -> np.ndarray:
     return np.sort(block_rng(random_state, n).choice(n, min(sample, n), replace=False))
 
 
-def true_neighbors(rows: Rows, chosen: np.ndarray, listed: np.ndarray, metric: str, execution: Execution,
+def true_neighbors(rows: Rows, sampled_rows: np.ndarray, listed: np.ndarray, metric: str, execution: Execution,
                    parts: Parts | None = None) -> Share:
-    """Return `distances` (q, k), squared, and `ids` of the true neighbors of some rows, ascending; and `reached`.
+    """Return `distances` (q, k), squared, and `ids` of the true neighbors of some rows, ascending, and `reached`.
 
-    listed : (q, k) ids, to which `reached` are the squared distances. Each block is read once, by one task, whose share
-    goes to `parts`, scratch by default.
+    listed : (q, k) ids of listed neighbors; `reached` holds their squared distances. One task reads each block, and its
+    share goes to `parts` (scratch by default).
     """
-    queries, k = measurable(rows.take(chosen), metric), listed.shape[1]
-    sampled = execution.share(ids=chosen, listed=listed, **point_arrays("rows", queries))
+    queries, k = measurable(rows.take(sampled_rows), metric), listed.shape[1]
+    sampled = execution.share(ids=sampled_rows, listed=listed, **point_arrays("rows", queries))
     tasks = [TruthTask(rows, metric, sampled, start, stop, k)
              for start, stop in row_ranges(len(rows), truth_rows(rows, metric, execution.memory_budget))]
     return execution.reduce(Reduction(tasks, nearer, lambda nearest: nearest), parts)
 
 
 def truth_rows(rows: Rows, metric: str, budget: int) -> int:
-    """Return the rows of a block: with their layout they fit half of the budget, and all blocks are as equal as can be.
-    """
+    """Return the rows of a block: with their layout they fit half of the budget; blocks have nearly equal sizes."""
     if rows.is_sparse:
-        each, fixed = 2 * measured_row_bytes(rows, metric), tile_bytes(rows)
+        row_bytes, fixed = 2 * measured_row_bytes(rows, metric), tile_bytes(rows)
     else:
-        each, fixed = truth_row_bytes(rows.shape[1], measured_itemsize(rows.dtype, metric)), STEP_BYTES
-    most = min(MOST_BLOCK, rows_that_fit(budget, each, len(rows), fixed_bytes=min(fixed, budget // 8), share=2))
-    return -(-len(rows) // -(-len(rows) // most))
+        row_bytes, fixed = truth_row_bytes(rows.shape[1], measured_itemsize(rows.dtype, metric)), STEP_BYTES
+    max_rows = min(MAX_BLOCK_ROWS, rows_that_fit(budget, row_bytes, len(rows), fixed_bytes=min(fixed, budget // 8),
+                                                 share=2))
+    return -(-len(rows) // -(-len(rows) // max_rows))
 
 
 def truth_bytes(rows: Rows, metric: str, budget: int) -> int:
@@ -107,8 +129,8 @@ def truth_row_bytes(d: int, itemsize: int) -> int:
     return d * itemsize + layout_bytes(1, d, itemsize) + 8 * (min(d, MAX_AXES) + 3)
 
 
-def recall_of(hit: np.ndarray, random_state: int) -> dict[str, Any]:
-    """Return the certificate of lists of which each sampled entry (q, k) is a true neighbor or not."""
+def recall_of(hit: np.ndarray, random_state: int) -> Recall:
+    """Return the certificate of neighbor lists; `hit` (q, k) says which sampled entries are true neighbors."""
     hits, trials = int(hit.sum()), hit.size
     return {"recall": hits / trials, "lower": wilson_lower(hits, trials),
             "worst_row": float(hit.mean(axis=1).min()), "rows": len(hit), "trials": trials,
@@ -116,7 +138,7 @@ def recall_of(hit: np.ndarray, random_state: int) -> dict[str, Any]:
 
 
 def certify_recall(X: Any, neighbors: Neighbors, sample: int = SAMPLE, random_state: int = 0,
-                   execution: Execution | None = None) -> dict[str, Any]:
+                   execution: Execution | None = None) -> Recall:
     """Return the recall of neighbor lists, certified by an exact search for a random sample of rows.
 
     A listed neighbor is true if it is no farther than the true k-th neighbor, so the order among ties does not count.
@@ -124,8 +146,7 @@ def certify_recall(X: Any, neighbors: Neighbors, sample: int = SAMPLE, random_st
 
     Returns
     -------
-    dict : `recall`, `lower` (Wilson, 95 %, each list entry a trial), `worst_row` (least share of one row),
-        `rows` (sampled), `trials`, `random_state`, and `certified`: "sample".
+    Recall : with the Wilson interval of 95 %, in which each list entry is a trial.
     """
     rows: Rows = as_rows(X)
     n = len(rows)
@@ -133,12 +154,12 @@ def certify_recall(X: Any, neighbors: Neighbors, sample: int = SAMPLE, random_st
             why="each point has one list", fix="pass the X that the neighbors were found for")
     require(sample >= 1, f"sample={sample}, expected >= 1", why="nothing is certified without a row",
             fix="use 500, or 2000 for a bound within 0.1 %")
-    chosen = sampled_ids(n, sample, random_state)
+    sampled_rows = sampled_ids(n, sample, random_state)
     metric = neighbors.attributes.get("metric", Euclidean.name)
-    truth = true_neighbors(rows, chosen, neighbors.ids.take(chosen), metric, execution or InProcess())
+    truth = true_neighbors(rows, sampled_rows, neighbors.ids.take(sampled_rows), metric, execution or InProcess())
     return recall_of(is_true(truth["reached"], truth["distances"][:, -1:]), random_state)
 
 
-def is_true(reached: np.ndarray, kth: np.ndarray) -> np.ndarray:
-    """Return which squared distances (q, k) are those of true neighbors: as near as the true k-th ones, (q, 1)."""
-    return reached <= kth * (1 + 1e-9)
+def is_true(listed_distances: np.ndarray, kth: np.ndarray) -> np.ndarray:
+    """Return which listed squared distances (q, k) are at most those of the true k-th neighbors (q, 1)."""
+    return listed_distances <= kth * (1 + 1e-9)

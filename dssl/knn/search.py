@@ -1,4 +1,4 @@
-"""The k nearest neighbors of every row: parameters, and the choice of a method."""
+"""The k nearest neighbors of every row, and the selection of a search method."""
 
 import warnings
 from dataclasses import asdict, replace
@@ -12,16 +12,16 @@ from ..execution.tasks import Execution
 from ..storage.blocks import Parts, Rows, row_ranges
 from ..storage.csr import as_rows
 from .descent.search import DescentTask, descent_cost, descent_seconds
-from .exact.blocks import NearestTask, exact_block_rows, least_exact_seconds, plan_exact
+from .exact.blocks import NearestTask, exact_block_rows, exact_seconds_lower_bound, plan_exact
 from .lists import Neighbors
 from .metric import METRICS, Euclidean, check_rows, check_shape
 from .params import NeighborParams
 from .partitioned.search import find_partitioned
 from .partitioned.sizes import list_rows
-from .recall import SAMPLE, sampled_ids, true_neighbors
+from .recall import EXACT_RECALL, SAMPLE, sampled_ids, true_neighbors
 
 ALWAYS_EXACT_ROWS = 20_000
-WORTH = 5  # times the seconds of NN-descent that an exact search may take
+EXACT_SLOWDOWN = 5  # "auto" searches exactly if that takes at most this many times the seconds of NN-descent
 
 
 def neighbors(X: Any, n_neighbors: int = 10, *, method: str = "auto", metric: str = Euclidean.name,
@@ -39,21 +39,21 @@ def neighbors(X: Any, n_neighbors: int = 10, *, method: str = "auto", metric: st
     n_neighbors : int
         The number of neighbors of each point, itself not counted.
     method : "auto", "exact", "descent" or "partitioned"
-        How neighbors are found; see the Notes.
+        The search; see the Notes.
     metric : "euclidean" or "cosine"
         The distance; cosine is the Euclidean distance between the rows scaled to unit
         length.
     random_state : int
         The seed of the approximate searches and of the sample that certifies them.
     recall : float
-        The share of true neighbors that a search finds, which a sample certifies.
-        NN-descent is repeated with wider lists where it misses more, with a warning if
-        that is not enough; a partitioned search goes on until it is reached.
+        The share of true neighbors that an approximate search has to find, certified on
+        a sample. NN-descent is repeated with longer lists if it finds fewer, with a
+        warning if that is not enough; a partitioned search continues until it is reached.
     execution : Execution or None
         Where the tasks run; None is threads of this process.
     parts : Parts or None
-        Where the lists are written, as shared arrays `ids` and `distances`. Finished
-        blocks are kept. None is the execution's scratch.
+        Where the neighbor lists are written, as shared arrays `ids` and `distances`.
+        Finished blocks are reused. None is the execution's scratch.
 
     Returns
     -------
@@ -66,7 +66,7 @@ def neighbors(X: Any, n_neighbors: int = 10, *, method: str = "auto", metric: st
         A parameter is out of range, or X is a single row.
     DataError
         X is not two-dimensional, not finite, or has zero rows under the cosine metric;
-        it is sparse and is to be partitioned, or no partition reaches the `recall`.
+        or a partitioned search gets sparse rows or does not reach the `recall`.
 
     Warns
     -----
@@ -75,20 +75,20 @@ def neighbors(X: Any, n_neighbors: int = 10, *, method: str = "auto", metric: st
 
     Notes
     -----
-    "auto" is exact for n <= 20,000, and above wherever the exact search is predicted to
-    take less time than 5 times that of NN-descent on one core, since it finds all
-    neighbors and workers share it. The exact search takes 5 us + 13 to 100 ns (by the
-    axes and the bytes of all points) for each point that the tree looks at for 64
-    sampled rows, or 3 ns for each pair, whichever is less; NN-descent (1.5 us + 10 ns
-    min(d, 192)) (k + max(5, k / 4)) for each row. Of sparse rows, the exact search
-    takes what `inverted_seconds` counts, and NN-descent 140 ns for each entry in place
-    of 10 ns min(d, 192). So it is exact up to about 90,000 rows of many effective
-    dimensions, and far beyond where the tree works. Only counts enter, so the choice is
-    reproducible.
+    "auto" is exact for n <= 20,000, and for more rows if the exact search is predicted
+    to take at most 5 times as long as NN-descent on one core, since it finds all
+    neighbors and workers share it. The exact search takes the lesser of 3 ns for each
+    pair, and, for each row, 5 us + 13 to 100 ns (by the axes and the bytes of all
+    points) for each visit of the tree, counted on 64 sampled rows. NN-descent takes
+    (1.5 us + 10 ns min(d, 192)) (k + max(5, k / 4)) for each row. For sparse rows, the
+    exact search takes the seconds of `inverted_seconds`, and NN-descent 140 ns for each
+    entry in place of 10 ns min(d, 192). So the search is exact up to about 90,000 rows
+    of many effective dimensions, and for many more rows where the tree works. Only
+    counts enter, so the selection is reproducible.
 
-    Where NN-descent does not fit the memory budget, dense rows are partitioned. Their
-    lists have the attribute `ordered`: the parts hold the row at each position of an
-    order in which near rows lie together, as `order` (n,).
+    If NN-descent does not fit the memory budget, dense rows are partitioned. Their
+    neighbor lists have the attribute `ordered`: the parts hold a permutation `order`
+    (n,) in which near rows lie together.
 
     Examples
     --------
@@ -105,27 +105,28 @@ def neighbors(X: Any, n_neighbors: int = 10, *, method: str = "auto", metric: st
 
 
 def lowered_neighbors(params: NeighborParams, n: int, points: str) -> NeighborParams:
-    """Return parameters that ask for no more neighbors than n > 1 points have; warn if that is fewer than asked for."""
+    """Return parameters with at most n - 1 neighbors, for n > 1 points; warn if that lowers `n_neighbors`."""
     if params.n_neighbors < n or n < 2:
         return params
     warnings.warn(explain(f"n_neighbors={params.n_neighbors} is lowered to {n - 1}, with {n} {points}",
-                          why="a point has the others for neighbors", fix="lower n_neighbors, or pass more points"),
+                          why="a point can only have the other points as neighbors",
+                          fix="lower n_neighbors, or pass more points"),
                   UserWarning, stacklevel=3)
     return replace(params, n_neighbors=n - 1)
 
 
 def approximate_method(X: Rows, k: int, metric: str, budget: int) -> str:
-    """Return the search that "auto" uses where an exact one takes longer: NN-descent, unless it does not fit a task."""
+    """Return the approximate search of "auto": NN-descent, or a partitioned search if that does not fit a task."""
     fits = descent_cost(X, k, metric, budget).peak <= budget
     return "descent" if fits or X.is_sparse else "partitioned"
 
 
 def possible_methods(X: Rows, k: int, metric: str, budget: int) -> set[str]:
-    """Return the searches that "auto" may use for rows of the shape of X, which are not read."""
+    """Return the searches that "auto" may select for rows of the shape of X, which are not read."""
     if len(X) <= ALWAYS_EXACT_ROWS:
         return {"exact"}
     approximate = approximate_method(X, k, metric, budget)
-    is_worth = least_exact_seconds(X, metric, budget) <= WORTH * descent_seconds(X, k)
+    is_worth = exact_seconds_lower_bound(X, metric, budget) <= EXACT_SLOWDOWN * descent_seconds(X, k)
     return {approximate, "exact"} if is_worth else {approximate}
 
 
@@ -134,16 +135,16 @@ def find_neighbors(X: Rows, params: NeighborParams, execution: Execution, parts:
     k, metric, n = params.n_neighbors, params.metric, len(X)
     check_shape(X, k)  # before anything is sized by it
     require(not X.is_sparse or METRICS.named(metric).takes_sparse, f"metric={metric!r} of sparse rows", error=DataError,
-            why="that metric is defined for dense rows alone", fix="use another metric, or dense features")
+            why="this metric is defined for dense rows only", fix="use another metric, or dense features")
     method: str = params.method
     if method == "auto" and possible_methods(X, k, metric, execution.memory_budget) == {"partitioned"}:
         method = "partitioned"
-    if method != "partitioned":  # which checks the values where its tasks read them
+    if method != "partitioned":  # its tasks check the values when they read them
         check_rows(X, k, metric)
     parts = parts or execution.scratch()
     if method in ("auto", "exact"):
         points, seconds = plan_exact(X, k, metric, execution)
-        is_exact = method == "exact" or n <= ALWAYS_EXACT_ROWS or seconds <= WORTH * descent_seconds(X, k)
+        is_exact = method == "exact" or n <= ALWAYS_EXACT_ROWS or seconds <= EXACT_SLOWDOWN * descent_seconds(X, k)
         method = "exact" if is_exact else approximate_method(X, k, metric, execution.memory_budget)
     height = (list_rows(X, k, metric, execution.memory_budget) if method == "partitioned" else
               exact_block_rows(X, k, metric, execution.memory_budget))
@@ -152,20 +153,21 @@ def find_neighbors(X: Rows, params: NeighborParams, execution: Execution, parts:
     attributes: dict[str, Any] = {"method": method}
     if method == "exact":
         execution.map([NearestTask(points, start, stop, k) for start, stop in row_ranges(n, height)], parts)
-        attributes |= {"search": points.search, "recall": {"recall": 1.0, "lower": 1.0, "certified": "exact"}}
+        attributes |= {"search": points.search, "recall": EXACT_RECALL}
     elif method == "descent":
-        chosen = sampled_ids(n, SAMPLE, params.random_state)
-        true = true_neighbors(X, chosen, np.full((len(chosen), k), -1), metric, execution)
-        truth = execution.share(ids=chosen, kth=true["distances"][:, -1:])
+        sampled = sampled_ids(n, SAMPLE, params.random_state)
+        nearest = true_neighbors(X, sampled, np.full((len(sampled), k), -1), metric, execution)
+        truth = execution.share(ids=sampled, kth=nearest["distances"][:, -1:])
         receipt, = execution.map([DescentTask(X, k, metric, params.random_state, execution.tasks_per_process, height,
                                               truth, params.recall)], parts)
         attributes |= {name: receipt[name] for name in ("filled_exactly", "searches", "recall")}
         if attributes["recall"]["recall"] < params.recall:
             warnings.warn(explain(
                 f"NN-descent found {attributes['recall']['recall']:.1%} of the neighbors of sampled rows, and "
-                f"recall={params.recall} is asked for", why="in many independent columns, or between rows far from all "
-                "others, neighbors of neighbors are not near", fix="scale the features or use fewer (principal "
-                "components), set method to exact, or ask for a lower recall"), UserWarning, stacklevel=3)
+                f"recall={params.recall} is required",
+                why="with many independent columns, or for outliers, neighbors of neighbors are not near",
+                fix="scale the features or use fewer (principal components), set method to exact, or ask for a lower "
+                    "recall"), UserWarning, stacklevel=3)
     else:
         attributes |= find_partitioned(X, k, metric, params.random_state, params.recall, execution, parts)
     return Neighbors.stored(parts, {**asdict(params), "n": n, "block_rows": height, **attributes})

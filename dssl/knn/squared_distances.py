@@ -1,7 +1,7 @@
-"""Squared distances of two rows, summed in float64 in one fixed order: equal on every machine, whichever is the query.
+"""Squared distances |x - z|^2 summed in float64 in one fixed order: equal on every machine, and symmetric in x and z.
 
-Sparse rows add their terms in the order of the columns, dense rows by halves: of the same rows the two differ by
-rounding, and their lists where candidates are as far apart as that.
+Sparse rows add their terms in the order of the columns, dense rows by halves. The two sums differ by rounding, so
+neighbor lists of dense and sparse rows may differ where two candidates are equally near up to rounding.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ def quick_squared_distance(x, z):
 
 
 @njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
-def float32_gap(x, z):
+def float32_squared_distance(x, z):
     """Return the sum of (x - z)^2 of float32 rows in float32, the additions in an order that suits the processor."""
     total = np.float32(0.0)
     for column in range(x.shape[0]):
@@ -33,7 +33,7 @@ def float32_gap(x, z):
 
 @njit(nogil=True, cache=True)
 def squared_distance(x, z, terms):
-    """Return the sum of (x - z)^2 in float64, the halves added until one term is left; `terms` (d,) is work space.
+    """Return the sum of (x - z)^2 in float64 by pairwise halving; `terms` (d,) is work space.
 
     Each step is a loop without dependence, so it still runs in vectors.
     """
@@ -72,18 +72,18 @@ def sparse_squared_distance(columns_x, values_x, columns_z, values_z):
 def _dense_distances(X, Z, candidates, squared):
     terms = np.empty(X.shape[1])
     for row in range(candidates.shape[0]):
-        for place in range(candidates.shape[1]):
-            squared[row, place] = squared_distance(X[row], Z[candidates[row, place]], terms)
+        for entry in range(candidates.shape[1]):
+            squared[row, entry] = squared_distance(X[row], Z[candidates[row, entry]], terms)
 
 
 @njit(nogil=True, cache=True)
 def _sparse_distances(indptr_x, columns_x, values_x, indptr_z, columns_z, values_z, candidates, squared):
     for row in range(candidates.shape[0]):
         x = slice(indptr_x[row], indptr_x[row + 1])
-        for place in range(candidates.shape[1]):
-            other = candidates[row, place]
+        for entry in range(candidates.shape[1]):
+            other = candidates[row, entry]
             z = slice(indptr_z[other], indptr_z[other + 1])
-            squared[row, place] = sparse_squared_distance(columns_x[x], values_x[x], columns_z[z], values_z[z])
+            squared[row, entry] = sparse_squared_distance(columns_x[x], values_x[x], columns_z[z], values_z[z])
 
 
 def candidate_distances(X: Any, Z: Any, candidates: np.ndarray) -> np.ndarray:

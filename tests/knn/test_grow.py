@@ -57,7 +57,7 @@ def assert_same_lists(found, wanted):
 def in_blocks(rows):
     """Return a context in which tasks take so many rows each."""
     stack = ExitStack()
-    for name in ("LEAST_BLOCK", "MOST_BLOCK"):
+    for name in ("MIN_BLOCK_ROWS", "MAX_BLOCK_ROWS"):
         stack.enter_context(patch.object(exact, name, rows))
     return stack
 
@@ -180,7 +180,7 @@ def test_lists_of_an_approximate_search_hold_all_new_rows_that_belong_in_them():
 def test_a_recall_below_what_is_asked_for_is_told():
     X = np.random.default_rng(6).normal(size=(3000, 60)).astype(np.float32)
     base = searched(X[:2990], 6, method="descent", recall=0.5)
-    with pytest.warns(UserWarning, match=r"the lists hold \d\d.\d% of the neighbors .* recall=0.999 is asked for"):
+    with pytest.warns(UserWarning, match=r"the updated lists hold \d\d.\d% of the neighbors .* recall=0.999 is required"):
         grown(X, 2990, 6, base=base, recall=0.999)
 
 
@@ -238,11 +238,11 @@ def test_no_task_takes_more_than_is_predicted(kind, metric):
 def test_what_grows_must_be_what_was_searched():
     X = np.random.default_rng(4).normal(size=(60, 3))
     base = searched(X[:50], 5)
-    with pytest.raises(ParameterError, match="n_neighbors=6, and the lists that grow have 5"):
+    with pytest.raises(ParameterError, match="n_neighbors=6, but the neighbor lists have 5"):
         grown(X, 50, 6, base=base)
-    with pytest.raises(ParameterError, match="metric='cosine', and the lists that grow are euclidean"):
+    with pytest.raises(ParameterError, match="metric='cosine', but the metric of the neighbor lists is euclidean"):
         grown(X, 50, 5, base=base, metric="cosine")
-    with pytest.raises(DataError, match="40 rows, and lists of 50"):
+    with pytest.raises(DataError, match="40 rows, but neighbor lists of 50"):
         grown(X[:40], 50, 5, base=base)
     with pytest.raises(DataError, match="method 'given'"):
         grown(X, 50, 5, base=Neighbors.from_arrays(base.to_arrays(), {"method": "given"}))

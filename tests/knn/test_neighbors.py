@@ -81,8 +81,8 @@ def test_blocks_and_tiles_do_not_change_the_lists(search, kind, monkeypatch):
         monkeypatch.setattr("dssl.knn.exact.tiles.QUERY_TILE", query_tile)
         monkeypatch.setattr("dssl.knn.exact.tiles.POINT_TILE", point_tile)
         monkeypatch.setattr("dssl.knn.exact.layout.LEAF_ROWS", leaf)
-        monkeypatch.setattr(exact, "LEAST_BLOCK", block_rows)
-        monkeypatch.setattr(exact, "MOST_BLOCK", block_rows)
+        monkeypatch.setattr(exact, "MIN_BLOCK_ROWS", block_rows)
+        monkeypatch.setattr(exact, "MAX_BLOCK_ROWS", block_rows)
         found, _ = ids_by(X, 5, search, monkeypatch, threads=2)
         assert_array_equal(found, expected)
 
@@ -267,7 +267,7 @@ def test_descent_is_repeated_wider_where_it_misses_too_many():
 
 def test_what_descent_does_not_reach_is_told_by_a_warning():
     X = np.random.default_rng(6).normal(size=(6000, 100))
-    with pytest.warns(UserWarning, match=r"NN-descent found \d\d.\d% of the neighbors .* recall=0.999 is asked for"):
+    with pytest.warns(UserWarning, match=r"NN-descent found \d\d.\d% of the neighbors .* recall=0.999 is required"):
         found = neighbors(X, 10, method="descent", recall=0.999)
     assert found.attributes["recall"]["recall"] < 0.999
 

@@ -15,11 +15,11 @@ from dssl.data.synthetic import ManifoldParams, ManifoldRows
 from dssl.execution.exchange.shuffle import gather, scatter
 from dssl.execution.in_process import InProcess
 from dssl.execution.tasks import TaskCount
-from dssl.knn.descent.local_joins import CANDIDATES, empty_lists, nearest_in_memory, push_all
+from dssl.knn.descent.local_joins import CANDIDATES, empty_neighbor_lists, nearest_in_memory, push_candidates
 from dssl.knn.pair_distances import Coordinates
 from dssl.knn.params import NeighborParams
-from dssl.knn.partitioned.partitions import Cells, fit_cells, pack
-from dssl.knn.partitioned.permutation import Ordered, Places
+from dssl.knn.partitioned.partitions import Partition, fit_partition, pack
+from dssl.knn.partitioned.permutation import BlockPositions, PermutedRows
 from dssl.knn.partitioned.sizes import partitioned_cost
 from dssl.knn.partitioned.tasks import SearchTask
 from dssl.knn.recall import certify_recall
@@ -146,7 +146,7 @@ def test_noise_of_many_dimensions_is_refused_with_the_way_out():
     X = np.random.default_rng(0).normal(size=(5000, 60)).astype(np.float32)
     with pytest.raises(BudgetError, match=r"noise in many columns(.|\n)*hours of one core"):
         search(X)
-    with pytest.raises(DataError, match=r"certified 0\.\d+, and 0.95 is asked(.|\n)*hours of one core"):
+    with pytest.raises(DataError, match=r"certified 0\.\d+, and recall=0.95 is required(.|\n)*hours of one core"):
         search(X, InProcess(2, 4 * BUDGET))
 
 
@@ -216,7 +216,7 @@ def test_leaves_of_neighboring_seeds_are_searched_by_streams_of_their_own(points
     place = np.arange(len(seen), dtype=np.int32)
     scatter(PartWriter(parts, 0), np.repeat([0, 1], len(seen)), 2, np.tile(place, 2), seen=seen, place=place,
             home=place)
-    ordered = Ordered(parts, HeldArrays(starts=np.array([0, len(seen)]), counts=np.array([len(seen)])), 64)
+    ordered = PermutedRows(parts, HeldArrays(starts=np.array([0, len(seen)]), counts=np.array([len(seen)])), 64)
     lists = []
     for random_state, step, leaf in ((0, 0, 1), (1, 0, 0), (0, 1, 0), (0, 0, 0)):
         out = PartWriter(MemoryParts(), 0)
@@ -237,7 +237,7 @@ def test_what_cannot_be_partitioned_is_refused(points):
     with pytest.raises(BudgetError, match="too near each other"):
         search(np.ones((N, 3), np.float32))
     for rows, recall, most in ((points, 0.9999, "0.99904"), (points[:10], 0.96, "0.95418")):
-        with pytest.raises(DataError, match=rf"recall={recall}(.|\n)*certify {most} at most(.|\n)*exact"):
+        with pytest.raises(DataError, match=rf"recall={recall}(.|\n)*certify at most {most}(.|\n)*exact"):
             search(rows, recall=recall)
     with pytest.raises(ParameterError, match="recall=1"):
         NeighborParams(recall=1)
@@ -259,8 +259,8 @@ def test_a_merge_keeps_the_nearest_each_once(data):
     rng = np.random.default_rng(data.draw(st.integers(0, 2**31)))
     distance = rng.permutation(100).astype(np.float32)  # of each id; no ties
     rows, ids = rng.integers(n, size=count), rng.integers(12, size=(count, 1)).astype(np.int32)
-    distances, kept, flags = empty_lists(n, k)
-    push_all(rows, ids, distance[ids], np.ones(count, np.uint8), distances, kept, flags)
+    distances, kept, flags = empty_neighbor_lists(n, k)
+    push_candidates(rows, ids, distance[ids], np.ones(count, np.uint8), distances, kept, flags)
     for row in range(n):
         nearest = sorted(set(ids[rows == row, 0].tolist()), key=lambda i: distance[i])[:k]
         assert sorted(kept[row][kept[row] >= 0]) == sorted(nearest)
@@ -279,16 +279,16 @@ def test_leaves_are_of_nearly_equal_weight_and_hold_the_nearest_cell(points):
     leaf = pack(points[:300], weights, 7, None)
     shares = np.bincount(leaf, weights) / weights.sum()
     assert abs(shares - 1 / 7).max() < 0.02
-    cells = fit_cells(points, 5, block_rng(1), rotated=True)
+    cells = fit_partition(points, 5, block_rng(1), rotated=True)
     rows, leaves, home = cells.members(points, 3, 1.5)
     assert_array_equal(rows[home == 1], np.arange(N))
     assert_array_equal(leaves[home == 1], cells.homes(points))
     assert len(np.unique(rows * 5 + leaves)) == len(rows)
-    assert_array_equal(Cells(cells.centers, cells.leaf).members(points, 1, 9.0)[1], cells.homes(points))
+    assert_array_equal(Partition(cells.centers, cells.leaf).members(points, 1, 9.0)[1], cells.homes(points))
 
 
 def test_places_leave_no_row_out():
-    places = Places.of(np.array([5, 0, 8, 3]), 4)
+    places = BlockPositions.of(np.array([5, 0, 8, 3]), 4)
     assert_array_equal(places.starts, [0, 8, 8, 16, 20])
     assert_array_equal(places.at(0, 16), [0, 1, 2, 3, 4, *range(8, 16), 16, 17, 18])
     assert_array_equal(places.at(4, 6), [4, 8])

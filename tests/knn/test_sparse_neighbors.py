@@ -116,9 +116,9 @@ def test_tiles_blocks_and_heads_do_not_change_the_lists(kind, monkeypatch):
         monkeypatch.setattr(inverted, "QUERY_TILE", query_tile)
         monkeypatch.setattr(inverted, "POINT_TILE", point_tile)
         monkeypatch.setattr(inverted, "HEAD_SHARE", heads)
-        monkeypatch.setattr(inverted, "MOST_HEADS", most)
-        monkeypatch.setattr(exact, "LEAST_BLOCK", block_rows)
-        monkeypatch.setattr(exact, "MOST_BLOCK", block_rows)
+        monkeypatch.setattr(inverted, "MAX_HEADS", most)
+        monkeypatch.setattr(exact, "MIN_BLOCK_ROWS", block_rows)
+        monkeypatch.setattr(exact, "MAX_BLOCK_ROWS", block_rows)
         for rows in (CsrRows(X), in_parts(X, block_rows // 3)):
             for found, wanted in zip(lists(rows), expected, strict=True):
                 assert_array_equal(found, wanted)

@@ -381,9 +381,10 @@ def test_a_conflict_is_tried_again_and_a_change_is_not(moods):
     assert path.swap(b"3", version) is None
 
 
-def test_a_lease_outlasts_conflicts_of_its_renewals(moods):
+def test_a_lease_outlasts_conflicts_of_its_renewals(moods, monkeypatch):
+    monkeypatch.setattr(lease, "LEASE_SECONDS", 0.6)
     path = object_path("s3://bucket/renewals/lock.json")
-    with lock_at(path, lease=0.6) as lock:
+    with lock_at(path) as lock:
         moods.answers = [409] * 5
         while read_json(path)["beat"] < 2:
             time.sleep(0.05)
@@ -391,10 +392,11 @@ def test_a_lease_outlasts_conflicts_of_its_renewals(moods):
     assert read_json(path) == {"epoch": 1}
 
 
-def test_who_gives_the_lease_back_does_not_wait_for_a_store_that_does_not_answer(moods):
+def test_who_gives_the_lease_back_does_not_wait_for_a_store_that_does_not_answer(moods, monkeypatch):
+    monkeypatch.setattr(lease, "LEASE_SECONDS", 0.6)
+    monkeypatch.setattr(lease, "GIVE_BACK_SECONDS", 0.1)
     path = object_path("s3://bucket/silent/lock.json")
-    with lock_at(path, lease=0.6) as lock:
-        lock.give_back = 0.1
+    with lock_at(path) as lock:
         asked = moods.asked
         moods.open.clear()
         while moods.asked == asked:
@@ -429,11 +431,12 @@ def other_host(path, epoch=1):
     return renew
 
 
-def test_a_lease_is_taken_over_when_its_beat_stands_still_on_this_clock(s3):
+def test_a_lease_is_taken_over_when_its_beat_stands_still_on_this_clock(s3, monkeypatch):
+    monkeypatch.setattr(lease, "LEASE_SECONDS", 0.5)
     path = Workspace.at(s3).lock_path
     renew = other_host(path)
     begun = time.monotonic()
-    lock = Workspace.at(s3).lock(lease=0.5)
+    lock = Workspace.at(s3).lock()
     with pytest.warns(WaitsForLock, match="elsewhere"):
         lock.__enter__()
     assert time.monotonic() - begun > 0.5
@@ -443,19 +446,21 @@ def test_a_lease_is_taken_over_when_its_beat_stands_still_on_this_clock(s3):
     lock.__exit__()
 
 
-def test_a_lease_that_is_renewed_is_not_taken(s3):
+def test_a_lease_that_is_renewed_is_not_taken(s3, monkeypatch):
+    monkeypatch.setattr(lease, "LEASE_SECONDS", 30.0)
     path = Workspace.at(s3).lock_path
     renew = other_host(path)
     timer = threading.Timer(0.3, renew)
     timer.start()
-    with pytest.warns(WaitsForLock), pytest.raises(LockedError, match="elsewhere"), Workspace.at(s3).lock(lease=30.0):
+    with pytest.warns(WaitsForLock), pytest.raises(LockedError, match="elsewhere"), Workspace.at(s3).lock():
         pass
     timer.join()
 
 
-def test_who_lost_the_lease_is_stopped(s3):
+def test_who_lost_the_lease_is_stopped(s3, monkeypatch):
+    monkeypatch.setattr(lease, "LEASE_SECONDS", 0.6)
     path = Workspace.at(s3).lock_path
-    with Workspace.at(s3).lock(lease=0.6) as lock:
+    with Workspace.at(s3).lock() as lock:
         path.write_text(json.dumps(read_json(path) | {"token": "other", "host": "elsewhere", "pid": 7}))
         lock._renewer.join(5)
         with pytest.raises(LockedError, match="process 7 on elsewhere has taken"):
@@ -465,7 +470,7 @@ def test_who_lost_the_lease_is_stopped(s3):
 
 def test_who_cannot_renew_the_lease_is_stopped(s3):
     with Workspace.at(s3).lock() as lock:
-        lock._renewed -= lease.SAFE * lock.lease + 1
+        lock._renewed -= lease.SAFE_SECONDS + 1
         with pytest.raises(LockedError, match="was not renewed for"):
             lock.check()
 

@@ -1,11 +1,12 @@
-"""Exact neighbors of all rows: one task a block of rows, each searching all points.
+"""Exact neighbors of all rows: one task a block of queries, each of which searches all points.
 
-Two searches give the same lists: a tree (`tree.py`), which looks at few points where the data have few effective
-dimensions, and tiles (`tiles.py`), which look at all of them by matrix products. A count on sampled queries decides.
+Two searches give the same neighbor lists: a tree (`tree.py`), which visits few points of data with few effective
+dimensions, and tiles (`tiles.py`), which compare all pairs by matrix products. Visits counted on sampled queries
+decide.
 
-Points whose layout fits half of the memory budget are laid out once and shared by the tasks. Larger ones are read in
-blocks by every task, each block laid out on its own; the heaps carry over from block to block. Sparse rows are not laid
-out: their tasks read blocks of them and search an inverted index (`inverted_index.py`).
+If the layout of all points fits half of the memory budget, it is made once and shared by the tasks. Otherwise every
+task reads the points in blocks, lays out each block, and carries the heaps over from block to block. Sparse rows have
+no layout: tasks read blocks of them and search an inverted index (`inverted_index.py`).
 """
 
 from collections.abc import Iterator
@@ -44,19 +45,19 @@ from .tiles import POINT_TILE, QUERY_TILE, nearest_by_tiles
 from .tree import nearest_by_tree
 
 PILOT_QUERIES = 64
-MOST_TASKS = 16
-LEAST_BLOCK, MOST_BLOCK = 1024, 65536
-# Measured on one core, nanoseconds: a query of the tree, a row or box that it looks at, and each axis of it; a pair of
-# rows in tiles. A look costs twice as much where the coordinates of all points fill `FAR_BYTES`: caches hold no more.
+MAX_TASKS = 16
+MIN_BLOCK_ROWS, MAX_BLOCK_ROWS = 1024, 65536
+# Measured on one core, in nanoseconds: a query of the tree, a visit of a row or box, and each axis of it; a pair of
+# rows in tiles. A visit costs twice as much once the coordinates of all points exceed the caches (`CACHE_BYTES`).
 TREE_QUERY_NS, TREE_VISIT_NS, TREE_AXIS_NS, TILE_PAIR_NS = 5000.0, 11.0, 0.6, 3.0
-FAR_BYTES = 64 << 20
+CACHE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
 class DensePoints:
-    """Dense points to search: laid out once, or block by block wherever they are searched.
+    """Dense points to search, laid out once, or block by block during a search.
 
-    held : the layout of all points, or the frame that blocks of `block_rows` are seen from.
+    held : the layout of all points, or the frame that blocks of `block_rows` are projected to.
     search : "tree" or "tiles".
     """
 
@@ -78,8 +79,8 @@ class DensePoints:
                 within: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Return the squared distances and ids (q, k) of the points nearest to rows, ascending by (distance, id).
 
-        within : squared distances (q,), beyond which no point counts; entries without one are `EMPTY` and infinitely
-            far.
+        within : squared distances (q,) beyond which points are ignored. Entries without a neighbor have id `EMPTY` and
+            infinite distance.
         """
         queries = measurable(queries, self.metric)
         distances, ids = empty_heaps(len(queries), k, within)
@@ -93,7 +94,7 @@ class DensePoints:
 
 
 def points_in_blocks(rows: Rows, metric: str, block_rows: int, sample: np.ndarray) -> DensePoints | SparsePoints:
-    """Return points that are read in blocks by whoever searches them; `sample` (m, d), measurable, gives the axes."""
+    """Return points that a search reads in blocks, projected to the axes of a transformed `sample` (m, d)."""
     if rows.is_sparse:
         return SparsePoints(rows, metric, block_rows)
     return DensePoints(rows, metric, block_rows, principal_frame(sample))
@@ -101,8 +102,7 @@ def points_in_blocks(rows: Rows, metric: str, block_rows: int, sample: np.ndarra
 
 @dataclass(frozen=True)
 class NearestTask:
-    """Find the k nearest points of rows [start, stop) and write them to `ids` and `distances`, whose first row is
-    that of row `first`.
+    """Find the k nearest points of rows [start, stop), and write them to `ids` and `distances` of rows from `first` on.
     """
 
     points: DensePoints | SparsePoints
@@ -118,11 +118,12 @@ class NearestTask:
 
 
 def exact_block_rows(X: Rows, k: int, metric: str, budget: int, entry_bytes: int = 0) -> int:
-    """Return the rows of one task's block: no more than `MOST_TASKS` tasks, unless their blocks grew too large.
+    """Return the rows of one task's block: at most `MAX_TASKS` tasks, unless blocks would grow too large.
 
-    A row takes 40 d bytes (itself and its coordinates, each twice) and 16 k for its heap, within a quarter of the
-    budget beside one tile of products; a sparse row `measured_row_bytes` and 40 k, in half of the budget.
-    entry_bytes : that an entry of a list takes besides.
+    A dense row takes 40 d bytes (itself and its coordinates, each twice) and 16 k for its heap, in a quarter of the
+    budget beside one tile of products. A sparse row takes `measured_row_bytes` and 40 k, in half of the budget.
+
+    entry_bytes : additional bytes of an entry of a list.
     """
     n = len(X)
     if X.is_sparse:
@@ -131,20 +132,19 @@ def exact_block_rows(X: Rows, k: int, metric: str, budget: int, entry_bytes: int
     else:
         fit = rows_that_fit(budget, 40 * X.shape[1] + (16 + entry_bytes) * k, n,
                             fixed_bytes=4 * QUERY_TILE * POINT_TILE, share=4)
-    return min(fit, max(LEAST_BLOCK, min(MOST_BLOCK, -(-n // MOST_TASKS))), n)
+    return min(fit, max(MIN_BLOCK_ROWS, min(MAX_BLOCK_ROWS, -(-n // MAX_TASKS))), n)
 
 
 def laid_out_rows(X: Rows, metric: str, budget: int) -> int:
-    """Return the rows laid out at a time: all if twice their layout fits the budget, or what fits a quarter of it."""
-    n, each = len(X), 2 * layout_bytes(1, X.shape[1], measured_itemsize(X.dtype, metric))
-    return n if n * each <= budget else rows_that_fit(budget, each, n, share=4)
+    """Return the rows of a layout: all rows if twice their layout fits the budget, or what fits a quarter of it."""
+    n, row_bytes = len(X), 2 * layout_bytes(1, X.shape[1], measured_itemsize(X.dtype, metric))
+    return n if n * row_bytes <= budget else rows_that_fit(budget, row_bytes, n, share=4)
 
 
 def plan_exact(X: Rows, k: int, metric: str, execution: Execution) -> tuple[DensePoints | SparsePoints, float]:
-    """Return the points, laid out if they fit, with the search that costs less, and its seconds on one core.
+    """Return the points, laid out if they fit, with the faster search, and its predicted seconds on one core.
 
-    Peak memory: the layout, at most `layout_bytes`, and once more while it is made; where that is beyond the
-    budget, blocks of points that fill a quarter of it.
+    Peak memory: twice `layout_bytes`; or, if that exceeds the budget, blocks of points that fill a quarter of it.
     """
     n = len(X)
     if X.is_sparse:
@@ -160,7 +160,7 @@ def sampled_frame(X: Rows, metric: str) -> Frame:
 
 
 def dense_points(X: Rows, metric: str, frame: Frame, execution: Execution) -> tuple[DensePoints, Layout]:
-    """Return dense rows as points, laid out if all of them fit, and the layout of the first block."""
+    """Return dense points, laid out if all of them fit, and the layout of the first block."""
     points = DensePoints(X, metric, laid_out_rows(X, metric, execution.memory_budget), frame)
     layout = next(points.layouts())
     if len(layout.ids) < len(X):
@@ -172,26 +172,27 @@ def dense_points(X: Rows, metric: str, frame: Frame, execution: Execution) -> tu
 
 def with_search(points: DensePoints, layout: Layout, queries: np.ndarray, query_ids: np.ndarray, k: int, n_queries: int,
                 within: np.ndarray | None = None) -> tuple[DensePoints, float]:
-    """Return the points with the search that costs less, and its seconds on one core for `n_queries` queries.
+    """Return the points with the faster search, and its predicted seconds on one core for `n_queries` queries.
 
-    layout : of their first block. queries : some of them (q, d), measurable, with `query_ids` and `within` as
-    `DensePoints.nearest` takes them.
+    layout : of the first block.
+    queries : sampled queries (q, d), transformed by the metric, with `query_ids` and `within` as in
+        `DensePoints.nearest`.
     """
     seen = project(queries, layout.frame, layout.scale)
-    # A query stops at half of the points and counts as that: a few do, far from all others, among many that do not.
+    # A query stops after half of the points; a few outliers do so among many ordinary queries.
     visits = nearest_by_tree(layout, queries, query_ids, seen, np.arange(len(queries)),
-                             *empty_heaps(len(queries), k, within), most=len(layout.ids) // 2 + 100)
-    look = (TREE_VISIT_NS + TREE_AXIS_NS * layout.lead.shape[1]) * (1 + min(1.0, layout.lead.nbytes / FAR_BYTES))
+                             *empty_heaps(len(queries), k, within), max_visits=len(layout.ids) // 2 + 100)
+    look = (TREE_VISIT_NS + TREE_AXIS_NS * layout.lead.shape[1]) * (1 + min(1.0, layout.lead.nbytes / CACHE_BYTES))
     n = len(points.rows)
     tree = (TREE_QUERY_NS + visits / len(queries) * look) * 1e-9 * n_queries * block_count(n, points.block_rows)
     tiles = TILE_PAIR_NS * 1e-9 * float(n_queries) * n
     return replace(points, search="tree" if tree <= tiles else "tiles"), min(tree, tiles)
 
 
-def least_exact_seconds(X: Rows, metric: str, budget: int) -> float:
-    """Return the least seconds that `plan_exact` may find for rows of the shape of X, which are not read.
+def exact_seconds_lower_bound(X: Rows, metric: str, budget: int) -> float:
+    """Return a lower bound of the seconds that `plan_exact` predicts for rows of the shape of X, which are not read.
 
-    Of tiles, or of a tree a block of points whose queries look at nothing; of sparse rows nothing is known.
+    It is that of tiles, or of trees without visits; 0 for sparse rows.
     """
     n = len(X)
     if X.is_sparse:
@@ -200,15 +201,16 @@ def least_exact_seconds(X: Rows, metric: str, budget: int) -> float:
 
 
 def sampling_bytes(X: Rows, metric: str) -> int:
-    """Return what a sample of dense rows takes, in float64, and the frame that is made of it."""
+    """Return the bytes of a sample of dense rows in float64 and of the frame fitted to it."""
     n, d = X.shape
     return min(n, SAMPLE_ROWS) * d * (X.dtype.itemsize + 16 + 8 * METRICS.named(metric).transforms) + 24 * d * d
 
 
 def searching_bytes(X: Rows, k: int, metric: str, height: int, budget: int) -> tuple[int, int]:
-    """Return what `height` queries of all rows of X take, or laying these out; and the bytes of a layout of all rows.
+    """Return the peak bytes of `height` queries and of laying out the points, and the bytes of a layout of all rows.
 
-    The second is 0 where not all are laid out at once. Points beside their layout; the layout and its queries.
+    The second is 0 if not all rows are laid out at once. The peak is the points beside their layout, or the layout
+    beside its queries.
     """
     n, d = X.shape
     if X.is_sparse:
@@ -226,7 +228,7 @@ def searching_bytes(X: Rows, k: int, metric: str, height: int, budget: int) -> t
 def exact_cost(X: Rows, k: int, metric: str, budget: int) -> Cost:
     """Return what an exact search takes for rows of the shape and dtype of X, which are not read.
 
-    In the driver a sample, then points beside their layout; in a task the layout and its queries.
+    The driver holds a sample, then points beside their layout; a task holds the layout and its queries.
     """
     n, height = len(X), exact_block_rows(X, k, metric, budget)
     if X.is_sparse:

@@ -1,15 +1,16 @@
 """Exact neighbors of sparse rows, by an inverted index.
 
-Points are taken in tiles; of each tile the rows are listed by column. A query adds its products with the rows of its
-own columns into one line of float64, so only columns that both hold cost anything; columns that a fifth of the
-tile holds are multiplied as dense matrices instead. With e entries in the longest row, the squared distance that
-follows is off by less than
+Points are searched in tiles, whose rows are listed by column. A query adds its products with the rows of its columns
+into one array of float64, so only shared columns cost time. Columns of more than a fifth of a tile's rows are
+multiplied as dense matrices instead. With e entries in the longest row, the resulting squared distance is off by less
+than
 
-    (3 e + 34) 2^-52 (|x|^2 + |z|^2),
+    (3 e + 34) 2^-52 (|x|^2 + |z|^2):
 
-e for lengths and product, and 2 e + 2 for the measured distance, whose 2 e terms are at most twice these lengths. So
-pairs that are farther than the k-th by more are ruled out; the others are measured (`squared_distances.py`). Where all
-values are whole numbers whose sums stay below 2^53 nothing is rounded, and the first distance is final.
+e for lengths and product, and 2 e + 2 for the measured distance, whose 2 e terms are at most twice these lengths. Pairs
+that are farther than the k-th neighbor by more than this are ruled out; the others are measured
+(`squared_distances.py`). If all values are integers whose sums stay below 2^53, nothing is rounded, and the first
+distance is final.
 """
 
 from dataclasses import dataclass
@@ -27,11 +28,11 @@ from ..metric import METRICS, measurable, sample_ids
 from ..squared_distances import sparse_squared_distance
 
 QUERY_TILE, POINT_TILE = 64, 2048
-HEAD_SHARE, MOST_HEADS = 0.2, 256  # of a tile's rows that hold a column which is multiplied densely
+HEAD_SHARE, MAX_HEADS = 0.2, 256  # of a tile's rows, above which a column is multiplied densely; most such columns
 SAMPLE_ROWS = 8192
-MOST_BLOCK_BYTES = 64 << 20
-# Measured on one core, nanoseconds: a pair of rows, a product of entries, a dense product of one column, and an entry
-# of two rows that are measured, of which there are about 3 k a query.
+MAX_BLOCK_BYTES = 64 << 20
+# Measured on one core, in nanoseconds: a pair of rows, a product of entries, a dense product of one column, and an
+# entry of a measured pair, of which there are about 3 k a query.
 PAIR_NS, ENTRY_NS, HEAD_NS, MEASURED_NS = 1.2, 1.2, 0.06, 20.0
 
 
@@ -39,10 +40,10 @@ PAIR_NS, ENTRY_NS, HEAD_NS, MEASURED_NS = 1.2, 1.2, 0.06, 20.0
 def measure_near(products, first_query, query_ids, query_indptr, query_columns, query_values, query_lengths,
                  first_point, points_indptr, points_columns, points_values, point_lengths, slack, bounds, distances,
                  ids):
-    """Improve the heaps of a tile of queries by a tile of points, whose products (q, p) are known but for rounding.
+    """Update the heaps of a tile of queries with a tile of points, given their rounded products (q, p).
 
-    `bounds` (queries, k) are heaps of upper bounds of the k smallest distances. `slack` 0 says that nothing was
-    rounded.
+    bounds : (queries, k), heaps of upper bounds of the k smallest squared distances.
+    slack : relative rounding error of the products; 0 if they are exact.
     """
     n_points, k = products.shape[1], bounds.shape[1]
     flags = np.zeros(-(-n_points // 8) * 8, np.uint8)
@@ -51,48 +52,48 @@ def measure_near(products, first_query, query_ids, query_indptr, query_columns, 
     lowest = np.empty(n_points)
     unused = np.zeros(k, np.int64)
     for offset in range(products.shape[0]):
-        which = first_query + offset
-        line, bound, mine = products[offset], bounds[which], query_ids[which]
-        length, count = query_lengths[which], 0
-        for place in range(n_points):
-            lowest[place] = (length + point_lengths[place]) * (1 - slack) - 2 * line[place]
+        query = first_query + offset
+        line, bound, query_id = products[offset], bounds[query], query_ids[query]
+        length, count = query_lengths[query], 0
+        for point in range(n_points):
+            lowest[point] = (length + point_lengths[point]) * (1 - slack) - 2 * line[point]
         limit = bound[0]
-        for place in range(n_points):
-            flags[place] = lowest[place] <= limit
+        for point in range(n_points):
+            flags[point] = lowest[point] <= limit
         for word in range(words.shape[0]):
             if words[word] == 0:
                 continue
-            for place in range(8 * word, 8 * word + 8):
-                if flags[place] == 0 or lowest[place] > bound[0] or first_point + place == mine:
+            for point in range(8 * word, 8 * word + 8):
+                if flags[point] == 0 or lowest[point] > bound[0] or first_point + point == query_id:
                     continue
                 if slack == 0:
-                    if put(lowest[place], np.int64(first_point + place), distances[which], ids[which]):
-                        bound[0] = distances[which, 0]
+                    if put(lowest[point], np.int64(first_point + point), distances[query], ids[query]):
+                        bound[0] = distances[query, 0]
                     continue
-                candidates[count] = place
+                candidates[count] = point
                 count += 1
-                highest = lowest[place] + 2 * slack * (length + point_lengths[place])
+                highest = lowest[point] + 2 * slack * (length + point_lengths[point])
                 if highest < bound[0]:
                     bound[0] = highest
                     sift_down(bound, unused, 0, k)
-        x = slice(query_indptr[which], query_indptr[which + 1])
-        for place in candidates[:count]:
-            if lowest[place] > bound[0]:
+        x = slice(query_indptr[query], query_indptr[query + 1])
+        for point in candidates[:count]:
+            if lowest[point] > bound[0]:
                 continue
-            z = slice(points_indptr[place], points_indptr[place + 1])
+            z = slice(points_indptr[point], points_indptr[point + 1])
             distance = sparse_squared_distance(query_columns[x], query_values[x], points_columns[z], points_values[z])
-            put(distance, np.int64(first_point + place), distances[which], ids[which])
+            put(distance, np.int64(first_point + point), distances[query], ids[query])
 
 
 def head_columns(rows: sparse.csr_array) -> np.ndarray:
-    """Return the numbers of the columns that so many rows of a tile hold that they are multiplied densely."""
-    held = np.bincount(rows.indices, minlength=rows.shape[1])
-    heads = np.flatnonzero(held > HEAD_SHARE * rows.shape[0])
-    return heads if len(heads) <= MOST_HEADS else np.sort(heads[np.argsort(-held[heads], kind="stable")[:MOST_HEADS]])
+    """Return the columns of a tile that are multiplied densely; see `HEAD_SHARE`."""
+    counts = np.bincount(rows.indices, minlength=rows.shape[1])
+    heads = np.flatnonzero(counts > HEAD_SHARE * rows.shape[0])
+    return heads if len(heads) <= MAX_HEADS else np.sort(heads[np.argsort(-counts[heads], kind="stable")[:MAX_HEADS]])
 
 
-def without_columns(rows: sparse.csr_array, columns: np.ndarray) -> sparse.csc_array:
-    """Return sparse rows by column, some columns left out."""
+def drop_columns(rows: sparse.csr_array, columns: np.ndarray) -> sparse.csc_array:
+    """Return sparse rows by column (CSC), without some columns."""
     tail = rows.copy()
     if len(columns):
         tail.data[np.isin(rows.indices, columns)] = 0
@@ -101,15 +102,15 @@ def without_columns(rows: sparse.csr_array, columns: np.ndarray) -> sparse.csc_a
 
 
 def nothing_is_rounded(rows: sparse.csr_array) -> bool:
-    """Return whether all values (float64) are whole numbers, small enough that no sum over two rows is rounded."""
+    """Return whether all values (float64) are integers so small that no sum over two rows is rounded."""
     largest = float(np.abs(rows.data).max(initial=0))
     return 4 * largest**2 * rows.shape[1] < 2.0**53 and bool((rows.data == np.rint(rows.data)).all())
 
 
 class Queries:
-    """Rows whose neighbors are sought, with their heaps; offered all points in the order of their ids.
+    """Queries with their heaps; `offer` takes the points in the order of their ids.
 
-    Peak memory in bytes: the rows, 24 k a row, and a tile: 8 QUERY_TILE POINT_TILE, and its rows three times.
+    Peak memory in bytes: the rows, 24 k a row, and a tile of 8 QUERY_TILE POINT_TILE with its rows three times.
     """
 
     def __init__(self, rows: sparse.csr_array, ids: np.ndarray, k: int, within: np.ndarray | None = None):
@@ -132,13 +133,13 @@ class Queries:
         longest = max(self.longest, int(np.diff(points.indptr).max(initial=0)))
         slack = 0.0 if exact else (3 * longest + 34) * 2.0**-52
         heads, lengths = head_columns(points), squared_lengths(points)
-        tail, query_heads, point_heads = (without_columns(points, heads), self.rows[:, heads].toarray(),
+        tail, query_heads, point_heads = (drop_columns(points, heads), self.rows[:, heads].toarray(),
                                           points[:, heads].toarray())
         work = np.empty((min(QUERY_TILE, self.rows.shape[0]), points.shape[0]))
         for start in range(0, self.rows.shape[0], QUERY_TILE):
-            mine = query_heads[start:start + QUERY_TILE]
-            products = np.dot(mine, point_heads.T, out=work[:len(mine)])
-            add_products(self.rows.indptr[start:start + len(mine) + 1], self.rows.indices, self.rows.data,
+            tile_heads = query_heads[start:start + QUERY_TILE]
+            products = np.dot(tile_heads, point_heads.T, out=work[:len(tile_heads)])
+            add_products(self.rows.indptr[start:start + len(tile_heads) + 1], self.rows.indices, self.rows.data,
                          tail.indptr, tail.indices, tail.data, products)
             measure_near(
                 products, start, self.ids, self.rows.indptr, self.rows.indices, self.rows.data, self.lengths, first,
@@ -164,7 +165,7 @@ class SparsePoints:
                 within: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Return the squared distances and ids (q, k) of the points nearest to rows, ascending by (distance, id).
 
-        within : as of `DensePoints.nearest`.
+        within : as in `DensePoints.nearest`.
         """
         nearest = Queries(measurable(queries, self.metric), query_ids, k, within)
         for first, block in self.rows.blocks(self.block_rows):
@@ -173,7 +174,7 @@ class SparsePoints:
 
 
 def measured_row_bytes(X: Rows, metric: str) -> int:
-    """Return the bytes of a sparse row while it is searched: as read, measurable, and in float64."""
+    """Return the bytes of a sparse row during a search: as read, transformed by the metric, and in float64."""
     entries = X.row_bytes // (X.dtype.itemsize + 4) + 1
     return 2 * X.row_bytes + 12 * entries * (1 + METRICS.named(metric).transforms) + 8
 
@@ -182,7 +183,7 @@ def point_rows(X: Rows, metric: str, budget: int) -> int:
     """Return the rows of points that a task reads at a time, whole parts where X is stored in parts."""
     per_row = measured_row_bytes(X, metric)
     fit = rows_that_fit(budget, per_row, len(X), share=4)
-    fit = min(fit, max(POINT_TILE, MOST_BLOCK_BYTES // per_row))
+    fit = min(fit, max(POINT_TILE, MAX_BLOCK_BYTES // per_row))
     part = getattr(X, "block_rows", 1)
     return max(1, fit // part) * part if part <= fit else fit
 
@@ -194,13 +195,13 @@ def tile_bytes(X: Rows) -> int:
 
 
 def inverted_bytes(X: Rows, k: int, metric: str, height: int, budget: int) -> int:
-    """Return what `height` queries with their heaps take, the points that are read at a time, and a tile of them."""
-    each = measured_row_bytes(X, metric)
-    return height * (each + 40 * k) + min(point_rows(X, metric, budget), len(X)) * each + tile_bytes(X)
+    """Return the bytes of `height` queries with their heaps, a block of points, and a tile."""
+    row_bytes = measured_row_bytes(X, metric)
+    return height * (row_bytes + 40 * k) + min(point_rows(X, metric, budget), len(X)) * row_bytes + tile_bytes(X)
 
 
 def inverted_cost(X: Rows, k: int, metric: str, height: int, budget: int) -> Cost:
-    """Return what the search takes for rows of the shape of X, `height` queries a task."""
+    """Return the cost of the search for rows of the shape of X, with `height` queries a task."""
     n, d = X.shape
     sample, peak = min(n, SAMPLE_ROWS) * X.row_bytes * 3 + 24 * d, inverted_bytes(X, k, metric, height, budget)
     tasks = block_count(n, height)
@@ -209,7 +210,7 @@ def inverted_cost(X: Rows, k: int, metric: str, height: int, budget: int) -> Cos
 
 
 def inverted_seconds(X: Rows, k: int) -> float:
-    """Return the predicted seconds of the search on one core, from how many of `SAMPLE_ROWS` rows hold each column."""
+    """Return the predicted seconds of the search on one core, from the counts of each column in a sample of rows."""
     n = len(X)
     sample: Any = X.take(sample_ids(n, SAMPLE_ROWS))
     share = np.bincount(sample.indices, minlength=X.shape[1]) / sample.shape[0]

@@ -1,12 +1,12 @@
-"""Rows laid out for search: rotated to principal axes, and ordered so that near rows lie together.
+"""The layout of points for a search: rotated to principal axes, and permuted so that near rows lie together.
 
-A rotation leaves distances as they are. With P the leading m axes and r = |rest of x| the length that they miss,
+A rotation preserves distances. With P the projection to the leading m axes and r_x = |x - P'Px| the residual length,
 
     |x - z|^2 >= |Px - Pz|^2 + (r_x - r_z)^2,
 
-so a few columns rule out nearly all pairs, and the columns of the data are read for the others only.
-The order is a recursive bisection at the median along the axis of the largest variance: a balanced tree whose
-nodes are ranges of consecutive rows, each with a bounding box.
+so a few columns rule out nearly all pairs, and the data columns are read for the remaining ones alone. The permutation
+is a recursive bisection at the median along the axis of the largest variance: a balanced tree whose nodes are ranges of
+consecutive rows, each with a bounding box.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ LEADING_SHARE, ALL_SHARE = 0.86, 0.97  # of the variance; measured on MNIST: 62 
 
 @dataclass(frozen=True)
 class Frame:
-    """Where the rows are seen from: `center` (d,) and orthonormal `basis` (d, m + e), of which m axes lead."""
+    """A coordinate frame: `center` (d,) and orthonormal `basis` (d, m + e), whose first m axes are the leading ones."""
 
     center: np.ndarray
     basis: np.ndarray
@@ -33,11 +33,11 @@ class Frame:
 
 @dataclass(frozen=True)
 class Coordinates:
-    """Rows seen from a frame.
+    """Coordinates of rows in a frame.
 
-    lead : (n, m + 2) float32; coordinates along the axes, the length of the rest, and -norm / 2, all times `scale`
-        (the last one times its square). Queries have 1 in place of -norm / 2.
-    further : (n, e + 1) float32; coordinates along the e next axes, and the length of what is left, times `scale`.
+    lead : (n, m + 2) float32; leading coordinates, residual length, and -norm / 2, all times `scale` (the last times
+        its square). Queries have 1 in place of -norm / 2.
+    further : (n, e + 1) float32; coordinates along the next e axes, and their residual length, times `scale`.
     norm : (n,) float64; squared distance from the center, times the square of `scale`.
     scale : power of two that brings the longest of the points to a length in [1/2, 1], so float32 cannot overflow.
     """
@@ -50,12 +50,12 @@ class Coordinates:
 
 @dataclass(frozen=True)
 class Layout(Coordinates):
-    """Rows in search order.
+    """Permuted rows with the bounding boxes of their tree.
 
-    ids : (n,) int64; number of the row at each place.
-    rows : (n, d); the rows themselves, in their own dtype.
-    low, high : (nodes, b) float32; box of each node of the tree along the first b columns of `lead`. Node 0 holds all
-        rows, and node i has the children 2i + 1 and 2i + 2.
+    ids : (n,) int64; the permutation: the number of each row.
+    rows : (n, d); the rows in their own dtype.
+    low, high : (nodes, b) float32; bounding box of each node of the tree along the first b columns of `lead`. Node 0
+        holds all rows, and node i has the children 2i + 1 and 2i + 2.
     center, basis : the frame; m follows from the width of `lead`.
     """
 
@@ -68,12 +68,12 @@ class Layout(Coordinates):
 
     @property
     def frame(self) -> Frame:
-        """Return the frame that the rows are seen from."""
+        """Return the frame of the coordinates."""
         return Frame(self.center, self.basis, self.lead.shape[1] - 2)
 
 
 def layout_bytes(n_rows: int, n_columns: int, itemsize: int) -> int:
-    """Return a bound of a layout's bytes: n (d itemsize + 4 (m + e + 3) + 16), and 32 b n / LEAF_ROWS for boxes."""
+    """Return an upper bound of the bytes of a layout: n (d itemsize + 4 (m + e + 3) + 16 + 32 b / LEAF_ROWS)."""
     axes = min(n_columns, MAX_AXES) + 3
     return n_rows * (n_columns * itemsize + 4 * axes + 16 + 8 * BOX_AXES * 4 // LEAF_ROWS)
 
@@ -81,8 +81,8 @@ def layout_bytes(n_rows: int, n_columns: int, itemsize: int) -> int:
 def principal_frame(sample: np.ndarray, differences: np.ndarray | None = None) -> Frame:
     """Return the mean and the leading principal axes of a sample (n_s, d); any sample gives a valid frame.
 
-    The leading axes explain `LEADING_SHARE` of the variance, 30 to `MAX_LEADING` of them; where they are not all,
-    further axes explain `ALL_SHARE`, up to `MAX_FURTHER`; and as much of `differences` (m, d), where these are given.
+    There are 30 to `MAX_LEADING` leading axes, which explain `LEADING_SHARE` of the variance, and up to `MAX_FURTHER`
+    further axes, which explain `ALL_SHARE` of it, and of `differences` (m, d) if given.
     """
     center = sample.mean(axis=0, dtype=np.float64)
     centered = sample - center
@@ -90,25 +90,25 @@ def principal_frame(sample: np.ndarray, differences: np.ndarray | None = None) -
     if d <= len(sample):
         values, basis = np.linalg.eigh(centered.T @ centered)
     else:
-        values, left = np.linalg.eigh(centered @ centered.T)
-        basis = centered.T @ left
+        values, eigenvectors = np.linalg.eigh(centered @ centered.T)
+        basis = centered.T @ eigenvectors
     order = np.argsort(values)[::-1]
     share = np.cumsum(np.maximum(values[order], 0))
-    most = min(d, len(order))
+    max_axes = min(d, len(order))
     leading = int(np.searchsorted(share, LEADING_SHARE * share[-1])) + 1
-    leading = min(most, MAX_LEADING, max(leading, 30))
+    leading = min(max_axes, MAX_LEADING, max(leading, 30))
     further = int(np.searchsorted(share, ALL_SHARE * share[-1])) + 1 - leading
     if differences is not None:
         lengths = np.cumsum(((differences @ np.linalg.qr(basis[:, order])[0]) ** 2).sum(axis=0))
         further = max(further, int(np.searchsorted(lengths, ALL_SHARE * lengths[-1])) + 1 - leading)
-    further = min(most - leading, MAX_FURTHER, max(further, 0))
+    further = min(max_axes - leading, MAX_FURTHER, max(further, 0))
     # The QR step keeps the basis orthonormal where the sample has a lower rank than it has axes.
     basis, _ = np.linalg.qr(basis[:, order[:leading + further]])
     return Frame(center, np.ascontiguousarray(basis), leading)
 
 
 def project(rows: np.ndarray, frame: Frame, scale: float | None = None) -> Coordinates:
-    """Return the coordinates of points (without a scale, which is then chosen), or of queries (with the points')."""
+    """Return the coordinates of points (which determine the scale), or of queries (with the scale of the points)."""
     leading, axes = frame.leading, frame.basis.shape[1]
     all_axes, norm = np.empty((len(rows), axes)), np.empty(len(rows))
     for start in range(0, len(rows), 1024):
@@ -126,7 +126,7 @@ def project(rows: np.ndarray, frame: Frame, scale: float | None = None) -> Coord
     further = np.empty((len(rows), axes - leading + 1), np.float32)
     lead[:, :leading], further[:, :-1] = all_axes[:, :leading], all_axes[:, leading:]
     rest = norm - np.einsum("ij,ij->i", all_axes[:, :leading], all_axes[:, :leading])
-    # With every axis kept the rest is zero, and what a computation gives for it only rounding.
+    # With all axes the residual is zero, and its computed value is rounding alone.
     lead[:, leading] = np.sqrt(np.maximum(rest, 0)) if leading < len(frame.center) else 0
     rest -= np.einsum("ij,ij->i", all_axes[:, leading:], all_axes[:, leading:])
     further[:, -1] = np.sqrt(np.maximum(rest, 0)) if axes < len(frame.center) else 0
@@ -140,7 +140,7 @@ def tree_depth(n_rows: int) -> int:
 
 
 def level_bounds(n_rows: int, level: int) -> np.ndarray:
-    """Return where the 2^level nodes of a level begin, and the end of the last; each is halved on the next level."""
+    """Return the starts of the 2^level nodes of a level, and the end of the last; the next level halves each node."""
     bounds = np.array([0, n_rows])
     for _ in range(level):
         finer = np.empty(2 * len(bounds) - 1, np.int64)
@@ -177,7 +177,7 @@ def _select(keys, order, start, stop, middle):
 
 @njit(nogil=True, cache=True)
 def bisect(lead, depth):
-    """Return the order (n,) of rows whose halves, quarters, ... are split at the median of their widest axis."""
+    """Return the permutation (n,) of rows by recursive bisection at the median of the widest axis, `depth` times."""
     n, axes = lead.shape
     order = np.arange(n)
     keys = np.empty(n, np.float32)
@@ -194,16 +194,16 @@ def bisect(lead, depth):
             for column in range(axes):
                 total, square, count = 0.0, 0.0, 0
                 origin = np.float64(lead[order[start], column])
-                for place in range(start, stop, step):
-                    value = np.float64(lead[order[place], column]) - origin
+                for position in range(start, stop, step):
+                    value = np.float64(lead[order[position], column]) - origin
                     total += value
                     square += value * value
                     count += 1
                 spread = square / count - (total / count) ** 2
                 if spread > widest:
                     widest, axis = spread, column
-            for place in range(start, stop):
-                keys[order[place]] = lead[order[place], axis]
+            for position in range(start, stop):
+                keys[order[position]] = lead[order[position], axis]
             if stop - start > 1:
                 _select(keys, order, start, stop, middle)
         finer[finer.shape[0] - 1] = n
@@ -222,7 +222,7 @@ def node_boxes(lead: np.ndarray, depth: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def lay_out(rows: np.ndarray, ids: np.ndarray, frame: Frame) -> Layout:
-    """Return rows (n, d) with numbers `ids` in search order; takes about as much again meanwhile."""
+    """Return the layout of rows (n, d) with numbers `ids`; takes about its own size again while it is made."""
     seen, depth, axes = project(rows, frame), tree_depth(len(rows)), frame.leading + 1
     order = bisect(seen.lead[:, :axes], depth)
     lead = seen.lead[order]

@@ -1,7 +1,7 @@
-"""Exact neighbors by a tree: for rows of few effective dimensions, where boxes rule out nearly everything.
+"""Exact neighbors by a tree, for rows of few effective dimensions, where bounding boxes rule out most points.
 
-A query walks the tree of `layout.py` nearer child first, and leaves out every node whose box, and every row whose
-leading coordinates, are farther than its k-th neighbor so far. What remains is measured in float64.
+A query walks the tree of `layout.py`, nearer child first. It skips every node whose box, and every row whose leading
+coordinates, are farther than its k-th neighbor so far. The remaining rows are measured in float64.
 """
 
 import numpy as np
@@ -10,13 +10,13 @@ from numba import njit
 from ..heap import offer
 from .layout import Coordinates, Layout, level_bounds, tree_depth
 
-STEP = 16  # columns of `lead` between two looks at the limit
+STEP = 16  # columns of `lead` between two comparisons with the limit
 
 
 def float32_slack(lead_columns: int, data_columns: int) -> tuple[float, float]:
-    """Return (a, b): a distance computed from float32 coordinates is below true (1 + b) + a (|q| + |t|).
+    """Return (a, b): a distance computed from float32 coordinates is below D (1 + b) + a (|q| + |t|), D the true one.
 
-    a : rounding of the coordinates, and of the length of the rest, which is the root of a difference.
+    a : rounding of the coordinates, and of the residual length, which is the root of a difference.
     b : rounding of the sum of squares.
     """
     return 2.0**-23 + float(np.sqrt(data_columns * 2.0**-52)), (lead_columns + 8) * 2.0**-23
@@ -60,11 +60,11 @@ def _limit(kth, scale, length, slack, relative):
 
 @njit(nogil=True, cache=True)
 def search_tree(queries, query_ids, query_lead, query_length, rows, ids, lead, leaves, low, high, scale, slack,
-                relative, distances, heap_ids, order, most):
-    """Improve the heaps of all queries, in this order; return how many rows and boxes were looked at.
+                relative, distances, heap_ids, order, max_visits):
+    """Update the heaps of all queries, in this order; return the number of visited rows and boxes.
 
-    Leaf i holds the rows from leaves[i] to leaves[i + 1]. A query stops after `most` looks, and has then found k rows
-    that are near, but perhaps not the nearest.
+    Leaf i holds the rows from leaves[i] to leaves[i + 1]. A query that stops after `max_visits` visits has near rows on
+    its heap, but perhaps not the nearest.
     """
     axes, boxed = lead.shape[1] - 1, low.shape[1]
     first_leaf = low.shape[0] // 2
@@ -73,44 +73,44 @@ def search_tree(queries, query_ids, query_lead, query_length, rows, ids, lead, l
     terms = np.empty(queries.shape[1])
     total = 0
     for which in order:
-        query, mine = query_lead[which], query_ids[which]
+        query, query_id = query_lead[which], query_ids[which]
         heap, heap_id = distances[which], heap_ids[which]
         limit = _limit(heap[0], scale, query_length[which], slack, relative)
-        stack[0], bounds[0], top, seen = 0, np.float32(0.0), 1, 0
-        while top > 0 and seen < most:
+        stack[0], bounds[0], top, visits = 0, np.float32(0.0), 1, 0
+        while top > 0 and visits < max_visits:
             top -= 1
             if bounds[top] > limit:
                 continue
             node = stack[top]
             if node < first_leaf:
                 left, right = 2 * node + 1, 2 * node + 2
-                to_left = _box_distance(query[:boxed], low[left], high[left])
-                to_right = _box_distance(query[:boxed], low[right], high[right])
-                seen += 2
-                if to_left <= to_right:
+                left_distance = _box_distance(query[:boxed], low[left], high[left])
+                right_distance = _box_distance(query[:boxed], low[right], high[right])
+                visits += 2
+                if left_distance <= right_distance:
                     left, right = right, left
-                    to_left, to_right = to_right, to_left
-                if to_left <= limit:
-                    stack[top], bounds[top] = left, to_left
+                    left_distance, right_distance = right_distance, left_distance
+                if left_distance <= limit:
+                    stack[top], bounds[top] = left, left_distance
                     top += 1
-                if to_right <= limit:
-                    stack[top], bounds[top] = right, to_right
+                if right_distance <= limit:
+                    stack[top], bounds[top] = right, right_distance
                     top += 1
                 continue
             start, stop = leaves[node - first_leaf], leaves[node - first_leaf + 1]
-            seen += stop - start
-            for place in range(start, stop):
-                if (_lead_distance(query, lead[place], axes, limit) <= limit and ids[place] != mine
-                        and offer(queries[which], rows[place], ids[place], heap, heap_id, terms)):
+            visits += stop - start
+            for row in range(start, stop):
+                if (_lead_distance(query, lead[row], axes, limit) <= limit and ids[row] != query_id
+                        and offer(queries[which], rows[row], ids[row], heap, heap_id, terms)):
                     limit = _limit(heap[0], scale, query_length[which], slack, relative)
-        total += seen
+        total += visits
     return total
 
 
 def nearest_by_tree(layout: Layout, queries: np.ndarray, query_ids: np.ndarray, seen: Coordinates, order: np.ndarray,
-                    distances: np.ndarray, ids: np.ndarray, most: int = 2**62) -> int:
-    """Improve the heaps (q, k) of the queries by the rows of a layout; return the rows and boxes looked at."""
+                    distances: np.ndarray, ids: np.ndarray, max_visits: int = 2**62) -> int:
+    """Update the heaps (q, k) of the queries with the rows of a layout; return the number of visits."""
     slack, relative = float32_slack(layout.lead.shape[1], layout.rows.shape[1])
     leaves = level_bounds(len(layout.ids), tree_depth(len(layout.ids)))
     return search_tree(queries, query_ids, seen.lead, np.sqrt(seen.norm), layout.rows, layout.ids, layout.lead, leaves,
-                       layout.low, layout.high, seen.scale, slack, relative, distances, ids, order, most)
+                       layout.low, layout.high, seen.scale, slack, relative, distances, ids, order, max_visits)

@@ -1,4 +1,4 @@
-"""From lists of leaves to the lists of all rows: the tasks that merge lists, join across borders, measure and write."""
+"""Tasks that merge the neighbor lists of leaves, join rows across borders of leaves, measure distances and write."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,129 +7,133 @@ import numpy as np
 
 from ...execution.exchange.shuffle import gather, pieces, scatter
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, block_rng
-from ..descent.local_joins import choose_candidates, empty_lists, local_join, push_all, salt_of
+from ..descent.local_joins import choose_candidates, empty_neighbor_lists, local_join, push_candidates, salt_of
 from ..exact.blocks import points_in_blocks
 from ..heap import EMPTY
 from ..metric import measurable, stored_distances
 from ..pair_distances import Coordinates
 from ..squared_distances import candidate_distances
-from .partitions import far_rows
-from .permutation import JOINS, Ordered
+from .partitions import outlier_rows
+from .permutation import JOINS, PermutedRows
 
-DRAWN = 16  # new candidates, and as many others, of a row that is joined across borders
-SENT = 16  # improvements that a join sends for each row of its block, or hardly more
+DRAWN = 16  # new, and as many old, candidates of a row in a join across borders
+SENT = 16  # improvements a row of a block after which a join stops; the last run may send a few more
 
 
 @dataclass(frozen=True)
 class MergeTask:
-    """Keep the k nearest of what was found for the rows of a block, each once; tell those that are in others' lists.
+    """Merge candidates into the k nearest of each row of a block, and send reverse neighbors to other blocks.
 
-    found : what `writers` tasks sent to the block: `place`, and its `ids`, `distances` and whether they are new.
-    before : the lists so far, and the flags that a join left; None at first.
-    truth : `place` of the sampled rows and the places of their true neighbors, `near` (q, k), of which the receipt
-        counts those in the lists, `hits`.
+    candidates : what `writers` tasks sent to the block: positions `place`, with `ids`, `distances` and flags.
+    lists_before, flags : the neighbor lists so far, and the flags after the last join; None at first.
+    truth : positions `place` of the sampled rows and those of their true neighbors, `near` (q, k). The receipt counts
+        the true neighbors in the lists as `hits`.
     """
 
-    ordered: Ordered
-    found: Parts
+    ordered: PermutedRows
+    candidates: Parts
     writers: int
-    before: Parts | None
+    lists_before: Parts | None
     flags: Parts | None
     truth: Arrays
     k: int
     block: int
 
     def __call__(self, out: PartWriter) -> Receipt:
-        places = self.ordered.places
-        start, stop = places.span(self.block)
-        distances, ids, flags = empty_lists(stop - start, self.k)
-        if self.before is not None and self.flags is not None and stop > start:
-            distances, ids = (self.before.rows(name).read(start, stop) for name in ("distances", "ids"))
+        positions = self.ordered.positions
+        start, stop = positions.span(self.block)
+        distances, ids, flags = empty_neighbor_lists(stop - start, self.k)
+        if self.lists_before is not None and self.flags is not None and stop > start:
+            distances, ids = (self.lists_before.rows(name).read(start, stop) for name in ("distances", "ids"))
             flags = self.flags.rows("flags").read(start, stop)
             distances, ids, flags = distances.copy(), ids.copy(), flags.copy()
-        for lists in pieces(self.found, self.writers, self.block):
-            push_all(lists["place"] - start, lists["ids"], lists["distances"], lists["flag"], distances, ids, flags)
+        for lists in pieces(self.candidates, self.writers, self.block):
+            push_candidates(lists["place"] - start, lists["ids"], lists["distances"], lists["flag"], distances, ids,
+                            flags)
         truth = self.truth.load()
-        mine = (truth["place"] >= start) & (truth["place"] < stop)
-        hits = sum(int(np.isin(near, ids[place - start]).sum())
-                   for place, near in zip(truth["place"][mine], truth["near"][mine], strict=True))
+        sampled_here = (truth["place"] >= start) & (truth["place"] < stop)
+        hits = sum(int(np.isin(near, ids[position - start]).sum())
+                   for position, near in zip(truth["place"][sampled_here], truth["near"][sampled_here], strict=True))
         if stop > start:
-            out.write_rows(start, distances=places.filled(self.block, distances, np.inf),
-                           ids=places.filled(self.block, ids, -1), flags=places.filled(self.block, flags, 0))
+            out.write_rows(start, distances=positions.filled(self.block, distances, np.inf),
+                           ids=positions.filled(self.block, ids, -1), flags=positions.filled(self.block, flags, 0))
         entry = np.flatnonzero((ids >= 0) & ((ids < start) | (ids >= stop)))
-        to, flag, of = ids.ravel()[entry], flags.ravel()[entry], (entry // self.k + start).astype(np.int32)
+        targets = ids.ravel()[entry]
+        sources = (entry // self.k + start).astype(np.int32)
+        entry_flags = flags.ravel()[entry]
         del entry
-        return scatter(out, places.block(to), len(places.counts), to=to, of=of, flag=flag) | {"hits": hits}
+        return scatter(out, positions.block(targets), len(positions.counts), to=targets, of=sources,
+                       flag=entry_flags) | {"hits": hits}
 
 
 @dataclass(frozen=True)
 class JoinTask:
-    """Offer the neighbors of each row of a block to each other; send what improves a list to the block that owns it.
+    """Join the neighbors of each row of a block, and send each improvement to the block that owns the list.
 
-    most : rows that are held at a time beside those of the block. Where `SENT` improvements a row are found, what is
-    left is not joined, and stays new.
+    max_nearby_rows : rows in memory at a time beside those of the block. After `SENT` improvements a row the remaining
+        candidates are not joined, and stay new.
     """
 
-    ordered: Ordered
+    ordered: PermutedRows
     lists: Parts
-    most: int
+    max_nearby_rows: int
     random_state: int
     step: int
     block: int
 
     def __call__(self, out: PartWriter) -> Receipt:
-        places = self.ordered.places
-        start, stop = places.span(self.block)
-        ids, before = (self.lists.rows(name).read(start, stop) for name in ("ids", "flags"))
-        flags = before.copy()
+        positions = self.ordered.positions
+        start, stop = positions.span(self.block)
+        ids, old_flags = (self.lists.rows(name).read(start, stop) for name in ("ids", "flags"))
+        flags = old_flags.copy()
         new, old = choose_candidates(ids, flags, start, lambda: self._others(start), DRAWN,
                                      salt_of(block_rng(self.random_state, JOINS, self.step, self.block)))
         del ids
-        pieces_of_lists: list[tuple[np.ndarray, ...]] = [
+        improvements: list[tuple[np.ndarray, ...]] = [
             (np.zeros(0, np.int32), np.zeros((0, 1), np.int32), np.zeros((0, 1), np.float32))]
-        sent, most = 0, SENT * (stop - start)
-        for rows, used in within(np.flatnonzero((new >= 0).any(axis=1)), [new, old], self.most):
-            if sent < most:
-                pieces_of_lists.append(self._joined(new[rows], old[rows], used))
-                sent += len(pieces_of_lists[-1][0])
+        sent, max_sent = 0, SENT * (stop - start)
+        for rows, used in within(np.flatnonzero((new >= 0).any(axis=1)), [new, old], self.max_nearby_rows):
+            if sent < max_sent:
+                improvements.append(self._joined(new[rows], old[rows], used))
+                sent += len(improvements[-1][0])
             else:
-                flags[rows] = before[rows]
+                flags[rows] = old_flags[rows]
         del new, old
         if stop > start:
-            out.write_rows(start, flags=places.filled(self.block, flags, 0))
-        place, near_ids, distances = (np.concatenate(arrays) for arrays in zip(*pieces_of_lists, strict=True))
-        del pieces_of_lists
-        return scatter(out, places.block(place), len(places.counts), place=place, ids=near_ids, distances=distances,
-                       flag=np.ones(len(place), np.uint8))
+            out.write_rows(start, flags=positions.filled(self.block, flags, 0))
+        targets, near_ids, distances = (np.concatenate(arrays) for arrays in zip(*improvements, strict=True))
+        del improvements
+        return scatter(out, positions.block(targets), len(positions.counts), place=targets, ids=near_ids,
+                       distances=distances, flag=np.ones(len(targets), np.uint8))
 
     def _others(self, start: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Yield what rows of other blocks have rows of this one in their lists."""
-        for near in pieces(self.lists, len(self.ordered.places.counts), self.block):
+        """Yield the reverse neighbors of rows of this block that lie in other blocks."""
+        for near in pieces(self.lists, len(self.ordered.positions.counts), self.block):
             yield near["to"] - start, near["of"], near["flag"]
 
     def _joined(self, new: np.ndarray, old: np.ndarray, used: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return the rows whose lists improve, with the ids (m, 1) and the squared distances that do it."""
-        seen = self.ordered.parts.rows("seen").take(used)
+        """Return the rows whose lists improve, with the ids (m, 1) and squared distances of the improvements."""
+        coordinates = self.ordered.parts.rows("seen").take(used)
         distances, ids = (self.lists.rows(name).take(used) for name in ("distances", "ids"))
         flags = np.zeros(ids.shape, np.uint8)
-        local_join(Coordinates(seen), used, _numbers(new, used), _numbers(old, used), distances, ids, flags)
+        local_join(Coordinates(coordinates), used, _numbers(new, used), _numbers(old, used), distances, ids, flags)
         entry = np.flatnonzero(flags)
         return used[entry // ids.shape[1]], ids.ravel()[entry][:, None], distances.ravel()[entry][:, None]
 
 
 def _numbers(ids: np.ndarray, used: np.ndarray) -> np.ndarray:
-    """Return where ids are in a sorted array that holds all but -1, which stays."""
+    """Return the indices of ids in a sorted array that holds them; -1 stays -1."""
     return np.where(ids < 0, -1, np.searchsorted(used, ids)).astype(np.int32)
 
 
-def within(rows: np.ndarray, lists: list[np.ndarray], most: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield runs of rows with the ids in their lists, ascending and no more than `most`, unless one row has more."""
+def within(rows: np.ndarray, lists: list[np.ndarray], max_rows: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield runs of rows with the ascending ids in their lists: at most `max_rows`, unless a single row has more."""
     pending = [rows]
     while pending:
         run = pending.pop()
         used = np.unique(np.concatenate([ids[run].ravel() for ids in lists]))
         used = used[used >= 0]
-        if len(used) > most and len(run) > 1:
+        if len(used) > max_rows and len(run) > 1:
             pending += [run[len(run) // 2:], run[:len(run) // 2]]
         elif len(run):
             yield run, used
@@ -137,62 +141,62 @@ def within(rows: np.ndarray, lists: list[np.ndarray], most: int) -> Iterator[tup
 
 @dataclass(frozen=True)
 class MeasureTask:
-    """Measure the lists of a block in float64 from the rows, and send the k nearest to the ranges that rows are in.
+    """Measure the lists of a block in float64, and send the k nearest neighbors to the ranges that own the rows.
 
-    Rows whose lists are shorter, for want of rows near by, are searched among all of `rows`, `fill_rows` at a time; so
-    are rows that are far beyond all others (`far_rows`), where `few_far` says that there are few.
+    Rows with fewer than k candidates are searched among all of `rows`, `fill_rows` at a time. So are outliers
+    (`outlier_rows`) if `search_outliers` says that there are few.
     """
 
-    ordered: Ordered
+    ordered: PermutedRows
     lists: Parts
     rows: Rows
     metric: str
     k: int
-    most: int
+    max_nearby_rows: int
     fill_rows: int
     range_rows: int
-    few_far: bool
+    search_outliers: bool
     block: int
 
     def __call__(self, out: PartWriter) -> Receipt:
-        places, rows_by_place, row = self.ordered.places, self.ordered.parts.rows("rows"), self.ordered.parts.rows(
+        positions, ordered_rows, row = self.ordered.positions, self.ordered.parts.rows("rows"), self.ordered.parts.rows(
             "row")
-        start, stop = places.span(self.block)
+        start, stop = positions.span(self.block)
         near, of_rows = self.lists.rows("ids").read(start, stop), row.read(start, stop)
         squared, ids = np.empty((len(of_rows), self.k)), np.empty((len(of_rows), self.k), np.int64)
-        for run, used in within(np.arange(len(of_rows)), [near], self.most):
+        for run, used in within(np.arange(len(of_rows)), [near], self.max_nearby_rows):
             numbers = _numbers(near[run], used)
-            mine = rows_by_place.read(start + int(run[0]), start + int(run[-1]) + 1)
-            distances = candidate_distances(mine, rows_by_place.take(used), numbers)
+            rows_here = ordered_rows.read(start + int(run[0]), start + int(run[-1]) + 1)
+            distances = candidate_distances(rows_here, ordered_rows.take(used), numbers)
             candidates = np.where(numbers < 0, EMPTY, row.take(used)[numbers])
             order = np.lexsort((candidates, distances))[:, :self.k]
             squared[run], ids[run] = (np.take_along_axis(array, order, axis=1) for array in (distances, candidates))
         filled = np.isinf(squared[:, -1])
-        if self.few_far:
-            filled |= far_rows(self.ordered.parts.rows("seen").read(start, stop))
+        if self.search_outliers:
+            filled |= outlier_rows(self.ordered.parts.rows("seen").read(start, stop))
         short = np.flatnonzero(filled)
         if len(short):
-            mine = self.rows.take(of_rows[short])
-            points = points_in_blocks(self.rows, self.metric, self.fill_rows, measurable(mine, self.metric))
-            squared[short], ids[short] = points.nearest(mine, of_rows[short], self.k)
+            rows_here = self.rows.take(of_rows[short])
+            points = points_in_blocks(self.rows, self.metric, self.fill_rows, measurable(rows_here, self.metric))
+            squared[short], ids[short] = points.nearest(rows_here, of_rows[short], self.k)
         return scatter(out, of_rows // self.range_rows, -(-len(self.rows) // self.range_rows), row=of_rows, ids=ids,
                        squared=squared) | {"filled_exactly": len(short)}
 
 
 @dataclass(frozen=True)
 class WriteTask:
-    """Write the lists of rows [start, stop), and the rows at places [start, stop)."""
+    """Write the neighbor lists of rows [start, stop), and the rows at permuted positions [start, stop)."""
 
-    ordered: Ordered
+    ordered: PermutedRows
     measured: Parts
     start: int
     stop: int
     number: int
 
     def __call__(self, out: PartWriter) -> Receipt:
-        places = self.ordered.places
-        measured = gather(self.measured, len(places.counts), self.number)
-        turn = np.argsort(measured["row"])
-        distances = stored_distances(measured["squared"][turn])
-        return out.write_rows(self.start, ids=measured["ids"][turn], distances=distances,
-                              order=self.ordered.parts.rows("row").take(places.at(self.start, self.stop)))
+        positions = self.ordered.positions
+        measured = gather(self.measured, len(positions.counts), self.number)
+        order = np.argsort(measured["row"])
+        distances = stored_distances(measured["squared"][order])
+        return out.write_rows(self.start, ids=measured["ids"][order], distances=distances,
+                              order=self.ordered.parts.rows("row").take(positions.at(self.start, self.stop)))

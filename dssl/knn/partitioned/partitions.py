@@ -1,8 +1,8 @@
-"""A partition of points into leaves that overlap: cells of k-means, of which some that lie together make a leaf.
+"""A partition of points into overlapping leaves: k-means cells, grouped into leaves of neighboring cells.
 
-A row belongs to the leaf of its nearest cell, its home, and to others that have a cell hardly farther: so a row whose
-neighbors may lie beyond the border of its leaf is searched on both sides, and one in the middle of a leaf only once.
-All of it is fitted to a sample.
+A row belongs to the leaf of its nearest cell, its home, and to other leaves that have a cell hardly farther away. So a
+row near the border of its leaf is searched on both sides, and a row in the middle of a leaf only once. The partition is
+fitted to a sample.
 """
 
 from collections.abc import Iterator
@@ -15,37 +15,37 @@ from ...storage.blocks import row_ranges
 from ..exact.layout import SAMPLE_ROWS, Frame, principal_frame, project
 from ..metric import sample_ids
 
-CELLS_OF_A_LEAF, MOST_CELLS, SAMPLE_OF_A_CELL = 64, 2048, 32
+CELLS_PER_LEAF, MAX_CELLS, SAMPLE_PER_CELL = 64, 2048, 32
 LLOYD_STEPS = 5
-NEAR_SAMPLE, NEAR_ROWS = 256, 32  # rows of a sample whose nearest other is sought, and of a product
-FAR = 16.0  # times as far from the median as nine in ten rows are: such rows say nothing about axes
-FAR_LENGTH = 1024.0  # where the length of the farthest usual row is 1/2 to 1: (1024 + x)^2 is known to x = 6e-5
-MOST_LENGTH = 1e15  # of a coordinate, where that of the farthest usual row is 1: the squares fit float32
+NEAR_SAMPLE, NEAR_ROWS = 256, 32  # rows of a sample whose nearest neighbor is searched, and rows of one product
+OUTLIER_RATIO = 16.0  # times the distance from the median that nine in ten rows keep; rows beyond do not enter the axes
+OUTLIER_LENGTH = 1024.0  # where the length of the farthest usual row is 1/2 to 1: (1024 + x)^2 is known to x = 6e-5
+MAX_LENGTH = 1e15  # upper bound of a coordinate, where the farthest usual row has 1: squares fit float32
 PRODUCT_BYTES, BLOCK_ROWS = 1 << 20, 1024
 
 
 @dataclass(frozen=True)
-class View:
-    """How rows are seen: their coordinates (n, a) float32 along principal axes, and what these miss as a length.
+class Projection:
+    """A projection of rows to coordinates (n, a) float32: principal axes, and the length of the residual.
 
-    Distances of coordinates are at most those of the rows times `scale`, and nearly equal.
+    Distances between coordinates are at most `scale` times those between rows, and nearly equal to them.
     """
 
     frame: Frame
     scale: float
 
     @classmethod
-    def of(cls, sample: np.ndarray) -> "View":
-        """Return the view whose axes are those of a sample (m, d) of rows.
+    def of(cls, sample: np.ndarray) -> "Projection":
+        """Return the projection to the principal axes of a sample (m, d) of rows.
 
-        They hold nearly all of what near rows differ in too: by them a search decides who is near. Of clouds whose
-        centers hold most of the variance, axes that hold most of it may miss a tenth of the distances within a cloud.
-        Rows far beyond the others are left out: they would be the center, the axes and the scale.
+        The axes also explain the differences between near rows, since the search compares near rows by them. (In
+        clusters whose centers hold most of the variance, the leading axes alone may miss a tenth of the distances
+        within a cluster.) Outliers are dropped first: they would dominate the center, the axes and the scale.
         """
-        chosen = sample[sample_ids(len(sample), SAMPLE_ROWS)]
-        chosen = chosen[_usual(chosen)]
-        frame = principal_frame(chosen, _near_directions(chosen))
-        return cls(frame, project(chosen, frame).scale)
+        usual = sample[sample_ids(len(sample), SAMPLE_ROWS)]
+        usual = usual[_usual(usual)]
+        frame = principal_frame(usual, _near_directions(usual))
+        return cls(frame, project(usual, frame).scale)
 
     @property
     def axes(self) -> int:
@@ -53,63 +53,63 @@ class View:
         return self.frame.basis.shape[1] + 1
 
     def coordinates(self, rows: np.ndarray) -> np.ndarray:
-        """Return the coordinates (n, a) of rows (n, d): products in float32, since they only say what is measured.
+        """Return the coordinates (n, a) of rows (n, d); float32 products suffice, since candidates are measured later.
 
-        Rows so far away that their squares overflow are brought nearer.
+        Rows so far away that their squares would overflow are clipped.
         """
         center, m = self.frame.center, self.frame.basis.shape[1]
-        basis, seen = self.frame.basis.astype(np.float32), np.empty((len(rows), m + 1), np.float32)
+        basis, coordinates = self.frame.basis.astype(np.float32), np.empty((len(rows), m + 1), np.float32)
         for start, stop in row_ranges(len(rows), BLOCK_ROWS):
             centered = (rows[start:stop] - center) * self.scale
-            np.clip(centered, -MOST_LENGTH, MOST_LENGTH, out=centered)
-            seen[start:stop, :m] = centered.astype(np.float32) @ basis
-            shown = seen[start:stop, :m].astype(np.float64)
-            missed = np.einsum("ij,ij->i", centered, centered) - np.einsum("ij,ij->i", shown, shown)
-            seen[start:stop, m] = np.sqrt(np.maximum(missed, 0)) if m < len(center) else 0
-        return seen
+            np.clip(centered, -MAX_LENGTH, MAX_LENGTH, out=centered)
+            coordinates[start:stop, :m] = centered.astype(np.float32) @ basis
+            projected = coordinates[start:stop, :m].astype(np.float64)
+            residual = np.einsum("ij,ij->i", centered, centered) - np.einsum("ij,ij->i", projected, projected)
+            coordinates[start:stop, m] = np.sqrt(np.maximum(residual, 0)) if m < len(center) else 0
+        return coordinates
 
 
-def view_bytes(m: int, d: int) -> int:
-    """Return the bytes of finding the view of a sample (m, d), which is not counted: copies of it, and its axes.
+def projection_bytes(m: int, d: int) -> int:
+    """Return the bytes of fitting the projection of a sample (m, d), beside the sample: copies of it, and its axes.
 
-    Those are eigenvectors, what LAPACK works in, and factors of QR: 52 is measured, at d from 1500 to 8000.
+    The axes take eigenvectors, LAPACK work space and QR factors; the factor 52 was measured at d from 1500 to 8000.
     """
     return 24 * m * d + 52 * min(m, d) * d
 
 
 def _usual(sample: np.ndarray) -> np.ndarray:
-    """Return which rows (m, d) of a sample are no farther from its median than `FAR` times nine in ten of them."""
+    """Return which rows (m, d) of a sample are no outliers: see `OUTLIER_RATIO`."""
     middle, squared = np.median(sample, axis=0).astype(np.float64), np.empty(len(sample))
     for start, stop in row_ranges(len(sample), BLOCK_ROWS):
         centered = sample[start:stop] - middle
         squared[start:stop] = np.einsum("ij,ij->i", centered, centered)
-    limit = FAR**2 * np.quantile(squared, 0.9)
+    limit = OUTLIER_RATIO**2 * np.quantile(squared, 0.9)
     return squared <= (limit if limit > 0 else np.inf)
 
 
 def _near_directions(sample: np.ndarray) -> np.ndarray:
-    """Return the directions (q, d), of length 1 or of copies 0, from some rows of a sample to the nearest other."""
+    """Return the unit directions (q, d) from some rows of a sample to their nearest neighbor; 0 for duplicates."""
     queries, directions = sample_ids(len(sample), NEAR_SAMPLE), []
     centered = sample - sample.mean(axis=0, dtype=np.float64)
     norms = np.einsum("ij,ij->i", centered, centered)
     for start, stop in row_ranges(len(queries), NEAR_ROWS):
-        some = queries[start:stop]
-        squared = norms - 2 * (centered[some] @ centered.T)
-        squared[np.arange(len(some)), some] = np.inf
-        difference = centered[squared.argmin(axis=1)] - centered[some]
+        block_ids = queries[start:stop]
+        squared = norms - 2 * (centered[block_ids] @ centered.T)
+        squared[np.arange(len(block_ids)), block_ids] = np.inf
+        difference = centered[squared.argmin(axis=1)] - centered[block_ids]
         length = np.sqrt(np.einsum("ij,ij->i", difference, difference))[:, None]
         directions.append(difference / np.where(length > 0, length, 1))
     return np.concatenate(directions)
 
 
-def far_rows(seen: np.ndarray) -> np.ndarray:
-    """Return which rows of coordinates (n, a) are so far away that float32 does not tell their neighbors apart."""
-    return np.einsum("ij,ij->i", seen, seen, dtype=np.float64) > FAR_LENGTH**2
+def outlier_rows(coordinates: np.ndarray) -> np.ndarray:
+    """Return which rows of coordinates (n, a) are outliers, whose neighbors float32 cannot tell apart."""
+    return np.einsum("ij,ij->i", coordinates, coordinates, dtype=np.float64) > OUTLIER_LENGTH**2
 
 
 @dataclass(frozen=True)
-class Cells:
-    """Centers (m, a) of cells, and the leaf (m,) of each."""
+class Partition:
+    """Centers (m, a) of k-means cells (IVF cells), and the leaf (m,) of each cell."""
 
     centers: np.ndarray
     leaf: np.ndarray
@@ -119,28 +119,31 @@ class Cells:
         """Return the number of leaves."""
         return int(self.leaf.max()) + 1
 
-    def homes(self, seen: np.ndarray) -> np.ndarray:
-        """Return the home (n,) of rows of coordinates."""
-        return np.concatenate([self.leaf[squared.argmin(axis=1)] for _, squared in self._distances(seen)]
+    def homes(self, coordinates: np.ndarray) -> np.ndarray:
+        """Return the home leaf (n,) of rows of coordinates."""
+        return np.concatenate([self.leaf[squared.argmin(axis=1)] for _, squared in self._distances(coordinates)]
                               or [np.zeros(0, np.int64)])
 
-    def members(self, seen: np.ndarray, most: int, reach: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the pairs of a row and a leaf that it belongs to, as two arrays (p,), and which of them are homes.
+    def members(self, coordinates: np.ndarray, max_leaves: int,
+                distance_ratio: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the pairs (row, leaf) of memberships, as two arrays (p,), and which of them are homes.
 
-        That is its home, and up to most - 1 leaves that have a cell within `reach` times the distance of the nearest.
+        A row belongs to its home, and to at most max_leaves - 1 other leaves that have a cell within `distance_ratio`
+        times the distance of the nearest cell.
         """
         pairs = []
-        for first, squared in self._distances(seen):
-            rows, leaves, home = _members(squared, self.leaf, self.leaves, most, np.float32(reach * reach))
+        for first, squared in self._distances(coordinates):
+            rows, leaves, home = _members(squared, self.leaf, self.leaves, max_leaves,
+                                          np.float32(distance_ratio * distance_ratio))
             pairs.append((rows + np.int32(first), leaves, home))
         rows, leaves, home = (np.concatenate(arrays) for arrays in zip(*pairs, strict=True))
         return rows, leaves, home
 
-    def _distances(self, seen: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    def _distances(self, coordinates: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
         """Yield the squared distances of blocks of rows to all centers, with the number of the first row."""
         height, norms = max(64, PRODUCT_BYTES // (4 * len(self.centers))), (self.centers**2).sum(axis=1)
-        for first in range(0, max(len(seen), 1), height):
-            block = seen[first:first + height]
+        for first in range(0, max(len(coordinates), 1), height):
+            block = coordinates[first:first + height]
             squared = block @ (-2 * self.centers.T)
             squared += norms
             squared += (block**2).sum(axis=1)[:, None]
@@ -148,8 +151,8 @@ class Cells:
 
 
 @njit(nogil=True, cache=True)
-def _members(squared, leaf, n_leaves, most, reach):
-    rows = np.empty(squared.shape[0] * most, np.int32)
+def _members(squared, leaf, n_leaves, max_leaves, distance_ratio):
+    rows = np.empty(squared.shape[0] * max_leaves, np.int32)
     leaves, home = np.empty(len(rows), np.int32), np.empty(len(rows), np.uint8)
     nearest = np.empty(n_leaves, np.float32)
     count = 0
@@ -158,36 +161,36 @@ def _members(squared, leaf, n_leaves, most, reach):
         for cell in range(leaf.shape[0]):
             nearest[leaf[cell]] = min(nearest[leaf[cell]], squared[row, cell])
         limit = np.float32(np.inf)
-        for turn in range(min(most, n_leaves)):
+        for rank in range(min(max_leaves, n_leaves)):
             best = np.argmin(nearest)
             if not nearest[best] <= limit:
                 break
-            if turn == 0:
-                limit = nearest[best] * reach
-            rows[count], leaves[count], home[count] = row, best, turn == 0
+            if rank == 0:
+                limit = nearest[best] * distance_ratio
+            rows[count], leaves[count], home[count] = row, best, rank == 0
             nearest[best] = np.inf
             count += 1
     return rows[:count], leaves[:count].copy(), home[:count].copy()
 
 
-def fit_centers(seen: np.ndarray, n_cells: int, rng: np.random.Generator) -> np.ndarray:
-    """Return the centers (m, a) of at most `n_cells` cells: a few steps of Lloyd from random rows of a sample."""
-    centers = seen[np.sort(rng.choice(len(seen), min(n_cells, len(seen)), replace=False))]
+def fit_centers(coordinates: np.ndarray, n_cells: int, rng: np.random.Generator) -> np.ndarray:
+    """Return the centers (m, a) of at most `n_cells` cells: a few Lloyd steps from random rows of a sample."""
+    centers = coordinates[np.sort(rng.choice(len(coordinates), min(n_cells, len(coordinates)), replace=False))]
     for _ in range(LLOYD_STEPS):
-        cells = Cells(centers, np.arange(len(centers)))
-        homes = cells.homes(seen)
+        cells = Partition(centers, np.arange(len(centers)))
+        homes = cells.homes(coordinates)
         order, counts = np.argsort(homes, kind="stable"), np.bincount(homes, minlength=len(centers))
         full = np.flatnonzero(counts)
-        sums = np.add.reduceat(seen[order].astype(np.float64), (np.cumsum(counts) - counts)[full], axis=0)
-        centers = (sums / counts[full, None]).astype(np.float32)  # a cell that nobody is nearest to is left out
+        sums = np.add.reduceat(coordinates[order].astype(np.float64), (np.cumsum(counts) - counts)[full], axis=0)
+        centers = (sums / counts[full, None]).astype(np.float32)  # a cell without rows is dropped
     return centers
 
 
 def pack(centers: np.ndarray, weights: np.ndarray, n_leaves: int, rng: np.random.Generator | None) -> np.ndarray:
-    """Return the leaf (m,) of each cell: halves of nearly equal weight along the widest axis, halved again.
+    """Return the leaf (m,) of each cell: recursive bisection into halves of nearly equal weight along the widest axis.
 
-    Axes are those of the coordinates, or of a random rotation of them by `rng`. Centers beyond length 1, of rows far
-    beyond the others, count as if they were 1 long.
+    The axes are those of the coordinates, or a random rotation of them by `rng`. Centers longer than 1 (of outliers)
+    are scaled to length 1.
     """
     centers = centers / np.maximum(1, np.sqrt(np.einsum("ij,ij->i", centers, centers, dtype=np.float64)))[:, None]
     if rng is not None:
@@ -203,22 +206,22 @@ def pack(centers: np.ndarray, weights: np.ndarray, n_leaves: int, rng: np.random
         mean = np.average(centers[cells], axis=0, weights=weights[cells])
         axis = np.average((centers[cells] - mean) ** 2, axis=0, weights=weights[cells]).argmax()
         cells = cells[np.argsort(centers[cells, axis], kind="stable")]
-        left = count // 2
+        left_leaves = count // 2
         share = np.cumsum(weights[cells]) / weights[cells].sum()
-        at = int(np.abs(share - left / count).argmin()) + 1
-        at = min(max(at, left), len(cells) - (count - left))  # each leaf has a cell
-        pending += [(cells[:at], first, left), (cells[at:], first + left, count - left)]
+        split = int(np.abs(share - left_leaves / count).argmin()) + 1
+        split = min(max(split, left_leaves), len(cells) - (count - left_leaves))  # each leaf has a cell
+        pending += [(cells[:split], first, left_leaves), (cells[split:], first + left_leaves, count - left_leaves)]
     return leaf
 
 
-def fit_cells(seen: np.ndarray, n_leaves: int, rng: np.random.Generator, rotated: bool = False) -> Cells:
-    """Return cells in `n_leaves` leaves of nearly equally many rows of a sample (m, a) of coordinates.
+def fit_partition(coordinates: np.ndarray, n_leaves: int, rng: np.random.Generator, rotated: bool = False) -> Partition:
+    """Return a partition into `n_leaves` leaves with nearly equal numbers of rows of a sample (m, a) of coordinates.
 
-    rotated : leaves divide along random axes, and so otherwise than leaves that are not.
+    rotated : bisect along random axes, which gives other leaves than the coordinate axes.
     """
-    n_cells = min(MOST_CELLS, CELLS_OF_A_LEAF * n_leaves, max(n_leaves, len(seen) // 8))
-    seen = seen[sample_ids(len(seen), max(SAMPLE_OF_A_CELL * n_cells, SAMPLE_OF_A_CELL))]
-    centers = fit_centers(seen, max(n_cells, n_leaves), rng) if n_leaves > 1 else seen[:1]
-    cells = Cells(centers, np.arange(len(centers)))
-    weights = np.bincount(cells.homes(seen), minlength=len(centers)) + 1e-3
-    return Cells(centers, pack(centers, weights, min(n_leaves, len(centers)), rng if rotated else None))
+    n_cells = min(MAX_CELLS, CELLS_PER_LEAF * n_leaves, max(n_leaves, len(coordinates) // 8))
+    coordinates = coordinates[sample_ids(len(coordinates), max(SAMPLE_PER_CELL * n_cells, SAMPLE_PER_CELL))]
+    centers = fit_centers(coordinates, max(n_cells, n_leaves), rng) if n_leaves > 1 else coordinates[:1]
+    cells = Partition(centers, np.arange(len(centers)))
+    weights = np.bincount(cells.homes(coordinates), minlength=len(centers)) + 1e-3
+    return Partition(centers, pack(centers, weights, min(n_leaves, len(centers)), rng if rotated else None))

@@ -1,4 +1,4 @@
-"""Rows in leaf order: blocks of near rows, one after the other, and the number of each row in that order, its place."""
+"""The permutation of a partitioned search: rows in blocks of near rows, one block after the other."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,42 +7,42 @@ import numpy as np
 
 from ...storage.blocks import Arrays, Parts
 
-CELLS, LEAVES, JOINS = 1, 2, 3  # random streams of a search's seed: of cells, of leaves, and of joins across them
+CELLS, LEAVES, JOINS = 1, 2, 3  # random streams of a search's seed: for cells, for leaves, and for joins across them
 
 
 @dataclass(frozen=True)
-class Places:
-    """Places of blocks: those of block b are `starts[b]` to `starts[b] + counts[b]`.
+class BlockPositions:
+    """Positions of blocks in the permuted rows: block b has positions starts[b] to starts[b] + counts[b].
 
-    Blocks begin at multiples of the chunk that arrays by place are stored in, so that each is written by one task;
-    what is left free between them holds nothing. starts : (b + 1,), counts : (b,).
+    Blocks begin at multiples of the chunk rows of permuted arrays, so that one task writes each chunk; the positions
+    between blocks stay empty. starts : (b + 1,), counts : (b,).
     """
 
     starts: np.ndarray
     counts: np.ndarray
 
     @classmethod
-    def of(cls, counts: np.ndarray, chunk: int) -> "Places":
-        """Return the places of blocks of so many rows."""
-        return cls(np.concatenate([[0], np.cumsum(-(-counts // chunk) * chunk)]), np.asarray(counts))
+    def of(cls, counts: np.ndarray, chunk_rows: int) -> "BlockPositions":
+        """Return the positions of blocks with these numbers of rows."""
+        return cls(np.concatenate([[0], np.cumsum(-(-counts // chunk_rows) * chunk_rows)]), np.asarray(counts))
 
-    def block(self, places: np.ndarray) -> np.ndarray:
-        """Return the block that each place lies in."""
-        return np.searchsorted(self.starts, places, side="right") - 1
+    def block(self, positions: np.ndarray) -> np.ndarray:
+        """Return the block that each position lies in."""
+        return np.searchsorted(self.starts, positions, side="right") - 1
 
     def at(self, first: int, last: int) -> np.ndarray:
-        """Return the places of rows [first, last) of all, counted without what is free."""
+        """Return the positions of permuted rows [first, last), counted without empty positions."""
         numbers, ends = np.arange(first, last), np.cumsum(self.counts)
         block = np.searchsorted(ends, numbers, side="right")
         return self.starts[block] + numbers - (ends - self.counts)[block]
 
     def span(self, block: int) -> tuple[int, int]:
-        """Return where the rows of a block begin and end."""
+        """Return the positions [start, stop) of the rows of a block."""
         start = int(self.starts[block])
         return start, start + int(self.counts[block])
 
     def filled(self, block: int, array: np.ndarray, value: Any, order: np.ndarray | None = None) -> np.ndarray:
-        """Return the rows of a block, in this order of them, and `value` in what is free behind them."""
+        """Return the rows of a block, in the given order, padded with `value` to the start of the next block."""
         height = int(self.starts[block + 1] - self.starts[block])
         out = np.full((height, *array.shape[1:]), value, array.dtype)
         if order is None:
@@ -53,18 +53,20 @@ class Places:
 
 
 @dataclass(frozen=True)
-class Ordered:
-    """Rows by place, as tasks read them.
+class PermutedRows:
+    """Permuted rows, as tasks read them.
 
-    parts : shared arrays `rows` (measurable), `seen` (their coordinates) and `row` (their numbers, -1 where none is).
-    held : starts and counts of the places. chunk : rows of a chunk of arrays by place.
+    parts : shared arrays `rows` (transformed by the metric), `seen` (their coordinates) and `row` (their numbers; -1
+        at empty positions).
+    bounds : starts and counts of the blocks.
+    chunk : rows of a chunk of permuted arrays.
     """
 
     parts: Parts
-    held: Arrays
+    bounds: Arrays
     chunk: int
 
     @property
-    def places(self) -> Places:
-        """Return where blocks lie."""
-        return Places(**self.held.load())
+    def positions(self) -> BlockPositions:
+        """Return the positions of the blocks."""
+        return BlockPositions(**self.bounds.load())

@@ -1,18 +1,18 @@
-"""Approximate neighbors beyond one task: leaves that overlap, searched one a task, and joins across their borders.
+"""Approximate neighbors of more rows than fit one task: overlapping leaves, and joins across their borders.
 
-    route    a task a range of rows: each row to its block, the home leaf of its nearest cell (`partitions.py`)
-    order    a task a block: its rows and their coordinates, ordered so that near ones lie together. Their numbers in
-             that order, block after block, are their places; from here on lists hold places
-    spread   a task a block: the coordinates of each row to every leaf that it belongs to
-    search   a task a leaf: near rows by local joins in memory (`local_joins.py`), to the blocks that own the rows
-    merge    a task a block: the nearest of what leaves or joins found, each once
-    join     a task a block: who has two rows for neighbors offers them to each other, to the blocks that own them
-    measure  a task a block: the lists measured in float64 from the rows, to the ranges of rows they belong to
-    write    a task a range: lists in the order of the rows
+    route    a task a range of rows: sends each row to its block, the home leaf of its nearest cell (`partitions.py`)
+    order    a task a block: permutes its rows and their coordinates so that near rows lie together. From here on
+             neighbor lists hold positions in this permutation
+    spread   a task a block: sends the coordinates of each row to every leaf that it belongs to
+    search   a task a leaf: finds neighbors by local joins (`local_joins.py`), and sends them to the rows' blocks
+    merge    a task a block: keeps the nearest of what leaves or joins found
+    join     a task a block: compares the neighbors of each row with each other, and sends improvements to their blocks
+    measure  a task a block: measures the lists in float64, and sends them to the ranges that own the rows
+    write    a task a range: writes the lists in the order of the rows
 
-Merge and join are repeated until sampled rows have the recall that is asked for, then all from `spread` on with leaves
-that overlap more. Where leaves and borders lie follows from the sample, the seed and the memory budget; no task carries
-or holds more than its block and the rows near it.
+Merge and join are repeated until sampled rows reach the requested recall; if they do not, everything from `spread` on
+is repeated with leaves that overlap more. Leaves and borders follow from the sample, the seed and the memory budget. No
+task holds more than its block and the rows near it.
 
 Chen, Fang, Saad, "Fast approximate kNN graph construction for high dimensional data via recursive Lanczos bisection",
 JMLR 10, 2009, section 3: overlap and refinement. Dong, Moses, Li, WWW 2011: local joins.
@@ -32,19 +32,19 @@ from ..exact.blocks import TILE_PAIR_NS
 from ..metric import measured_itemsize, require_squares, stored_distances
 from ..recall import SAMPLE, recall_of, sampled_ids, true_neighbors, wilson_lower
 from .join_tasks import JoinTask, MeasureTask, MergeTask, WriteTask
-from .partitions import Cells, View, fit_cells
-from .permutation import CELLS, Ordered, Places
-from .sizes import EXTRA, FULL, OVERLAPS, Sizes, chunk_rows_by_place, least_leaves, sample_rows, task_sizes
-from .tasks import OrderTask, RouteTask, SampleTask, SearchTask, SpreadTask, view_arrays, view_of
+from .partitions import Partition, Projection, fit_partition
+from .permutation import CELLS, BlockPositions, PermutedRows
+from .sizes import EXTRA, FILL_RATIO, OVERLAPS, Sizes, min_leaves, ordered_chunk_rows, sample_rows, task_sizes
+from .tasks import OrderTask, RouteTask, SampleTask, SearchTask, SpreadTask, projection_arrays, projection_of
 
-JOINS, LEAST_GAIN = 4, 0.002  # rounds of joins at most; and the gain of recall below which one more is not worth it
-CROWDED, ATTEMPTS = 1.3, 6  # times as many leaves, where one got more rows than fit; and how often
-FEW_FAR = 500  # rows far beyond all others, of which so many are searched exactly
+JOINS, MIN_GAIN = 4, 0.002  # upper bound of the joins, and the gain of recall below which they end
+GROWTH, ATTEMPTS = 1.3, 6  # factor of the number of leaves if a leaf got too many rows, and the attempts
+MAX_OUTLIERS = 500  # outliers are searched exactly if there are no more than these
 
 
 @dataclass(frozen=True)
 class Search:
-    """A search under way: its rows and parameters, what fits its tasks, and the steps that it takes."""
+    """A running search: its rows and parameters, the sizes of its tasks, and its steps."""
 
     X: Rows
     k: int
@@ -58,134 +58,139 @@ class Search:
         """Return the ranges of rows that tasks read."""
         return row_ranges(len(self.X), self.sizes.range_rows)
 
-    def view(self) -> Parts:
-        """Return how rows are seen, as part 0, and the coordinates `seen` of a sample of them, as part 1; check all.
-        """
+    def fit_projection(self) -> Parts:
+        """Check all rows; return the projection as part 0, and the coordinates `seen` of a sample as part 1."""
         n = len(self.X)
-        wide = self.X.shape[1] * measured_itemsize(self.X.dtype, self.metric)
-        most = sample_rows(n, wide, self.execution.memory_budget)
-        sampled, largest = self.steps.map("sample", lambda place: [
-            SampleTask(self.X, self.metric, start, stop, -(-most * (stop - start) // n))
+        row_bytes = self.X.shape[1] * measured_itemsize(self.X.dtype, self.metric)
+        max_leaves = sample_rows(n, row_bytes, self.execution.memory_budget)
+        sampled, largest = self.steps.map("sample", lambda step_parts: [
+            SampleTask(self.X, self.metric, start, stop, -(-max_leaves * (stop - start) // n))
             for start, stop in self.ranges()], lambda receipts: {
                 "largest": max(receipt["largest"] for receipt in receipts)})
         require_squares(largest["largest"], self.X.dtype)
 
-        def fit(place: Parts) -> Receipt:
+        def fit(step_parts: Parts) -> Receipt:
             sample = np.concatenate([sampled.read(index)["rows"] for index in range(len(self.ranges()))])
             with one_thread():
-                view = View.of(sample)
-                place.write(0, view_arrays(view))
-                place.write(1, {"seen": view.coordinates(sample)})
+                projection = Projection.of(sample)
+                step_parts.write(0, projection_arrays(projection))
+                step_parts.write(1, {"seen": projection.coordinates(sample)})
             return {}
 
         return self.steps.run("view", fit, [sampled])[0]
 
-    def true(self, chosen: np.ndarray) -> Parts:
-        """Return `distances` (q, k) and `ids` of the true neighbors of rows `chosen`, as part 0."""
-        def find(place: Parts) -> Receipt:
-            truth = true_neighbors(self.X, chosen, np.full((len(chosen), self.k), -1), self.metric, self.execution,
-                                   place.within("shares"))
-            place.write(0, {name: truth[name] for name in ("distances", "ids")})
+    def find_truth(self, sampled_rows: np.ndarray) -> Parts:
+        """Return `distances` (q, k) and `ids` of the true neighbors of the sampled rows, as part 0."""
+        def find(step_parts: Parts) -> Receipt:
+            truth = true_neighbors(self.X, sampled_rows, np.full((len(sampled_rows), self.k), -1), self.metric,
+                                   self.execution, step_parts.within("shares"))
+            step_parts.write(0, {name: truth[name] for name in ("distances", "ids")})
             return {}
 
-        place, _ = self.steps.run("true", find)
-        place.within("shares").remove()
-        return place
+        step_parts, _ = self.steps.run("true", find)
+        step_parts.within("shares").remove()
+        return step_parts
 
-    def cells(self, view: Parts, leaves: int, rows: int, most: int, reach: float, attempt: int
-              ) -> tuple[Arrays, int] | None:
-        """Return cells as tasks load them, and their leaves: `leaves` or more, and each of at most `rows` rows, as a
-        sample has it; None if there are none.
+    def fit_partition(self, projection: Parts, leaves: int, rows: int, max_leaves: int, ratio: float, attempt: int
+                      ) -> tuple[Arrays, int] | None:
+        """Return a partition, as tasks load it, and its number of leaves; None if no partition fits.
 
-        most, reach : of `Cells.members`. attempt : 0 or more, each divides the rows otherwise.
+        There are `leaves` leaves or more, each of at most `rows` rows, as estimated by the sample.
+
+        max_leaves, ratio : `max_leaves` and `distance_ratio` of `Partition.members`.
+        attempt : 0 or more; each attempt divides the rows differently.
         """
-        def fit(place: Parts) -> Receipt:
-            seen = view.read(1)["seen"]
+        def fit(step_parts: Parts) -> Receipt:
+            coordinates = projection.read(1)["seen"]
             with one_thread():
-                cells = self._fitting(seen, leaves, rows, most, reach, attempt)
+                cells = self._fitting(coordinates, leaves, rows, max_leaves, ratio, attempt)
             if cells is None:
                 return {"leaves": 0}
-            place.write(0, {**view.read(0), "centers": cells.centers, "leaf": cells.leaf})
+            step_parts.write(0, {**projection.read(0), "centers": cells.centers, "leaf": cells.leaf})
             return {"leaves": cells.leaves}
 
-        place, fitted = self.steps.run("cells", fit)
-        return (place.arrays(0), fitted["leaves"]) if fitted["leaves"] else None
+        step_parts, fitted = self.steps.run("cells", fit)
+        return (step_parts.arrays(0), fitted["leaves"]) if fitted["leaves"] else None
 
-    def _fitting(self, seen: np.ndarray, leaves: int, rows: int, most: int, reach: float, attempt: int
-                 ) -> Cells | None:
+    def _fitting(self, coordinates: np.ndarray, leaves: int, rows: int, max_leaves: int, ratio: float, attempt: int
+                 ) -> Partition | None:
         for _ in range(ATTEMPTS):
-            cells = fit_cells(seen, leaves, block_rng(self.random_state, CELLS, attempt), rotated=attempt > 0)
-            held = np.bincount(cells.members(seen, most, reach)[1]).max() / len(seen) * len(self.X)
-            if held <= FULL * rows or cells.leaves == 1 == leaves:
+            cells = fit_partition(coordinates, leaves, block_rng(self.random_state, CELLS, attempt),
+                                  rotated=attempt > 0)
+            members = np.bincount(cells.members(coordinates, max_leaves, ratio)[1])
+            largest_leaf = members.max() / len(coordinates) * len(self.X)
+            if largest_leaf <= FILL_RATIO * rows or cells.leaves == 1 == leaves:
                 return cells
-            leaves = int(np.ceil(leaves * max(CROWDED, held / rows)))
-            if leaves > len(seen) // 8:
+            leaves = int(np.ceil(leaves * max(GROWTH, largest_leaf / rows)))
+            if leaves > len(coordinates) // 8:
                 break
         return None
 
-    def order(self, view: Parts, wanted: np.ndarray) -> tuple[Ordered, np.ndarray, int]:
-        """Return the rows by place, the places of the `wanted` rows, which ascend, and the number of far rows."""
-        leaves = max(least_leaves(len(self.X)), -(-len(self.X) // int(FULL * self.sizes.block_rows)))
+    def order(self, projection: Parts, wanted: np.ndarray) -> tuple[PermutedRows, np.ndarray, int]:
+        """Return the permuted rows, the positions of the ascending `wanted` rows, and the number of outliers."""
+        leaves = max(min_leaves(len(self.X)), -(-len(self.X) // int(FILL_RATIO * self.sizes.block_rows)))
         for _ in range(ATTEMPTS):
-            to_order = self.cells(view, leaves, self.sizes.block_rows, 1, 1.0, 0)
+            to_order = self.fit_partition(projection, leaves, self.sizes.block_rows, 1, 1.0, 0)
             if to_order is None:
                 break
             fitted, leaves = to_order
             routed, sent = self.steps.map("routed", self._routes(fitted), lambda receipts: {
                 "counts": np.sum([receipt["counts"] for receipt in receipts], axis=0).tolist()})
             if max(sent["counts"]) <= self.sizes.block_rows:
-                return self._ordered(view, fitted, routed, np.array(sent["counts"]), wanted)
+                return self._ordered(projection, fitted, routed, np.array(sent["counts"]), wanted)
             routed.remove()
-            leaves = int(np.ceil(leaves * CROWDED))
+            leaves = int(np.ceil(leaves * GROWTH))
         raise _undivided(self.sizes.block_rows, self.execution.memory_budget, len(self.X))
 
     def _routes(self, fitted: Arrays) -> Callable[[Parts], list[RouteTask]]:
-        return lambda place: [RouteTask(self.X, self.metric, fitted, start, stop) for start, stop in self.ranges()]
+        return lambda step_parts: [RouteTask(self.X, self.metric, fitted, start, stop) for start, stop in self.ranges()]
 
-    def _ordered(self, view: Parts, fitted: Arrays, routed: Parts, counts: np.ndarray,
-                 wanted: np.ndarray) -> tuple[Ordered, np.ndarray, int]:
+    def _ordered(self, projection: Parts, fitted: Arrays, routed: Parts, counts: np.ndarray,
+                 wanted: np.ndarray) -> tuple[PermutedRows, np.ndarray, int]:
         n, d = self.X.shape
-        chunk = chunk_rows_by_place(n, len(counts))
-        places = Places.of(counts, chunk)
-        require(int(places.starts[-1]) < 2**31, f"{n:,} rows", why="places are kept in 32 bits", error=DataError,
-                fix="search a sample of them")
-        held = self.execution.share(starts=places.starts, counts=places.counts)
+        chunk = ordered_chunk_rows(n, len(counts))
+        positions = BlockPositions.of(counts, chunk)
+        require(int(positions.starts[-1]) < 2**31, f"{n:,} rows", error=DataError,
+                why="positions are stored in 32 bits", fix="search a sample of them")
+        bounds = self.execution.share(starts=positions.starts, counts=positions.counts)
         dtype = np.dtype(np.float32 if measured_itemsize(self.X.dtype, self.metric) == 4 else np.float64)
-        axes = view_of(view.read(0)).axes
+        axes = projection_of(projection.read(0)).axes
 
         def tasks(place: Parts) -> list[OrderTask]:
-            for name, width, kind in (("rows", (d,), dtype), ("seen", (axes,), np.float32), ("row", (), np.int64)):
-                place.allocate(name, (int(places.starts[-1]), *width), kind, chunk)
+            for name, width, array_dtype in (("rows", (d,), dtype), ("seen", (axes,), np.float32),
+                                             ("row", (), np.int64)):
+                place.allocate(name, (int(positions.starts[-1]), *width), array_dtype, chunk)
             shared = self.execution.share(rows=wanted)
-            return [OrderTask(routed, len(self.ranges()), fitted, held, shared, block) for block in range(len(counts))]
+            return [OrderTask(routed, len(self.ranges()), fitted, bounds, shared, block)
+                    for block in range(len(counts))]
 
         parts, ordered = self.steps.map("ordered", tasks, lambda receipts: {
             "far": sum(receipt["far"] for receipt in receipts)}, [routed])
         parts_of_order = [parts.read(block) for block in range(len(counts))]
         rows, place = (np.concatenate([part[name] for part in parts_of_order]) for name in ("wanted", "place"))
-        return Ordered(parts, held, chunk), place[np.argsort(rows)], ordered["far"]
+        return PermutedRows(parts, bounds, chunk), place[np.argsort(rows)], ordered["far"]
 
 
 def _undivided(rows: int, budget: int, n: int) -> BudgetError:
     return BudgetError(explain(
-        f"more than {rows:,} rows lie too near each other, or too evenly, to be divided",
-        why=f"rows that may be near are searched together, by a task of {budget:,} bytes: so it is with many copies, "
-            "and with noise in many columns",
+        f"more than {rows:,} rows lie too near each other, or too evenly, to be partitioned",
+        why=f"a task of {budget:,} bytes has to search near rows together; many duplicates, or noise in many columns, "
+            "leave too many of them",
         fix=f"use the method exact, {exact_hours(n):.2g} hours of one core or less; or raise memory_budget, or let "
             "duplicates collapse"))
 
 
 def exact_hours(n: int) -> float:
-    """Return the hours that an exact search of n rows takes on one core, or more."""
+    """Return an upper bound of the hours of an exact search of n rows on one core."""
     return TILE_PAIR_NS * 1e-9 * n * n / 3600
 
 
 @dataclass
-class Lists:
-    """The lists by place of a search, made better step by step; `share` of the sampled neighbors are in them."""
+class PermutedLists:
+    """The neighbor lists of permuted rows, improved step by step; `share` is their recall on the sampled rows."""
 
     search: Search
-    ordered: Ordered
+    ordered: PermutedRows
     truth: Arrays
     trials: int
     stored: Parts | None = None
@@ -194,54 +199,55 @@ class Lists:
     @property
     def blocks(self) -> range:
         """Return the numbers of the blocks."""
-        return range(len(self.ordered.places.counts))
+        return range(len(self.ordered.positions.counts))
 
-    def _allocate(self, place: Parts, **arrays: tuple[int, type]) -> None:
-        """Make shared arrays by place of these widths and types."""
+    def _allocate(self, step_parts: Parts, **arrays: tuple[int, type]) -> None:
+        """Allocate shared permuted arrays of these widths and types."""
         for name, (width, dtype) in arrays.items():
-            place.allocate(name, (int(self.ordered.places.starts[-1]), width), dtype, self.ordered.chunk)
+            step_parts.allocate(name, (int(self.ordered.positions.starts[-1]), width), dtype, self.ordered.chunk)
 
-    def search_leaves(self, view: Parts, most: int, reach: float, candidates: int, attempt: int) -> float | None:
-        """Search leaves that fit, and merge what they find; return the leaves a row is in, None if there are none."""
+    def search_leaves(self, projection: Parts, max_leaves: int, ratio: float, candidates: int,
+                      attempt: int) -> float | None:
+        """Search the leaves of a partition and merge the results; return the mean leaves a row, None if none fits."""
         search, steps = self.search, self.search.steps
-        least = max(least_leaves(len(search.X)), -(-len(search.X) // search.sizes.leaf_rows))
+        n_leaves = max(min_leaves(len(search.X)), -(-len(search.X) // search.sizes.leaf_rows))
         for _ in range(ATTEMPTS):
-            cells = search.cells(view, least, search.sizes.leaf_rows, most, reach, attempt)
+            cells = search.fit_partition(projection, n_leaves, search.sizes.leaf_rows, max_leaves, ratio, attempt)
             if cells is None:
                 return None
             fitted, leaves = cells
-            spread, sent = steps.map("spread", self._spreads(fitted, most, reach), _largest_and_all)
+            spread, sent = steps.map("spread", self._spreads(fitted, max_leaves, ratio), _largest_and_all)
             if sent["largest"] <= search.sizes.leaf_rows:
                 self._search(spread, leaves, candidates, attempt)
                 return float(sent["all"] / len(search.X))
             spread.remove()
-            least = int(np.ceil(leaves * CROWDED))
+            n_leaves = int(np.ceil(leaves * GROWTH))
         return None
 
-    def _spreads(self, fitted: Arrays, most: int, reach: float) -> Callable[[Parts], list[SpreadTask]]:
-        return lambda place: [SpreadTask(self.ordered, fitted, most, reach, block) for block in self.blocks]
+    def _spreads(self, fitted: Arrays, max_leaves: int, ratio: float) -> Callable[[Parts], list[SpreadTask]]:
+        return lambda step_parts: [SpreadTask(self.ordered, fitted, max_leaves, ratio, block) for block in self.blocks]
 
     def _search(self, spread: Parts, leaves: int, candidates: int, attempt: int) -> None:
         width, random_state = self.search.k + EXTRA, self.search.random_state
-        searched, _ = self.search.steps.map("found", lambda place: [
+        searched, _ = self.search.steps.map("found", lambda step_parts: [
             SearchTask(self.ordered, spread, width, candidates, random_state, attempt, leaf) for leaf in range(leaves)],
             used=[spread])
         self._merge(searched, leaves, self.stored)
 
-    def improve(self, view: Parts, target: float) -> tuple[list[float], int]:
-        """Search and join until sampled rows have the recall; return the leaves a row was in each time, and the joins.
+    def improve(self, projection: Parts, target: float) -> tuple[list[float], int]:
+        """Search and join until sampled rows reach the recall; return the leaves a row of each search, and the joins.
 
-        Raise BudgetError where no leaves fit the memory budget.
+        Raises BudgetError if no leaves fit the memory budget.
         """
         overlaps, joins = [], 0
-        for attempt, (most, reach, candidates) in enumerate(OVERLAPS):
-            overlap = self.search_leaves(view, most, reach, candidates, attempt)
+        for attempt, (max_leaves, ratio, candidates) in enumerate(OVERLAPS):
+            overlap = self.search_leaves(projection, max_leaves, ratio, candidates, attempt)
             if overlap is None:
                 break
             overlaps.append(round(overlap, 3))
             gain = 1.0
             for _ in range(JOINS):
-                if self._reaches(target) or gain < LEAST_GAIN:
+                if self._reaches(target) or gain < MIN_GAIN:
                     break
                 gain = -self.share
                 self.join(joins)
@@ -255,14 +261,14 @@ class Lists:
     def _reaches(self, target: float) -> bool:
         return wilson_lower(round(self.share * self.trials), self.trials) >= target
 
-    def join(self, turn: int) -> None:
-        """Join the lists, and merge what that finds; turn : a number that no other join has."""
+    def join(self, number: int) -> None:
+        """Join the lists and merge the results; `number` differs for each join."""
         search, stored = self.search, self.stored
         assert stored is not None
 
-        def tasks(place: Parts) -> list[JoinTask]:
-            self._allocate(place, flags=(search.k + EXTRA, np.uint8))
-            return [JoinTask(self.ordered, stored, search.sizes.near_rows, search.random_state, turn, block)
+        def tasks(step_parts: Parts) -> list[JoinTask]:
+            self._allocate(step_parts, flags=(search.k + EXTRA, np.uint8))
+            return [JoinTask(self.ordered, stored, search.sizes.near_rows, search.random_state, number, block)
                     for block in self.blocks]
 
         joined, _ = search.steps.map("joined", tasks)
@@ -271,8 +277,8 @@ class Lists:
     def _merge(self, candidates: Parts, writers: int, flags: Parts | None) -> None:
         width, before = self.search.k + EXTRA, self.stored
 
-        def tasks(place: Parts) -> list[MergeTask]:
-            self._allocate(place, distances=(width, np.float32), ids=(width, np.int32), flags=(width, np.uint8))
+        def tasks(step_parts: Parts) -> list[MergeTask]:
+            self._allocate(step_parts, distances=(width, np.float32), ids=(width, np.int32), flags=(width, np.uint8))
             return [MergeTask(self.ordered, candidates, writers, before, flags, self.truth, width, block)
                     for block in self.blocks]
 
@@ -281,16 +287,16 @@ class Lists:
             "hits": sum(receipt["hits"] for receipt in receipts)}, inputs)
         self.share = merged["hits"] / self.trials
 
-    def measure(self, few_far: bool) -> tuple[Parts, int]:
-        """Return the lists as they are measured, for the ranges of rows; and how many rows were searched exactly.
+    def measure(self, search_outliers: bool) -> tuple[Parts, int]:
+        """Return the measured lists, for the ranges of rows, and the number of rows that were searched exactly.
 
-        few_far : rows far beyond all others are among them, for they are few.
+        search_outliers : whether outliers are among the latter, since they are few.
         """
         search, stored, sizes = self.search, self.stored, self.search.sizes
         assert stored is not None
-        measured, filled = search.steps.map("measured", lambda place: [
+        measured, filled = search.steps.map("measured", lambda step_parts: [
             MeasureTask(self.ordered, stored, search.X, search.metric, search.k, sizes.near_rows, sizes.fill_rows,
-                        sizes.range_rows, few_far, block) for block in self.blocks], lambda receipts: {
+                        sizes.range_rows, search_outliers, block) for block in self.blocks], lambda receipts: {
                             "exactly": sum(receipt["filled_exactly"] for receipt in receipts)}, [stored])
         return measured, filled["exactly"]
 
@@ -303,56 +309,58 @@ def _largest_and_all(receipts: list[Receipt]) -> Receipt:
 
 def find_partitioned(X: Rows, k: int, metric: str, random_state: int, target: float, execution: Execution,
                      parts: Parts) -> dict[str, Any]:
-    """Write the lists of dense rows (n, d), and the row at each place; return what is known of them.
+    """Write the neighbor lists of dense rows (n, d), and the permutation of the rows; return their attributes.
 
-    target : certified recall to reach. parts : of which `ids` and `distances` are allocated, in chunks of `list_rows`;
-    `order` (n,), the row at each place, is allocated here.
+    target : the recall to certify.
+    parts : `ids` and `distances` are allocated already, in chunks of `list_rows`; `order` (n,), the permutation, is
+        allocated here.
 
     Raises
     ------
-    DataError : sparse rows, or such as have no distances, see `check_rows`; or no partition reaches the recall.
-    BudgetError : rows that belong together do not fit the memory budget.
+    DataError : the rows are sparse or have no distances (`check_rows`), or no partition reaches the recall.
+    BudgetError : rows that have to be searched together do not fit the memory budget.
     """
     require(not X.is_sparse, "sparse rows cannot be partitioned", error=DataError,
-            why="cells have means, which would fill every column", fix="use the method exact, or auto")
+            why="the cells' means would be dense", fix="use the method exact, or auto")
     n, d = X.shape
     trials = min(n, SAMPLE) * k
-    most = wilson_lower(trials, trials)
-    require(target <= most, f"recall={target}, and {trials:,} neighbors of sampled rows certify {most:.5f} at most",
-            why="that is their bound where all of them are found", error=DataError,
+    bound = wilson_lower(trials, trials)
+    require(target <= bound, f"recall={target}, and {trials:,} neighbors of sampled rows certify at most {bound:.5f}",
+            why="that is the confidence bound if all of them are found", error=DataError,
             fix="use the method exact, or ask for a lower recall")
     sizes = task_sizes(n, d, measured_itemsize(X.dtype, metric), k, execution.memory_budget)
-    # The result is recorded before what it follows from is removed, which takes a while.
+    # The result is recorded before the parts of its steps are removed, which takes a while.
     steps, result = Steps(parts.within("search"), execution), parts.within("result")
     attributes = result.receipt_of(0) or result.finish(0, plain(
-        _found(Search(X, k, metric, random_state, execution, steps, sizes), target, parts)))
+        _searched(Search(X, k, metric, random_state, execution, steps, sizes), target, parts)))
     steps.parts.remove()
     result.remove()
     recall, overlaps = attributes["recall"], " and ".join(f"{overlap:.1f}" for overlap in attributes["overlaps"])
-    require(recall["lower"] >= target, f"the lists found have a recall of {recall['recall']:.3f}, certified "
-            f"{recall['lower']:.3f}, and {target} is asked for", error=DataError,
-            why=f"rows were searched in {overlaps} leaves each, and joined {attributes['joins']} times: so it is with "
-                "noise in many columns, many dense groups, and where "
-                f"more than {FEW_FAR} rows lie far beyond all others",
+    require(recall["lower"] >= target, f"the neighbor lists have a recall of {recall['recall']:.3f}, certified "
+            f"{recall['lower']:.3f}, and recall={target} is required", error=DataError,
+            why=f"each row was searched in {overlaps} leaves, and joined {attributes['joins']} times; noise in many "
+                f"columns, many dense groups, or more than {MAX_OUTLIERS} outliers make partitions miss neighbors",
             fix=f"use the method exact, {exact_hours(n):.2g} hours of one core or less; or scale the columns, ask for "
                 "a lower recall, or raise memory_budget")
     return attributes
 
 
-def _found(search: Search, target: float, parts: Parts) -> dict[str, Any]:
-    """Write the lists; return what is known of them."""
-    n, view, chosen = len(search.X), search.view(), sampled_ids(len(search.X), SAMPLE, search.random_state)
-    true = search.true(chosen).read(0)
-    wanted = np.union1d(chosen, true["ids"])
-    ordered, place, far = search.order(view, wanted)
-    truth = search.execution.share(place=place[np.searchsorted(wanted, chosen)],
-                                   near=place[np.searchsorted(wanted, true["ids"])])
-    lists = Lists(search, ordered, truth, true["ids"].size)
-    overlaps, joins = lists.improve(view, target)
-    measured, filled = lists.measure(few_far=far <= FEW_FAR)
+def _searched(search: Search, target: float, parts: Parts) -> dict[str, Any]:
+    """Write the neighbor lists; return their attributes."""
+    n = len(search.X)
+    projection = search.fit_projection()
+    sampled_rows = sampled_ids(n, SAMPLE, search.random_state)
+    true = search.find_truth(sampled_rows).read(0)
+    wanted = np.union1d(sampled_rows, true["ids"])
+    ordered, positions, n_outliers = search.order(projection, wanted)
+    truth = search.execution.share(place=positions[np.searchsorted(wanted, sampled_rows)],
+                                   near=positions[np.searchsorted(wanted, true["ids"])])
+    lists = PermutedLists(search, ordered, truth, true["ids"].size)
+    overlaps, joins = lists.improve(projection, target)
+    measured, filled = lists.measure(search_outliers=n_outliers <= MAX_OUTLIERS)
     parts.allocate("order", (n,), np.int64, search.sizes.range_rows)
     search.execution.map([WriteTask(ordered, measured, start, stop, number)
                           for number, (start, stop) in enumerate(search.ranges())], parts)
-    reached = parts.rows("distances").take(chosen) <= stored_distances(true["distances"])[:, -1:]
+    is_true_neighbor = parts.rows("distances").take(sampled_rows) <= stored_distances(true["distances"])[:, -1:]
     return {"ordered": True, "blocks": len(lists.blocks), "overlaps": overlaps, "joins": joins,
-            "filled_exactly": filled, "recall": recall_of(reached, search.random_state)}
+            "filled_exactly": filled, "recall": recall_of(is_true_neighbor, search.random_state)}

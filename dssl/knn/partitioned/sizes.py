@@ -1,4 +1,4 @@
-"""What fits the tasks of a partitioned search, and what it costs: memory and seconds as formulas of its parameters."""
+"""Sizes of the tasks of a partitioned search that fit the budget, and formulas of its memory and seconds."""
 
 from dataclasses import dataclass
 
@@ -7,37 +7,39 @@ import numpy as np
 from ...base.errors import BudgetError, require
 from ...execution.cost import Cost, block_count, bucket_requests, cost_of
 from ...storage.blocks import Rows, rows_that_fit
-from ..descent.local_joins import CANDIDATES, MOST_CANDIDATES, in_memory_bytes
+from ..descent.local_joins import CANDIDATES, MAX_CANDIDATES, in_memory_bytes
 from ..exact.layout import MAX_AXES
 from ..exact.layout import SAMPLE_ROWS as FRAME_ROWS
 from ..metric import measured_itemsize
 from ..recall import truth_row_bytes, truth_rows
 from .join_tasks import DRAWN, SENT
-from .partitions import PRODUCT_BYTES, view_bytes
+from .partitions import PRODUCT_BYTES, projection_bytes
 
-# (leaves a row may belong to, how much farther than its home they may be, candidates of a join in a leaf), tried one
-# after the other
-OVERLAPS = ((4, 1.15, CANDIDATES), (12, 1.6, MOST_CANDIDATES))
-MOST_LEAVES = max(most for most, _, _ in OVERLAPS)
-EXTRA = 6  # entries of lists beyond k, until they are measured
-LEAF_ROWS, MOST_TASKS = 1 << 14, 16  # more leaves than the budget asks for, up to so many, if they keep so many rows
-MOST_RANGE, LEAST_RANGE = 1 << 16, 1024
-LEAST_CHUNK, MOST_CHUNK = 64, 4096  # rows of a chunk of what is stored by place
-BY_PLACE = 14  # arrays by place: rows, coordinates, numbers; of three merges three arrays, of two joins one
-FILL_ROWS = 1 << 14  # most rows of all that a few are sought among at a time
+# Upper bound of the leaves of a row, ratio of their distance to that of its home, and candidates of a join in a leaf;
+# tried one after the other.
+OVERLAPS = ((4, 1.15, CANDIDATES), (12, 1.6, MAX_CANDIDATES))
+MAX_LEAVES = max(most for most, _, _ in OVERLAPS)
+EXTRA = 6  # additional entries of a list, until distances are measured
+LEAF_ROWS, MAX_TASKS = 1 << 14, 16  # up to MAX_TASKS leaves of at least LEAF_ROWS rows, even if fewer would fit
+MAX_RANGE, MIN_RANGE = 1 << 16, 1024
+MIN_CHUNK, MAX_CHUNK = 64, 4096  # rows of a chunk of permuted arrays
+# Permuted arrays: rows, coordinates, numbers; three of each of three merges, one of each of two joins.
+PERMUTED_ARRAYS = 14
+FILL_ROWS = 1 << 14  # upper bound of the rows that a few outliers are compared with at a time
 SAMPLE_ROWS = 1 << 16
-FULL = 0.9  # of the rows that fit, where a leaf's rows are known by a sample
-UNEVEN = 1.25  # times the mean, of the rows of the largest leaf
-LEAST_ROWS = 256  # of a range, a block or a leaf
-LEAST_BUDGET = 1 << 20
+FILL_RATIO = 0.9  # of the rows that fit, since a sample estimates the rows of a leaf
+IMBALANCE = 1.25  # rows of the largest leaf, relative to the mean
+MIN_ROWS = 256  # of a range, a block or a leaf
+MIN_BUDGET = 1 << 20
 ROW_NS, AXIS_NS = 1900.0, 44.0  # measured on one core: nanoseconds of a row and entry, and of each axis of it
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """What fits a task: rows of a range, of a block, of a leaf, and of what is held beside a block.
+    """Rows of a range, of a block and of a leaf that fit a task.
 
-    near_rows : rows near a block. fill_rows : rows of all that a few are sought among.
+    near_rows : rows in memory beside a block.
+    fill_rows : rows that outliers are compared with at a time.
     """
 
     range_rows: int
@@ -47,60 +49,61 @@ class Sizes:
     fill_rows: int
 
 
-def range_row_bytes(wide: int, axes: int, k: int) -> int:
-    """Return the bytes of a row of a range, itself of `wide` bytes: read, measured, seen, and sorted by block; or its
-    list as it comes, in order, and as it is written."""
-    return max(3 * wide + 8 * axes + 24, 44 * k + 40)
+def range_row_bytes(row_bytes: int, axes: int, k: int) -> int:
+    """Return the bytes of a row of a range: the row as read, transformed, projected and sorted; or its list.
+
+    The row itself has `row_bytes` bytes. Its list is received, sorted and written.
+    """
+    return max(3 * row_bytes + 8 * axes + 24, 44 * k + 40)
 
 
-def block_row_bytes(wide: int, axes: int, entries: int) -> int:
+def block_row_bytes(row_bytes: int, axes: int, entries: int) -> int:
     """Return the bytes of a row of a block, in the largest of its tasks.
 
-    It is put into order; spread to as many leaves as it may belong to; its list merged with those of one leaf after the
-    other; joined: its candidates with their keys, and the sorted numbers of all of them, or what is found; or measured.
-    What goes to a bucket, or comes from one, is there three times, since all of a block may be in the same.
+    The tasks are: ordering; spreading to `MAX_LEAVES` leaves; merging its list with those of one leaf after the other;
+    joining (candidates with their keys, and the sorted numbers of all of them, or the improvements); and measuring.
+    Rows in a bucket count three times, since all rows of a block may be in the same bucket.
     """
-    ordered, spread = max(3 * wide, 2 * wide + 8 * axes), 16 * axes + 24 * MOST_LEAVES
-    merged, joined = 72 * entries, 10 * entries + max(84 * DRAWN, 70 * SENT)
-    return max(ordered, spread, merged, joined, wide + 48 * entries) + 40
+    ordering, spreading = max(3 * row_bytes, 2 * row_bytes + 8 * axes), 16 * axes + 24 * MAX_LEAVES
+    merging, joining = 72 * entries, 10 * entries + max(84 * DRAWN, 70 * SENT)
+    return max(ordering, spreading, merging, joining, row_bytes + 48 * entries) + 40
 
 
 def leaf_row_bytes(axes: int, entries: int) -> int:
-    """Return the bytes of a row of a leaf: its coordinates, gathered, and what the search takes beside them; or its
-    list, which goes to a bucket."""
+    """Return the bytes of a row of a leaf: its gathered coordinates and the search, or its list in a bucket."""
     return max(12 * axes + 24, 8 * axes + in_memory_bytes(entries), 32 * entries + 40)
 
 
 def task_sizes(n: int, d: int, itemsize: int, k: int, budget: int) -> Sizes:
     """Return the sizes of tasks whose rows have d columns of `itemsize` bytes.
 
-    Beside 1 MB of products, or an eighth of the budget, a range, a block or a leaf fits half of the budget, and rows
-    near a block, with their coordinates and lists or as they are measured, a quarter.
+    A range, a block or a leaf fits half of the budget, beside 1 MB of products (or an eighth of the budget). The rows
+    near a block, with their coordinates and lists, or transformed by the metric, fit a quarter.
     """
     wide, entries, axes = d * itemsize, k + EXTRA, min(d, MAX_AXES) + 1
     fixed = min(PRODUCT_BYTES, budget // 8)
 
     def fit(row_bytes: int) -> int:
         rows = rows_that_fit(budget, row_bytes, n, fixed_bytes=fixed, share=2)
-        require(rows >= min(n, LEAST_ROWS), f"{rows} rows of {row_bytes:,} bytes fit a task", error=BudgetError,
-                why=f"near rows are searched together, {LEAST_ROWS} or more", fix="raise memory_budget to "
-                f"{4 * LEAST_ROWS * row_bytes:,} bytes, or lower the columns or the neighbors")
+        require(rows >= min(n, MIN_ROWS), f"{rows} rows of {row_bytes:,} bytes fit a task", error=BudgetError,
+                why=f"a task searches at least {MIN_ROWS} near rows together", fix="raise memory_budget to "
+                f"{4 * MIN_ROWS * row_bytes:,} bytes, or lower the columns or the neighbors")
         return rows
 
-    return Sizes(min(fit(range_row_bytes(wide, axes, k)), max(LEAST_RANGE, min(MOST_RANGE, -(-n // MOST_TASKS)))),
+    return Sizes(min(fit(range_row_bytes(wide, axes, k)), max(MIN_RANGE, min(MAX_RANGE, -(-n // MAX_TASKS)))),
                  fit(block_row_bytes(wide, axes, entries)), fit(leaf_row_bytes(axes, entries)),
                  rows_that_fit(budget, max(4 * axes + 9 * entries + 8, wide), n, share=4),
                  min(FILL_ROWS, rows_that_fit(budget, truth_row_bytes(d, itemsize), n, share=4)))
 
 
-def least_leaves(n: int) -> int:
-    """Return the leaves that are made even where fewer would fit, so that workers share them."""
-    return max(1, min(MOST_TASKS, n // LEAF_ROWS))
+def min_leaves(n: int) -> int:
+    """Return the lower bound of the number of leaves, so that several workers have some."""
+    return max(1, min(MAX_TASKS, n // LEAF_ROWS))
 
 
-def sample_rows(n: int, wide: int, budget: int) -> int:
-    """Return the rows of the sample: they take a sixteenth of the budget."""
-    return max(64, min(n, SAMPLE_ROWS, budget // (16 * wide)))
+def sample_rows(n: int, row_bytes: int, budget: int) -> int:
+    """Return the rows of the sample, which takes a sixteenth of the budget."""
+    return max(64, min(n, SAMPLE_ROWS, budget // (16 * row_bytes)))
 
 
 def list_rows(X: Rows, k: int, metric: str, budget: int) -> int:
@@ -116,42 +119,42 @@ def partitioned_seconds(X: Rows, k: int) -> float:
 def partitioned_cost(X: Rows, k: int, metric: str, budget: int) -> Cost:
     """Return what a partitioned search takes for rows of the shape and dtype of X, which are not read.
 
-    Two rounds of joins, and rows that are in two leaves each. The largest tasks are those of `task_sizes` that hold a
-    block, a leaf or a range, and those of the certificate (`truth_rows`); in the driver, a sample twice.
+    Two joins, and two leaves a row, are assumed. The largest tasks are those of `task_sizes`, which hold a block, a
+    leaf or a range, and those of the certificate (`truth_rows`). The driver holds the sample twice.
     """
     (n, d), itemsize, entries = X.shape, measured_itemsize(X.dtype, metric), k + EXTRA
-    sizes, wide, axes = task_sizes(n, d, itemsize, k, budget), d * itemsize, min(d, MAX_AXES) + 1
-    least, height = least_leaves(n), truth_rows(X, metric, budget)
-    blocks = max(least, block_count(n, max(1, int(FULL * sizes.block_rows))))
-    block = min(sizes.block_rows, UNEVEN * n / blocks)
-    leaves = max(least, block_count(2 * n, max(1, int(FULL * sizes.leaf_rows))))
-    leaf = min(sizes.leaf_rows, UNEVEN * 2 * n / leaves)
+    sizes, row_bytes, axes = task_sizes(n, d, itemsize, k, budget), d * itemsize, min(d, MAX_AXES) + 1
+    leaf_floor, height = min_leaves(n), truth_rows(X, metric, budget)
+    blocks = max(leaf_floor, block_count(n, max(1, int(FILL_RATIO * sizes.block_rows))))
+    block = min(sizes.block_rows, IMBALANCE * n / blocks)
+    leaves = max(leaf_floor, block_count(2 * n, max(1, int(FILL_RATIO * sizes.leaf_rows))))
+    leaf = min(sizes.leaf_rows, IMBALANCE * 2 * n / leaves)
     ranges = block_count(n, sizes.range_rows)
-    near = min(sizes.near_rows, n)
-    peak = max(sizes.range_rows * range_row_bytes(wide, axes, k), block * block_row_bytes(wide, axes, entries)
-               + near * max(4 * axes + 9 * entries + 8, wide), leaf * leaf_row_bytes(axes, entries),
+    nearby_rows = min(sizes.near_rows, n)
+    peak = max(sizes.range_rows * range_row_bytes(row_bytes, axes, k), block * block_row_bytes(row_bytes, axes, entries)
+               + nearby_rows * max(4 * axes + 9 * entries + 8, row_bytes), leaf * leaf_row_bytes(axes, entries),
                height * truth_row_bytes(d, itemsize)) + PRODUCT_BYTES
-    sample = view_bytes(min(n, FRAME_ROWS), d) + 2 * sample_rows(n, wide, budget) * (wide + 4 * axes)
-    read = n * (3 * X.row_bytes + 4 * wide + 30 * axes + 60 * entries)
-    written = n * (2 * wide + 12 * axes + 60 * entries + 40 * k)
+    sample = projection_bytes(min(n, FRAME_ROWS), d) + 2 * sample_rows(n, row_bytes, budget) * (row_bytes + 4 * axes)
+    read = n * (3 * X.row_bytes + 4 * row_bytes + 30 * axes + 60 * entries)
+    written = n * (2 * row_bytes + 12 * axes + 60 * entries + 40 * k)
     return cost_of(3 * ranges + 8 * blocks + leaves + block_count(n, height), read, written,
-                   max(peak, sample), sample_rows(n, wide, LEAST_BUDGET) * wide, partitioned_seconds(X, k),
+                   max(peak, sample), sample_rows(n, row_bytes, MIN_BUDGET) * row_bytes, partitioned_seconds(X, k),
                    asked=_requests(n, ranges, blocks, leaves))
 
 
-def chunk_rows_by_place(n: int, blocks: int) -> int:
-    """Return the rows of a chunk of what is stored by place, of rows in so many blocks."""
-    return min(MOST_CHUNK, max(LEAST_CHUNK, 2 ** int(np.log2(max(1, n // blocks // 8)))))
+def ordered_chunk_rows(n: int, blocks: int) -> int:
+    """Return the rows of a chunk of permuted arrays with this number of blocks."""
+    return min(MAX_CHUNK, max(MIN_CHUNK, 2 ** int(np.log2(max(1, n // blocks // 8)))))
 
 
 def _requests(n: int, ranges: int, blocks: int, leaves: int) -> int:
-    """Return the most requests of a search with two joins beside those of its tasks.
+    """Return an upper bound of the requests of a search with two joins, beside those of its tasks.
 
-    Buckets; and chunks by place. Each is written and read in its block, `BY_PLACE` arrays of them, and near rows of a
-    block may lie in any chunk: of two arrays as they are measured, of three in each join. Of 250,000 points of ten
-    manifolds of ten dimensions a block asked for 84 % of them.
+    They read and write buckets, and chunks of permuted arrays. Each of `PERMUTED_ARRAYS` arrays is written and read by
+    block, and the rows near a block may lie in any chunk: of two arrays when they are measured, of three in each join.
+    (With 250,000 points of ten 10-dimensional manifolds a block read 84 % of the chunks.)
     """
-    chunks = block_count(n, chunk_rows_by_place(n, blocks))
-    near = blocks * chunks * (2 + 2 * 3)
-    return near + 2 * BY_PLACE * chunks + bucket_requests(
+    chunks = block_count(n, ordered_chunk_rows(n, blocks))
+    nearby_rows = blocks * chunks * (2 + 2 * 3)
+    return nearby_rows + 2 * PERMUTED_ARRAYS * chunks + bucket_requests(
         (ranges, blocks), (blocks, ranges), (blocks, leaves), (leaves, blocks), *[(blocks, blocks)] * 4)

@@ -1,4 +1,4 @@
-"""From rows to lists of near rows: the tasks that partition points into blocks and leaves, and search the leaves."""
+"""Tasks that partition rows into blocks and leaves, and search the leaves for neighbors."""
 
 from dataclasses import dataclass
 
@@ -10,29 +10,29 @@ from ..descent.local_joins import FIRST_AXES, nearest_in_memory
 from ..exact.layout import Frame, bisect, tree_depth
 from ..metric import check_block, measurable, sample_ids
 from ..pair_distances import Coordinates
-from .partitions import Cells, View, far_rows
-from .permutation import LEAVES, Ordered, Places
+from .partitions import Partition, Projection, outlier_rows
+from .permutation import LEAVES, BlockPositions, PermutedRows
 
 
-def view_arrays(view: View) -> dict[str, np.ndarray]:
-    """Return what `view_of` takes."""
+def projection_arrays(view: Projection) -> dict[str, np.ndarray]:
+    """Return the arrays that `projection_of` takes."""
     return {"center": view.frame.center, "basis": view.frame.basis, "leading": np.array(view.frame.leading),
             "scale": np.array(view.scale)}
 
 
-def view_of(held: dict[str, np.ndarray]) -> View:
-    """Return how rows are seen."""
-    return View(Frame(held["center"], held["basis"], int(held["leading"])), float(held["scale"]))
+def projection_of(arrays: dict[str, np.ndarray]) -> Projection:
+    """Return the projection that `projection_arrays` described."""
+    return Projection(Frame(arrays["center"], arrays["basis"], int(arrays["leading"])), float(arrays["scale"]))
 
 
-def cells_of(held: dict[str, np.ndarray]) -> Cells:
-    """Return the cells."""
-    return Cells(held["centers"], held["leaf"])
+def partition_of(arrays: dict[str, np.ndarray]) -> Partition:
+    """Return the partition that tasks load."""
+    return Partition(arrays["centers"], arrays["leaf"])
 
 
 @dataclass(frozen=True)
 class SampleTask:
-    """Check rows [start, stop), and write `count` of them, evenly spread, as they are measured."""
+    """Check rows [start, stop), and write an evenly spread sample of `count` of them, transformed by the metric."""
 
     rows: Rows
     metric: str
@@ -48,7 +48,7 @@ class SampleTask:
 
 @dataclass(frozen=True)
 class RouteTask:
-    """Send rows [start, stop) with their numbers to their blocks."""
+    """Send rows [start, stop), with their numbers, to their blocks."""
 
     rows: Rows
     metric: str
@@ -57,9 +57,9 @@ class RouteTask:
     stop: int
 
     def __call__(self, out: PartWriter) -> Receipt:
-        held = self.fitted.load()
-        block, cells = measurable(self.rows.read(self.start, self.stop), self.metric), cells_of(held)
-        home = cells.homes(view_of(held).coordinates(block))
+        arrays = self.fitted.load()
+        block, cells = measurable(self.rows.read(self.start, self.stop), self.metric), partition_of(arrays)
+        home = cells.homes(projection_of(arrays).coordinates(block))
         counts = np.bincount(home, minlength=cells.leaves)
         return scatter(out, home, cells.leaves, rows=block, row=np.arange(self.start, self.stop)) | {
             "counts": counts.tolist()}
@@ -67,61 +67,62 @@ class RouteTask:
 
 @dataclass(frozen=True)
 class OrderTask:
-    """Put the rows of a block into an order in which near ones lie together, and say where some rows lie.
+    """Permute the rows of a block so that near rows lie together, and report the positions of some rows.
 
-    wanted : the sorted numbers of those rows; of each that lies here the part has its `wanted` and its `place`. The
-    receipt counts the rows that are `far`, see `far_rows`.
+    wanted : sorted numbers of the rows to report; those in this block are written as `wanted` and `place`. The receipt
+        counts the outliers of the block as `far`, see `outlier_rows`.
     """
 
     routed: Parts
     writers: int
     fitted: Arrays
-    held: Arrays
+    bounds: Arrays
     wanted: Arrays
     block: int
 
     def __call__(self, out: PartWriter) -> Receipt:
-        places, wanted = Places(**self.held.load()), self.wanted.load()["rows"]
-        start, stop = places.span(self.block)
+        positions, wanted = BlockPositions(**self.bounds.load()), self.wanted.load()["rows"]
+        start, stop = positions.span(self.block)
         if stop == start:
             return out.write(wanted=wanted[:0], place=wanted[:0]) | {"far": 0}
         routed = gather(self.routed, self.writers, self.block)
-        seen = view_of(self.fitted.load()).coordinates(routed["rows"])
-        order = bisect(np.ascontiguousarray(seen[:, :FIRST_AXES]), tree_depth(len(seen)))
+        coordinates = projection_of(self.fitted.load()).coordinates(routed["rows"])
+        order = bisect(np.ascontiguousarray(coordinates[:, :FIRST_AXES]), tree_depth(len(coordinates)))
         row = routed["row"][order]
         here = np.flatnonzero(np.isin(row, wanted))
         out.write(wanted=row[here], place=here + start)
-        receipt = out.write_rows(start, row=places.filled(self.block, row, -1),
-                                 seen=places.filled(self.block, seen, 0, order))
-        far = int(far_rows(seen).sum())
-        del seen
-        return receipt | out.write_rows(start, rows=places.filled(self.block, routed["rows"], 0, order)) | {"far": far}
+        receipt = out.write_rows(start, row=positions.filled(self.block, row, -1),
+                                 seen=positions.filled(self.block, coordinates, 0, order))
+        far = int(outlier_rows(coordinates).sum())
+        del coordinates
+        receipt |= out.write_rows(start, rows=positions.filled(self.block, routed["rows"], 0, order))
+        return receipt | {"far": far}
 
 
 @dataclass(frozen=True)
 class SpreadTask:
-    """Send the coordinates of the rows of a block to every leaf that they belong to; see `Cells.members`."""
+    """Send the coordinates of the rows of a block to every leaf that they belong to; see `Partition.members`."""
 
-    ordered: Ordered
+    ordered: PermutedRows
     fitted: Arrays
-    most: int
-    reach: float
+    max_leaves: int
+    distance_ratio: float
     block: int
 
     def __call__(self, out: PartWriter) -> Receipt:
-        start, stop = self.ordered.places.span(self.block)
-        seen, cells = self.ordered.parts.rows("seen").read(start, stop), cells_of(self.fitted.load())
-        rows, leaves, is_home = cells.members(seen, self.most, self.reach)
+        start, stop = self.ordered.positions.span(self.block)
+        coordinates, cells = self.ordered.parts.rows("seen").read(start, stop), partition_of(self.fitted.load())
+        rows, leaves, is_home = cells.members(coordinates, self.max_leaves, self.distance_ratio)
         counts, home = np.bincount(leaves, minlength=cells.leaves), leaves[is_home == 1]
-        return scatter(out, leaves, cells.leaves, rows, seen=seen, place=np.arange(start, stop, dtype=np.int32),
+        return scatter(out, leaves, cells.leaves, rows, seen=coordinates, place=np.arange(start, stop, dtype=np.int32),
                        home=home) | {"counts": counts.tolist()}
 
 
 @dataclass(frozen=True)
 class SearchTask:
-    """Find near rows of the rows of a leaf among themselves, and send them to the blocks that own the rows."""
+    """Find the neighbors of the rows of a leaf within the leaf, and send them to the blocks that own the rows."""
 
-    ordered: Ordered
+    ordered: PermutedRows
     spread: Parts
     k: int
     candidates: int
@@ -130,13 +131,14 @@ class SearchTask:
     leaf: int
 
     def __call__(self, out: PartWriter) -> Receipt:
-        places = self.ordered.places
-        members = gather(self.spread, len(places.counts), self.leaf)
+        positions = self.ordered.positions
+        members = gather(self.spread, len(positions.counts), self.leaf)
         place = members["place"]
         rng = block_rng(self.random_state, LEAVES, self.step, self.leaf)
         distances, near = nearest_in_memory(Coordinates(members.pop("seen")), self.k, rng, self.candidates)
         ids = np.where(near < 0, np.int32(-1), place[near])
         del near
-        # Where a row is at home its neighbors have met each other: a join of them would find nothing.
-        return scatter(out, places.block(place), len(places.counts), place=place, ids=ids, distances=distances,
+        # In the home leaf of a row its neighbors have been compared with each other already, so a join would find
+        # nothing.
+        return scatter(out, positions.block(place), len(positions.counts), place=place, ids=ids, distances=distances,
                        flag=(members["home"] != self.leaf).astype(np.uint8))
