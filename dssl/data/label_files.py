@@ -1,7 +1,8 @@
 """Labels from files beside the data: CSVs whose column `label` is that of a row of the source.
 
 The row is named by the column of the source's identifiers, where the file has it, or else by the column `row`, its
-number, counted from 0. `dssl suggest` writes such a file with empty labels. Other columns say nothing here.
+number, counted from 0. `dssl suggest` writes such a file with empty labels. A column of weights is read where it is
+asked for; other columns say nothing here.
 """
 
 import csv
@@ -9,8 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
 
 from ..base.errors import DataError, explain, require
 from ..base.missing import is_missing_text
@@ -37,30 +36,45 @@ class Identifiers:
 
 @dataclass(frozen=True)
 class LabelLine:
-    """A line of a file that has a label. name : of its row, which is an identifier or a number."""
+    """A line of a file that has a label. name : of its row, which is an identifier or a number.
+
+    weight : its cell in the column of weights, None where none is read.
+    """
 
     place: str
     name: str
     is_identifier: bool
     label: str
+    weight: str | None = None
 
 
-def read_label_files(paths: Sequence[Path],
-                     identifiers: Identifiers | None = None) -> tuple[np.ndarray, list[str], list[str]]:
-    """Return the rows (t,) that some files give a label, ascending, these labels as text, and file and line of each.
+def read_label_files(paths: Sequence[Path], identifiers: Identifiers | None = None,
+                     weight: str | None = None) -> dict[int, LabelLine]:
+    """Return the line that gives a row its label, of each row that has one, in ascending order of the rows.
 
-    An empty label is none. identifiers : of the source, None where it has none.
+    An empty label is none. identifiers : of the source, None where it has none. weight : the column of weights.
 
     Raises
     ------
-    DataError : a file is no CSV with these columns, or names no row, or one that there is not; a row has two labels; no
-    row has any.
+    DataError : a file is no CSV with these columns, or names no row, or one that there is not; a row has two labels, or
+    two weights; no row has any.
     """
-    lines = _some_lines(paths, None if identifiers is None else column_beside(identifiers.name))
+    lines = _some_lines(paths, None if identifiers is None else column_beside(identifiers.name), weight)
     asked = {line.name for line in lines if line.is_identifier}
     by_row = _by_row(lines, identifiers.rows_of(asked) if identifiers is not None and asked else {})
-    rows = sorted(by_row)
-    return np.array(rows, np.int64), [by_row[row].label for row in rows], [by_row[row].place for row in rows]
+    return dict(sorted(by_row.items()))
+
+
+def have_column(paths: Sequence[Path], column: str) -> bool:
+    """Return whether files of labels have a column; raise DataError where some have it and others have not."""
+    present = [column in _header(_cells(path)) for path in paths]
+    lacking, having = ([path for path, has in zip(paths, present, strict=True) if has is which]
+                       for which in (False, True))
+    require(not lacking or not having, error=DataError, why="either all labels of labels.file have their weight there, "
+            "or none", what="" if not lacking or not having else
+            f"{lacking[0]} has no column {column!r}, which {having[0]} has",
+            fix="add the column to each file, or remove it from all")
+    return all(present)
 
 
 def spelled_as(texts: Sequence[str], classes: Collection[str]) -> list[str]:
@@ -81,7 +95,7 @@ def count_label_files(paths: Sequence[Path]) -> int:
 
     Raises DataError: as `read_label_files`, as far as that shows without the source.
     """
-    lines = _some_lines(paths, ANY)
+    lines = _some_lines(paths, ANY, None)
     numbered = [line for line in lines if not line.is_identifier]
     return len(_by_row(numbered, {})) + len(lines) - len(numbered)
 
@@ -95,12 +109,15 @@ def _by_row(lines: Sequence[LabelLine], known: Mapping[str, Sequence[int]]) -> d
         require(first.label == line.label, f"{line.place}: row {line.name} is {line.label!r}, and was {first.label!r} "
                 f"in {first.place}", error=DataError, why="a point has one label",
                 fix="correct one of the two lines, or remove it")
+        require(first.weight == line.weight, f"{line.place}: row {line.name} weighs {line.weight!r}, and weighed "
+                f"{first.weight!r} in {first.place}", error=DataError, why="a label has one weight",
+                fix="correct one of the two lines, or remove it")
     return labels
 
 
-def _some_lines(paths: Sequence[Path], column: str | None) -> list[LabelLine]:
+def _some_lines(paths: Sequence[Path], column: str | None, weight: str | None) -> list[LabelLine]:
     """Return the lines of all files; raise DataError where none has a label."""
-    lines = [line for path in paths for line in _lines(path, column)]
+    lines = [line for path in paths for line in _lines(path, column, weight)]
     require(bool(lines), f"{', '.join(map(str, paths))}: no row has a label", error=DataError,
             why="it would add nothing", fix="fill in the column label, or leave labels.file out")
     return lines
@@ -121,15 +138,25 @@ def _row_of(line: LabelLine, known: Mapping[str, Sequence[int]]) -> int:
     return rows[0]
 
 
-def _lines(path: Path, column: str | None) -> Iterator[LabelLine]:
-    """Yield the lines of a file that have a label. column : of identifiers; `ANY` of one that is not known yet."""
+def _cells(path: Path) -> list[list[str]]:
+    """Return the cells of a file, a list a line."""
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
-            lines = list(csv.reader(file))
+            return list(csv.reader(file))
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(explain(f"{path} is no CSV file: {error}", why="labels are read from it",
                                 fix="write it as comma-separated text in UTF-8")) from error
-    header = [name.strip() for name in lines[0]] if lines else []
+
+
+def _header(lines: list[list[str]]) -> list[str]:
+    """Return the names of the columns of a file."""
+    return [name.strip() for name in lines[0]] if lines else []
+
+
+def _lines(path: Path, column: str | None, weight: str | None) -> Iterator[LabelLine]:
+    """Yield the lines of a file that have a label. column : of identifiers; `ANY` of one that is not known yet."""
+    lines = _cells(path)
+    header = _header(lines)
     others = [name for name in header if name != LABEL]
     if column == ANY:
         column = others[0] if others and ROW not in others else None
@@ -147,4 +174,5 @@ def _lines(path: Path, column: str | None) -> Iterator[LabelLine]:
             error=DataError, why="a cell belongs to the column above it", fix="correct the commas of this line")
     for number, cells in numbered:
         if not is_missing_text(cells[label]):
-            yield LabelLine(f"{path}, line {number}", cells[name].strip(), is_identifier, cells[label].strip())
+            yield LabelLine(f"{path}, line {number}", cells[name].strip(), is_identifier, cells[label].strip(),
+                            None if weight is None else cells[header.index(weight)].strip())

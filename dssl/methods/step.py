@@ -141,12 +141,12 @@ class Context:
 
     def label_weights(self, target: Target, weight: ClassWeight) -> np.ndarray | None:
         """Return what each label weighs (l,), by its class and by itself; see `Target.label_weights`."""
-        return target.label_weights(weight, self.fit.weight if self.fit else None)
+        return target.label_weights(weight, self.fit.weight if self.fit else self.arrays("labels").get(WEIGHT))
 
     def shared_labels(self) -> tuple[Arrays, dict[str, Any]]:
         """Return the arrays and attributes of which tasks make the target, by `Target.from_arrays`.
 
-        Beside them lies `weight` (l,), where the fit of an estimator is given weights.
+        Beside them lies `weight` (l,), where labels are given weights.
         """
         if self.fit is None:
             return self.inputs["labels"].parts.arrays(0), self.attributes("labels")

@@ -136,7 +136,7 @@ def growing_of(bases: Mapping[str, Artifact], new: Source, spec: Spec, budget: i
         return Growing(known)
     before = _before(bases["dataset"])
     with tempfile.TemporaryDirectory(prefix="dssl-") as folder:
-        added = scan_source(new, spec.data.read, Path(folder), budget, before)
+        added = scan_source(new, spec.read, Path(folder), budget, before)
     return Growing(known, added, replace(added, n_rows=len(before) + added.n_rows, n_columns=before.X.shape[1], keys=(),
                                          text=()))
 
@@ -183,6 +183,6 @@ def _dataset_cost(f: Facts[Any]) -> Cost:
     return ingest_cost(f.scan, f.read, f.row_bytes, f.budget)
 
 
-DATASET = Stage("dataset", 9, (), lambda spec: spec.data.read, make_dataset, _dataset_cost,
+DATASET = Stage("dataset", 9, (), lambda spec: spec.read, make_dataset, _dataset_cost,
                 "read fewer columns (data.read.drop)", files=("source",), intermediate=True, section=columns_section,
                 notes=lambda attributes: dataset_notes(attributes["dataset"]), grows=True)

@@ -1,14 +1,15 @@
 """The stages of the points: their scaled rows, and which of the training points are labeled."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ..base.errors import DataError, column_label, explain, require, sentences
+from ..data.ingest_cost import PARSED_SECONDS
 from ..data.ingest_params import IngestParams
-from ..data.label_files import Identifiers, read_label_files, spelled_as
+from ..data.label_files import Identifiers, LabelLine, have_column, read_label_files, spelled_as
 from ..data.labels import DRAW_ROWS, choose_labels
 from ..data.scaling.outliers import SHOWN, far_rows_in_words
 from ..data.scaling.rows import ScaledRows, scaled_rows, scaling_cost
@@ -16,7 +17,7 @@ from ..data.scaling.scaling import Scaling, ScalingParams, fit_scaling
 from ..data.scaling.units import warn_unlike
 from ..execution.cost import Cost, cost_of
 from ..learners.target.target import Target
-from ..methods.step import Context
+from ..methods.step import WEIGHT, Context
 from ..report.sections.data import data_section
 from ..storage.blocks import PartWriter, Receipt, Rows, row_ranges
 from ..storage.csr import csr_arrays
@@ -24,6 +25,7 @@ from ..storage.pieces import BlockedCsrRows
 from ..storage.views import counts_below
 from .dataset import dataset_of, identifier_of, rows_called, rows_in_files
 from .growth import CannotGrow
+from .label_weights import weigh_labels
 from .plan.facts import Facts
 from .spec import Spec
 from .split import training_strata
@@ -136,7 +138,7 @@ def _drift(before: Scaling, now: Scaling, names: list[str] | None) -> dict[str, 
 class LabelParams:
     """Which training points are labeled: a number, so many a class, a share, or all that have a label.
 
-    read : how the source is read, whose identifiers a file of labels may name.
+    read : how the source is read, whose identifiers a file of labels may name. weight : the column of what they weigh.
     """
 
     count: int | None
@@ -145,12 +147,14 @@ class LabelParams:
     given: bool
     random_state: int
     read: IngestParams
+    weight: str | None
 
     @classmethod
     def of(cls, spec: Spec) -> "LabelParams":
         shown = spec.labels
         assert shown is not None
-        return cls(shown.count, shown.per_class, shown.fraction, shown.given, shown.random_state, spec.data.read)
+        return cls(shown.count, shown.per_class, shown.fraction, shown.given, shown.random_state, spec.read,
+                   shown.weight)
 
 
 def _identifiers(context: Context, read: IngestParams) -> Identifiers | None:
@@ -181,12 +185,22 @@ def _places(train: Rows, rows: np.ndarray) -> np.ndarray:
     return positions
 
 
-def _told(context: Context, chosen: Target, read: IngestParams) -> tuple[Target, dict[str, Any]]:
-    """Return the chosen target with the labels of `labels.file`, and how many these are; JSON."""
+def _lines(context: Context, labels: LabelParams) -> dict[int, LabelLine]:
+    """Return the lines of `labels.file` by the row of the source that each gives a label; none without such a file."""
     if "labels" not in context.files:
+        return {}
+    paths = [file.path for file in context.files["labels"].source.files]
+    weight = labels.weight if labels.weight is not None and have_column(paths, labels.weight) else None
+    return read_label_files(paths, _identifiers(context, labels.read), weight)
+
+
+def _told(context: Context, chosen: Target, by_row: Mapping[int, LabelLine]) -> tuple[Target, dict[str, Any]]:
+    """Return the chosen target with the labels of `labels.file`, and how many these are; JSON."""
+    if not by_row:
         return chosen, {}
     source = context.files["labels"].source
-    rows, texts, lines = read_label_files([file.path for file in source.files], _identifiers(context, read))
+    rows, texts = np.array([*by_row], np.int64), [line.label for line in by_row.values()]
+    lines = [line.place for line in by_row.values()]
     last = max(int(context.rows("split", name).read(n - 1, n)[0]) for name in ("train", "test", "rest")
                if (n := len(context.rows("split", name))))
     beyond = np.flatnonzero(rows > last)
@@ -252,34 +266,50 @@ def make_labels(context: Context, labels: LabelParams) -> dict[str, Any]:
         places = choose_labels(lambda: training_strata(context), count=labels.count, per_class=labels.per_class,
                                fraction=labels.fraction, random_state=labels.random_state, n_classes=n_strata)
     coded = context.rows("split", f"train_{known}").take(places)
-    chosen, from_file = _told(context, Target.from_arrays({"labeled": places, known: coded}, split), labels.read)
+    lines = _lines(context, labels)
+    chosen, from_file = _told(context, Target.from_arrays({"labeled": places, known: coded}, split), lines)
     _require_two_classes(chosen, context.files["source"].source.name)
+    weights, weighed = dict[str, np.ndarray](), dict[str, Any]()
+    if labels.weight is not None:
+        chosen, weights[WEIGHT], weighed = weigh_labels(context, chosen, labels.weight, lines, labels.read)
     arrays, attributes = chosen.to_arrays()
-    PartWriter(context.parts, 0).write(**arrays)
+    PartWriter(context.parts, 0).write(**arrays, **weights)
     PartWriter(context.parts, DRAWN).write(places=places)
-    return {**attributes, **chosen.described(), "n_labeled": len(chosen.labeled), **from_file}
+    return {**attributes, **chosen.described(), "n_labeled": len(chosen.labeled), **from_file, **weighed}
 
 
 def _labels_cost(f: Facts[Any]) -> Cost:
-    """Return that of passes over the labels, in the driver: a block of them in random order, and those chosen."""
+    """Return that of passes over the labels, in the driver: a block of them in random order, and those chosen.
+
+    Where they have weights in a column of the source, it is read once more.
+    """
     held, m = 60 * min(f.n, DRAW_ROWS), min(f.n_labeled, f.n)
-    return cost_of(0, 3 * 8 * f.n, 16 * m, held + 60 * m, 60 * m, DRAWN_SECONDS * f.n)
+    labels = f.spec.labels
+    again = 0 if labels is None or labels.weight is None or labels.weighs_in_files else f.n_rows * (
+        f.row_bytes if f.scan is None else f.scan.row_bytes)
+    return cost_of(0, 3 * 8 * f.n + again, (16 if labels is None or labels.weight is None else 24) * m, held + 60 * m,
+                   60 * m, DRAWN_SECONDS * f.n + PARSED_SECONDS * again)
 
 
 def labels_notes(attributes: dict[str, Any]) -> list[str]:
-    """Return what labels from a file mean for the figures, and which classes they bring.
+    """Return what labels weigh, what those from a file mean for the figures, and which classes they bring.
 
     They are hardly a random draw where they were suggested.
     """
+    notes = []
+    if weights := attributes.get("weights"):
+        zero = f"; {weights['zero']} labels of weight 0 count as unlabeled" if weights["zero"] else ""
+        notes.append(f"labels weigh from {weights['least']:.6g} to {weights['most']:.6g}, as the column "
+                     f"{weights['column']!r} says{zero}; test points weigh 1 each")
     if not attributes.get("told"):
-        return []
+        return notes
     is_classes = attributes.get("classes") is not None
     probabilities = "probabilities can be overconfident, and " if is_classes else ""
-    notes = [f"{attributes['told']} of the {attributes['n_labeled']} labels come from labels.file. "
+    notes.append(f"{attributes['told']} of the {attributes['n_labeled']} labels come from labels.file. "
              "If dssl suggest chose these "
              f"rows, they are no random draw: {probabilities}the error of held-out labels can rise from round to "
              "round though the model gets better, because asked-for labels are those of difficult rows. Labels "
-             "of rows that were drawn at random, kept apart as test points (data.test), would tell."]
+             "of rows that were drawn at random, kept apart as test points (data.test), would tell.")
     if attributes.get("spelled"):
         read = ", ".join(f"{text!r} as {name!r}" for text, name in sorted(attributes["spelled"].items()))
         notes.append(f"labels.file spells classes in other ways; read are {read}")

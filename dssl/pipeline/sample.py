@@ -63,7 +63,7 @@ class SampleParams:
     def of(cls, spec: Spec) -> "SampleParams":
         graph = getattr(spec, "graph", None)
         return cls(graph.metric if graph else None, graph.n_neighbors if graph else 0, spec.data.random_state,
-                   spec.data.read)
+                   spec.read)
 
 
 def make_sample(context: Context, params: SampleParams) -> dict[str, Any]:

@@ -64,7 +64,7 @@ def make_scores(context: Context, params: ScoreParams) -> dict[str, Any]:
     scores = {name: {**scores_of(true, predicted), "unsupported": int(predicted["unsupported"].sum())}
               for name, predicted in scored.items()}
     labels = context.target(params.prior)
-    name, predicted, predicts = guess(labels, true, labels.label_weights(params.weight))
+    name, predicted, predicts = guess(labels, true, context.label_weights(labels, params.weight))
     scores[name] = {**scores_of(true, predicted), "predicts": predicts}
     gain = {**unlabeled_verdict(true, {**scored, name: predicted}), **undefined,
             **({} if by_labels is None else {"by_labels": by_labels})}

@@ -6,13 +6,16 @@ Sections are frozen dataclasses, of which pydantic makes instances from YAML; th
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 from ..base.digest import require_at_least, require_one_of, require_random_state
 from ..base.errors import DsslError, SpecError, explain, require
 from ..data.ingest_params import IngestParams
+from ..data.label_files import have_column
 from ..data.scaling.scaling import ScalingKind, ScalingParams
+from ..data.sources import find_source
 from ..execution.size import budget_of
 from ..learners.class_prior import EQUAL, ClassPrior, ClassWeight
 from ..methods.sections import GivenGraph, GraphSections, KernelSections, LearningTask, ModelSection, Sections
@@ -127,6 +130,10 @@ class LabelSection:
     file : str, list of str or None
         CSV files with the columns row and label, such as dssl suggest writes: labels of training points, shown beside
         those.
+    weight : str or None
+        The column of what each label weighs, as sample_weight does in an estimator's fit: of labels.file where that has
+        it, else of the source, a table, whose features it is then none of. Weights are finite and >= 0; a label of
+        weight 0 is not shown.
     random_state : int
         Of the draw.
     """
@@ -136,6 +143,7 @@ class LabelSection:
     fraction: float | None = None
     given: bool = False
     file: str | list[str] | None = None
+    weight: str | None = None
     random_state: int = 0
 
     def __post_init__(self) -> None:
@@ -144,6 +152,12 @@ class LabelSection:
                 "1", why="it is the share of the training points whose labels are shown", fix="use given: true for all")
         require_random_state(self.random_state)
         require_one_of(self, "count", "per_class", "fraction", "given")
+
+    @property
+    def weighs_in_files(self) -> bool:
+        """Return whether the files of labels have the column of weights."""
+        return self.weight is not None and self.file is not None and have_column(
+            [file.path for file in find_source(self.file, format="csv").files], self.weight)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,6 +231,17 @@ class Spec(Sections):
         """Return the bytes that a task may take, where nobody says otherwise."""
         return budget_of(self.memory_budget)
 
+    @cached_property
+    def read(self) -> IngestParams:
+        """Return how the source is read: without the weights of labels, which are no feature.
+
+        Raises DataError: some files of labels have the column of weights, and others have not.
+        """
+        labels, read = self.labels, self.data.read
+        if labels is None or labels.weight is None or labels.weight in (read.drop or ()) or labels.weighs_in_files:
+            return read
+        return replace(read, drop=(*(read.drop or ()), labels.weight))
+
     @property
     def task(self) -> LearningTask:
         return self.data.task
@@ -273,6 +298,11 @@ class Spec(Sections):
                 _ = getattr(self, given)
             except DsslError as error:
                 yield "", error
+        weight = self.labels.weight if self.labels is not None else None
+        if weight is not None and weight == self.data.read.target:
+            yield "labels.weight", SpecError(explain(f"labels.weight={weight!r}, and data.read.target is that column",
+                                                     why="a column is the label, or what the label weighs",
+                                                     fix="name another column, or leave it out"))
         if self.data.grows and self.given_graph is not None:
             yield "data.grows", SpecError(explain("data.grows, and graph.given", fix="leave one of them out",
                                                   why="a graph that is given has as many rows as when it was made"))

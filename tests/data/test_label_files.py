@@ -1,21 +1,19 @@
 """Labels in a file beside the data."""
 
-import numpy as np
 import pytest
 
 from dssl.base.errors import DataError
-from dssl.data.label_files import Identifiers, count_label_files, read_label_files
+from dssl.data.label_files import Identifiers, count_label_files, have_column, read_label_files
 
 
 def test_filled_labels_are_read_by_row(tmp_path):
     first, second = tmp_path / "1.csv", tmp_path / "2.csv"
     first.write_text("row,score,label\n7,0.5, up \n\n3,0.25,\n5,0.125,\"down, left\"\n", encoding="utf-8")
     second.write_text("\ufefflabel,row\nup,7\nright,0\n", encoding="utf-8")
-    rows, labels, places = read_label_files([first, second])
-    assert rows.tolist() == [0, 5, 7]
-    assert rows.dtype == np.int64
-    assert labels == ["right", "down, left", "up"]
-    assert places == [f"{second}, line 3", f"{first}, line 5", f"{first}, line 2"]
+    lines = read_label_files([first, second])
+    assert [*lines] == [0, 5, 7]
+    assert [line.label for line in lines.values()] == ["right", "down, left", "up"]
+    assert [line.place for line in lines.values()] == [f"{second}, line 3", f"{first}, line 5", f"{first}, line 2"]
 
 
 @pytest.mark.parametrize(("text", "message"), [
@@ -43,10 +41,10 @@ def test_rows_are_named_by_the_identifiers_of_the_source_or_by_number(tmp_path):
     first, second = tmp_path / "1.csv", tmp_path / "2.csv"
     first.write_text("row,label,id\n7,up,u1\n,down,u3\n9,,u9\n", encoding="utf-8")
     second.write_text("row,label\n2,left\n1,up\n", encoding="utf-8")
-    rows, labels, places = read_label_files([first, second], identifiers())
-    assert rows.tolist() == [0, 1, 2]
-    assert labels == ["down", "up", "left"]
-    assert places[2] == f"{second}, line 2"
+    lines = read_label_files([first, second], identifiers())
+    assert [*lines] == [0, 1, 2]
+    assert [line.label for line in lines.values()] == ["down", "up", "left"]
+    assert lines[2].place == f"{second}, line 2"
     first.write_text("id,label\nu1,up\n,\n", encoding="utf-8")
     assert count_label_files([first, second]) == 3
 
@@ -60,3 +58,19 @@ def test_identifiers_that_name_no_row_are_refused(tmp_path, text, message):
     (tmp_path / "labels.csv").write_text(text, encoding="utf-8")
     with pytest.raises(DataError, match=message):
         read_label_files([tmp_path / "labels.csv"], identifiers())
+
+
+def test_a_label_has_one_weight(tmp_path):
+    first, second = tmp_path / "1.csv", tmp_path / "2.csv"
+    first.write_text("row,label,w\n7,up, 0.5\n3,,9\n", encoding="utf-8")
+    second.write_text("w,row,label\n,4,down\n", encoding="utf-8")
+    assert have_column([first, second], "w")
+    assert {row: line.weight for row, line in read_label_files([first, second], weight="w").items()} == {
+        4: "", 7: "0.5"}
+    second.write_text("w,row,label\n2,7,up\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"line 2: row 7 weighs '2', and weighed '0.5' in .*line 2"):
+        read_label_files([first, second], weight="w")
+    second.write_text("row,label\n2,up\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"2\.csv has no column 'w', which .*1\.csv has"):
+        have_column([first, second], "w")
+    assert not have_column([second], "w")

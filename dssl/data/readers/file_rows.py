@@ -4,9 +4,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 
 from ...storage.pieces import pieces_of
 from .base import Reader
+from .cell_text import are_missing, numbers, possible_formats, trimmed
 from .table import RowTexts, TableReader
 
 HEIGHT = 1 << 14  # rows at a time
@@ -87,6 +89,24 @@ class FileRows:
         """Yield all rows with all cells, in the order of `names`."""
         for block in self.blocks(self.names):
             yield from block.rows()
+
+    def cells(self, column: str, rows: np.ndarray) -> list[str]:
+        """Return the cells of a column in some rows (m,), ascending; the files are read once."""
+        cells = list[str]()
+        begin = 0
+        for block in self.blocks([column]):
+            end = begin + len(block.cells[0])
+            first, last = np.searchsorted(rows, [begin, end])
+            cells += [block.cells[0][row - begin] for row in rows[first:last].tolist()]
+            begin = end
+        return cells
+
+    def numbers(self, cells: Sequence[str], decimal: str | None) -> np.ndarray:
+        """Return cells of text as numbers (m,), NaN where one is missing or no number; decimal : the mark, if known."""
+        reader, texts = self.readers[0], trimmed(pa.array(cells, pa.string()))
+        formats = possible_formats(reader.decimal, reader.thousands, reader.percent)
+        values = numbers(texts, formats[decimal if decimal in formats else next(iter(formats))])
+        return np.where(are_missing(texts, reader.missing), np.nan, values)
 
     def take(self, rows: Sequence[int]) -> list[FileRow]:
         """Return some rows, by their numbers among all, from 0, in the order in which they are asked for."""

@@ -260,7 +260,7 @@ class Quantities(Target):
     @classmethod
     def of(cls, values: np.ndarray) -> "Quantities":
         """Return the target of all points from their quantities (n,) or (n, c); a row with a NaN is unlabeled."""
-        labeled = np.flatnonzero(~np.isnan(values.reshape(len(values), -1)).any(axis=1))
+        labeled = np.flatnonzero(~np.isnan(values).any(axis=tuple(range(1, values.ndim))))
         return cls(labeled, values[labeled])
 
     @property
@@ -268,7 +268,7 @@ class Quantities(Target):
         return Values()
 
     def columns(self) -> np.ndarray:
-        return self.coded.reshape(len(self.coded), -1)
+        return self.coded[:, None] if self.coded.ndim == 1 else self.coded
 
     def indicators(self) -> np.ndarray:
         return self.columns()

@@ -103,7 +103,7 @@ class Facts(Generic[S]):
 
     @property
     def read(self) -> IngestParams:
-        return self.spec.data.read
+        return self.spec.read
 
     @property
     def dtype(self) -> np.dtype:

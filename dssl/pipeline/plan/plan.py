@@ -22,6 +22,7 @@ from ...storage.objects import ObjectPath
 from ..dataset import growing_of
 from ..growth import CannotGrow, Growth, LastRun, why_unusable
 from ..kinds.registry import KINDS, all_stage_names
+from ..label_weights import require_column
 from ..load import SHAPED, load_spec
 from ..spec import Spec
 from ..spec_files import NOWHERE, find_files, shaped_source, source_file
@@ -197,7 +198,8 @@ class Plan:
     def _scan(self) -> Scan:
         """Return what the source holds; a compressed file is unpacked meanwhile, into a folder for temporary files."""
         with tempfile.TemporaryDirectory(prefix="dssl-") as folder:
-            return scan_source(self.files["source"].source, self.spec.data.read, Path(folder), self.budget)
+            require_column(self.spec, self.files["source"].source, Path(folder))
+            return scan_source(self.files["source"].source, self.spec.read, Path(folder), self.budget)
 
     def artifact(self, stage: str) -> Artifact:
         """Return the artifact of a stage."""

@@ -1,0 +1,107 @@
+"""What labels weigh: a column of the source that is no feature, or of the files of labels beside it."""
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..base.errors import DataError, require
+from ..data.ingest_params import IngestParams
+from ..data.label_files import LabelLine
+from ..data.readers.formats import format_of, is_table
+from ..data.source_files import Source
+from ..data.source_reader import open_source
+from ..learners.target.target import Classes, Target
+from ..methods.step import Context
+from .dataset import dataset_of, rows_in_files
+from .spec import Spec
+
+SHOWN = 3  # rows that an error names
+
+
+def weigh_labels(context: Context, target: Target, column: str, lines: Mapping[int, LabelLine],
+                 read: IngestParams) -> tuple[Target, np.ndarray, dict[str, Any]]:
+    """Return the target without the labels of weight 0, the weights (l,) of the others, and what is told of them; JSON.
+
+    column : of the source; or of the files of labels where these lines, by row of the source, have their weights.
+
+    Raises
+    ------
+    DataError : a label has no weight, or one that is negative or not finite; all weights are 0, or all of a class.
+    """
+    rows = context.rows("split", "train").take(target.labeled)
+    in_files = any(line.weight is not None for line in lines.values())
+    cells, weight, place = _of_lines(context, column, lines, rows) if in_files else \
+        _of_source(context, column, read, rows)
+    wrong = np.flatnonzero(~((weight >= 0) & (weight < np.inf)))
+    require(len(wrong) == 0, error=DataError, what=f"{place}: {len(wrong)} of {len(rows)} labels have no weight that "
+            "is a finite number >= 0: " + ", ".join(f"row {rows[i]} has {cells[i]!r}" for i in wrong[:SHOWN]),
+            why="each label counts its weight in the fit, and a negative one rewards errors",
+            fix="correct these cells (rows are counted from 0); 0 leaves a label out"
+            + (", and a label of the source needs a line in the files too" if in_files else ""))
+    require(bool((weight > 0).any()), f"{place}: the weight of every label is zero", error=DataError,
+            why="such points count as unlabeled, so there is nothing to learn from", fix="raise a weight")
+    kept = np.flatnonzero(weight > 0)
+    weighed = target.take(kept)
+    if isinstance(target, Classes):
+        lost = target.names[np.setdiff1d(target.coded, weighed.coded)].tolist()
+        require(not lost, f"{place}: every label of the class {', '.join(map(repr, lost))} has weight zero",
+                why="such points count as unlabeled, and a class is learned from its labels", error=DataError,
+                fix="raise a weight, or leave the class out with data.keep")
+    return weighed, weight[kept], {"weights": {"column": column, "least": float(weight[kept].min()),
+                                               "most": float(weight.max()), "zero": len(weight) - len(kept)}}
+
+
+def require_column(spec: Spec, source: Source, scratch: Path) -> None:
+    """Raise DataError if labels have their weights in a column of the source, and it has no such column.
+
+    scratch : a folder for what is unpacked.
+    """
+    labels = spec.labels
+    if labels is None or labels.weight is None or labels.weighs_in_files:
+        return
+    kind = format_of(source.path, spec.data.read.format)
+    require(is_table(kind), f"labels.weight={labels.weight!r}, and {source.name} is {kind}", error=DataError,
+            why="weights are a column of a table, or of labels.file", fix="write the points as CSV or Parquet, or give "
+            "labels and weights in labels.file")
+    names = open_source(source, spec.data.read, scratch=scratch).column_names()
+    near = get_close_matches(labels.weight, names, 1)
+    beside = "" if labels.file is None else ", and neither have the files of labels.file"
+    require(labels.weight in names, f"labels.weight={labels.weight!r}: {source.name} has no such column{beside}",
+            error=DataError, why="each label has its weight there", fix=f"did you mean {near[0]}?" if near else
+            f"name one of {', '.join(names[:12])}" if names else "give the columns names, in a first line")
+
+
+def _of_source(context: Context, column: str, read: IngestParams,
+               rows: np.ndarray) -> tuple[list[str], np.ndarray, str]:
+    """Return the cells, the weights and the place of a column of the source; rows : in ascending order."""
+    source, attributes = context.files["source"].source, context.attributes("dataset")
+    with rows_in_files(source, read, attributes) as table:
+        assert table is not None  # the column is one of a table, or the source was refused
+        cells = table.cells(column, rows)
+        return cells, table.numbers(cells, attributes["dataset"].get("decimal")), f"{source.name}, column {column!r}"
+
+
+def _of_lines(context: Context, column: str, lines: Mapping[int, LabelLine],
+              rows: np.ndarray) -> tuple[list[str], np.ndarray, str]:
+    """Return the cells, the weights and the place of a column of the files of labels.
+
+    Raises DataError: the source has a feature of that name.
+    """
+    name = context.files["labels"].source.name
+    require(column not in (dataset_of(context).feature_names or ()), error=DataError,
+            what=f"labels.weight={column!r} is a column of {name} and a feature of the source",
+            why="a weight is no feature", fix="rename the column of the files of labels, or leave the feature out with "
+            "data.read.drop")
+    cells = [lines[row].weight or "" if row in lines else "" for row in rows.tolist()]
+    return cells, np.array([_number(cell) for cell in cells]), f"{name}, column {column!r}"
+
+
+def _number(cell: str) -> float:
+    """Return the number that a cell is; NaN where it is none."""
+    try:
+        return float(cell)
+    except ValueError:
+        return np.nan

@@ -1,0 +1,176 @@
+"""`labels.weight`: labels weigh in a pipeline what `sample_weight` makes them weigh in the fit of an estimator."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from dssl import (
+    ClusterKernelSVC,
+    GraphKernelRidge,
+    LaplaceLearning,
+    LapRLSClassifier,
+    LapRLSRegressor,
+    LapSVC,
+    LapSVM,
+    MultiscaleKernelClassifier,
+    PoissonLearning,
+    SemiSupervisedClassifier,
+    SemiSupervisedRegressor,
+    TransductiveSVC,
+)
+from dssl.base.errors import DataError, SpecError
+from dssl.execution.in_process import InProcess
+from dssl.pipeline.load import load_spec
+from dssl.pipeline.plan.plan import plan
+from dssl.pipeline.run import run
+
+FEATURES = ["a", "b", "c"]
+N, LABELED = 150, 50
+
+
+@pytest.fixture(scope="module")
+def table():
+    """Two overlapping Gaussians, a third of them with a label; wrong ones weigh little, one weighs nothing."""
+    rng = np.random.default_rng(0)
+    kind = (rng.random(N) < 0.4).astype(int)
+    points = pd.DataFrame(rng.normal(size=(N, 3)).astype(np.float32).astype(float), columns=FEATURES)
+    points["a"] += 1.5 * kind
+    given = np.where(rng.random(N) < 0.2, 1 - kind, kind)
+    weight = np.where(given == kind, 1.0 + rng.random(N), 0.125)
+    weight[[3, 11]] = 0.0
+    points["w"] = weight
+    points.loc[LABELED:, "w"] = np.nan  # of points without a label nothing is read
+    points["kind"] = np.where(np.arange(N) < LABELED, given, np.nan)
+    return points
+
+
+def spec_of(path, labels=None, data=None, **model):
+    return {"name": "weighed", "data": {"source": str(path), "test": {"none": True}, **(data or {})},
+            "labels": {"given": True, "weight": "w", **(labels or {})}, "model": model}
+
+
+def fitted(estimator, table, **params):
+    y = table["kind"].fillna(-1).astype(int)
+    return estimator(**params).fit(table[FEATURES], y, sample_weight=table["w"].fillna(1))
+
+
+@pytest.mark.parametrize(("model", "estimator"), [
+    ({"kind": "automatic"}, SemiSupervisedClassifier), ({"kind": "graph", "learner": "laplace"}, LaplaceLearning),
+    ({"kind": "graph", "learner": "poisson"}, PoissonLearning),
+    ({"kind": "graph", "learner": "ridge"}, GraphKernelRidge), ({"kind": "ridge"}, LapSVC),
+    ({"kind": "laprls"}, LapRLSClassifier), ({"kind": "lapsvm"}, LapSVM), ({"kind": "cluster"}, ClusterKernelSVC),
+    ({"kind": "multiscale"}, MultiscaleKernelClassifier)])
+@pytest.mark.extended_cases("model2-PoissonLearning", "model3-GraphKernelRidge", "model5-LapRLSClassifier",
+                            "model8-MultiscaleKernelClassifier")
+def test_labels_weigh_what_they_weigh_in_the_estimator(table, tmp_path, model, estimator):
+    table.to_csv(tmp_path / "t.csv", index=False)
+    weighed = run(spec_of(tmp_path / "t.csv", **model), workspace=tmp_path, execution=InProcess(1))
+    plain = run(spec_of(tmp_path / "t.csv", {"weight": None}, {"read": {"drop": ["w"]}}, **model), workspace=tmp_path,
+                execution=InProcess(1))
+    X, expected = table[FEATURES], fitted(estimator, table)
+    P = weighed.predict_proba(X)
+    assert_allclose(P, expected.predict_proba(X), atol=1e-6)
+    assert np.abs(P - plain.predict_proba(X)).max() > 0.02
+    errors, expected_errors = ({name: scores["error"] for name, scores in told["scores"].items()}
+                               for told in (weighed.gain["by_labels"], expected.by_labels_))
+    assert errors == pytest.approx(expected_errors, abs=1e-12)
+
+
+def test_a_transductive_machine_weighs_labels_as_its_estimator_does(table, tmp_path):
+    table.to_csv(tmp_path / "t.csv", index=False)
+    result = run(spec_of(tmp_path / "t.csv", kind="transductive"), workspace=tmp_path, execution=InProcess(1))
+    expected = fitted(TransductiveSVC, table, probability=True)
+    assert_allclose(result.predict_proba(table[FEATURES]), expected.predict_proba(table[FEATURES]), atol=1e-6)
+
+
+@pytest.mark.parametrize(("model", "estimator"), [({"kind": "automatic"}, SemiSupervisedRegressor),
+                                                  ({"kind": "laprls"}, LapRLSRegressor)])
+def test_quantities_weigh_what_they_weigh_in_the_estimator(table, tmp_path, model, estimator):
+    amounts = table.assign(kind=table["kind"] + table["b"].abs())
+    amounts.to_parquet(tmp_path / "t.parquet")
+    result = run(spec_of(tmp_path / "t.parquet", None, {"task": "regression"}, **model), workspace=tmp_path,
+                 execution=InProcess(1))
+    expected = estimator().fit(amounts[FEATURES], amounts["kind"], sample_weight=amounts["w"].fillna(1))
+    assert_allclose(result.predict(amounts[FEATURES]), expected.predict(amounts[FEATURES]), atol=1e-6)
+
+
+def labels_made(path, tmp_path, **labels):
+    """Return the labeled rows, their weights and what is told of them."""
+    made = plan(spec_of(path, labels, kind="graph"), workspace=tmp_path / "work", until="labels")
+    run(made, execution=InProcess(1))
+    artifact = made.artifact("labels")
+    arrays = artifact.parts.read(0)
+    rows = made.artifact("split").parts.rows("train").take(arrays["labeled"])
+    assert "w" not in made.artifact("dataset").attributes["dataset"]["feature_names"]
+    return rows, arrays["weight"], artifact.attributes
+
+
+def test_weights_are_stored_with_the_labels_and_move_their_address(table, tmp_path):
+    path = tmp_path / "t.csv"
+    table.to_csv(path, index=False, sep=";", decimal=",")
+    rows, weight, told = labels_made(path, tmp_path)
+    expected = np.setdiff1d(np.arange(LABELED), [3, 11])
+    assert_array_equal(rows, expected)
+    assert_allclose(weight, table["w"].to_numpy()[expected])
+    assert told["n_labeled"] == LABELED - 2
+    assert told["weights"] == {"column": "w", "least": 0.125, "most": pytest.approx(weight.max()), "zero": 2}
+    two = [plan(spec_of(path, more, {"read": {"drop": ["w"]}}, kind="graph"), workspace=tmp_path / "work")
+           for more in ({}, {"weight": None})]
+    assert two[0].artifact("dataset").address == two[1].artifact("dataset").address
+    assert two[0].artifact("labels").address != two[1].artifact("labels").address
+
+
+def test_files_of_labels_may_have_the_weights(table, tmp_path):
+    path, beside = tmp_path / "t.csv", tmp_path / "told.csv"
+    unlabeled = table.drop(columns="w").assign(kind=np.where(np.arange(N) < 2, table["kind"], np.nan))
+    unlabeled.to_csv(path, index=False)
+    told = pd.DataFrame({"row": np.arange(LABELED), "label": table["kind"][:LABELED].astype(int),
+                         "w": table["w"][:LABELED]})
+    told.to_csv(beside, index=False)
+    rows, weight, _ = labels_made(path, tmp_path, file=str(beside))
+    assert_array_equal(rows, np.setdiff1d(np.arange(LABELED), [3, 11]))
+    assert_allclose(weight, table["w"].to_numpy()[rows])
+    told[1:].to_csv(beside, index=False)
+    with pytest.raises(DataError, match=r"(?s)told.csv, column 'w': 1 of 50 .*row 0 has ''.*a line in the files"):
+        labels_made(path, tmp_path, file=str(beside))
+    table.fillna({"w": 1.0}).to_csv(path, index=False)
+    told.to_csv(beside, index=False)
+    with pytest.raises(DataError, match=r"is a column of .*told.csv and a feature of the source"):
+        labels_made(path, tmp_path, file=str(beside))
+    told.drop(columns="w").to_csv(beside, index=False)  # the source has them then
+    assert_allclose(labels_made(path, tmp_path, file=str(beside))[1], weight)
+
+
+@pytest.mark.parametrize(("cells", "message"), [
+    ({5: -1.0}, r"t.csv, column 'w': 1 of 50 labels have no weight .*row 5 has '-1.0'.*correct these cells"),
+    ({5: np.inf, 7: np.nan}, r"2 of 50 labels .*row 5 has 'inf', row 7 has ''"),
+    (dict.fromkeys(range(LABELED), 0.0), "the weight of every label is zero"),
+    ("class", "every label of the class 1 has weight zero")])
+def test_weights_that_labels_cannot_have_are_refused(table, tmp_path, cells, message):
+    wrong = table.copy()
+    rows = np.flatnonzero(table["kind"] == 1) if cells == "class" else [*cells]
+    wrong.loc[rows, "w"] = 0.0 if cells == "class" else [*cells.values()]
+    wrong.to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(DataError, match=f"(?s){message}"):
+        labels_made(tmp_path / "t.csv", tmp_path)
+
+
+def test_a_column_of_weights_that_there_is_not_is_refused_before_the_run(table, tmp_path):
+    table.rename(columns={"w": "weights"}).to_csv(tmp_path / "t.csv", index=False)
+    np.savez(tmp_path / "t.npz", X=np.eye(4), y=np.arange(4) % 2)
+    for name, message in (("t.csv", "labels.weight='w': .*t.csv has no such column"),
+                          ("t.npz", "labels.weight='w', and .*t.npz is npz")):
+        with pytest.raises(DataError, match=message):
+            plan(spec_of(tmp_path / name), workspace=tmp_path / "work")
+    with pytest.raises(SpecError, match=r"labels\.weight='w', and data.read.target is that column"):
+        load_spec(spec_of(tmp_path / "t.csv", None, {"read": {"target": "w"}}))
+
+
+def test_new_rows_are_predicted_with_and_without_weights(table, tmp_path):
+    table.to_csv(tmp_path / "t.csv", index=False)
+    result = run(spec_of(tmp_path / "t.csv", kind="graph"), workspace=tmp_path, execution=InProcess(1))
+    table.to_csv(tmp_path / "with.csv", index=False)
+    table[FEATURES].to_csv(tmp_path / "without.csv", index=False)
+    assert_array_equal(result.predict(tmp_path / "with.csv"), result.predict(tmp_path / "without.csv"))
+    assert "labels weigh from 0.125 to" in " ".join(result.notes)
