@@ -180,7 +180,7 @@ def test_lists_of_an_approximate_search_hold_all_new_rows_that_belong_in_them():
 def test_a_recall_below_what_is_asked_for_is_told():
     X = np.random.default_rng(6).normal(size=(3000, 60)).astype(np.float32)
     base = searched(X[:2990], 6, method="descent", recall=0.5)
-    with pytest.warns(UserWarning, match=r"the updated lists hold \d\d.\d% of the neighbors .* recall=0.999 is required"):
+    with pytest.warns(UserWarning, match=r"the updated lists hold \d\d.\d% .* recall=0.999 is required"):
         grown(X, 2990, 6, base=base, recall=0.999)
 
 
