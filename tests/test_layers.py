@@ -176,27 +176,22 @@ def test_every_module_has_a_layer():
     assert not unknown, f"{sorted(unknown)}: give the new folder its place in FLOORS"
 
 
-@pytest.mark.parametrize("name", [name for name in modules() if name])
-def test_no_arrow_points_back(name):
-    messages = wrong_arrows(name, modules()[name])
+@pytest.mark.parametrize("rule", [wrong_arrows, wrong_doors])
+def test_imports_follow_the_rule(rule):
+    messages = [message for name, path in modules().items() for message in rule(name, path)]
     assert not messages, "\n".join(messages)
 
 
-@pytest.mark.parametrize("name", list(modules()))
-def test_one_library_has_one_door(name):
-    messages = wrong_doors(name, modules()[name])
-    assert not messages, "\n".join(messages)
-
-
-@pytest.mark.parametrize("name", list(modules()))
-def test_files_are_short_enough_to_read(name):
+def test_files_are_short_enough_to_read():
     """The reference of a public name has a paragraph for each parameter, however many there are."""
-    text = modules()[name].read_text(encoding="utf-8")
-    public = [node for node in ast.parse(text).body if dssl._PUBLIC.get(getattr(node, "name", "")) == f"dssl.{name}"]
-    documented = [node.body[0] for root in public for node in ast.walk(root)
-                  if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node)]
-    length = len(text.splitlines()) - sum(own.end_lineno - own.lineno + 1 for own in documented)
-    assert length <= LONGEST_FILE, f"dssl.{name} has {length} lines: look for the seam near {LONGEST_FILE}"
+    for name, path in modules().items():
+        text = path.read_text(encoding="utf-8")
+        public = [node for node in tree_of(text).body
+                  if dssl._PUBLIC.get(getattr(node, "name", "")) == f"dssl.{name}"]
+        documented = [node.body[0] for root in public for node in ast.walk(root)
+                      if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node)]
+        length = len(text.splitlines()) - sum(own.end_lineno - own.lineno + 1 for own in documented)
+        assert length <= LONGEST_FILE, f"dssl.{name} has {length} lines: look for the seam near {LONGEST_FILE}"
 
 
 def test_files_that_texts_name_exist():
