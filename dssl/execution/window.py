@@ -21,17 +21,18 @@ RAISED_BY: dict[int, Callable[[int, FrameType | None], Any]] = {
 
 
 class Looks:
-    """Calls a function every `LOOK_EVERY` seconds, whenever it is given the chance."""
+    """Calls a function every so many seconds, whenever it is given the chance."""
 
-    def __init__(self, look: Callable[[], None]):
+    def __init__(self, look: Callable[[], None], seconds: float = LOOK_EVERY):
         self._look = look
-        self._next = time.monotonic() + LOOK_EVERY
+        self.seconds = seconds
+        self._next = time.monotonic() + seconds
 
     def take(self) -> None:
         """Look, unless that was a moment ago."""
         if time.monotonic() >= self._next:
             self._look()
-            self._next = time.monotonic() + LOOK_EVERY
+            self._next = time.monotonic() + self.seconds
 
 
 class Finished:
@@ -91,15 +92,17 @@ class Finished:
 
 def run_in_window(pending: list[tuple[int, Task]], size: int, submit: Callable[[int, Task], Any],
                   done: Callable[[int, Receipt], None], running: dict[Any, int], finished: Finished,
-                  look: Callable[[], None], stored: Callable[[Any, int], Receipt | None] | None = None) -> None:
+                  look: Callable[[], None], stored: Callable[[Any, int], Receipt | None] | None = None,
+                  look_every: float = LOOK_EVERY) -> None:
     """Submit tasks so that `size` of them are under way, and report each receipt as it arrives.
 
     submit : returns a future with `add_done_callback`. running : the futures under way with their numbers, for the
-    caller to cancel when an error is raised. finished : where they arrive. look : called about every second, and
-    raises to end it. stored : returns the receipt of a future that has finished, where it need not be asked for it.
+    caller to cancel when an error is raised. finished : where they arrive. look : called about every `look_every`
+    seconds, and raises to end it. stored : returns the receipt of a future that has finished, where it need not be
+    asked for it.
     """
     queue = iter(pending)
-    looks = Looks(look)
+    looks = Looks(look, look_every)
 
     def start(most: int) -> None:
         for index, task in islice(queue, most):
@@ -109,7 +112,7 @@ def run_in_window(pending: list[tuple[int, Task]], size: int, submit: Callable[[
 
     start(size)
     while running:
-        future = finished.get(LOOK_EVERY)
+        future = finished.get(looks.seconds)
         looks.take()
         if future is not None:
             receipt = stored(future, running[future]) if stored else None
@@ -123,7 +126,7 @@ def _result(future: Any, finished: Finished, looks: Looks) -> Receipt:
     """Return a result, for which there is another wait where its worker died before it was asked for."""
     while True:
         try:
-            return future.result(timeout=LOOK_EVERY)
+            return future.result(timeout=looks.seconds)
         except TimeoutError:
             if getattr(future, "status", "error") == "error":  # the task's own
                 raise

@@ -165,13 +165,13 @@ def lloyd_height(rows: Rows, count: int, budget: int) -> int:
     return min(4096, rows_that_fit(budget, each, len(rows), fixed_bytes=fixed))
 
 
-def kmeans_centers(rows: Rows, count: int, random_state: int,
-                   execution: Execution) -> tuple[np.ndarray, dict[str, Any]]:
+def kmeans_centers(rows: Rows, count: int, random_state: int, execution: Execution,
+                   sample_bytes: int = SAMPLE_BYTES) -> tuple[np.ndarray, dict[str, Any]]:
     """Return centers of k-means, shape (s, d), float64 and dense for sparse rows too, and the evidence of the passes.
 
     The evidence is the mean squared distance to the nearest center before each pass, in squared units of the features.
 
-    Memory of a task: `lloyd_bytes`; seeding takes 3 times its sample (`SAMPLE_BYTES`). Up to 16 s x d sums wait to be
+    Memory of a task: `lloyd_bytes`; seeding takes 3 times its sample (`sample_bytes`). Up to 16 s x d sums wait to be
     added. O(n s d) time a pass.
 
     Raises
@@ -181,7 +181,7 @@ def kmeans_centers(rows: Rows, count: int, random_state: int,
     n, d = rows.shape
     height = lloyd_height(rows, count, execution.memory_budget)
     per_row = rows.row_bytes if rows.is_sparse else 8 * d
-    sample = max(count, min(n, SAMPLE_PER_CENTER * count, SAMPLE_BYTES // max(per_row, 1)))
+    sample = max(count, min(n, SAMPLE_PER_CENTER * count, sample_bytes // max(per_row, 1)))
     rows_that_fit(execution.memory_budget, 3 * per_row, sample, fixed_bytes=3 * per_row * (sample - 1))
     seeded = execution.scratch()
     execution.map([SeedTask(rows, count, sample, random_state)], seeded)

@@ -90,12 +90,13 @@ def block_of(kernel: Kernel, X: Any, Z: Any) -> np.ndarray:
     return kernel(X, Z, dtype=np.float32) if isinstance(kernel, MercerKernel) else np.asarray(kernel(X, Z))
 
 
-def exact_degrees(rows: Rows, kernel: Kernel, execution: Execution, parts: Parts | None = None) -> np.ndarray:
+def exact_degrees(rows: Rows, kernel: Kernel, execution: Execution, parts: Parts | None = None,
+                  most_rows: int = TILE) -> np.ndarray:
     """Return the row sums (n,) of K of all points, in tiles, each pair of tiles once; O(n^2 d / 2) time.
 
-    parts : where shares go; finished ones are used.
+    parts : where shares go; finished ones are used. most_rows : of a tile.
     """
-    height = tile_height(len(rows), tile_bytes(rows.shape[1], rows.row_bytes), execution.memory_budget)
+    height = tile_height(len(rows), tile_bytes(rows.shape[1], rows.row_bytes), execution.memory_budget, most_rows)
     n_tiles = len(row_ranges(len(rows), height))
     pairs = [tuple(sorted({tile, n_tiles - 1 - tile})) for tile in range(-(-n_tiles // 2))]  # of equal work
     n_tasks = min(SHARES, len(pairs))
@@ -108,9 +109,9 @@ def tile_bytes(d: int, row_bytes: int) -> int:
     return 24 * d if d <= DENSE_COLUMNS else 3 * row_bytes
 
 
-def tile_height(n: int, each: int, budget: int) -> int:
+def tile_height(n: int, each: int, budget: int, most_rows: int = TILE) -> int:
     """Return the rows of a tile, each of `each` bytes; raise BudgetError where not one fits."""
-    return min(TILE, rows_that_fit(budget, 12 * TILE + 2 * each, n, share=8))
+    return min(most_rows, rows_that_fit(budget, 12 * most_rows + 2 * each, n, share=8))
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ class Member:
 
 
 def member_of(K: np.ndarray, sampled: np.ndarray, target: Target, weight: np.ndarray | None, penalty: float, *,
-              grouped: bool = False) -> Member:
+              grouped: bool = False, most_nested: int = MOST_NESTED) -> Member:
     """Return the function of one kernel from its rows at the labeled points (l, l), and at sampled ones (s, l).
 
     penalty : of a kernel of unit mean diagonal; inf is the kernel mean. grouped : whether of classes the values without
@@ -65,7 +65,7 @@ def member_of(K: np.ndarray, sampled: np.ndarray, target: Target, weight: np.nda
         coef, mean = ridge(K, Y, 1 / penalty, weight)
         held_out = held_out_ridge(K / scale, Y, folds, np.full(len(K), penalty), weight)
     if target.n_strata == 1:
-        nested = np.isfinite(penalty) and 2 < len(K) <= MOST_NESTED
+        nested = np.isfinite(penalty) and 2 < len(K) <= most_nested
         losses = losses_without_each(K / scale, Y, penalty, w) if nested else losses_of_others(held_out - Y, w)
         return Member(coef, -mean, 1.0, held_out, held_out, losses)
     F = sampled @ coef

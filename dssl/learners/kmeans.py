@@ -101,9 +101,9 @@ def distinct(X: np.ndarray) -> int:
     return len({row.tobytes() for row in X + 0.0})
 
 
-def sample_size(n: int, r: int, n_clusters: int) -> int:
+def sample_size(n: int, r: int, n_clusters: int, sample: int = SAMPLE) -> int:
     """Return how many of n rows of r features the starts see."""
-    return min(n, max(n_clusters, min(max(SAMPLE, PER_CLUSTER * n_clusters), SAMPLE_BYTES // (8 * r))))
+    return min(n, max(n_clusters, min(max(sample, PER_CLUSTER * n_clusters), SAMPLE_BYTES // (8 * r))))
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class AssignTask:
                 "counts": np.bincount(labels, minlength=len(centers)).tolist()}
 
 
-def kmeans(rows: Rows, params: KMeansParams, execution: Execution) -> Clusters:
+def kmeans(rows: Rows, params: KMeansParams, execution: Execution, sample: int = SAMPLE) -> Clusters:
     """Return k clusters of rows (n, r), dense and finite.
 
     A cluster that a pass leaves empty moves to the row that is farthest from its center. Clusters are numbered by their
@@ -142,7 +142,7 @@ def kmeans(rows: Rows, params: KMeansParams, execution: Execution) -> Clusters:
     n, k = len(rows), params.n_clusters
     require(k <= n, f"n_clusters={k} of {n} points", why="a cluster has a point or more", error=DataError,
             fix=f"use {n} or fewer")
-    sample = sample_size(n, rows.shape[1], k)
+    sample = sample_size(n, rows.shape[1], k, sample)
     rows_that_fit(execution.memory_budget, 3 * 8 * rows.shape[1], sample,
                   fixed_bytes=3 * 8 * rows.shape[1] * (sample - 1))
     height, started = lloyd_height(rows, k, execution.memory_budget), execution.scratch()

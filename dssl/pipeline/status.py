@@ -37,7 +37,9 @@ class Status:
     A run that is killed leaves "running", which `read_status` turns into "lost".
     """
 
-    def __init__(self, folder: Path, run: str, name: str, tell: Tell):
+    def __init__(self, folder: Path, run: str, name: str, tell: Tell, *, look_every: float = LOOK_EVERY,
+                 beat: float = BEAT):
+        self._look_every, self._beat_every = look_every, beat
         self.path, self._tell = folder / STATUS, tell
         self._known: dict[str, Any] = {
             "run": run, "name": name, "state": "running", "stage": None, "done": None, "of": None, "rate": None,
@@ -108,12 +110,12 @@ class Status:
 
     def _beat(self) -> None:
         now = written = time.monotonic()
-        while not self._ended.wait(LOOK_EVERY):
+        while not self._ended.wait(self._look_every):
             with self._lock:
                 if self._changed or time.monotonic() - written >= WRITE_EVERY:
                     self._write()
                     written = time.monotonic()
-                if time.monotonic() - now >= BEAT and self._known["stage"] is not None:
+                if time.monotonic() - now >= self._beat_every and self._known["stage"] is not None:
                     now = time.monotonic()
                     beat = {"event": "heartbeat", "seconds": round(now - self._stage_begun, 3), **{
                         name: self._known[name] for name in ("stage", "done", "of", "rate", "time_left")},

@@ -64,15 +64,16 @@ def _process(handle: Mapping[str, Any]) -> psutil.Process | None:
     return None
 
 
-def launch(job: Job, finished: Callable[[], int]) -> int:
+def launch(job: Job, finished: Callable[[], int], look_every: float = LOOK_EVERY) -> int:
     """Start the ranks of a job, and start them again as long as settling says so; return the last exit code.
 
     SIGTERM and SIGUSR1 are passed on to the driver. A worker's process that ends is started again, unless `REPLACED`
     have ended since a part was finished. finished : returns how many are.
+    look_every : seconds between two looks at the processes.
     """
     start = 0
     while True:
-        _Start(job, start, finished).run()
+        _Start(job, start, finished, look_every).run()
         code = subprocess.run([*job.settle], cwd=job.cwd, check=False).returncode
         if code != COME_BACK:
             return code
@@ -82,10 +83,11 @@ def launch(job: Job, finished: Callable[[], int]) -> int:
 class _Start:
     """One start of all ranks of a job."""
 
-    def __init__(self, job: Job, number: int, finished: Callable[[], int]):
+    def __init__(self, job: Job, number: int, finished: Callable[[], int], look_every: float):
         self.job = job
         self.number = number
         self.finished = finished
+        self.look_every = look_every
         self.driver_rank = DRIVER if job.ranks > 1 else 0
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
         self.replaced = 0  # since as many parts were finished as `seen` says
@@ -98,7 +100,7 @@ class _Start:
             self.processes[rank] = self._started(rank)
         driver = self.processes[self.driver_rank]
         while driver.poll() is None:
-            time.sleep(LOOK_EVERY)
+            time.sleep(self.look_every)
             self._replace_workers()
         self._end_others(GRACE if driver.returncode >= 0 else 0.0)  # after one that was killed, nobody ends them
 

@@ -31,7 +31,6 @@ from .description import RankedRuntime
 
 LOOK_EVERY = 0.5  # seconds between two looks at whether a file is there, or whether the driver lives
 LOST = 10.0  # seconds for which a driver seeks a scheduler that is gone
-ANSWERS = 3.0  # seconds in which a scheduler that is there answers
 # Workers that a task may end: nobody watches a submitted run, an engine may take its workers away, and a task also
 # counts those on which it only waited.
 ALLOWED = {"distributed.scheduler.allowed-failures": 10}
@@ -50,6 +49,7 @@ class Meeting:
 
     folder: Path
     start: str
+    answers: float = 3.0  # seconds in which a scheduler that is there answers
 
     @property
     def path(self) -> Path:
@@ -70,7 +70,7 @@ class Meeting:
                 record: dict[str, Any] = json.loads(self.path.read_text(encoding="utf-8"))
                 address = record.pop("address")
                 security = Security(require_encryption=True, **record)
-                if asyncio.run(_answers(address, security)):
+                if asyncio.run(_answers(address, security, self.answers)):
                     return address, security
             if time.monotonic() >= until:
                 raise ClusterError(explain(
@@ -86,10 +86,10 @@ class Meeting:
                 self.path.unlink()
 
 
-async def _answers(address: str, security: Security) -> bool:
+async def _answers(address: str, security: Security, seconds: float) -> bool:
     """Return whether a scheduler is there, and takes the certificates."""
     try:
-        comm = await connect(address, timeout=ANSWERS, **security.get_connection_args("client"))
+        comm = await connect(address, timeout=seconds, **security.get_connection_args("client"))
     except OSError:
         return False
     await comm.close()

@@ -386,9 +386,9 @@ class Workspace:
         """The folders of its runs, the oldest first: their names begin with the time."""
         return sorted(path for path in self.root.glob("runs/*") if path.is_dir())
 
-    def lock(self, wait: float = 0.0) -> Lock:
-        """Return the lock of the workspace; wait : seconds for which another writer is waited for."""
-        return lock_at(self.lock_path, wait=wait)
+    def lock(self, wait: float = 0.0, **options: Any) -> Lock:
+        """Return the lock of the workspace; wait, options : see `Lock`."""
+        return lock_at(self.lock_path, wait=wait, **options)
 
     @property
     def lock_path(self) -> Path:

@@ -3,8 +3,8 @@
     lease = {epoch, beat, and who holds it: host, boot, namespace, pid, started, token}
 
 Whoever takes it adds one to the epoch, whoever holds it adds one to the beat. No clock of a store or of another host is
-looked at: a lease is taken over when this process has seen one beat for `LEASE_SECONDS` of its own clock. Its holder
-has ended by then, since it stops when it could not renew it for `SAFE_SECONDS` of its own.
+looked at: a lease is taken over when this process has seen one beat for `lease` seconds of its own clock. Its holder
+has ended by then, since it stops when it could not renew it for `SAFE` of these by its own.
 """
 
 import json
@@ -51,8 +51,7 @@ def require_exclusive(root: ObjectPath) -> None:
             fix="use a store that honors If-None-Match and If-Match, such as AWS S3, MinIO, Ceph or R2, or a folder"))
 
 
-SAFE_SECONDS = 0.75 * LEASE_SECONDS  # without a renewal, after which a holder stops
-GIVE_BACK_SECONDS = 10.0  # for which a process that ends waits until the lease is given back
+SAFE = 0.75  # of a lease without a renewal, after which a holder stops
 STALE_SECONDS = 10 * LEASE_SECONDS  # after which `dssl status` calls a holder lost
 
 
@@ -65,6 +64,7 @@ class ObjectLease(Lock):
     """One writer at a time in a folder of an object store."""
 
     path: ObjectPath
+    give_back = 10.0  # seconds for which a process that ends waits until the lease is given back
     _seen: tuple[Any, float] | None = None  # the beat that was seen last, and since when
     _lives = True  # whether its holder was seen to renew it
     _record: Holder  # what the lease says since this process renewed it
@@ -101,13 +101,13 @@ class ObjectLease(Lock):
         if gone is not None:
             self._lives = not gone
             return gone
-        return clock() - self._seen[1] > LEASE_SECONDS
+        return clock() - self._seen[1] > self.lease
 
     def _may_be_dead(self) -> bool:
         return self._seen is not None and not self._lives
 
     def _renew(self) -> None:
-        while not self._released.wait(LEASE_SECONDS / 6):
+        while not self._released.wait(self.lease / 6):
             begun = clock()
             record: Holder = {**self._record, "beat": self._record["beat"] + 1}
             with suppress(OSError):  # of a store that is away there is time for another attempt
@@ -120,7 +120,7 @@ class ObjectLease(Lock):
                 self._renewed = begun
         with suppress(OSError):  # who comes next sees that this process is gone, or waits
             # No other process may take it so early, and so nothing of another is deleted.
-            if self.clears and clock() - self._renewed <= SAFE_SECONDS and all(
+            if self.clears and clock() - self._renewed <= SAFE * self.lease and all(
                     path == self.path for path in self.path.parent.iterdir()):
                 self.path.unlink(missing_ok=True)
                 return
@@ -134,7 +134,7 @@ class ObjectLease(Lock):
                 f"{who} has taken over the lock {self.path} from this process",
                 why=f"this process renewed it {age:.0f} seconds ago; {self.why}",
                 fix="see what held this process up, then run again: finished parts are kept"))
-        if age > SAFE_SECONDS:
+        if age > SAFE * self.lease:
             raise LockedError(explain(
                 f"another process may take {self.path}, which this process holds",
                 why=f"it was not renewed for {age:.0f} seconds; {self.why}",
@@ -143,7 +143,7 @@ class ObjectLease(Lock):
     def __exit__(self, *exc: object) -> None:
         """Have the thread that renews the lease give it back; it goes on after a while if the store does not answer."""
         self._released.set()
-        self._renewer.join(GIVE_BACK_SECONDS)
+        self._renewer.join(self.give_back)
 
 
 def is_held_by(path: Path, host: str, pid: int) -> bool:

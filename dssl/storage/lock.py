@@ -48,19 +48,20 @@ class Lock(ABC):
     """One writer at a time in a folder.
 
     wait : seconds for which another holder is waited for, after a warning; 0 raises LockedError at once. It is taken
-    over when its process is gone, if this process can see it (`here`), or else when it was not renewed for
-    `LEASE_SECONDS`, so nobody has to remove one by hand. No two clocks are compared.
+    over when its process is gone, if this process can see it (`here`), or else when it was not renewed for `lease`
+    seconds, so nobody has to remove one by hand. No two clocks are compared.
     clears : whether a folder that holds nothing else is removed when the lock is given back.
     """
 
     def __init__(self, path: Path, *, why: str = "two runs would write the same parts",
                  fix: str = "wait for it (--wait), or choose another --workspace", wait: float = 0.0,
-                 clears: bool = False):
+                 clears: bool = False, lease: float = LEASE_SECONDS):
         self.path = path
         self.why = why
         self.fix = fix
         self.wait = wait
         self.clears = clears
+        self.lease = lease
         self._mine = cast(Holder, {**here(), "pid": os.getpid(), "token": os.urandom(8).hex(),
                                    "started": psutil.Process().create_time()})
         self._released = threading.Event()
@@ -119,7 +120,7 @@ class FolderLock(Lock):
     def _take(self) -> Self:
         with self._guard():
             holder = _holder(self.path)
-            if holder and not _is_free(self.path, holder):
+            if holder and not _is_free(self.path, holder, self.lease):
                 raise self._held_by(holder)
             self.path.unlink(missing_ok=True)
             if not write_json(self.path, self._mine, exclusive=True):
@@ -153,7 +154,7 @@ class FolderLock(Lock):
         return (_holder(self.path) or {}).get("token") == self._mine["token"]
 
     def _renew(self) -> None:
-        while not self._released.wait(LEASE_SECONDS / 6):
+        while not self._released.wait(self.lease / 6):
             with suppress(OSError), self._guard():  # of a file server that is away there is time for another attempt
                 if self._held:
                     os.utime(self.path)
@@ -161,7 +162,7 @@ class FolderLock(Lock):
 
     def check(self) -> None:
         age = clock() - self._renewed
-        late = age > LEASE_SECONDS
+        late = age > self.lease
         try:
             holder = _holder(self.path)
         except OSError:
@@ -248,14 +249,14 @@ def folder_is_held_by(path: Path, host: str, pid: int) -> bool:
         return False
 
 
-def _is_free(path: Path, holder: Holder) -> bool:
+def _is_free(path: Path, holder: Holder, lease: float = LEASE_SECONDS) -> bool:
     """Return whether the holder of a lock is gone."""
     gone = is_gone(holder)
     if gone is not None:
         return gone
     now = path.with_name(".lock")
     os.utime(now)
-    return now.stat().st_mtime - path.stat().st_mtime > LEASE_SECONDS
+    return now.stat().st_mtime - path.stat().st_mtime > lease
 
 
 def _holder(path: Path) -> Holder | None:

@@ -72,11 +72,10 @@ def test_moments_do_not_depend_on_blocks(n, random_state, offset, data):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("largest_block", [32, 320, 10**6])
-def test_fit_does_not_depend_on_blocks(kind, largest_block, monkeypatch):
+def test_fit_does_not_depend_on_blocks(kind, largest_block):
     X, ids = points(), np.flatnonzero(np.arange(300) % 7 != 0)
     whole = fit(X, kind, ids)
-    monkeypatch.setattr(scaling, "LARGEST_BLOCK", largest_block)
-    fitted = fit(X, kind, ids)
+    fitted = fit(X, kind, ids, largest_block=largest_block)
     assert_allclose(fitted.transform(X), whole.transform(X), rtol=1e-9, atol=1e-9)
     assert fitted.attributes == whole.attributes
 
@@ -160,14 +159,13 @@ def test_fits_that_are_refused():
 
 
 @pytest.mark.cluster
-def test_a_cluster_fits_the_same_scaling(tmp_path, cluster_client, monkeypatch):
+def test_a_cluster_fits_the_same_scaling(tmp_path, cluster_client):
     data = Dataset.from_arrays(points(3000)).save(tmp_path / "d")
-    monkeypatch.setattr(scaling, "LARGEST_BLOCK", 32 * 500)
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     with dask.config.set({"temporary-directory": str(scratch)}):
-        there = fit_scaling(data.X, ArrayRows(np.arange(0, 3000, 2)), ScalingParams(), OnDask(cluster_client))
-    here = fit_scaling(data.X, ArrayRows(np.arange(0, 3000, 2)), ScalingParams(), InProcess(1))
+        there, here = (fit_scaling(data.X, ArrayRows(np.arange(0, 3000, 2)), ScalingParams(), execution,
+                                   largest_block=32 * 500) for execution in (OnDask(cluster_client), InProcess(1)))
     assert_array_equal(there.shift, here.shift)
     assert_array_equal(there.factor, here.factor)
     assert list(scratch.glob("*/*")) == []  # the parts of the fit are gone

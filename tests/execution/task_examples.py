@@ -27,7 +27,7 @@ from dssl.data.ingest import ingest
 from dssl.data.scaling.scaling import ScalingParams, fit_scaling
 from dssl.data.sources import find_source
 from dssl.data.synthetic import ManifoldParams, ManifoldRows
-from dssl.execution.exchange import halo_rows
+from dssl.execution.exchange.halo_rows import bring_halos
 from dssl.execution.exchange.ordered import ordered
 from dssl.execution.size import MEMORY_BUDGET
 from dssl.execution.tasks import Execution
@@ -379,8 +379,7 @@ def graph_in_blocks(execution: Execution, folder: Path) -> Found:
     X = write_dense(ArrayRows(rng.normal(size=(n, 2))), StoredParts(folder / "X"), "X", 900)
     E = {f"{name}{index}": array for index in range(len(blocks.ranges))
          for name, array in blocks.parts.read(index).items()}
-    with patch.object(halo_rows, "FEW_BYTES", 0):
-        near = halo_rows.bring_halos(X, blocks.parts, len(blocks.ranges), "halo", round(blocks.halo * n), execution)
+    near = bring_halos(X, blocks.parts, len(blocks.ranges), "halo", round(blocks.halo * n), execution, few_bytes=0)
     assert near is not None
     lost, components = execution.scratch(), execution.scratch()
     health = stored_health(parts, VertexRows(None, n, n), execution, lost, np.arange(0))  # no label reaches any point

@@ -121,12 +121,12 @@ class LostResult:
 def collected(future, look=lambda: None):
     actual = {}
     with Finished() as finished:
-        run_in_window([(7, None)], 1, lambda index, task: future, actual.__setitem__, {}, finished, look)
+        run_in_window([(7, None)], 1, lambda index, task: future, actual.__setitem__, {}, finished, look,
+                      look_every=0.0)
     return actual
 
 
-def test_a_result_that_was_lost_is_waited_for_with_open_eyes(monkeypatch):
-    monkeypatch.setattr("dssl.execution.window.LOOK_EVERY", 0.0)
+def test_a_result_that_was_lost_is_waited_for_with_open_eyes():
     looks = []
     assert collected(LostResult(TimeoutError(), TimeoutError(), {"a": 1}), lambda: looks.append(1)) == {7: {"a": 1}}
     assert len(looks) >= 2

@@ -54,10 +54,10 @@ def test_separate_clusters_have_a_center_each():
     assert (reference.squared_distances(middles, landmarks).min(1) < 0.1).all()
 
 
-def test_more_rows_than_the_sample(monkeypatch):
-    monkeypatch.setattr(centers_module, "SAMPLE_BYTES", 8 * 3 * 100)
-    landmarks = choose(points(1000), 10, "kmeans")
-    assert landmarks.attributes["sample"] == 100
+def test_more_rows_than_the_sample():
+    centers, evidence = kmeans_centers(ArrayRows(points(1000)), 10, 0, InProcess(1), sample_bytes=8 * 3 * 100)
+    assert evidence["sample"] == 100
+    assert centers.shape == (10, 3)
 
 
 def test_a_budget_too_small():

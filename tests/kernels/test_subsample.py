@@ -33,12 +33,6 @@ POWERS = (1, 2, 3, 4)
 FORMS = ("energy", "restriction")
 
 
-@pytest.fixture(autouse=True)
-def deep_hierarchies(monkeypatch):
-    """Multigrid on a hundred vertices gets several levels."""
-    monkeypatch.setattr(amg, "COARSEST", 12)
-
-
 def expander(ridge=1e-2, normalized=True, n=160):
     """Return (R, vector, S): a weighted random graph and every seventh vertex, shuffled."""
     R, vector = regularizer(random_graph(n, 5, random_state=1, weighted=True), ridge, normalized)
@@ -73,6 +67,13 @@ def test_components_do_not_see_each_other():
         assert_allclose(actual.powers[power], expected, rtol=1e-6, atol=1e-6 * expected.max())
 
 
+@pytest.fixture
+def deep_hierarchies(monkeypatch):
+    """Multigrid on a hundred vertices gets several levels, and does not solve exactly."""
+    monkeypatch.setattr(amg, "COARSEST", 12)
+
+
+@pytest.mark.usefixtures("deep_hierarchies")
 class TestTheorem42:
     """Lever et al. 2012, Theorem 4.2. With z = Q^+ e + delta, `Z'QZ` differs from Q^+ by the entries of delta, twice,
     and by delta' Q delta. Since |Q^+ e_i|_Q is the root of Q^+_ii (the paper prints Q^+_ii), the bound is

@@ -27,14 +27,12 @@ def test_the_sum_of_squares_is_that_of_scikit_learn_or_less():
     assert (np.diff(found.counts) <= 0).all()
 
 
-def test_passes_over_all_rows_improve_what_a_sample_found(monkeypatch):
-    monkeypatch.setattr(kmeans_module, "SAMPLE", 60)
+def test_passes_over_all_rows_improve_what_a_sample_found():
     params = KMeansParams(n_clusters=2, n_init=2)
-    one = kmeans(ArrayRows(X), KMeansParams(n_clusters=2, n_init=2, max_passes=1), InProcess(1))
-    found = kmeans(ArrayRows(X), params, InProcess(1))
+    one = kmeans(ArrayRows(X), KMeansParams(n_clusters=2, n_init=2, max_passes=1), InProcess(1), sample=60)
+    found = kmeans(ArrayRows(X), params, InProcess(1), sample=60)
     assert found.attributes["sample"] == 60 < len(X)
     assert found.inertia <= one.inertia
-    monkeypatch.undo()
     assert found.inertia <= 1.01 * kmeans(ArrayRows(X), params, InProcess(1)).inertia
 
 

@@ -258,10 +258,9 @@ def test_of_many_that_ask_at_once_one_gets_it(tmp_path, stale):
         assert not (folder / "lock.json").exists()
 
 
-def test_a_held_lock_is_renewed(tmp_path, monkeypatch):
-    monkeypatch.setattr("dssl.storage.lock.LEASE_SECONDS", 0.3)
+def test_a_held_lock_is_renewed(tmp_path):
     path = tmp_path / "lock.json"
-    with Workspace.at(tmp_path).lock():
+    with Workspace.at(tmp_path).lock(lease=0.3):
         first, content = path.stat().st_mtime_ns, path.read_bytes()
         time.sleep(0.6)
         assert path.stat().st_mtime_ns > first
@@ -270,9 +269,8 @@ def test_a_held_lock_is_renewed(tmp_path, monkeypatch):
             pass
 
 
-def test_a_lock_that_was_lost_is_left_to_its_new_holder(tmp_path, monkeypatch):
-    monkeypatch.setattr("dssl.storage.lock.LEASE_SECONDS", 0.3)
-    with Workspace.at(tmp_path).lock():
+def test_a_lock_that_was_lost_is_left_to_its_new_holder(tmp_path):
+    with Workspace.at(tmp_path).lock(lease=0.3):
         lock_file(tmp_path, token="new")
         time.sleep(0.2)
         assert json.loads((tmp_path / "lock.json").read_text())["token"] == "new"

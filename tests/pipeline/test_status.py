@@ -9,7 +9,6 @@ import pytest
 
 from dssl.base.errors import DataError, NotConverged
 from dssl.execution.in_process import InProcess
-from dssl.pipeline import status as status_module
 from dssl.pipeline.inspection import inspect
 from dssl.pipeline.result import RunResult
 from dssl.pipeline.run import run
@@ -21,15 +20,13 @@ def status_in(workspace):
     return json.loads(next(workspace.glob("runs/*/status.json")).read_text())
 
 
-@pytest.fixture
-def quick(monkeypatch):
-    monkeypatch.setattr(status_module, "LOOK_EVERY", 0.02)
-    monkeypatch.setattr(status_module, "BEAT", 0.1)
+def quick(folder, tell):
+    return Status(folder, "one", "name", tell, look_every=0.02, beat=0.1)
 
 
-def test_a_heartbeat_comes_while_nothing_else_does(tmp_path, quick):
+def test_a_heartbeat_comes_while_nothing_else_does(tmp_path):
     told = []
-    with Status(tmp_path, "one", "name", told.append) as status:
+    with quick(tmp_path, told.append) as status:
         time.sleep(0.25)
         assert told == []  # no stage has begun
         status.tell({"event": "stage", "stage": "columns", "status": "to run", "estimated": 1.0,
@@ -54,13 +51,13 @@ def test_a_heartbeat_comes_while_nothing_else_does(tmp_path, quick):
     assert [path.name for path in tmp_path.iterdir()] == ["status.json"]
 
 
-def test_a_listener_that_fails_at_a_heartbeat_ends_the_run(tmp_path, quick):
+def test_a_listener_that_fails_at_a_heartbeat_ends_the_run(tmp_path):
     def listener(event):
         if event["event"] == "heartbeat":
             raise ValueError("enough")
 
     def told():
-        with Status(tmp_path, "one", "name", listener) as status:
+        with quick(tmp_path, listener) as status:
             status.tell({"event": "stage", "stage": "columns", "status": "to run", "estimated": 1.0,
                      "later": 2.0})
             time.sleep(0.3)

@@ -35,7 +35,7 @@ GRAPHS = {
 }
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def deep_hierarchies(monkeypatch):
     """Multigrid on a hundred vertices gets several levels."""
     monkeypatch.setattr(amg, "COARSEST", 12)
@@ -49,6 +49,7 @@ def relative_residuals(R, X, B):
 @pytest.mark.parametrize("ridge", [0, 1e-6, 1e-3])
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.usefixtures("deep_hierarchies")
 def test_solution_is_the_pseudo_inverse(graph, method, ridge, normalized):
     """A singular matrix has the pseudo-inverse in its own coordinates, component by component."""
     for weighted in (False, True):
@@ -83,6 +84,7 @@ def test_isolated_vertices_and_hundreds_of_components_are_solved_with_a_ridge(me
 
 @pytest.mark.parametrize("ridge", [0, 1e-6])
 @pytest.mark.parametrize("method", ITERATIVE)
+@pytest.mark.usefixtures("deep_hierarchies")
 def test_more_components_than_the_coarsest_grid_holds(method, ridge):
     """On a coarse level a singular component is one unknown with a diagonal of zero."""
     W = components([4, 5, 6] * 40 + [200], random_state=5)
@@ -96,6 +98,7 @@ def test_more_components_than_the_coarsest_grid_holds(method, ridge):
 
 
 @pytest.mark.parametrize("method", METHODS)
+@pytest.mark.usefixtures("deep_hierarchies")
 def test_links_weaker_than_the_rounding_of_float32(method):
     """No correction in float32 reduces what lies along an eigenvalue of 1e-11; those columns end in float64."""
     rng = np.random.default_rng(9)
@@ -118,8 +121,7 @@ def test_one_and_two_vertices(method):
 
 
 @pytest.mark.parametrize("method", ITERATIVE)
-def test_agrees_with_pyamg_on_a_grid(method, monkeypatch):
-    monkeypatch.setattr(amg, "COARSEST", 400)
+def test_agrees_with_pyamg_on_a_grid(method):
     R, _ = regularizer(grid(40), 1e-3, False)
     b = np.random.default_rng(0).normal(size=1600)
     expected = pyamg.smoothed_aggregation_solver(R).solve(b, tol=1e-12, accel="cg")
@@ -191,6 +193,7 @@ def systems(draw):
 @pytest.mark.parametrize("method", METHODS)
 @settings(max_examples=25, deadline=None)
 @given(system=systems())
+@pytest.mark.usefixtures("deep_hierarchies")
 def test_solution_is_linear_and_symmetric(method, system):
     """R^-1 (2b - 3c) = 2 R^-1 b - 3 R^-1 c, and <R^-1 u, v> = <u, R^-1 v>."""
     R, vector, B = system
@@ -207,6 +210,7 @@ def test_solution_is_linear_and_symmetric(method, system):
 @pytest.mark.parametrize("method", METHODS)
 @settings(max_examples=25, deadline=None)
 @given(system=systems(), block=st.integers(1, 4))
+@pytest.mark.usefixtures("deep_hierarchies")
 def test_a_column_does_not_depend_on_its_block(method, system, block):
     R, vector, B = system
     solver = prepare(R, 4, SolverParams(method=method, tol=1e-8), vector)
@@ -235,6 +239,7 @@ def test_columns_of_unlike_difficulty_do_not_touch_each_other(tol):
 @pytest.mark.parametrize("method", METHODS)
 @settings(max_examples=15, deadline=None)
 @given(system=systems(), random_state=st.integers(0, 100))
+@pytest.mark.usefixtures("deep_hierarchies")
 def test_relabeling_the_vertices_relabels_the_solution(method, system, random_state):
     R, vector, B = system
     order = np.random.default_rng(random_state).permutation(R.shape[0])
@@ -245,6 +250,7 @@ def test_relabeling_the_vertices_relabels_the_solution(method, system, random_st
 
 
 @pytest.mark.parametrize("method", METHODS)
+@pytest.mark.usefixtures("deep_hierarchies")
 def test_arrays_make_the_same_solver_again(method):
     R, vector = regularizer(components([200, 50, 1], random_state=9, weighted=True), 1e-3, True)
     B = np.random.default_rng(2).normal(size=(251, 5))
@@ -259,9 +265,8 @@ def test_arrays_make_the_same_solver_again(method):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_the_bytes_of_the_arrays_are_foretold(method, monkeypatch):
+def test_the_bytes_of_the_arrays_are_foretold(method):
     """But for a few numbers a vector and a component; what the levels of a hierarchy take is bounded."""
-    monkeypatch.setattr(amg, "COARSEST", 400)
     R, vector = regularizer(random_graph(4000, 8, random_state=14), 1e-3, True)
     solver = prepare(R, 300, SolverParams(method=method), vector)
     found = sum(array.nbytes for array in solver.to_arrays().values())
@@ -272,6 +277,7 @@ def test_the_bytes_of_the_arrays_are_foretold(method, monkeypatch):
 
 
 @pytest.mark.parametrize("method", METHODS)
+@pytest.mark.usefixtures("deep_hierarchies")
 def test_a_seed_fixes_every_bit(method):
     R, vector = regularizer(random_graph(500, 5, random_state=10), 1e-4, True)
     B = points(500, [1, 2, 3])
@@ -285,10 +291,6 @@ class TestChoice:
     def prepared(self, W, n_columns=300, **params):
         R, vector = regularizer(W, 1e-6, True)
         return R, prepare(R, n_columns, SolverParams(**params), vector)
-
-    @pytest.fixture(autouse=True)
-    def real_hierarchies(self, monkeypatch, deep_hierarchies):
-        monkeypatch.setattr(amg, "COARSEST", 400)
 
     def test_small_matrices_are_factored(self):
         assert self.prepared(random_graph(1000))[1].params.method == "direct"

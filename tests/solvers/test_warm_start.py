@@ -9,7 +9,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from dssl.base.errors import ParameterError
 from dssl.graph.graph import KNNGraph
-from dssl.solvers import amg
 from dssl.solvers.solve import prepare, solve, solve_columns
 from dssl.solvers.solver_params import SolverParams
 from dssl.solvers.warm_start import extended
@@ -17,12 +16,6 @@ from dssl.solvers.warm_start import extended
 from .graphs import components, grid, points, random_graph, regularizer
 
 ITERATIVE = ("jacobi", "deflated", "amg")
-
-
-@pytest.fixture(autouse=True)
-def deep_hierarchies(monkeypatch):
-    """Multigrid on a hundred vertices gets several levels."""
-    monkeypatch.setattr(amg, "COARSEST", 12)
 
 
 @pytest.fixture(scope="module")

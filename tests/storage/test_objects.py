@@ -381,10 +381,9 @@ def test_a_conflict_is_tried_again_and_a_change_is_not(moods):
     assert path.swap(b"3", version) is None
 
 
-def test_a_lease_outlasts_conflicts_of_its_renewals(moods, monkeypatch):
-    monkeypatch.setattr(lease, "LEASE_SECONDS", 0.6)
+def test_a_lease_outlasts_conflicts_of_its_renewals(moods):
     path = object_path("s3://bucket/renewals/lock.json")
-    with lock_at(path) as lock:
+    with lock_at(path, lease=0.6) as lock:
         moods.answers = [409] * 5
         while read_json(path)["beat"] < 2:
             time.sleep(0.05)
@@ -392,11 +391,10 @@ def test_a_lease_outlasts_conflicts_of_its_renewals(moods, monkeypatch):
     assert read_json(path) == {"epoch": 1}
 
 
-def test_who_gives_the_lease_back_does_not_wait_for_a_store_that_does_not_answer(moods, monkeypatch):
-    monkeypatch.setattr(lease, "LEASE_SECONDS", 0.6)
-    monkeypatch.setattr(lease, "GIVE_BACK_SECONDS", 0.1)
+def test_who_gives_the_lease_back_does_not_wait_for_a_store_that_does_not_answer(moods):
     path = object_path("s3://bucket/silent/lock.json")
-    with lock_at(path) as lock:
+    with lock_at(path, lease=0.6) as lock:
+        lock.give_back = 0.1
         asked = moods.asked
         moods.open.clear()
         while moods.asked == asked:
@@ -431,12 +429,11 @@ def other_host(path, epoch=1):
     return renew
 
 
-def test_a_lease_is_taken_over_when_its_beat_stands_still_on_this_clock(s3, monkeypatch):
-    monkeypatch.setattr(lease, "LEASE_SECONDS", 0.5)
+def test_a_lease_is_taken_over_when_its_beat_stands_still_on_this_clock(s3):
     path = Workspace.at(s3).lock_path
     renew = other_host(path)
     begun = time.monotonic()
-    lock = Workspace.at(s3).lock()
+    lock = Workspace.at(s3).lock(lease=0.5)
     with pytest.warns(WaitsForLock, match="elsewhere"):
         lock.__enter__()
     assert time.monotonic() - begun > 0.5
@@ -446,21 +443,19 @@ def test_a_lease_is_taken_over_when_its_beat_stands_still_on_this_clock(s3, monk
     lock.__exit__()
 
 
-def test_a_lease_that_is_renewed_is_not_taken(s3, monkeypatch):
-    monkeypatch.setattr(lease, "LEASE_SECONDS", 30.0)
+def test_a_lease_that_is_renewed_is_not_taken(s3):
     path = Workspace.at(s3).lock_path
     renew = other_host(path)
     timer = threading.Timer(0.3, renew)
     timer.start()
-    with pytest.warns(WaitsForLock), pytest.raises(LockedError, match="elsewhere"), Workspace.at(s3).lock():
+    with pytest.warns(WaitsForLock), pytest.raises(LockedError, match="elsewhere"), Workspace.at(s3).lock(lease=30.0):
         pass
     timer.join()
 
 
-def test_who_lost_the_lease_is_stopped(s3, monkeypatch):
-    monkeypatch.setattr(lease, "LEASE_SECONDS", 0.6)
+def test_who_lost_the_lease_is_stopped(s3):
     path = Workspace.at(s3).lock_path
-    with Workspace.at(s3).lock() as lock:
+    with Workspace.at(s3).lock(lease=0.6) as lock:
         path.write_text(json.dumps(read_json(path) | {"token": "other", "host": "elsewhere", "pid": 7}))
         lock._renewer.join(5)
         with pytest.raises(LockedError, match="process 7 on elsewhere has taken"):
@@ -470,7 +465,7 @@ def test_who_lost_the_lease_is_stopped(s3, monkeypatch):
 
 def test_who_cannot_renew_the_lease_is_stopped(s3):
     with Workspace.at(s3).lock() as lock:
-        lock._renewed -= lease.SAFE_SECONDS + 1
+        lock._renewed -= lease.SAFE * lock.lease + 1
         with pytest.raises(LockedError, match="was not renewed for"):
             lock.check()
 

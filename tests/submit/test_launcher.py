@@ -5,7 +5,6 @@ from itertools import count
 
 import pytest
 
-from dssl.runtime import detached
 from dssl.runtime.detached import REPLACED, launch
 from dssl.runtime.engine import Job
 
@@ -29,15 +28,14 @@ def handlers():
 
 
 @pytest.fixture
-def launched(tmp_path, monkeypatch, capfd):
+def launched(tmp_path, capfd):
     """Return a function that launches a job of three ranks, and returns what the launcher says."""
-    monkeypatch.setattr(detached, "LOOK_EVERY", 0.01)
     (tmp_path / "logs").mkdir()
 
     def run(driver, finished=lambda: 0):
         (tmp_path / "rank.sh").write_text(RANKS.format(driver=driver, over=tmp_path / "over"))
         job = Job("dssl-1", tmp_path, ("/bin/sh", str(tmp_path / "rank.sh")), ("/bin/true",), tmp_path, ranks=3)
-        assert launch(job, finished) == 0
+        assert launch(job, finished, look_every=0.01) == 0
         return capfd.readouterr().err
 
     return run

@@ -228,23 +228,23 @@ def require_kept_zeros(kind: ScalingKind, n: int, d: int) -> None:
 
 def fit_scaling(rows: Rows, ids: Rows | None, params: ScalingParams, execution: Execution, *,
                 feature_names: list[str] | None = None, categories: np.ndarray | None = None,
-                chosen: bool = False) -> Scaling:
+                chosen: bool = False, largest_block: int = LARGEST_BLOCK) -> Scaling:
     """Return the scaling of some training rows; see `fit_scalings`.
 
     chosen : whether labels chose the kind under "auto". A user who asks for "none" has values that are never cut off.
     """
     return fit_scalings(rows, ids, (params.kind,), execution, feature_names=feature_names, categories=categories,
-                        cuts=chosen or params.kind != "none")[params.kind]
+                        cuts=chosen or params.kind != "none", largest_block=largest_block)[params.kind]
 
 
 def fit_scalings(rows: Rows, ids: Rows | None, kinds: Sequence[ScalingKind], execution: Execution, *,
                  feature_names: list[str] | None = None, categories: np.ndarray | None = None,
-                 cuts: bool = True) -> dict[ScalingKind, Scaling]:
+                 cuts: bool = True, largest_block: int = LARGEST_BLOCK) -> dict[ScalingKind, Scaling]:
     """Return scalings of some training rows by kind, from one pass over these, or two where a cell is out of range.
 
     rows : shape (n, d). ids : numbers of the training rows, ascending; None for all.
     feature_names : names of the columns, for the attributes. categories : which columns text became, (d,) bool.
-    cuts : whether values out of range are cut off, and named.
+    cuts : whether values out of range are cut off, and named. largest_block : bytes, in float64.
 
     A task needs 24 d bytes a row: the block in float64, its deviations and their squares; of sparse rows 5 times the
     row, and 80 d. "auto" reads up to 1,000 rows in this process where there are categories.
@@ -262,11 +262,11 @@ def fit_scalings(rows: Rows, ids: Rows | None, kinds: Sequence[ScalingKind], exe
     if rows.is_sparse:
         for kind in kinds:
             require_kept_zeros(kind, n, d)
-    moments = _moments(rows, ids, execution)
+    moments = _moments(rows, ids, execution, largest_block)
     made: dict[ScalingKind, Scaling] = {}
     reaches = None if rows.is_sparse else Reaches.of(moments.pop("sample"))
     if cuts and reaches is not None and reaches.exceeded(moments["smallest"], moments["largest"]):
-        moments = _moments(rows, ids, execution, reaches)
+        moments = _moments(rows, ids, execution, largest_block, reaches)
     most = MAX_LISTED if rows.is_sparse else d
     for kind in kinds:
         made[kind] = _scaling_of(kind, moments, feature_names, most) if kind != "auto" else _by_ranges(
@@ -357,16 +357,18 @@ def _scaling_of(kind: ScalingKind, moments: Share, feature_names: list[str] | No
     return Scaling(kind, shift, factor, attributes, seen)
 
 
-def moment_rows(n: int, d: int, chunk: int, budget: int, sparse_row_bytes: int | None = None) -> int:
+def moment_rows(n: int, d: int, chunk: int, budget: int, sparse_row_bytes: int | None = None,
+                largest_block: int = LARGEST_BLOCK) -> int:
     """Return the rows of a block whose moments one task finds: whole chunks of `chunk` rows where one fits."""
     row_bytes = sparse_row_bytes or 8 * max(d, 1)
     fit = rows_that_fit(budget, 11 * row_bytes if sparse_row_bytes else 48 * d + 8, n,
                         fixed_bytes=80 * d if sparse_row_bytes else 0)
-    height = min(fit, max(1, LARGEST_BLOCK // row_bytes))
+    height = min(fit, max(1, largest_block // row_bytes))
     return max(1, height // chunk) * chunk if chunk <= height else height
 
 
-def _moments(rows: Rows, ids: Rows | None, execution: Execution, reaches: Reaches | None = None) -> Share:
+def _moments(rows: Rows, ids: Rows | None, execution: Execution, largest_block: int,
+             reaches: Reaches | None = None) -> Share:
     """Return the moments of the chosen rows, those without outliers where `reaches` tell them, and else a sample."""
     n, d = rows.shape
     shared_arrays = None
@@ -376,7 +378,8 @@ def _moments(rows: Rows, ids: Rows | None, execution: Execution, reaches: Reache
     elif reaches is not None:
         shared_arrays = execution.share(median=reaches.median, reach=reaches.reach, rare=reaches.rare)
     chunk = getattr(rows, "block_rows" if rows.is_sparse else "chunk_rows", 1)
-    height = moment_rows(n, d, chunk, execution.memory_budget, rows.row_bytes if rows.is_sparse else None)
+    height = moment_rows(n, d, chunk, execution.memory_budget, rows.row_bytes if rows.is_sparse else None,
+                         largest_block)
     ranges = row_ranges(n, height)
     shared = None if ids is None else execution.share_rows(ids)
     edges = np.array([0, *(stop for _, stop in ranges)])

@@ -88,9 +88,10 @@ def owner_rows(n: int, row_bytes: int, share: float, budget: int) -> int:
     return min(n, max(1, int(budget // 4 / (row_bytes * (1 + 2 * share) + 16 * share))))
 
 
-def halo_shuffles(n: int, n_blocks: int, row_bytes: int, share: float, budget: int) -> list[tuple[int, int]]:
+def halo_shuffles(n: int, n_blocks: int, row_bytes: int, share: float, budget: int,
+                  few_bytes: int = FEW_BYTES) -> list[tuple[int, int]]:
     """Return the tasks that write and that read, of each shuffle that brings halos of `share` n rows in all."""
-    if n * row_bytes <= FEW_BYTES:
+    if n * row_bytes <= few_bytes:
         return []
     owners = -(-n // owner_rows(n, row_bytes, share, budget))
     return [(_asking(n_blocks, int(share * n), budget), owners), (owners, n_blocks)]
@@ -102,14 +103,15 @@ def halo_tasks(shuffles: Sequence[tuple[int, int]]) -> int:
 
 
 def bring_halos(rows: Rows, wanted: Parts, n_blocks: int, name: str, total: int,
-                execution: Execution, parts: Parts | None = None) -> HaloRows | None:
+                execution: Execution, parts: Parts | None = None, few_bytes: int = FEW_BYTES) -> HaloRows | None:
     """Return the rows that blocks want; None where they are sooner read as they lie: in memory, sparse, or few.
 
     rows : (n, d). wanted : part i holds the ascending numbers of the rows that block i wants, the array `name` of
     integers. total : how many all blocks want. parts : where answers go, and finished ones stay; scratch by default.
+    few_bytes : of all rows, which stay where they are.
     """
     n = len(rows)
-    if rows.held or rows.is_sparse or not total or n * rows.row_bytes <= FEW_BYTES:
+    if rows.held or rows.is_sparse or not total or n * rows.row_bytes <= few_bytes:
         return None
     height = owner_rows(n, rows.row_bytes, total / n, execution.memory_budget)
     owners = row_ranges(n, height)

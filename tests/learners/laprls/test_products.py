@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.metrics.pairwise import rbf_kernel
 
-from dssl.execution.exchange import halo_rows
 from dssl.execution.exchange.halo_rows import bring_halos
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
@@ -160,11 +159,11 @@ def test_float32_blocks_cost_seven_digits_of_the_kernel_and_none_of_the_sums():
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_points_beside_blocks_may_be_brought_to_them(tmp_path, monkeypatch, dtype):
-    monkeypatch.setattr(halo_rows, "FEW_BYTES", 0)
+def test_points_beside_blocks_may_be_brought_to_them(tmp_path, dtype):
     made, _ = problem(dtype=dtype)
     rows, blocks = write_dense(made.rows, StoredParts(tmp_path), "X", 20), made.energy
-    near = bring_halos(rows, blocks.parts, len(blocks.ranges), "halo", round(blocks.halo * blocks.n), InProcess(1))
+    near = bring_halos(rows, blocks.parts, len(blocks.ranges), "halo", round(blocks.halo * blocks.n), InProcess(1),
+                       few_bytes=0)
     assert near is not None
     brought, found = replace(made, rows=rows, near=near, token="brought"), gram(made)
     for name, array in gram(brought).items():
