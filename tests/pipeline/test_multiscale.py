@@ -5,10 +5,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_array_equal
 from sklearn.datasets import make_moons
 
-from dssl import MultiscaleKernelClassifier
 from dssl.base.errors import BudgetError, SpecError
 from dssl.execution.in_process import InProcess
 from dssl.kernels import multiscale as kernel_module
@@ -19,8 +18,6 @@ from dssl.storage.artifacts import parts_in
 from dssl.storage.csr import as_rows
 from dssl.storage.manifests import read_manifest
 from tests.moons import moons_spec
-
-from .split_arrays import split_arrays
 
 MODEL = {"kind": "multiscale", "n_carriers": 60, "q": 0.7}
 
@@ -42,21 +39,6 @@ def manifest_of(done, stage):
     address = next(item for item in result.stages if item.name == stage).address
     folder = Path(workspace) / "artifacts" / stage / address[:24]
     return folder, read_manifest(folder / "manifest.json")["attributes"]
-
-
-def test_the_model_is_that_of_the_estimator(fields, done):
-    X = pd.read_csv(fields["data"]["source"]).iloc[:, :2].to_numpy(np.float32)
-    split = split_arrays(manifest_of(done, "split")[0])
-    labels = parts_in(manifest_of(done, "labels")[0]).read(0)
-    y = np.full(len(split["train"]), -1)
-    y[labels["labeled"]] = labels["codes"]
-    own = MultiscaleKernelClassifier(n_carriers=60, q=0.7).fit(X[split["train"]], y)
-    model = open_model(done[1].model_path)
-    assert_allclose(model.predict_proba(as_rows(X)), own.predict_proba(X), atol=1e-5)
-    assert_array_equal(model.predict(as_rows(X)), np.array(["down", "up"])[own.predict(X)])
-    told = manifest_of(done, "basis")[1]["basis"]
-    assert {key: told[key] for key in ("chosen", "unsound", "carriers")} == {
-        key: own.evidence_[key] for key in ("chosen", "unsound", "carriers")}
 
 
 def test_the_report_draws_the_scales_and_what_is_predicted_where(done):

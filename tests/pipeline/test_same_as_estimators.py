@@ -1,11 +1,11 @@
-"""`model.class_weight`: the labels of each class weigh in a pipeline what they weigh in the estimator."""
+"""A run finds what the estimator of its method finds, with labels that weigh by `model.class_weight`."""
 
 import json
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
 from dssl import (
     ClusterKernelSVC,
@@ -15,7 +15,9 @@ from dssl import (
     LapSVC,
     LapSVM,
     MultiscaleKernelClassifier,
+    PoissonLearning,
     SemiSupervisedClassifier,
+    TransductiveSVC,
 )
 from dssl.base.errors import SpecError
 from dssl.cli.main import main
@@ -26,6 +28,16 @@ from dssl.pipeline.result import RunResult
 from dssl.pipeline.run import run
 
 WEIGHT = {0: 1.0, 1: 4.0}
+METHODS = {
+    "automatic": ({"kind": "automatic"}, SemiSupervisedClassifier()), "svm": ({"kind": "svm"}, LapSVC()),
+    "hinge": ({"kind": "svm", "loss": "hinge"}, LapSVC(loss="hinge")), "ridge": ({"kind": "ridge"}, LapSVC()),
+    "laprls": ({"kind": "laprls"}, LapRLSClassifier()), "lapsvm": ({"kind": "lapsvm"}, LapSVM()),
+    "graph": ({"kind": "graph"}, GraphKernelRidge()),
+    "laplace": ({"kind": "graph", "learner": "laplace"}, LaplaceLearning()),
+    "poisson": ({"kind": "graph", "learner": "poisson"}, PoissonLearning()),
+    "cluster": ({"kind": "cluster"}, ClusterKernelSVC()),
+    "multiscale": ({"kind": "multiscale"}, MultiscaleKernelClassifier()),
+    "transductive": ({"kind": "transductive"}, TransductiveSVC(probability=True))}
 
 
 @pytest.fixture(scope="module")
@@ -46,23 +58,29 @@ def spec_of(path, **model):
             "model": model}
 
 
-@pytest.mark.parametrize(("model", "estimator"), [
-    ({"kind": "automatic"}, SemiSupervisedClassifier), ({"kind": "graph", "learner": "laplace"}, LaplaceLearning),
-    ({"kind": "graph", "learner": "ridge"}, GraphKernelRidge), ({"kind": "ridge"}, LapSVC),
-    ({"kind": "laprls"}, LapRLSClassifier), ({"kind": "lapsvm"}, LapSVM), ({"kind": "cluster"}, ClusterKernelSVC),
-    ({"kind": "multiscale"}, MultiscaleKernelClassifier)])
-@pytest.mark.extended_cases("model1-LaplaceLearning", "model2-GraphKernelRidge",
-    "model4-LapRLSClassifier", "model7-MultiscaleKernelClassifier")
-def test_pipeline_and_estimator_weigh_labels_alike(points, tmp_path, model, estimator):
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory):
+    """A workspace in which the methods share points and graph."""
+    return tmp_path_factory.mktemp("work")
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_run_finds_what_the_estimator_finds(points, workspace, name):
     path, X, y = points
-    result, plain = (run(spec_of(path, **model, **more), workspace=tmp_path, execution=InProcess(1))
-                     for more in ({"class_weight": WEIGHT}, {}))
-    P = result.predict_proba(X)
-    assert_allclose(P, estimator(class_weight=WEIGHT).fit(X, y).predict_proba(X), atol=1e-6)
-    assert P[:, 1].mean() > plain.predict_proba(X)[:, 1].mean() + 0.05
-    # The baseline is fitted to the same weights.
-    base, plain_base = (own.predict(X, model="base") for own in (result, plain))
-    assert (base == 1).sum() > (plain_base == 1).sum()
+    model, estimator = METHODS[name]
+    weight = {} if name == "poisson" else {"class_weight": WEIGHT}
+    result = run(spec_of(path, **model, **weight), workspace=workspace, execution=InProcess(1))
+    own = estimator.set_params(**weight).fit(X, y)
+    assert_allclose(result.predict_proba(X), own.predict_proba(X), atol=1e-6)
+    assert_array_equal(result.predict(X), own.predict(X))
+
+
+def test_weights_move_the_model_and_its_baseline(points, workspace):
+    path, X, _ = points
+    weighed, plain = (run(spec_of(path, kind="ridge", **more), workspace=workspace, execution=InProcess(1))
+                      for more in ({"class_weight": WEIGHT}, {}))
+    assert weighed.predict_proba(X)[:, 1].mean() > plain.predict_proba(X)[:, 1].mean() + 0.05
+    assert (weighed.predict(X, model="base") == 1).sum() > (plain.predict(X, model="base") == 1).sum()
 
 
 def test_balanced_weights_through_the_command_line(points, tmp_path):
