@@ -196,47 +196,6 @@ def test_a_cluster_gives_the_same_model(cluster_client):
 # Labels and classes
 
 
-@pytest.mark.parametrize("names", [
-    np.array([0, 1]), np.array([7, 3]), np.array(["ham", "spam"]), np.array([True, False]), np.array([0.0, 2.0]),
-])
-def test_classes_of_any_kind(names):
-    X, y, new = blobs()
-    plain = LapSVC(**SMALL).fit(X, y).predict(new)
-    if names.dtype.kind in "ib" and names.dtype != bool:
-        given = np.where(y >= 0, names[y], -1)
-    elif names.dtype.kind == "f":
-        given = np.where(y >= 0, names[y], np.nan)
-    else:
-        given = np.array([names[code].item() if code >= 0 else None for code in y], object)
-    estimator = LapSVC(**SMALL).fit(X, given)
-    assert_array_equal(estimator.classes_, np.unique(names))
-    found = estimator.predict(new)
-    assert_array_equal(found, names[plain])
-    assert found.dtype.kind == names.dtype.kind
-
-
-@pytest.mark.parametrize("order", [[1, 2, 0], [2, 1, 0]])
-def test_names_of_classes_do_not_count(order):
-    X, y, new = blobs(n_classes=3, random_state=3)
-    renamed = np.where(y >= 0, np.array(order)[y], -1)
-    first, second = LapSVC(**SMALL).fit(X, y), LapSVC(**SMALL).fit(X, renamed)
-    scores = np.sort(first.decision_function(new), axis=1)
-    clear = scores[:, -1] - scores[:, -2] > 1e-3
-    assert clear.mean() > 0.9
-    assert_array_equal(second.predict(new)[clear], np.array(order)[first.predict(new)][clear])
-
-
-def test_the_order_of_the_rows_does_not_count():
-    X, y, new = blobs(n=200, n_classes=3, random_state=1)
-    order = np.random.default_rng(0).permutation(len(X))
-    settings = SMALL | {"tol": 1e-9, "bandwidth": 1.5}
-    first, second = LapSVC(**settings).fit(X, y), LapSVC(**settings).fit(X[order], y[order])
-    assert_allclose(second.decision_function(new), first.decision_function(new), atol=1e-3)
-    targets = np.where(y >= 0, 1.0 * y, np.nan)
-    first, second = (LapKernelRidge(**settings).fit(X[rows], targets[rows]) for rows in (slice(None), order))
-    assert_allclose(second.predict(new), first.predict(new), atol=1e-6)
-
-
 @pytest.mark.parametrize(("y", "message"), [
     ([-1, 1] * 15, "labels are -1 and \\+1 throughout"),
     ([3] * 5 + [-1] * 25, "y has one class, 3"), ([-1] * 30, "no point of y has a label"),
@@ -265,10 +224,8 @@ def test_targets_that_cannot_be_fitted(y, message):
         LapKernelRidge(**SMALL).fit(X, y)
 
 
-def test_all_points_labeled_and_a_class_with_one_label():
+def test_a_class_with_one_label():
     X, y, new = blobs(n=60, n_labeled=60, n_classes=3)
-    assert (y >= 0).all()
-    assert LapSVC(**SMALL | {"C": 1e5}).fit(X, y).score(X, y) == 1.0
     lonely = np.where(y == 2, -1, y)
     only = np.flatnonzero(y == 2)[0]
     lonely[only] = 2
@@ -289,19 +246,6 @@ def test_more_neighbors_than_points():
     assert_array_equal(lowered.decision_function(X), expected.decision_function(X))
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-@pytest.mark.parametrize("estimator", [LapSVC(**SMALL), LapKernelRidge(**SMALL)])
-def test_points_must_be_finite(bad, estimator):
-    X, y, new = blobs()
-    estimator = clone(estimator).fit(X, y.astype(float) if isinstance(estimator, LapKernelRidge) else y)
-    new[3, 1] = bad
-    with pytest.raises(ValueError, match="Input X contains"):
-        estimator.predict(new)
-    X[5, 0] = bad
-    with pytest.raises(ValueError, match="Input X contains"):
-        estimator.fit(X, y)
-
-
 def test_points_of_other_features_and_none_at_all():
     X, y, _ = blobs()
     estimator = LapSVC(**SMALL)
@@ -319,31 +263,12 @@ def test_points_of_other_features_and_none_at_all():
     assert estimator.predict(X[:1]).shape == (1,)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.int64])
-def test_points_of_other_types(dtype):
-    X, y, new = blobs()
-    X, new = np.round(10 * X).astype(dtype), np.round(10 * new).astype(dtype)
-    settings = SMALL | {"bandwidth": 15.0}
-    found = LapSVC(**settings).fit(X, y).decision_function(new)
-    assert_allclose(found, LapSVC(**settings).fit(X.astype(float), y).decision_function(new.astype(float)), atol=1e-5)
-
-
-def test_rows_are_points_too():
-    X, y, new = blobs()
-    from_rows, from_array = LapSVC(**SMALL).fit(ArrayRows(X), y), LapSVC(**SMALL).fit(X, y)
-    assert from_rows.n_features_in_ == 2
-    assert_array_equal(from_rows.decision_function(new), from_array.decision_function(new))
-
-
 # As an estimator
 
 
-def test_the_estimator_is_cloned_and_set():
-    estimator = LapSVC(eta=3.0, graph=KNNGraph(n_neighbors=4))
+def test_a_group_of_parameters_is_set_as_a_value():
+    estimator = LapSVC(graph=KNNGraph(n_neighbors=4))
     again = clone(estimator)
-    assert again.get_params() == estimator.get_params()
-    assert again.set_params(eta=7.0).eta == 7.0
-    assert estimator.eta == 3.0
     assert again.set_params(graph__n_neighbors=6, regularizer__power=3).graph == KNNGraph(n_neighbors=6)
     assert (again.regularizer, estimator.regularizer) == (RegularizerParams(power=3), None)
     assert estimator.graph == KNNGraph(n_neighbors=4), "a group is a value, so that no other estimator changes"

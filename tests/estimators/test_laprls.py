@@ -1,6 +1,5 @@
 """`LapRLSClassifier` and `LapRLSRegressor`: the theorem, every solver by name, inputs, grids, and what is refused."""
 
-import pickle
 from contextlib import contextmanager
 
 import dask.array as da
@@ -8,7 +7,6 @@ import numpy as np
 import pytest
 import zarr
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import load_digits, make_blobs
 from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut, RepeatedStratifiedKFold
@@ -138,12 +136,10 @@ def test_a_grid_is_searched_and_the_graph_helps_on_digits():
     assert best == {"bandwidth": own.bandwidth_, "gamma_A": own.gamma_A_, "gamma_I": own.gamma_I_}
 
 
-@pytest.mark.parametrize("kind", [LapRLSClassifier, LapRLSRegressor])
-@pytest.mark.extended_cases("LapRLSClassifier")
-def test_the_results_of_a_grid_are_those_of_fits_without_each_fold(kind, unmoved):
+def test_the_results_of_a_grid_are_those_of_fits_without_each_fold(unmoved):
     """Folds are those of the splitter; a fit without a fold has the other labels, and all points in its graph."""
     X, y, _ = problem()
-    y = y if kind is LapRLSClassifier else np.where(y >= 0, X[:, 0] + y, np.nan)
+    y, kind = np.where(y >= 0, X[:, 0] + y, np.nan), LapRLSRegressor
     labeled, folds = np.arange(30), KFold(3, shuffle=True, random_state=1)
     settings = {"bandwidth": 3.0, "landmarks": 1.0}
     own = kind(gamma_A=[1e-3, 1e-1], gamma_I=[0, 1.0], cv=folds, **settings).fit(X, y)
@@ -152,15 +148,13 @@ def test_the_results_of_a_grid_are_those_of_fits_without_each_fold(kind, unmoved
     assert_array_equal(results["param_gamma_A"], [1e-3, 1e-3, 1e-1, 1e-1])
     for number, (_, test) in enumerate(folds.split(labeled)):
         known = y.copy()
-        known[test] = -1 if kind is LapRLSClassifier else np.nan
+        known[test] = np.nan
         for index, params in enumerate(results["params"]):
             predicted = kind(**params, **settings).fit(X, known).predict(X[test])
-            right = (predicted == y[test]).mean() if kind is LapRLSClassifier else -np.sqrt(
-                ((predicted - y[test])**2).mean())
-            assert results[f"split{number}_test_score"][index] == pytest.approx(right, abs=1e-6)
+            assert results[f"split{number}_test_score"][index] == pytest.approx(
+                -np.sqrt(((predicted - y[test])**2).mean()), abs=1e-6)
     splits = np.array([results[f"split{number}_test_score"] for number in range(3)])
-    squares = -np.sqrt((splits**2).mean(axis=0))  # the folds are of one size
-    assert_allclose(results["mean_test_score"], splits.mean(axis=0) if kind is LapRLSClassifier else squares)
+    assert_allclose(results["mean_test_score"], -np.sqrt((splits**2).mean(axis=0)))  # the folds are of one size
     assert_allclose(results["std_test_score"], splits.std(axis=0))
     assert results["params"][results["rank_test_score"].argmin()] == {"gamma_A": own.gamma_A_, "gamma_I": own.gamma_I_}
     best = results["rank_test_score"] == 1
@@ -187,17 +181,6 @@ def test_landmarks_of_every_kind(method):
     assert (own.predict(X[:30]) == y[:30]).mean() > 0.8
 
 
-def test_every_input_gives_the_same_function(tmp_path):
-    X, y, new = problem()
-    X = X.astype(np.float32).astype(np.float64)
-    expected = LapRLSClassifier(landmarks=50).fit(X, y).decision_function(new)
-    stored = zarr.create_array(str(tmp_path / "x.zarr"), shape=X.shape, chunks=(16, 4), dtype="f8")
-    stored[:] = X
-    for given in (da.from_array(X, chunks=(40, 4)), stored, sparse.csr_matrix(X)):
-        found = LapRLSClassifier(landmarks=50).fit(given, y).decision_function(new)
-        assert_allclose(found, expected, atol=1e-8)
-
-
 def test_predictions_go_to_zarr_in_blocks(tmp_path):
     X, y, new = problem()
     own = LapRLSClassifier(landmarks=50).fit(X, y)
@@ -218,14 +201,6 @@ def test_predictions_go_to_zarr_in_blocks(tmp_path):
     unsigned = LapRLSClassifier(landmarks=50, unlabeled=255).fit(X, np.where(y < 0, 255, y).astype(np.uint8))
     with pytest.raises(DataError, match="unsigned"):
         predict_to_zarr(unsigned.model_, new, tmp_path / "unsigned.zarr", abstain=True)
-
-
-def test_parameters_clone_and_pickle():
-    X, y, new = problem()
-    own = LapRLSClassifier(gamma_A=[0.1, "auto"], landmarks=30, cv=3)
-    assert clone(own).get_params() == own.get_params()
-    again = pickle.loads(pickle.dumps(own.fit(X, y)))
-    assert_array_equal(again.predict(new), own.predict(new))
 
 
 # What is out of the ordinary
@@ -260,11 +235,7 @@ def test_parameters_out_of_range_are_refused(settings):
         LapRLSClassifier().set_params(**settings).fit(X, y)
 
 
-def test_a_feature_that_is_constant_does_no_harm_and_points_that_are_all_equal_are_refused():
-    X, y, new = problem()
-    wide, new_wide = (np.hstack([A, np.full((len(A), 1), 3.0)]) for A in (X, new))
-    assert_allclose(LapRLSClassifier(bandwidth=2.0, landmarks=50).fit(wide, y).decision_function(new_wide),
-                    LapRLSClassifier(bandwidth=2.0, landmarks=50).fit(X, y).decision_function(new), atol=1e-8)
+def test_points_that_are_all_equal_are_refused():
     with pytest.raises(DataError, match="equal"):
         LapRLSClassifier().fit(np.ones((20, 3)), np.r_[0, 1, np.full(18, -1)])
 
@@ -322,36 +293,35 @@ def test_a_factored_system_that_is_not_solved_is_an_error(kind, gamma_A, gamma_I
     assert not any(word in str(error.value) for word in ("iterations", "lower C", "whitening"))
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize(("name", "value"), [("gamma_A", 1e-300), ("gamma_A", 1e51), ("gamma_I", 1e300),
                                              ("gamma_I", 1e-60), ("gamma_A", "1e-300*auto"), ("gamma_I", [0, 1e80])])
-def test_penalties_whose_products_are_no_numbers_are_refused(solver, name, value):
+def test_penalties_whose_products_are_no_numbers_are_refused(name, value):
     X, y, _ = problem()
     with pytest.raises(ParameterError, match=rf"{name}=.*, beyond 1e-50 to 1e\+50"):
-        LapRLSClassifier(solver=solver, **{name: value}).fit(X, y)
+        LapRLSClassifier(**{name: value}).fit(X, y)
 
 
 @pytest.mark.parametrize("kind", [LapRLSClassifier, LapSVM, LapSVC, LaplaceLearning, GraphKernelRidge])
-@pytest.mark.parametrize("random_state", [-1, 1.5, True, None, "0", np.random.RandomState(0)])
-def test_a_random_state_that_is_no_whole_number_is_refused(kind, random_state):
+def test_a_random_state_that_is_no_whole_number_is_refused(kind):
     X, y, _ = problem()
-    for own in (kind(random_state=random_state), GridSearch(kind(), {}, random_state=random_state)):
-        with pytest.raises(ParameterError,
-                           match=r"random_state=.*, expected a whole number >= 0(.|\n)*such as random_state=0"):
-            own.fit(X, y)
-    with pytest.raises(ParameterError, match="pass a whole number"):
-        KNNGraph(random_state=random_state)
+    for random_state in (-1, 1.5, True, None, "0", np.random.RandomState(0)):
+        for own in (kind(random_state=random_state), GridSearch(kind(), {}, random_state=random_state)):
+            with pytest.raises(ParameterError,
+                               match=r"random_state=.*, expected a whole number >= 0(.|\n)*such as random_state=0"):
+                own.fit(X, y)
+        with pytest.raises(ParameterError, match="pass a whole number"):
+            KNNGraph(random_state=random_state)
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-@pytest.mark.parametrize("size", [1e-200, 1e148])
-def test_targets_of_any_size_are_fitted(solver, size):
+def test_targets_of_any_size_are_fitted(solver):
     X, _, new = problem()
     target = np.where(np.arange(len(X)) < 30, X[:, 0], np.nan)
     own = LapRLSRegressor(gamma_A="auto", gamma_I="auto", landmarks=50, solver=SystemParams(
         solver=solver, tol=1e-9, max_iter=2000))
     expected = clone(own).fit(X, target).predict(new)
-    assert_allclose(own.fit(X, target * size).predict(new) / size, expected, rtol=1e-6, atol=1e-6)
+    for size in (1e-200, 1e148):
+        assert_allclose(own.fit(X, target * size).predict(new) / size, expected, rtol=1e-6, atol=1e-6)
 
 
 def test_targets_that_are_no_real_numbers_are_refused():
