@@ -21,6 +21,7 @@ from dssl.execution.tasks import Reduction, TaskCount, add, sums
 from dssl.storage.blocks import ArrayRows, MemoryParts, Rows, block_rng, row_ranges
 from dssl.storage.store import StoredParts
 from dssl.storage.verify import verify_parts
+from tests.in_pairs import in_pairs
 
 
 @dataclass(frozen=True)
@@ -232,9 +233,7 @@ def tree_sum(shares, fan_in):
     return shares[0]
 
 
-@pytest.mark.parametrize("budget", [1 << 30, 1])  # combined in this process, and by tasks
-@pytest.mark.parametrize("stored", [False, True])
-@pytest.mark.parametrize("fan_in", [2, 3, 8, 100])
+@in_pairs({"budget": [1 << 30, 1], "stored": [False, True], "fan_in": [2, 3, 8, 100]})
 def test_a_reduction_combines_in_the_order_of_the_tasks(tmp_path, budget, stored, fan_in):
     parts = StoredParts(tmp_path) if stored else MemoryParts()
     total = InProcess(2, budget).reduce(sums(SUM_TASKS, fan_in), parts)

@@ -16,6 +16,7 @@ from dssl.graph.weights.rules import WeightParams
 from dssl.storage.blocks import ArrayRows, MemoryParts, PartWriter
 from dssl.storage.store import StoredParts
 from tests import reference
+from tests.in_pairs import in_pairs
 from tests.knn.made_lists import made_lists
 from tests.memory import Traced
 
@@ -77,9 +78,7 @@ def test_nothing_changes_far_from_the_points_that_leave(kind, reach):
     assert change.rows[change.near].tolist() == [9, 10, 11]
 
 
-@pytest.mark.parametrize("copies", [True, False])
-@pytest.mark.parametrize("block_rows", [7, 100])
-@pytest.mark.parametrize("kind", ["normalized", "unnormalized"])
+@in_pairs({"copies": [True, False], "block_rows": [7, 100], "kind": ["normalized", "unnormalized"]})
 def test_changes_of_folds_are_those_of_the_whole_graph(kind, block_rows, copies):
     """Of two folds of points by their places in blocks, with others that are never held out, copies among them."""
     W, rng = graph(60, 0.05, 3), np.random.default_rng(4)

@@ -10,6 +10,7 @@ from dssl.base.errors import DataError, ParameterError
 from dssl.kernels.base import RBF, LaplacianKernel, Linear, Polynomial
 from dssl.kernels.deformed import subsample_deformation
 from dssl.storage.blocks import ArrayRows
+from tests.in_pairs import in_pairs
 
 from .. import reference
 
@@ -36,9 +37,10 @@ def printed(kernel, X_S, Q, eta, X, Z):
     return reference.deformed(kernel(X_S, X_S), eta, Q, kernel(X_S, X), kernel(X_S, Z), kernel(X, Z))
 
 
-@pytest.mark.parametrize("kernel", [RBF(0.8), LaplacianKernel(1.5), Linear(), Polynomial(2, 0.5, 1.0)])
-@pytest.mark.parametrize("eta", [1e-6, 0.1, 1.0, 1e3])
-@pytest.mark.parametrize("power", [1, 2])
+@in_pairs({
+    "kernel": [RBF(0.8), LaplacianKernel(1.5), Linear(), Polynomial(2, 0.5, 1.0)],
+    "eta": [1e-6, 0.1, 1.0, 1e3],
+    "power": [1, 2]})
 def test_subsample_kernel_is_equation_6(kernel, eta, power):
     X, Q = problem(power=power)
     S = np.arange(0, 30, 3)

@@ -28,6 +28,7 @@ from dssl.storage.blocks import STEP_BYTES, ArrayRows
 from dssl.storage.csr import as_rows
 from dssl.storage.store import StoredParts
 from tests import reference
+from tests.in_pairs import in_pairs
 from tests.memory import traced_peak
 
 KERNELS = [RBF(1.5), LaplacianKernel(4.0)]
@@ -100,9 +101,7 @@ class TestFeatures:
 
 
 class TestSteps:
-    @pytest.mark.parametrize("rank", [60, 6])
-    @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
-    @pytest.mark.parametrize("form", [np.asarray, np.float32, sparse.csr_array], ids=["dense", "float32", "sparse"])
+    @in_pairs({"rank": [60, 6], "kernel": KERNELS, "form": [np.asarray, np.float32, sparse.csr_array]})
     def test_they_are_those_of_the_paper(self, kernel, rank, form):
         X = points().astype(np.float32).astype(float)
         scale = 1 / np.sqrt(kernel(X, X).sum(1))

@@ -24,6 +24,7 @@ from dssl.solvers.solve import prepare
 from dssl.solvers.solver_params import SolverParams
 from dssl.storage.blocks import STEP_BYTES, HeldArrays, MemoryParts, budget_beside
 from dssl.storage.store import StoredParts
+from tests.in_pairs import in_pairs
 
 from .. import reference
 from ..memory import traced_peak
@@ -45,10 +46,11 @@ def dense(R, power, S):
     return np.linalg.matrix_power(covariance, power)[np.ix_(S, S)]
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("normalized", [False, True])
-@pytest.mark.parametrize("ridge", [0, 1e-2])
-@pytest.mark.parametrize("method", ["auto", "jacobi", "deflated", "amg"])
+@in_pairs({
+    "form": FORMS,
+    "normalized": [False, True],
+    "ridge": [0, 1e-2],
+    "method": ["auto", "jacobi", "deflated", "amg"]})
 def test_powers_are_the_dense_inverse(method, ridge, normalized, form):
     R, vector, S = expander(ridge, normalized)
     params = SolverParams(method=method, tol=1e-9)
@@ -123,9 +125,7 @@ class TestTheorem42:
         assert actual[1e-4] < 2e-3 * actual[1e-2]
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("tol", [1e-3, 1e-5, 1e-8])
-@pytest.mark.parametrize("method", ["jacobi", "deflated", "amg"])
+@in_pairs({"form": FORMS, "tol": [1e-3, 1e-5, 1e-8], "method": ["jacobi", "deflated", "amg"]})
 def test_theorem_44(method, tol, form):
     """The error of R^-p relative to its norm grows linearly in p; kappa(R) enters with the residual's square.
 
@@ -252,9 +252,10 @@ def grown_systems(normalized, ridge=1e-2):
             for n in (1500, 1520)]
 
 
-@pytest.mark.parametrize("normalized", [False, True])
-@pytest.mark.parametrize(("powers", "sooner"), [((1,), [True]), ((2,), [True]), ((3,), [True, True]),
-                                                ((4,), [False, True]), (POWERS, [True, True])])
+@in_pairs({
+    "normalized": [False, True],
+    "powers, sooner": [((1,), [True]), ((2,), [True]), ((3,), [True, True]),
+                                                    ((4,), [False, True]), (POWERS, [True, True])]})
 def test_columns_begin_at_those_that_were_solved_before_the_graph_grew(tmp_path, powers, sooner, normalized):
     """Some were not solved before, in another order, in blocks of another width; a step without a start is as it was.
     """

@@ -23,6 +23,7 @@ from dssl.storage.blocks import ArrayRows, MemoryParts
 from dssl.storage.csr import CsrRows, as_csr, as_rows
 from dssl.storage.store import StoredParts
 from dssl.storage.views import RowRange, SelectedRows
+from tests.in_pairs import in_pairs
 from tests.knn.test_sparse_neighbors import weighted, zipf
 
 # Values of which the distances of many pairs are equal, or equal in float32 alone, or are not.
@@ -92,11 +93,12 @@ def test_entries_that_float32_does_not_tell_apart_are_measured_again(k):
     assert_same_lists(found, searched(X, k))
 
 
-@pytest.mark.parametrize("search", ["tree", "tiles"])
-@pytest.mark.parametrize("make", [
-    lambda rng: rng.normal(size=(1600, 40)), lambda rng: rng.integers(0, 4, (1600, 4)).astype(np.float32),
-    lambda rng: 1e4 + rng.normal(size=(1600, 6))])
-@pytest.mark.parametrize("budget", [2 << 30, 10 << 20])
+@in_pairs({
+    "search": ["tree", "tiles"],
+    "make": [
+        lambda rng: rng.normal(size=(1600, 40)), lambda rng: rng.integers(0, 4, (1600, 4)).astype(np.float32),
+        lambda rng: 1e4 + rng.normal(size=(1600, 6))],
+    "budget": [2 << 30, 10 << 20]})
 def test_both_searches_give_the_bits_whatever_fits(search, make, budget, monkeypatch):
     monkeypatch.setattr(exact, "TREE_QUERY_NS", 0.0 if search == "tree" else 1e12)
     monkeypatch.setattr(exact, "TREE_VISIT_NS", 0.0)

@@ -17,6 +17,7 @@ from dssl.learners.held_out.closed_form import held_out_ridge
 from dssl.learners.held_out.influence import influence_of_labels
 from dssl.learners.losses import HuberHinge, Logistic, Squared, SquaredHinge
 from tests import reference
+from tests.in_pairs import in_pairs
 from tests.influence_on_graph import (
     FittedOnGraph,
     FullSpace,
@@ -159,9 +160,10 @@ def test_influence_of_labels_is_the_derivative_of_the_functional(loss, intercept
     assert_is_step(np.nan_to_num(made.of_labels()), made, expected)
 
 
-@pytest.mark.parametrize("loss", LOSSES, ids=str)
-@pytest.mark.parametrize(("intercept", "kind"), [(False, "unnormalized"), (True, "normalized")])
-@pytest.mark.parametrize("unlabeled", [True, False], ids=["with unlabeled points in the fold", "without"])
+@in_pairs({
+    "loss": LOSSES,
+    "intercept, kind": [(False, "unnormalized"), (True, "normalized")],
+    "unlabeled": [True, False]})
 def test_influence_on_the_graph_is_the_derivative_of_the_functional(loss, intercept, kind, unlabeled):
     made = case(loss=loss, intercept=intercept, kind=kind)
     assert not isinstance(loss, HuberHinge) or off_the_corners(made)

@@ -24,6 +24,7 @@ from dssl.learners.target.target import Classes, Quantities
 from dssl.selection.folds import held_out, held_out_folds, labeled_folds
 from dssl.storage.blocks import ArrayRows
 from tests import reference
+from tests.in_pairs import in_pairs
 from tests.learners.laprls.systems import case
 
 EXACT = 1e-9  # of the largest value
@@ -62,10 +63,11 @@ def dealt(m, n_folds, random_state=0, left_out=0):
 # Plain ridge
 
 
-@pytest.mark.parametrize("centered", [True, False])
-@pytest.mark.parametrize("weighted", [True, False])
-@pytest.mark.parametrize("penalties", ["one", "two", "of each fold", "a grid"])
-@pytest.mark.parametrize(("m", "r"), [(40, 60), (60, 12), (30, 30)])
+@in_pairs({
+    "centered": [True, False],
+    "weighted": [True, False],
+    "penalties": ["one", "two", "of each fold", "a grid"],
+    "m, r": [(40, 60), (60, 12), (30, 30)]})
 def test_held_out_values_are_those_of_refits(m, r, penalties, weighted, centered):
     """Folds of unequal sizes, one of which may hold more points than there are features; some points are in none."""
     Phi, Y, weight = features(m, r)
@@ -204,9 +206,10 @@ def gram_of(kind, X):
     return ((K + K.T) / 2)[np.ix_(labeled, labeled)]
 
 
-@pytest.mark.parametrize("weighted", [True, False])
-@pytest.mark.parametrize("folds", ["five", "leave_one_out", "groups"])
-@pytest.mark.parametrize("kind", ["base", "deformed", "graph"])
+@in_pairs({
+    "weighted": [True, False],
+    "folds": ["five", "leave_one_out", "groups"],
+    "kind": ["base", "deformed", "graph"]})
 def test_ridge_in_kernels_of_a_graph(kind, folds, weighted):
     """Where the kernel is that of all points, whatever is held out: points that are held out stay in its graph."""
     rng = np.random.default_rng(1)
@@ -267,10 +270,11 @@ def assert_same_values(actual, expected, share=EXACT):
         assert_exact(item, other, share)
 
 
-@pytest.mark.parametrize("laplacian", ["normalized", "unnormalized"])
-@pytest.mark.parametrize("copies", [False, True])
-@pytest.mark.parametrize(("m", "s"), [(24, 60), (90, 15)])
-@pytest.mark.parametrize("whitening", ["auto", None])
+@in_pairs({
+    "laplacian": ["normalized", "unnormalized"],
+    "copies": [False, True],
+    "m, s": [(24, 60), (90, 15)],
+    "whitening": ["auto", None]})
 def test_laprls_of_landmarks(m, s, copies, laplacian, whitening):
     """More features than labels, and fewer; folds of unequal sizes and weights, one beyond the number of landmarks."""
     folds = dealt(m, 4, left_out=3)
@@ -283,9 +287,7 @@ def test_laprls_of_landmarks(m, s, copies, laplacian, whitening):
     assert_same_values(actual, values("refit", **item), EXACT if whitening else 1e-7)
 
 
-@pytest.mark.parametrize("fit_intercept", [True, False])
-@pytest.mark.parametrize("weighted", [True, False])
-@pytest.mark.parametrize("solver", ["nystrom-direct", "direct"])
+@in_pairs({"fit_intercept": [True, False], "weighted": [True, False], "solver": ["nystrom-direct", "direct"]})
 def test_laprls_with_and_without_intercept_and_weights(solver, weighted, fit_intercept):
     values = laprls(dealt(40, 5, left_out=2), weighted=weighted, fit_intercept=fit_intercept, classes=True)
     assert_same_values(values("closed_form", solver), values("refit", solver))

@@ -22,6 +22,7 @@ from dssl.solvers.direct import FILL, Direct
 from dssl.solvers.operators import scaled_matrix
 from dssl.solvers.solve import Solver, prepare, solve, solve_columns
 from dssl.solvers.solver_params import SolverParams
+from tests.in_pairs import in_pairs
 
 from .graphs import components, grid, points, random_graph, regularizer, with_hub
 
@@ -45,10 +46,7 @@ def relative_residuals(R, X, B):
     return np.linalg.norm(B - R @ X, axis=0) / np.linalg.norm(B, axis=0)
 
 
-@pytest.mark.parametrize("normalized", [False, True])
-@pytest.mark.parametrize("ridge", [0, 1e-6, 1e-3])
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("graph", GRAPHS)
+@in_pairs({"normalized": [False, True], "ridge": [0, 1e-6, 1e-3], "method": METHODS, "graph": GRAPHS})
 @pytest.mark.usefixtures("deep_hierarchies")
 def test_solution_is_the_pseudo_inverse(graph, method, ridge, normalized):
     """A singular matrix has the pseudo-inverse in its own coordinates, component by component."""
@@ -70,8 +68,7 @@ def test_a_singular_matrix_has_a_sparse_factor(normalized):
     assert Direct(A)._lu.nnz < FILL * len(A.data) < A.n**2 / 5
 
 
-@pytest.mark.parametrize("normalized", [False, True])
-@pytest.mark.parametrize("method", METHODS)
+@in_pairs({"normalized": [False, True], "method": METHODS})
 def test_isolated_vertices_and_hundreds_of_components_are_solved_with_a_ridge(method, normalized):
     W = components([1] * 20 + [2] * 60 + [3] * 60 + [7] * 40 + [300], random_state=4)
     R, vector = regularizer(W, 1e-3, normalized)
@@ -129,8 +126,7 @@ def test_agrees_with_pyamg_on_a_grid(method):
                     atol=1e-6 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("tol", [1e-2, 1e-6, 1e-11])
-@pytest.mark.parametrize("method", METHODS)
+@in_pairs({"tol": [1e-2, 1e-6, 1e-11], "method": METHODS})
 def test_reported_residuals_are_the_true_ones(method, tol):
     R, vector = regularizer(random_graph(400, 5, random_state=6, weighted=True), 1e-4, True)
     B = np.random.default_rng(1).normal(size=(400, 9))

@@ -12,6 +12,7 @@ from dssl.graph.graph import KNNGraph
 from dssl.solvers.solve import prepare, solve, solve_columns
 from dssl.solvers.solver_params import SolverParams
 from dssl.solvers.warm_start import extended
+from tests.in_pairs import in_pairs
 
 from .graphs import components, grid, points, random_graph, regularizer
 
@@ -37,9 +38,7 @@ def before_and_after(graphs, ridge, normalized, t=6):
     return R, after, B[1], extended(old / before[:, None], graphs[1]) * after[:, None]
 
 
-@pytest.mark.parametrize("normalized", [False, True])
-@pytest.mark.parametrize("ridge", [0, 1e-6, 1e-2])
-@pytest.mark.parametrize("method", ITERATIVE)
+@in_pairs({"normalized": [False, True], "ridge": [0, 1e-6, 1e-2], "method": ITERATIVE})
 def test_a_graph_that_grew_is_solved_sooner_from_the_solution_before(graphs, method, ridge, normalized):
     R, vector, B, start = before_and_after(graphs, ridge, normalized)
     solver = prepare(R, B.shape[1], SolverParams(method=method, tol=1e-8), vector)

@@ -24,6 +24,7 @@ from dssl.learners.target.target import Classes, Quantities
 from dssl.storage.blocks import ArrayRows
 from dssl.storage.csr import as_rows
 from tests import reference
+from tests.in_pairs import in_pairs
 
 EXACT = 1e-9  # of the largest value
 GRID = {"gamma_A": (0.003, 0.05), "gamma_I": (0.0, 1.0, 30.0)}
@@ -89,10 +90,11 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(laprls_system, "LEAST_ROWS", 16)  # so that a fold's neighbors lie in several blocks
 
 
-@pytest.mark.parametrize("kind", ["normalized", "unnormalized"])
-@pytest.mark.parametrize("copies", [False, True])
-@pytest.mark.parametrize(("m", "s"), [(14, 25), (40, 10)])  # fewer labels than landmarks, and more
-@pytest.mark.parametrize("method", LANDMARKS)
+@in_pairs({
+    "kind": ["normalized", "unnormalized"],
+    "copies": [False, True],
+    "m, s": [(14, 25), (40, 10)],
+    "method": LANDMARKS})
 def test_landmarks(method, m, s, copies, kind):
     problem = Problem(m=m, s=s, copies=copies, kind=kind, kernel=RBF(0.5))
     tried, found, prepared = problem.values(method)
@@ -101,9 +103,7 @@ def test_landmarks(method, m, s, copies, kind):
     problem.check(tried, found, prepared.points)
 
 
-@pytest.mark.parametrize("kind", ["normalized", "unnormalized"])
-@pytest.mark.parametrize("copies", [False, True])
-@pytest.mark.parametrize("method", LANDMARKS)
+@in_pairs({"kind": ["normalized", "unnormalized"], "copies": [False, True], "method": LANDMARKS})
 def test_all_points(method, copies, kind):
     """Functions are then sums over the points that stay, as those of a fit to these points are."""
     problem = Problem(copies=copies, kind=kind, kernel=RBF(0.3), n=60)
@@ -121,9 +121,7 @@ def test_iterations_on_all_points(solver):
     assert_allclose(found, exact, atol=1e-6)
 
 
-@pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize("weighted", [True, False])
-@pytest.mark.parametrize("method", LANDMARKS)
+@in_pairs({"intercept": [True, False], "weighted": [True, False], "method": LANDMARKS})
 def test_classes_weights_and_intercepts(method, weighted, intercept):
     problem = Problem(classes=True, weighted=weighted, intercept=intercept)
     tried, found, prepared = problem.values(method)
@@ -156,9 +154,7 @@ def star(n, centers):
     return W
 
 
-@pytest.mark.parametrize("kind", ["normalized", "unnormalized"])
-@pytest.mark.parametrize("solver", ["nystrom-direct", "direct"])
-@pytest.mark.parametrize("method", LANDMARKS)
+@in_pairs({"kind": ["normalized", "unnormalized"], "solver": ["nystrom-direct", "direct"], "method": LANDMARKS})
 def test_pieces_that_fall_apart(method, solver, kind):
     """Where the center of a star is held out all of its points are isolated: they are points, without a penalty."""
     problem = Problem(n=40, m=12, s=15, kind=kind, kernel=RBF(0.3))

@@ -11,6 +11,7 @@ from dssl.kernels.base import RBF
 from dssl.learners.laprls.penalties import Penalties, PenaltyScale, with_folds
 from dssl.learners.laprls.smooth import least_loss
 from dssl.learners.losses import HuberHinge, Logistic, Squared, SquaredHinge
+from tests.in_pairs import in_pairs
 
 from .systems import case
 
@@ -44,20 +45,7 @@ def gradient(made, loss, item, coef, intercept):
     return np.linalg.solve(np.linalg.cholesky(made.K_ss), found), g.sum(axis=0)
 
 
-@pytest.mark.parametrize("kind", ["normalized", "unnormalized"])
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("loss", LOSSES, ids=str)
-@pytest.mark.parametrize("m", [12, 45])  # fewer labels than landmarks, and more
-@pytest.mark.extended_cases("12-HuberHinge(h=0.01)-nystrom-cg-normalized",
-    "12-HuberHinge(h=0.01)-nystrom-cg-unnormalized",
-    "12-HuberHinge(h=0.01)-nystrom-pcg-normalized",
-    "12-HuberHinge(h=0.01)-nystrom-pcg-unnormalized", "12-Logistic()-nystrom-cg-unnormalized",
-    "12-Logistic()-nystrom-pcg-unnormalized", "12-SquaredHinge()-nystrom-cg-unnormalized",
-    "12-SquaredHinge()-nystrom-pcg-unnormalized", "45-HuberHinge(h=0.01)-nystrom-cg-normalized",
-    "45-HuberHinge(h=0.01)-nystrom-cg-unnormalized",
-    "45-HuberHinge(h=0.01)-nystrom-pcg-unnormalized", "45-Logistic()-nystrom-cg-unnormalized",
-    "45-Logistic()-nystrom-pcg-unnormalized", "45-SquaredHinge()-nystrom-cg-unnormalized",
-    "45-SquaredHinge()-nystrom-pcg-unnormalized")
+@in_pairs({"kind": ["normalized", "unnormalized"], "method": METHODS, "loss": LOSSES, "m": [12, 45]})
 def test_every_method_finds_the_minimum(loss, method, kind, m):
     made = case(m=m, kind=kind, kernel=RBF(0.7), coded=True, c=3, tol=1e-9, max_iter=3000)
     items = scaled(made)

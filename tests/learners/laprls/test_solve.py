@@ -19,6 +19,7 @@ from dssl.learners.laprls.penalties import Penalties, with_folds
 from dssl.learners.laprls.products import CACHE, gram_bytes
 from dssl.learners.laprls.solve import choose_method, held_out_values, least_squares, method_of
 from tests import reference
+from tests.in_pairs import in_pairs
 
 from .systems import case
 
@@ -37,9 +38,7 @@ def assert_functions(made, items, functions, tol):
 # Against the formula
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("whitening", ["auto", None])
-@pytest.mark.parametrize("kind", ["normalized", "unnormalized"])
+@in_pairs({"method": METHODS, "whitening": ["auto", None], "kind": ["normalized", "unnormalized"]})
 def test_every_method_solves_equation_4(method, whitening, kind):
     """Weights are repeated labels, several lines share a point, folds are held out, and the control is the mean graph;
     whitened and as the paper writes it are the same function, since the landmarks are well apart."""
