@@ -92,6 +92,7 @@ def cluster_client():
 
 
 # A property that is slow on a busy machine is not wrong; what is too slow meets pytest's own limit. The examples are
-# the same in every run, so that a change is judged by what it changed; DSSL_FUZZ asks for others.
-settings.register_profile("dssl", deadline=None, derandomize="DSSL_FUZZ" not in os.environ)
+# the same few in every run, so that a change is judged by what it changed; DSSL_FUZZ asks for others, and for more.
+settings.register_profile("dssl", deadline=None, derandomize="DSSL_FUZZ" not in os.environ,
+                          max_examples=100 if "DSSL_FUZZ" in os.environ else 30)
 settings.load_profile("dssl")

@@ -48,7 +48,7 @@ def ingested(file):
 def test_ingest_ends_with_an_exit_code_of_its_own():
     codes = set()
 
-    @thorough(50)
+    @thorough(25)
     @given(damaged() | text_files | with_options())
     def check(file):
         codes.add(ingested(file))

@@ -42,7 +42,7 @@ def test_valid_files_are_read(file):
 def test_any_file_is_read_or_refused_with_a_message(files):
     refused = []
 
-    @thorough(120)
+    @thorough(60)
     @given(files)
     def check(file):
         refused.append(isinstance(outcome(file), str))

@@ -55,14 +55,14 @@ def tried(strategy, examples, check):
 
 
 def test_changed_bytes_of_a_pipeline(place, tmp_path):
-    refused = tried(specs.damaged_texts(specs.PIPELINES), 60,
+    refused = tried(specs.damaged_texts(specs.PIPELINES), 30,
                     lambda raw: understood_or_refused(place(raw), tmp_path))
     assert any(refused)
     assert not all(refused)
 
 
 def test_changed_values_and_keys_of_a_pipeline(tmp_path):
-    refused = tried(specs.changed_fields(specs.PIPELINES), 300, lambda fields: understood_or_refused(
+    refused = tried(specs.changed_fields(specs.PIPELINES), 100, lambda fields: understood_or_refused(
         fields if isinstance(fields, dict) else {"a": fields}, tmp_path))
     assert any(refused)
     assert not all(refused)
@@ -76,19 +76,19 @@ def test_changed_values_and_keys_written_as_yaml(place, tmp_path):
             return "not YAML"
         return understood_or_refused(path, tmp_path)
 
-    assert any(tried(specs.changed_fields(specs.PIPELINES), 60, check))
+    assert any(tried(specs.changed_fields(specs.PIPELINES), 30, check))
 
 
 def test_overrides_of_any_text(tmp_path):
     valid = DIGITS.read_text()
     fields = yaml.safe_load(valid)
-    refused = tried(specs.overrides, 80, lambda texts: understood_or_refused(fields, tmp_path, tuple(texts)))
+    refused = tried(specs.overrides, 40, lambda texts: understood_or_refused(fields, tmp_path, tuple(texts)))
     assert any(refused)
     assert not all(refused)
 
 
 def test_changed_cluster_descriptions(place):
-    refused = tried(specs.damaged_texts(specs.CLUSTERS), 60, lambda raw: described_or_refused(place(raw)))
+    refused = tried(specs.damaged_texts(specs.CLUSTERS), 30, lambda raw: described_or_refused(place(raw)))
     assert any(refused)
     assert not all(refused)
 
@@ -101,7 +101,7 @@ def test_changed_values_of_cluster_descriptions(place):
             return "not YAML"
         return described_or_refused(path)
 
-    assert any(tried(specs.changed_fields(specs.CLUSTERS), 60, check))
+    assert any(tried(specs.changed_fields(specs.CLUSTERS), 30, check))
 
 
 def test_where_to_run_as_any_text():
@@ -176,7 +176,7 @@ def test_text_that_no_file_can_hold_is_refused(place, text):
 
 
 def test_a_list_of_many_names_is_read_in_no_time(place):
-    names = "\n".join(f"  - c{number}" for number in range(60_000))
+    names = "\n".join(f"  - c{number}" for number in range(20_000))
     assert "there is no such key" in message_of(place(f"name: x\ndata: {{source: a.csv}}\ndropp:\n{names}".encode()))
 
 

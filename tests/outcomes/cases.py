@@ -111,9 +111,8 @@ def given_graph(folder: Path, *, n: int = N, symmetric: bool = True) -> str:
 
 # ---- readers
 
-@case("Readers", "npz with X and y", 0, "120 points, 3 features")
-def _(folder: Path) -> Outcome:
-    return ingest(folder, npz(folder))
+case("Readers", "npz with X and y", 0, "120 points, 3 features")(
+    lambda folder: ingest(folder, npz(folder)))
 
 
 @case("Readers", "npz with the parts of a CSR matrix", 0, "120 points, 3 features")
@@ -124,9 +123,8 @@ def _(folder: Path) -> Outcome:
     return ingest(folder, folder / "csr.npz")
 
 
-@case("Readers", "npz without X", 1, "expected X")
-def _(folder: Path) -> Outcome:
-    return ingest(folder, npz(folder, X=None, points=blobs()[0]))
+case("Readers", "npz without X", 1, "expected X")(
+    lambda folder: ingest(folder, npz(folder, X=None, points=blobs()[0])))
 
 
 @case("Readers", "npz cut short", 1, "is not a .npz archive")
@@ -169,9 +167,8 @@ def _(folder: Path) -> Outcome:
     return ingest(folder, folder / "points.svm")
 
 
-@case("Readers", "CSV with a header and text labels", 0, "120 points, 3 features")
-def _(folder: Path) -> Outcome:
-    return ingest(folder, csv(folder, frame()))
+case("Readers", "CSV with a header and text labels", 0, "120 points, 3 features")(
+    lambda folder: ingest(folder, csv(folder, frame())))
 
 
 @case("Readers", "CSV, semicolons and decimal commas, gzipped", 0, "120 points, 3 features")
@@ -181,9 +178,8 @@ def _(folder: Path) -> Outcome:
     return ingest(folder, folder / "points.csv.gz", "decimal=','")
 
 
-@case("Readers", "CSV with a row that lacks a field", 1, "line 3")
-def _(folder: Path) -> Outcome:
-    return ingest(folder, csv(folder, "a,b,label\n1,2,x\n3,y\n"))
+case("Readers", "CSV with a row that lacks a field", 1, "line 3")(
+    lambda folder: ingest(folder, csv(folder, "a,b,label\n1,2,x\n3,y\n")))
 
 
 @case("Readers", "CSV that is not UTF-8", 1, "is not utf-8 text")
@@ -192,9 +188,8 @@ def _(folder: Path) -> Outcome:
     return ingest(folder, folder / "points.csv")
 
 
-@case("Readers", "CSV, the target named wrongly", 1, "has no column")
-def _(folder: Path) -> Outcome:
-    return ingest(folder, csv(folder, frame()), "target=lable")
+case("Readers", "CSV, the target named wrongly", 1, "has no column")(
+    lambda folder: ingest(folder, csv(folder, frame()), "target=lable"))
 
 
 @case("Readers", "IDX images and labels", 0, "5 points, 4 features")
@@ -211,14 +206,10 @@ def _(folder: Path) -> Outcome:
     return ingest(folder, folder / "points.csv.xz")
 
 
-@case("Readers", "an empty file", 1, "is empty")
-def _(folder: Path) -> Outcome:
-    return ingest(folder, csv(folder, ""))
-
-
-@case("Readers", "a path where nothing is", 1, "no data set")
-def _(folder: Path) -> Outcome:
-    return ingest(folder, folder / "digits.npz")
+case("Readers", "an empty file", 1, "is empty")(
+    lambda folder: ingest(folder, csv(folder, "")))
+case("Readers", "a path where nothing is", 1, "no data set")(
+    lambda folder: ingest(folder, folder / "digits.npz"))
 
 
 @case("Readers", "an ending that nobody knows", 1, "stands for no format")
@@ -227,9 +218,8 @@ def _(folder: Path) -> Outcome:
     return ingest(folder, folder / "points.dat")
 
 
-@case("Readers", "a URL that answers nothing", 1, "cannot download")
-def _(folder: Path) -> Outcome:
-    return command(folder, "ingest", "http://127.0.0.1:9/points.csv", str(folder / "out"))
+case("Readers", "a URL that answers nothing", 1, "cannot download")(
+    lambda folder: command(folder, "ingest", "http://127.0.0.1:9/points.csv", str(folder / "out")))
 
 
 @case("Readers", "Parquet, row group by row group", 0, "120 points, 3 features")
@@ -252,9 +242,8 @@ def _(folder: Path) -> Outcome:
     return ingest(folder, folder / "points.feather")
 
 
-@case("Readers", "CSV with two columns of one name", 1, "several columns named 'b'")
-def _(folder: Path) -> Outcome:
-    return ingest(folder, csv(folder, frame().to_csv(index=False).replace("a,b,c", "a,b,b", 1)))
+case("Readers", "CSV with two columns of one name", 1, "several columns named 'b'")(
+    lambda folder: ingest(folder, csv(folder, frame().to_csv(index=False).replace("a,b,c", "a,b,b", 1))))
 
 
 @case("Readers", "Parquet with a date", 1, "of type timestamp")
@@ -298,9 +287,8 @@ def _(folder: Path) -> Outcome:
     return ingest(folder, folder / "part-*.csv")
 
 
-@case("Readers", "a pattern that matches nothing", 1, "no file matches")
-def _(folder: Path) -> Outcome:
-    return ingest(folder, folder / "part-*.csv")
+case("Readers", "a pattern that matches nothing", 1, "no file matches")(
+    lambda folder: ingest(folder, folder / "part-*.csv"))
 
 
 @case("Readers", "several files with other columns", 1, "have different columns")
@@ -339,14 +327,10 @@ def _(folder: Path) -> Outcome:
     return command(folder, "ingest", str(other), str(folder / "out"), "--append", "--json", ok=ingested)
 
 
-@case("Readers", "sparse text of 5,000 columns, scaled by unit length", 0, "runs")
-def _(folder: Path) -> Outcome:
-    return pipeline(folder, wide(folder), data={"scale": "unit_norm"})
-
-
-@case("Readers", "sparse text of 5,000 columns, to be standardized", 1, "unit_norm")
-def _(folder: Path) -> Outcome:
-    return pipeline(folder, wide(folder), data={"scale": "standardize"})
+case("Readers", "sparse text of 5,000 columns, scaled by unit length", 0, "runs")(
+    lambda folder: pipeline(folder, wide(folder), data={"scale": "unit_norm"}))
+case("Readers", "sparse text of 5,000 columns, to be standardized", 1, "unit_norm")(
+    lambda folder: pipeline(folder, wide(folder), data={"scale": "standardize"}))
 
 
 # ---- values
@@ -358,9 +342,8 @@ def _(folder: Path) -> Outcome:
     return pipeline(folder, csv(folder, table), data={"read": {"when_missing": "impute"}})
 
 
-@case("Values", "a column that is missing throughout and `impute`", 1, "no cell that is not missing")
-def _(folder: Path) -> Outcome:
-    return pipeline(folder, csv(folder, frame().assign(b="")), data={"read": {"when_missing": "impute"}})
+case("Values", "a column that is missing throughout and `impute`", 1, "no cell that is not missing")(
+    lambda folder: pipeline(folder, csv(folder, frame().assign(b="")), data={"read": {"when_missing": "impute"}}))
 
 
 @case("Values", "a column of text and `when_text: one_hot`", 0, "5 features")
@@ -391,10 +374,9 @@ def _(folder: Path) -> Outcome:
     return ingest(folder, csv(folder, frame().assign(b=cells)))
 
 
-@case("Values", "a column of names, none of which comes twice", 0, "left out, as identifiers: 'key'")
-def _(folder: Path) -> Outcome:
-    return pipeline(folder, csv(folder, frame().assign(key=[f"name {i}" for i in range(N)])), ok=noted,
-                    data={"read": {"target": "label"}})
+case("Values", "a column of names, none of which comes twice", 0, "left out, as identifiers: 'key'")(
+    lambda folder: pipeline(folder, csv(folder, frame().assign(key=[f"name {i}" for i in range(N)])), ok=noted,
+                            data={"read": {"target": "label"}}))
 
 
 @case("Values", "row numbers among the columns", 0, "left out, as identifiers: 'id'")
@@ -402,56 +384,28 @@ def _(folder: Path) -> Outcome:
     return pipeline(folder, csv(folder, frame().assign(id=np.arange(N))), ok=noted, data={"read": {"target": "label"}})
 
 
-@case("Values", "row numbers, and `keep_ids: true`", 0, "identifiers among the features: 'id'")
-def _(folder: Path) -> Outcome:
-    return pipeline(folder, csv(folder, frame().assign(id=np.arange(N))), ok=noted,
-                    data={"read": {"target": "label", "keep_ids": True}})
-
-
-@case("Values", "`keep_ids` names no column", 1, "no column 'idd' (keep_ids)")
-def _(folder: Path) -> Outcome:
-    return ingest(folder, csv(folder, frame().assign(id=np.arange(N))), "target=label", "keep_ids=[idd]")
-
-
-@case("Values", "the labels a second time, as numbers", 0, "the target in disguise?")
-def _(folder: Path) -> Outcome:
-    return pipeline(folder, csv(folder, frame().assign(animal=blobs()[1])), ok=noted,
-                    data={"read": {"target": "label"}})
-
-
-@case("Values", "numbers near 1e9 that differ by 1, as float32", 1, "float64")
-def _(folder: Path) -> Outcome:
-    return pipeline(folder, npz(folder, X=1e9 + blobs()[0].astype(np.float64)))
-
-
-@case("Values", "a bandwidth that makes every weight vanish", 2, "the median weight is")
-def _(folder: Path) -> Outcome:
-    return pipeline(folder, npz(folder), graph={"weights": "heat", "bandwidth": 1e-9})
-
-
-@case("Values", "a given graph", 0, "runs")
-def _(folder: Path) -> Outcome:
-    return pipeline(folder, npz(folder), graph={"given": {"weights": given_graph(folder)}})
-
-
-@case("Values", "a given graph that is not symmetric", 1, "differ from their transpose")
-def _(folder: Path) -> Outcome:
-    return pipeline(folder, npz(folder), graph={"given": {"weights": given_graph(folder, symmetric=False)}})
-
-
-@case("Values", "a given graph of other points", 1, "for 120 points")
-def _(folder: Path) -> Outcome:
-    return pipeline(folder, npz(folder), graph={"given": {"weights": given_graph(folder, n=N - 1)}})
-
-
-@case("Values", "NaN in X", 1, "missing cell")
-def _(folder: Path) -> Outcome:
-    return pipeline(folder, npz(folder, X=spoiled(np.nan)))
-
-
-@case("Values", "infinity in X", 1, "is inf in row 7")
-def _(folder: Path) -> Outcome:
-    return pipeline(folder, npz(folder, X=spoiled(np.inf)))
+case("Values", "row numbers, and `keep_ids: true`", 0, "identifiers among the features: 'id'")(
+    lambda folder: pipeline(folder, csv(folder, frame().assign(id=np.arange(N))), ok=noted,
+                            data={"read": {"target": "label", "keep_ids": True}}))
+case("Values", "`keep_ids` names no column", 1, "no column 'idd' (keep_ids)")(
+    lambda folder: ingest(folder, csv(folder, frame().assign(id=np.arange(N))), "target=label", "keep_ids=[idd]"))
+case("Values", "the labels a second time, as numbers", 0, "the target in disguise?")(
+    lambda folder: pipeline(folder, csv(folder, frame().assign(animal=blobs()[1])), ok=noted,
+                            data={"read": {"target": "label"}}))
+case("Values", "numbers near 1e9 that differ by 1, as float32", 1, "float64")(
+    lambda folder: pipeline(folder, npz(folder, X=1e9 + blobs()[0].astype(np.float64))))
+case("Values", "a bandwidth that makes every weight vanish", 2, "the median weight is")(
+    lambda folder: pipeline(folder, npz(folder), graph={"weights": "heat", "bandwidth": 1e-9}))
+case("Values", "a given graph", 0, "runs")(
+    lambda folder: pipeline(folder, npz(folder), graph={"given": {"weights": given_graph(folder)}}))
+case("Values", "a given graph that is not symmetric", 1, "differ from their transpose")(
+    lambda folder: pipeline(folder, npz(folder), graph={"given": {"weights": given_graph(folder, symmetric=False)}}))
+case("Values", "a given graph of other points", 1, "for 120 points")(
+    lambda folder: pipeline(folder, npz(folder), graph={"given": {"weights": given_graph(folder, n=N - 1)}}))
+case("Values", "NaN in X", 1, "missing cell")(
+    lambda folder: pipeline(folder, npz(folder, X=spoiled(np.nan))))
+case("Values", "infinity in X", 1, "is inf in row 7")(
+    lambda folder: pipeline(folder, npz(folder, X=spoiled(np.inf))))
 
 
 @case("Values", "a missing cell in a CSV file", 1, "missing cell")
@@ -461,14 +415,10 @@ def _(folder: Path) -> Outcome:
     return pipeline(folder, csv(folder, table))
 
 
-@case("Values", "a column of text", 1, "holds text")
-def _(folder: Path) -> Outcome:
-    return pipeline(folder, csv(folder, frame().assign(b="blue")))
-
-
-@case("Values", "complex numbers", 1, "complex")
-def _(folder: Path) -> Outcome:
-    return pipeline(folder, npz(folder, X=blobs()[0] + 0j))
+case("Values", "a column of text", 1, "holds text")(
+    lambda folder: pipeline(folder, csv(folder, frame().assign(b="blue"))))
+case("Values", "complex numbers", 1, "complex")(
+    lambda folder: pipeline(folder, npz(folder, X=blobs()[0] + 0j)))
 
 
 @case("Values", "a constant column", 0, "runs")
@@ -484,9 +434,8 @@ def _(folder: Path) -> Outcome:
     return pipeline(folder, npz(folder, X=np.repeat(X, 3, axis=0), y=np.repeat(y, 3)))
 
 
-@case("Values", "all points equal", 1, "training points are equal")
-def _(folder: Path) -> Outcome:
-    return pipeline(folder, npz(folder, X=np.ones((N, 3), np.float32)))
+case("Values", "all points equal", 1, "training points are equal")(
+    lambda folder: pipeline(folder, npz(folder, X=np.ones((N, 3), np.float32))))
 
 
 @case("Values", "a row of zeros under the cosine metric", 1, "zero")
@@ -514,24 +463,14 @@ def _(folder: Path) -> Outcome:
 
 # ---- labels
 
-@case("Labels", "a pipeline on labels -1 and +1, no marker named", 1, "labels are -1 and +1 throughout")
-def _(folder: Path) -> Outcome:
-    return pipeline(folder, npz(folder, y=2 * blobs()[1] - 1))
-
-
-@case("Labels", "labels -1 and +1 with `data.unlabeled: 0`", 0, "runs")
-def _(folder: Path) -> Outcome:
-    return pipeline(folder, npz(folder, y=2 * blobs()[1] - 1), data={"unlabeled": 0})
-
-
-@case("Labels", "unlabeled points are -1 among integers", 0, "runs")
-def _(folder: Path) -> Outcome:
-    return pipeline(folder, npz(folder, y=np.where(np.arange(N) % 3, blobs()[1], -1)))
-
-
-@case("Labels", "unlabeled points are NaN among floats", 0, "runs")
-def _(folder: Path) -> Outcome:
-    return pipeline(folder, npz(folder, y=np.where(np.arange(N) % 3, blobs()[1], np.nan)))
+case("Labels", "a pipeline on labels -1 and +1, no marker named", 1, "labels are -1 and +1 throughout")(
+    lambda folder: pipeline(folder, npz(folder, y=2 * blobs()[1] - 1)))
+case("Labels", "labels -1 and +1 with `data.unlabeled: 0`", 0, "runs")(
+    lambda folder: pipeline(folder, npz(folder, y=2 * blobs()[1] - 1), data={"unlabeled": 0}))
+case("Labels", "unlabeled points are -1 among integers", 0, "runs")(
+    lambda folder: pipeline(folder, npz(folder, y=np.where(np.arange(N) % 3, blobs()[1], -1))))
+case("Labels", "unlabeled points are NaN among floats", 0, "runs")(
+    lambda folder: pipeline(folder, npz(folder, y=np.where(np.arange(N) % 3, blobs()[1], np.nan))))
 
 
 @case("Labels", "unlabeled points are empty cells of text", 0, "runs")
@@ -541,19 +480,12 @@ def _(folder: Path) -> Outcome:
     return pipeline(folder, csv(folder, table))
 
 
-@case("Labels", "one class", 1, "has one class, 0")
-def _(folder: Path) -> Outcome:
-    return pipeline(folder, npz(folder, y=np.zeros(N, np.int64)))
-
-
-@case("Labels", "no label at all", 1, "label")
-def _(folder: Path) -> Outcome:
-    return pipeline(folder, npz(folder, y=np.full(N, -1)))
-
-
-@case("Labels", "no target in the file", 1, "has no target")
-def _(folder: Path) -> Outcome:
-    return pipeline(folder, npz(folder, y=None))
+case("Labels", "one class", 1, "has one class, 0")(
+    lambda folder: pipeline(folder, npz(folder, y=np.zeros(N, np.int64))))
+case("Labels", "no label at all", 1, "label")(
+    lambda folder: pipeline(folder, npz(folder, y=np.full(N, -1))))
+case("Labels", "no target in the file", 1, "has no target")(
+    lambda folder: pipeline(folder, npz(folder, y=None)))
 
 
 @case("Labels", "npy without a file of labels", 1, "data.read.labels")
@@ -568,24 +500,14 @@ def _(folder: Path) -> Outcome:
     return pipeline(folder, npz(folder, X=X, y=X[:, 0].astype(np.float64)))
 
 
-@case("Labels", "fractions as the target", 1, "different values")
-def _(folder: Path) -> Outcome:
-    return pipeline(folder, npz(folder, y=blobs()[1] + 0.5))
-
-
-@case("Labels", "more labels asked for than there are", 1, "labeled points a class asked for")
-def _(folder: Path) -> Outcome:
-    return pipeline(folder, npz(folder), labels={"per_class": 500})
-
-
-@case("Labels", "every training point labeled", 0, "runs")
-def _(folder: Path) -> Outcome:
-    return pipeline(folder, npz(folder), labels={"given": True}, model={"n_subsample": 90})
-
-
-@case("Labels", "a class to keep that does not exist", 1, "no class is 7")
-def _(folder: Path) -> Outcome:
-    return pipeline(folder, npz(folder), data={"keep": [0, 7]})
+case("Labels", "fractions as the target", 1, "different values")(
+    lambda folder: pipeline(folder, npz(folder, y=blobs()[1] + 0.5)))
+case("Labels", "more labels asked for than there are", 1, "labeled points a class asked for")(
+    lambda folder: pipeline(folder, npz(folder), labels={"per_class": 500}))
+case("Labels", "every training point labeled", 0, "runs")(
+    lambda folder: pipeline(folder, npz(folder), labels={"given": True}, model={"n_subsample": 90}))
+case("Labels", "a class to keep that does not exist", 1, "no class is 7")(
+    lambda folder: pipeline(folder, npz(folder), data={"keep": [0, 7]}))
 
 
 @case("Labels", "`labels.file` names a row that the source does not have", 1, "there is no row 1000")
@@ -606,60 +528,29 @@ def laprls(folder: Path, *options: str, ok: object = None, **sections: object) -
                    "--json", *options, ok=ok or ran)  # type: ignore[arg-type]
 
 
-@case("LapRLS", "`model: {kind: laprls}`", 0, "30 test points")
-def _(folder: Path) -> Outcome:
-    return laprls(folder)
-
-
-@case("LapRLS", "`selection:` with gamma_A, gamma_I and bandwidth", 0, "30 test points")
-def _(folder: Path) -> Outcome:
-    return laprls(folder, selection={"cv": 3, "grid": {
-        "gamma_A": ["10*auto", "100*auto"], "gamma_I": [0, "auto"], "bandwidth": ["median", "2*median"]}})
-
-
-@case("LapRLS", "more landmarks than distinct points", 0, "30 test points")
-def _(folder: Path) -> Outcome:
-    return laprls(folder, model={"landmarks": {"n_landmarks": 500}})
-
-
-@case("LapRLS", "`gamma_A: 0`", 2, "expected a number > 0")
-def _(folder: Path) -> Outcome:
-    return laprls(folder, model={"gamma_A": 0})
-
-
-@case("LapRLS", "`landmarks: {n_landmarks: many}`", 2, "model.landmarks.n_landmarks")
-def _(folder: Path) -> Outcome:
-    return laprls(folder, model={"landmarks": {"n_landmarks": "many"}})
-
-
-@case("LapRLS", "`eta` under `model`", 2, "model.eta")
-def _(folder: Path) -> Outcome:
-    return laprls(folder, model={"eta": 1})
-
-
-@case("LapRLS", "`selection: {grid: {eta: ...}}`", 2, "model.kind is laprls, which has no use for it")
-def _(folder: Path) -> Outcome:
-    return laprls(folder, selection={"grid": {"eta": [1, 10]}})
-
-
-@case("LapRLS", "a section `solver`", 2, "model.kind is laprls, which has no use for it")
-def _(folder: Path) -> Outcome:
-    return laprls(folder, solver={"method": "amg"})
-
-
-@case("LapRLS", "`baselines: [base, shuffled, subsample_graph]`", 2, "Input should be 'base' or 'shuffled'")
-def _(folder: Path) -> Outcome:
-    return laprls(folder, baselines=["base", "shuffled", "subsample_graph"])
-
-
-@case("LapRLS", "`--until columns`, a stage of other kinds", 2, "is not a stage of model.kind laprls")
-def _(folder: Path) -> Outcome:
-    return laprls(folder, "--until", "columns")
-
-
-@case("LapRLS", "`data: {rows: official_train}` without an official split", 1, "no official split")
-def _(folder: Path) -> Outcome:
-    return laprls(folder, "--set", "data.rows=official_train")
+case("LapRLS", "`model: {kind: laprls}`", 0, "30 test points")(
+    lambda folder: laprls(folder))
+case("LapRLS", "`selection:` with gamma_A, gamma_I and bandwidth", 0, "30 test points")(
+    lambda folder: laprls(folder, selection={"cv": 3, "grid": {
+                "gamma_A": ["10*auto", "100*auto"], "gamma_I": [0, "auto"], "bandwidth": ["median", "2*median"]}}))
+case("LapRLS", "more landmarks than distinct points", 0, "30 test points")(
+    lambda folder: laprls(folder, model={"landmarks": {"n_landmarks": 500}}))
+case("LapRLS", "`gamma_A: 0`", 2, "expected a number > 0")(
+    lambda folder: laprls(folder, model={"gamma_A": 0}))
+case("LapRLS", "`landmarks: {n_landmarks: many}`", 2, "model.landmarks.n_landmarks")(
+    lambda folder: laprls(folder, model={"landmarks": {"n_landmarks": "many"}}))
+case("LapRLS", "`eta` under `model`", 2, "model.eta")(
+    lambda folder: laprls(folder, model={"eta": 1}))
+case("LapRLS", "`selection: {grid: {eta: ...}}`", 2, "model.kind is laprls, which has no use for it")(
+    lambda folder: laprls(folder, selection={"grid": {"eta": [1, 10]}}))
+case("LapRLS", "a section `solver`", 2, "model.kind is laprls, which has no use for it")(
+    lambda folder: laprls(folder, solver={"method": "amg"}))
+case("LapRLS", "`baselines: [base, shuffled, subsample_graph]`", 2, "Input should be 'base' or 'shuffled'")(
+    lambda folder: laprls(folder, baselines=["base", "shuffled", "subsample_graph"]))
+case("LapRLS", "`--until columns`, a stage of other kinds", 2, "is not a stage of model.kind laprls")(
+    lambda folder: laprls(folder, "--until", "columns"))
+case("LapRLS", "`data: {rows: official_train}` without an official split", 1, "no official split")(
+    lambda folder: laprls(folder, "--set", "data.rows=official_train"))
 
 
 # ---- learners on the graph
@@ -675,9 +566,8 @@ def learner(folder: Path, source: Path | None = None, ok: object = None, **secti
                    "--json", ok=ok or ran)  # type: ignore[arg-type]
 
 
-@case("Learners on the graph", "`model: {kind: graph}`", 0, "30 test points")
-def _(folder: Path) -> Outcome:
-    return learner(folder)
+case("Learners on the graph", "`model: {kind: graph}`", 0, "30 test points")(
+    lambda folder: learner(folder))
 
 
 @case("Learners on the graph", "points far from all others, without a label among them", 0, "no prediction")
@@ -689,19 +579,12 @@ def _(folder: Path) -> Outcome:
         f"{ran(result)}; {result['unreached']['handled']} of the points that no label reaches"))
 
 
-@case("Learners on the graph", "`class_sizes` of three classes, where there are two", 2, "for 2 classes")
-def _(folder: Path) -> Outcome:
-    return learner(folder, model={"class_sizes": [1, 1, 1]})
-
-
-@case("Learners on the graph", "`learner: poisson` for quantities", 2, "it tells classes apart")
-def _(folder: Path) -> Outcome:
-    return learner(folder, data={"task": "regression"}, labels={"count": 20}, model={"learner": "poisson"})
-
-
-@case("Learners on the graph", "`penalty` with `learner: laplace`", 2, "penalty, and learner is laplace")
-def _(folder: Path) -> Outcome:
-    return learner(folder, model={"learner": "laplace", "penalty": 1.0})
+case("Learners on the graph", "`class_sizes` of three classes, where there are two", 2, "for 2 classes")(
+    lambda folder: learner(folder, model={"class_sizes": [1, 1, 1]}))
+case("Learners on the graph", "`learner: poisson` for quantities", 2, "it tells classes apart")(
+    lambda folder: learner(folder, data={"task": "regression"}, labels={"count": 20}, model={"learner": "poisson"}))
+case("Learners on the graph", "`penalty` with `learner: laplace`", 2, "penalty, and learner is laplace")(
+    lambda folder: learner(folder, model={"learner": "laplace", "penalty": 1.0}))
 
 
 # ---- the automatic choice
@@ -712,9 +595,8 @@ def automatic(folder: Path, source: Path | None = None, **sections: object) -> O
                    **sections)
 
 
-@case("The automatic choice", "`model: {kind: automatic}`", 0, "30 test points")
-def _(folder: Path) -> Outcome:
-    return automatic(folder)
+case("The automatic choice", "`model: {kind: automatic}`", 0, "30 test points")(
+    lambda folder: automatic(folder))
 
 
 @case("The automatic choice", "quantities", 0, "30 test points")
@@ -722,9 +604,8 @@ def _(folder: Path) -> Outcome:
     return automatic(folder, npz(folder, y=blobs()[0][:, 0]), data={"task": "regression"}, labels={"count": 20})
 
 
-@case("The automatic choice", "`kernel: {name: rbf}`", 2, "automatic, which has no use for it")
-def _(folder: Path) -> Outcome:
-    return automatic(folder, kernel={"name": "rbf"})
+case("The automatic choice", "`kernel: {name: rbf}`", 2, "automatic, which has no use for it")(
+    lambda folder: automatic(folder, kernel={"name": "rbf"}))
 
 
 # ---- regression
@@ -743,9 +624,8 @@ def regressed(result: dict) -> str:
     return ran(result)
 
 
-@case("Regression", "`data.task: regression` and a target of quantities", 0, "30 test points")
-def _(folder: Path) -> Outcome:
-    return quantities(folder)
+case("Regression", "`data.task: regression` and a target of quantities", 0, "30 test points")(
+    lambda folder: quantities(folder))
 
 
 @case("Regression", "NaN for half of the targets, `labels: {given: true}`", 0, "15 test points")
@@ -755,66 +635,34 @@ def _(folder: Path) -> Outcome:
     return quantities(folder, y, labels={"given": True})
 
 
-@case("Regression", "one value throughout", 1, "the target is 2.5 in all")
-def _(folder: Path) -> Outcome:
-    return quantities(folder, np.full(N, 2.5))
-
-
-@case("Regression", "an infinite target", 1, "infinite in row 7")
-def _(folder: Path) -> Outcome:
-    return quantities(folder, np.where(np.arange(N) == 7, np.inf, 1.0))
-
-
-@case("Regression", "a target beyond 1e150", 1, "their squares are not finite")
-def _(folder: Path) -> Outcome:
-    return quantities(folder, np.where(np.arange(N) == 7, -1e200, 1.0))
-
-
-@case("Regression", "no target at all", 1, "has a target")
-def _(folder: Path) -> Outcome:
-    return quantities(folder, np.full(N, np.nan))
-
-
-@case("Regression", "a target of text", 1, "a regression predicts numbers")
-def _(folder: Path) -> Outcome:
-    return quantities(folder, np.array(["a", "b"])[np.arange(N) % 2])
-
-
-@case("Regression", "two targets a point", 1, "y")
-def _(folder: Path) -> Outcome:
-    return quantities(folder, blobs()[0][:, :2])
-
-
-@case("Regression", "`labels: {per_class: 3}`", 2, "quantities have no classes")
-def _(folder: Path) -> Outcome:
-    return quantities(folder, labels={"per_class": 3})
-
-
-@case("Regression", "`data.keep`, or `data.classes`", 2, "quantities have no classes")
-def _(folder: Path) -> Outcome:
-    return quantities(folder, data={"keep": [0, 1]})
-
-
-@case("Regression", "`model: {kind: svm}`", 2, "set model.kind to automatic or ridge")
-def _(folder: Path) -> Outcome:
-    return quantities(folder, model={"kind": "svm"})
-
-
-@case("Regression", "`selection` with one label", 1, "leave selection out")
-def _(folder: Path) -> Outcome:
-    return quantities(folder, labels={"count": 1}, selection={"grid": {"eta": [1, 10]}})
+case("Regression", "one value throughout", 1, "the target is 2.5 in all")(
+    lambda folder: quantities(folder, np.full(N, 2.5)))
+case("Regression", "an infinite target", 1, "infinite in row 7")(
+    lambda folder: quantities(folder, np.where(np.arange(N) == 7, np.inf, 1.0)))
+case("Regression", "a target beyond 1e150", 1, "their squares are not finite")(
+    lambda folder: quantities(folder, np.where(np.arange(N) == 7, -1e200, 1.0)))
+case("Regression", "no target at all", 1, "has a target")(
+    lambda folder: quantities(folder, np.full(N, np.nan)))
+case("Regression", "a target of text", 1, "a regression predicts numbers")(
+    lambda folder: quantities(folder, np.array(["a", "b"])[np.arange(N) % 2]))
+case("Regression", "two targets a point", 1, "y")(
+    lambda folder: quantities(folder, blobs()[0][:, :2]))
+case("Regression", "`labels: {per_class: 3}`", 2, "quantities have no classes")(
+    lambda folder: quantities(folder, labels={"per_class": 3}))
+case("Regression", "`data.keep`, or `data.classes`", 2, "quantities have no classes")(
+    lambda folder: quantities(folder, data={"keep": [0, 1]}))
+case("Regression", "`model: {kind: svm}`", 2, "set model.kind to automatic or ridge")(
+    lambda folder: quantities(folder, model={"kind": "svm"}))
+case("Regression", "`selection` with one label", 1, "leave selection out")(
+    lambda folder: quantities(folder, labels={"count": 1}, selection={"grid": {"eta": [1, 10]}}))
 
 
 # ---- specs and commands
 
-@case("Specs and commands", "a key that the spec does not know", 2, "graph.neighbours")
-def _(folder: Path) -> Outcome:
-    return pipeline(folder, npz(folder), graph={"neighbours": 5})
-
-
-@case("Specs and commands", "a value out of range", 2, "ridge=-1")
-def _(folder: Path) -> Outcome:
-    return pipeline(folder, npz(folder), graph={"ridge": -1})
+case("Specs and commands", "a key that the spec does not know", 2, "graph.neighbours")(
+    lambda folder: pipeline(folder, npz(folder), graph={"neighbours": 5}))
+case("Specs and commands", "a value out of range", 2, "ridge=-1")(
+    lambda folder: pipeline(folder, npz(folder), graph={"ridge": -1}))
 
 
 @case("Specs and commands", "a spec that is not YAML", 2, "is not YAML")
@@ -823,24 +671,14 @@ def _(folder: Path) -> Outcome:
     return command(folder, "run", str(folder / "case.yaml"))
 
 
-@case("Specs and commands", "a spec file that is not there", 2, "there is no file")
-def _(folder: Path) -> Outcome:
-    return command(folder, "run", str(folder / "none.yaml"))
-
-
-@case("Specs and commands", "`--set model.eta` without a value", 2, "not of the form key.key=value")
-def _(folder: Path) -> Outcome:
-    return pipeline(folder, npz(folder), "--set", "model.eta")
-
-
-@case("Specs and commands", "one label a class and cross-validation asked for", 1, "no class has two")
-def _(folder: Path) -> Outcome:
-    return pipeline(folder, npz(folder), labels={"per_class": 1}, selection={"grid": {"eta": [1.0, 10.0]}})
-
-
-@case("Specs and commands", "a memory budget that one row exceeds", 1, "memory budget")
-def _(folder: Path) -> Outcome:
-    return pipeline(folder, npz(folder), "--memory-budget", "100")
+case("Specs and commands", "a spec file that is not there", 2, "there is no file")(
+    lambda folder: command(folder, "run", str(folder / "none.yaml")))
+case("Specs and commands", "`--set model.eta` without a value", 2, "not of the form key.key=value")(
+    lambda folder: pipeline(folder, npz(folder), "--set", "model.eta"))
+case("Specs and commands", "one label a class and cross-validation asked for", 1, "no class has two")(
+    lambda folder: pipeline(folder, npz(folder), labels={"per_class": 1}, selection={"grid": {"eta": [1.0, 10.0]}}))
+case("Specs and commands", "a memory budget that one row exceeds", 1, "memory budget")(
+    lambda folder: pipeline(folder, npz(folder), "--memory-budget", "100"))
 
 
 @case("Specs and commands", "predict with a column missing", 1, "has no column")
@@ -889,25 +727,15 @@ def _(folder: Path) -> Outcome:
     return command(folder, "suggest", str(result), "--count", "500", "--out", str(folder / "next.csv"))
 
 
-@case("Specs and commands", "`--from` a stage that there is not", 2, "is not a stage")
-def _(folder: Path) -> Outcome:
-    return pipeline(folder, npz(folder), "--from", "kernels")
-
-
-@case("Specs and commands", "`--until graph`", 0, "stopped after graph")
-def _(folder: Path) -> Outcome:
-    return pipeline(folder, npz(folder), "--until", "graph",
-                    ok=lambda result: f"{result['status']} after {result['stages'][-1]['name']}")
-
-
-@case("Specs and commands", "`dssl plan` of a run that cannot fit", 1, "budget")
-def _(folder: Path) -> Outcome:
-    return pipeline(folder, npz(folder), "--memory-budget", "40kB", model={"n_subsample": 90})
-
-
-@case("Specs and commands", "`dssl inspect` of nothing", 1, "names nothing")
-def _(folder: Path) -> Outcome:
-    return command(folder, "inspect", "nothing", "--workspace", str(folder / "work"))
+case("Specs and commands", "`--from` a stage that there is not", 2, "is not a stage")(
+    lambda folder: pipeline(folder, npz(folder), "--from", "kernels"))
+case("Specs and commands", "`--until graph`", 0, "stopped after graph")(
+    lambda folder: pipeline(folder, npz(folder), "--until", "graph",
+                            ok=lambda result: f"{result['status']} after {result['stages'][-1]['name']}"))
+case("Specs and commands", "`dssl plan` of a run that cannot fit", 1, "budget")(
+    lambda folder: pipeline(folder, npz(folder), "--memory-budget", "40kB", model={"n_subsample": 90}))
+case("Specs and commands", "`dssl inspect` of nothing", 1, "names nothing")(
+    lambda folder: command(folder, "inspect", "nothing", "--workspace", str(folder / "work")))
 
 
 # ---- machines and storage
@@ -999,9 +827,8 @@ def _(folder: Path) -> Outcome:
     return fitted(folder, lambda: score(LapSVC(unlabeled=9).fit(X, y), X))
 
 
-@case("Estimators", "LapSVC, one class", None, "y has one class")
-def _(folder: Path) -> Outcome:
-    return fitted(folder, lambda: score(LapSVC().fit(blobs()[0], np.zeros(N, int)), blobs()[0]))
+case("Estimators", "LapSVC, one class", None, "y has one class")(
+    lambda folder: fitted(folder, lambda: score(LapSVC().fit(blobs()[0], np.zeros(N, int)), blobs()[0])))
 
 
 @case("Estimators", "LapSVC, no unlabeled points", None, "fits; 2 classes")
