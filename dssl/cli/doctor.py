@@ -234,7 +234,7 @@ def check_workers(execution: OnDask, folder: Path) -> Iterator[Check]:
         if smallest.larger is not None:  # not all alike
             room += f"; {smallest.address} has the least"
         yield Check.unless(smallest.room >= budget, "problem", "memory of workers", room,
-                           f"lower --memory-budget, or {smallest.remedy(budget)}")
+                           f"lower --memory-budget, or {smallest.hint(budget)}")
     made = (folder if isinstance(folder, ObjectPath) else _existing(folder)) / f".dssl-doctor-{uuid.uuid4().hex}"
     made.mkdir()
     try:

@@ -7,7 +7,7 @@ measured, and `tests/benchmarks/memory.py` measures them again.
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ..base.units import size_setting
 from ..storage.blocks import STEP_BYTES
@@ -42,9 +42,24 @@ class Cost:
     read: int  # bytes of arrays, over all tasks
     written: int
     peak: int  # bytes of the largest task, or of a step of the driver
-    least: int  # that the peak can be, however small the blocks
+    smallest_peak: int  # however small the blocks
     seconds: float = 0.0  # of computing on one core, over all tasks; an estimate
     asked: int = 0  # requests to an object store beside those that follow from tasks and bytes, such as of buckets
+    guesses: frozenset[str] = field(default=frozenset(), compare=False)  # names of what these figures assume
+
+    @property
+    def figures(self) -> tuple[int, int, int, int, int, float, int]:
+        return (self.tasks, self.read, self.written, self.peak, self.smallest_peak, self.seconds, self.asked)
+
+    def __add__(self, other: "Cost") -> "Cost":
+        """Return what both take, one after the other."""
+        return Cost(self.tasks + other.tasks, self.read + other.read, self.written + other.written,
+                    max(self.peak, other.peak), max(self.smallest_peak, other.smallest_peak),
+                    self.seconds + other.seconds, self.asked + other.asked, self.guesses | other.guesses)
+
+    def guessing(self, *names: str) -> "Cost":
+        """Return the cost with the names of what it assumes beside others."""
+        return replace(self, guesses=self.guesses.union(names))
 
     @property
     def requests(self) -> int:
@@ -70,10 +85,11 @@ class Cost:
         return max(self.core_seconds * turns, SCHEDULED_SECONDS * self.tasks)
 
 
-def cost_of(tasks: int, read: float, written: float, peak: float, least: float = 0, seconds: float = 0.0,
+def cost_of(tasks: int, read: float, written: float, peak: float, smallest_peak: float = 0, seconds: float = 0.0,
             asked: float = 0) -> Cost:
     """Return a cost whose peak leaves room for what any step takes."""
-    return Cost(int(tasks), int(read), int(written), int(peak) + STEP_BYTES, int(least), float(seconds), int(asked))
+    return Cost(int(tasks), int(read), int(written), int(peak) + STEP_BYTES, int(smallest_peak), float(seconds),
+                int(asked))
 
 
 def bucket_requests(*shuffles: tuple[int, int]) -> int:
@@ -140,7 +156,7 @@ class WorkerRoom:
                 f"{size_setting(self.memory_limit + self.beside, up=False)} of which its process takes "
                 f"{size_setting(WORKER_BYTES + self.beside, up=True)}")
 
-    def remedy(self, task: int) -> str:
+    def hint(self, task: int) -> str:
         """Return how it, or who comes in its place, has room for tasks of so many bytes."""
         limit = size_setting(self.limit_for(task), up=True)
         if self.address is None or self.larger is None or self.larger < task:
@@ -153,9 +169,9 @@ def block_count(n_rows: int, height: int) -> int:
     return -(-n_rows // height)
 
 
-def largest_within(budget: int, most: int, bytes_of: Callable[[int], int]) -> int:
-    """Return the largest number from 1 to `most` of what takes `bytes_of` it, ascending, within a budget; or 0."""
-    return bisect_right(range(1, most + 1), budget, key=bytes_of)
+def largest_within(budget: int, upper: int, bytes_of: Callable[[int], int]) -> int:
+    """Return the largest number from 1 to `upper` of what takes `bytes_of` it, ascending, within a budget; or 0."""
+    return bisect_right(range(1, upper + 1), budget, key=bytes_of)
 
 
 def rank_budget(rank: int) -> int:

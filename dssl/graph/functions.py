@@ -174,7 +174,7 @@ def functions_cost(n: int, nnz: int, t: int, r: int, m: int, c: int, params: Fun
         prepared = system_cost(n, nnz, t, [Direct], guess=guess)
         peak = prepared.peak + Direct.opened_bytes(n, nnz, guess=guess) + 8 * (m * r + 9 * n) * block
         return cost_of(3 * m * block_count(t, block), 4 * m * prepared.written, m * prepared.written, peak,
-                       prepared.least)
+                       prepared.smallest_peak)
     first = stored + krylov_bytes(n, r, block, m, params.max_steps)
     second = stored + 4 * nnz + 12 * n * block + (8 * params.max_steps * block + 24 * n + 8 * m * t) * c
     tasks = len(_even_ranges(t, block, AT_ONCE))

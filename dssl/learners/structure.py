@@ -71,7 +71,7 @@ def structure_cost(v: int, nnz: int) -> Cost:
     columns, prepared = min(SAMPLE, v), system_cost(v, nnz, SAMPLE, [Jacobi], guess=False)
     width = min(COLUMNS, columns)
     solving = Jacobi.solve_bytes(v, width, width) + 8 * v * width
-    return cost_of(1, prepared.read, 0, prepared.peak + solving, prepared.least,
+    return cost_of(1, prepared.read, 0, prepared.peak + solving, prepared.smallest_peak,
                    prepared.seconds + solve_seconds(nnz, columns))
 
 

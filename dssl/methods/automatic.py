@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from ..base.errors import DsslError, ParameterError, SpecError, explain
-from ..execution.cost import Cost, cost_of
+from ..execution.cost import Cost
 from ..execution.tasks import Execution
 from ..graph.graph import KNNGraph
 from ..learners.class_prior import LABELS, ClassPrior, ClassWeight
@@ -45,8 +45,9 @@ from ..storage.views import SelectedRows
 from .graph.method import FEWER
 from .graph.sections import SizedModel
 from .linear import NO_WEIGHTS
+from .plan_inputs import PlanInputs
 from .sections import GraphSections
-from .step import Context, Method, PlanInputs, Step
+from .step import Context, Method, Step
 
 VALUES = 1  # the part of what the model says at the training points
 Fit = Callable[[Target, "np.ndarray | None"], Automatic]
@@ -244,15 +245,14 @@ def _models_cost(f: PlanInputs, params: AutomaticParams) -> Cost:
     Known class sizes take a fit for each fold of labels, which probabilities are calibrated on.
     """
     m, most, sized = f.n_labeled, params.most, params.prior.sizes is not None
-    if f.vertices > LARGEST:
-        f.estimated.add("solver")
-    both = {m > most, *({False} if "labeled points" in f.estimated else ())}
+    both = {f.labeled_points.lower > most, f.labeled_points.upper > most}
     cost = f.one_of([automatic_cost(
         f.distinct, f.row_bytes, f.nnz, m if many else min(m, most), params.graph.metric, f.n_outputs,
-        None if many else params.family, guess=f.bound == "most", sized=sized, budget=f.budget)
-        for many in sorted(both)])
+        None if many else params.family, guess=f.bound == "upper", sized=sized, budget=f.budget)
+        for many in sorted(both)], "labeled points")
     fits = 1 + FOLDS * sized
-    return cost_of(fits * cost.tasks, fits * cost.read, cost.written, cost.peak, cost.least, fits * cost.seconds)
+    return replace(cost, tasks=fits * cost.tasks, read=fits * cost.read, seconds=fits * cost.seconds).guessing(
+        *["solver"] * (f.vertices > LARGEST))
 
 
 def _scores_cost(f: PlanInputs, params: AutomaticParams) -> Cost:

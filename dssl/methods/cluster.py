@@ -45,8 +45,9 @@ from .linear import (
     models_step,
     selection_step,
 )
+from .plan_inputs import PlanInputs
 from .sections import KernelSection
-from .step import Context, Method, PlanInputs, Step, cost_of_test_points
+from .step import Context, Method, Step, cost_of_test_points
 
 ALIKE = 1e-4  # the contrast below which a model of the usual C says next to nothing
 
@@ -249,7 +250,7 @@ def _basis_cost(f: PlanInputs, params: ClusterKernelParams) -> Cost:
     peak = stochastic_bytes(rows, steps.n_features, steps.rank, f.budget, held=False) - STEP_BYTES
     passes = kernels * (steps.steps + 1)
     return cost_of(cost.tasks + passes, cost.read + passes * f.n * (f.row_bytes + 8 * steps.rank),
-                   cost.written + passes * 4 * f.n * steps.rank, max(cost.peak, peak), cost.least,
+                   cost.written + passes * 4 * f.n * steps.rank, max(cost.peak, peak), cost.smallest_peak,
                    cost.seconds + passes * gram_seconds(f.n, steps.rank, f.d))
 
 

@@ -36,8 +36,9 @@ from .deformed.covariance import CovarianceParams, covariance_of
 from .deformed.method import COVARIANCE_STEPS
 from .memory import MemoryWorkspace
 from .multiscale import USUAL_SCALES
+from .plan_inputs import PlanInputs
 from .sections import ClusterGraph, GraphSections, KernelSection, ModelSection, Sections
-from .step import Context, Fit, Method, PlanInputs, Step
+from .step import Context, Fit, Method, Step
 
 PASSES = 20  # that a plan reckons with
 LABEL_ROWS = 1 << 20  # in a chunk
@@ -253,8 +254,8 @@ def _clusters_cost(f: PlanInputs, params: ClustersParams) -> Cost:
         width, first = s, cost_of(1, n * f.row_bytes, 0, 40 * s * s, 8 * s * s)
     then = kmeans_cost(n, width, k, kmeans.n_init, PASSES, f.budget)
     held = 8 * n * width + 8 * s * (f.d + width)
-    return cost_of(first.tasks + then.tasks, first.read + then.read, first.written + then.written + held,
-                   max(first.peak, then.peak), max(first.least, then.least), first.seconds + then.seconds)
+    cost = first + then
+    return replace(cost, written=cost.written + held)
 
 
 def _assigned_cost(f: PlanInputs, params: ClustersParams) -> Cost:

@@ -40,7 +40,8 @@ from .linear import (
     models_step,
     selection_step,
 )
-from .step import Context, Method, PlanInputs, Step, cost_of_test_points
+from .plan_inputs import PlanInputs
+from .step import Context, Method, Step, cost_of_test_points
 
 USUAL_SCALES = 50  # that a plan counts on before they are known; 25 to 60 of data sets so far
 GRID, DRAWN = 80, 600  # places a side, and points, of a drawing of what is predicted in the plane
@@ -230,7 +231,7 @@ def _scores_cost(f: PlanInputs, params: MultiscaleKernelParams) -> Cost:
     cost = cost_of_test_points(f, params.kernels.for_costs(), m, 2, f.n_outputs, 8)
     each = 8 * m + 16 * f.width + f.row_bytes + 8 * (3 * s + 4 * k)
     block = each * min(f.n_test, max(1, BLOCK_BYTES // each))
-    return replace(cost, peak=STEP_BYTES + cost.least + block + 16 * s * k)
+    return replace(cost, peak=STEP_BYTES + cost.smallest_peak + block + 16 * s * k)
 
 
 _FEWER = "lower model.n_carriers"

@@ -4,9 +4,9 @@ A step reads artifacts and writes one. It knows neither whether these lie in mem
 workspace (a pipeline), nor whether Python or YAML asked for it.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -24,8 +24,9 @@ from ..learners.target.target import Classes, Target
 from ..report.page import Section
 from ..report.words import Baseline, Words
 from ..storage.artifacts import Artifact, Workspace
-from ..storage.blocks import ArrayRows, Arrays, Parts, PartWriter, Receipt, Rows
+from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows
 from ..storage.pieces import BlockedCsrRows
+from .plan_inputs import PlanInputs
 from .sections import LearningTask, Sections
 
 WEIGHT = "weight"  # beside the arrays of a target, the weights of its labels
@@ -264,61 +265,6 @@ class ModelsTask:
         return {"found": {"models": described, **fitted.told}}
 
 
-class PlanInputs(Protocol):
-    """The numbers that costs are functions of, known or bounded; see `pipeline.facts.Facts`."""
-
-    budget: int
-    attributes: dict[str, dict[str, Any]]  # of finished steps
-    bound: Literal["most", "least"]  # of numbers that are not known yet
-    estimated: set[str]  # the names of such numbers that costs were computed from
-    growing: Any  # what is known where rows are added to those of the last run, else None
-
-    @property
-    def n(self) -> int: ...
-
-    @property
-    def d(self) -> int: ...
-
-    @property
-    def n_labeled(self) -> int: ...
-
-    @property
-    def n_test(self) -> int: ...
-
-    @property
-    def n_outputs(self) -> int: ...
-
-    @property
-    def row_bytes(self) -> int: ...
-
-    @property
-    def width(self) -> int: ...
-
-    @property
-    def x_chunk(self) -> int: ...
-
-    @property
-    def n_classes(self) -> int: ...
-
-    @property
-    def is_regression(self) -> bool: ...
-
-    @property
-    def distinct(self) -> Rows: ...
-
-    @property
-    def vertices(self) -> int: ...
-
-    @property
-    def nnz(self) -> int: ...
-
-    def dense(self, n: int, d: int) -> ArrayRows: ...
-
-    def found(self, stage: str, name: str, most: float, least: float, what: str) -> int: ...
-
-    def one_of(self, costs: Iterable[Cost]) -> Cost: ...
-
-
 def cost_of_test_points(f: PlanInputs, kernel: Kernel, m: int, n_models: int, n_columns: int, predicted: int) -> Cost:
     """Return what predicting the test points with so many models of m points takes; see `predict_cost`."""
     return predict_cost(kernel, f.dense(max(f.n_test, 1), f.width), f.row_bytes, m, n_models, n_columns, predicted,
@@ -349,13 +295,13 @@ class Step:
     needs: tuple[str, ...]
     params: Callable[[Any], Any]
     make: Callable[[Context, Any], dict[str, Any]]
-    cost: Callable[[Any, Any], Cost]
+    cost: Callable[[PlanInputs, Any], Cost]
     hint: str
     intermediate: bool = False
     section: SectionOf | None = None
     leads: bool = False
     grows: bool = False
-    refuses: Callable[[Any, Any], DsslError | None] | None = None
+    refuses: Callable[[PlanInputs, Any], DsslError | None] | None = None
 
 
 @dataclass(frozen=True)
@@ -373,7 +319,7 @@ class Method:
     name: str
     tasks: tuple[LearningTask, ...]
     steps: tuple[Step, ...]
-    scores_cost: Callable[[Any, Any], Cost]
+    scores_cost: Callable[[PlanInputs, Any], Cost]
     words: Words
     baselines: tuple[Baseline, ...]
     sections: type[Sections]

@@ -6,7 +6,7 @@
 The labels that are held out, of which probabilities and errors follow, are unlabeled points of columns of their own.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -40,8 +40,9 @@ from ..selection.calibration import FOLDS, calibration_of
 from ..selection.held_out_scores import HeldOut
 from ..storage.blocks import PartWriter
 from .linear import NO_WEIGHTS
+from .plan_inputs import PlanInputs
 from .sections import ClassModel, KernelSection, Sections, baseline_mistakes
-from .step import Context, Method, PlanInputs, Step, cost_of_test_points
+from .step import Context, Method, Step, cost_of_test_points
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,22 +267,32 @@ def _n_columns(f: PlanInputs) -> int:
     return (1 if f.n_classes == 2 else f.n_classes) * (1 + FOLDS)
 
 
+def _with_guesses(cost: Callable[[PlanInputs, MachineParams], Cost]) -> Callable[[PlanInputs, MachineParams], Cost]:
+    """Return the cost of a step that follows from the number of landmarks, and says so until they are chosen."""
+    def named(f: PlanInputs, params: MachineParams) -> Cost:
+        chosen = "landmarks" in f.attributes or isinstance(params.landmarks.n_landmarks, int)
+        return cost(f, params) if chosen else cost(f, params).guessing("landmarks")
+
+    return named
+
+
 def _n_landmarks(f: PlanInputs, params: MachineParams) -> int:
     if "landmarks" in f.attributes:
         return int(f.attributes["landmarks"]["n_landmarks"])
     given = params.landmarks.n_landmarks
     if isinstance(given, int):
         return min(given, f.n)
-    f.estimated.add("landmarks")
     return landmark_count(params.landmarks, min(f.n_labeled, f.n), f.n, landmarks_that_fit(
         f.n, f.n, _n_columns(f), params.budget, 1))
 
 
+@_with_guesses
 def _landmarks_cost(f: PlanInputs, params: MachineParams) -> Cost:
     return landmarks_cost(params.landmarks.method, f.n, f.n, _n_landmarks(f, params), f.row_bytes, f.width, 1,
                           f.budget)
 
 
+@_with_guesses
 def _models_cost(f: PlanInputs, params: MachineParams) -> Cost:
     s, models = _n_landmarks(f, params), 1 + len(params.baselines)
     held = fit_bytes(f.n, s, _n_columns(f))
@@ -289,6 +300,7 @@ def _models_cost(f: PlanInputs, params: MachineParams) -> Cost:
                    models * gram_seconds(f.n, s, f.d))
 
 
+@_with_guesses
 def _scores_cost(f: PlanInputs, params: MachineParams) -> Cost:
     return cost_of_test_points(f, params.kernels.for_costs(), _n_landmarks(f, params), 1 + len(params.baselines),
                                f.n_outputs, 16)

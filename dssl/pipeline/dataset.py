@@ -18,13 +18,13 @@ from ..data.readers.file_rows import FileRows
 from ..data.source_files import Source, fingerprint
 from ..data.source_reader import open_source, scan_source
 from ..execution.cost import Cost, block_count, cost_of
+from ..methods.plan_inputs import Growing, PlanInputs
 from ..methods.step import Context, Made
 from ..report.sections.columns import columns_section
 from ..storage.artifacts import Artifact
 from ..storage.blocks import PartWriter, Receipt, Rows, row_ranges, rows_that_fit, write_dense
 from ..storage.pieces import BlockedCsrRows, JoinedRows
 from .growth import CannotGrow
-from .plan.facts import Facts, Growing
 from .spec import Spec
 from .stage import Stage
 from .validation import ingest_params
@@ -172,14 +172,13 @@ def rows_in_files(source: Source, read: IngestParams, attributes: Mapping[str, A
         yield FileRows.of(open_source(source, read, scratch=Path(scratch)), attributes["n"])
 
 
-def _dataset_cost(f: Facts[Any]) -> Cost:
+def _dataset_cost(f: PlanInputs, spec: Spec) -> Cost:
     assert f.scan is not None
     if f.growing and f.growing.added:
         new = ingest_cost(f.growing.added, f.read, f.row_bytes, f.budget)
         height, whole = grown_height(f.n_rows, f.row_bytes, f.budget), f.n_rows * f.row_bytes
-        return cost_of(new.tasks + block_count(f.n_rows, height), new.read + whole, new.written + whole,
-                       max(new.peak, COPIES * height * f.row_bytes), max(new.least, COPIES * f.row_bytes),
-                       new.seconds + whole * CHECKED_SECONDS)
+        return new + cost_of(block_count(f.n_rows, height), whole, whole, COPIES * height * f.row_bytes,
+                             COPIES * f.row_bytes, whole * CHECKED_SECONDS)
     return ingest_cost(f.scan, f.read, f.row_bytes, f.budget)
 
 

@@ -48,7 +48,8 @@ from ..knn.grow import grow_cost, grow_neighbors
 from ..knn.lists import Neighbors
 from ..knn.params import NeighborParams
 from ..knn.partitioned.sizes import partitioned_cost
-from ..knn.search import find_neighbors, lowered_neighbors
+from ..knn.search import find_neighbors, lowered_neighbors, possible_methods
+from ..methods.plan_inputs import PlanInputs
 from ..methods.sections import GraphSections
 from ..methods.step import Context, NoParams
 from ..report.sections.graph import graph_section
@@ -57,7 +58,6 @@ from ..storage.blocks import PartWriter, Receipt, Rows, budget_beside, row_range
 from ..storage.csv_lines import CsvLines
 from ..storage.files import draft_of
 from .growth import CannotGrow
-from .plan.facts import Facts
 from .stage import Stage
 
 PEAK_OF_UNPACKED = {"weights": 40 / 12, "neighbors": 60 / 16}  # bytes of memory a byte of the arrays
@@ -255,23 +255,28 @@ def write_unreached(folder: Path, health: Artifact, handled: str) -> dict[str, A
             "file": str(file) if file else None}
 
 
-def _vertices_cost(f: Facts[Any]) -> Cost:
-    return vertices_cost(f.n, f.row_bytes, f.budget, collapse=VertexParams.of(f.spec).duplicates == "collapse")
+def _vertices_cost(f: PlanInputs, spec: Any) -> Cost:
+    return vertices_cost(f.n, f.row_bytes, f.budget, collapse=VertexParams.of(spec).duplicates == "collapse")
 
 
-def _neighbors_cost(f: Facts[Any]) -> Cost:
+def _neighbors_cost(f: PlanInputs, spec: Any) -> Cost:
     """Return that of the searches that may be used; or of lists from a file."""
-    graph, n, k, given = f.spec.graph, f.vertices, f.spec.graph.n_neighbors, f.spec.graph.given
+    graph, k, given = spec.graph, spec.graph.n_neighbors, spec.graph.given
     if given is not None:
-        f.estimated.add("given graph")
-        return given_cost(n * k * (given.kind == "neighbors"))
+        return given_cost(f.vertices * k * (given.kind == "neighbors")).guessing("given graph")
     if f.growing:
         known = f.growing.attributes["neighbors"]
         return grow_cost(f.distinct, known["n"], k, graph.metric, known["method"], f.budget)
     costs = {"exact": lambda: exact_cost(f.distinct, k, graph.metric, f.budget),
              "descent": lambda: descent_cost(f.distinct, k, graph.metric, f.budget),
              "partitioned": lambda: partitioned_cost(f.distinct, k, graph.metric, f.budget)}
-    return f.one_of(costs[search]() for search in sorted(f.search))
+    if "neighbors" in f.attributes:
+        methods = {f.attributes["neighbors"]["method"]}
+    elif graph.method == "auto":
+        methods = possible_methods(f.distinct, k, graph.metric, f.budget)
+    else:
+        methods = {graph.method}
+    return f.one_of((costs[search]() for search in sorted(methods)), "search")
 
 
 VERTICES = Stage("vertices", VERSIONS["vertices"], ("points",), VertexParams.of, make_vertices, _vertices_cost,
@@ -282,10 +287,10 @@ NEIGHBORS = Stage("neighbors", VERSIONS["neighbors"], ("dataset", "split", "poin
 GRAPH = Stage("graph", VERSIONS["graph"], ("dataset", "split", "neighbors"),
               lambda spec: EdgeParams(None if spec.graph.given and spec.graph.given.weights else
                                       spec.graph.weighting), make_graph,
-              lambda f: weights_cost(f.vertices, f.spec.graph.n_neighbors, f.nnz, f.spec.graph.weighting.rule,
-                                     f.budget),
+              lambda f, spec: weights_cost(f.vertices, spec.graph.n_neighbors, f.nnz, spec.graph.weighting.rule,
+                                           f.budget),
               "lower graph.n_neighbors", files=("weights",))
 # A kind without labels leaves them out of its needs.
 HEALTH = Stage("health", 4, ("split", "vertices", "neighbors", "graph", "labels"), lambda spec: NoParams(), make_health,
-               lambda f: health_cost(f.vertices, f.spec.graph.n_neighbors, f.nnz, f.budget),
+               lambda f, spec: health_cost(f.vertices, spec.graph.n_neighbors, f.nnz, f.budget),
                "lower graph.n_neighbors or data.points", section=graph_section)

@@ -17,6 +17,7 @@ from ..data.scaling.scaling import Scaling, ScalingParams, fit_scaling
 from ..data.scaling.units import warn_unlike
 from ..execution.cost import Cost, cost_of
 from ..learners.target.target import Target
+from ..methods.plan_inputs import PlanInputs
 from ..methods.step import WEIGHT, Context
 from ..report.sections.data import data_section
 from ..storage.blocks import PartWriter, Receipt, Rows, row_ranges
@@ -26,7 +27,6 @@ from ..storage.views import counts_below
 from .dataset import dataset_of, identifier_of, rows_called, rows_in_files
 from .growth import CannotGrow
 from .label_weights import weigh_labels
-from .plan.facts import Facts
 from .spec import Spec
 from .split import training_strata
 from .stage import Stage
@@ -278,13 +278,13 @@ def make_labels(context: Context, labels: LabelParams) -> dict[str, Any]:
     return {**attributes, **chosen.described(), "n_labeled": len(chosen.labeled), **from_file, **weighed}
 
 
-def _labels_cost(f: Facts[Any]) -> Cost:
+def _labels_cost(f: PlanInputs, spec: Spec) -> Cost:
     """Return that of passes over the labels, in the driver: a block of them in random order, and those chosen.
 
     Where they have weights in a column of the source, it is read once more.
     """
     held, m = 60 * min(f.n, DRAW_ROWS), min(f.n_labeled, f.n)
-    labels = f.spec.labels
+    labels = spec.labels
     again = 0 if labels is None or labels.weight is None or labels.weighs_in_files else f.n_rows * (
         f.row_bytes if f.scan is None else f.scan.row_bytes)
     return cost_of(0, 3 * 8 * f.n + again, (16 if labels is None or labels.weight is None else 24) * m, held + 60 * m,
@@ -335,7 +335,7 @@ def points_notes(attributes: dict[str, Any]) -> list[str]:
 LABELS = Stage("labels", 7, ("dataset", "split"), LabelParams.of, make_labels, _labels_cost, "label fewer points",
                files=("source", "labels"), notes=labels_notes, grows=True)
 POINTS = Stage("points", 8, ("dataset", "split"), lambda spec: spec.data.scaling, make_points,
-               lambda f: scaling_cost(f.spec.data.scale, (f.n, f.n_test, f.n_rows), f.d, f.row_bytes, f.width,
+               lambda f, spec: scaling_cost(spec.data.scale, (f.n, f.n_test, f.n_rows), f.d, f.row_bytes, f.width,
                                       f.x_chunk, f.budget, is_sparse=f.sparse_entries is not None),
                "read fewer columns, or lower data.read.block_rows", files=("source",), section=data_section,
                notes=points_notes, grows=True)

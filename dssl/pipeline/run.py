@@ -5,7 +5,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -16,6 +16,7 @@ from ..data.source_files import FileRecord
 from ..execution.current import current_execution
 from ..execution.tasks import Execution, TaskCount
 from ..execution.worker_kinds import unlike_notes
+from ..methods.plan_inputs import PlanInputs
 from ..methods.step import Context
 from ..report.page import leading_and_following, page
 from ..report.sections.answer import never_note
@@ -33,7 +34,7 @@ from .gc import remove_intermediate, write_stages
 from .graphs import write_unreached
 from .growth import CannotGrow, LastRun
 from .inspection import with_disk_bytes
-from .plan.facts import Facts
+from .plan.inputs import known_after
 from .plan.plan import DEFAULT_WORKSPACE, SELECTION, Plan, plan, tried_graphs
 from .plan.preflight import PlannedStage, Room, price, refuse_what_cannot_fit
 from .plan.rates import Rates
@@ -155,7 +156,7 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
     before = Room.of(execution)
     execution = execution.within(budget_for(made, before))
     for one in (*made.tried, made):
-        refuse_what_cannot_fit(one.own_stages, one.facts, Room.of(execution))
+        refuse_what_cannot_fit(one.own_stages, one.inputs, one.spec, Room.of(execution))
     shown = in_notebook() if events is None else nullcontext(events)
     with place.lock(wait) as lock, _held(execution, lock.check), shown as reporter:
         if isinstance(place.root, ObjectPath):
@@ -335,21 +336,22 @@ def _write_result(folder: Path, result: dict[str, Any]) -> None:
 def _run_stages(made: Plan, whole: Plan, records: dict[str, dict[str, Any]], execution: Execution,
                 estimated: _Estimates, tell: Events) -> None:
     """Make the artifacts of a plan, one of several graphs or the whole, and add the records of addresses without."""
-    known = made.facts and replace(made.facts, attributes=dict(made.facts.attributes))
+    known = made.inputs
     for place, item in enumerate(made.own_stages):
         if item.status != "cached" or item.artifact.address not in records:
-            refuse_what_cannot_fit(made.own_stages[place:], known, Room.of(execution))
+            refuse_what_cannot_fit(made.own_stages[place:], known, made.spec, Room.of(execution))
             if known is not None:  # more is known than when the plan was made
                 for other in made.own_stages[place:]:
-                    estimated.note(price(other, known))
+                    estimated.note(price(other, known, made.spec))
             graph = whole.graph_of(item)
             records[item.artifact.address] = _run_stage(item, made, known, execution, estimated, tell) | (
                 {"graph": graph} if graph else {})
+            known = known and known_after(known, made.spec, item.stage.name, item.artifact.attributes)
 
 
-def _run_stage(item: PlannedStage, made: Plan, known: Facts | None, execution: Execution, estimated: _Estimates,
+def _run_stage(item: PlannedStage, made: Plan, known: PlanInputs | None, execution: Execution, estimated: _Estimates,
                tell: Events) -> dict[str, Any]:
-    """Make one artifact unless it exists; return the record of it, and add what it found to what is known."""
+    """Make one artifact unless it exists; return the record of it."""
     name, artifact = item.stage.name, item.artifact
     begin = time.perf_counter()
     seconds = estimated.seconds.pop(artifact.address, None)
@@ -369,7 +371,8 @@ def _run_stage(item: PlannedStage, made: Plan, known: Facts | None, execution: E
     return record
 
 
-def _make(item: PlannedStage, made: Plan, known: Facts | None, execution: Execution, tell: Events) -> dict[str, Any]:
+def _make(item: PlannedStage, made: Plan, known: PlanInputs | None, execution: Execution,
+          tell: Events) -> dict[str, Any]:
     """Make one artifact; return its peak memory (bytes), predicted and measured.
 
     Predicted is what the plan's formula gives for what the stages found and chose (a search, a solver), this one too.
@@ -394,10 +397,8 @@ def _make(item: PlannedStage, made: Plan, known: Facts | None, execution: Execut
     finally:
         execution.counter = None  # the execution may be used again after a run that failed
     artifact.publish(attributes, execution.allowed)
-    cost = None
-    if known is not None:
-        known.attributes[name] = artifact.attributes
-        cost = price(item, known).cost
+    now = known and known_after(known, made.spec, name, artifact.attributes)
+    cost = None if now is None else price(item, now, made.spec).cost
     peaks = (execution.largest_task_bytes, driver.bytes)
     measured = max((peak for peak in peaks if peak is not None), default=None)
     predicted = cost.peak if cost else None

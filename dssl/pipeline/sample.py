@@ -22,6 +22,7 @@ from ..knn.metric import measurable
 from ..learners.model import BlockValues, Model, predict_blocks, stored_models
 from ..learners.probabilities import CALIBRATION, Calibration
 from ..learners.target.coding import ClassCoding, Coding, margins_of
+from ..methods.plan_inputs import PlanInputs
 from ..methods.sections import GraphSections
 from ..methods.step import Context
 from ..report.sections.sample import sample_section
@@ -30,7 +31,6 @@ from ..selection.coverage import row_bytes as distance_bytes
 from ..selection.suggest import FEWEST, MOST, SuggestParams, prior_bytes
 from ..storage.blocks import arrays_within, block_rng, row_ranges
 from ..storage.csr import as_rows
-from .plan.facts import Facts
 from .spec import Spec
 from .stage import Stage
 from .suggested_rows import choose_rows, with_places
@@ -204,22 +204,22 @@ def _rounded(value: Any) -> float | int:
     return value if isinstance(value, int) else float(f"{value:.5g}")
 
 
-def _sample_cost(f: Facts[Any]) -> Cost:
+def _sample_cost(f: PlanInputs, spec: Spec) -> Cost:
     most, pictured = sizes(f.row_bytes, f.budget)
     drawn, judged = min(f.n, pictured), min(f.n, JUDGED + LABELED, most)
     held = (4 * f.row_bytes + 64) * judged
-    return cost_of(1, f.n * f.row_bytes, 0, held + max(PAIR_BYTES * drawn * drawn, _next_bytes(f)), 0)
+    return cost_of(1, f.n * f.row_bytes, 0, held + max(PAIR_BYTES * drawn * drawn, _next_bytes(f, spec)), 0)
 
 
-def _next_bytes(f: Facts[Any]) -> int:
+def _next_bytes(f: PlanInputs, spec: Spec) -> int:
     """Return what choosing the points to label next takes, within half of the budget.
 
     The eigenvectors of the graph, or without one a block of distances to the points that have a label.
     """
-    if f.spec.labels is None or f.n > SUGGESTED:
+    if spec.labels is None or f.n > SUGGESTED:
         return 0
     half = arrays_within(f.budget) // 2
-    if isinstance(f.spec, GraphSections):
+    if isinstance(spec, GraphSections):
         return min(prior_bytes(f.n, f.n, f.nnz, min(max(FEWEST, f.n_labeled + LISTED), MOST, f.n)), half)
     points, m = f.dense(f.n, f.width), f.n_labeled
     return block_height(points, m, half) * distance_bytes(points, m)

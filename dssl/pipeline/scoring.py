@@ -12,6 +12,7 @@ from ..learners.class_scoring import ClassScoring
 from ..learners.model import stored_models
 from ..learners.on_graph.model import scored
 from ..learners.target.target import Classes
+from ..methods.plan_inputs import PlanInputs
 from ..methods.step import Context, Method
 from ..report.sections.scores import scores_section
 from ..selection.scores import (
@@ -25,7 +26,6 @@ from ..selection.scores import (
     withheld,
 )
 from ..selection.scoring import with_scoring
-from .plan.facts import Facts
 from .spec import Spec
 from .split import split_target
 from .stage import Stage
@@ -74,14 +74,14 @@ def make_scores(context: Context, params: ScoreParams) -> dict[str, Any]:
             **points_to_draw(true, scored["model"])}
 
 
-def with_scored(cost: Cost, f: Facts[Any], n_models: int, *, asked: bool = False) -> Cost:
+def with_scored(cost: Cost, f: PlanInputs, n_models: int, *, asked: bool = False) -> Cost:
     """Return the cost of predictions of test points with what scores of classes take, which the caller holds whole.
 
     asked : as `scored_bytes`.
     """
     if f.is_regression:
         return cost
-    written, held = (f.n_scored * scored_bytes(f.n_outputs, n_models, asked=more) for more in (False, asked))
+    written, held = (f.n_test * scored_bytes(f.n_outputs, n_models, asked=more) for more in (False, asked))
     return replace(cost, written=cost.written + written, peak=max(cost.peak, STEP_BYTES + held))
 
 
@@ -112,7 +112,7 @@ def transductive_scores(context: Context, values: np.ndarray, beyond: np.ndarray
     return {"transductive": {**scores, "unsupported": int(lost.sum())}}
 
 
-def scores_with(cost: Callable[[Facts[Any]], Cost], method: Method) -> Stage:
+def scores_with(cost: Callable[[PlanInputs, Any], Cost], method: Method) -> Stage:
     """Return the stage of a method's kind, which scores the training points too where the method knows their values.
     """
     at_training = method.at_training
@@ -121,7 +121,7 @@ def scores_with(cost: Callable[[Facts[Any]], Cost], method: Method) -> Stage:
         scores = make_scores(context, params)
         return scores if at_training is None else {**scores, **transductive_scores(context, *at_training(context))}
 
-    return replace(SCORES, make=make, cost=cost, remedy=method.steps[-1].hint,
+    return replace(SCORES, make=make, cost=cost, hint=method.steps[-1].hint,
                    needs=(*SCORES.needs, *(needed for needed in method.training_needs if needed not in SCORES.needs)))
 
 

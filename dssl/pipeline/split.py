@@ -18,12 +18,12 @@ from ..data.labels import DRAW_ROWS, sample_points
 from ..execution.cost import Cost, cost_of
 from ..learners.target.encoding import UNLABELED
 from ..learners.target.target import Classes, Target
+from ..methods.plan_inputs import PlanInputs
 from ..methods.step import Context
 from ..storage.artifacts import Artifact
 from ..storage.blocks import RowStream, block_rng
 from ..storage.views import counts_below
 from .dataset import dataset_of
-from .plan.facts import Facts
 from .rows_in_use import Block, NothingKnown, RowsInUse, SplitParams, known_target_of
 from .stage import Stage
 
@@ -187,7 +187,7 @@ def _split_notes(attributes: Mapping[str, Any]) -> list[str]:
             f"own; to join them: {how}"]
 
 
-def _split_cost(f: Facts[Any]) -> Cost:
+def _split_cost(f: PlanInputs, spec: Any) -> Cost:
     """Return that of passes over the labels, in the driver: a block of rows with what is known and drawn of them.
 
     One finds the classes, one counts them; one counts what can be tested, one all rows, one draws, and one takes the

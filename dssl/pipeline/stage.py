@@ -6,12 +6,12 @@ from typing import Any
 
 from ..base.errors import DsslError, SpecError, explain
 from ..execution.cost import Cost
+from ..methods.plan_inputs import PlanInputs
 from ..methods.sections import KernelSections
 from ..methods.step import Context, Method, Step
 from ..report.page import Section
 from ..report.sections.answer import answer_section
 from ..report.words import Baseline, Words
-from .plan.facts import Facts
 from .spec import KindSpec, Spec
 
 
@@ -22,7 +22,8 @@ class Stage:
     version : raised when its output changes. needs : the stages whose artifacts it reads.
     params : makes its frozen dataclass of the spec: what its address digests, and all that `make` gets of the spec.
     make : writes its parts, and returns JSON attributes.
-    cost : what it takes, None where that is next to nothing. remedy : what to lower where it cannot fit.
+    cost : what it takes, of the inputs of a plan and the spec; None where that is next to nothing.
+    hint : what to lower where it cannot fit.
     files : names of files from outside (`find_files`) that it reads where the spec has them.
     intermediate : whether later stages alone read its arrays, so that `dssl gc --intermediate` removes them once a run
         is done: predictions, suggestions and reports do not need them.
@@ -38,14 +39,14 @@ class Stage:
     needs: tuple[str, ...]
     params: Callable[[Any], Any]
     make: Callable[[Context, Any], dict[str, Any]]
-    cost: Callable[[Facts[Any]], Cost] | None = None
-    remedy: str = "use fewer points"
+    cost: Callable[[PlanInputs, Any], Cost] | None = None
+    hint: str = "use fewer points"
     files: tuple[str, ...] = ()
     intermediate: bool = False
     section: Callable[[dict[str, Any], dict[str, Any]], Section | None] | None = None
     leads: bool = False
     notes: Callable[[dict[str, Any]], list[str]] | None = None
-    refuses: Callable[[Facts[Any]], DsslError | None] | None = None
+    refuses: Callable[[PlanInputs, Any], DsslError | None] | None = None
     grows: bool = False
 
 
@@ -60,11 +61,11 @@ def _stage_of(step: Step, kind_of_spec: type[Spec]) -> Stage:
 
     params_of.__annotations__["spec"] = kind_of_spec
 
-    def cost_of(facts: Facts[Any]) -> Cost:
-        return step.cost(facts, facts.spec.params())
+    def cost_of(inputs: PlanInputs, spec: Any) -> Cost:
+        return step.cost(inputs, spec.params())
 
-    def refused(facts: Facts[Any]) -> DsslError | None:
-        return None if step.refuses is None else step.refuses(facts, facts.spec.params())
+    def refused(inputs: PlanInputs, spec: Any) -> DsslError | None:
+        return None if step.refuses is None else step.refuses(inputs, spec.params())
 
     return Stage(step.name, step.version, step.needs, params_of, step.make, cost_of, step.hint, refuses=refused,
                  intermediate=step.intermediate, section=step.section, leads=step.leads, grows=step.grows)

@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +72,7 @@ class Artifact:
     root: Path = field(compare=False)
     _read: "_Reading" = field(default_factory=lambda: _Reading(), init=False, repr=False, compare=False)
 
-    @property
+    @cached_property
     def address(self) -> str:
         """Return the SHA-256 of what makes it."""
         return digest({"storage": STORAGE, "stage": self.stage, "version": self.version, "params": self.params,

@@ -429,7 +429,7 @@ def test_a_file_that_may_not_be_written_is_1(made, tmp_path):
 def test_the_plan_shows_what_a_stage_takes(made, workspace):
     shown = invoke("plan", made / "spec.yaml", "--workspace", workspace / "new")
     assert shown.exit_code == 0
-    for text in ("tasks", "peak memory", "< ", "<: taken from above", "entries of W", "MB"):
+    for text in ("tasks", "peak memory", "< ", "<: an upper bound", "entries of W", "MB"):
         assert text in shown.stdout
     partly = invoke("plan", made / "spec.yaml", "--workspace", workspace, "--from", "covariance", "--until", "models")
     assert "asked to be made anew" in partly.stdout

@@ -257,4 +257,4 @@ def test_descent_takes_what_its_cost_says(n, d, entries, dtype, metric):
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     cost = descent_cost(X, 5, metric, execution.memory_budget)
-    assert cost.least / 3 < peak < cost.peak
+    assert cost.smallest_peak / 3 < peak < cost.peak

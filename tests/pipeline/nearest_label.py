@@ -20,11 +20,11 @@ from dssl.kernels.base import KERNELS, MercerKernel
 from dssl.kernels.points import squared_distances
 from dssl.learners.model import Model, register_model
 from dssl.learners.target.coding import OneVsRest
+from dssl.methods.plan_inputs import PlanInputs
 from dssl.methods.step import Context
 from dssl.pipeline.dataset import DATASET
 from dssl.pipeline.graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES
 from dssl.pipeline.kinds.registry import register_kind
-from dssl.pipeline.plan.facts import Facts
 from dssl.pipeline.points import LABELS, POINTS
 from dssl.pipeline.scoring import SCORES
 from dssl.pipeline.spec import GraphPipeline, LabelSection, ModelSection
@@ -158,7 +158,7 @@ def make_models(context: Context, params: NoChoice) -> dict[str, Any]:
     return {"models": {"model": attributes}}
 
 
-def paths_cost(f: Facts) -> Cost:
+def paths_cost(f: PlanInputs, spec: NearestPipeline) -> Cost:
     """The graph twice, and the distances from one point."""
     return cost_of(f.n_labeled, f.n_labeled * 12 * f.nnz, f.n_labeled * 8 * f.n, 24 * f.nnz + 16 * f.n)
 

@@ -40,7 +40,7 @@ def test_a_plan_of_nothing_made_estimates(spec, tmp_path):
         assert set(row) == {"name", "status", "why", "address", "tasks", "requests", "read_bytes", "written_bytes",
                             "peak_bytes", "core_seconds", "wall_seconds", "estimated", "bound", "refused"}
         assert row["peak_bytes"] > 0
-        assert row["bound"] == "most"
+        assert row["bound"] == "upper"
     assert rows["dataset"]["estimated"] == []
     assert "entries of W" in rows["columns"]["estimated"]
     assert rows["columns"]["tasks"] == 5
@@ -79,18 +79,18 @@ def test_plan_and_run_agree_on_tasks_and_bytes(spec, finished):
 # Refused early
 
 
-@pytest.mark.parametrize(("change", "budget", "stage", "remedy"), [
+@pytest.mark.parametrize(("change", "budget", "stage", "hint"), [
     ("model.n_subsample=200", 1_200_000, "covariance", "lower model.n_subsample"),
     ("graph.symmetrize=mean", 100_000, "system", "use model.kind laprls"),
 ])
-def test_a_stage_that_cannot_fit_is_refused_before_anything_runs(spec, workspace, change, budget, stage, remedy):
+def test_a_stage_that_cannot_fit_is_refused_before_anything_runs(spec, workspace, change, budget, stage, hint):
     before = sorted(workspace.rglob("*"))
     with pytest.raises(BudgetError) as error:
         run(spec, set=[change], workspace=workspace, execution=InProcess(1, memory_budget=budget))
     said = str(error.value)
     assert f"stage {stage} needs " in said
     assert f"the memory budget is {size_setting(budget, up=False)}" in said
-    assert remedy in said
+    assert hint in said
     enough = size_of(said.split("or raise memory_budget to ")[1].split(", in the spec or by --memory-budget")[0])
     assert enough > budget
     # It is enough for all stages, and hardly more than is needed.
@@ -107,15 +107,15 @@ def test_a_row_that_does_not_fit_is_refused_too(spec, tmp_path):
 
 
 def test_figures_of_a_stage_that_does_not_fit_by_the_most_are_from_below(spec, tmp_path):
-    def cost(facts):
-        facts.estimated.add("landmarks")
-        if facts.bound == "most":
+    def cost(inputs, spec):
+        if inputs.bound == "upper":
             raise BudgetError("their kernel does not fit")
-        return Cost(1, 2, 3, 4, 5)
+        return Cost(1, 2, 3, 4, 5).guessing("landmarks")
 
     made = plan(spec, workspace=tmp_path / "work")
-    priced = price(replace(made.stages[0], stage=replace(made.stages[0].stage, cost=cost)), made.facts).to_dict()
-    assert (priced["peak_bytes"], priced["estimated"], priced["bound"]) == (4, ["landmarks"], "least")
+    item = replace(made.stages[0], stage=replace(made.stages[0].stage, cost=cost))
+    priced = price(item, made.inputs, made.spec).to_dict()
+    assert (priced["peak_bytes"], priced["estimated"], priced["bound"]) == (4, ["landmarks"], "lower")
 
 
 def with_cost(made, name, cost):
@@ -126,12 +126,12 @@ def with_cost(made, name, cost):
 
 def test_a_workers_limit_refuses_too(spec, tmp_path):
     made = plan(spec, workspace=tmp_path / "work")
-    item = with_cost(made, "models", lambda facts: Cost(1, 2, 3, 200_000, 150_000))
+    item = with_cost(made, "models", lambda inputs, spec: Cost(1, 2, 3, 200_000, 150_000))
     small = WorkerRoom(WorkerRoom(1).limit_for(100_000))
-    error = refusal(item, made.facts, Room(1 << 30, small))
+    error = refusal(item, made.inputs, made.spec, Room(1 << 30, small))
     assert "takes 200kB in one task, a worker has 100kB for it, of a memory limit of" in str(error)
     assert f"or raise the memory_limit of workers to {size_setting(small.limit_for(200_000), up=True)}" in str(error)
-    assert refusal(item, made.facts, Room(1 << 30, WorkerRoom(small.limit_for(200_000)))) is None
+    assert refusal(item, made.inputs, made.spec, Room(1 << 30, WorkerRoom(small.limit_for(200_000)))) is None
     execution = InProcess(1)
     execution.smallest_worker = small
     with pytest.raises(BudgetError, match="a worker has 100kB for it"):
@@ -141,27 +141,27 @@ def test_a_workers_limit_refuses_too(spec, tmp_path):
 
 def test_blocks_that_fill_the_budget_are_refused_where_a_worker_has_less(spec, tmp_path):
     made = plan(spec, workspace=tmp_path / "work")
-    item = with_cost(made, "models", lambda facts: Cost(9, 2, 3, facts.budget // 2, 1000))
+    item = with_cost(made, "models", lambda inputs, spec: Cost(9, 2, 3, inputs.budget // 2, 1000))
     worker = WorkerRoom(WorkerRoom(1).limit_for(200 << 20))
-    error = refusal(item, made.facts, Room(1 << 30, worker))
+    error = refusal(item, made.inputs, made.spec, Room(1 << 30, worker))
     assert "takes 537MB in one task, a worker has 209MB for it" in str(error)
     limit = size_setting(worker.limit_for(1 << 29), up=True)
     assert f"lower memory_budget to 268MB, or raise the memory_limit of workers to {limit}" in str(error)
-    assert refusal(item, made.facts, Room(1 << 28, worker)) is None
-    assert refusal(item, made.facts, Room(1 << 30)) is None
-    driver = with_cost(made, "models", lambda facts: Cost(0, 2, 3, facts.budget // 2, 1000))  # of no worker
-    assert refusal(driver, made.facts, Room(1 << 30, worker)) is None
+    assert refusal(item, made.inputs, made.spec, Room(1 << 28, worker)) is None
+    assert refusal(item, made.inputs, made.spec, Room(1 << 30)) is None
+    driver = with_cost(made, "models", lambda inputs, spec: Cost(0, 2, 3, inputs.budget // 2, 1000))  # of no worker
+    assert refusal(driver, made.inputs, made.spec, Room(1 << 30, worker)) is None
 
 
 def test_a_budget_that_nobody_gave_follows_from_the_smallest_worker(spec, tmp_path):
     made = plan(spec, workspace=tmp_path / "work")
     fitting = WorkerRoom(WorkerRoom(1).limit_for(100 << 20))
     assert plan_on(made, fitting).budget == 1 << 30  # blocks are those of any machine where no task is too large
-    for cost, budget in ((lambda facts: Cost(9, 2, 3, facts.budget // 2, 1000), fitting.room),
-                         (lambda facts: Cost(0, 2, 3, max(facts.budget // 2, 150 << 20), 1000), 1 << 30),
-                         (lambda facts: Cost(9, 2, 3, 300 << 20, 1000), fitting.room)):
+    for cost, budget in ((lambda inputs, spec: Cost(9, 2, 3, inputs.budget // 2, 1000), fitting.room),
+                         (lambda inputs, spec: Cost(0, 2, 3, max(inputs.budget // 2, 150 << 20), 1000), 1 << 30),
+                         (lambda inputs, spec: Cost(9, 2, 3, 300 << 20, 1000), fitting.room)):
         stages = [with_cost(made, "models", cost)]
-        assert budget_that_fits(stages, made.facts, Room(1 << 30, fitting)) == budget
+        assert budget_that_fits(stages, made.inputs, made.spec, Room(1 << 30, fitting)) == budget
     given = plan(spec, workspace=tmp_path / "work", memory_budget=1 << 29)
     assert plan_on(given, WorkerRoom(1)).budget == 1 << 29
     assert plan_on(given, WorkerRoom(1)).refused
@@ -181,15 +181,16 @@ def test_a_run_whose_workers_are_small_takes_a_smaller_budget_and_says_so(tmp_pa
 
 def test_a_worker_that_is_smaller_than_others_is_named(spec, tmp_path):
     made = plan(spec, workspace=tmp_path / "work")
-    item = with_cost(made, "models", lambda facts: Cost(1, 2, 3, 300 << 20, 0))
+    item = with_cost(made, "models", lambda inputs, spec: Cost(1, 2, 3, 300 << 20, 0))
     workers = [WorkerRoom(3 << 30, 1, "tcp://host:1"), WorkerRoom(700 << 20, 1, "tcp://host:2")]
-    said = str(refusal(item, made.facts, Room(1 << 30, WorkerRoom.smallest(workers))))
+    said = str(refusal(item, made.inputs, made.spec, Room(1 << 30, WorkerRoom.smallest(workers))))
     assert "the worker tcp://host:2 has 146MB for it, of a memory limit of 734MB" in said
     limit = size_setting(workers[1].limit_for(300 << 20), up=True)
     assert f"stop that worker, or start it again with a memory_limit of {limit}: the others have room" in said
-    assert refusal(item, made.facts, Room(1 << 30, WorkerRoom.smallest(workers[:1]))) is None
+    assert refusal(item, made.inputs, made.spec, Room(1 << 30, WorkerRoom.smallest(workers[:1]))) is None
     alike = WorkerRoom.smallest([workers[1], replace(workers[1], address="tcp://host:3")])
-    assert f"raise the memory_limit of workers to {limit}" in str(refusal(item, made.facts, Room(1 << 30, alike)))
+    refused = refusal(item, made.inputs, made.spec, Room(1 << 30, alike))
+    assert f"raise the memory_limit of workers to {limit}" in str(refused)
 
 
 def test_a_solver_of_ten_million_points_is_refused_on_a_fresh_run_with_the_way_out(spec):
@@ -223,9 +224,11 @@ def test_laprls_fits_a_gigabyte_whatever_the_number_of_points(n):
 
 
 def test_what_a_stage_found_refuses_a_later_one_before_the_stages_between(spec, tmp_path, monkeypatch):
+    def cost(inputs, spec):
+        return Cost(1, 0, 0, 0, 10**8 * inputs.n_test)
+
     scored = replace(KINDS["svm"], stages=tuple(
-        replace(stage, cost=lambda facts: Cost(1, 0, 0, 0, 10**8 * facts.n_test)) if stage.name == "scores" else stage
-        for stage in KINDS["svm"].stages))
+        replace(stage, cost=cost) if stage.name == "scores" else stage for stage in KINDS["svm"].stages))
     monkeypatch.setitem(KINDS, "svm", scored)
     fields = {**spec, "data": {**spec["data"], "test": {"fraction": 0.2}}}  # how many have labels is not known
     with pytest.raises(BudgetError, match=r"stage scores needs 5.21GB in one task"):
@@ -282,10 +285,9 @@ def test_a_shape_cannot_be_run(spec, tmp_path):
 def test_all_rows_of_a_shape_are_used(spec):
     whole = plan(spec, points=100_000, columns=8)
     some = {**spec, "data": {**spec["data"], "keep": [1, 2, 3], "test": {"official": True}}}
-    least = [replace(made.facts, bound="least", estimated=set()) for made in (
-        whole, plan(some, points=100_000, columns=8))]
-    assert [facts.n for facts in least] == [99_940, 80_000]
-    assert least[1].n_classes == 3
+    inputs = [made.inputs for made in (whole, plan(some, points=100_000, columns=8))]
+    assert [each.training_points.lower for each in inputs] == [99_940, 80_000]
+    assert inputs[1].n_classes == 3
 
 
 @pytest.mark.parametrize("given", [{"workers": 0}, {"workers": 2.5}, {"worker_memory": "4GiB"}, {"worker_memory": -5},
@@ -316,10 +318,10 @@ def test_a_shape_is_points_and_columns(spec, shape):
 
 def test_what_is_cached_is_never_refused(spec, workspace):
     made = plan(spec, workspace=workspace)
-    refuse_what_cannot_fit(made.own_stages, made.facts, Room(1))
+    refuse_what_cannot_fit(made.own_stages, made.inputs, made.spec, Room(1))
     changed = plan(spec, set=["model.eta=3"], workspace=workspace)
     with pytest.raises(BudgetError, match="stage models"):
-        refuse_what_cannot_fit(changed.own_stages, changed.facts, Room(1))
+        refuse_what_cannot_fit(changed.own_stages, changed.inputs, changed.spec, Room(1))
 
 
 # From and until
@@ -367,7 +369,7 @@ def test_more_points_than_the_source_has_rows_are_refused_before_anything_runs(s
     with pytest.raises(DataError, match=told) as error:
         plan(spec, set=overrides, workspace=tmp_path / "work")
     assert error.value.exit_code == 1
-    assert plan(spec, set=["data.points=200"], workspace=tmp_path / "work").facts
+    assert plan(spec, set=["data.points=200"], workspace=tmp_path / "work").inputs
     assert not (tmp_path / "work").exists()
 
 

@@ -103,7 +103,7 @@ def test_a_stopped_run_has_neither_model_nor_report(spec, tmp_path):
 def test_a_plan_shows_itself(spec, tmp_path):
     made = plan(spec, workspace=tmp_path, workers=2)
     for shown in (repr(made), made._repr_html_()):
-        for word in ("columns", "to run", "2 workers", "in all", "taken from above"):
+        for word in ("columns", "to run", "2 workers", "in all", "an upper bound"):
             assert word in shown
     assert [row["name"] for row in made.records()] == [item.stage.name for item in made.stages]
     assert (tmp_path / "runs").exists() is False

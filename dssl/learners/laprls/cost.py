@@ -182,7 +182,7 @@ def nystrom_cost(of: Systems, method: str, halo: float) -> Cost:
         tasks += (of.repetitions - 1) * block_count(held, PAIRS_IN_A_TASK)
         return cost_of(ordering.tasks + kernels * tasks, ordering.read + kernels * (rows + shares + folds.read),
                        ordering.written + kernels * shares + of.written, max(peak, folds.peak),
-                       max(whitening, sums + features, folds.least), seconds, ordering.asked)
+                       max(whitening, sums + features, folds.smallest_peak), seconds, ordering.asked)
     if method == "nystrom-direct":
         held = of.held if not of.at_once else 0
         right = 8 * s * of.columns * (of.pairs + held)
@@ -197,7 +197,7 @@ def nystrom_cost(of: Systems, method: str, halo: float) -> Cost:
         return cost_of(ordering.tasks + kernels * (tasks + folds.tasks + of.inductive * of.repetitions * runs),
                        ordering.read + kernels * (again * (rows + shares) + folds.read),
                        ordering.written + kernels * again * shares + of.written, max(peak, folds.peak),
-                       max(whitening, again * sums, folds.least), seconds, ordering.asked)
+                       max(whitening, again * sums, folds.smallest_peak), seconds, ordering.asked)
     # Kernels that are kept, those of a block with its halo, and in the driver the preconditioner.
     reached = size * s * (1 + halo)
     kept = min(int(reached * v), of.budget // 2)

@@ -29,7 +29,7 @@ def solve_cost(n: int, nnz: int, c: int, *, guess: bool) -> Cost:
     prepared = system_cost(n, nnz, c, solvers, guess=guess)
     solving = max(solver.opened_bytes(n, nnz, guess=guess) + solver.solve_bytes(n, c, c) for solver in solvers)
     peak = prepared.peak + 16 * nnz + solving + 64 * n * c
-    return cost_of(1, prepared.read, 8 * n * c, peak, prepared.least, prepared.seconds + solve_seconds(nnz, c))
+    return cost_of(1, prepared.read, 8 * n * c, peak, prepared.smallest_peak, prepared.seconds + solve_seconds(nnz, c))
 
 
 def learner_cost(n: int, nnz: int, m: int, c: int, family: GraphRidgeParams | None, *, guess: bool,
@@ -43,14 +43,14 @@ def learner_cost(n: int, nnz: int, m: int, c: int, family: GraphRidgeParams | No
     """
     caller, solved = 40 * nnz + 60 * n + 32 * n * c, solve_cost(n, nnz, c, guess=guess)
     if family is None:
-        return cost_of(1 + sized, (1 + sized) * solved.read, 9 * n * c, max(caller, solved.peak), solved.least,
+        return cost_of(1 + sized, (1 + sized) * solved.read, 9 * n * c, max(caller, solved.peak), solved.smallest_peak,
                        (1 + sized) * solved.seconds)
     sampled, kernels = min(n, m + SAMPLE), len(family.kernels)
     functions = functions_cost(n, nnz, min(max(m, measured), n), sampled, kernels, c, family.functions, guess=guess)
     held = members_bytes(m, kernels)  # four times while they are put together
     peak = max(caller + max(4 * held, 2 * held + 40 * m * (m + sampled)), functions.peak, solved.peak if sized else 0)
     return cost_of(functions.tasks + sized, functions.read + sized * solved.read, 9 * n * c, peak,
-                   max(held, functions.least),
+                   max(held, functions.smallest_peak),
                    functions.seconds + sized * solved.seconds)
 
 
@@ -68,7 +68,7 @@ def held_out_cost(n: int, nnz: int, m: int, c: int, families: Sequence[GraphRidg
         sampled, held = min(n, m + SAMPLE), members_bytes(m, len(whole))
         made = functions_cost(n, nnz, min(m, n), sampled, len(whole), c, families[0].functions, guess=guess)
         peak = max(made.peak, caller + max(4 * held, 2 * held + 72 * m * (m + sampled)))
-        costs.append(cost_of(made.tasks, made.read, 0, peak, max(held, made.least), made.seconds))
+        costs.append(cost_of(made.tasks, made.read, 0, peak, max(held, made.smallest_peak), made.seconds))
     # Where folds have fewer columns than labels, they may be fitted one after the other.
     columns = min(m, n_folds * c) if guess or m <= n_folds * c else c
     height = columns_at_once(n, budget)
@@ -76,9 +76,9 @@ def held_out_cost(n: int, nnz: int, m: int, c: int, families: Sequence[GraphRidg
     if systems:
         solved = solve_cost(n, nnz, min(columns, height), guess=guess)
         costs.append(cost_of(systems * blocks, systems * blocks * solved.read, 0, max(caller, solved.peak) + 8 * m * m,
-                           solved.least, systems * blocks * solved.seconds))
+                           solved.smallest_peak, systems * blocks * solved.seconds))
     return cost_of(sum(one.tasks for one in costs), sum(one.read for one in costs), 0, max(one.peak for one in costs),
-                   max(one.least for one in costs), sum(one.seconds for one in costs))
+                   max(one.smallest_peak for one in costs), sum(one.seconds for one in costs))
 
 
 def model_cost(points: Rows, row_bytes: int, m: int, metric: str, c: int, base: bool, budget: int, *,
@@ -115,9 +115,9 @@ def automatic_cost(points: Rows, row_bytes: int, nnz: int, m: int, metric: str, 
     labels = 0 if family is None else 8 * (m * (3 * m + m + SAMPLE) + (2 * len(KERNELS) + grouped) * m * c)
     held = 24 * n * c + (2 * row_bytes + 8 * len(KERNELS) * c) * m * (family is not None)
     peak = max(learner.peak, labels + members_bytes(m, len(family.kernels)) if family else 0, model.peak) + held
-    return cost_of(learner.tasks * (1 if family else 2), learner.read * (1 if family else 2) + model.read,
-                   model.written + held,
-                   peak, max(learner.least, model.least), learner.seconds * (1 if family else 2) + model.seconds)
+    fits = 1 if family else 2
+    return cost_of(fits * learner.tasks, fits * learner.read + model.read, model.written + held, peak,
+                   max(learner.smallest_peak, model.smallest_peak), fits * learner.seconds + model.seconds)
 
 
 def predicted_cost(points: Rows, row_bytes: int, n_train: int, n_test: int, m: int, k: int, metric: str, c: int,

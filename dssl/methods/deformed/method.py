@@ -30,7 +30,8 @@ from ...solvers.direct import LARGEST
 from ...solvers.method import SolverMethod
 from ...solvers.solve import possible_solvers
 from ...solvers.solver_params import AUTO, SOLVERS
-from ..step import Method, PlanInputs, Step, cost_of_test_points
+from ..plan_inputs import PlanInputs
+from ..step import Method, Step, cost_of_test_points
 from .covariance import (
     ColumnParams,
     CovarianceParams,
@@ -79,40 +80,42 @@ def _solvers(f: PlanInputs, p: DeformedKernelParams) -> list[type[SolverMethod]]
     method = f.attributes["system"]["params"]["method"] if "system" in f.attributes else p.solver.method
     if method != AUTO:
         return [SOLVERS.named(method)]
-    if f.vertices > LARGEST:
-        f.estimated.add("solver")
-    return possible_solvers(f.vertices, guess=f.bound == "most")
+    return possible_solvers(f.vertices, guess=f.bound == "upper")
+
+
+def _solver_guess(f: PlanInputs, p: DeformedKernelParams) -> tuple[str, ...]:
+    chosen = p.solver.method == AUTO and "system" not in f.attributes
+    return ("solver",) if chosen and f.vertices > LARGEST else ()
 
 
 def _system_cost(f: PlanInputs, p: DeformedKernelParams) -> Cost:
     solvers, n_columns = _solvers(f, p), n_subsample(f, p) * n_solves(p.powers)
-    f.estimated.update(*(solver.stored_guess for solver in solvers))
-    return system_cost(f.vertices, f.nnz, n_columns, solvers, guess=f.bound == "most")
+    cost = system_cost(f.vertices, f.nnz, n_columns, solvers, guess=f.bound == "upper")
+    return cost.guessing(*_solver_guess(f, p), *(name for solver in solvers for name in solver.stored_guess))
 
 
 def _columns_cost(f: PlanInputs, p: DeformedKernelParams) -> Cost:
-    n, nnz, s, guess, costs = f.vertices, f.nnz, n_subsample(f, p), f.bound == "most", []
+    n, nnz, s = f.vertices, f.nnz, n_subsample(f, p)
+    guess = f.bound == "upper"
+    costs = []
     for solver in _solvers(f, p):
-        if "system" in f.attributes:
-            stored = int(f.attributes["system"]["stored_bytes"])
-        else:
-            stored = solver.solver_bytes(n, nnz, s * n_solves(p.powers), guess=guess)
-            f.estimated.update(solver.stored_guess)
-        f.estimated.update(solver.held_guess)
-        costs.append(columns_cost(n, nnz, s, p.powers, p.solver.block_columns, p.form, solver,
-                                  stored, f.budget, guess=guess,
-                                  started=f.growing is not None and begins(p.form, solver)))
-    return f.one_of(costs)
+        stored = f.attribute("system", "stored_bytes",
+                             solver.solver_bytes(n, nnz, s * n_solves(p.powers), guess=guess))
+        cost = columns_cost(n, nnz, s, p.powers, p.solver.block_columns, p.form, solver, stored, f.budget,
+                            guess=guess, started=f.growing is not None and begins(p.form, solver))
+        guessed = () if "system" in f.attributes else solver.stored_guess
+        costs.append(cost.guessing(*_solver_guess(f, p), *guessed, *solver.held_guess))
+    return f.one_of(costs, "solver")
 
 
 def n_subsample(f: PlanInputs, p: DeformedKernelParams) -> int:
     """Return the number of points at which functions are measured."""
     size = min(p.n_subsample, f.n)
-    return f.found("subsample", "n_subsample", size, size, "subsample")
+    return f.attribute("subsample", "n_subsample", size)
 
 
 def _training_bytes(f: PlanInputs, p: DeformedKernelParams) -> tuple[int, int, int]:
-    """Return what a task of the training reads, the most it holds, and the least.
+    """Return what a task of the training reads, and the upper and lower bound of what it holds.
 
     Held: all covariances; to deform a kernel with one of them, it permuted, a Gram matrix, a sum with it and its
     temporary, and a factor, of "auto" another; and kernels of the labels. Before these, points are taken out of chunks:
@@ -139,21 +142,21 @@ def search_cost(f: PlanInputs, p: DeformedKernelParams) -> Cost:
     pairs = 1 if p.search == ALL else len(grid.power) * len(grid.eta)  # of some combinations, a task each
     tasks = names * (min(len(p.kernels.bandwidths) * pairs, p.search.n_candidates or len(p.kernels.bandwidths) *
                          pairs) + 1)
-    read, held, least = _training_bytes(f, p)
+    read, held, lower = _training_bytes(f, p)
     columns = max(1, f.n_classes * (f.n_classes - 1) // 2) if p.learner == "svm" else f.n_outputs
     values = 8 * m * columns * len(p.grid.C) * p.cv.repetitions
     kernels = len(ETAS) - 1 if p.has_several_etas else 1
     return cost_of(tasks, tasks * read, 0,
-                   held + 8 * m * m * 5 * kernels + values + 24 * s * (m + min(s, m)) * kernels, least,
+                   held + 8 * m * m * 5 * kernels + values + 24 * s * (m + min(s, m)) * kernels, lower,
                    tasks * p.cv.repetitions * len(grid.power) * len(grid.eta) * _deformed_seconds(m, s))
 
 
 def fit_cost(f: PlanInputs, p: DeformedKernelParams) -> Cost:
     """Return that of one task, which makes one deformed kernel after the other."""
-    read, held, least = _training_bytes(f, p)
+    read, held, lower = _training_bytes(f, p)
     points = n_subsample(f, p) + f.n_labeled
     models = len(p.baselines) + 1
-    return cost_of(1, read, models * points * (f.row_bytes + 8 * f.n_outputs), held + FITTED, least,
+    return cost_of(1, read, models * points * (f.row_bytes + 8 * f.n_outputs), held + FITTED, lower,
                    models * _deformed_seconds(f.n_labeled, n_subsample(f, p)))
 
 

@@ -38,7 +38,8 @@ from ...selection.halving import judged_by_rungs
 from ...selection.held_out_scores import HeldOut
 from ...solvers.direct import LARGEST
 from ...storage.blocks import PartWriter, Rows
-from ..step import Context, Method, PlanInputs, Step
+from ..plan_inputs import PlanInputs
+from ..step import Context, Method, Step
 from .learner import (
     MAX_SOLVED,
     GraphLearner,
@@ -211,9 +212,9 @@ def _base(params: GraphLearnerParams, points: Rows, target: Target, weight: np.n
 
 def _learner_costs(f: PlanInputs, params: GraphLearnerParams) -> list[Cost]:
     """Return what fits of the learners take that may be chosen, and the labels left out of one system."""
-    if f.vertices > LARGEST:
-        f.estimated.add("solver")
-    n, m, c, guess, costs = f.vertices, f.n_labeled, f.n_outputs, f.bound == "most", list[Cost]()
+    n, m, c = f.vertices, f.n_labeled, f.n_outputs
+    guess = f.bound == "upper"
+    costs = list[Cost]()
     sized = params.prior.sizes is not None
     for each in params.learners:
         cost = learner_cost(n, f.nnz, m, c, each.family, guess=guess, sized=sized)
@@ -221,15 +222,14 @@ def _learner_costs(f: PlanInputs, params: GraphLearnerParams) -> list[Cost]:
             # One label of each class at a time, and what the learning curve does not see.
             folds = (FOLDS if m > ONE_BY_ONE else max(FOLDS, m // c)) + (most_repetitions(m) - 1) * (n <= MAX_SOLVED)
             left_out = held_out_cost(n, f.nnz, m, c, [], folds, systems=1, budget=f.budget, guess=guess)
-            cost = cost_of(cost.tasks + left_out.tasks, cost.read + left_out.read, cost.written,
-                           max(cost.peak, left_out.peak), max(cost.least, left_out.least))
-        costs.append(cost)
+            cost = replace(cost + left_out, written=cost.written)
+        costs.append(cost.guessing(*["solver"] * (n > LARGEST)))
     return costs
 
 
 def _values_cost(f: PlanInputs, params: GraphLearnerParams) -> Cost:
     costs, place = _learner_costs(f, params), f.attributes.get("selection", {}).get("place")
-    return f.one_of(costs) if place is None else costs[place]
+    return f.one_of(costs, "learner") if place is None else costs[place]
 
 
 def _selection_cost(f: PlanInputs, params: GraphLearnerParams) -> Cost:
@@ -241,7 +241,7 @@ def _selection_cost(f: PlanInputs, params: GraphLearnerParams) -> Cost:
         return cost_of(0, 0, 0, 0)
     m, families = f.n_labeled, [each.family for each in params.learners if each.family is not None]
     return held_out_cost(f.vertices, f.nnz, m, f.n_outputs, families, params.cv.count(m) * params.cv.repetitions,
-                         systems=len(params.learners) - len(families), budget=f.budget, guess=f.bound == "most")
+                         systems=len(params.learners) - len(families), budget=f.budget, guess=f.bound == "upper")
 
 
 def _models_cost(f: PlanInputs, params: GraphLearnerParams) -> Cost:

@@ -11,7 +11,7 @@
 `laprls` has the squared loss, `lapsvm` others.
 """
 
-from copy import copy
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -32,7 +32,8 @@ from ...selection.by_labels import most_repetitions
 from ...selection.calibration import FOLDS
 from ...selection.chosen import chosen_folds
 from ...selection.folds import FoldParams
-from ..step import Method, PlanInputs, Step, cost_of_test_points
+from ..plan_inputs import PlanInputs
+from ..step import Method, Step, cost_of_test_points
 from .sections import LapRLSSections, LapSVMSections
 from .steps import ChoiceOfLandmarks, PenaltyParams, make_landmarks, make_models, make_selection
 
@@ -47,14 +48,20 @@ def _n_landmarks(f: PlanInputs, p: PenaltyParams) -> int:
     params = p.laprls
     if params.system.solver in WITHOUT_LANDMARKS:
         return 0
-    f.estimated.add("landmarks")
     given = params.landmarks.n_landmarks
     if isinstance(given, int):  # is meant, however few distinct rows the file may turn out to have
-        from_above = copy(f)
-        from_above.bound = "most"
-        return min(given, from_above.vertices)
+        return min(given, f.distinct_points.upper)
     return landmark_count(params.landmarks, min(f.n_labeled, f.vertices), f.vertices,
                           params.most_landmarks(f.vertices, f.row_bytes))
+
+
+def _with_guesses(cost: Callable[[PlanInputs, PenaltyParams], Cost]) -> Callable[[PlanInputs, PenaltyParams], Cost]:
+    """Return the cost of a step that follows from the number of landmarks, and says so until they are chosen."""
+    def named(f: PlanInputs, p: PenaltyParams) -> Cost:
+        chosen = "landmarks" in f.attributes or p.laprls.system.solver in WITHOUT_LANDMARKS
+        return cost(f, p) if chosen else cost(f, p).guessing("landmarks")
+
+    return named
 
 
 def _n_points(f: PlanInputs, p: PenaltyParams) -> int:
@@ -62,6 +69,7 @@ def _n_points(f: PlanInputs, p: PenaltyParams) -> int:
     return f.vertices if p.laprls.system.solver in DENSE else _n_landmarks(f, p)
 
 
+@_with_guesses
 def _landmarks_cost(f: PlanInputs, p: PenaltyParams) -> Cost:
     landmarks, solver = p.laprls.landmarks, p.laprls.system.solver
     return landmarks_cost("uniform" if solver in DENSE else landmarks.method, f.n, f.vertices, _n_landmarks(f, p),
@@ -109,8 +117,7 @@ def _halo(f: PlanInputs) -> float:
     evidence = _evidence(f)
     if evidence is not None:
         return max((item["blocks"]["halo"] for item in evidence or () if "blocks" in item), default=0.0)
-    f.estimated.add("neighbors beyond blocks")
-    return HALO if f.bound == "most" else 0.0
+    return HALO if f.bound == "upper" else 0.0
 
 
 def _preparing_costs(f: PlanInputs, p: PenaltyParams, systems: Systems) -> dict[str, Cost]:
@@ -127,9 +134,10 @@ def _preparing_costs(f: PlanInputs, p: PenaltyParams, systems: Systems) -> dict[
         direct, pcg = systems_seconds(systems, "nystrom-direct", HALO), systems_seconds(systems, "nystrom-pcg", 0.0)
         methods = ["nystrom-direct"] if fits else []
         if not fits or pcg < SURE * direct:
-            f.estimated.add("solver")
             methods.append("nystrom-pcg")
-    return {method: nystrom_cost(systems, method, _halo(f)) for method in methods}
+    guesses = (*["solver"] * (evidence is None and "nystrom-pcg" in methods and solver == "auto"),
+               *["neighbors beyond blocks"] * (evidence is None))
+    return {method: nystrom_cost(systems, method, _halo(f)).guessing(*guesses) for method in methods}
 
 
 def _fewest(costs: dict[str, Cost]) -> str:
@@ -139,10 +147,11 @@ def _fewest(costs: dict[str, Cost]) -> str:
 
 def _of_method(f: PlanInputs, costs: dict[str, Cost], method: str) -> Cost:
     """Return what a method takes, with the memory of whichever it will be."""
-    bound = f.one_of(costs.values())
-    return replace(costs[method], peak=bound.peak, least=bound.least)
+    bound = f.one_of(costs.values(), "solver")
+    return replace(costs[method], peak=bound.peak, smallest_peak=bound.smallest_peak, guesses=bound.guesses)
 
 
+@_with_guesses
 def _selection_cost(f: PlanInputs, p: PenaltyParams) -> Cost:
     costs = _preparing_costs(f, p, _systems(f, p)) if _tried(f, p)[1] else {"none": cost_of(0, 0, 0, 0)}
     cost = _of_method(f, costs, _fewest(costs))
@@ -151,12 +160,10 @@ def _selection_cost(f: PlanInputs, p: PenaltyParams) -> Cost:
         return cost
     if not fits_a_task(f.vertices, f.nnz, f.budget):
         return cost
-    structure = structure_cost(f.vertices, f.nnz)
-    return Cost(cost.tasks + structure.tasks, cost.read + structure.read, cost.written,
-                max(cost.peak, structure.peak), max(cost.least, structure.least), cost.seconds + structure.seconds,
-                cost.asked + structure.asked)
+    return cost + structure_cost(f.vertices, f.nnz)
 
 
+@_with_guesses
 def _models_cost(f: PlanInputs, p: PenaltyParams) -> Cost:
     """Return that of systems from the points; or, where a selection kept their Gram matrices, or will, from these."""
     of, n_models = _systems(f, p), len(p.baselines) + 1
@@ -173,6 +180,7 @@ def _models_cost(f: PlanInputs, p: PenaltyParams) -> Cost:
     return _of_method(f, costs, _fewest(_preparing_costs(f, p, of) if unknown else costs))
 
 
+@_with_guesses
 def _scores_cost(f: PlanInputs, p: PenaltyParams) -> Cost:
     return cost_of_test_points(f, p.kernels.for_costs(), _n_points(f, p), len(p.baselines) + 1, f.n_outputs,
                                8 if f.is_regression else 16)

@@ -8,9 +8,9 @@ from ...data.scaling.rows import scaling_cost
 from ...data.scaling.scaling import ScalingParams
 from ...estimators.feature_scales import choose_scale, choosing_bytes
 from ...execution.cost import Cost
+from ...methods.plan_inputs import PlanInputs
 from ...methods.step import Context
 from ..dataset import dataset_of
-from ..plan.facts import Facts
 from ..points import POINTS, make_points, scale_points
 
 
@@ -40,8 +40,8 @@ def make_scaled_points(context: Context, params: ScaleParams) -> dict[str, Any]:
     return {**made, "scale": {"kind": scaling.kind, **tried}}
 
 
-def _points_cost(f: Facts[Any]) -> Cost:
-    scaling = f.spec.data.scaling
+def _points_cost(f: PlanInputs, spec: Any) -> Cost:
+    scaling = spec.data.scaling
     cost = scaling_cost("standardize" if scaling is None else scaling.kind, (f.n, f.n_test, f.n_rows), f.d, f.row_bytes,
                        f.width, f.x_chunk, f.budget, is_sparse=f.sparse_entries is not None)
     judging = 0 if scaling is not None else choosing_bytes(f.n_labeled, f.row_bytes, f.width)

@@ -12,13 +12,13 @@ from ...execution.cost import Cost
 from ...learners.model import Model, stored_models
 from ...learners.target.target import Classes
 from ...methods.clusters import CLUSTERING, KERNEL_CLUSTERING
+from ...methods.plan_inputs import PlanInputs
 from ...methods.step import Context, Method, NoParams
 from ...report.sections.clusters import clusters_section
 from ...selection.number_of_clusters import clustering_scores
 from ...storage.blocks import Rows
 from ..dataset import DATASET
 from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES
-from ..plan.facts import Facts
 from ..points import POINTS
 from ..predict.stage import predictions_with
 from ..sample import SAMPLE, SAMPLE_OF_GRAPH
@@ -62,13 +62,14 @@ def _unlabeled(stage: Stage) -> Stage:
 
 def kind_of(method: Method) -> Kind:
     """Return the kind that runs a method of clusters."""
-    def assigned_cost(f: Facts[Any]) -> Cost:
-        return method.scores_cost(f, f.spec.params())
+    def assigned_cost(f: PlanInputs, spec: Any) -> Cost:
+        return method.scores_cost(f, spec.params())
 
-    def agreement_cost(f: Facts[Any]) -> Cost:
+    def agreement_cost(f: PlanInputs, spec: Any) -> Cost:
         """Return the same with the values of all points, which are held."""
-        cost, values = assigned_cost(f), 8 * (f.n + f.n_test) * (f.spec.params().kmeans.n_clusters + 4)
-        return replace(cost, written=0, peak=cost.peak + values, least=cost.least + values)
+        cost = assigned_cost(f, spec)
+        values = 8 * (f.n + f.n_test) * (spec.params().kmeans.n_clusters + 4)
+        return replace(cost, written=0, peak=cost.peak + values, smallest_peak=cost.smallest_peak + values)
 
     graph = (VERTICES, NEIGHBORS, GRAPH, _unlabeled(HEALTH)) if method.has_graph else ()
     spec = SPECS[method.name]

@@ -4,10 +4,10 @@ from typing import Any
 
 from ...execution.cost import Cost
 from ...methods.automatic import AUTOMATIC
+from ...methods.plan_inputs import PlanInputs
 from ...methods.step import Method
 from ..dataset import DATASET
 from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES
-from ..plan.facts import Facts
 from ..points import LABELS, POINTS
 from ..predict.stage import predictions_with
 from ..sample import SAMPLE, SAMPLE_OF_GRAPH
@@ -21,16 +21,19 @@ from .specs import METHODS, SPECS
 
 def kind_of(method: Method, spec: KindSpec) -> Kind:
     """Return the kind that runs a method by pipeline files of such a spec."""
-    def scores_cost(f: Facts[Any]) -> Cost:
-        params_of_spec = f.spec.params()
-        return with_scored(method.scores_cost(f, params_of_spec), f, 1 + len(params_of_spec.baselines),
-                           asked=getattr(params_of_spec, "scoring", None) is not None)
+    def predicted_cost(f: PlanInputs, spec: Any) -> Cost:
+        return method.scores_cost(f, spec.params())
+
+    def scores_cost(f: PlanInputs, spec: Any) -> Cost:
+        params = spec.params()
+        return with_scored(predicted_cost(f, spec), f, 1 + len(params.baselines),
+                           asked=getattr(params, "scoring", None) is not None)
 
     points = SCALED_POINTS if method == AUTOMATIC else POINTS
     graph = (VERTICES, NEIGHBORS, GRAPH, HEALTH) if method.has_graph else ()
     return Kind.of(spec, (
         DATASET, SPLIT, LABELS, points, *graph, *stages_of(method, spec.spec),
-        SAMPLE_OF_GRAPH if method.has_graph else SAMPLE, predictions_with(scores_cost, method),
+        SAMPLE_OF_GRAPH if method.has_graph else SAMPLE, predictions_with(predicted_cost, method),
         scores_with(scores_cost, method),
     ), words=method.words, baselines=method.baselines)
 

@@ -14,6 +14,7 @@ from ...data.readers.base import Scan
 from ...data.scaling.scaling import require_kept_zeros
 from ...data.source_reader import scan_source
 from ...execution.cost import WorkerRoom
+from ...methods.plan_inputs import Growing, PlanInputs
 from ...methods.sections import KernelSections
 from ...methods.step import File
 from ...report.rendering import rendered
@@ -27,7 +28,7 @@ from ..load import SHAPED, load_spec
 from ..spec import Spec
 from ..spec_files import NOWHERE, find_files, shaped_source, source_file
 from ..stage import Kind
-from .facts import Facts, Growing
+from .inputs import plan_inputs, require_rows
 from .preflight import PlannedStage, Room, Status, price
 from .rates import Rates, rates_of
 
@@ -102,7 +103,7 @@ class Plan:
 
     budget : bytes one task may take; budget_is_given : whether somebody has chosen it. remake : stages to be made anew.
     until : the last stage that is run.
-    facts : what the costs follow from; None where nothing is to run. worker : one that any task may come to, None
+    inputs : what the costs follow from; None where nothing is to run. worker : one that any task may come to, None
     where nobody says. workers, rates : tasks that run at a time, and how long stages take on this machine.
     growth : how the source lies to that of the last run; None where runs of the spec do not grow.
     given : the spec as it was given. values : where several graphs are tried, those of this one. tried : the plans of
@@ -117,7 +118,7 @@ class Plan:
     remake: frozenset[str]
     until: str
     stages: list[PlannedStage]
-    facts: Facts[Any] | None
+    inputs: PlanInputs | None
     given: Spec
     values: dict[str, Any] = field(default_factory=dict)
     tried: tuple["Plan", ...] = ()
@@ -157,13 +158,13 @@ class Plan:
         assert self.growth is not None
         growth = self.growth.anew(why)
         files = {**self.files, "source": source_file(growth.source, self.spec)}
-        fresh = [replace(one, growth=growth, files=files, facts=None) for one in (self, *self.tried)]
+        fresh = [replace(one, growth=growth, files=files, inputs=None) for one in (self, *self.tried)]
         return replace(fresh[0], tried=tuple(fresh[1:])).again(self.budget)
 
     def _n_rows(self) -> int:
         """Return how many rows the source has, once it is scanned or read."""
         dataset = self.artifact("dataset")
-        return int(dataset.attributes["n"]) if self.facts is None or dataset.is_known else self.facts.n_rows
+        return int(dataset.attributes["n"]) if self.inputs is None or dataset.is_known else self.inputs.n_rows
 
     def notes_of_growth(self) -> list[str]:
         """Return what there is to say of files that are new, or gone, a line each."""
@@ -173,24 +174,24 @@ class Plan:
         """Return the plan with these stages, and the costs of those that would run."""
         cached = {item.stage.name: item.artifact for item in stages if item.status == "cached"}
         if len(cached) == len(stages):
-            return replace(self, stages=stages, facts=None)
+            return replace(self, stages=stages, inputs=None)
         scan, growing = None, self._growing(stages)
         if "dataset" not in cached:
-            scan = growing.scan if growing else self.facts.scan if self.facts and self.facts.scan else self._scan()
-        facts = Facts(self.spec, self.budget, scan, {name: artifact.attributes for name, artifact in cached.items()},
-                      growing=growing)
-        facts.require_rows()
-        if facts.sparse_entries is not None and self.spec.data.scaling is not None:
-            require_kept_zeros(self.spec.data.scaling.kind, facts.n_rows, facts.d)
+            scan = growing.scan if growing else self.inputs.scan if self.inputs and self.inputs.scan else self._scan()
+        inputs = plan_inputs(self.spec, self.budget, scan,
+                             {name: artifact.attributes for name, artifact in cached.items()}, growing)
+        require_rows(self.spec, inputs.n_rows)
+        if inputs.sparse_entries is not None and self.spec.data.scaling is not None:
+            require_kept_zeros(self.spec.data.scaling.kind, inputs.n_rows, inputs.d)
         room, run = Room(self.budget, self.worker), stages[:self.kind.names.index(self.until) + 1]
-        return replace(self, facts=facts, stages=[price(item, facts, room, run) for item in stages])
+        return replace(self, inputs=inputs, stages=[price(item, inputs, self.spec, room, run) for item in stages])
 
     def _growing(self, stages: list[PlannedStage]) -> Growing | None:
         """Return what is known of what grows, where rows are added; new files are scanned unless they are stored."""
         if self.growth is None or not self.growth.grows:
             return None
-        if self.facts is not None and self.facts.growing is not None:
-            return self.facts.growing
+        if self.inputs is not None and self.inputs.growing is not None:
+            return self.inputs.growing
         bases = {item.stage.name: self.workspace.artifact_in(item.stage.name, item.base)
                  for item in stages if item.base}
         return growing_of(bases, self.growth.added, self.spec, self.budget, scans=stages[0].status != "cached")
@@ -269,7 +270,7 @@ class Plan:
         several, total, rows = self.workers > 1, self.total(), []
         in_store = isinstance(self.workspace.root, ObjectPath)
         for stage in self.records():
-            sign = "" if not stage["estimated"] else "< " if stage["bound"] == "most" else "> "
+            sign = "" if not stage["estimated"] else "< " if stage["bound"] == "upper" else "> "
             is_cached = stage["status"] == "cached"
             sizes = ["" if is_cached else "?" if size is None else f"{sign * bool(size)}{size_text(size)}"
                      for size in (stage["read_bytes"], stage["written_bytes"], stage["peak_bytes"])]
@@ -292,9 +293,9 @@ class Plan:
         stages, notes = self.records(), self.notes_of_growth()
         estimated = sorted({name for stage in stages for name in stage["estimated"]})
         if estimated:
-            notes.append(f"<: taken from above until a stage has found it: {', '.join(estimated)}")
-        if any(stage["bound"] == "least" for stage in stages):
-            notes.append(">: from below, since the most that this may be does not fit the memory budget")
+            notes.append(f"<: an upper bound, until a stage has found it: {', '.join(estimated)}")
+        if any(stage["bound"] == "lower" for stage in stages):
+            notes.append(">: a lower bound, since the upper one does not fit the memory budget")
         return [*notes, *(f"refused: {item.refused}" for item in self.refused)]
 
     def __repr__(self) -> str:
@@ -396,10 +397,10 @@ def plan(spec: str | Path | dict[str, Any] | Spec, *, set: Iterable[str] = (),
     require(begins <= names.index(ends), f"--from {from_stage} --until {ends}", error=SpecError,
             why=f"{from_stage} comes after {ends}, so nothing would be made",
             fix="name an earlier stage in --from, or a later one in --until")
-    budget, facts, growth = memory_budget or checked.budget, None, None
+    budget, inputs, growth = memory_budget or checked.budget, None, None
     if shaped:
         checked, files, scan = shaped_source(checked, points, columns)
-        facts = Facts(checked, budget, scan, {})
+        inputs = plan_inputs(checked, budget, scan, {})
     else:
         last = LastRun.of(place, checked) if checked.data.grows and not fresh else None
         files = find_files(checked, last.files if last else ())
@@ -411,13 +412,14 @@ def plan(spec: str | Path | dict[str, Any] | Spec, *, set: Iterable[str] = (),
     if isinstance(checked, KernelSections):
         graphs = checked.graphs()
     given = memory_budget is not None or checked.memory_budget is not None
-    plans = [Plan(of_graph, kind, files, place, budget, remake, ends, [], facts, checked, values, (), worker, workers,
+    plans = [Plan(of_graph, kind, files, place, budget, remake, ends, [], inputs, checked, values, (), worker, workers,
                   rates, growth, given) for values, of_graph in graphs]
     made = plans[0].again(budget)
     if len(plans) > 1:
         selected = min(ends, SELECTION, key=names.index)
-        # The facts of the first hold what the source holds, so that it is scanned once.
-        made = replace(made, tried=tuple(replace(one, until=selected, facts=made.facts) for one in plans)).again(budget)
+        # The inputs of the first hold what the source holds, so that it is scanned once.
+        tried = tuple(replace(one, until=selected, inputs=made.inputs) for one in plans)
+        made = replace(made, tried=tried).again(budget)
     return made
 
 

@@ -10,13 +10,15 @@ from ...base.errors import BudgetError, DsslError, explain, sentences
 from ...base.units import size_setting
 from ...execution.cost import Cost, WorkerRoom
 from ...execution.tasks import Execution
+from ...methods.plan_inputs import DISTINCT, Bound, PlanInputs, guessed_by
 from ...storage.artifacts import Artifact
 from ...storage.blocks import STEP_BYTES, budget_beside
 from ...storage.objects import ObjectPath
+from ..spec import Spec
 from ..stage import Stage
-from .facts import DISTINCT, Bound, Facts
 
 Status = Literal["cached", "partial", "to run"]
+BOUNDS: tuple[Bound, ...] = ("upper", "lower")
 STEPS_BUDGET = re.compile(r"(, or )?raise (the )?memory_budget to [\d,]+( bytes)?( or more)?(, or )?")
 LEAST_TRIED = 1 << 20  # bytes; of the budgets that are tried where a smaller one would do
 DOUBLINGS = 24  # of the budget that are tried where a larger one would
@@ -40,9 +42,9 @@ class PlannedStage:
 
     base : the address of the artifact that it grows from; empty where it does not.
     cost : of what a run would do; None for a stage that is cached, or that cannot fit.
-    estimated : names of the numbers that the cost follows from and that an earlier stage has yet to find; bound : from
-    where they are taken, "least" where the stage would not fit by the most that they may be. graph : where several are
-    tried, the values of the one that the stage is of. refused : why a run would refuse it, if it would.
+    estimated : names of the numbers that the cost follows from and that an earlier stage has yet to find; bound : which
+    bound of them was taken, "lower" where the stage would not fit by the upper ones. graph : where several are tried,
+    the values of the one that the stage is of. refused : why a run would refuse it, if it would.
     """
 
     stage: Stage
@@ -53,7 +55,7 @@ class PlannedStage:
     base: str = ""
     cost: Cost | None = None
     estimated: tuple[str, ...] = ()
-    bound: Bound = "most"
+    bound: Bound = "upper"
     graph: str = ""
     refused: DsslError | None = None
 
@@ -65,8 +67,8 @@ class PlannedStage:
         name, status, why, address; tasks; requests, 0 unless the workspace is an object store; read_bytes and
         written_bytes, of arrays before compression; peak_bytes, of the largest task; core_seconds on one core,
         wall_seconds with so many workers; estimated, the names of the numbers behind these that an earlier stage has
-        yet to find, taken from above where bound is "most", from below where it is "least"; refused, why a run would
-        refuse the stage, or None.
+        yet to find, of which the "upper" or the "lower" bound was taken; refused, why a run would refuse the stage, or
+        None.
         """
         cost = Cost(0, 0, 0, 0, 0) if self.status == "cached" else self.cost
         is_asked = self.status != "cached" and isinstance(self.artifact.root, ObjectPath)
@@ -79,7 +81,7 @@ class PlannedStage:
                 **({"graph": self.graph} if self.graph else {})}
 
 
-def price(item: PlannedStage, facts: Facts[Any], room: Room | None = None,
+def price(item: PlannedStage, inputs: PlanInputs, spec: Spec, room: Room | None = None,
           stages: Sequence[PlannedStage] = ()) -> PlannedStage:
     """Return the stage with its cost, and with why it is refused; what cannot fit has no cost.
 
@@ -87,50 +89,61 @@ def price(item: PlannedStage, facts: Facts[Any], room: Room | None = None,
     """
     if item.status == "cached":
         return item
-    refused = refusal(item, facts, room or Room(facts.budget), stages)
-    bounds: tuple[Bound, ...] = ("most", "least") if item.stage.cost else ()
-    for bound in bounds:  # the upper estimate of something may not fit where the thing itself does
-        bounded = replace(facts, bound=bound, estimated=set())
-        try:
-            cost = item.stage.cost(bounded)  # type: ignore[misc]
-            return replace(item, cost=cost, estimated=tuple(sorted(bounded.estimated)), bound=bound, refused=refused)
-        except BudgetError:
-            continue
+    refused = refusal(item, inputs, spec, room or Room(inputs.budget), stages)
+    for bound in BOUNDS if item.stage.cost else ():  # the upper bound of something may not fit where the thing does
+        bounded = replace(inputs, bound=bound)
+        cost = _outcome(item, bounded, spec)
+        if isinstance(cost, Cost):
+            guesses = cost.guesses | guessed_by(bounded, lambda other: _outcome(item, other, spec))
+            return replace(item, cost=cost, estimated=tuple(sorted(guesses)), bound=bound, refused=refused)
     return replace(item, refused=refused)
 
 
-def refusal(item: PlannedStage, facts: Facts[Any], room: Room,
+def _outcome(item: PlannedStage, inputs: PlanInputs, spec: Spec) -> Cost | str:
+    """Return the cost of a stage, or why it cannot fit."""
+    assert item.stage.cost is not None
+    try:
+        return item.stage.cost(inputs, spec)
+    except BudgetError as error:
+        return str(error)
+
+
+def refusal(item: PlannedStage, inputs: PlanInputs, spec: Spec, room: Room,
             stages: Sequence[PlannedStage] = ()) -> DsslError | None:
     """Return the error for a stage to run that refuses what is known, or that cannot fit, whatever is yet to be found.
 
     None where there is none.
 
-    Numbers that are not known are taken from below, but for copies among the points: until they are counted there are
-    none. It cannot fit where its largest task exceeds the budget, by which its blocks were made, or what the smallest
-    worker has for it, since any task may come to any worker. stages : as of `price`.
+    Of numbers that are not known the lower bounds are taken, but for copies among the points: until they are counted
+    there are none. It cannot fit where its largest task exceeds the budget, by which its blocks were made, or what the
+    smallest worker has for it, since any task may come to any worker. stages : as of `price`.
     """
-    name, cost = item.stage.name, item.stage.cost
+    name = item.stage.name
     if item.status == "cached":
         return None
-    error = None if item.stage.refuses is None else item.stage.refuses(facts)
-    if error is not None or cost is None:
+    error = None if item.stage.refuses is None else item.stage.refuses(inputs, spec)
+    if error is not None or item.stage.cost is None:
         return error
-    bounded, worker = replace(facts, budget=room.budget, bound="least", estimated=set()), room.worker
+    bounded, worker = replace(inputs, budget=room.budget, bound="lower"), room.worker
     have = f"the memory budget is {size_setting(room.budget, up=False)}"
     if worker is not None and worker.room <= room.budget:
         have += f", and {worker.in_words()}"
+    needed = _outcome(item, bounded, spec)
+
+    def copies() -> str:
+        """Return what to do where the points were taken as distinct."""
+        counts = DISTINCT in guessed_by(bounded, lambda other: _outcome(item, other, spec))
+        return "; if many of the points are equal, have them counted first: --until vertices" if counts else ""
 
     def fix() -> str:
-        enough = _enough([item, *stages], bounded)
+        enough = _enough([item, *stages], bounded, spec)
         fits = None if enough is None or worker is None or enough <= worker.room else worker.limit_for(enough)
-        return (f"{item.stage.remedy}, or raise memory_budget{_to(enough)}, in the spec or by --memory-budget"
-                f"{f', and the memory_limit of workers{_to(fits)}' if fits else ''}{_if_copies(bounded)}")
+        return (f"{item.stage.hint}, or raise memory_budget{_to(enough)}, in the spec or by --memory-budget"
+                f"{f', and the memory_limit of workers{_to(fits)}' if fits else ''}{copies()}")
 
-    try:
-        needed = cost(bounded)
-    except BudgetError as too_small:
-        what, why, remedy = sentences(str(too_small))
-        others = STEPS_BUDGET.sub("", remedy)  # the budget of all stages is told, not that of this step
+    if isinstance(needed, str):
+        what, why, hint = sentences(needed)
+        others = STEPS_BUDGET.sub("", hint)  # the budget of all stages is told, not that of this step
         return BudgetError(explain(f"stage {name} cannot fit, {have}", why=f"{what}; {why}",
                                    fix=f"{others}; {fix()}" if others else fix()))
     if _needed(needed) > room.budget:
@@ -139,80 +152,70 @@ def refusal(item: PlannedStage, facts: Facts[Any], room: Room,
             why="it would exceed that, or fail, only after the stages before it were paid for", fix=fix()))
     if worker is None or not needed.tasks or needed.peak <= worker.room:
         return None
-    smaller = _budget_that_fits(cost, bounded, worker.room)
+    smaller = _budget_that_fits(item, bounded, spec, worker.room)
     return BudgetError(explain(
         f"stage {name} takes {size_setting(needed.peak, up=True)} in one task, {worker.in_words()}",
         why="blocks are as large as the memory budget lets them be, any task may come to any worker, and a worker that "
             "is full ends its task",
-        fix=(f"lower memory_budget to {size_setting(smaller, up=False)}" if smaller else item.stage.remedy)
-        + f", or {worker.remedy(needed.peak)}{_if_copies(bounded)}"))
+        fix=(f"lower memory_budget to {size_setting(smaller, up=False)}" if smaller else item.stage.hint)
+        + f", or {worker.hint(needed.peak)}{copies()}"))
 
 
-def refuse_what_cannot_fit(stages: Sequence[PlannedStage], facts: Facts[Any] | None, room: Room) -> None:
+def refuse_what_cannot_fit(stages: Sequence[PlannedStage], inputs: PlanInputs | None, spec: Spec, room: Room) -> None:
     """Raise the error of the first of some stages that is refused; see `refusal`."""
     for item in stages:
-        error = refusal(item, facts, room, stages) if facts is not None else None
+        error = refusal(item, inputs, spec, room, stages) if inputs is not None else None
         if error is not None:
             raise error
 
 
 def _needed(cost: Cost) -> int:
     """Return the least budget that has room for the largest task, beside what any step takes."""
-    return budget_beside(max(cost.peak - STEP_BYTES, cost.least))
+    return budget_beside(max(cost.peak - STEP_BYTES, cost.smallest_peak))
 
 
 def _to(size: int | None) -> str:
     return "" if size is None else f" to {size_setting(size, up=True)}"
 
 
-def _if_copies(facts: Facts[Any]) -> str:
-    """Return what to do where the points were taken as distinct."""
-    return "; if many of the points are equal, have them counted first: --until vertices" \
-        if DISTINCT in facts.estimated else ""
-
-
-def _enough(stages: Sequence[PlannedStage], facts: Facts[Any]) -> int | None:
+def _enough(stages: Sequence[PlannedStage], inputs: PlanInputs, spec: Spec) -> int | None:
     """Return about the least budget by which stages fit whatever is yet to be found; None where no budget does.
 
-    Where none of those that are tried is enough for the most that something may be, that which fits the least.
+    Where none of those that are tried is enough for the upper bounds, that which fits the lower ones.
     """
-    bounds: tuple[Bound, ...] = ("most", "least")
-    for bound in bounds:
+    for bound in BOUNDS:
         def fits(budget: int, bound: Bound = bound) -> bool:
-            return all(_fits(item, bounded, budget) for bounded in _under(facts, budget, bound) for item in stages)
+            return all(_fits(item, replace(inputs, budget=budget, bound=bound), of_budget, budget)
+                       for of_budget in _specs_of(spec, budget) for item in stages)
 
-        most = next((budget for budget in (facts.budget << shift for shift in range(DOUBLINGS)) if fits(budget)), None)
-        if most is not None and most > facts.budget:
-            tried = range(most // 2, most)
+        larger = (inputs.budget << shift for shift in range(DOUBLINGS))
+        upper = next((budget for budget in larger if fits(budget)), None)
+        if upper is not None and upper > inputs.budget:
+            tried = range(upper // 2, upper)
             return tried.start + bisect_left(tried, True, key=fits)
     return None
 
 
-def _under(facts: Facts[Any], budget: int, bound: Bound) -> list[Facts[Any]]:
-    """Return the facts of another budget: told by an option, and by the spec, which chooses sizes by it."""
-    bounded = replace(facts, budget=budget, bound=bound, estimated=set())
-    if facts.spec.memory_budget is None:
-        return [bounded]
-    return [bounded, replace(bounded, spec=replace(facts.spec, memory_budget=budget), estimated=set())]
+def _specs_of(spec: Spec, budget: int) -> list[Spec]:
+    """Return the specs of another budget: told by an option, and by the spec, which chooses sizes by it."""
+    return [spec] if spec.memory_budget is None else [spec, replace(spec, memory_budget=budget)]
 
 
-def _fits(item: PlannedStage, facts: Facts[Any], budget: int) -> bool:
+def _fits(item: PlannedStage, inputs: PlanInputs, spec: Spec, budget: int) -> bool:
     if item.status == "cached" or item.stage.cost is None:
         return True
-    try:
-        return _needed(item.stage.cost(facts)) <= budget
-    except BudgetError:
-        return False
+    cost = _outcome(item, inputs, spec)
+    return isinstance(cost, Cost) and _needed(cost) <= budget
 
 
-def _budget_that_fits(cost: Any, facts: Facts[Any], limit: int) -> int | None:
+def _budget_that_fits(item: PlannedStage, inputs: PlanInputs, spec: Spec, limit: int) -> int | None:
     """Return the largest of halves of the budget by which a stage fits a limit; None if there is none."""
-    budget = facts.budget // 2
+    budget = inputs.budget // 2
     while budget >= LEAST_TRIED:
-        try:
-            if cost(replace(facts, budget=budget, estimated=set())).peak <= limit:
-                return budget
-        except BudgetError:
+        cost = _outcome(item, replace(inputs, budget=budget), spec)
+        if isinstance(cost, str):
             return None
+        if cost.peak <= limit:
+            return budget
         budget //= 2
     return None

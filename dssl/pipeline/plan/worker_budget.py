@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from ...base.units import size_setting
 from ...execution.cost import WorkerRoom
-from .facts import Facts
+from ...methods.plan_inputs import PlanInputs
+from ..spec import Spec
 from .plan import Plan
 from .preflight import PlannedStage, Room, refusal
 
@@ -21,10 +21,10 @@ def budget_for(made: Plan, room: Room) -> int:
     """Return the budget of a run of a plan: that which it was given, or else what `budget_that_fits`."""
     if made.budget_is_given:
         return made.budget
-    return min(budget_that_fits(one.own_stages, one.facts, room) for one in (*made.tried, made))
+    return min(budget_that_fits(one.own_stages, one.inputs, one.spec, room) for one in (*made.tried, made))
 
 
-def budget_that_fits(stages: Sequence[PlannedStage], facts: Facts[Any] | None, room: Room) -> int:
+def budget_that_fits(stages: Sequence[PlannedStage], inputs: PlanInputs | None, spec: Spec, room: Room) -> int:
     """Return the budget of a run that was given none: that of the room, or if some stage would be refused by it, what
     its worker has for a task.
 
@@ -33,11 +33,11 @@ def budget_that_fits(stages: Sequence[PlannedStage], facts: Facts[Any] | None, r
     fit; where nothing does, the error is that of the second.
     """
     smaller = 0 if room.worker is None else room.worker.room
-    if facts is None or not 0 < smaller < room.budget:
+    if inputs is None or not 0 < smaller < room.budget:
         return room.budget
 
     def fits(budget: int) -> bool:
-        return not any(refusal(item, facts, replace(room, budget=budget), stages) for item in stages)
+        return not any(refusal(item, inputs, spec, replace(room, budget=budget), stages) for item in stages)
 
     if fits(room.budget):
         return room.budget

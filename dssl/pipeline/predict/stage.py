@@ -12,7 +12,7 @@ The table has a row for each row of the source that is in use, in their order:
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from ...execution.cost import Cost
 from ...learners.model import predict_blocks, stored_models
 from ...learners.probabilities import CALIBRATION, Calibration
 from ...learners.target.coding import CODINGS, ClassCoding, Coding
+from ...methods.plan_inputs import Bounded, PlanInputs
 from ...methods.step import Context, Method
 from ...storage.artifacts import Artifact
 from ...storage.blocks import Parts, Receipt, Rows, row_ranges
@@ -34,7 +35,6 @@ from ...storage.csv_lines import CsvLines
 from ...storage.files import draft_of
 from ...storage.views import SelectedRows, counts_below
 from ..dataset import dataset_of, identifier_of, rows_in_files
-from ..plan.facts import Facts
 from ..spec import Spec
 from ..stage import Stage
 from .to_file import Answers, csv_cells
@@ -116,34 +116,18 @@ def _write_answers(answers: Answers, coding: Coding, values: np.ndarray, beyond:
     return receipts
 
 
-class FactsOfAllRows(Facts[Any]):
-    """The numbers that memory and bytes of predicting all rows are functions of: as if each was a test point."""
-
-    @property
-    def n_test(self) -> int:
-        most = self.spec.predictions.most
-        return self.n_rows if most is None or self.n_rows <= most else 0
-
-    @property
-    def n_scored(self) -> int:
-        return 0
-
-
-class FactsOfOtherRows(FactsOfAllRows):
-    """The same where the values at the training points are there already."""
-
-    @property
-    def n_test(self) -> int:
-        return max(super().n_test - self.n, 0)
-
-
-def cost_of_all_rows(of_test: Callable[[Facts[Any]], Cost], *, of_training: bool) -> Callable[[Facts[Any]], Cost]:
-    """Return the cost of predicting all rows, from that of predicting the test points with a model and its baselines.
+def cost_of_all_rows(of_test: Callable[[PlanInputs, Any], Cost], *,
+                     of_training: bool) -> Callable[[PlanInputs, Any], Cost]:
+    """Return the cost of predicting all rows as if each was a test point, from that of predicting the test points.
 
     of_training : whether the values at the training points are there already.
     """
-    kind = FactsOfOtherRows if of_training else FactsOfAllRows
-    return lambda f: of_test(kind(**{item.name: getattr(f, item.name) for item in fields(f)}))
+    def cost(f: PlanInputs, spec: Any) -> Cost:
+        upper = spec.predictions.most
+        rows = f.n_rows if upper is None or f.n_rows <= upper else 0
+        return of_test(replace(f, test_points=Bounded.known(max(rows - f.n * of_training, 0))), spec)
+
+    return cost
 
 
 def _notes(attributes: dict[str, Any]) -> list[str]:
@@ -155,10 +139,10 @@ def _notes(attributes: dict[str, Any]) -> list[str]:
 
 
 PREDICTIONS = Stage("predictions", 2, ("dataset", "split", "labels", "points", "models"), PredictionParams.of,
-                    make_predictions, remedy="set predictions.format to none", notes=_notes)
+                    make_predictions, hint="set predictions.format to none", notes=_notes)
 
 
-def predictions_with(cost: Callable[[Facts[Any]], Cost], method: Method | None = None) -> Stage:
+def predictions_with(cost: Callable[[PlanInputs, Any], Cost], method: Method | None = None) -> Stage:
     """Return the stage of a kind; cost : of predicting its test points. method : that it runs, if it runs one."""
     of_training = None if method is None else method.at_training
     further = () if method is None else tuple(needed for needed in method.training_needs

@@ -1,0 +1,196 @@
+"""The numbers that the costs of a plan follow from: known, or bounded until a step has found them."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from ..data.dataset import chunk_rows
+from ..data.ingest_cost import block_height
+from ..data.ingest_params import IngestParams
+from ..data.readers.base import Scan
+from ..execution.cost import Cost
+from ..storage.blocks import ArrayRows, MemoryParts, Rows
+from ..storage.csr import csr_row_bytes
+from ..storage.pieces import BlockedCsrRows
+
+Bound = Literal["upper", "lower"]
+DISTINCT = "distinct points"
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """A whole number that a plan knows, or bounds until a step has found it.
+
+    what : its name in a plan; empty where it is known. Equal bounds of a number with a name are an assumption.
+    """
+
+    lower: int
+    upper: int
+    what: str = ""
+
+    @classmethod
+    def known(cls, value: int) -> "Bounded":
+        return cls(int(value), int(value))
+
+    @classmethod
+    def between(cls, lower: int, upper: int, what: str) -> "Bounded":
+        """Return a number with bounds; known where they agree."""
+        return cls(lower, upper, what if lower != upper else "")
+
+    def at(self, bound: Bound) -> int:
+        return self.upper if bound == "upper" else self.lower
+
+    def other(self, bound: Bound) -> int:
+        """Return the other bound; of an assumption, another number."""
+        value = self.at(bound)
+        others = {self.lower, self.upper} - {value}
+        return others.pop() if others else max(value // 2, 3 - value)
+
+
+@dataclass(frozen=True)
+class Growing:
+    """What is known where rows are added to those of the last run.
+
+    attributes : of the artifacts that stages grow from, by stage. added : scan of the new files, and scan : of all,
+    as far as it follows from that; None where the data set is stored.
+    """
+
+    attributes: dict[str, dict[str, Any]]
+    added: Scan | None = None
+    scan: Scan | None = None
+
+
+@dataclass(frozen=True)
+class PlanInputs:
+    """The numbers that tasks, bytes and memory are functions of.
+
+    budget : bytes that one task may take. read : how the source is read. n_rows : of the source.
+    columns : of X. sparse_entries : of X where it is stored as CSR, else None. sparse_width : then the columns of a
+    dense row of as many bytes; no cost of sparse rows is measured, so that this is an assumption.
+    training_points, test_points, classes, labeled_points : of the split and the labels; distinct_points, entries : of
+    the vertices and of W. scan : of the source; None where the data set is stored.
+    attributes : of finished steps by name. growing : where rows are added, what is known of the others.
+    bound : of numbers that are not known, the one that the costs follow from.
+    """
+
+    budget: int
+    read: IngestParams
+    n_rows: int
+    columns: Bounded
+    sparse_entries: int | None
+    sparse_width: Bounded
+    training_points: Bounded
+    test_points: Bounded
+    classes: Bounded
+    labeled_points: Bounded
+    distinct_points: Bounded
+    entries: Bounded
+    is_regression: bool
+    scan: Scan | None = None
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    growing: Growing | None = None
+    bound: Bound = "upper"
+
+    def others(self) -> Iterator[tuple[str, "PlanInputs"]]:
+        """Yield the name of each number that is not known, and the inputs with another value of it alone."""
+        for name, value in vars(self).items():
+            if isinstance(value, Bounded) and value.what:
+                other: dict[str, Any] = {name: Bounded.known(value.other(self.bound))}
+                yield value.what, replace(self, **other)
+
+    def attribute(self, step: str, name: str, otherwise: int) -> int:
+        """Return what a finished step has found, or otherwise another number."""
+        return int(self.attributes[step][name]) if step in self.attributes else otherwise
+
+    def one_of(self, costs: Iterable[Cost], what: str) -> Cost:
+        """Return the cost of one of several methods, which one is not known yet: the bound of each figure.
+
+        But for the seconds: that which takes the fewest is chosen. what : the name of the choice in a plan.
+        """
+        several = list(costs)
+        pick = max if self.bound == "upper" else min
+        bound = Cost(*(pick(figures) for figures in zip(*(cost.figures for cost in several), strict=True)))
+        guesses = {name for cost in several for name in cost.guesses} | ({what} if len(several) > 1 else set())
+        return replace(bound, seconds=min(cost.seconds for cost in several), guesses=frozenset(guesses))
+
+    @property
+    def d(self) -> int:
+        return self.columns.at(self.bound)
+
+    @property
+    def n(self) -> int:
+        """Return the number of training points."""
+        return self.training_points.at(self.bound)
+
+    @property
+    def n_test(self) -> int:
+        return self.test_points.at(self.bound)
+
+    @property
+    def n_classes(self) -> int:
+        return self.classes.at(self.bound)
+
+    @property
+    def n_outputs(self) -> int:
+        """Return the columns of a model that has one a class, or one a quantity."""
+        return 1 if self.is_regression else self.n_classes
+
+    @property
+    def n_labeled(self) -> int:
+        return self.labeled_points.at(self.bound)
+
+    @property
+    def vertices(self) -> int:
+        """Return the number of vertices: of the training points, the distinct ones."""
+        return self.distinct_points.at(self.bound)
+
+    @property
+    def nnz(self) -> int:
+        """Return the entries of W."""
+        return self.entries.at(self.bound)
+
+    # ---- rows of X
+
+    @property
+    def dtype(self) -> np.dtype:
+        return np.dtype(self.read.dtype)
+
+    @property
+    def row_bytes(self) -> int:
+        """Return the bytes of one stored row of X."""
+        if self.sparse_entries is None:
+            return self.d * self.dtype.itemsize
+        return csr_row_bytes(self.sparse_entries, self.n_rows, self.dtype)
+
+    @property
+    def width(self) -> int:
+        """Return the columns of a dense row of as many bytes."""
+        return self.d if self.sparse_entries is None else min(self.d, self.sparse_width.at(self.bound))
+
+    @property
+    def x_chunk(self) -> int:
+        """Return the rows of a chunk of X."""
+        if self.scan is not None:
+            return block_height(self.scan, self.read, self.budget)
+        described = self.attributes["dataset"]["X"]
+        return chunk_rows(self.n_rows, self.row_bytes) if described is None else int(described["block_rows"])
+
+    def dense(self, n: int, d: int) -> ArrayRows:
+        """Return rows (n, d) of zeros, a shape without bytes."""
+        return ArrayRows(np.broadcast_to(np.zeros(1, self.dtype), (n, d)))
+
+    @property
+    def distinct(self) -> Rows:
+        """Return rows of the shape, type and entries of the distinct training points, without bytes."""
+        n, entries = self.vertices, self.sparse_entries
+        if entries is None:
+            return self.dense(n, self.d)
+        return BlockedCsrRows(MemoryParts(), (n, self.d), self.dtype, 1, -(-entries * n // max(self.n_rows, 1)))
+
+
+def guessed_by(inputs: PlanInputs, figures: Callable[[PlanInputs], Any]) -> set[str]:
+    """Return the names of the numbers that are not known and that figures follow from: of those that change them."""
+    known = figures(inputs)
+    return {what for what, others in inputs.others() if figures(others) != known}

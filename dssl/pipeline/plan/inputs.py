@@ -1,0 +1,168 @@
+"""The inputs of a plan, of the spec, the file, and what finished stages have found.
+
+A number that a stage has yet to find is bounded: from above for what a plan shows, from below for what it refuses.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ...base.errors import DataError, require
+from ...data.ingest_cost import makes_sparse
+from ...data.label_files import count_label_files
+from ...data.readers.base import Scan
+from ...data.sources import find_source
+from ...methods.plan_inputs import DISTINCT, Bounded, Growing, PlanInputs
+from ...methods.sections import GraphSection, GraphSections
+from ...storage.csr import csr_row_bytes
+from ..spec import Spec
+
+GUESSED_CLASSES = 20  # where neither the spec nor the file names them
+Attributes = Mapping[str, Mapping[str, Any]]
+
+
+def plan_inputs(spec: Spec, budget: int, scan: Scan | None, attributes: Attributes,
+                growing: Growing | None = None) -> PlanInputs:
+    """Return what the costs of the stages of a spec follow from.
+
+    scan : of the source; None where the data set is stored. attributes : of finished stages by name.
+    growing : where rows are added, what is known of the others.
+    """
+    n_rows = int(attributes["dataset"]["n"]) if scan is None else scan.n_rows
+    columns, entries = _columns(spec, scan, attributes), _sparse_entries(spec, scan, attributes)
+    classes = _classes(spec, scan, attributes)
+    training = _training_points(spec, n_rows, attributes, growing)
+    test = _test_points(spec, n_rows, attributes, growing)
+    vertices = nnz = width = Bounded.known(0)
+    if entries is not None:
+        dtype = np.dtype(spec.read.dtype)
+        assumed = -(-csr_row_bytes(entries, n_rows, dtype) // dtype.itemsize)
+        width = Bounded(assumed, assumed, "work on sparse rows")
+    if isinstance(spec, GraphSections):
+        vertices = _vertices(spec.graph, training, attributes)
+        nnz = _entries(spec.graph, vertices, attributes)
+    return PlanInputs(budget, spec.read, n_rows, columns, entries, width, training, test, classes,
+                      _labeled_points(spec, training, classes, attributes), vertices, nnz,
+                      spec.data.task == "regression", scan, attributes, growing)
+
+
+def known_after(inputs: PlanInputs, spec: Spec, stage: str, attributes: Mapping[str, Any]) -> PlanInputs:
+    """Return the inputs once another stage is finished."""
+    return plan_inputs(spec, inputs.budget, inputs.scan, {**inputs.attributes, stage: attributes}, inputs.growing)
+
+
+def _columns(spec: Spec, scan: Scan | None, attributes: Attributes) -> Bounded:
+    if "dataset" in attributes or scan is None:
+        return Bounded.known(attributes["dataset"]["d"])
+    read, what = spec.read, []
+    candidates = {*scan.keys, *(scan.text if read.has_text else ())}
+    keys = 0 if read.keep_ids is True else min(len(candidates), scan.n_columns - 1)
+    if read.has_text:
+        what.append("made of text")
+    if keys:
+        what.append("left out as identifiers")
+    return Bounded(scan.n_columns - keys, scan.n_columns, f"columns {' or '.join(what)}" if what else "")
+
+
+def _sparse_entries(spec: Spec, scan: Scan | None, attributes: Attributes) -> int | None:
+    if "dataset" in attributes or scan is None:
+        described = attributes["dataset"]["X"]
+        return None if described is None else int(described["nnz"])
+    if not makes_sparse(spec.read, scan):
+        return None
+    return scan.n_rows * scan.n_columns if scan.nnz is None else scan.nnz
+
+
+def _classes(spec: Spec, scan: Scan | None, attributes: Attributes) -> Bounded:
+    if "split" in attributes:
+        return Bounded.known(len(attributes["split"].get("classes") or ()))
+    named = spec.data.classes or spec.data.keep or (scan.label_names if scan else None)
+    return Bounded.known(len(named)) if named else Bounded(2, GUESSED_CLASSES, "number of classes")
+
+
+def _test_points(spec: Spec, n_rows: int, attributes: Attributes, growing: Growing | None) -> Bounded:
+    test = spec.data.test
+    if test.none:
+        return Bounded.known(0)
+    if "split" in attributes:
+        return Bounded.known(attributes["split"]["n_test"])
+    if growing:
+        known = int(growing.attributes["split"]["n_test"])
+        return Bounded.between(known, known + _added(n_rows, growing) * (test.count is None), "test points")
+    upper = test.count or (n_rows if test.fraction is None else math.ceil(test.fraction * n_rows))
+    return Bounded.between(min(test.count or 1, n_rows), min(upper, n_rows), "test points")
+
+
+def _training_points(spec: Spec, n_rows: int, attributes: Attributes, growing: Growing | None) -> Bounded:
+    data, what = spec.data, "training points"
+    if "split" in attributes:
+        return Bounded.known(attributes["split"]["n_train"])
+    if growing:
+        known = int(growing.attributes["split"]["n_train"])
+        return Bounded.between(known, known + _added(n_rows, growing), what)
+    if data.points is not None:
+        return Bounded.known(data.points)
+    upper = n_rows - (0 if data.test.none else data.test.count or 1)
+    # Rows of other classes and official test rows may be left out; joined classes leave no row out.
+    whole = data.keep is None and data.rows == "all" and not data.test.official
+    tests = data.test.count or math.ceil((data.test.fraction or 0) * n_rows)
+    return Bounded.between(max(n_rows - tests if whole else 2, 2), max(upper, 2), what)
+
+
+def _added(n_rows: int, growing: Growing) -> int:
+    """Return how many rows are added to those of the last run."""
+    return n_rows - int(growing.attributes["dataset"]["n"])
+
+
+def _labeled_points(spec: Spec, training: Bounded, classes: Bounded, attributes: Attributes) -> Bounded:
+    labels = spec.labels
+    if labels is None:
+        return Bounded.known(0)
+    if "labels" in attributes:
+        return Bounded.known(attributes["labels"]["n_labeled"])
+    if labels.count:
+        lower = upper = labels.count
+    elif labels.per_class:
+        lower, upper = (min(labels.per_class * classes.at(bound), training.at(bound)) for bound in ("lower", "upper"))
+    else:
+        lower, upper = 2, math.ceil((labels.fraction or 1.0) * training.upper)
+    if labels.file is not None:  # of points that may have one of those labels
+        in_files = count_label_files([file.path for file in find_source(labels.file, format="csv").files])
+        upper = min(upper + in_files, training.upper)
+    return Bounded.between(lower, upper, "labeled points")
+
+
+def _vertices(graph: GraphSection, training: Bounded, attributes: Attributes) -> Bounded:
+    """Return the distinct points.
+
+    Until they are counted all points count as distinct, from below too: hardly any source has so many copies that it
+    would matter, and what would not fit otherwise is to be known before hours are spent on it.
+    """
+    if "vertices" in attributes:
+        return Bounded.known(attributes["vertices"]["vertices"])
+    assumed = graph.duplicates == "collapse" and graph.given is None
+    return Bounded(training.lower, training.upper, DISTINCT) if assumed else training
+
+
+def _entries(graph: GraphSection, vertices: Bounded, attributes: Attributes) -> Bounded:
+    """Return the entries of W: at most both directions of every list entry; given ones may be fewer."""
+    if "graph" in attributes:
+        return Bounded.known(attributes["graph"]["nnz"])
+    both = graph.symmetrize != "minimum"
+    lower = 0 if graph.given is not None or not both else vertices.lower * graph.n_neighbors
+    return Bounded(lower, (1 + both) * vertices.upper * graph.n_neighbors, "entries of W")
+
+
+def require_rows(spec: Spec, n_rows: int) -> None:
+    """Raise DataError where the spec asks for more points than the source has rows."""
+    points, test = spec.data.points, spec.data.test.count
+    labeled = spec.labels.count if spec.labels else None
+    asked = {"data.points": points, "data.test.count": test, "labels.count": labeled}
+    n = points or labeled or 1
+    tests = 0 if spec.data.test.none else test or 1
+    require(n + tests <= n_rows and (labeled or 1) <= n, error=DataError,
+            what=f"{', '.join(f'{key}={value}' for key, value in asked.items() if value)}, and the source has "
+                 f"{n_rows:,} rows", why="each is a training or a test point once, and labeled once",
+            fix=f"ask for {n_rows:,} training and test points or fewer, and label no more than the first")
