@@ -11,7 +11,7 @@
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -42,11 +42,11 @@ from ..selection.scoring import with_scoring
 from ..solvers.direct import LARGEST
 from ..storage.blocks import PartWriter, Rows
 from ..storage.views import SelectedRows
+from .data_sections import ScaledByLabels
 from .graph.method import FEWER
-from .graph.sections import SizedModel
 from .linear import NO_WEIGHTS
 from .plan_inputs import PlanInputs
-from .sections import GraphSections
+from .sections import GraphSections, SizedModel
 from .step import Context, Method, Step
 
 VALUES = 1  # the part of what the model says at the training points
@@ -118,6 +118,7 @@ class AutomaticSections(GraphSections):
             yield "model.scoring", SpecError(explain("model.scoring, and data.task is regression",
                                                      why="it is a metric of classes", fix="leave it out"))
 
+    @cached_property
     def params(self) -> AutomaticParams:
         family = GraphRidgeParams(random_state=self.model.random_state)
         return AutomaticParams(
@@ -276,5 +277,5 @@ AUTOMATIC = Method(
     "automatic", ("classification", "regression"), (
         Step("models", 22, ("split", "points", "labels", "vertices", "neighbors", "graph"), lambda params: params,
              make_models, _models_cost, FEWER, section=choice_section, refuses=refused),),
-    _scores_cost, WORDS, BASELINES, AutomaticSections, has_graph=True, at_training=values_at_training,
-    training_needs=("models",))
+    _scores_cost, WORDS, BASELINES, AutomaticSections, data=ScaledByLabels, has_graph=True,
+    at_training=values_at_training, training_needs=("models",))

@@ -12,7 +12,7 @@ learning with unlabeled data", IJCAI 2017, Algorithm 2.
 
 import warnings
 from dataclasses import asdict, dataclass, fields, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import product
 from typing import Any, Literal
 
@@ -155,6 +155,7 @@ class ClusterSections(LinearSections):
     def kernels(self) -> tuple[KernelSection, ...]:
         return self.kernel.with_bandwidths(self.selection.grid.bandwidth if self.selection else None)
 
+    @cached_property
     def params(self) -> "ClusterKernelParams":
         given = self.model.transferred
         values = product(*(self.tried(item.name, getattr(given, item.name)) for item in fields(TransferParams)))

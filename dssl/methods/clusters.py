@@ -9,6 +9,7 @@
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -32,6 +33,7 @@ from ..report.words import Baseline, Words
 from ..selection.number_of_clusters import NumberRule, chosen_clusters, require_number
 from ..solvers.eigen import eigenpairs_bytes
 from ..storage.blocks import Rows
+from .data_sections import ClusteringData
 from .deformed.covariance import CovarianceParams, covariance_of
 from .deformed.method import COVARIANCE_STEPS
 from .memory import MemoryWorkspace
@@ -131,6 +133,7 @@ class ClusteringSections(Sections):
     def space(self) -> SpaceParams:
         """Return the kernel in which points are clustered."""
 
+    @cached_property
     def params(self) -> "ClustersParams":
         model = self.model
         kernels = BaseKernels(self.kernel.name, self.kernel.parameters, (self.kernel.bandwidth,), model.random_state)
@@ -276,7 +279,8 @@ def _method(name: str, sections: type[ClusteringSections], graph: tuple[str, ...
                   norm="model.n_clusters")
     step = Step("models", 4, ("points", *graph), lambda params: params, make_clusters, _clusters_cost,
                 "lower model.n_landmarks")
-    return Method(name, ("clustering",), (step,), _assigned_cost, words, BASELINES, sections, has_graph=bool(graph))
+    return Method(name, ("clustering",), (step,), _assigned_cost, words, BASELINES, sections, data=ClusteringData,
+                  has_graph=bool(graph))
 
 
 BASELINES = (Baseline("euclidean", "k-means of the scaled features themselves, with as many clusters."),)

@@ -143,7 +143,7 @@ class LinearSections(Sections):
         if self.selection is not None:
             yield from scoring_mistakes(self.selection, self.task)
         try:
-            _ = self.params()
+            _ = self.params
         except DsslError as error:
             yield "model", error
 

@@ -11,7 +11,7 @@ Mhaskar, Pereverzyev, Semenov, Semenova, "Data based construction of kernels for
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -104,6 +104,7 @@ class MultiscaleSections(LinearSections):
 
     model: MultiscaleModel
 
+    @cached_property
     def params(self) -> "MultiscaleKernelParams":
         return MultiscaleKernelParams(multiscale=self.model.multiscale(self.budget), **self.shared())
 

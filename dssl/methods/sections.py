@@ -6,11 +6,12 @@ docstring, from which the JSON Schema of pipeline files takes it.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from ..base.digest import require_one_of
+from ..base.digest import require_one_of, require_random_state
 from ..base.errors import DsslError, ParameterError, SpecError, explain, require
 from ..graph.graph import KNNGraph
 from ..graph.regularizer_params import LaplacianKind, RegularizerParams
@@ -177,6 +178,14 @@ class ModelSection:
 
     kind: str
 
+    def prior(self) -> ClassPrior | None:
+        """Return how frequent the classes are among the points that are predicted, None where that is not said."""
+        return None
+
+    def weight(self) -> ClassWeight:
+        """Return what the labels of each class weigh."""
+        return ClassWeight()
+
 
 @dataclass(frozen=True, kw_only=True)
 class ClassModel(ModelSection):
@@ -199,6 +208,46 @@ class ClassModel(ModelSection):
 
     def __post_init__(self) -> None:
         _ = ClassPrior.of(self.class_prior), ClassWeight.of(self.class_weight)
+
+    def prior(self) -> ClassPrior | None:
+        return None if self.class_prior is None else ClassPrior.of(self.class_prior)
+
+    def weight(self) -> ClassWeight:
+        return ClassWeight.of(self.class_weight)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SizedModel(ClassModel):
+    """A model of classes whose sizes may be known.
+
+    Parameters
+    ----------
+    class_sizes : list, dict or None
+        The known sizes of the classes, counts or shares, in the order of the
+        classes or by class; null where they are not known.
+    random_state : int
+        The seed of every random choice.
+    """
+
+    class_sizes: list[float] | dict[str | int | float, float] | None = None
+    random_state: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_random_state(self.random_state)
+
+    def prior(self) -> ClassPrior | None:
+        if self.class_sizes is None:
+            return super().prior()
+        require(self.class_prior is None, "model.class_prior and model.class_sizes", fix="leave class_prior out",
+                why="the sizes say how frequent the classes are")
+        return ClassPrior.of(self.class_sizes, "class_sizes")
+
+    def task_mistakes(self, task: LearningTask) -> Iterator[tuple[str, DsslError]]:
+        """Yield class sizes of quantities."""
+        if task == "regression" and self.class_sizes is not None:
+            yield "model.class_sizes", SpecError(explain("model.class_sizes, and data.task is regression",
+                                                         why="quantities have no classes", fix="leave it out"))
 
 
 # ---- what a method asks of a pipeline file
@@ -227,8 +276,9 @@ class Sections:
         """Return what the labels of each class weigh."""
         raise NotImplementedError
 
+    @cached_property
     def params(self) -> Any:
-        """Return the parameters of the method."""
+        """The parameters of the method."""
         raise NotImplementedError
 
     def mistakes(self) -> Iterator[tuple[str, DsslError]]:

@@ -26,6 +26,7 @@ from ..report.words import Baseline, Words
 from ..storage.artifacts import Artifact, Workspace
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows
 from ..storage.pieces import BlockedCsrRows
+from .data_sections import DataSection
 from .plan_inputs import PlanInputs
 from .sections import LearningTask, Sections
 
@@ -310,7 +311,7 @@ class Method:
 
     name : `model.kind` in a spec. tasks : what it serves. steps : from the points and labels to the models, in their
     order. scores_cost : what predicting the test points takes, as the cost of a step. words, baselines : of the report.
-    sections : those of a pipeline file that say how it works; they make its parameters.
+    sections : those of a pipeline file that say how it works; they make its parameters. data : its section `data`.
     has_graph : whether its steps begin with a graph of the points.
     at_training : of steps that know it, what the model says at the training points (n, c), and where it says nothing,
     (n,) bool; training_needs : the steps whose artifacts it reads.
@@ -323,9 +324,15 @@ class Method:
     words: Words
     baselines: tuple[Baseline, ...]
     sections: type[Sections]
+    data: type[DataSection] = DataSection
     has_graph: bool = False
     at_training: Callable[[Context], tuple[np.ndarray, np.ndarray]] | None = None
     training_needs: tuple[str, ...] = ()
+
+    @property
+    def learns(self) -> bool:
+        """Return whether it learns from labels."""
+        return self.tasks != ("clustering",)
 
     @property
     def last(self) -> tuple[Step, ...]:

@@ -8,12 +8,11 @@ The labels that are held out, of which probabilities and errors follow, are unla
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
 
-from ..base.digest import require_random_state
 from ..base.errors import DsslError, require
 from ..execution.cost import Cost, cost_of, gram_seconds
 from ..execution.size import MEMORY_BUDGET
@@ -41,7 +40,7 @@ from ..selection.held_out_scores import HeldOut
 from ..storage.blocks import PartWriter
 from .linear import NO_WEIGHTS
 from .plan_inputs import PlanInputs
-from .sections import ClassModel, KernelSection, Sections, baseline_mistakes
+from .sections import KernelSection, Sections, SizedModel, baseline_mistakes
 from .step import Context, Method, Step, cost_of_test_points
 
 
@@ -76,7 +75,7 @@ class MachineParams:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransductiveModel(ClassModel):
+class TransductiveModel(SizedModel):
     """A support vector machine in which the labels of unlabeled points are variables.
 
     Parameters
@@ -93,20 +92,15 @@ class TransductiveModel(ClassModel):
         The known sizes of the classes, counts or shares of all points, in the order
         of the classes or by class; null takes the shares of the labels for those of
         the unlabeled points.
-    random_state : int
-        The seed of every random choice.
     """
 
     kind: Literal["transductive"] = "transductive"
     C: float = TransductiveParams.C
     unlabeled_weight: float = TransductiveParams.unlabeled_weight
     landmarks: LandmarkParams = LandmarkParams()
-    class_sizes: list[float] | dict[str | int | float, float] | None = None
-    random_state: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_random_state(self.random_state)
         _ = self.machine  # raises where a value is out of range
 
     @property
@@ -135,6 +129,7 @@ class TransductiveSections(Sections):
         """Return the base kernel."""
         return (self.kernel,)
 
+    @cached_property
     def params(self) -> MachineParams:
         model, kernel = self.model, self.kernel
         return MachineParams(

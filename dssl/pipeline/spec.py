@@ -14,103 +14,15 @@ from ..base.digest import require_at_least, require_one_of, require_random_state
 from ..base.errors import DsslError, SpecError, explain, require
 from ..data.ingest_params import IngestParams
 from ..data.label_files import have_column
-from ..data.scaling.scaling import ScalingKind, ScalingParams
 from ..data.sources import find_source
 from ..execution.size import budget_of
-from ..learners.class_prior import EQUAL, ClassPrior, ClassWeight
+from ..learners.class_prior import EQUAL, LABELS, ClassPrior, ClassWeight
+from ..methods.data_sections import DataSection
 from ..methods.sections import GivenGraph, GraphSections, KernelSections, LearningTask, ModelSection, Sections
 from .validation import FORBID, adapter_of
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 MOST_PREDICTIONS = 10_000_000  # rows of a source that are all predicted without being asked for
-
-
-@dataclass(frozen=True, kw_only=True)
-class TestSplit:
-    """Which points are kept for testing: a number, a share, the split that the data set comes with, or none.
-
-    Parameters
-    ----------
-    count : int or None
-        Their number.
-    fraction : float or None
-        Their share, above 0 and below 1.
-    official : bool
-        The split that the data set comes with.
-    none : bool
-        No test points: held-out labels judge the model.
-    """
-
-    count: int | None = None
-    fraction: float | None = None
-    official: bool = False
-    none: bool = False
-
-    def __post_init__(self) -> None:
-        require_at_least(self, 1, "count")
-        require(self.fraction is None or 0 < self.fraction < 1, f"fraction={self.fraction}, expected above 0 and below "
-                "1", why="it is the share of the points that test", fix="use 0.2, or none: true")
-        require_one_of(self, "count", "fraction", "official", "none")
-
-
-@dataclass(frozen=True, kw_only=True)
-class DataSection:
-    """Where the points come from, which of them are used, and what is to be predicted of them.
-
-    Parameters
-    ----------
-    task : "classification", "regression" or "clustering"
-        classification reads the target as classes, regression as quantities; without a target (NaN, an empty cell) a
-        point is unlabeled; clustering needs none.
-    source : str or list of str
-        A name (see dssl ingest --help), a path, a pattern such as part-*.csv, or a URL; or a list of them.
-    read : IngestParams
-        Options of the reader; see IngestParams.
-    keep : list or None
-        Classes to keep, such as [4, 9].
-    classes : dict or None
-        Joined classes by name.
-    unlabeled : str, int, float or None
-        The marker of unlabeled points.
-    rows : "all" or "official_train"
-        Which rows of the source are used: all, or the training rows of the split that it comes with.
-    points : int or None
-        Labeled and unlabeled points used; all but the test points.
-    test : TestSplit
-        Which points are kept for testing.
-    scale : str
-        Of the features; auto standardizes columns whose ranges differ and leaves those of one unit, such as pixels and
-        embeddings; see ScalingParams.
-    random_state : int
-        Of the draw of the points and of the test points.
-    grows : bool
-        A run goes on from the last one of this spec: it reads files that are new alone, and adds their rows to the
-        graph and the model; see docs/growing.md.
-    """
-
-    task: LearningTask = "classification"
-    source: str | list[str]
-    read: IngestParams = IngestParams()
-    keep: list[str | int | float] | None = None
-    classes: dict[str | int, list[str | int | float]] | None = None
-    unlabeled: str | int | float | None = None
-    rows: Literal["all", "official_train"] = "all"
-    points: int | None = None
-    test: TestSplit = TestSplit(fraction=0.2)
-    scale: ScalingKind = ScalingParams.kind
-    random_state: int = 0
-    grows: bool = False
-
-    def __post_init__(self) -> None:
-        require_at_least(self, 2, "points")
-        require_random_state(self.random_state)
-        require(self.rows == "all" or not self.test.official, "rows='official_train', and test.official",
-                why="the official test rows are then left out", fix="set test.count or test.fraction")
-
-    @property
-    def scaling(self) -> ScalingParams | None:
-        """Return how features are scaled; None where that is chosen later."""
-        return ScalingParams(kind=self.scale)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,24 +166,20 @@ class Spec(Sections):
 
         Raises ParameterError: both sizes and shares are given, or shares of quantities.
         """
-        sizes, prior = getattr(self.model, "class_sizes", None), getattr(self.model, "class_prior", None)
-        require(sizes is None or prior is None, "model.class_prior and model.class_sizes", fix="leave class_prior out",
-                why="the sizes say how frequent the classes are")
-        require(prior is None or self.task == "classification", "model.class_prior, and data.task is regression",
-                why="quantities have no classes", fix="leave it out")
-        if sizes is not None:
-            return ClassPrior.of(sizes, "class_sizes")
-        if prior is None and self.labels is not None and self.labels.per_class is not None:
-            return EQUAL
-        return ClassPrior.of(prior)
+        prior = self.model.prior()
+        require(prior is None or prior.parameter == "class_sizes" or self.task == "classification",
+                "model.class_prior, and data.task is regression", why="quantities have no classes", fix="leave it out")
+        if prior is None:
+            return EQUAL if self.labels is not None and self.labels.per_class is not None else LABELS
+        return prior
 
     @property
     def weight(self) -> ClassWeight:
         """Return what the labels of each class weigh; raise ParameterError of weights where there are no classes."""
-        weight = getattr(self.model, "class_weight", None)
-        require(weight is None or self.task == "classification", "model.class_weight, and data.task is regression",
-                why="quantities have no classes", fix="leave it out")
-        return ClassWeight.of(weight)
+        weight = self.model.weight()
+        require(weight == ClassWeight() or self.task == "classification",
+                "model.class_weight, and data.task is regression", why="quantities have no classes", fix="leave it out")
+        return weight
 
     @property
     def given_graph(self) -> GivenGraph | None:

@@ -12,9 +12,10 @@ from ..data.readers.base import Scan
 from ..data.readers.formats import format_of
 from ..data.source_files import FileRecord, Source, digested, fingerprint
 from ..data.sources import find_source
+from ..methods.data_sections import TestSplit
 from ..methods.step import File
 from .graphs import given_file
-from .spec import Spec, TestSplit
+from .spec import Spec
 
 NOWHERE = Path()  # of a source of which there is only the shape
 

@@ -57,15 +57,15 @@ def stages_of(method: Method, spec: type[Spec]) -> tuple[Stage, ...]:
 
 def _stage_of(step: Step, kind_of_spec: type[Spec]) -> Stage:
     def params_of(spec: Any) -> Any:
-        return step.params(spec.params())
+        return step.params(spec.params)
 
     params_of.__annotations__["spec"] = kind_of_spec
 
     def cost_of(inputs: PlanInputs, spec: Any) -> Cost:
-        return step.cost(inputs, spec.params())
+        return step.cost(inputs, spec.params)
 
     def refused(inputs: PlanInputs, spec: Any) -> DsslError | None:
-        return None if step.refuses is None else step.refuses(inputs, spec.params())
+        return None if step.refuses is None else step.refuses(inputs, spec.params)
 
     return Stage(step.name, step.version, step.needs, params_of, step.make, cost_of, step.hint, refuses=refused,
                  intermediate=step.intermediate, section=step.section, leads=step.leads, grows=step.grows)

@@ -28,7 +28,7 @@ from dssl.base.errors import ParameterError
 from dssl.data.findings import IdentifierColumns
 from dssl.data.scaling.out_of_range import BeyondRange
 from dssl.data.scaling.units import UnlikeColumns
-from dssl.pipeline.spec import DataSection
+from dssl.methods.data_sections import DataSection
 
 
 @pytest.fixture(scope="module")

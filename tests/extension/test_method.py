@@ -4,6 +4,7 @@ A linear learner on Nystrom features of the base kernel, whose landmarks are dra
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -55,6 +56,7 @@ class NystromSections(LinearSections):
 
     model: NystromModel
 
+    @cached_property
     def params(self) -> "NystromParams":
         return NystromParams(n_landmarks=self.model.n_landmarks, **self.shared())
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import ClassVar, Literal
 
 from ...base.digest import is_whole, require_random_state
@@ -198,6 +199,7 @@ class DeformedSections(KernelSections):
         return GridParams(power=grid.power or (self.graph.power,), eta=grid.eta or (model.eta,),
                           C=grid.C or (model.C,), held_out_points=chosen.held_out_points)
 
+    @cached_property
     def params(self) -> DeformedKernelParams:
         chosen, model = self.selection, self.model
         bandwidths = tuple(kernel.bandwidth for kernel in self.kernels())

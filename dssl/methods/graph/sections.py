@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
-from ...base.digest import require_random_state
 from ...base.errors import DsslError, SpecError, explain, require
 from ...graph.functions import FunctionParams
 from ...graph.regularizer_params import LaplacianKind
@@ -13,38 +13,11 @@ from ...learners.on_graph.graph_ridge import POWERS, GraphRidgeParams
 from ...selection.choice import LOWEST
 from ...selection.halving import ALL
 from ...solvers.solver_params import SolverParams
-from ..sections import ClassModel, KernelSections, LearningTask
+from ..sections import KernelSections, SizedModel
 from ..selection_sections import ModelGrid, Selection
 from .learner import TOLERANCE, GraphLearner, GraphLearnerParams, LearnerName
 
 OF_RIDGE = ("ridge", "power", "by_degree", "penalty", "weighting")
-
-
-@dataclass(frozen=True, kw_only=True)
-class SizedModel(ClassModel):
-    """A model of classes whose sizes may be known.
-
-    Parameters
-    ----------
-    class_sizes : list, dict or None
-        The known sizes of the classes, counts or shares, in the order of the
-        classes or by class; null where they are not known.
-    random_state : int
-        The seed of every random choice.
-    """
-
-    class_sizes: list[float] | dict[str | int | float, float] | None = None
-    random_state: int = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_random_state(self.random_state)
-
-    def task_mistakes(self, task: LearningTask) -> Iterator[tuple[str, DsslError]]:
-        """Yield class sizes of quantities."""
-        if task == "regression" and self.class_sizes is not None:
-            yield "model.class_sizes", SpecError(explain("model.class_sizes, and data.task is regression",
-                                                         why="quantities have no classes", fix="leave it out"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,6 +129,7 @@ class GraphLearnerSections(KernelSections):
         grid = self.selection.grid.learners(self.model.learner) if self.selection else [{}]
         return [self.model.varied(values) for values in grid]
 
+    @cached_property
     def params(self) -> GraphLearnerParams:
         chosen, random_state = self.selection, self.model.random_state
         return GraphLearnerParams(

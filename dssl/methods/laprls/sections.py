@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import product
 from typing import ClassVar, Literal, Self
 
@@ -165,6 +166,7 @@ class LapRLSSections(KernelSections):
         """Return the losses that are tried."""
         return (self.model.minimized(),)
 
+    @cached_property
     def params(self) -> PenaltyParams:
         """Return the parameters of the method."""
         chosen, random_state = self.selection, self.model.landmarks.random_state

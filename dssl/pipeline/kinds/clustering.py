@@ -63,12 +63,12 @@ def _unlabeled(stage: Stage) -> Stage:
 def kind_of(method: Method) -> Kind:
     """Return the kind that runs a method of clusters."""
     def assigned_cost(f: PlanInputs, spec: Any) -> Cost:
-        return method.scores_cost(f, spec.params())
+        return method.scores_cost(f, spec.params)
 
     def agreement_cost(f: PlanInputs, spec: Any) -> Cost:
         """Return the same with the values of all points, which are held."""
         cost = assigned_cost(f, spec)
-        values = 8 * (f.n + f.n_test) * (spec.params().kmeans.n_clusters + 4)
+        values = 8 * (f.n + f.n_test) * (spec.params.kmeans.n_clusters + 4)
         return replace(cost, written=0, peak=cost.peak + values, smallest_peak=cost.smallest_peak + values)
 
     graph = (VERTICES, NEIGHBORS, GRAPH, _unlabeled(HEALTH)) if method.has_graph else ()

@@ -3,7 +3,6 @@
 from typing import Any
 
 from ...execution.cost import Cost
-from ...methods.automatic import AUTOMATIC
 from ...methods.plan_inputs import PlanInputs
 from ...methods.step import Method
 from ..dataset import DATASET
@@ -22,14 +21,14 @@ from .specs import METHODS, SPECS
 def kind_of(method: Method, spec: KindSpec) -> Kind:
     """Return the kind that runs a method by pipeline files of such a spec."""
     def predicted_cost(f: PlanInputs, spec: Any) -> Cost:
-        return method.scores_cost(f, spec.params())
+        return method.scores_cost(f, spec.params)
 
     def scores_cost(f: PlanInputs, spec: Any) -> Cost:
-        params = spec.params()
+        params = spec.params
         return with_scored(predicted_cost(f, spec), f, 1 + len(params.baselines),
                            asked=getattr(params, "scoring", None) is not None)
 
-    points = SCALED_POINTS if method == AUTOMATIC else POINTS
+    points = SCALED_POINTS if method.data.scaled_by_labels else POINTS
     graph = (VERTICES, NEIGHBORS, GRAPH, HEALTH) if method.has_graph else ()
     return Kind.of(spec, (
         DATASET, SPLIT, LABELS, points, *graph, *stages_of(method, spec.spec),

@@ -1,0 +1,126 @@
+"""The section `data` of a pipeline file: where the points come from, which are used, and how features are scaled."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from ..base.digest import require_at_least, require_one_of, require_random_state
+from ..base.errors import require
+from ..data.ingest_params import IngestParams
+from ..data.scaling.scaling import ScalingKind, ScalingParams
+from .sections import LearningTask
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestSplit:
+    """Which points are kept for testing: a number, a share, the split that the data set comes with, or none.
+
+    Parameters
+    ----------
+    count : int or None
+        Their number.
+    fraction : float or None
+        Their share, above 0 and below 1.
+    official : bool
+        The split that the data set comes with.
+    none : bool
+        No test points: held-out labels judge the model.
+    """
+
+    count: int | None = None
+    fraction: float | None = None
+    official: bool = False
+    none: bool = False
+
+    def __post_init__(self) -> None:
+        require_at_least(self, 1, "count")
+        require(self.fraction is None or 0 < self.fraction < 1, f"fraction={self.fraction}, expected above 0 and below "
+                "1", why="it is the share of the points that test", fix="use 0.2, or none: true")
+        require_one_of(self, "count", "fraction", "official", "none")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSection:
+    """Where the points come from, which of them are used, and what is to be predicted of them.
+
+    Parameters
+    ----------
+    task : "classification", "regression" or "clustering"
+        classification reads the target as classes, regression as quantities; without a target (NaN, an empty cell) a
+        point is unlabeled; clustering needs none.
+    source : str or list of str
+        A name (see dssl ingest --help), a path, a pattern such as part-*.csv, or a URL; or a list of them.
+    read : IngestParams
+        Options of the reader; see IngestParams.
+    keep : list or None
+        Classes to keep, such as [4, 9].
+    classes : dict or None
+        Joined classes by name.
+    unlabeled : str, int, float or None
+        The marker of unlabeled points.
+    rows : "all" or "official_train"
+        Which rows of the source are used: all, or the training rows of the split that it comes with.
+    points : int or None
+        Labeled and unlabeled points used; all but the test points.
+    test : TestSplit
+        Which points are kept for testing.
+    scale : str
+        Of the features; auto standardizes columns whose ranges differ and leaves those of one unit, such as pixels and
+        embeddings; see ScalingParams.
+    random_state : int
+        Of the draw of the points and of the test points.
+    grows : bool
+        A run goes on from the last one of this spec: it reads files that are new alone, and adds their rows to the
+        graph and the model; see docs/growing.md.
+    """
+
+    task: LearningTask = "classification"
+    source: str | list[str]
+    read: IngestParams = IngestParams()
+    keep: list[str | int | float] | None = None
+    classes: dict[str | int, list[str | int | float]] | None = None
+    unlabeled: str | int | float | None = None
+    rows: Literal["all", "official_train"] = "all"
+    points: int | None = None
+    test: TestSplit = TestSplit(fraction=0.2)
+    scale: ScalingKind = ScalingParams.kind
+    random_state: int = 0
+    grows: bool = False
+    scaled_by_labels: ClassVar[bool] = False  # whether the labels choose how features are scaled
+
+    def __post_init__(self) -> None:
+        require_at_least(self, 2, "points")
+        require_random_state(self.random_state)
+        require(self.rows == "all" or not self.test.official, "rows='official_train', and test.official",
+                why="the official test rows are then left out", fix="set test.count or test.fraction")
+
+    @property
+    def scaling(self) -> ScalingParams | None:
+        """Return how features are scaled; None where the labels choose."""
+        return ScalingParams(kind=self.scale)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaledByLabels(DataSection):
+    """Where the points come from, with a scaling that the labels choose.
+
+    Parameters
+    ----------
+    scale : str
+        Of the features; auto chooses by the columns' ranges, and by the leave-one-out residuals of kernels on the
+        labels.
+    """
+
+    scale: ScalingKind = "auto"
+    scaled_by_labels = True
+
+    @property
+    def scaling(self) -> ScalingParams | None:
+        return None if self.scale == "auto" else ScalingParams(kind=self.scale)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusteringData(DataSection):
+    """Where the points come from; classes, where there are any, are what the clusters are compared with."""
+
+    task: LearningTask = "clustering"
+    test: TestSplit = TestSplit(none=True)
