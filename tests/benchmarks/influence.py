@@ -28,7 +28,7 @@ from dssl.learners.laprls.penalties import Penalties, PenaltyScale
 from dssl.learners.linear.newton import GramOfLabels, minimize
 from dssl.learners.losses import Logistic
 from dssl.selection.folds import labeled_folds
-from tests.influence_on_graph import FittedOnGraph, FullSpace, NystromSpace, influence_on_graph, whole_graph
+from tests.benchmarks.influence_on_graph import FittedOnGraph, FullSpace, NystromSpace, influence_on_graph, whole_graph
 
 LABELS, FOLDS, GAMMA_A = 200, 10, 1e-2
 

@@ -44,7 +44,7 @@ from dssl.learners.laprls.params import LabelLines
 from dssl.learners.linear.newton import GramOfLabels, Minimum, minimize
 from dssl.learners.losses import SQUARES, HuberHinge, SmoothLoss
 from dssl.selection.folds import labeled_folds
-from tests.influence_on_graph import (
+from tests.benchmarks.influence_on_graph import (
     FittedOnGraph,
     NystromSpace,
     graph_parts,

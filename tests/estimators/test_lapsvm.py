@@ -18,7 +18,7 @@ from dssl.learners.laprls.problem import LapRLSParams, LapRLSProblem
 from dssl.learners.losses import HuberHinge, Squared, loss_of
 from dssl.selection.folds import labeled_folds
 from dssl.storage.csr import as_rows
-from tests.influence_on_graph import FittedOnGraph, FullSpace, influence_on_graph, whole_graph
+from tests.benchmarks.influence_on_graph import FittedOnGraph, FullSpace, influence_on_graph, whole_graph
 
 from .test_laprls import SOLVERS, problem
 
