@@ -68,15 +68,16 @@ class GraphFunctions:
 
 
 def graph_functions(graph: Graph, columns: np.ndarray, rows: np.ndarray, functions: Functions, params: FunctionParams,
-                    execution: Execution) -> GraphFunctions:
+                    execution: Execution, factored: bool | None = None) -> GraphFunctions:
     """Return functions of the Laplacian of a graph on some columns (t,), distinct vertices, at rows (r,), vertices too.
 
     Both in the coordinates of the Laplacian: where vertices are several points, see `Laplacian.multiplicity`.
+    factored : whether the matrix is; by default where it has up to `LARGEST` vertices.
 
     Raises NotConverged where the solvers have to take over, and a solve ends above its tolerance.
     """
     columns, rows = np.asarray(columns, np.int64), np.asarray(rows, np.int64)
-    if len(graph.vertices) <= LARGEST:
+    if len(graph.vertices) <= LARGEST if factored is None else factored:
         return _by_solves(graph, columns, rows, functions, params, execution)
     return _by_krylov(graph, columns, rows, functions, params, execution)
 

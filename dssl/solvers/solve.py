@@ -203,13 +203,15 @@ def prepare(R: Any, n_columns: int, params: SolverParams | None = None,
 
 
 def solve_columns(R: Any, B: np.ndarray, params: SolverParams | None = None, vector: np.ndarray | None = None,
-                  start: np.ndarray | None = None) -> tuple[Solution, str]:
+                  start: np.ndarray | None = None, *, enough: int = ENOUGH,
+                  few_cost: int = FEW_COST) -> tuple[Solution, str]:
     """Return the solution of `R X = B` for B (n, t), after which R is not solved again, and the method that ended it.
 
     start : (n, t), as `Solver.solve` takes it.
 
     "auto" begins a few columns with Jacobi's method, without a probe. Those that need many iterations go on, from where
-    they are, with what `prepare` chooses for them.
+    they are, with what `prepare` chooses for them. enough, few_cost : iterations of one column that are many, and those
+    that cost as much as to find a few vectors, which t columns share.
 
     Raises
     ------
@@ -220,7 +222,7 @@ def solve_columns(R: Any, B: np.ndarray, params: SolverParams | None = None, vec
     if params.method != AUTO or A.n <= LARGEST or t > FEW_COLUMNS:
         solver = _prepared(A, t, params)
         return solver.solve(B, start), solver.params.method
-    enough = min(params.max_iter, ENOUGH + FEW_COST // max(t, 1))
+    enough = min(params.max_iter, enough + few_cost // max(t, 1))
     first_try = Solver.of(Jacobi(A), replace(params, max_iter=enough)).solve(B, start)
     late = np.flatnonzero(~first_try.converged)
     if not len(late) or enough == params.max_iter:

@@ -9,7 +9,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from dssl import KNNGraph
 from dssl.base.errors import ParameterError
 from dssl.execution.in_process import InProcess
-from dssl.graph import functions as module
 from dssl.graph.functions import FunctionParams, graph_functions, laplacian_of
 from dssl.solvers.lanczos import Functions
 
@@ -28,39 +27,36 @@ def exact(made, kind):
     return np.einsum("ik,mk,jk->mij", U, FUNCTIONS.of(values), U)
 
 
-@pytest.mark.parametrize("largest", [0, 1000])
+@pytest.mark.parametrize("factored", [False, True])
 @pytest.mark.parametrize(("kind", "copies"), [("normalized", 0), ("normalized", 40), ("unnormalized", 0)])
-@pytest.mark.extended_cases("normalized-0-0")
-def test_either_way_gives_the_functions(monkeypatch, largest, kind, copies):
-    monkeypatch.setattr(module, "LARGEST", largest)
+@pytest.mark.extended_cases("normalized-0-False")
+def test_either_way_gives_the_functions(factored, kind, copies):
     made, expected = graph(copies), exact(graph(copies), kind)
     params = FunctionParams(laplacian=kind, tol=1e-3, block_columns=3)
-    found = graph_functions(made, COLUMNS, ROWS, FUNCTIONS, params, InProcess(2))
-    assert ("steps" in found.attributes) == (largest == 0)
+    found = graph_functions(made, COLUMNS, ROWS, FUNCTIONS, params, InProcess(2), factored)
+    assert ("steps" in found.attributes) == (not factored)
     scale = np.abs(expected).max()
     assert_allclose(found.values, expected[:, ROWS][:, :, COLUMNS], atol=1e-3 * scale)
     coef = np.random.default_rng(1).normal(size=(4, 4, 2))
     assert_allclose(found.combined(coef), np.einsum("mij,mjc->ic", expected[:, :, COLUMNS], coef), atol=1e-3 * scale)
 
 
-@pytest.mark.parametrize("largest", [0, 1000])
-def test_threads_do_not_change_a_bit_and_blocks_nothing_but_rounding(monkeypatch, largest):
-    monkeypatch.setattr(module, "LARGEST", largest)
+@pytest.mark.parametrize("factored", [False, True])
+def test_threads_do_not_change_a_bit_and_blocks_nothing_but_rounding(factored):
     made, coef = graph(), np.ones((4, 4, 1))
-    first = graph_functions(made, COLUMNS, ROWS, FUNCTIONS, FunctionParams(block_columns=2), InProcess(1))
-    second = graph_functions(made, COLUMNS, ROWS, FUNCTIONS, FunctionParams(block_columns=2), InProcess(2))
+    first, second = (graph_functions(made, COLUMNS, ROWS, FUNCTIONS, FunctionParams(block_columns=2),
+                                     InProcess(threads), factored) for threads in (1, 2))
     assert_array_equal(first.values, second.values)
     assert_array_equal(first.combined(coef), second.combined(coef))
-    other = graph_functions(made, COLUMNS, ROWS, FUNCTIONS, FunctionParams(block_columns=64), InProcess(1))
+    other = graph_functions(made, COLUMNS, ROWS, FUNCTIONS, FunctionParams(block_columns=64), InProcess(1), factored)
     assert_allclose(other.values, first.values, rtol=1e-12, atol=1e-15)
 
 
-def test_solvers_take_over_where_the_process_does_not_converge(monkeypatch):
-    monkeypatch.setattr(module, "LARGEST", 0)
+def test_solvers_take_over_where_the_process_does_not_converge():
     made = KNNGraph(n_neighbors=2).build(np.linspace(0, 1, 1500)[:, None])
     functions = Functions((1e-5, 1.0), (2, 1))
     found = graph_functions(made, np.array([700]), np.array([700]), functions, FunctionParams(max_steps=64),
-                            InProcess())
+                            InProcess(), factored=False)
     assert found.attributes["solved"]["functions"] == 1
     L = laplacian_of(made.stored, None, "normalized").matrix(1e-5).toarray()
     column = np.linalg.solve(L, np.linalg.solve(L, np.eye(1500)[700]))

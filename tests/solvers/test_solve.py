@@ -17,7 +17,6 @@ from dssl.base.errors import DataError, NotConverged, ParameterError
 from dssl.graph.graph import KNNGraph
 from dssl.graph.laplacian import Laplacian
 from dssl.solvers import amg
-from dssl.solvers import solve as solve_module
 from dssl.solvers.direct import FILL, Direct
 from dssl.solvers.operators import scaled_matrix
 from dssl.solvers.solve import Solver, prepare, solve, solve_columns
@@ -387,11 +386,9 @@ class TestFewColumns:
         L = Laplacian(sp.csr_array(path), normalized=False)
         return L.matrix(ridge), np.random.default_rng(0).normal(size=(n, t))
 
-    def test_what_many_iterations_do_not_finish_goes_on_from_there(self, monkeypatch):
-        monkeypatch.setattr(solve_module, "ENOUGH", 20)
-        monkeypatch.setattr(solve_module, "FEW_COST", 0)
+    def test_what_many_iterations_do_not_finish_goes_on_from_there(self):
         R, B = self.problem()
-        found, method = solve_columns(R, B, SolverParams(tol=1e-8))
+        found, method = solve_columns(R, B, SolverParams(tol=1e-8), enough=20, few_cost=0)
         assert method != "jacobi"
         assert found.converged.all()
         assert found.iterations.min() > 20
@@ -405,14 +402,12 @@ class TestFewColumns:
         assert method == "jacobi"
         assert found.converged.all()
 
-    def test_the_most_iterations_are_kept(self, monkeypatch):
+    def test_the_most_iterations_are_kept(self):
         R, B = self.problem(ridge=1e-6)
         found, _ = solve_columns(R, B, SolverParams(tol=1e-8, max_iter=30))
         assert not found.converged.any()
         assert found.iterations.max() <= 30
-        monkeypatch.setattr(solve_module, "ENOUGH", 20)
-        monkeypatch.setattr(solve_module, "FEW_COST", 0)
-        found, _ = solve_columns(R, B, SolverParams(tol=1e-12, max_iter=22))
+        found, _ = solve_columns(R, B, SolverParams(tol=1e-12, max_iter=22), enough=20, few_cost=0)
         assert not found.converged.all()
 
     def test_a_large_ridge_needs_no_probe(self):
