@@ -28,6 +28,7 @@ from dssl.learners.on_graph.poisson import Unlabeled
 from dssl.learners.prior_shift import PriorShift
 from dssl.selection.by_labels import LabelFolds
 from dssl.selection.calibration import calibration_folds, calibration_of, shift_of
+from tests.in_pairs import in_pairs
 
 from .test_laprls import SOLVERS, problem
 
@@ -46,22 +47,9 @@ def left_out(estimator, folds, X, y, weight, monkeypatch):
     return seen
 
 
-@pytest.mark.parametrize("n_classes", [2, 3])
-@pytest.mark.parametrize(("solver", "held_out_points"), [
+@in_pairs({"n_classes": [2, 3], "kind": [LapRLSClassifier, LapSVM], "solver, held_out_points": [
     *((solver, "transductive") for solver in SOLVERS),
-    *((solver, "inductive") for solver in SOLVERS if solver not in ("nystrom-pcg", "nystrom-cg"))])
-@pytest.mark.parametrize("kind", [LapRLSClassifier, LapSVM])
-@pytest.mark.extended_cases("LapRLSClassifier-cg-inductive-3",
-    "LapRLSClassifier-cg-transductive-3", "LapRLSClassifier-direct-inductive-3",
-    "LapRLSClassifier-direct-transductive-3", "LapRLSClassifier-nystrom-cg-transductive-3",
-    "LapRLSClassifier-nystrom-direct-inductive-3",
-    "LapRLSClassifier-nystrom-direct-transductive-3",
-    "LapRLSClassifier-nystrom-pcg-transductive-3", "LapRLSClassifier-pcg-inductive-3",
-    "LapRLSClassifier-pcg-transductive-3", "LapSVM-cg-inductive-3", "LapSVM-cg-transductive-3",
-    "LapSVM-direct-inductive-3", "LapSVM-direct-transductive-3",
-    "LapSVM-nystrom-cg-transductive-3", "LapSVM-nystrom-direct-inductive-3",
-    "LapSVM-nystrom-direct-transductive-3", "LapSVM-nystrom-pcg-transductive-3",
-    "LapSVM-pcg-inductive-3", "LapSVM-pcg-transductive-3")
+    *((solver, "inductive") for solver in SOLVERS if solver not in ("nystrom-pcg", "nystrom-cg"))]})
 def test_values_left_out_are_those_of_fits_without_the_label(kind, solver, held_out_points, n_classes, monkeypatch):
     """Of every solver, with weights and copies; the penalties stay those of the fit, points that are left out too."""
     X, y, _ = problem(n=70, n_labeled=14, n_classes=n_classes, random_state=1)
