@@ -1,9 +1,11 @@
 """`KernelKMeans`: clusters of all points in a kernel, which predict the cluster of a new point."""
 
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import ClusterMixin
+from sklearn.utils.validation import check_is_fitted
 
 from ..base.digest import BANDWIDTH, require_random_state
 from ..base.errors import require
@@ -16,9 +18,12 @@ from ..learners.feature_maps import ETA, OF_GRAPH, SpaceParams
 from ..learners.kmeans import KMeansParams
 from ..learners.model import Model
 from ..learners.target.target import Quantities
-from ..methods.clusters import CLUSTERING, ClustersParams
+from ..methods.clusters import CLUSTERING, KERNEL_CLUSTERING, ClustersParams
 from ..methods.memory import MemoryWorkspace
 from ..methods.step import Fit
+from ..report.page import page
+from ..report.sections.clusters import clusters_section
+from ..report.sections.data import data_section
 from ..selection.number_of_clusters import require_number
 from .base import KernelReader, PointPredictor
 from .targets import require_unequal
@@ -126,6 +131,7 @@ class KernelKMeans(ClusterMixin, PointPredictor, KernelReader):
     groups: ClassVar[dict[str, type]] = {"graph": KNNGraph, "regularizer": RegularizerParams}
     model_: Model
     labels_: np.ndarray
+    _facts: dict[str, dict[str, Any]]  # the attributes of what the steps made, by step
 
     def __init__(self, n_clusters: int | str = 8, *, space: str = "graph", kernel: Any = "rbf",
                  bandwidth: float | str = BANDWIDTH, eta: float = ETA, graph: KNNGraph | None = None,
@@ -181,9 +187,9 @@ class KernelKMeans(ClusterMixin, PointPredictor, KernelReader):
                 why="that kernel has no graph", fix='leave it out, or use space="graph" or "deformed"')
         self.scaling_ = self._scaling_of(X, rows, execution, graph)
         rows = scaled(rows, self.scaling_, execution)
-        own_graph = graph_of(rows, space.graph, execution, graph) if space.space in OF_GRAPH else None
+        graph = graph_of(rows, space.graph, execution, graph) if space.space in OF_GRAPH else None
         nothing = Quantities.of(np.full((len(rows), 1), np.nan))
-        made = MemoryWorkspace(Fit(rows, nothing, graph=own_graph), execution)
+        made = MemoryWorkspace(Fit(rows, nothing, graph=graph), execution)
         made.run(CLUSTERING.steps, params)
         clusters = made.artifacts["models"]
         attributes = clusters.attributes
@@ -191,7 +197,38 @@ class KernelKMeans(ClusterMixin, PointPredictor, KernelReader):
         self.inertia_, self.n_clusters_ = attributes["inertia"], len(attributes["counts"])
         self.evidence_ = {**attributes["features"], **attributes["kmeans"], "chosen": attributes["chosen"],
                           "counts": attributes["counts"]}
+        self._facts = {"models": attributes, "points": {"scaling": self.scaling_.to_arrays()[1]}}
         return self
+
+    def report(self, path: str | Path | None = None) -> str:
+        """Return the report of the clusters, one self-contained HTML page.
+
+        It says how many clusters there are and how large they are, how their number was
+        chosen, and how the features are scaled.
+
+        Parameters
+        ----------
+        path : str, Path or None
+            The file that it is written to, if any.
+
+        Returns
+        -------
+        str
+            The page.
+
+        Raises
+        ------
+        sklearn.exceptions.NotFittedError
+            `fit` was not called.
+        """
+        check_is_fitted(self, "model_")
+        method = CLUSTERING if self.space in OF_GRAPH else KERNEL_CLUSTERING
+        result = {"metrics": {"inertia": self.inertia_}}
+        html = page(type(self).__name__, f"{len(self.labels_):,} points", [
+            clusters_section(self._facts, result, method.words), data_section(self._facts, result)])
+        if path is not None:
+            Path(path).write_text(html, encoding="utf-8")
+        return html
 
     def _params(self) -> ClustersParams:
         rule = require_number(self.n_clusters, self.max_clusters)

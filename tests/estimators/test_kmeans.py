@@ -1,6 +1,7 @@
 """`KernelKMeans`: the objective of each kernel, clusters found, new points, their number, and what is refused."""
 
 import pickle
+import re
 import warnings
 
 import numpy as np
@@ -10,6 +11,7 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.datasets import make_blobs, make_circles, make_moons
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import check_estimator
 
 from dssl import KernelKMeans, KNNGraph, clustering_scores
@@ -164,6 +166,21 @@ def test_agreement_with_classes():
     for classes in (["a", None, "b"], [0.0, np.nan, 1.0]):
         with pytest.raises(DataError, match="1 of 3 points have no class"):
             clustering_scores(classes, [0, 1, 1])
+
+
+@pytest.mark.parametrize(("space", "model"), [("graph", "k-means in a kernel of the graph of all points"),
+                                              ("base", "k-means in a kernel, from landmarks")])
+def test_its_report_says_which_clusters_there_are(tmp_path, space, model):
+    X = make_blobs([40, 20], centers=[[0, 0], [9, 9]], random_state=0)[0]
+    estimator = KernelKMeans(2, space=space)
+    with pytest.raises(NotFittedError):
+        estimator.report()
+    html = estimator.fit(X).report(tmp_path / "clusters.html")
+    assert (tmp_path / "clusters.html").read_text(encoding="utf-8") == html
+    text = " ".join(re.sub("<[^>]*>", " ", html).split())
+    assert "KernelKMeans 60 points" in text
+    assert "2 clusters, of 40, 20 points." in text
+    assert model in text
 
 
 @pytest.mark.slow

@@ -534,3 +534,12 @@ def test_where_points_that_are_held_out_cannot_leave_the_graph(fields, overrides
         spec["model"] = {}
     with pytest.raises(SpecError, match=says):
         changed(spec, *overrides)
+
+
+def test_a_plain_number_says_how_many_landmarks_there_are(fields):
+    plain, mapping = (load_spec({**fields, "model": {"kind": "laprls", "landmarks": landmarks}})
+                      for landmarks in (40, {"n_landmarks": 40}))
+    assert plain.params == mapping.params
+    assert plain.params.laprls.landmarks.n_landmarks == 40
+    with pytest.raises(SpecError, match="n_landmarks=0"):
+        load_spec({**fields, "model": {"kind": "laprls", "landmarks": 0}})

@@ -75,9 +75,10 @@ class LapRLSModel(ClassModel):
     fit_intercept : bool
         Whether the function has an unpenalized intercept: targets are centered at
         the mean of the labels.
-    landmarks : LandmarkParams
+    landmarks : int, float, "sqrt", "auto" or LandmarkParams
         The points over which functions are sums: their number, their share of the
-        distinct points, "sqrt", or "auto".
+        distinct points, "sqrt", "auto", or `LandmarkParams`, which says which as
+        well.
     """
 
     kind: Literal["laprls"] = "laprls"
@@ -90,12 +91,12 @@ class LapRLSModel(ClassModel):
     tol: float = SystemParams.tol
     max_iter: int = SystemParams.max_iter
     fit_intercept: bool = LapRLSParams.fit_intercept
-    landmarks: LandmarkParams = LandmarkParams()
+    landmarks: int | float | Literal["sqrt", "auto"] | LandmarkParams = "auto"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         printed = self.preconditioner.startswith("paper") and self.solver in ("auto", "nystrom-pcg")
-        require(not (printed and self.landmarks.method == "kmeans"),
+        require(not (printed and self.landmark_params.method == "kmeans"),
                 f"preconditioner={self.preconditioner!r} with landmarks that are centers",
                 why="it needs the graph's weights between landmarks, which must be points then",
                 fix='use "edges", or uniform landmarks')
@@ -103,13 +104,19 @@ class LapRLSModel(ClassModel):
             require_penalties(*pair)  # those that the selection replaces too
         _ = self.params("normalized", None)  # raises where a value is out of range
 
+    @property
+    def landmark_params(self) -> LandmarkParams:
+        """Return which points are landmarks."""
+        given = self.landmarks
+        return given if isinstance(given, LandmarkParams) else LandmarkParams(n_landmarks=given)
+
     def system(self, laplacian: LaplacianKind, held_out: HeldOut = "auto",
                held_out_points: HeldOutPoints = "transductive") -> SystemParams:
         """Return the solver's parameters; held_out, held_out_points : how cross-validation predicts."""
         return SystemParams(solver=self.solver, laplacian=laplacian, preconditioner=self.preconditioner,
                             whitening=self.whitening, precision=self.precision, tol=self.tol,
                             max_iter=self.max_iter, held_out=held_out, held_out_points=held_out_points,
-                            random_state=self.landmarks.random_state)
+                            random_state=self.landmark_params.random_state)
 
     def minimized(self) -> SmoothLoss:
         """Return the loss that is minimized."""
@@ -122,7 +129,7 @@ class LapRLSModel(ClassModel):
             gamma_A = selection.grid.gamma_A or gamma_A
             gamma_I = selection.grid.gamma_I or gamma_I
         how = (selection.held_out, selection.held_out_points) if selection else ()
-        return LapRLSParams(gamma_A=gamma_A, gamma_I=gamma_I, landmarks=self.landmarks,
+        return LapRLSParams(gamma_A=gamma_A, gamma_I=gamma_I, landmarks=self.landmark_params,
                             system=self.system(laplacian, *how), fit_intercept=self.fit_intercept,
                             loss=self.minimized(), chosen=selection is None and CHOSEN in (self.gamma_A, self.gamma_I))
 
@@ -169,7 +176,7 @@ class LapRLSSections(KernelSections):
     @cached_property
     def params(self) -> PenaltyParams:
         """Return the parameters of the method."""
-        chosen, random_state = self.selection, self.model.landmarks.random_state
+        chosen, random_state = self.selection, self.model.landmark_params.random_state
         kernels = BaseKernels(self.kernel.name, self.kernel.parameters,
                               tuple(kernel.bandwidth for kernel in self.kernels()), random_state)
         return PenaltyParams(
