@@ -8,7 +8,7 @@ from ..graph.graph import KNNGraph
 from ..kernels.landmarks import LandmarkParams
 from ..learners.laprls.params import SystemParams
 from ..learners.laprls.penalties import Penalty
-from ..learners.losses import SmoothLoss, loss_of
+from ..learners.losses import SmoothLoss, smooth_loss
 from ..methods.laprls.method import LAPSVM
 from .calibrated import CalibratedClassifier
 from .laprls import LapRLSEstimator
@@ -169,4 +169,4 @@ class LapSVM(CalibratedClassifier, LapRLSEstimator):
         self.class_prior, self.class_weight = class_prior, class_weight
 
     def _loss(self) -> SmoothLoss:
-        return self.loss if isinstance(self.loss, SmoothLoss) else loss_of(self.loss)
+        return self.loss if isinstance(self.loss, SmoothLoss) else smooth_loss(self.loss)

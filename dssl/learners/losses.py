@@ -1,13 +1,17 @@
-"""Losses that Newton's method lowers: of values f and targets y, with their first and second derivatives in f.
+"""Losses of a value f and a target y: one class a loss, registered by its name in `LOSSES`.
 
     squared         (y - f)^2
-    squared_hinge   max(0, 1 - y f)^2                                                          y in {-1, +1}
+    hinge           max(0, 1 - y f)                                                            y in {-1, +1}
+    squared_hinge   max(0, 1 - y f)^2
     huber_hinge     0,  (1 + h - y f)^2 / (4 h),  1 - y f   for y f above, within and below 1 -+ h; the hinge as h -> 0
     logistic        log(1 + exp(-y f))
     expected_squared_hinge   (1 + y)/2 max(0, 1 - f)^2 + (1 - y)/2 max(0, 1 + f)^2             y in [-1, +1]
 
-The last is the mean of the squared hinge over a sign whose expectation is y. The hinges have no second derivative where
-their pieces meet; there it is that of the piece with curvature.
+The last is the mean of the squared hinge over a sign whose expectation is y. All losses but the hinge are smooth, and
+minimized by Newton's method (`linear/newton.py`), which needs their first and second derivatives in f; where two pieces
+of a hinge meet, the second derivative is that of the curved piece. A new loss is a `SmoothLoss`, registered with
+`LOSSES.register`: LapSVM and the linear models on features then have it. Learners on a Gram matrix have the losses of a
+closed form or of a support vector machine alone (`Loss.gram_learner`).
 
 References
 ----------
@@ -17,38 +21,69 @@ cross-validation for semi-supervised learning", section 3.2.2 (huber_hinge).
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from scipy.special import expit
 
 from ..base.errors import require
+from ..base.plugins import Registry
 
-HALF_WIDTHS = (1e-12, 1e6)  # of huber_hinge; below, it bends within the rounding of a value, above it is a line
+GramLearner = Literal["svm", "ridge"]
+
+HALF_WIDTHS = (1e-12, 1e6)  # bounds of h of huber_hinge: narrower is rounding of a value, wider is a line
 
 
 @dataclass(frozen=True)
-class SmoothLoss(ABC):
-    """A convex loss with a continuous derivative; values and targets of one shape, and results of it."""
+class Loss(ABC):
+    """A convex loss.
+
+    Attributes
+    ----------
+    name : str
+        The name of the loss in specs and estimators.
+    of_signs : bool
+        Whether targets are -1 and +1, rather than any numbers.
+    gram_learner : "svm", "ridge" or None
+        The learner on a Gram matrix that minimizes the loss; None if there is none.
+    """
 
     name: ClassVar[str]
-    of_signs: ClassVar[bool] = True  # whether targets are -1 and +1
+    of_signs: ClassVar[bool] = True
+    gram_learner: ClassVar[GramLearner | None] = None
 
     @abstractmethod
     def value(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Return the loss of each value."""
+        """Return the loss of each value, in the common shape of values and targets."""
+
+
+@dataclass(frozen=True)
+class Hinge(Loss):
+    """`max(0, 1 - y f)`, which support vector machines minimize."""
+
+    name = "hinge"
+    gram_learner = "svm"
+
+    def value(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.maximum(0.0, 1 - y * f)
+
+
+@dataclass(frozen=True)
+class SmoothLoss(Loss):
+    """A convex loss with a continuous derivative, which Newton's method minimizes."""
 
     @abstractmethod
     def gradient(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Return its derivative in f."""
+        """Return the derivative in f."""
 
     @abstractmethod
     def curvature(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Return its second derivative in f, >= 0."""
+        """Return the second derivative in f, >= 0."""
 
     @property
     def steps(self) -> "tuple[SmoothLoss, ...]":
-        """Return losses that lead to this one, the last: each is minimized from the minimum of the one before."""
+        """Return a sequence of losses that ends with this one: each is minimized from the minimum of the previous one.
+        """
         return (self,)
 
 
@@ -58,6 +93,7 @@ class Squared(SmoothLoss):
 
     name = "squared"
     of_signs = False
+    gram_learner = "ridge"
 
     def value(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
         return (y - f) ** 2
@@ -87,9 +123,9 @@ class SquaredHinge(SmoothLoss):
 
 @dataclass(frozen=True)
 class ExpectedSquaredHinge(SmoothLoss):
-    """`(1 + y)/2 max(0, 1 - f)^2 + (1 - y)/2 max(0, 1 + f)^2` of the expectation y of a sign; of a sign `SquaredHinge`.
+    """`(1 + y)/2 max(0, 1 - f)^2 + (1 - y)/2 max(0, 1 + f)^2`, the expected `SquaredHinge` of a random sign of mean y.
 
-    It is not offered by name: targets of labels are signs.
+    It is not registered, since the targets of labels are signs.
     """
 
     name = "expected_squared_hinge"
@@ -113,9 +149,9 @@ class HuberHinge(SmoothLoss):
     h: float = 0.01
 
     def __post_init__(self) -> None:
-        least, most = HALF_WIDTHS
+        lower, upper = HALF_WIDTHS
         number = isinstance(self.h, (int, float)) and not isinstance(self.h, bool)
-        require(number and least <= self.h <= most, f"h={self.h!r}, expected a number of {least:g} to {most:g}",
+        require(number and lower <= self.h <= upper, f"h={self.h!r}, expected a number from {lower:g} to {upper:g}",
                 why="it is the half-width of the part of the hinge that is rounded, against margins of about 1",
                 fix="use 0.01, or squared_hinge")
 
@@ -131,7 +167,8 @@ class HuberHinge(SmoothLoss):
 
     @property
     def steps(self) -> tuple[SmoothLoss, ...]:
-        """Return wider corners first, each four times as wide as the next: a narrow one is seen by few points."""
+        """Return losses with wider corners first, each four times as wide as the next: few points lie in a narrow one.
+        """
         widths = [self.h]
         while widths[-1] < 0.25:
             widths.append(4 * widths[-1])
@@ -156,14 +193,31 @@ class Logistic(SmoothLoss):
 
 
 SQUARES = Squared()
-SMOOTH_LOSSES: dict[str, type[SmoothLoss]] = {loss.name: loss for loss in (Squared, SquaredHinge, HuberHinge, Logistic)}
+LOSSES = Registry[Loss]("loss", Squared, SquaredHinge, HuberHinge, Logistic, Hinge)
+LossName = Annotated[str, LOSSES]
 
 
-def loss_of(name: str, h: float = HuberHinge.h) -> SmoothLoss:
-    """Return the loss of this name; h : the half-width of "huber_hinge".
+def smooth_loss(name: Any, h: float = HuberHinge.h) -> SmoothLoss:
+    """Return the smooth loss of this name; h : the half-width of "huber_hinge".
 
-    Raises ParameterError: there is none of this name, or h is not in `HALF_WIDTHS`.
+    Raises ParameterError if there is no such loss, if it is not smooth, or if h is not in `HALF_WIDTHS`.
     """
-    require(name in SMOOTH_LOSSES, f"loss={name!r}", why=f"it is one of {', '.join(SMOOTH_LOSSES)}",
-            fix="use squared_hinge for classes, or squared")
-    return HuberHinge(h) if name == HuberHinge.name else SMOOTH_LOSSES[name]()
+    loss = LOSSES.named(name, "loss")
+    smooth = [known.name for known in LOSSES.classes() if issubclass(known, SmoothLoss)]
+    require(issubclass(loss, SmoothLoss), f"loss={name!r}: Newton's method does not minimize it",
+            why="it has no continuous derivative", fix=f"use one of {', '.join(smooth)}")
+    assert issubclass(loss, SmoothLoss)
+    return HuberHinge(h) if loss is HuberHinge else loss()
+
+
+def gram_learner(name: Any) -> GramLearner:
+    """Return the learner on a Gram matrix that minimizes the loss of this name.
+
+    Raises ParameterError if there is no such loss, or no such learner.
+    """
+    learner = LOSSES.named(name, "loss").gram_learner
+    names = [known.name for known in LOSSES.classes() if known.gram_learner]
+    require(learner is not None, f"loss={name!r}: no learner on the Gram matrix minimizes it",
+            why="it has neither a closed form nor a support vector machine", fix=f"use one of {', '.join(names)}")
+    assert learner is not None
+    return learner

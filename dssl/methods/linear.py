@@ -25,6 +25,7 @@ from ..kernels.nystrom import whiten
 from ..learners.class_prior import LABELS, ClassPrior, ClassWeight
 from ..learners.linear.features import SampleLearner
 from ..learners.linear.kernel_model import KernelModel
+from ..learners.losses import LOSSES, LossName, Squared
 from ..learners.model import Model
 from ..learners.probabilities import calibration_attributes
 from ..learners.target.coding import Coding
@@ -40,7 +41,6 @@ from .sections import ClassModel, KernelSection, Sections, baseline_mistakes, sc
 from .selection_sections import Grid, Selection
 from .step import Context, Step
 
-Loss = Literal["hinge", "squared", "squared_hinge", "logistic"]
 Variant = dict[str, Any]  # the parameters of some features, by name, as a row of a search tells them
 MakeModel = Callable[[np.ndarray, np.ndarray, Coding], Model]
 BASE_VARIANT = ("bandwidth",)  # the names of the parameters of the baseline's features
@@ -59,16 +59,17 @@ class LinearModel(ClassModel):
     ----------
     C : float
         The penalty of the loss against the norm.
-    loss : "squared", "squared_hinge", "logistic" or "hinge"
-        The loss of the labels: the first three fit each class against the rest,
-        "hinge" a machine for each pair of classes, whose most probable class can
-        differ from the predicted one. Of regression, "squared".
+    loss : str
+        The loss of the labels: "squared", "squared_hinge", "huber_hinge", "logistic"
+        or a loss that a plugin registers fits each class against the rest; "hinge"
+        fits a support vector machine to each pair of classes, whose most probable
+        class can differ from the predicted one. Of regression, "squared".
     random_state : int
         The seed of every random choice.
     """
 
     C: float
-    loss: Loss = "squared"
+    loss: LossName = Squared.name
     random_state: int = 0
 
     def __post_init__(self) -> None:
@@ -87,7 +88,12 @@ class LinearGrid(Grid):
     """The values of each parameter that are tried, in place of the one given elsewhere; all combinations of them."""
 
     C: tuple[float, ...] | None = None
-    loss: tuple[Loss, ...] | None = None
+    loss: tuple[LossName, ...] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in self.loss or ():
+            LOSSES.named(name, "loss")  # raises if there is none
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,7 +273,7 @@ def fit_models(context: Context, params: LinearParams) -> tuple[dict[str, Model]
     weight = context.label_weights(target, params.weight)
     choices = {name: chosen_of[name] for name in ("model", *params.baselines)}
     folds = LabelFolds.of(target, params.random_state, a_fit_each=any(
-        chosen["loss_function"] != "squared" for chosen in choices.values()), curve=bool(params.baselines))
+        chosen["loss_function"] != Squared.name for chosen in choices.values()), curve=bool(params.baselines))
     models, facts, held_out = dict[str, Model](), dict[str, Any](), dict[str, list[HeldOut]]()
     for name, chosen in choices.items():
         variant = {key: chosen[key] for key in (params.variants()[0] if name == "model" else BASE_VARIANT)}

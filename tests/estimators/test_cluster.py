@@ -15,7 +15,7 @@ from dssl.execution.in_process import InProcess
 from dssl.kernels.base import RBF
 from dssl.kernels.landmarks import choose_landmarks
 from dssl.kernels.stochastic import StochasticParams
-from dssl.learners.linear.features import LOSSES
+from dssl.learners.losses import LOSSES
 from dssl.selection.folds import held_out_folds
 from dssl.storage.csr import as_rows
 
@@ -33,7 +33,7 @@ def moons():
     return X, y, labeled(y, 5)
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", list(LOSSES))
 def test_moons_are_told_apart_by_their_clusters(moons, loss):
     X, y, known = moons
     fitted = ClusterKernelSVC(loss=loss, transfer="polynomial", bandwidth=0.2, landmarks=200).fit(X, known)

@@ -14,8 +14,9 @@ from dssl import KNNGraph, LapKernelRidge, LapSVC, RegularizerParams
 from dssl.base.errors import DataError, ParameterError
 from dssl.estimators.targets import classes_of
 from dssl.learners.eta import ETAS
-from dssl.learners.linear.gram import LearnerParams, fit_gram, learner_of
+from dssl.learners.linear.gram import LearnerParams, fit_gram
 from dssl.learners.linear.kernel_model import KernelModel
+from dssl.learners.losses import gram_learner
 from dssl.storage.blocks import ArrayRows
 from tests import reference
 from tests.moons import two_moons
@@ -118,7 +119,7 @@ def test_eta_auto_is_the_mean_of_kernels_of_several_etas(loss):
                 for which in (0, 1))
     target = classes_of(y, None, len(y))
     coef, intercept, coding = fit_gram(K[np.ix_(labeled, labeled)], target, LearnerParams(
-        kind=learner_of(loss), free=shares[0]))
+        kind=gram_learner(loss), free=shares[0]))
     expected = coding.decision(K_new[:, labeled] @ coef + intercept)
     assert_allclose(estimator.decision_function(new), expected, atol=1e-6 if loss == "squared" else 1e-3)
 

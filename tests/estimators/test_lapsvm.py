@@ -15,7 +15,7 @@ from dssl.execution.in_process import InProcess
 from dssl.graph.energy.blocks import GraphEnergy
 from dssl.kernels.base import RBF
 from dssl.learners.laprls.problem import LapRLSParams, LapRLSProblem
-from dssl.learners.losses import HuberHinge, Squared, loss_of
+from dssl.learners.losses import HuberHinge, Squared, smooth_loss
 from dssl.selection.folds import labeled_folds
 from dssl.storage.csr import as_rows
 from tests.benchmarks.influence_on_graph import FittedOnGraph, FullSpace, influence_on_graph, whole_graph
@@ -130,7 +130,7 @@ def test_on_all_points_the_influence_function_is_that_of_the_paper_corrected(los
     X, y, _ = problem()
     graph, target, rows = KNNGraph(n_neighbors=6).build(X), classes_of(y, None, len(X)), as_rows(X)
     folds, kernel = labeled_folds(target.strata(), 4, 0), RBF(3.0)
-    params = LapRLSParams(gamma_A=(0.02,), gamma_I=(1.0,), loss=loss_of(loss), system=SystemParams(
+    params = LapRLSParams(gamma_A=(0.02,), gamma_I=(1.0,), loss=smooth_loss(loss), system=SystemParams(
         solver=solver, held_out="influence", tol=1e-10))
     made = LapRLSProblem.of(rows, target, params, InProcess(1), graph=graph, folds=folds)
     prepared = made.prepared(kernel, InProcess(1), held_out=True)

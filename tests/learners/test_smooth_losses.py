@@ -9,15 +9,18 @@ from scipy.optimize import check_grad
 from dssl.base.errors import ParameterError
 from dssl.learners.losses import (
     HALF_WIDTHS,
-    SMOOTH_LOSSES,
     ExpectedSquaredHinge,
     HuberHinge,
     SmoothLoss,
     Squared,
-    loss_of,
+    smooth_loss,
+)
+from dssl.learners.losses import (
+    LOSSES as REGISTERED,
 )
 
-LOSSES = [*(loss() for loss in SMOOTH_LOSSES.values()), HuberHinge(0.5), ExpectedSquaredHinge()]
+LOSSES = [*(loss() for loss in REGISTERED.classes() if issubclass(loss, SmoothLoss)), HuberHinge(0.5),
+          ExpectedSquaredHinge()]
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
@@ -57,4 +60,4 @@ def test_a_narrow_corner_is_reached_by_wider_ones():
     ("huber_hinge", h) for h in (0.0, float("nan"), 1e-300, 1e160, 1e308, float("inf"), True))])
 def test_what_is_no_loss_is_refused(name, h):
     with pytest.raises(ParameterError):
-        loss_of(name, h)
+        smooth_loss(name, h)

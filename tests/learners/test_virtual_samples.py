@@ -14,7 +14,8 @@ from dssl.execution.in_process import InProcess
 from dssl.kernels.base import RBF
 from dssl.kernels.cluster import cluster_basis
 from dssl.kernels.transfer import TransferParams
-from dssl.learners.linear.features import LOSSES, SampleLearner, SampleModel, sample_model
+from dssl.learners.linear.features import SampleLearner, SampleModel, sample_model
+from dssl.learners.losses import LOSSES
 from dssl.learners.target.target import Classes
 from dssl.storage.csr import as_rows
 
@@ -30,7 +31,7 @@ def two(target):
     return Classes.of(np.minimum(target.coded, 1), np.arange(2))
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", list(LOSSES))
 @pytest.mark.parametrize("weighted", [False, True])
 def test_the_primal_and_the_gram_matrix_give_one_function(problem, loss, weighted):
     """With features of zeros beside, there are more of them than labels, and the other form is taken; of any length."""
@@ -65,7 +66,7 @@ def test_machines_are_those_of_scikit_learn(problem):
     assert_allclose(b[:, -1], machine.coef_[0], atol=1e-3)
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", list(LOSSES))
 def test_values_held_out_are_those_of_fits_without_a_fold(problem, loss):
     F, target = problem
     folds, learner = [np.arange(0, 20), np.arange(20, 35), np.array([40])], SampleLearner(loss=loss, C=3.0)
@@ -79,7 +80,7 @@ def test_values_held_out_are_those_of_fits_without_a_fold(problem, loss):
         assert type(same) is type(coding)
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", list(LOSSES))
 def test_weight_two_counts_as_two_points(loss):
     rng = np.random.default_rng(3)
     F = rng.normal(size=(40, 6))

@@ -17,7 +17,7 @@ from ...kernels.cluster import VirtualSamples
 from ...storage.blocks import Rows
 from ...storage.csr import points_of
 from ..held_out.closed_form import held_out_ridge_of_features
-from ..losses import loss_of
+from ..losses import LOSSES, Loss, LossName, SmoothLoss, Squared, gram_learner, smooth_loss
 from ..model import register_model
 from ..target.coding import Coding
 from ..target.target import Target
@@ -25,28 +25,41 @@ from .gram import LearnerParams, fit_gram, mean_diagonal
 from .kernel_model import ModelInKernel
 from .newton import FeaturesOfLabels, GramOfLabels, LabelSpace, minimize
 
-LOSSES = ("squared", "hinge", "squared_hinge", "logistic")
-
 
 @dataclass(frozen=True, kw_only=True)
 class SampleLearner:
-    """loss : "hinge" is a machine for each pair of classes; of the others each class is told from the rest.
+    """A linear model on features, by its loss and its penalty.
 
-    C : what the loss of a point counts for against half the squared norm.
+    loss : a name of `LOSSES`. Smooth losses fit each class against the rest, "hinge" each pair of classes.
+    C : weight of the loss of a point against half the squared norm.
     """
 
-    loss: str = "squared"
+    loss: LossName = Squared.name
     C: float = 10.0
 
     def __post_init__(self) -> None:
-        require(self.loss in LOSSES, f"loss={self.loss!r}, expected one of {', '.join(LOSSES)}",
-                why="it decides the learner", fix='use "hinge" for a support vector machine, "squared" for ridge')
+        _ = self.loss_class  # raises if there is none
         require(isinstance(self.C, Real) and 0 < self.C < np.inf, f"C={self.C!r}, expected a finite number > 0",
                 why="it weighs the labels against smoothness", fix="use 0.1 to 100")
 
+    @property
+    def loss_class(self) -> type[Loss]:
+        """Return the class of the loss."""
+        return LOSSES.named(self.loss, "loss", "hinge is a support vector machine, squared is ridge regression")
+
+    @property
+    def has_closed_form(self) -> bool:
+        """Return whether the loss is the squared one."""
+        return self.loss_class is Squared
+
+    @property
+    def is_smooth(self) -> bool:
+        """Return whether Newton's method minimizes the loss."""
+        return issubclass(self.loss_class, SmoothLoss)
+
     def bytes(self, m: int, k: int) -> int:
         """Return the bytes of a fit to m labels of k features."""
-        return 8 * (2 * m * k + 4 * min(m, m if self.loss == "hinge" else k) ** 2)
+        return 8 * (2 * m * k + 4 * min(m, k if self.is_smooth else m) ** 2)
 
     def require_fits(self, m: int, k: int, budget: int) -> None:
         """Raise BudgetError where it does not."""
@@ -59,20 +72,20 @@ class SampleLearner:
     def fit(self, F: np.ndarray, target: Target,
             weight: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, Coding]:
         """Return (b (k, c), intercept (c,), coding) from the samples F (l, k) of the labeled points; weight : (l,)."""
-        if self.loss == "hinge" or (self.loss == "squared" and len(F) <= F.shape[1]):
+        if not self.is_smooth or (self.has_closed_form and len(F) <= F.shape[1]):
             K = F @ F.T
             C = self.C * mean_diagonal(K, weight)  # of the kernel as it is, as in the primal
-            kind = LearnerParams(kind="svm" if self.loss == "hinge" else "ridge", C=C)
-            coef, intercept, coding = fit_gram(K, target, kind, weight)
+            learner = LearnerParams(kind=gram_learner(self.loss), C=C)
+            coef, intercept, coding = fit_gram(K, target, learner, weight)
             return F.T @ coef, intercept, coding
         target.require_labels()
-        if self.loss == "squared":
+        if self.has_closed_form:
             return *self._ridge(F, target.each_column(), weight), target.coding
         weights = np.ones(len(F)) if weight is None else weight
         space, lift = self._space(F, float(weights.sum()))
         y = target.columns()
         shares = np.repeat((weights / weights.sum())[:, None], y.shape[1], axis=1)
-        minimum = minimize(space, loss_of(self.loss), y, shares, fit_intercept=True)
+        minimum = minimize(space, smooth_loss(self.loss), y, shares, fit_intercept=True)
         return *target.coding.completed(lift(minimum.coef), minimum.intercept), target.coding
 
     def held_out(self, F: np.ndarray, target: Target, folds: Sequence[np.ndarray],
@@ -81,7 +94,7 @@ class SampleLearner:
 
         The squared loss in closed form, others by a fit a fold.
         """
-        if self.loss == "squared":
+        if self.has_closed_form:
             penalty = np.full(len(folds), 1 / self.C)
             return held_out_ridge_of_features(F, target.each_column(), folds, penalty, weight), target.coding
         held_out: list[np.ndarray] = []

@@ -6,13 +6,14 @@ a deformed kernel shrinks as the graph's weight grows.
 
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, Literal
+from typing import get_args
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from ...base.errors import DataError, explain, require
 from ...base.profiler import library
+from ..losses import GramLearner
 from ..target.coding import Coding, OneVsOne
 from ..target.target import Classes, Target
 
@@ -26,25 +27,15 @@ class LearnerParams:
     free : how far the intercept of "ridge" is from the mean of the targets, 0, to the one of least loss and norm, 1.
     """
 
-    kind: Literal["svm", "ridge"] = "svm"
+    kind: GramLearner = "svm"
     C: float = 10.0
     free: float = 0.0
 
     def __post_init__(self) -> None:
-        require(self.kind in ("svm", "ridge"), f"kind={self.kind!r} is not a learner",
+        require(self.kind in get_args(GramLearner), f"kind={self.kind!r} is not a learner",
                 why="it decides the loss", fix="choose svm or ridge")
         require(isinstance(self.C, Real) and 0 < self.C < np.inf, f"C={self.C!r}, expected a finite number > 0",
                 why="it weighs the labels against smoothness", fix="use 1 to 100")
-
-
-LOSSES: dict[str, Literal["svm", "ridge"]] = {"squared": "ridge", "hinge": "svm"}
-
-
-def learner_of(loss: Any) -> Literal["svm", "ridge"]:
-    """Return the kind of learner that has a loss; raise ParameterError where none has."""
-    require(isinstance(loss, str) and loss in LOSSES, f"loss={loss!r}, expected one of {', '.join(LOSSES)}",
-            why="it decides the learner", fix='use "squared", or "hinge" for a support vector machine')
-    return LOSSES[loss]
 
 
 def fit_gram(K: np.ndarray, target: Target, params: LearnerParams,

@@ -11,7 +11,8 @@ from ...kernels.base import BaseKernels
 from ...kernels.deformed import AUTO, Eta, require_eta
 from ...learners.class_prior import LABELS, ClassPrior, ClassWeight
 from ...learners.deformed import subsample_size
-from ...learners.linear.gram import LearnerParams, learner_of
+from ...learners.linear.gram import LearnerParams
+from ...learners.losses import gram_learner
 from ...selection.choice import LOWEST, ChoiceRule
 from ...selection.folds import FoldParams
 from ...selection.halving import ALL, Search
@@ -141,7 +142,7 @@ class SvmModel(DeformedModel):
 
     @property
     def learner(self) -> Literal["svm", "ridge"]:
-        return learner_of(self.loss)
+        return gram_learner(self.loss)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from ...kernels.landmarks import LandmarkParams
 from ...learners.laprls.params import HeldOut, HeldOutPoints, Preconditioner, Solver, SystemParams
 from ...learners.laprls.penalties import CHOSEN, Penalty, bandwidths_of, require_penalties, values_of
 from ...learners.laprls.problem import WITHOUT_LANDMARKS, LapRLSParams
-from ...learners.losses import SQUARES, HuberHinge, SmoothLoss, loss_of
+from ...learners.losses import SQUARES, HuberHinge, LossName, SmoothLoss, SquaredHinge, smooth_loss
 from ...selection.choice import LOWEST
 from ...selection.halving import ALL
 from ..sections import ClassModel, KernelGraph, KernelSection, KernelSections
@@ -195,8 +195,6 @@ class LapRLSSections(KernelSections):
 
 # ---- lapsvm
 
-LossName = Literal["squared_hinge", "huber_hinge", "logistic"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class LapSVMModel(LapRLSModel):
@@ -210,9 +208,10 @@ class LapSVMModel(LapRLSModel):
     gamma_I : float or str
         The weight of the graph's energy, >= 0, given as `gamma_A` is; 0 leaves the
         graph out.
-    loss : "squared_hinge", "huber_hinge" or "logistic"
-        The loss of the labels; "huber_hinge" is the hinge with its corner rounded
-        over h to either side.
+    loss : str
+        The loss of the labels: "squared_hinge"; "huber_hinge", the hinge with its
+        corner rounded over h to either side; "logistic", "squared", or a smooth loss
+        that a plugin registers.
     h : float
         How far the corner of "huber_hinge" is rounded to either side.
     """
@@ -220,12 +219,12 @@ class LapSVMModel(LapRLSModel):
     kind: Literal["lapsvm"] = "lapsvm"  # type: ignore[assignment]
     gamma_A: Penalty = "auto"
     gamma_I: Penalty = "auto"
-    loss: LossName = "squared_hinge"
+    loss: LossName = SquaredHinge.name
     h: float = HuberHinge.h
     fit_intercept: Literal[True] = True
 
     def minimized(self) -> SmoothLoss:
-        return loss_of(self.loss, self.h)
+        return smooth_loss(self.loss, self.h)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,6 +246,11 @@ class LossGrid(PenaltyGrid):
 
     loss: tuple[LossName, ...] | None = None
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in self.loss or ():
+            smooth_loss(name)  # raises if there is none
+
 
 @dataclass(frozen=True, kw_only=True)
 class LapSVMSelection(PenaltySelection):
@@ -267,7 +271,7 @@ class LapSVMSections(LapRLSSections):
         return (self.selection.grid.loss if self.selection else None) or (self.model.loss,)
 
     def losses(self) -> tuple[SmoothLoss, ...]:
-        return tuple(loss_of(name, self.model.h) for name in self._loss_names())
+        return tuple(smooth_loss(name, self.model.h) for name in self._loss_names())
 
     def mistakes(self) -> Iterator[tuple[str, DsslError]]:
         yield from super().mistakes()
