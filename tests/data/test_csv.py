@@ -87,7 +87,7 @@ CELLS = st.one_of(
 LABELS = st.text(alphabet='ab "\n,é', min_size=0, max_size=6).map(lambda text: "t" + text)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(rows=st.lists(st.tuples(CELLS, CELLS, LABELS), min_size=1, max_size=12), header=st.booleans(),
        newline=st.sampled_from(["\n", "\r\n"]), last=st.booleans(), blanks=st.booleans(), data=st.data())
 def test_quotes_blank_lines_and_line_ends(tmp_path_factory, rows, header, newline, last, blanks, data):

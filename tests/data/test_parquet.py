@@ -53,7 +53,7 @@ def test_reads_what_was_written(tmp_path, compression):
     assert block.y.tolist() == arrays["kind"].tolist()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(n=st.integers(1, 40), group=st.integers(1, 41), data=st.data())
 def test_any_rows_of_any_row_groups(tmp_path_factory, n, group, data):
     folder, arrays = tmp_path_factory.mktemp("groups"), columns(n)

@@ -62,7 +62,7 @@ def with_copies(v=12, d=3, most=4, random_state=0):
 
 
 @given(st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_vertices_are_the_distinct_rows(data):
     n, d = data.draw(st.integers(1, 40)), data.draw(st.integers(1, 4))
     values = st.sampled_from([0.0, -0.0, 1.5, -1.5, 3.0])

@@ -67,7 +67,7 @@ def test_binary_weights_are_scikit_learns_graph():
 
 
 @given(n=st.integers(3, 60), copies=st.integers(1, 6), random_state=st.integers(0, 99), data=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_weights_are_symmetric_positive_and_sorted(n, copies, random_state, data):
     X = np.random.default_rng(random_state).integers(0, copies, size=(n, 2)).astype(float)
     found = neighbors(X, data.draw(st.integers(1, n - 1)))
@@ -121,7 +121,7 @@ NUMBERS = st.floats(allow_nan=False, allow_infinity=False, width=32)
 
 
 @given(st.lists(st.lists(NUMBERS, max_size=9), min_size=1, max_size=5).filter(any))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_the_median_of_parts_is_that_of_all_values(pieces):
     parts, values = MemoryParts(), [np.array(piece, np.float64) for piece in pieces]
     for index, own in enumerate(values):

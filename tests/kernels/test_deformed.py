@@ -109,7 +109,7 @@ def test_limit_of_small_eta_is_linear():
     assert_allclose((KERNEL(Z, Z) - ours(Z, Z)) / eta, slope, rtol=1e-3, atol=1e-4)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(random_state=st.integers(0, 10**6), n=st.integers(7, 30), share=st.integers(1, 4), power=st.integers(1, 3),
        log_eta=st.floats(-8, 8), ridge=st.sampled_from([1e-3, 0.1]))
 def test_deformed_kernels_are_symmetric_and_positive_and_smaller_than_the_base(random_state, n, share, power, log_eta,

@@ -88,7 +88,7 @@ class TestCount:
 
 
 class TestUniform:
-    @settings(max_examples=50)
+    @settings(max_examples=25)
     @given(st.data())
     def test_rows_are_different_ascending_and_of_both_kinds(self, data):
         n = data.draw(st.integers(1, 60))

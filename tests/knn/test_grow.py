@@ -63,7 +63,7 @@ def in_blocks(rows):
     return stack
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_lists_become_those_of_a_search_of_all_rows(data):
     n, d = data.draw(st.integers(3, 30)), data.draw(st.integers(1, 4))

@@ -42,7 +42,7 @@ def check(index, queries, X, metric, k):
     assert all(len(set(row)) == len(row) for row in ids.tolist())
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(random_state=st.integers(0, 999), n=st.integers(2, 60), d=st.integers(1, 30), k=st.integers(1, 12),
        metric=st.sampled_from(["euclidean", "cosine"]), dtype=st.sampled_from([np.float32, np.float64]))
 def test_dense_queries_are_those_of_brute_force(random_state, n, d, k, metric, dtype):

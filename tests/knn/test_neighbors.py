@@ -88,7 +88,7 @@ def test_blocks_and_tiles_do_not_change_the_lists(search, kind, monkeypatch):
 
 
 @given(st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_lists_are_the_dense_ones_for_any_small_data(data):
     n = data.draw(st.integers(2, 40))
     d, k = data.draw(st.integers(1, 5)), data.draw(st.integers(1, n - 1))

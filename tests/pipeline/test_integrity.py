@@ -55,8 +55,8 @@ DAMAGED = [
 ]
 
 
-@pytest.mark.parametrize("place", [0.1, 0.9])
-@pytest.mark.parametrize(("stage", "name", "kind"), DAMAGED)
+@pytest.mark.parametrize(("stage", "name", "kind", "place"), [
+    *((*damaged, 0.9) for damaged in DAMAGED), (*DAMAGED[0], 0.1), (*DAMAGED[-1], 0.1)])
 def test_a_flipped_bit_is_found_and_named(workspace, stage, name, kind, place):
     path = artifact(workspace, stage) / name if name == "manifest.json" else stored(artifact(workspace, stage), name)
     path = chunk_of(path) if kind == "chunk" else path

@@ -28,7 +28,7 @@ def shares(found):
 
 @pytest.mark.parametrize("classes", [True, False])
 @pytest.mark.parametrize("penalty", [0.1, np.inf])
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(data=st.data())
 @pytest.mark.extended_cases("0.1-False", "0.1-True", "inf-False")
 def test_the_average_is_that_of_dense_kernels_with_refits(classes, penalty, data):
