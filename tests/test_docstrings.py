@@ -23,13 +23,18 @@ FORM = {
     "PR04", "PR07", "PR10",  # each with a type and a description
     "RT03", "YD01",  # what is returned is described
 }
+OF_SEARCHES = {"group", "section", "held_out_rows", "uses_graph", "versions"}  # of an estimator, for the rest of dssl
 EXAMPLES = {"EX01"}  # classes and functions have examples; methods are shown in those of their class
 
 
 def methods_of(name: str) -> Iterator[tuple[str, Any]]:
-    """Yield the public methods and properties that a class defines itself, by their path."""
+    """Yield the public methods and properties that dssl defines of a class, inherited ones too, by their path."""
     cls = getattr(dssl, name)
-    for method, value in (vars(cls).items() if inspect.isclass(cls) else ()):
+    for method in (dir(cls) if inspect.isclass(cls) else ()):
+        owner = next((base for base in cls.__mro__ if method in vars(base)), None)
+        if owner is None or not owner.__module__.startswith("dssl.") or (owner is not cls and method in OF_SEARCHES):
+            continue
+        value = vars(owner)[method]
         described = getattr(value, "func", getattr(value, "__func__", value))  # of cached properties, class methods
         if not method.startswith("_") and (inspect.isfunction(described) or isinstance(value, property)):
             yield f"dssl.{name}.{method}", value

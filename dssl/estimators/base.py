@@ -3,180 +3,28 @@
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import r2_score
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from ..base.digest import require_random_state
 from ..base.errors import DataError, explain, require
-from ..data.dataset import Dataset
-from ..data.findings import warn_identifiers
-from ..data.frames import as_pandas, index_labels
-from ..data.inputs import header_of, in_order, labels_of, rows_of
-from ..data.scaling.out_of_range import warn_beyond
-from ..data.scaling.outliers import warn_far_rows
+from ..data.inputs import labels_of
 from ..data.scaling.rows import scaled
-from ..data.scaling.scaling import Scaling, ScalingParams, fit_scaling
-from ..data.scaling.units import warn_unlike
-from ..execution.current import current_execution
-from ..execution.in_process import InProcess
-from ..execution.size import size_of
+from ..data.scaling.scaling import Scaling
 from ..execution.tasks import Execution
 from ..graph.graph import Graph, graph_of
-from ..kernels.base import Kernel, kernel_from
-from ..knn.lists import Neighbors
 from ..learners.class_prior import ClassWeight
-from ..learners.model import Model
 from ..learners.target.coding import ClassCoding
 from ..learners.target.target import Classes, Quantities, Target
-from ..storage.blocks import ArrayRows, Rows
+from ..storage.blocks import Rows
 from ..storage.views import SelectedRows
-from .groups import GroupedParams
-from .predict_to import predict_to_zarr
+from .points import PointPredictor
 from .targets import classes_of, prior_of, quantities_of, require_classes, require_per_class, require_unequal, weighed
-
-
-class PointReader(GroupedParams):
-    """What reads points of any input, scales their features, and has a model of them, `model_`.
-
-    scale : of the features, `ScalingParams.kind`, the one that pipelines know as `data.scale`. scaling_ : Scaling, what
-    the points of the fit made of it, applied to all that are predicted.
-    """
-
-    model_: Model
-    memory_budget: int | str | None
-    scale: Any
-    scaling_: Scaling
-    predicts_by_lists: ClassVar[bool] = False  # whether distances of new points are compared with those of the graph
-
-    def _execution(self) -> Execution:
-        """Return what runs the tasks, with the memory that one may take; raise ParameterError where that is no size."""
-        return current_execution(None if self.memory_budget is None else size_of(self.memory_budget))
-
-    @property
-    def _column_names(self) -> list[str]:
-        """The names of the columns of the fit; none where they had no names."""
-        return [str(name) for name in getattr(self, "feature_names_in_", [])]
-
-    def _points(self, X: Any, execution: Execution, *, reset: bool, warns: bool = False) -> Rows:
-        """Return the points as rows that every task can read, after checking them; sets or compares the columns.
-
-        Columns of new points are put in the order of the fit by their names.
-
-        warns : of values beyond the range of the fit, of an array in this process.
-        """
-        X = as_pandas(X)
-        if not reset:
-            X = in_order(X, getattr(self, "feature_names_in_", ()))
-        header = header_of(X)
-        if header is not None:  # names are compared before anything is computed
-            validate_data(self, header, reset=reset, skip_check_array=True)
-        rows = rows_of(X, execution, type(self).__name__)
-        if header is None:
-            validate_data(self, np.empty((0, *rows.shape[1:])), reset=reset, skip_check_array=True)
-        if warns and isinstance(rows, ArrayRows) and self.scaling_.seen is not None:  # others would be read twice
-            warn_beyond(self.scaling_.seen, rows, InProcess(memory_budget=execution.memory_budget),
-                        self._column_names or None)
-        return execution.share_rows(rows)
-
-    def _scaling_of(self, X: Any, rows: Rows, execution: Execution, graph: Any = None) -> Scaling:
-        """Return the scaling of all points of a fit: that of the features of which a graph was made, or of their own.
-
-        graph : what `fit` is given. Lists of neighbors that were found elsewhere are of the features as they are, which
-        then stay so where new points are compared with them.
-
-        Raises ParameterError: no scaling of that name, or the graph was made of features of another one.
-        """
-        params = ScalingParams(kind=self.scale)
-        given = graph.scaling if isinstance(graph, Graph) else None
-        if given is not None:
-            require(params.kind in ("auto", given.kind), f"scale={params.kind!r}, and a graph of features scaled by "
-                    f"{given.kind!r}", why="new points would be compared with the graph's in other units",
-                    fix=f"leave scale out, or build the graph with scale={params.kind!r}")
-            return given
-        names = self._column_names
-        warn_unlike(rows, None, params.kind, names)
-        self._warn_of_identifiers(rows)
-        lists = graph.neighbors is not None if isinstance(graph, Graph) else isinstance(graph, (Neighbors, tuple, list))
-        if lists and self.predicts_by_lists and params.kind == "auto":
-            params = ScalingParams(kind="none")
-        scaling = fit_scaling(rows, None, params, execution, feature_names=names or None,
-                              categories=X.categories if isinstance(X, Dataset) else None)
-        warn_far_rows(scaling.attributes.get("outliers"), names or None, partial(index_labels, X))
-        return scaling
-
-    def _warn_of_identifiers(self, rows: Rows) -> None:
-        """Warn of columns that look like identifiers, of an array whose columns have names."""
-        if self._column_names and isinstance(rows, ArrayRows):
-            warn_identifiers(rows.array, self._column_names)
-
-    def _new_rows(self, X: Any, execution: Execution, *, warns: bool = True) -> Rows:
-        """Return points as the model sees them."""
-        check_is_fitted(self, "model_")
-        return scaled(self._points(X, execution, reset=False, warns=warns), self.scaling_, execution)
-
-    def _values(self, X: Any) -> np.ndarray:
-        execution = self._execution()  # what it shares is gone when it is, so it outlives the rows
-        rows = self._new_rows(X, execution)  # raises where there is no model yet
-        return self.model_.values(rows, execution)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
-
-class KernelReader(PointReader):
-    """What has a base kernel, given by its name and bandwidth, or as it is."""
-
-    kernel: Any
-    bandwidth: Any
-    random_state: int
-
-    def _kernel(self, rows: Rows) -> Kernel:
-        """Return the base kernel."""
-        return kernel_from(self.kernel, self.bandwidth if isinstance(self.kernel, str) else None, rows=rows,
-                           random_state=self.random_state)
-
-
-class PointPredictor(PointReader):
-    """What predicts points by its model."""
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Return the predicted labels or clusters, shape (n,), or of a regressor the targets, (n,) or (n, c)."""
-        execution = self._execution()  # what it shares is gone when it is, so it outlives the rows
-        return self._predicted(self._new_rows(X, execution), execution)
-
-    def _predicted(self, rows: Rows, execution: Execution) -> np.ndarray:
-        """Return what is predicted for rows of this estimator's columns; no label where the model abstains."""
-        values, beyond = self.model_.values_and_beyond(rows, execution)
-        labels = self.model_.coding.labels(values)
-        return self.model_.coding.without(labels, beyond) if self.model_.abstains else labels
-
-    def predict_to(self, X: Any, out: str | Path) -> dict[str, Any]:
-        """Write what `predict(X)` returns to a new Zarr array at `out`, in blocks, where the tasks run.
-
-        Returns what the predictions are; see `predict_to_zarr`, which tells how classes are written. For X that does
-        not fit in memory: Rows, a Dataset, a Zarr array, a dask array.
-        """
-        execution = self._execution()
-        rows = self._new_rows(X, execution)
-        return predict_to_zarr(self.model_, rows, out, execution)
-
-    def support(self, X: Any) -> np.ndarray:
-        """Return how near each point is to what the model has seen, shape (n,), from 1 down to 0.
-
-        In which measure, `block_support` of `KernelModel` and of `GraphModel` say.
-        """
-        execution = self._execution()
-        rows = self._new_rows(X, execution, warns=False)
-        return self.model_.support(rows, execution)
 
 
 class PointEstimator(PointPredictor):
@@ -191,20 +39,39 @@ class PointEstimator(PointPredictor):
 
         Parameters
         ----------
-        X : array-like, shape (n, d), or any input that `dssl.data.inputs.rows_of` reads.
-        y : array-like, shape (n,), or of a regressor (n, c), of which a row with a NaN is unlabeled; None takes the
-            target of a Dataset X.
-        sample_weight : array-like, shape (n,), or None for 1. The loss of a labeled point counts its weight, finite and
-            >= 0; with 0 the point counts as unlabeled. Weights of unlabeled points are not read: they have no loss, and
-            every point counts alike in the graph.
-        graph : in place of the one made of X: a `Graph`, which serves any number of fits, or what `Graph.of` takes, a
-            sparse matrix (n, n) of weights, or `Neighbors`, or (ids, distances), both (n, k).
+        X : array-like, shape (n, d)
+            All points, or any other input that `dssl.data.inputs.rows_of` reads.
+        y : array-like, shape (n,) or (n, c), or None
+            The labels, with the marker of points that have none; of a regressor the
+            targets, of which a row with a NaN is unlabeled. None takes the target of a
+            Dataset X.
+        sample_weight : array-like, shape (n,), or None
+            What the loss of each labeled point counts, finite and >= 0; with 0 the point
+            counts as unlabeled. None is 1 each. Weights of unlabeled points are not read:
+            they have no loss, and every point counts alike in the graph.
+        graph : Graph, sparse matrix, Neighbors or pair of arrays, or None
+            A graph in place of the one made of X: a `Graph`, which serves any number of
+            fits; weights (n, n); or neighbor lists, `Neighbors` or (ids, distances), both
+            (n, k).
+
+        Returns
+        -------
+        estimator
+            The estimator itself.
 
         Raises
         ------
-        ParameterError : a parameter is out of range. DataError : y is of another length, has no label, or of a
-            classifier fewer than two classes, or is a quantity. NotConverged : a solve ended above its tolerance.
-            BudgetError : what has to be held does not fit. ValueError : X is not finite (an array: from scikit-learn).
+        ParameterError
+            A parameter is out of range.
+        DataError
+            y is of another length, has no label, or of a classifier fewer than two
+            classes, or is a quantity.
+        NotConverged
+            A solve ended above its tolerance.
+        BudgetError
+            What has to be held does not fit the memory budget.
+        ValueError
+            X is not finite.
         """
         require_random_state(self.random_state)
         execution, params = self._execution(), self._params()
@@ -255,7 +122,7 @@ class PointEstimator(PointPredictor):
 
     @property
     def transduction_(self) -> np.ndarray:
-        """What is predicted for the points of the fit, shape (n,), or of a regressor (n,) or (n, c).
+        """What is predicted for the points of the fit.
 
         It is computed when it is first asked for, of the X that was passed to `fit`, which must not have changed; see
         `docs/estimators.md` for what it takes. A pickle holds it only if it has been asked for.
@@ -356,15 +223,44 @@ class PointClassifier(ClassifierMixin, PointEstimator):
         return ClassWeight.of(self.class_weight).weights(target.coded, target.names, weight)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return the share of right predictions among the labeled points of X (n, d); unlabeled ones do not count.
+        """Return the share of right predictions among labeled points.
 
-        X, y and sample_weight as in `fit`. Raises DataError where no point has a label.
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+            The points.
+        y : array-like, shape (n,), or None
+            Their labels, as in `fit`; unlabeled points do not count.
+        sample_weight : array-like, shape (n,), or None
+            What each point counts; None is 1 each.
+
+        Returns
+        -------
+        float
+            The accuracy, from 0 to 1.
+
+        Raises
+        ------
+        DataError
+            No point has a label.
         """
         target, predicted, weight = self._compared(X, y, sample_weight)
         return float(np.average(predicted == target.names[target.coded], weights=weight))
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Return one score a class, shape (n, n_classes), or for two classes one score, shape (n,)."""
+        """Return the scores of the classes.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+            The points.
+
+        Returns
+        -------
+        ndarray, shape (n, n_classes) or (n,)
+            One score a class, in the order of `classes_`; for two classes one score,
+            which is > 0 for the second.
+        """
         return self._coding.decision(self._values(X))
 
     @property
@@ -381,9 +277,26 @@ class PointRegressor(RegressorMixin, PointEstimator):
         return quantities_of(y, self.unlabeled, n)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return R^2 over the labeled points of X (n, d), the mean of several targets'; unlabeled ones do not count.
+        """Return the coefficient of determination over labeled points.
 
-        X, y and sample_weight as in `fit`. Raises DataError where no point has a target.
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+            The points.
+        y : array-like, shape (n,) or (n, c), or None
+            Their targets, as in `fit`; unlabeled points do not count.
+        sample_weight : array-like, shape (n,), or None
+            What each point counts; None is 1 each.
+
+        Returns
+        -------
+        float
+            R^2, of several targets their mean.
+
+        Raises
+        ------
+        DataError
+            No point has a target.
         """
         target, predicted, weight = self._compared(X, y, sample_weight)
         return float(r2_score(target.coded, predicted.reshape(target.coded.shape), sample_weight=weight))

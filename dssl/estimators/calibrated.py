@@ -19,13 +19,30 @@ class CalibratedClassifier(PointClassifier):
     model_: Any
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Return the probability of each class (n, n_classes), in the order of `classes_`; rows sum to 1.
+        """Return the probability of each class.
 
-        NaN where there is no prediction. Calibrated on the scores of labeled points without their own labels; the most
-        probable class is the predicted one, but where votes of pairs are predicted (the hinge loss of `LapSVC`,
-        `ClusterKernelSVC` and `MultiscaleKernelClassifier` with three classes or more) it can be another.
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+            The points.
 
-        Raises NotFittedError: each class has one label, so that nothing could be calibrated.
+        Returns
+        -------
+        ndarray, shape (n, n_classes)
+            The probabilities, in the order of `classes_`; each row sums to 1, and is NaN
+            where there is no prediction.
+
+        Raises
+        ------
+        sklearn.exceptions.NotFittedError
+            Each class has one label, so that nothing could be calibrated.
+
+        Notes
+        -----
+        They are calibrated on the scores of labeled points without their own labels. The most
+        probable class is the predicted one, but where votes of pairs are predicted (the
+        hinge loss of `LapSVC`, `ClusterKernelSVC` and `MultiscaleKernelClassifier` with
+        three classes or more) it can be another.
         """
         check_is_fitted(self, "model_")
         if self.calibration_ is None:
@@ -34,7 +51,18 @@ class CalibratedClassifier(PointClassifier):
         return self.calibration_.probabilities(self._coding.margins(self._values(X)))
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
-        """Return the logarithm of `predict_proba`, shape (n, n_classes)."""
+        """Return the logarithms of the probabilities of the classes.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+            The points.
+
+        Returns
+        -------
+        ndarray, shape (n, n_classes)
+            The logarithm of what `predict_proba` returns.
+        """
         return np.log(self.predict_proba(X))
 
 
@@ -61,13 +89,28 @@ class ClassifierCalibratedOnRequest(PointClassifier):
 
     @available_if(_calibrates)
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Return the probability of each class, shape (n, n_classes), in the order of `classes_`; rows sum to 1.
+        """Return the probability of each class.
 
-        Calibrated on the labeled points, each scored by a learner that was fitted without it (`calibration.py`).
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+            The points.
+
+        Returns
+        -------
+        ndarray, shape (n, n_classes)
+            The probabilities, in the order of `classes_`; each row sums to 1, and is NaN
+            where there is no prediction.
 
         Raises
         ------
-        NotFittedError : the last `fit` was without `probability=True`.
+        sklearn.exceptions.NotFittedError
+            The last `fit` was without `probability=True`.
+
+        Notes
+        -----
+        They are calibrated on the labeled points, each scored by a learner that was fitted
+        without it.
         """
         check_is_fitted(self, "model_")
         if self.calibration_ is None:
@@ -76,5 +119,16 @@ class ClassifierCalibratedOnRequest(PointClassifier):
 
     @available_if(_calibrates)
     def predict_log_proba(self, X: Any) -> np.ndarray:
-        """Return the logarithm of `predict_proba`, shape (n, n_classes)."""
+        """Return the logarithms of the probabilities of the classes.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+            The points.
+
+        Returns
+        -------
+        ndarray, shape (n, n_classes)
+            The logarithm of what `predict_proba` returns.
+        """
         return np.log(self.predict_proba(X))

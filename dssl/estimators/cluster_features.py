@@ -16,7 +16,8 @@ from ..kernels.transfer import TransferParams
 from ..learners.linear.features import SampleModel, sample_model
 from ..learners.target.coding import Values
 from ..methods.cluster import ClusterKernel, ClusterModel
-from .base import KernelReader, require_unequal
+from .points import KernelReader
+from .targets import require_unequal
 
 
 class ClusterKernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelReader):

@@ -28,9 +28,10 @@ from ..methods.step import Context, Fit
 from ..selection.search import GridParams, Held
 from ..solvers.solver_params import SolverParams
 from ..storage.blocks import Rows
-from .base import KernelReader, PointRegressor, SearchedEstimator
+from .base import PointRegressor, SearchedEstimator
 from .calibrated import CalibratedClassifier
 from .method import MethodEstimator
+from .points import KernelReader
 from .targets import prior_of
 
 

@@ -109,7 +109,27 @@ class GraphRegressor(PointRegressor, GraphEstimator):
     """A regressor on the graph."""
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return R^2 over the labeled points of X (n, d); raise DataError where one of them has no prediction."""
+        """Return the coefficient of determination over labeled points.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+            The points.
+        y : array-like, shape (n,) or (n, c), or None
+            Their targets, as in `fit`; unlabeled points do not count.
+        sample_weight : array-like, shape (n,), or None
+            What each point counts; None is 1 each.
+
+        Returns
+        -------
+        float
+            R^2, of several targets their mean.
+
+        Raises
+        ------
+        DataError
+            No point has a target, or one of them has no prediction.
+        """
         _, predicted, _ = self._compared(X, y, sample_weight)
         lost = int(np.isnan(predicted).reshape(len(predicted), -1).any(axis=1).sum())
         require(lost == 0, f"{lost} of {len(predicted)} points have no prediction", error=DataError,

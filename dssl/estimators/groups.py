@@ -50,7 +50,18 @@ class GroupedParams(BaseEstimator):
         return cls(**given | {name: self.group(name) for name in given if name in self.groups})
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters by name; if `deep`, the fields of groups too."""
+        """Return the parameters by name.
+
+        Parameters
+        ----------
+        deep : bool
+            Whether the fields of groups of parameters are among them, as `group__field`.
+
+        Returns
+        -------
+        dict
+            The parameters.
+        """
         params = super().get_params(deep=deep)
         for name in self.groups if deep else ():
             with suppress(ParameterError):  # what is wrong with it is said when it is used
@@ -59,9 +70,24 @@ class GroupedParams(BaseEstimator):
         return params
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters by name, and fields of groups: a group is a value, so that another takes its place.
+        """Set parameters by name, and fields of groups as `group__field`.
 
-        Raises ParameterError: a field is out of range, or there is none of this name; ValueError: no such parameter.
+        Parameters
+        ----------
+        **params : object
+            The values by name. A group is a value, so that another takes its place.
+
+        Returns
+        -------
+        estimator
+            The estimator itself.
+
+        Raises
+        ------
+        ParameterError
+            A field is out of range, or there is none of this name.
+        ValueError
+            There is no such parameter.
         """
         super().set_params(**{name: value for name, value in params.items() if "__" not in name})
         for name, kind in self.groups.items():

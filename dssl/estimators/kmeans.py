@@ -25,7 +25,7 @@ from ..report.page import page
 from ..report.sections.clusters import clusters_section
 from ..report.sections.data import data_section
 from ..selection.number_of_clusters import require_number
-from .base import KernelReader, PointPredictor
+from .points import KernelReader, PointPredictor
 from .targets import require_unequal
 
 

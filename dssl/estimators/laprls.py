@@ -30,9 +30,10 @@ from ..selection.choice import ChoiceRule, cv_results
 from ..selection.chosen import ProbablePair
 from ..selection.folds import GivenFolds, held_out_folds, require_folds
 from ..storage.blocks import Rows
-from .base import KernelReader, PointRegressor, SearchedEstimator
+from .base import PointRegressor, SearchedEstimator
 from .calibrated import CalibratedClassifier
 from .method import MethodEstimator
+from .points import KernelReader
 from .targets import prior_of
 
 

@@ -64,7 +64,7 @@ class MethodEstimator(PointEstimator):
 
     @property
     def by_labels_(self) -> dict[str, Any]:
-        """What held-out labels say of the model and of its supervised baseline: whether the unlabeled points helped.
+        """What held-out labels say of the model and of its supervised baseline.
 
         `scores` of the model, the baseline (`base`) and the most frequent class, or of a regressor the mean; the `gain`
         in error over the baseline with its `p_value`, and what that says of the `unlabeled_data`; and the `curve` of
@@ -73,8 +73,11 @@ class MethodEstimator(PointEstimator):
         It takes several fits of the learner, on features or a kernel that `fit` has left, and is computed when it is
         first asked for. A pickle holds it only if it has been asked for.
 
-        Raises sklearn.exceptions.NotFittedError : `fit` was not called, or this was not asked for before the estimator
-        was stored.
+        Raises
+        ------
+        sklearn.exceptions.NotFittedError
+            `fit` was not called, or this was not asked for before the estimator was
+            stored.
         """
         check_is_fitted(self, "model_")
         if self._by_labels is None:
@@ -100,12 +103,25 @@ class MethodEstimator(PointEstimator):
         """Keep what the steps have made beside the model, and return what is known of it, for `evidence_`."""
 
     def report(self, path: str | Path | None = None) -> str:
-        """Return the report of the fit, one self-contained HTML page, and write it where a path is given.
+        """Return the report of the fit, one self-contained HTML page.
 
-        It says whether the unlabeled data helped, by labels that the model and its supervised baseline were fitted
-        without, and how the model was made.
+        It says whether the unlabeled data helped, by labels that the model and its
+        supervised baseline were fitted without, and how the model was made.
 
-        Raises sklearn.exceptions.NotFittedError : `fit` was not called.
+        Parameters
+        ----------
+        path : str, Path or None
+            The file that it is written to, if any.
+
+        Returns
+        -------
+        str
+            The page.
+
+        Raises
+        ------
+        sklearn.exceptions.NotFittedError
+            `fit` was not called.
         """
         check_is_fitted(self, "model_")
         facts = {**self._facts, "points": {"scaling": self.scaling_.to_arrays()[1],

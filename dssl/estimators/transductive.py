@@ -21,9 +21,10 @@ from ..methods.step import Context, Fit
 from ..methods.transductive import TRANSDUCTIVE, MachineParams, TransductiveModel, fit_machine
 from ..selection.held_out_scores import HeldOut, held_out_scores
 from ..storage.blocks import Rows
-from .base import KernelReader, SearchedEstimator
+from .base import SearchedEstimator
 from .calibrated import ClassifierCalibratedOnRequest
 from .method import MethodEstimator
+from .points import KernelReader
 from .targets import prior_of
 
 

@@ -392,7 +392,7 @@ def test_landmarks_whose_kernel_does_not_fit_are_refused_first():
 def memory(budget):
     """Let estimators have this memory budget."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dssl.estimators.base.current_execution", lambda given: InProcess(2, budget))
+        patch.setattr("dssl.estimators.points.current_execution", lambda given: InProcess(2, budget))
         yield
 
 

@@ -1,0 +1,218 @@
+"""What reads points of any input, and predicts them by its model."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ..base.errors import require
+from ..data.dataset import Dataset
+from ..data.findings import warn_identifiers
+from ..data.frames import as_pandas, index_labels
+from ..data.inputs import header_of, in_order, rows_of
+from ..data.scaling.out_of_range import warn_beyond
+from ..data.scaling.outliers import warn_far_rows
+from ..data.scaling.rows import scaled
+from ..data.scaling.scaling import Scaling, ScalingParams, fit_scaling
+from ..data.scaling.units import warn_unlike
+from ..execution.current import current_execution
+from ..execution.in_process import InProcess
+from ..execution.size import size_of
+from ..execution.tasks import Execution
+from ..graph.graph import Graph
+from ..kernels.base import Kernel, kernel_from
+from ..knn.lists import Neighbors
+from ..learners.model import Model
+from ..storage.blocks import ArrayRows, Rows
+from .groups import GroupedParams
+from .predict_to import predict_to_zarr
+
+
+class PointReader(GroupedParams):
+    """What reads points of any input, scales their features, and has a model of them, `model_`.
+
+    scale : of the features, `ScalingParams.kind`, the one that pipelines know as `data.scale`. scaling_ : Scaling, what
+    the points of the fit made of it, applied to all that are predicted.
+    """
+
+    model_: Model
+    memory_budget: int | str | None
+    scale: Any
+    scaling_: Scaling
+    predicts_by_lists: ClassVar[bool] = False  # whether distances of new points are compared with those of the graph
+
+    def _execution(self) -> Execution:
+        """Return what runs the tasks, with the memory that one may take; raise ParameterError where that is no size."""
+        return current_execution(None if self.memory_budget is None else size_of(self.memory_budget))
+
+    @property
+    def _column_names(self) -> list[str]:
+        """The names of the columns of the fit; none where they had no names."""
+        return [str(name) for name in getattr(self, "feature_names_in_", [])]
+
+    def _points(self, X: Any, execution: Execution, *, reset: bool, warns: bool = False) -> Rows:
+        """Return the points as rows that every task can read, after checking them; sets or compares the columns.
+
+        Columns of new points are put in the order of the fit by their names.
+
+        warns : of values beyond the range of the fit, of an array in this process.
+        """
+        X = as_pandas(X)
+        if not reset:
+            X = in_order(X, getattr(self, "feature_names_in_", ()))
+        header = header_of(X)
+        if header is not None:  # names are compared before anything is computed
+            validate_data(self, header, reset=reset, skip_check_array=True)
+        rows = rows_of(X, execution, type(self).__name__)
+        if header is None:
+            validate_data(self, np.empty((0, *rows.shape[1:])), reset=reset, skip_check_array=True)
+        if warns and isinstance(rows, ArrayRows) and self.scaling_.seen is not None:  # others would be read twice
+            warn_beyond(self.scaling_.seen, rows, InProcess(memory_budget=execution.memory_budget),
+                        self._column_names or None)
+        return execution.share_rows(rows)
+
+    def _scaling_of(self, X: Any, rows: Rows, execution: Execution, graph: Any = None) -> Scaling:
+        """Return the scaling of all points of a fit: that of the features of which a graph was made, or of their own.
+
+        graph : what `fit` is given. Lists of neighbors that were found elsewhere are of the features as they are, which
+        then stay so where new points are compared with them.
+
+        Raises ParameterError: no scaling of that name, or the graph was made of features of another one.
+        """
+        params = ScalingParams(kind=self.scale)
+        given = graph.scaling if isinstance(graph, Graph) else None
+        if given is not None:
+            require(params.kind in ("auto", given.kind), f"scale={params.kind!r}, and a graph of features scaled by "
+                    f"{given.kind!r}", why="new points would be compared with the graph's in other units",
+                    fix=f"leave scale out, or build the graph with scale={params.kind!r}")
+            return given
+        names = self._column_names
+        warn_unlike(rows, None, params.kind, names)
+        self._warn_of_identifiers(rows)
+        lists = graph.neighbors is not None if isinstance(graph, Graph) else isinstance(graph, (Neighbors, tuple, list))
+        if lists and self.predicts_by_lists and params.kind == "auto":
+            params = ScalingParams(kind="none")
+        scaling = fit_scaling(rows, None, params, execution, feature_names=names or None,
+                              categories=X.categories if isinstance(X, Dataset) else None)
+        warn_far_rows(scaling.attributes.get("outliers"), names or None, partial(index_labels, X))
+        return scaling
+
+    def _warn_of_identifiers(self, rows: Rows) -> None:
+        """Warn of columns that look like identifiers, of an array whose columns have names."""
+        if self._column_names and isinstance(rows, ArrayRows):
+            warn_identifiers(rows.array, self._column_names)
+
+    def _new_rows(self, X: Any, execution: Execution, *, warns: bool = True) -> Rows:
+        """Return points as the model sees them."""
+        check_is_fitted(self, "model_")
+        return scaled(self._points(X, execution, reset=False, warns=warns), self.scaling_, execution)
+
+    def _values(self, X: Any) -> np.ndarray:
+        execution = self._execution()  # what it shares is gone when it is, so it outlives the rows
+        rows = self._new_rows(X, execution)  # raises where there is no model yet
+        return self.model_.values(rows, execution)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+class KernelReader(PointReader):
+    """What has a base kernel, given by its name and bandwidth, or as it is."""
+
+    kernel: Any
+    bandwidth: Any
+    random_state: int
+
+    def _kernel(self, rows: Rows) -> Kernel:
+        """Return the base kernel."""
+        return kernel_from(self.kernel, self.bandwidth if isinstance(self.kernel, str) else None, rows=rows,
+                           random_state=self.random_state)
+
+
+class PointPredictor(PointReader):
+    """What predicts points by its model."""
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return what is predicted for points.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+            The points, or any other input that `fit` reads.
+
+        Returns
+        -------
+        ndarray, shape (n,) or (n, c)
+            The labels or clusters; of a regressor the targets, a column each where there
+            are several.
+
+        Raises
+        ------
+        sklearn.exceptions.NotFittedError
+            `fit` was not called.
+        DataError
+            X has other columns than the points of the fit.
+        """
+        execution = self._execution()  # what it shares is gone when it is, so it outlives the rows
+        return self._predicted(self._new_rows(X, execution), execution)
+
+    def _predicted(self, rows: Rows, execution: Execution) -> np.ndarray:
+        """Return what is predicted for rows of this estimator's columns; no label where the model abstains."""
+        values, beyond = self.model_.values_and_beyond(rows, execution)
+        labels = self.model_.coding.labels(values)
+        return self.model_.coding.without(labels, beyond) if self.model_.abstains else labels
+
+    def predict_to(self, X: Any, out: str | Path) -> dict[str, Any]:
+        """Write what `predict(X)` returns to a new Zarr array, in blocks, where the tasks run.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+            The points. They need not fit in memory: a Dataset, a Zarr or a Dask array.
+        out : str or Path
+            A path that does not exist yet, on storage that every worker can open, or such
+            a URL of an object store.
+
+        Returns
+        -------
+        dict
+            `n`, `unsupported` and `abstained` points, and `counts` by class, or `values`
+            with `min`, `mean` and `max`.
+
+        Raises
+        ------
+        DataError
+            The path exists, or its folder does not.
+        ClusterError
+            The store lets two writers write one object.
+
+        Notes
+        -----
+        Classes that are numbers are written as such; of others their codes are, and the
+        attribute `classes` of the array names them.
+        """
+        execution = self._execution()
+        rows = self._new_rows(X, execution)
+        return predict_to_zarr(self.model_, rows, out, execution)
+
+    def support(self, X: Any) -> np.ndarray:
+        """Return how near each point is to what the model has seen.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+            The points.
+
+        Returns
+        -------
+        ndarray, shape (n,)
+            From 1 down to 0; in which measure, `block_support` of `KernelModel` and of
+            `GraphModel` say.
+        """
+        execution = self._execution()
+        rows = self._new_rows(X, execution, warns=False)
+        return self.model_.support(rows, execution)
