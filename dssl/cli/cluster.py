@@ -22,8 +22,8 @@ def cluster_command() -> None:
 @cluster_command.command("certs")
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--host", "hosts", multiple=True, metavar="NAME",
-              help="Where the scheduler runs, a name or an address, and further names of scheduler and workers; may be "
-                   "repeated. Default: this machine.")
+              help="Name or address of the machine of the scheduler, and further names of scheduler and workers; may "
+                   "be repeated. Default: this machine.")
 @click.option("--days", default=365, show_default=True, type=click.IntRange(min=1),
               help="Number of days for which the certificates are valid. The authority that signs them is valid for "
                    "ten years.")
@@ -31,9 +31,9 @@ def cluster_command() -> None:
 def certs_command(folder: Path, hosts: tuple[str, ...], days: int, as_json: bool) -> None:
     """Write the TLS certificates of a Dask cluster into FOLDER, and print the description for `--on`.
 
-    FOLDER then holds an authority (ca.pem), and a certificate and key each for scheduler, workers and clients; called
-    again, the same authority signs new ones. Keys are readable by you alone. Give each machine ca.pem and the two files
-    of its part; ca-key.pem is needed nowhere else.
+    FOLDER then contains a certificate authority (ca.pem), and a certificate and a key each for scheduler, workers and
+    clients. If you call the command again, the same authority signs new certificates. Only you can read the keys. Give
+    each machine ca.pem and the two files of its role. No other machine needs ca-key.pem.
     """
     from ..base.yaml import yaml_text
     from ..runtime.certificates import make_certificates

@@ -27,9 +27,9 @@ from .options import (
 @click.argument("folder", type=PlaceType())
 @read_option
 @click.option("--append", "adds", is_flag=True, help="Add the rows of SOURCE to the data set in FOLDER. Files whose "
-                                                     "bytes were read before are left out.")
-@click.option("--again", is_flag=True, help="With --append: add files that were read before too; their rows are then "
-                                            "there twice.")
+                                                     "bytes were read before are skipped.")
+@click.option("--again", is_flag=True, help="With --append: also add files that were read before, so that FOLDER holds "
+                                            "their rows twice.")
 @place_option
 @memory_option
 @quiet_option
@@ -38,11 +38,11 @@ def ingest_command(source: tuple[str, ...], folder: Path, options: dict[str, Any
                    runtime: str, memory_budget: int | None, quiet: bool, as_json: bool) -> None:
     """Read SOURCE (names, paths, URLs, or patterns such as 'part-*.csv') into FOLDER as checksummed Zarr.
 
-    Several files are read as one, in the order given; those that match a pattern in natural order: part-2 before
-    part-10.
+    Several files are read as one data set, in the given order. Files that match a pattern are read in natural order:
+    part-2 before part-10.
 
-    With --on the workers read and write blocks of rows; they must be able to open SOURCE and FOLDER. Every format can
-    be cut into blocks; text is counted once before, and what is compressed unpacked, by this process.
+    With --on, workers read and write blocks of rows, so they must be able to open SOURCE and FOLDER. This process first
+    counts the lines of text files and unpacks compressed files.
     """
     from ..data.append import append
     from ..data.dataset import open_stored
@@ -59,7 +59,7 @@ def ingest_command(source: tuple[str, ...], folder: Path, options: dict[str, Any
         with working("ingest", runtime, memory_budget, quiet) as execution:
             added = append(source, folder.resolve(), execution, again=again, **options)
         if len(added) == before:
-            console.print(f"nothing new: {folder} has the rows of all files of the source; --again adds them once more",
+            console.print(f"nothing new: {folder} has all rows of the source; --again adds them once more",
                           markup=False, highlight=False, soft_wrap=True)
         _print_dataset(added, folder, as_json)
         return
@@ -99,14 +99,16 @@ def _print_dataset(dataset: Any, folder: Path, as_json: bool) -> None:
 @click.argument("source", nargs=-1, required=True)
 @click.argument("out", type=PlaceType())
 @read_option
-@click.option("--of", "name", default="model", show_default=True, help="Which of the run's models: model, base, ...")
-@click.option("--abstain", is_flag=True, help="Give no label to points that are near no point of the model: an empty "
-                                              "cell and `abstained` in tables, -1 in arrays, NaN among values.")
-@click.option("--probabilities", is_flag=True, help="Write the probability of each class: columns of a table, in npy "
-                                                    "and zarr an array (n, n_classes) in place of the labels.")
-@click.option("--new-only", is_flag=True, help="Predict only what OUT (.csv or .parquet) does not have yet: files, or "
-                                               "rows at the end of files, that this model has not predicted. They are "
-                                               "added to OUT; OUT.files.json beside it says what is in it.")
+@click.option("--of", "name", default="model", show_default=True,
+              help="The model of the run that predicts: model, base, ...")
+@click.option("--abstain", is_flag=True,
+              help="Reject points that are not near any point of the model, and give them no label: an empty cell and "
+                   "`abstained` in tables, -1 in arrays, NaN among values.")
+@click.option("--probabilities", is_flag=True, help="Write the probability of each class: as columns of a table, or in "
+                                                    ".npy and .zarr as an array (n, n_classes) instead of the labels.")
+@click.option("--new-only", is_flag=True,
+              help="Predict only files, or rows at the end of files, that this model has not predicted yet, and append "
+                   "them to OUT (.csv or .parquet). OUT.files.json next to it records what OUT contains.")
 @safe_csv_option
 @place_option
 @memory_option
@@ -115,17 +117,18 @@ def _print_dataset(dataset: Any, folder: Path, as_json: bool) -> None:
 def predict_command(model: Path, source: tuple[str, ...], out: Path, options: dict[str, Any], name: str, abstain: bool,
                     probabilities: bool, new_only: bool, safe_csv: bool, runtime: str, memory_budget: int | None,
                     quiet: bool, as_json: bool) -> None:
-    """Predict the points of SOURCE with the MODEL of a run (its "model" or result.json); write OUT.
+    """Predict the points of SOURCE with the MODEL of a run, and write the predictions to OUT.
 
-    OUT ends in .csv, .parquet or .npz, a table: the identifier of the source that was left out of the training data, or
-    `row`, the number in the source, counted from 0; `label` (or `value`);
-    `probability` of the label, or where the model has none its `score`, by how much it leads the next class's;
-    `abstained`, where that was asked for. Or in .npy or .zarr, one array of the labels, whose row i is row i of the
-    source.
+    MODEL is the folder of the model or the result.json of a run.
 
-    SOURCE is a name, a path, a URL, the folder of a data set, or a pattern such as 'new-*.csv', or several of these,
-    whose rows follow each other. It is read and predicted in blocks, which lie beside OUT meanwhile; with --on by
-    workers, which must be able to open all three.
+    OUT is a table (.csv, .parquet or .npz) or an array of labels (.npy or .zarr), whose row i is row i of the source. A
+    table has the identifier that was excluded from the training data, or else `row`, the number of the row in the
+    source, counted from 0; the `label` or `value`; the `probability` of the label, or its `score`, the lead over the
+    next class, if the model has no probabilities; and with --abstain the column `abstained`.
+
+    SOURCE is a name, a path, a URL, the folder of a data set, a pattern such as 'new-*.csv', or several of these, whose
+    rows follow each other. It is read and predicted in blocks, which are stored next to OUT until the end. With --on,
+    workers do this, and they must be able to open MODEL, SOURCE and OUT.
     """
     from ..base.digest import plain
     from ..pipeline.predict.model import WRITTEN, open_model
@@ -191,13 +194,14 @@ def predict_command(model: Path, source: tuple[str, ...], out: Path, options: di
         facts["n_before"] = pending.before.n_rows
     if compared.far:
         left = "they have no label" if abstain else "--abstain gives them no label"
-        console.print(f"warning: {compared.far} of {facts['n']} points are beyond the range of the training points, in "
-                      f"some column, by more than that is wide; {left}", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"warning: {compared.far} of {facts['n']} points are outliers: a column is out of the range of "
+                      f"the training points by more than the width of that range; {left}", markup=False,
+                      highlight=False, soft_wrap=True)
     if facts["unsupported"]:
-        why = "have no neighbor that a label or a cluster reaches; they have none"
+        why = "have no neighbor that a label or a cluster reaches, so they get none"
         if not fitted.model.abstains:
             left = "they have no label" if abstain else "--abstain gives them no label"
-            why = f"are near no point of the model, so the intercept alone would decide their label; {left}"
+            why = f"are near no point of the model, so the intercept alone would determine their label; {left}"
         console.print(f"warning: {facts['unsupported']} of {facts['n']} points {why}")
     summary = facts["counts"] if "counts" in facts else facts["values"]
     summary_text = ", ".join(f"{k} {v:.6g}" if isinstance(v, float) else f"{k} {v}" for k, v in summary.items())
@@ -207,7 +211,7 @@ def predict_command(model: Path, source: tuple[str, ...], out: Path, options: di
 
 
 def _tell_nothing_new(out: Path, n: int, as_json: bool) -> None:
-    message = f"nothing new: {out} has the predictions of all {n} rows"
+    message = f"nothing new: {out} already has the predictions of all {n} rows"
     click.echo(json.dumps({"out": str(out), "n": 0, "n_before": n}) if as_json else message)
 
 
@@ -216,8 +220,8 @@ def _tell_filled(attributes: dict[str, Any]) -> tuple[int, dict[str, Any]]:
     imputed, unseen = attributes.get("imputed", 0), attributes.get("unseen", {})
     for column, filled in unseen.items():
         texts = ", ".join("(missing)" if text is None else repr(text) for text in filled["texts"])
-        click.echo(f"{filled['rows']} rows have a text in column {column!r} that the training data did not have, such "
-                   f"as {texts}; it counts as none of the known ones", err=True)
+        click.echo(f"{filled['rows']} rows have a text in column {column!r} that did not occur in the training data, "
+                   f"such as {texts}; it counts as none of the known categories", err=True)
     if imputed:
         click.echo(f"{imputed} missing cells were filled as in the training data", err=True)
     return imputed, unseen

@@ -106,7 +106,7 @@ def check_machine(task_bytes: int = MEMORY_BUDGET) -> Check:
     return Check.unless(
         memory.available >= cores * task_bytes, "warning", "machine",
         f"{cores} cores, {_size(memory.total)} of memory, {_size(memory.available)} of it free",
-        f"one task a core may take {_size(task_bytes)}: lower --memory-budget, or name fewer workers with --on")
+        f"one task per core may use {_size(task_bytes)}: lower --memory-budget, or use fewer workers with --on")
 
 
 def check_threads() -> Check:
@@ -124,14 +124,14 @@ def check_compiled_code() -> Check:
     error = _write_error(folder)
     return Check.unless(error is None, "warning", "compiled code",
                         f"{folder} cannot be written ({error})" if error else f"is kept in {folder}",
-                        "set NUMBA_CACHE_DIR to a folder that can be, or every process compiles for itself")
+                        "set NUMBA_CACHE_DIR to a folder that can be written, or every process compiles again")
 
 
 def check_data() -> Check:
     """See whether named data sets are found."""
     named = os.environ.get("DSSL_DATA")
     if not named:
-        return Check("DSSL_DATA", "ok", f"is not set; named data sets are looked for in {cache_folder()}")
+        return Check("DSSL_DATA", "ok", f"is not set; named data sets are searched for in {cache_folder()}")
     sets = named_files(Path(named).expanduser())
     return Check.unless(bool(sets), "warning", "DSSL_DATA", f"{named}: {len(sets)} data sets",
                         "set it to the folder of mnist.npz")
@@ -152,12 +152,13 @@ def check_workspace(workspace: str | Path) -> Iterator[Check]:
     place = _existing(folder)
     error = _write_error(place)
     if error is not None:
-        yield Check("workspace", "problem", f"{place} cannot be written ({error})", "mend permissions, or name another")
+        yield Check("workspace", "problem", f"{place} cannot be written ({error})",
+                    "fix the permissions, or name another folder")
         return
-    yield Check("workspace", "ok", f"{folder}{'' if folder.exists() else ' (will be made)'}")
+    yield Check("workspace", "ok", f"{folder}{'' if folder.exists() else ' (will be created)'}")
     free = shutil.disk_usage(place).free
     yield Check.unless(free >= LEAST_FREE, "warning", "disk", f"{_size(free)} free at {place}",
-                       "`dssl plan` tells what a run writes; free some space")
+                       "free some space; `dssl plan` shows how much a run writes")
     yield _check_locks(place)
 
 
@@ -191,7 +192,7 @@ def check_extras() -> Iterator[Check]:
             by_extra.setdefault(extra, []).append(needed.name)
     for extra, names in sorted(by_extra.items()):
         yield Check(f"extra {extra}", "ok", "is installed" if all(map(_version, names)) else
-                    f"is not installed; where it is needed: pip install {' '.join(names)}")
+                    f"is not installed; if you need it: pip install {' '.join(names)}")
 
 
 def check_cluster(where: str | Path, workspace: str | Path, source: str | None = None) -> Iterator[Check]:
@@ -218,7 +219,7 @@ def check_workers(execution: OnDask, folder: Path) -> Iterator[Check]:
     versions = execution.versions(names)
     mine, _ = versions.pop("here"), versions.pop("scheduler")  # which need not know dssl
     if not versions:
-        yield Check("workers", "problem", "there are none", "start workers, and ask again")
+        yield Check("workers", "problem", "there are none", "start workers, and run dssl doctor again")
         return
     different = [f"{address}: {name} {theirs.get(name) or 'missing'}, here {version}"
                  for address, theirs in versions.items() for name, version in mine.items()
@@ -227,10 +228,10 @@ def check_workers(execution: OnDask, folder: Path) -> Iterator[Check]:
                        f"equal on {len(versions)} workers", "install the same versions on every machine")
     smallest, budget = execution.smallest_worker, execution.memory_budget
     if smallest is None:
-        yield Check("memory of workers", "warning", "no limit is set", "start workers with a memory limit, so that one "
-                    "that grows is ended and not its machine")
+        yield Check("memory of workers", "warning", "no limit is set", "start workers with a memory limit, so that a "
+                    "worker that grows too large ends and its machine does not")
     else:
-        room = f"{_size(smallest.room)} a task, the budget is {_size(budget)}"
+        room = f"{_size(smallest.room)} per task; the budget is {_size(budget)}"
         if smallest.larger is not None:  # not all alike
             room += f"; {smallest.address} has the least"
         yield Check.unless(smallest.room >= budget, "problem", "memory of workers", room,
@@ -253,17 +254,17 @@ def check_settings(execution: OnDask) -> Iterator[Check]:
     settings = execution.settings()
     silent, allowed, pauses = settings["worker-ttl"], settings["allowed-failures"], settings["pause"]
     yield Check.unless(silent is not None and silent <= PATIENCE, "warning", "worker-ttl",
-                       f"a worker without a sign of life is given up after {silent:.0f} seconds" if silent else
-                       "is not set: a worker that is stopped holds its tasks for ever",
+                       f"a worker that sends no heartbeat is given up after {silent:.0f} seconds" if silent else
+                       "is not set, so a worker that is stopped holds its tasks forever",
                        "start the scheduler with DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL=60s")
     yield Check.unless(allowed >= 1, "warning", "allowed-failures",
-                       f"a task may end {allowed} workers before it is given up",
+                       f"a task may crash {allowed} workers before it is given up",
                        "start the scheduler with DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES=3, or more where "
                        "workers are taken away")
     yield Check.unless(not pauses, "warning", "pausing", "a worker begins no task at " +
                        ", ".join(f"{share:.0%}" for share in pauses) + " of its memory limit" if pauses else
                        "workers do not pause", "start workers with DASK_DISTRIBUTED__WORKER__MEMORY__PAUSE=False: one "
-                       "that waits for memory may wait for ever")
+                       "that waits for memory may wait forever")
 
 
 def check_source(source: str) -> Check:

@@ -68,7 +68,7 @@ class Commands(click.Group):
             raise
         except OSError as error:
             where = f" ({error.filename})" if error.filename else ""
-            remedy = REMEDIES.get(error.errno or 0, "see to the disk or the file server")
+            remedy = REMEDIES.get(error.errno or 0, "check the disk or the file server")
             message = explain(f"{error.strerror or error}{where}", why="a file could not be read or written",
                               fix=f"{remedy}, then run again: finished parts are kept")
             click.echo(f"error: {message}", err=True)
@@ -76,8 +76,8 @@ class Commands(click.Group):
             ctx.exit(1)
         except KeyboardInterrupt as error:
             what, code = "terminated" if isinstance(error, Terminated) else "interrupted", exit_code_of(error)
-            message = explain(what, why="finished parts are kept", fix="run again to go on")
-            click.echo(f"{what}: finished parts are kept, run again to go on", err=True)
+            message = explain(what, why="finished parts are kept", fix="run again to continue")
+            click.echo(f"{what}: finished parts are kept; run again to continue", err=True)
             ctx.obj.failed(error, code, message)
             ctx.exit(code)
         except click.ClickException as error:  # click prints it

@@ -33,7 +33,7 @@ def _count_of(ctx: click.Context, parameter: click.Parameter, text: str | None) 
         number = float(text)
         if number == int(number) and number >= 1:
             return int(number)
-    raise click.BadParameter(f"{text!r} is no whole number of {parameter.name}, such as 1e8", ctx, parameter)
+    raise click.BadParameter(f"{text!r} is not a whole number of {parameter.name}, such as 1e8", ctx, parameter)
 
 
 def _place_of(ctx: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
@@ -92,23 +92,23 @@ place_option = click.option("--on", "runtime", default="in-process", metavar="WH
                                  "blocks of rows. Default: threads of this process.")
 quiet_option = click.option("--quiet", is_flag=True, help="Do not show progress.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output.")
-safe_csv_option = click.option("--safe-csv", is_flag=True, help="In CSV, put an apostrophe before text that a "
-                               "spreadsheet would take for a formula: it begins with =, +, - or @.")
+safe_csv_option = click.option("--safe-csv", is_flag=True, help="In CSV files, put an apostrophe before text "
+                               "that a spreadsheet would run as a formula: it begins with =, +, - or @.")
 read_option = click.option("--read", "options", multiple=True, metavar="KEY=VALUE", callback=_fields_of,
                            help="An option of the file reader, such as target=y, or target=none if the points have no "
                                 "labels.")
 
 memory_option = click.option("--memory-budget", default=None, metavar="SIZE", callback=_bytes_of,
-                             help="Memory that one task may take, such as 500MB or 2GiB; a process holds its libraries "
-                                  "beside it, and that of every task that it runs at a time. Default: what a "
-                                  "spec says, or else 1GiB.")
+                             help="Memory that one task may use, such as 500MB or 2GiB. A process also needs memory "
+                                  "for its libraries, and for every task that it runs at the same time. Default: the "
+                                  "value in the spec, or else 1GiB.")
 
 SHAPE_OPTIONS = (
     click.option("--points", default=None, metavar="N", callback=_count_of,
-                 help="Plan for a dense source of so many rows, such as 1e8, which need not exist nor be named "
-                      "in SPEC; with --columns."),
+                 help="Plan for a dense source with this many rows, such as 1e8. The source need not exist, and "
+                      "SPEC need not name it. Needs --columns."),
     click.option("--columns", default=None, metavar="D", callback=_count_of,
-                 help="Number of features of that source; with --points."),
+                 help="Number of features of that source. Needs --points."),
     click.option("--dtype", default=None, type=click.Choice(["float32", "float64"]),
                  help="Number type in which features are stored (data.read.dtype of the spec)."),
     click.option("--workers", default=1, show_default=True, type=click.IntRange(min=1),

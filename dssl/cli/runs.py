@@ -76,7 +76,7 @@ def _print_result(result: RunResult) -> None:
     if result.predictions:
         out.print(f"predictions of all rows: {result.predictions}", soft_wrap=True, markup=False, highlight=False)
     if result.unreached.get("count"):
-        out.print(f"{result.unreached['count']} points are in no component with a label: {result.unreached['file']}",
+        out.print(f"{result.unreached['count']} points are unreachable from any label: {result.unreached['file']}",
                   soft_wrap=True)
     out.print(f"report: {result.report}", soft_wrap=True)
     kept = f"kept: {size_text(result.disk_bytes)} in {result.workspace}"
@@ -92,14 +92,15 @@ def _print_result(result: RunResult) -> None:
 @json_option
 @click.pass_context
 def plan_command(ctx: click.Context, made: Plan, as_json: bool) -> None:
-    """Show what a run of SPEC would do: which stages are cached, partial, or to run, why, and what they take.
+    """Show what a run of SPEC would do: which stages are cached, partial or to run, why, and what they cost.
 
-    Bytes are those of arrays before compression, peak memory that of the largest task. "<" marks a figure that follows
-    from something an earlier stage has yet to find, taken from above; ">" one from below, of a stage that does not fit
-    by the most that this may be. Times are estimates for this machine, whose speed is measured once, and of stages that
-    earlier runs in the workspace have made from what they took.
+    Bytes are those of arrays before compression, and peak memory is that of the largest task. "<" marks an upper bound:
+    the figure depends on the output of an earlier stage. ">" marks a lower bound, of a stage whose upper bound does not
+    fit. Times are estimates for this machine, whose speed is measured once. For stages that earlier runs in the
+    workspace have made, they follow from the time that these took.
 
-    Exit code 1 where a run would be refused, as where a stage cannot fit the memory budget, or --memory.
+    The exit code is 1 if a run would be refused, for example because a stage does not fit the memory budget or
+    --memory.
     """
     click.echo(json.dumps(made.to_dict(), indent=1)) if as_json else _print_plan(made)
     if made.refused:

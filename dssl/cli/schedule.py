@@ -51,14 +51,14 @@ def schedule_command() -> None:
               help="How many times a failed run is repeated, after 1, 2, 4, ... minutes.")
 @click.option("--on-failure", default=None, metavar="COMMAND",
               help="A shell command that is run once when all attempts have failed, and not again until one succeeds.")
-@click.option("--install", is_flag=True, help="Have it started from now on; without it, only print what would be.")
+@click.option("--install", is_flag=True, help="Install the job. Without this option, the job is only printed.")
 @workspace_option
 def add_command(spec: Path, where: str, at: str, to: str, overrides: tuple[str, ...], retries: int,
                 on_failure: str | None, install: bool, workspace: str) -> None:
-    """Run SPEC at certain times, for Kubernetes in UTC. Prints what cron, systemd, Slurm or Kubernetes is given.
+    """Run SPEC at certain times (with Kubernetes, in UTC), and print the job for cron, systemd, Slurm or Kubernetes.
 
-    Where nothing has changed since the last run, a firing says so and ends; one that finds an earlier one at work is
-    skipped.
+    If nothing has changed since the last run, a scheduled run says so and ends. It is skipped if an earlier one is
+    still running.
     """
     from ..pipeline.load import load_spec
     from ..pipeline.schedule import Schedule
@@ -136,7 +136,7 @@ def remove_command(name: str, workspace: str) -> None:
     schedule = Schedule.find(Workspace.at(workspace), name)
     SCHEDULERS[schedule.fields["to"]].remove(name, schedule.folder)
     shutil.rmtree(schedule.folder)
-    click.echo(f"{name} is removed; its runs stay")
+    click.echo(f"{name} is removed; its runs are kept")
 
 
 def _scheduled(folder: Path, fields: Mapping[str, Any], engine: Engine) -> Scheduled:

@@ -327,5 +327,5 @@ def cancel_command(name: str, workspace: str) -> None:
         engine.cancel(known["handle"])
     if state["state"] == "submitted":  # no process of it will say how it ended
         submission.finish(TERMINATED, "cancelled", "it was cancelled before it began")
-    click.echo(f"{submission.folder.name} is cancelled: its processes end within seconds, finished parts stay, and "
-               "submitting it again goes on")
+    click.echo(f"{submission.folder.name} is cancelled: its processes end within seconds, and its finished parts are "
+               "kept; submit it again to continue")

@@ -36,12 +36,12 @@ WIDTH, LONGEST_CELL = 80, 16  # of the table where nobody looks, and of a cell, 
 @click.argument("run", metavar="RUN|SPEC")
 @click.option("--count", default=10, show_default=True, help="How many rows.")
 @click.option("--criterion", default="auto", show_default=True, metavar="NAME",
-              help="variance, v_optimality, sigma_optimality, coverage, uncertainty, model_change_v_optimality; or "
-                   "auto: the last of these, uncertain rows that many others are near, where the model tells classes "
-                   "apart and has a graph.")
+              help="variance, v_optimality, sigma_optimality, coverage, uncertainty, model_change_v_optimality, or "
+                   "auto. For a classifier with a graph, auto is model_change_v_optimality, which prefers uncertain "
+                   "rows that many other rows are near.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY.KEY=VALUE",
-              help="A value of SPEC that its run was given by --set; may be repeated.")
-@click.option("--out", required=True, type=PlaceType(), help="A CSV file that is not there yet.")
+              help="A value that the run of SPEC was given with --set; may be repeated.")
+@click.option("--out", required=True, type=PlaceType(), help="The CSV file to write; it must not exist yet.")
 @click.option("--random-state", default=0, show_default=True,
               help="Seed of the random draws of the criterion coverage.")
 @safe_csv_option
@@ -51,11 +51,12 @@ WIDTH, LONGEST_CELL = 80, 16  # of the table where nobody looks, and of a cell, 
 @json_option
 def suggest_command(run: str, count: int, criterion: Any, overrides: tuple[str, ...], out: Path, random_state: int,
                     safe_csv: bool, workspace: str, memory_budget: int | None, quiet: bool, as_json: bool) -> None:
-    """Write to OUT which rows to label next, the best first, with what the model of a run says of them.
+    """Select the rows to label next, and write them to OUT with their predictions, the best row first.
 
-    RUN is the folder, the result.json or the identity of a run; SPEC a pipeline file (.yaml) that has been run.
-    Fill in the column `label` of OUT and name it in the next run, beside the files of earlier rounds, as the last line
-    says: its labels are shown beside those of this run, and a class that is new becomes one.
+    RUN is the folder, the result.json or the identity of a run; SPEC is a pipeline file (.yaml) that has been run.
+    Fill in the column `label` of OUT. Then name OUT in the next run, together with the files of earlier rounds, as the
+    last line of the output says. The next run learns from these labels as well as from those of this run, and a new
+    label becomes a class.
     """
     from ..pipeline.plan.plan import DEFAULT_WORKSPACE
     from ..pipeline.suggested_rows import require_new

@@ -18,7 +18,7 @@ from .show_run import show_run, show_runs
 def verify_command(workspace: str, as_json: bool) -> None:
     """Read every stored byte of the workspace, and stop at the first that is missing or damaged (exit code 3).
 
-    Of artifacts that an interrupted run left unfinished, the finished parts are read.
+    The command also reads the finished parts of artifacts that an interrupted run has left unfinished.
     """
     from ..storage.artifacts import Workspace
     from .progress import Activity
@@ -39,16 +39,17 @@ def verify_command(workspace: str, as_json: bool) -> None:
               help="Keep the newest N runs and remove the others; by default all runs are kept.")
 @click.option("--drop", multiple=True, metavar="RUN", help="Remove this run; may be repeated.")
 @click.option("--intermediate", is_flag=True,
-              help="Also what later stages alone have read, of runs that are done: predict, suggest and report still "
-                   "work, and a run makes anew what it needs of it.")
+              help="Also remove the intermediate artifacts of finished runs, which only later stages read. predict, "
+                   "suggest and report still work, and a run makes again what it needs.")
 @click.option("--yes", is_flag=True, help="Remove everything that is listed.")
 @click.option("--dry-run", is_flag=True, help="List what would be removed, and remove nothing (the default).")
 @json_option
 def gc_command(workspace: str, keep_runs: int | None, drop: tuple[str, ...], intermediate: bool, yes: bool,
                dry_run: bool, as_json: bool) -> None:
-    """Remove the artifacts that no run needs, what stopped runs left unfinished, and scratch; with --yes.
+    """Remove artifacts that no run needs, unfinished artifacts of stopped runs, and scratch files.
 
-    Without --yes their sizes are listed, and nothing is removed. What an estimator kept in the workspace is of no run.
+    Without --yes, the command lists them with their sizes and removes nothing. Artifacts that an estimator kept in the
+    workspace belong to no run.
     """
     from ..pipeline.gc import collect_garbage, find_garbage
     from ..storage.artifacts import Workspace
@@ -76,7 +77,7 @@ def gc_command(workspace: str, keep_runs: int | None, drop: tuple[str, ...], int
     verb = "removed" if yes else "can be removed"
     out.print(f"{size_text(garbage.size)} in {len(garbage.items)} folders {verb}; {kept}", soft_wrap=True)
     if garbage.items and not yes:
-        out.print("to remove it, say --yes")
+        out.print("add --yes to remove it")
 
 
 @click.command("inspect")
@@ -84,9 +85,9 @@ def gc_command(workspace: str, keep_runs: int | None, drop: tuple[str, ...], int
 @workspace_option
 @json_option
 def inspect_command(name: str | None, workspace: str, as_json: bool) -> None:
-    """Show what an artifact or a run is: parameters, inputs, arrays, attributes, bytes on disk.
+    """Show a run, or an artifact: its parameters, inputs, arrays, attributes and bytes on disk.
 
-    Without a name, which runs there are and what they keep.
+    Without a name, list all runs and what they keep.
     """
     from ..pipeline.inspection import inspect, runs_of
     from ..storage.artifacts import Workspace
@@ -119,7 +120,7 @@ def inspect_command(name: str | None, workspace: str, as_json: bool) -> None:
 @click.command("doctor")
 @workspace_option
 @on_option
-@click.option("--source", default=None, help="Data that the workers of --on must see as this machine does.")
+@click.option("--source", default=None, help="Data that the workers of --on must see in the same way as this machine.")
 @json_option
 @click.pass_context
 def doctor_command(ctx: click.Context, workspace: str, runtime: str | None, source: str | None, as_json: bool) -> None:

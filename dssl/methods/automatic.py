@@ -262,17 +262,18 @@ def _scores_cost(f: PlanInputs, params: AutomaticParams) -> Cost:
 
 
 WORDS = Words(
-    model="Graph kernels and kernels on the labels, averaged by leave-one-out; with many labels harmonic functions on "
-          "the graph or the nearest labels, as held-out labels say.",
+    model="An average of graph kernels and kernels on the labels, weighted by leave-one-out errors. With many labels, "
+          "either harmonic functions on the graph or the nearest labels, whichever predicts held-out labels better.",
     changed="function that merely changed", cause="changed function", graph="graph.width", norm="graph.width",
-    unreached="the labels alone")
+    unreached="supervised baseline")
 BASELINES = (
-    Baseline("base", "What the labels alone say, chosen alike: kernels on them, averaged by leave-one-out, or with "
-                     "many labels the nearest three. Unlabeled points enter at most the scaling and the bandwidths.",
-             of_classes="With class sizes they also shift the scores to these."),
-    Baseline("nearest", "The label of the nearest labeled point. If it is as good, the graph says little.",
+    Baseline("base", "The supervised baseline, selected in the same way: kernels on the labels, weighted by "
+                     "leave-one-out errors, or with many labels the nearest three. Unlabeled points influence at most "
+                     "the scaling and the bandwidths.",
+             of_classes="With class sizes, they also shift the scores to these sizes."),
+    Baseline("nearest", "Predicts the label of the nearest labeled point. If it is as good, the graph adds little.",
              of_classes="With class sizes, a prior, weights or a scoring, the distances to the nearest labeled points "
-                        "of the classes are shifted to these."))
+                        "of the classes are shifted accordingly."))
 AUTOMATIC = Method(
     "automatic", ("classification", "regression"), (
         Step("models", 22, ("split", "points", "labels", "vertices", "neighbors", "graph"), lambda params: params,

@@ -285,9 +285,9 @@ def _scores_cost(f: PlanInputs, params: ClusterKernelParams) -> Cost:
 
 _FEWER = "lower model.landmarks"
 WORDS = Words(
-    model="A linear model in a kernel of clusters: points are alike that many paths between similar points join.",
+    model="A linear model in a cluster kernel. Points are similar if many paths of similar points connect them.",
     changed="kernel that merely changed", cause="changed kernel", graph="model.transfer", norm="model.C",
-    folds="Points that are held out stay among those that make the kernel.")
+    folds="Held-out points stay among the points that define the kernel.")
 CLUSTER_KERNEL = Method(
     "cluster", ("classification",), (
         Step("basis", 1, ("points", "labels"), lambda params: BasisParams(params.kernels, params.cluster), make_basis,

@@ -283,7 +283,7 @@ def _method(name: str, sections: type[ClusteringSections], graph: tuple[str, ...
                   has_graph=bool(graph))
 
 
-BASELINES = (Baseline("euclidean", "k-means of the scaled features themselves, with as many clusters."),)
+BASELINES = (Baseline("euclidean", "k-means on the scaled features, with the same number of clusters."),)
 CLUSTERING = _method("clustering", GraphClusteringSections, ("vertices", "neighbors", "graph"),
                      "k-means in a kernel of the graph of all points.")
 KERNEL_CLUSTERING = _method("kernel_clustering", KernelClusteringSections, (), "k-means in a kernel, from landmarks.")

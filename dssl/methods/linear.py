@@ -47,8 +47,8 @@ BASE_VARIANT = ("bandwidth",)  # the names of the parameters of the baseline's f
 NO_WEIGHTS = ClassWeight()
 FEWER_LABELS = "or label fewer points"
 BASE = Baseline(
-    "base", "The same learner and labels in the base kernel, with parameters of its own: unlabeled points enter at "
-            "most the scaling and the bandwidth.")
+    "base", "The supervised baseline: the same learner and labels with the base kernel, and parameters of its own. "
+            "Unlabeled points influence at most the scaling and the bandwidth.")
 
 
 @dataclass(frozen=True, kw_only=True)

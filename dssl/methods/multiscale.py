@@ -237,10 +237,10 @@ def _scores_cost(f: PlanInputs, params: MultiscaleKernelParams) -> Cost:
 
 _FEWER = "lower model.n_carriers"
 WORDS = Words(
-    model="A linear model in a kernel of eigenfunctions of graph Laplacians, each of the scale at which its eigenvalue "
-          "is most stable: points are alike that short steps join.",
+    model="A linear model in a kernel of eigenfunctions of graph Laplacians, each at the scale at which its eigenvalue "
+          "is most stable. Points are similar if short steps connect them.",
     changed="kernel that merely changed", cause="changed kernel", graph="model.threshold", norm="model.C",
-    folds="Points that are held out stay among those that make the kernel.")
+    folds="Held-out points stay among the points that define the kernel.")
 MULTISCALE_KERNEL = Method(
     "multiscale", ("classification", "regression"), (
         Step("basis", 1, ("points", "labels"), lambda params: params.multiscale, make_basis, _basis_cost,

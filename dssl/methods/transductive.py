@@ -303,14 +303,14 @@ def _scores_cost(f: PlanInputs, params: MachineParams) -> Cost:
 
 _FEWER = "use fewer landmarks: model.landmarks.n_landmarks; or fewer points"
 WORDS = Words(
-    model="A support vector machine whose boundary avoids the unlabeled points: their labels are variables of it.",
+    model="A support vector machine whose boundary avoids the unlabeled points; their labels are optimized, too.",
     changed="machine that merely changed", cause="changed machine", graph="model.unlabeled_weight", norm="model.C",
-    folds="Points that are held out stay among the unlabeled ones.")
+    folds="Held-out points stay among the unlabeled points.")
 TRANSDUCTIVE = Method(
     "transductive", ("classification",), (
         Step("landmarks", 1, ("points", "labels"), lambda params: params, make_landmarks, _landmarks_cost, _FEWER),
         Step("models", 1, ("points", "labels", "landmarks"), lambda params: params, make_models, _models_cost, _FEWER,
              section=transductive_section)),
     _scores_cost, WORDS, (Baseline(
-        "base", "The same machine of the labels alone, on the same landmarks: unlabeled points enter at most the "
-                "scaling, the bandwidth and the landmarks."),), TransductiveSections)
+        "base", "The supervised baseline: the same support vector machine on the same landmarks, without the unlabeled "
+                "points. They influence at most the scaling, the bandwidth and the landmarks."),), TransductiveSections)

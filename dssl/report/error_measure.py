@@ -1,4 +1,4 @@
-"""How the errors of a run are told: shares of wrong classes, root mean squared errors, or the metric of `scoring`."""
+"""How the errors of a run are shown: shares of wrong classes, root mean squared errors, or the metric of `scoring`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ class Measure:
     of the baseline that needs no model, and what it does, {} being what it says; guess_meaning : the same at length,
     where it is of this metric alone. unlike : what points that should not be neighbors differ in. net : text of a gain
     (a difference) as a number of test points (n_test), or nothing. ties : by key of a second score, which parts equal
-    errors. lost : what is lower where a model is better. higher : whether the metric is 1 less that.
+    errors. loss_name : what is lower where a model is better. higher : whether the metric is 1 less that.
     """
 
     key: str
@@ -33,7 +33,7 @@ class Measure:
     unlike: str
     net: Callable[[float, Any], str]
     ties: dict[str, str]
-    lost: str = "error"
+    loss_name: str = "error"
     interval_key: str = "interval"
     higher: bool = False
     guess_meaning: str = ""
@@ -52,9 +52,13 @@ class Measure:
         """Return what is lower where a model is better."""
         return 1 - value if self.higher else value
 
+    def difference_in_words(self, gain: float) -> str:
+        """Return the size of a difference as a sentence says it: 14.0 percentage points."""
+        return self.difference(gain).replace(" point", " percentage point")
+
     def change(self, gain: float) -> str:
-        """Return a gain in words: 14.0 points less, or more of a metric that is best where it is highest."""
-        return f"{self.difference(gain)} {'more' if (gain > 0) == self.higher else 'less'}"
+        """Return a gain in words: 14.0 percentage points lower, or higher of a metric that is best at its highest."""
+        return f"{self.difference_in_words(gain)} {'higher' if (gain > 0) == self.higher else 'lower'}"
 
     def interval_among(self, scores: dict[str, Any]) -> tuple[float, float] | None:
         """Return the 95 % interval among some scores; None where it is not known."""
@@ -70,7 +74,7 @@ class Measure:
 
 def _more_right(gain: float, n_test: Any) -> str:
     more = None if finite(n_test) is None else round(gain * n_test)
-    return "" if not more else counted(more, "more test point is", "more test points are")
+    return "" if not more else counted(more, "more test point")
 
 
 def _size(gain: Any) -> str:
@@ -78,41 +82,43 @@ def _size(gain: Any) -> str:
     return number(None if size is None else abs(size))
 
 
-SHARE = Measure("error", "an error", "test error", percent, points, 100, "test error, %", "error on labels held out, %",
+SHARE = Measure("error", "an error", "test error", percent, points, 100, "test error, %", "error on held-out labels, %",
                 "McNemar's test",
-                ("majority", "naming class {}"), "different classes", _more_right,
+                ("majority", "predicting class {}"), "different classes", _more_right,
                 {"rmse": "rmse from the codes ±1", "loss": "hinge loss"})
-ROOT = Measure("rmse", "an rmse", "test rmse", number, _size, 1, "test rmse", "rmse on labels held out",
-               "paired t-test", ("mean", "predicting the mean of the labels, {}"), "unlike targets",
+ROOT = Measure("rmse", "an rmse", "test rmse", number, _size, 1, "test rmse", "rmse on held-out labels",
+               "paired t-test", ("mean", "predicting the mean of the labels, {}"), "different targets",
                lambda gain, n_test: "", {"mae": "mean absolute error"})
 
 
-def _metric(key: str, noun: str, lost: str, says: str = "naming class {}", *, share: bool = True,
+def _metric(key: str, noun: str, loss_name: str, guess: str = "predicting class {}", *, share: bool = True,
             guess_meaning: str = "") -> Measure:
-    """Return how a metric of classes is told that is not the error."""
+    """Return how a metric of classes is shown that is not the error."""
     bare = noun.partition(" ")[2]
     unit = ", %" if share else ""
     return replace(SHARE, key=key, noun=noun, name=f"test {bare}", shown=percent if share else number,
                    difference=points if share else _size, factor=100 if share else 1, axis=f"test {bare}{unit}",
-                   held_out_axis=f"{bare} on labels held out{unit}", test="paired test", guess=("majority", says),
-                   net=lambda gain, n_test: "", lost=lost, interval_key=f"{key}_interval", higher=lost != "log loss",
+                   held_out_axis=f"{bare} on held-out labels{unit}", test="paired test", guess=("majority", guess),
+                   net=lambda gain, n_test: "", loss_name=loss_name, interval_key=f"{key}_interval",
+                   higher=loss_name != "log loss",
                    guess_meaning=guess_meaning)
 
 
-# By its name in scikit-learn, how the metric is told that the spec asks for.
+# By its name in scikit-learn, how the metric is shown that the spec asks for.
 BY_SCORING = {
     "balanced_accuracy": _metric("balanced_accuracy", "a balanced accuracy", "balanced error",
-                                 guess_meaning="One class everywhere; whichever it is, the balanced accuracy is 1 over "
-                                               "the number of classes. A model with a lower one is of no use."),
-    "f1": _metric("f1", "an F1", "1 - F1", guess_meaning="The second class everywhere, whose F1 is asked for. A model "
-                                                         "with a lower one is of no use."),
+                                 guess_meaning="Predicts one class everywhere. Its balanced accuracy is 1 divided by "
+                                               "the number of classes, whichever class it is. A model with a lower "
+                                               "one is useless."),
+    "f1": _metric("f1", "an F1", "1 - F1", guess_meaning="Predicts the second class, whose F1 is scored, "
+                                                         "everywhere. A model with a lower F1 is useless."),
     "f1_macro": _metric("f1_macro", "a macro F1", "1 - macro F1"),
     "roc_auc": _metric("roc_auc", "an AUC", "1 - AUC", "giving all points the same score", share=False,
-                       guess_meaning="The same score everywhere, which has an AUC of 0.5. A model with a lower one is "
-                                     "of no use."),
+                       guess_meaning="Gives all points the same score, which has an AUC of 0.5. A model with a lower "
+                                     "one is useless."),
     "neg_log_loss": _metric("log_loss", "a log loss", "log loss", "predicting the frequencies of the classes",
-                            share=False, guess_meaning="The frequencies of the classes as probabilities everywhere. A "
-                                                       "model with a higher log loss is of no use.")}
+                            share=False, guess_meaning="Predicts the frequencies of the classes as probabilities "
+                                                       "everywhere. A model with a higher log loss is useless.")}
 
 
 def measure_of(scores: dict[str, Any]) -> Measure:
@@ -121,12 +127,12 @@ def measure_of(scores: dict[str, Any]) -> Measure:
 
 
 def errors_among(scores: dict[str, Any]) -> Measure:
-    """Return how the errors among some scores are told: as shares, or of a regression as root mean squared errors."""
+    """Return how the errors among some scores are shown: as shares, or of a regression as root mean squared errors."""
     return ROOT if "error" not in scores and "rmse" in scores else SHARE
 
 
 def label_score_rows(by_labels: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return what the labels say of the models, each label predicted without itself: a table's head, and its rows.
+    """Return the cross-validated scores of the models on the labels: the head of a table, and its rows.
 
     It takes the place of the scores where there are no test points. No rows where no label can be held out.
     """
@@ -134,8 +140,8 @@ def label_score_rows(by_labels: dict[str, Any]) -> tuple[tuple[str, ...], list[t
         return (), []
     scores, n = by_labels["scores"], by_labels["n"]
     by = measure_of(scores["model"])
-    how = "leave-one-out" if by_labels["folds"] == n else f"{by_labels['folds']} parts"
-    head = ("", f"{by.bare_noun} held out on {counted(n, 'label')}, {how} (95 % interval)", "gain over it", by.test)
+    how = "leave-one-out" if by_labels["folds"] == n else f"{by_labels['folds']} folds"
+    head = ("", f"{by.bare_noun} on {counted(n, 'held-out label')}, {how} (95 % interval)", "gain over it", by.test)
     compared = {"metrics": scores["model"], "gain": by_labels}
     names = ["model", *(name for name in scores if name not in ("model", by.guess[0])), by.guess[0]]
     return head, [(name, by.with_interval(scores[name]), *gain_over(name, compared))

@@ -211,7 +211,7 @@ def curve_plot(rows: Sequence[dict[str, Any]], names: Sequence[str], by: Measure
         axes.set_xscale("log", base=2)
         axes.set_xticks(labels, [f"{count:,}" for count in labels])
         axes.set_xticks([], minor=True)
-        axes.set(xlabel="labels that are learned from", ylabel=by.held_out_axis,
+        axes.set(xlabel="number of training labels", ylabel=by.held_out_axis,
                  xlim=(labels[0] * 0.9, labels[-1] * (labels[-1] / labels[0]) ** 0.22 * 1.1))
         axes.set_ylim(bottom=0)
         axes.grid()

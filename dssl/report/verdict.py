@@ -46,7 +46,7 @@ class Comparison:
         return abs(self.gain) <= share * by.loss(self.error)
 
     def figures(self, by: Measure) -> str:
-        """Return the difference and its test: 14.0 points less (McNemar's test, p = 3.2e-05)."""
+        """Return the difference and its test: 14.0 percentage points lower (McNemar's test, p = 3.2e-05)."""
         change = "no difference" if self.is_within(ROUNDING, by) else by.change(self.gain)
         return f"{change} ({by.test}, {p_value(self.p)})"
 
@@ -131,8 +131,8 @@ class Verdict:
             return self._without_test_points()
         beside = self._comparison_with_guess()
         if self.base is None:
-            text = (f"The {self.by.name} is {self.by.shown(self.error)}{beside}. Whether the unlabeled data helped is "
-                    "not known: there is no base model to compare with.")
+            text = (f"The {self.by.name} is {self.by.shown(self.error)}{beside}. There is no base model to compare "
+                    "with, so this run cannot tell whether the unlabeled data helped.")
             return [f"{self._useless_claim()} {text}" if self.useless else text, *label_sentences(self.by_labels)]
         if self.useless:
             headline = f"{self._useless_claim()} As for the unlabeled data, {self._figures()}."
@@ -141,25 +141,23 @@ class Verdict:
         return [headline, self._meaning(self.base), *label_sentences(self.by_labels), *self._reservations()]
 
     def _without_test_points(self) -> list[str]:
-        claims = {HELPED: "By the labels alone, the unlabeled data helped",
-                  HURT: "By the labels alone, the unlabeled data hurt"}
+        claims = {HELPED: "According to the held-out labels, the unlabeled data helped",
+                  HURT: "According to the held-out labels, the unlabeled data hurt"}
         if self.labels_answer is None:
-            return ["This run scores no test points, so whether the unlabeled data helped is not known.",
+            return ["This run has no test points, so it cannot tell whether the unlabeled data helped.",
                     *label_sentences(self.by_labels)]
-        unclear = "The labels are too few to tell whether the unlabeled data helped"
+        unclear = "There are too few labels to tell whether the unlabeled data helped"
         first, *others = label_sentences(self.by_labels)
-        n, folds = self.by_labels["n"], self.by_labels.get("folds")
-        judged = f"leave-one-out on {counted(n, 'label')}" if folds == n else f"those of {counted(n, 'label')} held out"
         claim = self._useless_claim() if self.useless else f"{claims.get(self.labels_answer, unclear)}."
-        return [f"{claim} There are no test points: the figures are {judged}. {first}", *others]
+        return [f"{claim} There are no test points, so the labels judge the model. {first}", *others]
 
     def _figures(self) -> str:
-        """Return the errors with and without the unlabeled points, and of the control."""
+        """Return the errors with and without the unlabeled data, and of the control."""
         assert self.base is not None
         by = self.by
         control = "" if self.shuffled is None else (
-            f"; with a shuffled graph, the control, it is {by.shown(self.shuffled.error)}")
-        return (f"the {by.name} is {by.shown(self.error)} with them and {by.shown(self.base.error)} without them, "
+            f"; with a shuffled graph (the control) it is {by.shown(self.shuffled.error)}")
+        return (f"the {by.name} is {by.shown(self.error)} with it and {by.shown(self.base.error)} without it, "
                 f"{self.base.figures(by)}{control}")
 
     def _claim(self) -> str:
@@ -167,20 +165,20 @@ class Verdict:
         answer, labels = self.answer, self.labels_answer
         if self.contradicted:
             by_balance = self.reversed_by_balance is not None
-            against = "by balanced accuracy" if by_balance else "by the labels held out"
+            against = "according to balanced accuracy" if by_balance else "according to the held-out labels"
             other = "hurt" if answer == HELPED else "helped"
             return f"The unlabeled data {answer} on the test points, but {other} {against}"
         if answer in OPPOSITE:
             return f"The unlabeled data {answer}"
-        though = {HELPED: ", though the labels held out say that it helps",
-                  HURT: ", though the labels held out say that it hurts"}.get(labels or "", "")
+        though = {HELPED: ", although the held-out labels say that it helps",
+                  HURT: ", although the held-out labels say that it hurts"}.get(labels or "", "")
         if answer == TOO_FEW:
             points = counted(self.scores.get("n_test"), "test point is", "test points are")
             return f"{points} too few to tell whether the unlabeled data helped{though}"
         return f"The unlabeled data made no clear difference{though and ' on the test points' + though}"
 
     def _guess(self) -> str:
-        """Return what the guess does: always naming class 3."""
+        """Return what the guess does: always predicting class 3."""
         assert self.guess is not None
         value = self.guess.scores.get("predicts")
         shown = f"“{plain_label(value, 40)}”" if isinstance(value, str) else number(value) if isinstance(
@@ -200,7 +198,7 @@ class Verdict:
         if self._beats_guess or self.useless:
             return ""
         assert self.guess is not None
-        return (f"; it is not clearly better than {self._guess()}, with {self.by.shown(self.guess.error)} "
+        return (f"; it is not clearly better than {self._guess()}, which has {self.by.shown(self.guess.error)} "
                 f"({p_value(self.guess.p)}){self._though_by_labels}")
 
     @property
@@ -211,54 +209,59 @@ class Verdict:
             return ""
         if not labels.clear or labels.gain <= 0:
             return ""
-        return (f", though it is better on the {counted(self.by_labels['n'], 'label')} held out, by "
-                f"{self.by.difference(labels.gain)} ({p_value(labels.p)})")
+        return (f", although it is better on the {counted(self.by_labels['n'], 'held-out label')}, by "
+                f"{self.by.difference_in_words(labels.gain)} ({p_value(labels.p)})")
 
     def _meaning(self, base: Comparison) -> str:
         """Return what the comparison with the base means."""
         by, words, gain, p = self.by, self.words, base.gain, base.p
         by_chance = "less than 0.1 %" if p < 0.001 else f"about {percent(p, 0 if p >= 0.01 else 1)}"
-        rare = f"if the two were equally good, a difference this large would appear in {by_chance} of such test sets"
+        rare = ("if the two models were equally good, a difference this large would appear in "
+                f"{by_chance} of such test sets")
         if gain and base.clear and base.is_within(NEGLIGIBLE, by):
-            return (f"The difference is not by chance, but too small to matter: less than a thousandth of the {by.lost}"
-                    ". The simpler base model will do.")
+            return (f"The difference is not due to chance, but it is too small to matter: less than a thousandth of "
+                    f"the {by.loss_name}. The simpler base model is good enough.")
         if self.answer == TOO_FEW:
-            return f"{seen_by_test(by, base.pair)} So the test speaks for neither model."
+            return f"{seen_by_test(by, base.pair)} So the test favors neither model."
         if self.answer == HELPED:
             net = by.net(gain, self.scores.get("n_test"))
-            seen = f"{net} right than without the unlabeled data; {rare}" if net else rare
-            seen = f"{seen[:1].upper()}{seen[1:]}."
+            seen = f"{rare[:1].upper()}{rare[1:]}."
+            if net:
+                seen = f"The model classifies {net} correctly than the base model. {seen}"
             if self.shuffled is None:
                 return seen
-            return (f"{seen} The model also beats the shuffled graph, by {by.difference(self.shuffled.gain)}, so the "
-                    f"gain comes from where the unlabeled points lie and not from a {words.changed}.")
+            return (f"{seen} The model also beats the shuffled graph, by "
+                    f"{by.difference_in_words(self.shuffled.gain)}, so the gain comes from where the unlabeled points "
+                    f"lie and not from a {words.changed}.")
         if self.answer == HURT:
-            return (f"The plain kernel is better here: {rare}. Use the base model. Either the graph joins points of "
-                    f"{by.unlike}, or the model trusts it too much: try another data.scale, fewer "
+            return (f"The base model is better here: {rare}. Use the base model. Either the graph connects points of "
+                    f"{by.unlike}, or the model relies on the graph too much: try another data.scale, fewer "
                     f"graph.n_neighbors or a smaller {words.graph}.")
         if gain > 0 and base.clear:
-            return ("The model beats the plain kernel, but the shuffled graph, which says nothing about the points, "
-                    f"does at least as well as the model. So the gain is owed to the {words.cause} and not to the "
-                    f"unlabeled data: tune kernel.bandwidth and {words.norm} before crediting the graph.")
+            return ("The model beats the base model, but the shuffled graph, which holds no information about the "
+                    f"points, does at least as well as the model. So the gain comes from the {words.cause} and not "
+                    f"from the unlabeled data: tune kernel.bandwidth and {words.norm} before you credit the graph.")
         if base.is_within(ROUNDING, by):
-            return f"With and without the unlabeled data the {by.name} is the same, so the simpler base model will do."
-        return (f"The difference is within chance: {rare}. Do not count on the unlabeled data here; the simpler base "
-                f"model will do. {seen_by_test(by, base.pair)}")
+            return (f"The {by.name} is the same with and without the unlabeled data, so the simpler base model is good "
+                    "enough.")
+        return (f"The difference may be due to chance: {rare}. Do not count on the unlabeled data here; the simpler "
+                f"base model is good enough. {seen_by_test(by, base.pair)}")
 
     def _reservations(self) -> list[str]:
         """Return what to keep in mind of the figures."""
         sentences = []
         balanced = self.reversed_by_balance
         if balanced is not None:
-            sentences.append("By balanced accuracy, in which every class counts the same, it is the other way round: "
-                             f"{percent(balanced[0])} with and {percent(balanced[1])} without the unlabeled data.")
+            sentences.append("Balanced accuracy, in which every class counts the same, says the opposite: it is "
+                             f"{percent(balanced[0])} with the unlabeled data and {percent(balanced[1])} without it.")
         ours = finite(self.scores.get("balanced_accuracy"))
         constant = None if self.guess is None else finite(self.guess.scores.get("balanced_accuracy"))
         if self.useless and self.by.key == "error" and ours is not None and constant is not None and ours > constant:
-            sentences.append(f"Where rare classes count as much as frequent ones, look at balanced accuracy instead: "
-                             f"the model has {percent(ours)}, and one class everywhere {percent(constant)}.")
-        sentences.append("The test judges these labels and this split. Other draws (labels.random_state, "
-                         "data.random_state) give other figures; repeat a few before relying on a small gain.")
+            sentences.append("If rare classes matter as much as frequent ones, compare balanced accuracy instead: it "
+                             f"is {percent(ours)} for the model and {percent(constant)} for one class everywhere.")
+        sentences.append("These figures hold for one draw of the labels and one split. Other draws "
+                         "(labels.random_state, data.random_state) give other figures, so repeat the run with a few "
+                         "of them before you rely on a small gain.")
         return sentences
 
 
@@ -273,45 +276,48 @@ def seen_by_test(by: Measure, pair: dict[str, Any]) -> str:
     few = "With so few predictions" if n is None else f"With {counted(int(n), 'prediction')}"
     if smallest is None:
         return f"{few}, no difference can be distinguished from chance, however large it is."
-    seen = f"{few}, a difference below {by.difference(smallest)} cannot be distinguished from chance"
+    seen = f"{few}, a difference below {by.difference_in_words(smallest)} cannot be distinguished from chance"
     if power_limit is None:
-        return f"{seen}, and no difference would be seen in four of five such sets."
-    return f"{seen}" + (f"; one of {by.difference(power_limit)} would be seen in four of five such sets."
-                        if power_limit >= smallest else ".")
+        return f"{seen}, and no difference would be detected in four of five such sets."
+    if power_limit < smallest:
+        return f"{seen}."
+    return (f"{seen}; a difference of {by.difference_in_words(power_limit)} would be detected in four of five such "
+            "sets.")
 
 
 def label_sentences(by_labels: dict[str, Any]) -> list[str]:
-    """Return what the labels say, each predicted without itself; nothing of a run that does not tell."""
+    """Return what cross-validation on the labels says, in sentences; none of a run without it."""
     if not by_labels:
         return []
     if not by_labels.get("n"):
         return [f"The labels cannot tell either: {by_labels.get('why', 'none can be held out')}."]
     scores = at(by_labels, "scores", "model")
     by, n = measure_of(scores), counted(by_labels["n"], "label")
-    of = "one by one" if by_labels["folds"] == by_labels["n"] else f"in {by_labels['folds']} parts"
-    known = f"Held out {of}, {n} are predicted with {by.noun} of {by.with_interval(scores)}"
+    how = "leave-one-out" if by_labels["folds"] == by_labels["n"] else f"{by_labels['folds']}-fold"
+    known = f"In {how} cross-validation on the {n}, the {by.bare_noun} is {by.with_interval(scores)}"
     base = at(by_labels, "scores", "base") or {}
     gain, p = (finite(at(by_labels, "over_base", key)) for key in ("gain", "p_value"))
     if gain is None:
         return [f"{known}."]
-    claims = {HELPED: "the labels say that the unlabeled data helps",
-              HURT: "the labels say that the unlabeled data hurts",
-              TOO_FEW: f"too few labels to tell. {seen_by_test(by, by_labels['over_base'])}"}
-    claim = claims.get(by_labels.get("unlabeled_data", ""), "no clear difference")
+    claims = {HELPED: "The labels say that the unlabeled data helps.",
+              HURT: "The labels say that the unlabeled data hurts.",
+              TOO_FEW: f"There are too few labels to tell. {seen_by_test(by, by_labels['over_base'])}"}
+    claim = claims.get(by_labels.get("unlabeled_data", ""), "There is no clear difference.")
     tried = by_labels.get("tried") or {}
     text = f"{known} with the unlabeled data and {by.with_interval(base)} without it ({by.test}, {p_value(p)})"
     if by_labels.get("without_class_sizes"):
-        text += ", both without the class sizes, which the model itself uses"
+        text += ", both without the class sizes that the model itself uses"
     if not tried:
-        return [f"{text}: {claim.rstrip('.')}."]
+        return [f"{text}. {claim}"]
     counts = [counted(tried.get(name, 1), "candidate") for name in ("model", "base")]
     flattered = by_labels.get("unlabeled_data") == NO_CLAIM
-    chosen = (f"The model was chosen among {counts[0]} by these labels and the base among {counts[1]}, which makes "
-              "both look better than on new points" + (
-                  " and the model more so: the labels do not say whether the unlabeled data helps." if flattered
-                  else "."))
+    selected = (f"These labels also selected the model among {counts[0]} and the base model among {counts[1]}, so both "
+                "look better here than on new points.")
+    if flattered:
+        selected += (" The model profits more from this than the base model, so the labels cannot tell whether the "
+                     "unlabeled data helps.")
     errors = [finite(at(by_labels, "errors_without_choice", name)) for name in ("model", "base")]
     corrected = [] if None in errors else [
-        f"With each part predicted by what the other parts choose, the errors are {by.shown(errors[0])} and "
+        f"If the other folds select the parameters for each fold, the errors are {by.shown(errors[0])} and "
         f"{by.shown(errors[1])}."]
-    return [f"{text}." if flattered else f"{text}: {claim.rstrip('.')}.", " ".join([chosen, *corrected])]
+    return [f"{text}." if flattered else f"{text}. {claim}", " ".join([selected, *corrected])]

@@ -3,23 +3,25 @@
 from dataclasses import dataclass
 
 HELD_OUT_POINTS = {"transductive": "stay in the graph, as unlabeled points",
-                   "inductive": "leave the graph, as if they were new points"}
+                   "inductive": "are removed from the graph, as if they were new points"}
 
 
 # Parameters, by the last part of their key, for those who do not know the formulas.
 PARAMETERS = {
-    "eta": "what the graph counts for in the kernel; 0 is no graph",
-    "power": "how smooth functions are along the graph",
-    "C": "what the labels count for against smoothness; the larger, the closer they are fitted",
-    "bandwidth": "the distance at which two points are alike to the kernel",
-    "gamma_A": "the penalty on the size of the function; the larger, the flatter it is",
-    "gamma_I": "the penalty on change along the graph; 0 is no graph",
-    "ridge": "the smaller, the farther a label reaches",
-    "penalty": "smoothing: the larger, the less the labels are fitted", "learner": "how labels spread along the graph",
-    "loss": "what a wrong or uncertain label costs", "loss_function": "what a wrong or uncertain label costs",
-    "weighting": "how the kernels are averaged: by what labels held out say, or alike",
+    "eta": "the weight of the graph in the kernel; 0 ignores the graph",
+    "power": "how smooth the functions are along the graph",
+    "C": "the weight of the labels against smoothness; a larger value fits the labels more closely",
+    "bandwidth": "the distance up to which the kernel treats two points as similar",
+    "gamma_A": "the penalty on the norm of the function; a larger value makes it flatter",
+    "gamma_I": "the penalty on changes along the graph; 0 ignores the graph",
+    "ridge": "how local the influence of a label is; a smaller value lets it reach more of the graph",
+    "penalty": "the strength of smoothing; a larger value fits the labels less closely",
+    "learner": "how labels spread along the graph",
+    "loss": "the cost of a wrong or uncertain prediction",
+    "loss_function": "the cost of a wrong or uncertain prediction",
+    "weighting": "how the kernels are averaged: weighted by their errors on held-out labels, or equally",
     "by_degree": "whether points with many neighbors count less", "n_neighbors": "neighbors of each point in the graph",
-    "transfer": "what becomes of the eigenvalues of the kernel", "n_clusters": "how many clusters there are",
+    "transfer": "the function that is applied to the eigenvalues of the kernel", "n_clusters": "the number of clusters",
 }
 
 
@@ -41,16 +43,17 @@ class Baseline:
 
 
 BASE = Baseline(
-    "base", "The same learner and labels in the plain kernel, without the graph: unlabeled points enter at most the "
-            "scaling, the bandwidth and the landmarks. What the model gains over it is what the graph may have "
-            "brought.")
+    "base", "The supervised baseline: the same learner and labels with the plain kernel, without the graph. Unlabeled "
+            "points influence at most the scaling, the bandwidth and the landmarks. The gain of the model over it is "
+            "what the graph may have contributed.")
 
 
 GUESSES = (  # baselines of every kind with labels: they need no fit
-    Baseline("majority", "The same class everywhere: the most frequent by the class sizes or the class prior of the "
-                         "model, or among the labels; of equally frequent classes, the one with the most test points. "
-                         "A model with a higher error is of no use where all mistakes cost the same."),
-    Baseline("mean", "The mean of the labels everywhere. A model with a higher rmse is of no use."))
+    Baseline("majority", "Predicts the same class everywhere: the most frequent one according to the class sizes or "
+                         "the class prior of the model, or else among the labels. If several classes are equally "
+                         "frequent, it is the one with the most test points. A model with a higher error is useless "
+                         "if all mistakes cost the same."),
+    Baseline("mean", "Predicts the mean of the labels everywhere. A model with a higher rmse is useless."))
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,7 @@ class Words:
     folds: str = ""
     penalties: tuple[str, str] | None = None
     unsupported: tuple[str, str] = (
-        "test points near no point of the model",
-        "All their kernel values are as good as zero, so the intercept alone gives their label. Raise "
-        "kernel.bandwidth, or let dssl predict --abstain leave such points without one.")
+        "test points that are not near any point of the model",
+        "Their kernel values are practically zero, so the intercept alone determines their label. Raise "
+        "kernel.bandwidth, or use dssl predict --abstain to give such points no label.")
     unreached: str = "ambient kernel"

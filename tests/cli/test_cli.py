@@ -269,7 +269,7 @@ def test_ingest_of_several_files_and_append(made, tmp_path, monkeypatch):
     assert (facts["n"], [file["rows"] for file in facts["attributes"]["files"]]) == (200, [49, 70, 81])
     again = invoke("ingest", "*r*.csv", "one", "--append")
     assert again.exit_code == 0
-    assert "nothing new: one has the rows of all files of the source" in again.stderr
+    assert "nothing new: one has all rows of the source" in again.stderr
     assert "200 points" in again.stdout
     whole = open_dataset(made / "points.csv", target="kind")
     assert np.array_equal(open_dataset("one").X.read_all(), whole.X.read_all())

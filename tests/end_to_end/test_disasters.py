@@ -153,7 +153,7 @@ def test_an_interrupt_that_reaches_the_workers_too_prints_one_line(tmp_path, sta
     out, err = run.communicate(timeout=60)
     assert run.returncode == 130
     assert json.loads(out)["exit_code"] == run.returncode
-    assert err.splitlines()[-1] == "interrupted: finished parts are kept, run again to go on"
+    assert err.splitlines()[-1] == "interrupted: finished parts are kept; run again to continue"
     assert "Traceback" not in err, err
     assert not (tmp_path / "lock.json").exists()
 

@@ -90,7 +90,7 @@ def test_points_that_no_label_reaches_have_no_label(undisturbed, few_labels, tmp
         done = dssl("predict", undisturbed["model"], few_labels[1], tmp_path / name, *options, "--json")
         assert done.code == 0, done.err
         assert done.document["unsupported"] == 30
-        assert "30 of 4030 points have no neighbor that a label or a cluster reaches; they have none" in done.err
+        assert "30 of 4030 points have no neighbor that a label or a cluster reaches, so they get none" in done.err
     found = np.load(tmp_path / "labels.npy")
     assert ((found == -1) == (y == -1)).all()
     assert (found == y).mean() > 0.95

@@ -88,8 +88,8 @@ def test_a_fit_says_whether_the_unlabeled_points_helped_and_writes_a_report(moon
     html = fitted.report(tmp_path / "report.html")
     assert (tmp_path / "report.html").read_text(encoding="utf-8") == html
     assert html.startswith("<!doctype html>")
-    for text in ("Did the unlabeled data help?", "eld out", "24 labels", "276 unlabeled",
-                 "Error by number of labels" if has_curve else "Transductive machine"):
+    for text in ("Did the unlabeled data help?", "cross-validation", "24 labels", "276 unlabeled",
+                 "Learning curve" if has_curve else "Transductive SVM"):
         assert text in html
 
 
@@ -218,7 +218,7 @@ def test_known_class_sizes_and_quantities_of_the_graph_have_a_report(moons):
     for estimator in (LaplaceLearning(class_sizes=[1, 1]), SemiSupervisedClassifier(class_sizes=[1, 1])):
         fitted = estimator.fit(X, known)
         assert len(fitted.by_labels_["curve"]) == 1
-        assert "class sizes in the spec" in fitted.report()
+        assert "class sizes given in the spec" in fitted.report()
     Y = np.where(known < 0, np.nan, y + X[:, 0])
     for estimator in (LaplaceLearningRegressor(), SemiSupervisedRegressor(loss="huber")):
         scores = estimator.fit(X, Y).by_labels_["scores"]

@@ -445,13 +445,13 @@ def _(folder: Path) -> Outcome:
     return pipeline(folder, npz(folder, X=X), graph={"metric": "cosine"}, data={"scale": "none"})
 
 
-@case("Values", "two groups far apart, one without a label", 0, "points are in no component with a label")
+@case("Values", "two groups far apart, one without a label", 0, "points are unreachable from any label")
 def _(folder: Path) -> Outcome:
     X, y = blobs()
     far = X[:40] * 0.05 + 1e4
     given = np.concatenate([y, np.full(40, -1)])
     return pipeline(folder, npz(folder, X=np.vstack([X, far]), y=given),
-                    ok=lambda result: f"runs; {result['unreached']['count']} points are in no component with a label")
+                    ok=lambda result: f"runs; {result['unreached']['count']} points are unreachable from any label")
 
 
 @case("Values", "fewer points than neighbors", 0, "as many neighbors as there are others")
@@ -576,7 +576,7 @@ def _(folder: Path) -> Outcome:
     X[:8] += 1000
     source = npz(folder, X=X, y=np.where(np.arange(len(y)) < 8, -1, y))
     return learner(folder, source, data={"unlabeled": -1}, ok=lambda result: (
-        f"{ran(result)}; {result['unreached']['handled']} of the points that no label reaches"))
+        f"{ran(result)}; {result['unreached']['handled']} of the points unreachable from any label"))
 
 
 case("Learners on the graph", "`class_sizes` of three classes, where there are two", 2, "for 2 classes")(

@@ -122,7 +122,7 @@ def test_the_scale_is_chosen_by_ranges_and_by_labels_or_given(digits_file, tmp_p
         assert described["attributes"]["scaling"]["kind"] in expected
         assert ("scale" in described["attributes"]) == (scale is None)
         page = (workspace / "runs" / result.run / "report.html").read_text()
-        assert ("leave-one-out squared error of the labels, by scale" in page) == (scale is None)
+        assert ("leave-one-out squared error on the labels, by scaling" in page) == (scale is None)
 
 
 def test_sparse_points(tmp_path):
@@ -146,14 +146,14 @@ def test_points_that_no_label_reaches_are_predicted_by_the_labels_alone(tmp_path
     spec["graph"] = {"n_neighbors": 5}
     result = run(spec, workspace=tmp_path, execution=InProcess(1))
     assert result.unreached["count"] > 0
-    assert result.unreached["handled"] == "the labels alone"
+    assert result.unreached["handled"] == "supervised baseline"
     assert result.metrics["error"] == 0
     fitted = open_model(result.model_path)
     labels, supported = fitted.predict_supported(ArrayRows(X.astype(np.float32)))
     assert supported.all()
     assert set(labels) == {0, 1}
     page = (tmp_path / "runs" / result.run / "report.html").read_text()
-    assert "the labels alone predict them" in page
+    assert "the supervised baseline predicts them" in page
 
 
 @pytest.mark.parametrize(("change", "message"), [

@@ -51,8 +51,9 @@ def test_a_run_finds_what_the_estimator_finds(moons, made):
 
 def test_the_report_tells_of_clusters(made):
     page = " ".join(Path(made.report).read_text(encoding="utf-8").split())
-    for text in ("Which clusters are there?", "2 clusters, of 150, 150 points", "Nothing learned from the classes",
-                 "training points in the color of what the model says", "Graph health"):
+    for text in ("Which clusters are there?",
+                 "The model found 2 clusters. Their sizes are 150, 150.", "did not learn from the classes",
+                 "training points in the color of their prediction", "Graph health"):
         assert text in page
     assert "unlabeled data helped" not in page
 
@@ -67,7 +68,7 @@ def test_without_classes(model, moons, tmp_path):
     assert "accuracy" not in result.metrics
     head, rows = result.score_rows()
     assert (head, {len(row) for row in rows}) == (("", "clusters"), {2})
-    assert "no classes that the clusters could be compared with" in Path(result.report).read_text(encoding="utf-8")
+    assert "no classes to compare the clusters with" in Path(result.report).read_text(encoding="utf-8")
     clusters = open_model(result.model_path).predict(X)
     assert len(np.unique(clusters)) == result.metrics["n_clusters"] <= 3
 

@@ -424,15 +424,15 @@ def test_few_labels_are_all_learned_from_and_judge_the_run_without_test_points(h
     result = run("t.yaml", here / "work")
     n = int(frame["kind"].notna().sum())
     assert result["gain"]["by_labels"]["n"] == n
-    assert f"on {n} labels" in result["verdict"][0] or f"of {n} labels held out" in result["verdict"][0]
+    assert f"cross-validation on the {n} labels" in result["verdict"][0]
     assert set(result["gain"]["by_labels"]["scores"]) == {"model", "base", "majority"}
     shown = RunResult.open(Path(result["report"]).parent)
     head, rows = shown.score_rows()
-    assert head[1] == f"error held out on {n} labels, leave-one-out (95 % interval)"
+    assert head[1] == f"error on {n} held-out labels, leave-one-out (95 % interval)"
     assert [row[0] for row in rows] == ["model", "base", "majority"]
     assert all(text in shown._repr_html_() for text in (head[1], rows[2][1]))
     page = Path(result["report"]).read_text(encoding="utf-8")
-    assert "Scores on the labels, held out" in page
+    assert "Scores on held-out labels" in page
     assert rows[2][1] in page
     roles = pd.read_csv(result["predictions"])["role"].value_counts().to_dict()
     assert roles == {"labeled": n, "unlabeled": N - n}

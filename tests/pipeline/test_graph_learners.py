@@ -73,9 +73,9 @@ def test_the_report_tells_shares_class_sizes_and_both_accuracies(fields, tmp_pat
     result = run({**fields, "model": {"kind": "graph", "class_sizes": [1, 1, 1]}}, workspace=tmp_path,
                  execution=InProcess(1))
     page = (tmp_path / "runs" / result.run / "report.html").read_text()
-    for text in ("Shares of the kernels", "class sizes in the spec", "diffusion of labels", "Graph health",
-                 "unlabeled training points whose labels are known", "error on labels held out one by one",
-                 "training points that no label reaches", "The label of the nearest labeled point"):
+    for text in ("Weights of the graph kernels", "class sizes given in the spec", "diffusion of labels", "Graph health",
+                 "unlabeled training points whose labels are known", "leave-one-out error on the labels",
+                 "training points unreachable from any label", "Predicts the label of the nearest labeled point"):
         assert text in page, text
     assert "shuffled" not in page
     manifest = json.loads(next((tmp_path / "artifacts" / "vertex_values").glob("*/manifest.json")).read_text())
@@ -118,7 +118,7 @@ def test_points_that_no_label_reaches_are_never_given_a_class(islands, tmp_path)
     assert table["abstained"].sum() == table["label"].isna().sum() == 20
     assert table.columns.tolist()[:2] == ["row", "label"]
     page = (tmp_path / "work" / "runs" / result.run / "report.html").read_text()
-    assert f"{lost}: they have no prediction" in page
+    assert f"{lost}; they have no prediction" in page
 
 
 def test_test_points_that_no_label_reaches_count_as_wrong(islands, tmp_path):
@@ -135,7 +135,7 @@ def test_test_points_that_no_label_reaches_count_as_wrong(islands, tmp_path):
     assert result.metrics["error"] == pytest.approx(lost / 70)  # the others are right
     assert result.transductive["unsupported"] == result.unreached["count"]
     page = (tmp_path / "work" / "runs" / result.run / "report.html").read_text()
-    assert "test points that no label reaches" in page
+    assert "test points unreachable from any label" in page
 
 
 def test_an_array_without_room_for_no_label_is_refused_where_one_is_needed(islands, tmp_path):

@@ -81,7 +81,7 @@ def test_equal_rows_are_one_vertex(spec, tmp_path):
     assert result.unreached["count"] == 0
     kept = run(spec, set=["graph.duplicates=keep"], workspace=tmp_path / "work", execution=InProcess(2))
     assert "vertices" in ran(kept)
-    assert "Copies fill one another" in Path(kept.report).read_text()
+    assert "Duplicates fill the neighbor lists of one another" in Path(kept.report).read_text()
     assert part(spec, tmp_path / "work", "neighbors", "graph.duplicates=keep").rows("ids").shape == (260, 5)
 
 
@@ -138,7 +138,7 @@ def test_given_graphs_give_what_the_same_graph_made_here_gives(spec, tmp_path):
         assert_allclose(covariance, expected, rtol=1e-4, atol=1e-8)
         assert result.metrics == {**made.metrics, "log_loss": pytest.approx(made.metrics["log_loss"], rel=1e-4)}
         page = " ".join(Path(result.report).read_text().split())
-        assert ("The weights were given" if kind == "weights" else "neighbors a point, given") in page
+        assert ("The edge weights were given" if kind == "weights" else "nearest neighbors, which were given") in page
 
 
 def test_other_bytes_of_a_given_graph_are_another_artifact(spec, tmp_path):
@@ -268,8 +268,8 @@ def test_test_points_beyond_the_support_are_counted_and_said(spec, tmp_path):
     assert plain.metrics["unsupported"] == 0
     narrow = run(spec, set=["kernel.bandwidth=0.001"], workspace=tmp_path / "work", execution=InProcess(2))
     assert narrow.metrics["unsupported"] == narrow.baselines["base"]["unsupported"] == 40
-    assert "test points near no point of the model" in Path(narrow.report).read_text()
-    assert "test points near no point of the model" not in Path(plain.report).read_text()
+    assert "test points that are not near any point of the model" in Path(narrow.report).read_text()
+    assert "test points that are not near any point of the model" not in Path(plain.report).read_text()
     fitted = open_model(plain.model_path)
     labels, supported = fitted.predict_supported(np.concatenate([X[:5], [[1e4, 0, 0]]]))
     assert supported.tolist() == [True] * 5 + [False]

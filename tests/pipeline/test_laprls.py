@@ -126,7 +126,8 @@ def test_penalties_and_bandwidth_are_chosen_by_default_with_a_label_a_class(fiel
     assert selection["choices"]["base"]["gamma_I"] == 0
     assert selection["choices"]["model"]["bandwidth"] == "0.5*median"
     text = (tmp_path / "runs" / result.run / "report.html").read_text()
-    assert "Chosen without labels, of which no class has two, and by the structure of the graph" in text
+    assert ("The parameters were selected without labels, because no class has two of them, given the spectral "
+            "concentration of the graph") in text
 
 
 def test_the_bandwidth_alone_is_chosen_where_penalties_are_given(fields, tmp_path):
@@ -171,7 +172,7 @@ def test_without_the_graph_the_model_is_its_base_and_the_page_says_so(fields, tm
 def test_the_page_shows_penalties_and_the_solve(chosen):
     workspace, result = chosen
     text = (workspace / "runs" / result.run / "report.html").read_text()
-    for words in ("Chosen parameters", "Errors of 4 pairs of gamma_A and gamma_I", "over all relabelings",
+    for words in ("Selected parameters", "Errors of 4 pairs of gamma_A and gamma_I", "over all relabelings",
                   "rank 40 of 40", "nystrom-direct", "in closed form, exactly", "(transductive)",
                   "blocks and Gram matrices", "rmse from the codes ±1"):
         assert words in text, words

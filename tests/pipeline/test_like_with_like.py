@@ -36,7 +36,7 @@ def test_baselines_are_told_the_class_sizes(one_in_ten, tmp_path):
     assert "both without the class sizes" in " ".join(result.verdict)
     assert result.gain["unlabeled_data"] != "helped"
     if result.metrics["error"] >= result.baselines["majority"]["error"]:
-        assert "than always naming class 0" in result.verdict[0]
+        assert "than always predicting class 0" in result.verdict[0]
 
 
 @pytest.mark.parametrize(("model", "labels", "told", "sign"), [

@@ -44,7 +44,7 @@ def manifest_of(done, stage):
 def test_the_report_draws_the_scales_and_what_is_predicted_where(done):
     assert done[1].metrics["error"] <= 0.05
     text = Path(done[1].report).read_text(encoding="utf-8")
-    for words in ("Multi-scale kernel", "What is predicted where", "The second eigenvalue", "unsound at all scales",
+    for words in ("Multi-scale kernel", "What is predicted where", "The second eigenvalue", "unstable at all scales",
                   'aria-label="Scales and eigenvalues of 59 eigenfunctions"'):
         assert words in text
     drawn, model = manifest_of(done, "models")[1]["regions"], open_model(done[1].model_path)
@@ -62,7 +62,7 @@ def test_what_was_chosen_is_the_best_of_the_grid(fields, tmp_path):
     for name, rows in found["grid"].items():
         assert len(rows) == 4
         assert found["choices"][name] == min(rows, key=lambda row: (row["error"], row["loss"]))
-    assert "Chosen parameters" in Path(result.report).read_text(encoding="utf-8")
+    assert "Selected parameters" in Path(result.report).read_text(encoding="utf-8")
 
 
 def test_quantities(tmp_path):

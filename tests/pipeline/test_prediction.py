@@ -259,7 +259,7 @@ def test_the_command_says_what_it_filled_and_what_it_did_not_know(mixed):
     facts = json.loads(done.stdout)
     assert facts["unseen"] == {"shape": {"rows": 3, "texts": ["y"]}}
     assert facts["imputed"] == int(table.head(9).isna().sum().sum()) > 0
-    assert "3 rows have a text in column 'shape' that the training data did not have, such as 'y'" in done.stderr
+    assert "3 rows have a text in column 'shape' that did not occur in the training data, such as 'y'" in done.stderr
     assert f"{facts['imputed']} missing cells were filled" in done.stderr
 
 

@@ -100,7 +100,7 @@ def test_test_points_are_scored_and_compared_in_the_metric(points, workspace, sc
     assert "McNemar" not in " ".join(result.verdict)
     page = result.report.read_text(encoding="utf-8")
     assert ("not defined" in page) == (undefined is not None)
-    assert "The curve is of the error, whatever the" in re.sub(r"\s+", " ", page)
+    assert "The curve shows the error, although the metric of this run is" in re.sub(r"\s+", " ", page)
 
 
 def test_the_graph_serves_every_metric_and_the_guess_of_f1_is_the_second_class(points, workspace):

@@ -95,7 +95,7 @@ def test_all_some_and_the_better_of_all_combinations(spec_of, kind, tmp_path):
     assert choice[by] == pytest.approx(every[told(choice, kind)][by])
     assert result.selection["model"] == choice
     page = (halved / "runs" / result.run / "report.html").read_text()
-    assert "Chosen parameters" in page
+    assert "Selected parameters" in page
     again = run(spec_of(kind, cv=9, search="halving", random_state=0), workspace=halved, execution=InProcess(1))
     assert {stage.status for stage in again.stages} == {"cached"}
 
@@ -250,7 +250,7 @@ def test_each_graph_has_stages_of_its_own_and_the_best_is_fitted(spec_of, kind, 
     assert {stage.status for stage in again.stages} == {"cached"}
     assert {stage["status"] for stage in plan(spec, workspace=tmp_path / "all").records()} == {"cached"}
     page = (tmp_path / "all" / "runs" / result.run / "report.html").read_text()
-    assert "the first was chosen" in page
+    assert "The first graph was selected." in page
 
 
 def test_a_search_over_graphs_goes_on_stops_and_is_made_anew(spec_of, tmp_path):

@@ -146,7 +146,7 @@ def test_folds_repetitions_measure_and_rule_of_a_choice(small_spec, tmp_path):
             assert {f"{name}_se_repetitions", f"{name}_se", "error", "error_se"} <= row.keys()
     page = (tmp_path / "runs" / result.run / "report.html").read_text()
     for words in ("Brier score", "area under the ROC curve", "in cross-validation (95 % interval)",
-                  "dealt anew 2 times"):
+                  "repeated 2 times with the scores averaged"):
         assert words in page, words
 
 

@@ -26,7 +26,7 @@ def test_a_run_gains_over_the_machine_of_the_labels_and_predicts_probabilities(m
     spec, X, y = moons
     result = run(spec, workspace=tmp_path, execution=InProcess(1))
     assert result.metrics["error"] < result.baselines["base"]["error"] - 0.1
-    assert "Transductive machine" in (result.folder / "report.html").read_text(encoding="utf-8")
+    assert "Transductive SVM" in (result.folder / "report.html").read_text(encoding="utf-8")
     P = result.predict_proba(X)
     assert -np.log(P[np.arange(len(y)), y]).mean() < 0.4
     assert (P.argmax(axis=1) == result.predict(X).astype(int)).all()

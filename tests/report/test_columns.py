@@ -38,12 +38,12 @@ def small():
 
 def test_each_column_has_its_type_range_missing_cells_levels_and_use(small):
     text = shown(facts_of(small, left_out=["id"]))
-    assert "5 columns of the source, 4 of them used: 2 of type whole number, 2 of type category, 1 of type n" in text
-    assert "1 have missing cells; 1 constant, 1 like the target" in text
-    assert "id whole number 1,000 to 1,059 0 left out , identifier: its whole numbers rise from row to row" in text
+    assert "The source has 5 columns (2 integer, 2 category, 1 number), and the model uses 4 of them." in text
+    assert "1 of them has missing values. 1 column is constant. 1 column looks like the target." in text
+    assert "id integer 1,000 to 1,059 0 excluded , identifier: its whole numbers rise from row to row" in text
     assert "wood category – 20 2 used" in text
-    assert "same whole number 1 0 used note constant: it is 1 in every row" in text
-    assert "side category – 0 2 used look here target: it has one value for each class" in text
+    assert "same integer 1 0 used note constant: it is 1 in every row" in text
+    assert "side category – 0 2 used check target: it has one value for each class" in text
 
 
 def test_what_asks_for_attention_stands_in_a_box_with_what_to_set(small):
@@ -60,8 +60,8 @@ def test_of_many_columns_the_exceptions_are_shown(named):
     wide = pd.DataFrame(RNG.normal(size=(N, 100)).round(3))
     wide[3], wide[7], wide.loc[4, 9] = 5.0, wide[8] * 2, None
     text = shown(facts_of(wide, named=named))
-    assert "100 columns of the source, 100 of them used" in text
-    assert "1 have missing cells; 1 constant, 1 a copy of another" in text
+    assert "The source has 100 columns (99 number, 1 integer), and the model uses 100 of them." in text
+    assert "1 of them has missing values. 1 column is constant. 1 column duplicates another one." in text
     assert ("it is 5 in every row" in text) == named  # pixels that no image reaches are only counted
     assert "on another scale" in text
     assert "9 number" in text

@@ -75,7 +75,7 @@ def assert_self_contained(found: Reader) -> None:
 
 
 def assert_all_sections(found: Reader) -> None:
-    titles = ["Did the unlabeled data help?", "Scores", "Data", "Graph health", "Solver evidence", "What ran",
+    titles = ["Did the unlabeled data help?", "Scores", "Data", "Graph health", "Solver evidence", "Stages",
               "Spec and versions"]
     first = found.text.index("example Run") if "example Run" in found.text else 0
     places = [found.text.rindex(f" {title} ") for title in titles[1:]]
@@ -87,11 +87,12 @@ def test_the_page_answers_first_with_the_figures():
     found = Reader(example_page(*example_run(3)))
     assert_self_contained(found)
     assert_all_sections(found)
-    assert ("The unlabeled data helped: the test error is 8.0 % with them and 22.0 % without them, 14.0 points less "
-            "(McNemar's test, p = 3.2e-05); with a shuffled graph, the control, it is 46.0 %.") in found.text
-    assert "21 more test points are right" in found.text
+    assert ("The unlabeled data helped: the test error is 8.0 % with it and 22.0 % without it, 14.0 percentage "
+            "points lower (McNemar's test, p = 3.2e-05); with a shuffled graph (the control) it is 46.0 %."
+            ) in found.text
+    assert "classifies 21 more test points correctly than the base model" in found.text
     assert found.tags.count("svg") == 4
-    for figure in ("8.0 % (4.6 to 13.5 %)", "+38.0 points", "12 of 150 test points are wrong", "5 each",
+    for figure in ("8.0 % (4.6 to 13.5 %)", "+38.0 points", "12 of 150 test points are misclassified", "5 each",
                    "0.75 % of the",
                    "13,456", "98.2 %, at least 97.6 %", "worst row 20 %", "93.0 % of 44 edges", "33.3 % by chance",
                    "500 random rows", "5.98e-07, tolerance 1e-06: every column meets it", "2 methods considered",
@@ -103,12 +104,13 @@ def test_the_page_answers_first_with_the_figures():
 @pytest.mark.usefixtures("without_figures")
 @pytest.mark.parametrize(("change", "sentence", "words"), [
     ({"wrong": 11, "wrong_base": 4, "p": 0.004},
-     "The unlabeled data hurt: the test error is 22.0 % with them and 8.0 %", "Use the base model"),
+     "The unlabeled data hurt: the test error is 22.0 % with it and 8.0 %", "Use the base model"),
     ({"wrong": 4, "wrong_base": 5, "p": 0.31}, "The unlabeled data made no clear difference",
      "would appear in about 31 % of such test sets"),
-    ({"wrong": 5, "wrong_base": 5, "p": 1.0}, "no difference (McNemar's test, p = 1)", "the test error is the same"),
-    ({"wrong": 36, "wrong_base": 36, "p": 1.0}, "The model is worse than always naming class “class 0”, which has a "
-     "test error of 66.7 %", "the test error is the same"),
+    ({"wrong": 5, "wrong_base": 5, "p": 1.0}, "no difference (McNemar's test, p = 1)",
+     "The test error is the same with and without the unlabeled data"),
+    ({"wrong": 36, "wrong_base": 36, "p": 1.0}, "The model is worse than always predicting class “class 0”, which has "
+     "a test error of 66.7 %", "The test error is the same with and without the unlabeled data"),
 ])
 def test_the_page_says_so_when_it_did_not_help(change, sentence, words):
     found = Reader(example_page(*example_run(3, **change)))
@@ -123,14 +125,14 @@ def test_a_gain_that_the_shuffled_graph_has_too_is_not_credited_to_the_unlabeled
     result["gain"]["over_shuffled"]["gain"] = -0.01
     result["gain"]["unlabeled_data"] = "no clear difference"
     found = Reader(example_page(result, facts))
-    assert "owed to the changed kernel and not to the unlabeled data" in found.text
+    assert "comes from the changed kernel and not from the unlabeled data" in found.text
 
 
 @pytest.mark.usefixtures("without_figures")
 def test_balanced_accuracy_that_disagrees_is_told():
     result, facts = example_run(3)
     result["metrics"]["balanced_accuracy"] = 0.5
-    assert "it is the other way round: 50.0 % with and 78.0 % without" in Reader(example_page(result, facts)).text
+    assert "it is 50.0 % with the unlabeled data and 78.0 % without it" in Reader(example_page(result, facts)).text
 
 
 def test_everything_is_escaped():
@@ -183,18 +185,18 @@ def test_many_classes_show_the_most_confused_pairs():
     ("health", {"recall": {"certified": "sample", "recall": 0.93, "lower": 0.91, "rows": 500}},
      "Below 95 % the graph misses true neighbors"),
     ("health", {"components": {"count": 31, "largest_share": 0.7}, "unreached": {"count": 3, "ids": [1, 2, 9]}},
-     "The graph is in pieces"),
+     "The graph has several large components"),
     ("health", {"duplicates": {"points": 1555, "share": 0.7775}}, "drop equal rows"),
-    ("health", {"hubs": {"count": 33, "largest": [{"id": 5, "degree": 900}]}}, "Hubs join points"),
+    ("health", {"hubs": {"count": 33, "largest": [{"id": 5, "degree": 900}]}}, "Hubs connect points"),
     ("health", {"homophily": {"edges": 44, "share": 0.35, "by_chance": 0.333}}, "this graph cannot help"),
-    ("health", {"degree": {"min": 0.0, "median": 3.0, "mean": 3.0, "max": 4.0}}, "get nothing from the graph"),
+    ("health", {"degree": {"min": 0.0, "median": 3.0, "mean": 3.0, "max": 4.0}}, "get no information from the graph"),
     ("graph", {"raised": 123}, "Raise graph.bandwidth"),
     ("columns", {"max_residual": 2e-5}, "the tolerance was not met"),
     ("selection", {"choices": {"model": {"eta": 0}}}, "the graph was not used"),
     ("selection", {"choices": {"model": {"eta": 0}}, "grid": {"model": [{"eta": 0}, {"eta": 1}]}},
-     "by cross-validation on the labels no weight of it does better than none"),
+     "in cross-validation on the labels, no weight of the graph is better than 0"),
     ("selection", {"choices": {"model": {"C": 9}}, "grid": {"model": [{"C": 1}, {"C": 9}]}},
-     "9, the largest that was tried. The best value may lie beyond: extend selection.grid.C"),
+     "9, the largest candidate. The best value may be out of range: extend selection.grid.C"),
     ("subsample", {"n_subsample": 15, "n_labeled": 15}, "Raise model.n_subsample"),
     ("labels", {"per_class": [5, 0, 5]}, "They are never predicted"),
 ])
@@ -230,7 +232,7 @@ def test_unreached_points_are_counted_and_the_first_named():
 
 @pytest.mark.usefixtures("without_figures")
 @pytest.mark.parametrize(("own", "shown"), [
-    ({"error": 0.125, "loss": 0.3}, ("error in cross-validation", "12.5 %", "of equals the lowest hinge loss", "0.3")),
+    ({"error": 0.125, "loss": 0.3}, ("error in cross-validation", "12.5 %", "broken by the lowest hinge loss", "0.3")),
     ({"rmse": 0.125, "mae": 0.3}, ("rmse in cross-validation", "0.125", "lowest mean absolute error")),
 ])
 def test_the_parameters_that_were_chosen_are_shown_with_their_error(own, shown):
@@ -242,20 +244,21 @@ def test_the_parameters_that_were_chosen_are_shown_with_their_error(own, shown):
     facts["selection"] = {"folds": 5, "choices": choices, "grid": {"model": rows, "base": [base] * 3}}
     page_of = example_page(result, facts)
     text = Reader(page_of).text
-    for words in ("Chosen parameters", "bandwidth C eta power", "model 0.5*median 10 30 2", "base 0.5*median 1 – –",
-                  "Nothing else is held out.", "5 folds", "at the bandwidth 0.5*median, power 2", *shown):
+    for words in ("Selected parameters", "bandwidth C eta power", "model 0.5*median 10 30 2", "base 0.5*median 1 – –",
+                  "Nothing else is held out.", "5-fold cross-validation",
+                  "at the bandwidth 0.5*median, power 2", *shown):
         assert words in text, words
     assert page_of.count("Errors of 4 pairs of C and eta") == 1
     score = next(iter(own))
     facts["selection"]["scores"] = {"model": {score: 0.2, f"{score}_se_repetitions": 0.04, **(
         {"log_loss": 0.4} if score == "error" else {})}}
     text = Reader(example_page(result, facts)).text
-    assert "Of the choice, on labels held out" in text
+    assert "scores of the selected parameters on held-out labels" in text
     assert f"model, over repetitions {'4.0 %' if score == 'error' else '0.04'}" in text
     assert ("probabilities are calibrated" in text) == (score == "error")  # quantities have none
     facts["selection"]["folds"] = 0
     given = Reader(example_page(result, facts)).text
-    assert "Chosen parameters" not in given
+    assert "Selected parameters" not in given
     assert "Parameters bandwidth 0.5*median C 10 eta 30 power 2" in given
 
 
@@ -281,7 +284,7 @@ def test_a_page_of_nothing_says_what_is_missing():
     found = Reader(example_page({}, {}))
     assert_self_contained(found)
     assert found.ids == ["answer", "spec"]
-    assert "scores no test points, so whether the unlabeled data helped is not known" in found.text
+    assert "has no test points, so it cannot tell whether the unlabeled data helped" in found.text
     assert "spec.json beside this page" in found.text
 
 
@@ -294,12 +297,12 @@ def test_a_run_without_labels_scores_or_baselines_has_the_other_sections():
     found = Reader(example_page(result, facts))
     named = {"answer", "scores", "selection", "data", "graph", "solver", "stages", "spec"}
     assert [key for key in found.ids if key in named] == ["answer", "data", "graph", "solver", "stages", "spec"]
-    assert "scores no test points" in found.text
+    assert "has no test points" in found.text
     for word in ("labeled", "labels per class", "classes"):
         assert f" {word} " not in found.text[found.text.rindex(" Data "):found.text.rindex(" Graph health ")]
     alone, facts = example_run(3)
     alone["baselines"] = {}
-    assert "there is no base model to compare with" in Reader(example_page(alone, facts)).text
+    assert "There is no base model to compare with" in Reader(example_page(alone, facts)).text
 
 
 def test_a_page_holds_the_sections_that_have_something_to_say_in_their_order():
@@ -356,7 +359,7 @@ def test_the_page_of_a_real_run_holds_its_figures(digits):
     assert_all_sections(found)
     assert found.tags.count("svg") == 3  # with two labels of each class there is no learning curve
     error, base = digits.metrics["error"], digits.baselines["base"]["error"]
-    assert f"the test error is {100 * error:.1f} % with them and {100 * base:.1f} % without them" in found.text
+    assert f"the test error is {100 * error:.1f} % with it and {100 * base:.1f} % without it" in found.text
     for own in digits.baselines.values():
         low, high = (100 * end for end in own["interval"])
         assert f"{100 * own['error']:.1f} % ({low:.1f} to {high:.1f} %)" in found.text
@@ -387,6 +390,6 @@ def test_a_class_that_no_row_is_predicted_as_is_told():
 def test_the_learning_curve_has_bands_and_does_without_where_an_interval_is_not_known():
     result, facts = example_run(3)
     banded = str(curve_section(facts, result).html)
-    assert "The bands are 95 % intervals over the labels that are predicted" in banded
+    assert "The bands are 95 % intervals over the predicted labels" in banded
     result["gain"]["by_labels"]["curve"][0]["model_interval"] = None
     assert (banded.count("fill-opacity"), str(curve_section(facts, result).html).count("fill-opacity")) == (2, 1)

@@ -39,10 +39,10 @@ def test_the_headline_says_where_held_out_labels_beat_the_guess_and_the_test_doe
     result["gain"]["over_majority"] = {"gain": test_gain, "p_value": test_p}
     labels = result["gain"]["by_labels"]
     labels["scores"]["majority"], labels["over_majority"] = {"error": 0.7}, {"gain": 0.15, "p_value": 2e-5}
-    said = "though it is better on the "
+    said = "although it is better on the "
     headline = Verdict.of(result, WORDS).sentences[0]
     assert said in headline
-    assert "held out, by 15.0 points (p = 2e-05)" in headline
+    assert "held-out labels, by 15.0 percentage points (p = 2e-05)" in headline
     for changed in ({"tried": {"model": 9, "base": 3}}, {"over_majority": {"gain": 0.15, "p_value": 0.2}}):
         result["gain"]["by_labels"] = labels | changed
         assert said not in Verdict.of(result, WORDS).sentences[0]
@@ -53,12 +53,12 @@ def assert_consistent(verdict, labels, guess_gain, guess_p):
     below = " ".join(others)
     if guess_gain <= 0:
         worse = guess_gain < 0 and guess_p < 0.05
-        assert headline.startswith(f"The model is {'worse' if worse else 'no better'} than always naming class")
+        assert headline.startswith(f"The model is {'worse' if worse else 'no better'} than always predicting class")
         assert verdict.level == "warning"
         return
-    assert ("not clearly better than always naming" in headline) == (guess_p > 0.05)
-    assert "always naming" not in below
-    if "it is the other way round" in below and headline.startswith("The unlabeled data h"):
+    assert ("not clearly better than always predicting" in headline) == (guess_p > 0.05)
+    assert "always predicting" not in below
+    if "says the opposite" in below and headline.startswith("The unlabeled data h"):
         assert "but" in headline
     claimed = HELPED if headline.startswith("The unlabeled data helped") else HURT if headline.startswith(
         "The unlabeled data hurt") else None
@@ -66,7 +66,7 @@ def assert_consistent(verdict, labels, guess_gain, guess_p):
     if claimed and opposite[claimed] in below:
         assert "but" in headline
     if claimed is None and labels in (HELPED, HURT):
-        assert f"though the labels held out say that it {'helps' if labels == HELPED else 'hurts'}" in headline
+        assert f"although the held-out labels say that it {'helps' if labels == HELPED else 'hurts'}" in headline
     if verdict.level == "good":
         assert headline.startswith("The unlabeled data helped: ")
 
@@ -77,20 +77,22 @@ def test_a_run_without_test_points_is_judged_by_its_labels():
         del result[key]
     result["gain"] = {"by_labels": result["gain"]["by_labels"] | {"unlabeled_data": HELPED}}
     headline, *_ = Verdict.of(result, WORDS).sentences
-    assert headline.startswith("By the labels alone, the unlabeled data helped. There are no test points")
+    assert headline.startswith("According to the held-out labels, the unlabeled data helped. There are no test points")
     result["gain"]["by_labels"]["unlabeled_data"] = "no clear difference"
-    assert "figures are those of 15 labels held out" in Verdict.of(result, WORDS).sentences[0]
+    assert ("There are too few labels to tell whether the unlabeled data helped. There are no test points, so the "
+            "labels judge the model. In 5-fold cross-validation on the 15 labels, the error is 8.0 %"
+            ) in Verdict.of(result, WORDS).sentences[0]
 
 
 def test_labels_that_chose_among_many_say_so():
     result, _ = example_run(3)
     labels = result["gain"]["by_labels"]
-    assert "chosen among" not in " ".join(Verdict.of(result, WORDS).sentences)
+    assert "candidates" not in " ".join(Verdict.of(result, WORDS).sentences)
     labels |= {"unlabeled_data": "no claim", "tried": {"model": 36, "base": 3},
                "errors_without_choice": {"model": 0.12, "base": 0.14}}
     text = " ".join(Verdict.of(result, WORDS).sentences)
-    assert "chosen among 36 candidates by these labels and the base among 3 candidates" in text
-    assert "the labels do not say whether the unlabeled data helps" in text
+    assert "selected the model among 36 candidates and the base model among 3 candidates, so both look better" in text
+    assert "the labels cannot tell whether the unlabeled data helps" in text
     assert "the errors are 12.0 % and 14.0 %" in text
 
 
@@ -103,15 +105,16 @@ def test_without_test_points_a_model_no_better_than_the_majority_is_called_that(
     verdict = Verdict.of({"metrics": {}, "gain": {"by_labels": by_labels}}, WORDS)
     assert verdict.level == "warning"
     assert verdict.sentences[0].startswith(
-        "The model is no better than always naming class “oak”, which has an error of 30.0 % (McNemar's test, "
-        "p = 0.5). There are no test points: the figures are leave-one-out on 30 labels.")
+        "The model is no better than always predicting class “oak”, which has an error of 30.0 % (McNemar's "
+        "test, p = 0.5). There are no test points, so the labels judge the model. In leave-one-out cross-validation on "
+        "the 30 labels, the error is 40.0 %")
 
 
 @pytest.mark.parametrize(("scoring", "key", "ours", "base", "told"), [
-    ("balanced_accuracy", "balanced_accuracy", 0.92, 0.8, "the test balanced accuracy is 92.0 % with them and 80.0 % "
-     "without them, 12.0 points more (paired test, p = 3.2e-05)"),
-    ("roc_auc", "roc_auc", 0.95, 0.9, "the test AUC is 0.95 with them and 0.9 without them, 0.05 more (paired test"),
-    ("neg_log_loss", "log_loss", 0.25, 0.5, "the test log loss is 0.25 with them and 0.5 without them, 0.25 less")])
+    ("balanced_accuracy", "balanced_accuracy", 0.92, 0.8, "the test balanced accuracy is 92.0 % with it and 80.0 % "
+     "without it, 12.0 percentage points higher (paired test, p = 3.2e-05)"),
+    ("roc_auc", "roc_auc", 0.95, 0.9, "the test AUC is 0.95 with it and 0.9 without it, 0.05 higher (paired test"),
+    ("neg_log_loss", "log_loss", 0.25, 0.5, "the test log loss is 0.25 with it and 0.5 without it, 0.25 lower")])
 def test_a_run_is_told_in_the_metric_that_its_spec_asks_for(scoring, key, ours, base, told):
     result, _ = example_run(3)
     for scores, value in ((result["metrics"], ours), (result["baselines"]["base"], base)):
@@ -121,7 +124,7 @@ def test_a_run_is_told_in_the_metric_that_its_spec_asks_for(scoring, key, ours, 
     text = " ".join(Verdict.of(result, WORDS).sentences)
     assert told in text
     assert "McNemar's test, p = 3.2e-05" not in text
-    assert "other way round" not in text
+    assert "says the opposite" not in text
 
 
 def test_a_gain_is_negligible_against_the_loss_of_its_metric():

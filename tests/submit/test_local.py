@@ -69,7 +69,7 @@ def test_a_run_that_is_cancelled_ends_and_keeps_its_parts(submitted, inside):
         assert client.run_on_scheduler(dask.config.get, "distributed.scheduler.allowed-failures") == 10
     submitted.reached(run, "points", 1)
     submitted.inside = inside
-    assert "finished parts stay" in submitted.dssl("cancel", run.name)
+    assert "finished parts are kept" in submitted.dssl("cancel", run.name)
     submitted.inside = ()
     submitted.dssl("wait", run.name, code=143)
     assert json.loads((run / "exit.json").read_text())["state"] == "cancelled"

@@ -16,16 +16,19 @@ from ..options import json_option, memory_option, read_option
 @click.command("init")
 @click.argument("source", nargs=-1, required=True)
 @click.option("--out", default=None, metavar="SPEC", type=click.Path(path_type=Path),
-              help="The file to write, which is not there yet. Default: the name of SOURCE, in this folder, as .yaml.")
-@click.option("--target", default=None, metavar="COLUMN", help="What is predicted; none for clusters. By default it is "
-              "looked for: by its name, then the column with by far the most empty cells, then the last one.")
+              help="The file to write; it must not exist yet. Default: the name of SOURCE, in this folder, as .yaml.")
+@click.option("--target", default=None, metavar="COLUMN",
+              help="The column to predict, or none for clustering. Default: a column with the name of a target, else "
+                   "the one with by far the most empty cells, else the last one.")
 @read_option
 @memory_option
 @json_option
 def init_command(source: tuple[str, ...], out: Path | None, target: str | None, options: dict[str, Any],
                  memory_budget: int | None, as_json: bool) -> None:
-    """Look at SOURCE and write a spec for it, with the reasons as comments: the target, rows without a label, columns
-    that are no features, text, empty cells, scale, and the automatic model.
+    """Examine SOURCE and write a spec with the automatic model for it.
+
+    Comments in the spec give the reasons for the target, the unlabeled rows, the excluded columns, text, empty cells
+    and the scaling.
 
     SOURCE is what `data.source` takes: a path, a pattern such as 'part-*.csv', a folder, a URL or a name.
     """
@@ -55,7 +58,7 @@ def init_command(source: tuple[str, ...], out: Path | None, target: str | None, 
         return
     for line in spec.messages:
         click.echo(line)
-    click.echo(f"written: {path}, with these reasons; look at it, then: dssl run {path}")
+    click.echo(f"written: {path}, with these reasons; check it, then: dssl run {path}")
 
 
 def is_terminal() -> bool:

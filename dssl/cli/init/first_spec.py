@@ -381,17 +381,17 @@ def _test(out: _Lines, look: Look, labels: Labels, task: Task) -> None:
         require(labels.missing > labels.known, f"no class has two labels: {_counted(labels)}", error=DataError,
                 why="a label of its own for most rows names rows, not classes",
                 fix="name another column with --target, or label two rows of a class or more")
-        reason = ("all labels are learned from; no class has two, so none can be held out and nothing judges the "
+        reason = ("the model learns from all labels; no class has two, so none can be held out and nothing judges the "
                   "result: label a second row of each class")
         out.add("test: {none: true}", reason, message=f"data.test: none: {reason}")
         return
     if known < FEW_LABELS:
-        reason = f"all {known:,} labels are learned from, and each is predicted without itself to judge the result"
+        reason = f"the model learns from all {known:,} labels, and leave-one-out cross-validation judges it"
         out.add("test: {none: true}", reason, message=f"data.test: none: {reason}")
         return
     count = max(1, round(known / 5))
     body = "test: {fraction: 0.2}" if count <= most else f"test: {{count: {most}}}"
     n_test = min(count, most)
-    rough = ": few, the error is a rough guess" if n_test < FEW_TESTS else ""
+    rough = ": so few that the error is a rough estimate" if n_test < FEW_TESTS else ""
     out.add(body, f"{n_test:,} of the {known:,} labeled rows judge the result{rough}",
             message=f"data.test: {n_test:,} of the {known:,} labeled rows judge the result{rough}")

@@ -184,12 +184,12 @@ def _scores_cost(f: PlanInputs, p: DeformedKernelParams) -> Cost:
 WORDS = Words(
     model="The learner in the kernel that the graph of all points has reshaped.", changed="kernel that merely changed",
     cause="changed kernel", graph="model.eta", norm="model.C",
-    folds="Points of a fold are held out of the subsample too.")
+    folds="The held-out points of a fold are also removed from the subsample.")
 BASELINES = (BASE, Baseline(
-    "shuffled", "The control: the model with the vertices of its graph permuted, so the kernel changes as much but "
-                "from a graph that knows nothing about the points. A real gain must also beat this one."), Baseline(
-    "subsample_graph", "The model with a graph of the subsample alone, which costs almost nothing. What the model "
-                       "gains over it is what the many other unlabeled points brought."))
+    "shuffled", "The control: the model with the vertices of its graph permuted. The kernel changes as much, but the "
+                "graph holds no information about the points. A real gain must also beat this control."), Baseline(
+    "subsample_graph", "The model with a graph of the subsample alone, which costs almost nothing. The gain of the "
+                       "model over it is what the other unlabeled points contributed."))
 WHOLE_GRAPH = ("use model.kind laprls, which has no task with the whole graph: a solver has; or lower data.points, and "
                "predict the others with the model, or graph.n_neighbors")
 _FEWER = "lower model.n_subsample"

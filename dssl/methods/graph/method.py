@@ -257,19 +257,20 @@ def _scores_cost(f: PlanInputs, params: GraphLearnerParams) -> Cost:
 FEWER = ("lower data.points and predict the others with the model, label fewer points, or use model.kind laprls, "
          "which has no task with the whole graph")
 WORDS = Words(
-    model="A function on the graph itself, fitted to the labels; a new point takes the mean of its neighbors.",
+    model="A function on the graph itself, fitted to the labels. A new point gets the mean of its neighbors.",
     changed="function that merely changed", cause="changed function", graph="graph.width", norm="model.penalty",
-    unsupported=("test points that no label reaches",
-                 "No label reaches a neighbor of theirs: they have no class and count as wrong; in a regression they "
-                 "have the mean. dssl predict gives them no label. Raise graph.n_neighbors, or label more points."),
+    unsupported=("test points unreachable from any label",
+                 "No label reaches a neighbor of these points. In classification they have no class and count as "
+                 "errors; in regression they get the mean. dssl predict gives them no label. Raise graph.n_neighbors, "
+                 "or label more points."),
     unreached="no prediction")
 BASELINES = (
-    Baseline("nearest", "The label of the nearest labeled point. If it is as good, the graph says little.",
+    Baseline("nearest", "Predicts the label of the nearest labeled point. If it is as good, the graph adds little.",
              of_classes="With class sizes, a prior or weights, the distances to the nearest labeled points of the "
-                        "classes are shifted to these."),
-    Baseline("base", "Ridge regression of the same labels in the plain kernel, without the graph: unlabeled points "
-                     "enter at most the scaling and the bandwidth.",
-             of_classes="With class sizes they also shift the scores to these."))
+                        "classes are shifted accordingly."),
+    Baseline("base", "The supervised baseline: kernel ridge regression on the same labels, without the graph. "
+                     "Unlabeled points influence at most the scaling and the bandwidth.",
+             of_classes="With class sizes, they also shift the scores to these sizes."))
 NEEDS = "labels", "vertices", "neighbors", "graph"
 GRAPH_LEARNER = Method(
     "graph", ("classification", "regression"), (

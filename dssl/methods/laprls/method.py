@@ -191,8 +191,9 @@ WORDS = Words(
           "graph.", changed="penalty that merely smooths", cause="added penalty", graph="model.gamma_I",
     norm="model.gamma_A", penalties=("gamma_A", "gamma_I"))
 BASELINES = (BASE, Baseline(
-    "shuffled", "The control: the model with the mean of the graph's energy over all relabelings of its points, a "
-                "penalty as strong that knows nothing about where they lie. A real gain must also beat this one."))
+    "shuffled", "The control: the model with the mean of the graph energy over all relabelings of the points. This "
+                "penalty is as strong, but holds no information about where the points lie. A real gain must also "
+                "beat this control."))
 _FEWER = "use fewer landmarks: model.landmarks.n_landmarks; or model.solver auto, if the one given takes all points"
 STEPS = (
     Step("landmarks", 4, ("points", "vertices", "labels"), ChoiceOfLandmarks.of, make_landmarks, _landmarks_cost,

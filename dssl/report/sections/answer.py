@@ -17,7 +17,7 @@ from .selection import choice_findings
 
 def answer_section(facts: dict[str, Any], result: dict[str, Any], words: Words,
                    baselines: Sequence[Baseline] = ()) -> Section:
-    """Return the section that every page begins with; a run without scores or base model is told that it has none.
+    """Return the section that every page begins with; it also says so if there are no scores or no base model.
 
     facts : the attributes of every stage by name, and `unread`, a sentence on columns that the model lacks.
     """
@@ -63,15 +63,16 @@ def never_predicted(facts: dict[str, Any]) -> list[str]:
 def never_findings(facts: dict[str, Any]) -> list[Finding]:
     """Return a warning where there is a class that no row is predicted as."""
     never = never_predicted(facts)
-    return [Finding("classes that are never predicted", listed(never, 10), "warning", "No row is given such a class. "
-                    "Label more rows of it, or say with model.class_prior how frequent it is.")] if never else []
+    meaning = ("No row is predicted as one of these classes. Label more rows of them, or set their frequencies in "
+               "model.class_prior.")
+    return [Finding("classes that are never predicted", listed(never, 10), "warning", meaning)] if never else []
 
 
 def never_note(facts: dict[str, Any]) -> list[str]:
     """Return the same as a note of a run."""
     never = never_predicted(facts)
-    return [f"no row is predicted as {listed(never, 10)}: label more rows of it, or say with model.class_prior how "
-            "frequent it is"] if never else []
+    return [f"no row is predicted as {listed(never, 10)}: label more rows of it, or set its frequency in "
+            "model.class_prior"] if never else []
 
 
 def setting_findings(facts: dict[str, Any], words: Words) -> list[Finding]:
@@ -83,24 +84,24 @@ def setting_findings(facts: dict[str, Any], words: Words) -> list[Finding]:
 
     drawn, labeled = at(facts, "subsample", "n_subsample"), at(facts, "subsample", "n_labeled")
     if drawn is not None and drawn == labeled:
-        warn("subsample", f"{number(drawn)}, all labeled", "Functions are measured at labeled points only. Raise "
+        warn("subsample", f"{number(drawn)}, all labeled", "The subsample holds labeled points only. Raise "
              "model.n_subsample to several times the number of labels.")
     missed = [i for i, n in enumerate(at(facts, "labels", "per_class") or []) if n == 0]
     if missed:
         classes = at(facts, "labels", "classes") or at(facts, "split", "classes") or []
         names = [classes[i] if i < len(classes) else i for i in missed]
         warn("classes without a label", listed(names, 10), "They are never predicted. Label at least one point of "
-             "each: labels.per_class does so.")
+             "each class, for example with labels.per_class.")
     if at(facts, "labels", "target", "distinct") == 1:
-        warn("target of the labeled points", f"{number(at(facts, 'labels', 'target', 'mean'))} throughout", "Nothing "
-             "can be learned from one value: every model predicts it everywhere. Check the target, or label points of "
+        warn("target of the labeled points", f"{number(at(facts, 'labels', 'target', 'mean'))} throughout", "All "
+             "labels are equal, so every model predicts this value everywhere. Check the target, or label points with "
              "other values.")
     zeros = at(facts, "points", "scaling", "zero_rows")
     if zeros and at(facts, "points", "scaling", "kind") == "unit_norm":
         warn("rows of zeros", number(zeros), "A row of zeros has no direction and stays zero, so all of them are "
-             "copies of one point.")
-    beyond = at(facts, "scores", "metrics", "unsupported")
-    if beyond:
+             "duplicates of one point.")
+    unsupported = at(facts, "scores", "metrics", "unsupported")
+    if unsupported:
         subject, meaning = words.unsupported
-        warn(subject, f"{number(beyond)} of {number(at(facts, 'scores', 'metrics', 'n_test'))}", meaning)
+        warn(subject, f"{number(unsupported)} of {number(at(facts, 'scores', 'metrics', 'n_test'))}", meaning)
     return findings

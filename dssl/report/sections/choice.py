@@ -1,4 +1,4 @@
-"""What the automatic choice found: the scale of the features, what graph and labels count for, the gain."""
+"""What the automatic model chose: the scaling of the features, and the weights of graph and labels."""
 
 from typing import Any
 
@@ -19,29 +19,32 @@ def choice_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | N
     metrics, hidden = result.get("metrics") or {}, at(facts, "scores", "transductive") or {}
     by, errors = measure_of(metrics), errors_among(hidden)
     of_hidden = errors.with_interval(hidden) if by == errors else f"{errors.noun} of {errors.with_interval(hidden)}"
-    scale, share, lost = at(facts, "points", "scale") or {}, choice.get("graph_share"), choice.get("unreached")
+    scale, share = at(facts, "points", "scale") or {}, choice.get("graph_share")
+    unreached = choice.get("unreached")
     judged, sizes = scale.get("label_losses") or {}, choice.get("class_shares")
     rows: list[tuple[str, Any]] = [
-        ("chosen", CHOSEN.get(choice.get("chosen"), choice.get("chosen"))),
-        ("what graph kernels count for", None if share is None else f"{percent(share)}, those on the labels the rest"),
-        ("structure of the graph, 1 is that of noise", number(choice["structure"]) if "structure" in choice else None),
-        ("scale of the features", scale.get("kind")),
-        ("the largest range of a column over a low one", number(scale["ranges"]) if "ranges" in scale else None),
-        ("leave-one-out squared error of the labels, by scale", ", ".join(
+        ("selected method", CHOSEN.get(choice.get("chosen"), choice.get("chosen"))),
+        ("weight of the graph kernels", None if share is None else
+         f"{percent(share)}; kernels on the labels have the rest"),
+        ("spectral concentration of the graph (1 for noise)",
+         number(choice["structure"]) if "structure" in choice else None),
+        ("scaling of the features", scale.get("kind")),
+        ("widest column range, relative to the lower quartile", number(scale["ranges"]) if "ranges" in scale else None),
+        ("leave-one-out squared error on the labels, by scaling", ", ".join(
             f"{kind} {number(loss)}" for kind, loss in judged.items()) or None),
-        ("how it was computed", computed(choice.get("functions") or choice.get("solver") or {})),
-        ("targets that the other labels contradict", "; ".join(
+        ("solver", computed(choice.get("functions") or choice.get("solver") or {})),
+        ("labels that the other labels contradict", "; ".join(
             f"row {odd['row']}: {number(odd['value'])}, predicted from the others as {number(odd['prediction'])}"
             for odd in choice.get("odd_labels") or []) or None),
-        ("class sizes in the spec", ", ".join(map(percent, sizes)) if sizes else None),
-        ("training points that no label reaches", None if lost is None else number(lost) + (
-            ": the labels alone predict them" if lost else "")),
-        ("unlabeled training points whose labels are known",
+        ("class sizes given in the spec", ", ".join(map(percent, sizes)) if sizes else None),
+        ("training points unreachable from any label", None if unreached is None else number(unreached) + (
+            "; the supervised baseline predicts them" if unreached else "")),
+        ("error on the unlabeled training points whose labels are known",
          f"{of_hidden}, {counted(hidden.get('n_test'), 'point')}" if hidden else None),
-        ("new points, the test", by.with_interval(metrics)),
+        (by.name, by.with_interval(metrics) if metrics else None),
     ]
     alone = [kernel for kernel in choice.get("kernels_of_labels") or [] if kernel["share"] >= 0.0005]
     shown = [(number(kernel["bandwidth"]), number(kernel["penalty"]), percent(kernel["share"]))
              for kernel in sorted(alone, key=lambda kernel: -kernel["share"])]
-    return Section("choice", "What was chosen", rendered(
+    return Section("choice", "Automatic choices", rendered(
         "choice.html", rows=rows, kernels=leading_kernels(choice.get("kernels") or []), of_labels=shown))

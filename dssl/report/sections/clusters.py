@@ -10,7 +10,7 @@ from ..words import Baseline, Words
 from .sample import picture
 
 MOST_SIZES = 30
-SCORES = (("accuracy", "agreement"), ("nmi", "mutual information"), ("ari", "adjusted Rand index"))
+SCORES = (("accuracy", "accuracy"), ("nmi", "normalized mutual information"), ("ari", "adjusted Rand index"))
 
 
 def clusters_section(facts: dict[str, Any], result: dict[str, Any], words: Words,
@@ -21,7 +21,7 @@ def clusters_section(facts: dict[str, Any], result: dict[str, Any], words: Words
                                                               ("baselines", "euclidean", "accuracy")))
     meanings = {"model": words.model} | {baseline.name: baseline.meaning for baseline in baselines}
     return Section("answer", "Which clusters are there?", rendered(
-        "clusters.html", counts=made.get("counts") or [], chosen=made.get("chosen"), lost=made.get("no_cluster"),
+        "clusters.html", counts=made.get("counts") or [], chosen=made.get("chosen"), unassigned=made.get("no_cluster"),
         most_sizes=MOST_SIZES, accuracy=accuracy, plain=plain, **_scores(result, meanings),
         picture=picture(sample) if sample.get("picture") else None))
 

@@ -9,11 +9,16 @@ from ..rendering import rendered
 from ..text import ABSENT, at, counted, number, plain_label
 
 MOST_ROWS = 40  # of the table; of more columns only those are shown that something is to be said of
-KINDS = {"integer": "whole number", "number": "number", "category": "category", "text": "text",
+KINDS = {"integer": "integer", "number": "number", "category": "category", "text": "text",
          "time": "date or time", None: "not read"}
 LEVELS: dict[str, Level] = {"target": "warning", "identifier": "warning", "several units": "warning",
                             "free text": "note", "codes": "note", "time stamp": "note", "constant": "note",
                             "duplicate": "note"}
+FINDINGS = {"constant": ("column is constant", "columns are constant"),
+            "duplicate": ("column duplicates another one", "columns duplicate another one"),
+            "time stamp": ("column looks like a time stamp", "columns look like time stamps"),
+            "target": ("column looks like the target", "columns look like the target"),
+            "identifier": ("column looks like an identifier", "columns look like identifiers")}
 WARNING = "warning: "  # what notes begin with that ask for attention
 
 
@@ -32,23 +37,22 @@ def columns_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | 
 
 
 def _summary(records: Sequence[dict[str, Any]]) -> str:
-    """Return how many columns of each type there are, are used, lack cells, and look like something else."""
+    """Return how many columns of each type there are, how many are used, incomplete, or look like something else."""
     kinds = Counter(KINDS[record["kind"]] for record in records)
     used = [record for record in records if record["used"]]
-    sentences = [f"{counted(len(records), 'column')} of the source, {number(len(used))} of them used: "
-            + ", ".join(f"{number(count)} of type {kind}" for kind, count in kinds.most_common())]
+    types = ", ".join(f"{number(count)} {kind}" for kind, count in kinds.most_common())
+    sentences = [f"The source has {counted(len(records), 'column')} ({types}), and the model uses "
+                 f"{number(len(used))} of them."]
     numbers = [record for record in used if record["min"] is not None]
     if numbers:
-        sentences.append(f"the numbers lie from {number(min(record['min'] for record in numbers))} to "
-                    f"{number(max(record['max'] for record in numbers))}")
-    lacking = sum(bool(record["missing"]) for record in used)
-    sentences.append(f"{number(lacking)} have missing cells" if lacking else "no cell of these is missing")
-    looks = Counter(record["finding"] for record in used if record["finding"])
-    words = {"constant": "constant", "duplicate": "a copy of another", "time stamp": "like times", "target":
-             "like the target", "identifier": "like identifiers"}
-    if looks:
-        sentences.append(f"{', '.join(f'{number(looks[key])} {words[key]}' for key in words if looks[key])}")
-    return "; ".join(sentences) + "."
+        sentences.append(f"Their numbers range from {number(min(record['min'] for record in numbers))} to "
+                         f"{number(max(record['max'] for record in numbers))}.")
+    incomplete = sum(bool(record["missing"]) for record in used)
+    sentences.append(f"{counted(incomplete, 'of them has', 'of them have')} missing values." if incomplete else
+                     "None of their values is missing.")
+    findings = Counter(record["finding"] for record in used if record["finding"])
+    sentences += [f"{counted(findings[key], *verbs)}." for key, verbs in FINDINGS.items() if findings[key]]
+    return " ".join(sentences)
 
 
 def _is_exceptional(record: dict[str, Any], named: bool) -> bool:

@@ -1,4 +1,4 @@
-"""The error by the number of labels, from labels held out: whether more of them would help."""
+"""The error on held-out labels by the number of labels learned from: whether more of them would help."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from ..plots import curve_plot
 from ..rendering import rendered
 from ..text import at, finite
 
-TITLE = "Error by number of labels"
+TITLE = "Learning curve"
 
 
 def curve_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:

@@ -12,7 +12,7 @@ from ..text import at, counted, listed, number, percent, plain_label
 SCALINGS = {
     "standardize": "each column to mean 0 and standard deviation 1", "unit_range": "each column to [0, 1]",
     "max_abs": "each column by its largest absolute value", "unit_norm": "each row to length 1",
-    "global_range": "one factor for all columns", "none": "left as they are",
+    "global_range": "one factor for all columns", "none": "features are used as they are",
 }
 
 
@@ -23,28 +23,28 @@ def data_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | Non
     n_labeled, n_train = at(facts, "labels", "n_labeled"), split.get("n_train")
     share = f" ({percent(n_labeled / n_train, 2)} of the training points)" if n_labeled is not None and n_train else ""
     constant, names = scaling.get("constant_columns"), scaling.get("constant_column_names") or []
-    source, far = at(facts, "spec", "data", "source"), at(facts, "points", "far_rows")
+    source, outliers = at(facts, "spec", "data", "source"), at(facts, "points", "far_rows")
     digest = at(facts, "dataset", "dataset", "fingerprint")
     rows: list[tuple[str, Any]] = [
         ("source", ", ".join(source) if isinstance(source, list) else source),
         ("SHA-256", digest),
-        ("since the last run", "; ".join(facts.get("growth") or []) or None),
+        ("changes since the last run", "; ".join(facts.get("growth") or []) or None),
         ("points in the data set", _count(at(facts, "dataset", "n"))),
         ("features d", _count(at(facts, "dataset", "d"))),
         ("training points n", _count(n_train)),
-        ("labeled", None if n_labeled is None else number(n_labeled) + share),
+        ("labeled points", None if n_labeled is None else number(n_labeled) + share),
         ("test points", _count(split.get("n_test"))),
         ("classes", f"{number(len(classes))}: {listed(classes, MAX_CLASSES)}" if classes else None),
         ("target", _target(split.get("target"))),
         ("labels per class", _labels_per_class(classes, per_class)),
         ("frequencies of the classes", _frequencies(facts) if per_class else None),
         ("scaling", _scaling(scaling)),
-        ("change of the scale by new rows", _drift(at(facts, "points", "drift") or {})),
+        ("change of the scaling by new rows", _drift(at(facts, "points", "drift") or {})),
         ("categories", _categories(scaling)),
-        ("rows far from all others", far and f"{far}. The scale was fitted without them, and such values are cut off; "
-         "if they stand for missing cells, mark them as missing"),
+        ("outlier rows", outliers and f"{outliers}. The scaling was fitted without these rows, and their values are "
+         "clipped. If they encode missing values, mark them as missing"),
         ("constant columns", None if constant is None else number(constant)
-         + (f" ({listed(names, 10)}): they tell nothing" if names else "")),
+         + (f" ({listed(names, 10)}), which carry no information" if names else "")),
     ]
     return Section("data", "Data", rendered("data.html", rows=rows)) if any(value for _, value in rows) else None
 
@@ -53,14 +53,14 @@ def _frequencies(facts: dict[str, Any]) -> str:
     """Return how frequent the classes count for the model, and why."""
     model = at(facts, "spec", "model") or {}
     if model.get("class_sizes") is not None:
-        return "as model.class_sizes says"
+        return "as given in model.class_sizes"
     prior = model.get("class_prior")
     if prior is not None:
-        return f"as model.class_prior says: {prior}"
+        return f"as given in model.class_prior: {prior}"
     if at(facts, "spec", "labels", "per_class") is not None:
-        return "equal: the spec asks for equally many labels of each class, which say nothing about how frequent the " \
-               "classes are. Set model.class_prior if you know it"
-    return "those of the labels"
+        return "assumed to be equal, because the spec draws the same number of labels from each class. Set " \
+               "model.class_prior if you know the frequencies"
+    return "as among the labels"
 
 
 def _scaling(scaling: dict[str, Any]) -> str | None:
@@ -69,12 +69,14 @@ def _scaling(scaling: dict[str, Any]) -> str | None:
     if not kind:
         return None
     ranges = scaling.get("ranges")
-    why = "" if ranges is None else f"; chosen since the widest column ranges {number(ranges)} times the lower quartile"
-    return f"{kind}: {SCALINGS.get(kind, '')}, fitted on the training points{why}"
+    fitted = "" if kind == "none" else ", fitted on the training points"
+    why = "" if ranges is None else (
+        f"; selected because the widest column range is {number(ranges)} times the lower quartile of all ranges")
+    return f"{kind}: {SCALINGS.get(kind, '')}{fitted}{why}"
 
 
 def _drift(drift: dict[str, Any]) -> str | None:
-    """Return how far a scaling of all rows would be from the one of the last run, which is kept."""
+    """Return how much a scaling of all rows would differ from that of the last run, which is kept."""
     if not drift:
         return None
     change = max(each["change"] for each in drift.values())
@@ -86,10 +88,9 @@ def _categories(scaling: dict[str, Any]) -> str | None:
     """Return how columns of 0 and 1 were scaled where they were apart from the numbers."""
     if "categories" not in scaling:
         return None
-    return (f"{counted(scaling['categories'], 'column')} of 0 and 1: two levels of a category are at most "
-            f"{number(scaling['level_distance'])} apart, no more than twice as far as near neighbors are in the "
-            "numbers, so that a category alone does not cut the graph into pieces, and it spreads at most as far as a "
-            "number")
+    return (f"{counted(scaling['categories'], 'column')} of 0 and 1. Two levels of a category are at most "
+            f"{number(scaling['level_distance'])} apart, which is no more than twice the distance of near neighbors in "
+            "the numbers. So a category alone does not disconnect the graph, and it spreads no more than a number")
 
 
 def _count(value: Any) -> str | None:

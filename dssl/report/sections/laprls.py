@@ -14,8 +14,8 @@ METHODS = {
     "direct": "a factorization on all points", "cg": "conjugate gradients on all points",
     "pcg": "conjugate gradients on all points, preconditioned on landmarks",
 }
-HELD_OUT = {"closed_form": "in closed form, exactly, from one training for all folds",
-            "refit": "by a system for each fold"}
+HELD_OUT = {"closed_form": "predicted exactly in closed form, from one fit for all folds",
+            "refit": "predicted by one fit per fold"}
 STEPS = {"prepare": "blocks and Gram matrices", "cross_validation": "cross-validation", "solve": "solve"}
 
 
@@ -37,20 +37,20 @@ def _evidence(item: dict[str, Any]) -> list[tuple[str, Any]]:
         ("points and labels", f"{counted(item.get('points'), 'distinct point')}, "
                               f"{counted(item.get('labels'), 'label')}"),
         ("landmarks", f"{number(landmarks.get('count'))}, {landmarks.get('method')}"
-         + (f"; {counted(dropped, 'equal one')} left out" if dropped else "") if landmarks else None),
+         + (f"; {counted(dropped, 'duplicate')} dropped" if dropped else "") if landmarks else None),
         ("whitening", f"rank {number(whitening.get('rank'))} of {number(landmarks.get('count'))}, condition "
          f"{number(whitening.get('condition'))}, cut-off {number(whitening.get('cutoff'))}" if whitening else None),
         ("blocks", f"{number(blocks.get('count'))} of {number(blocks.get('rows'))} points; "
-         f"{percent(blocks.get('halo'))} of the points are read again as neighbors" if blocks else None),
+         f"{percent(blocks.get('halo'))} of the points are read again for other blocks" if blocks else None),
         ("method", f"{method}: {METHODS.get(method, method)}"),
-        ("why", "the fewest seconds expected of one core: " + ", ".join(
+        ("why", "the lowest expected time on one core: " + ", ".join(
             f"{name} {duration(value)}" for name, value in expected.items()) if expected else None),
         ("preconditioner", f"{item['preconditioner']}" + (
             f", {counted(item['sampled_edges'], 'sampled edge')}" if item.get("sampled_edges") else "")
          if "preconditioner" in item else None),
         ("loss", f"{item['loss']}, by Newton steps: " + ", ".join(map(number, item.get("newton_steps") or []))
          if "loss" in item else None),
-        ("points held out", f"{HELD_OUT.get(held_out['method'], held_out['method'])}; {held_out['held_out_points']}: "
+        ("held-out points", f"{HELD_OUT.get(held_out['method'], held_out['method'])}; {held_out['held_out_points']}: "
          f"they {HELD_OUT_POINTS[held_out['held_out_points']]}" if held_out else None),
         ("iterations", ", ".join(map(number, iterations)) if iterations else None),
         ("worst relative residual", number(item.get("max_residual"))),

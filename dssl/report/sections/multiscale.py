@@ -15,13 +15,13 @@ def multiscale_section(facts: dict[str, Any], result: dict[str, Any]) -> Section
         return None
     scales = basis["scales"]
     rows = (
-        ("carriers", number(basis.get("carriers"))), ("eigenpairs", number(basis.get("eigenpairs"))),
+        ("landmarks", number(basis.get("carriers"))), ("eigenpairs", number(basis.get("eigenpairs"))),
         ("scales", f"{number(len(scales))}, from {number(scales[0])} to {number(scales[-1])}"),
-        ("passed over", f"{counted(basis.get('passed_over'), 'index', 'indices')}: at the scale of the most stable "
-                        "eigenvalue the denominator of the extension vanishes at or near a carrier"),
-        ("unsound at all scales", f"{counted(basis.get('unsound'), 'index', 'indices')}, extended as a mean where the "
+        ("skipped", f"{counted(basis.get('passed_over'), 'index', 'indices')}: at the scale of the most stable "
+                        "eigenvalue the denominator of the extension vanishes at or near a landmark"),
+        ("unstable at all scales", f"{counted(basis.get('unsound'), 'index', 'indices')}, extended as a mean where the "
                                   f"denominator is small: {percent(basis.get('unsound_share'))} of points and indices"),
-        ("left out", f"{counted(basis.get('left_out'), 'index', 'indices')} with an eigenvalue of 0"),
+        ("dropped", f"{counted(basis.get('left_out'), 'index', 'indices')} with an eigenvalue of 0"),
         ("time", duration((basis.get("seconds") or {}).get("all"))))
     return Section("basis", "Multi-scale kernel", rendered(
         "multiscale.html", rows=rows, second=second_plot(scales, basis["second"]),

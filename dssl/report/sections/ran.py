@@ -13,12 +13,12 @@ from ..rendering import rendered
 from ..text import ABSENT, at, finite, percent
 
 MOST_STAGES = 200  # rows of the table
-LEAST_TOLD = 64_000_000  # bytes, of predictions that are compared with what was measured
+LEAST_COMPARED = 64_000_000  # bytes, of predictions that are compared with what was measured
 
 
 def _ratio(stage: dict[str, Any]) -> str:
     ratio, predicted = finite(stage.get("ratio")), finite(stage.get("predicted_peak_bytes"))
-    return ABSENT if ratio is None or predicted is None or predicted < LEAST_TOLD else percent(ratio, 0)
+    return ABSENT if ratio is None or predicted is None or predicted < LEAST_COMPARED else percent(ratio, 0)
 
 
 def stages_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
@@ -33,21 +33,21 @@ def stages_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | N
              "predicted": stage.get("predicted_peak_bytes"), "measured": stage.get("measured_peak_bytes"),
              "ratio": _ratio(stage), "address": str(stage.get("address", ABSENT))[:24]}
             for stage, seconds in zip(ran, spent, strict=True)]
-    return Section("stages", "What ran", rendered(
+    return Section("stages", "Stages", rendered(
         "stages.html", rows=rows, most=MOST_STAGES, seconds=sum(spent), peak=result.get("peak_rss_bytes"),
-        cached=sum(stage.get("status") == "cached" for stage in ran), least_told=LEAST_TOLD))
+        cached=sum(stage.get("status") == "cached" for stage in ran), least_compared=LEAST_COMPARED))
 
 
 def files_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
     """Return what lies beside the page, and how the model predicts other points; None of a run that is not known."""
     if not result.get("run") or not result.get("model") or not at(facts, "document", "path"):
         return None
-    lost, table_of_all = at(result, "unreached", "file"), result.get("predictions")
+    unreached, table_of_all = at(result, "unreached", "file"), result.get("predictions")
     what = "label or value" if "n_clusters" not in (result.get("metrics") or {}) else "cluster"
     beside = [] if not table_of_all else [(
-        PurePath(table_of_all).name, f"the predicted {what} of every row of the source, beside what was given")]
-    beside += [("unreached.csv", "the training points that no label reaches")] if lost else []
-    beside += [("result.json", "all figures of the run"), ("spec.json", "the spec, as it was checked")]
+        PurePath(table_of_all).name, f"the predicted {what} of every row of the source, next to the given one")]
+    beside += [("unreached.csv", "the training points that are unreachable from any label")] if unreached else []
+    beside += [("result.json", "all figures of the run"), ("spec.json", "the validated spec, with all defaults")]
     command = predict_command(at(facts, "document", "path"), at(facts, "spec", "data", "source"))
     return Section("files", "Predictions and files", rendered("files.html", beside=beside, command=command))
 

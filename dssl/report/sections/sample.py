@@ -27,7 +27,7 @@ def sample_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | N
 
 
 def picture(sample: dict[str, Any]) -> dict[str, Any]:
-    """Return the drawing of what the stage `sample` made, and what its caption tells."""
+    """Return the drawing of what the stage `sample` made, and the figures of its caption."""
     drawn = sample["picture"]
     axes = ("first column, scaled", "second column, scaled") if drawn["plane"] else ("", "") if drawn["lines"] else (
         "first principal component", "second component")
@@ -56,7 +56,7 @@ def _next(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
                 value) if isinstance(value, float) else plain_label(value, 40)
         return str(value)
 
-    head = [{"row": "row, from 0", "line": "line, from 1"}.get(name, name) for name in columns]
+    head = [{"row": "row (from 0)", "line": "line (from 1)"}.get(name, name) for name in columns]
     return {"head": (*head, *cells), "rows": [
         (*(shown(row, name) for name in columns), *(plain_label(row["cells"][name], 40) for name in cells))
         for row in rows]}

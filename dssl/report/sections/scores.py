@@ -9,7 +9,7 @@ from ..plots import MAX_CLASSES, confusion_plot, values_plot
 from ..rendering import rendered
 from ..text import at, finite, number, percent
 
-# Scores beside the error that a run may have, as they are told.
+# Scores beside the error that a run may have, as they are shown.
 BESIDE: dict[str, tuple[str, Callable[[Any], str]]] = {
     "error": ("error", percent), "balanced_accuracy": ("balanced accuracy", percent), "f1_macro": ("macro F1", percent),
     "roc_auc": ("AUC", number), "log_loss": ("log loss", number),
@@ -23,7 +23,7 @@ def scores_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | N
     by, errors = measure_of(metrics), errors_among(metrics)
     if not metrics:
         head, rows = label_score_rows(at(result, "gain", "by_labels") or {})
-        return Section("scores", "Scores on the labels, held out", rendered(
+        return Section("scores", "Scores on held-out labels", rendered(
             "scores.html", metrics=metrics, head=head, rows=rows, confused=None, drawing=None)) if rows else None
     if finite(metrics.get(by.key)) is None:
         return None
@@ -32,8 +32,8 @@ def scores_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | N
              *(shown(each.get(key)) for key, (_, shown) in beside.items()),
              errors.shown(at(facts, "models", "models", name, f"training_{errors.key}")), *gain_over(name, result))
             for name, each in {"model": metrics, **(result.get("baselines") or {})}.items()]
-    head = ("", f"{by.name} (95 % interval)", *(title for title, _ in beside.values()), f"{errors.key} on the labels",
-            "model's gain over it", by.test)
+    head = ("", f"{by.name} (95 % interval)", *(title for title, _ in beside.values()), f"training {errors.key}",
+            "gain of the model", by.test)
     true, predicted = (at(facts, "scores", "shown", name) or [] for name in ("true", "predicted"))
     return Section("scores", "Scores", rendered(
         "scores.html", metrics={"n_test": metrics.get("n_test")}, head=head, rows=rows,

@@ -1,4 +1,4 @@
-"""The parameters of each model, and how those that were tried did on labels held out."""
+"""The parameters of each model, and how all candidates did on held-out labels."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -8,7 +8,7 @@ from ..error_measure import Measure, measure_of
 from ..page import Finding, Section
 from ..plots import pairs_plot
 from ..rendering import rendered
-from ..text import at, counted, finite, number, percent
+from ..text import at, finite, number, percent
 from ..words import HELD_OUT_POINTS, Words, meaning_of
 
 # By key: what a score is called, and whether it is a share that is shown in percent.
@@ -33,10 +33,11 @@ def selection_section(facts: dict[str, Any], result: dict[str, Any], words: Word
     if not parameters:
         return None
     rule = at(facts, "selection", "rule") or {}
-    by_structure = f", and by the structure of the graph, {number(rule.get('structure'))}" if finite(
+    concentration = f", given the spectral concentration of the graph, {number(rule.get('structure'))}" if finite(
         rule.get("structure")) is not None else ""
     if not folds:
-        note = f"Chosen without labels, of which no class has two{by_structure}." if "priors" in rule else ""
+        note = "" if "priors" not in rule else (
+            f"The parameters were selected without labels, because no class has two of them{concentration}.")
         return Section("selection", "Parameters", rendered(
             "selection.html", given=[(key, _text_of(key, best.get(key))) for key in parameters], note=note,
             meanings=_meanings(parameters), graphs=None, scores=None, pairs=None))
@@ -48,21 +49,24 @@ def selection_section(facts: dict[str, Any], result: dict[str, Any], words: Word
             for name, row in sorted(choices.items(), key=lambda item: (item[0] != "model", item[0]))]
     names = [by.ties.get(key) or SCORES[key][0] for key in shown]
     with_ends = " (95 % interval)" if any(f"{key}_interval" in best for key in shown) else ""
-    head = ("", *parameters, *(f"{name} in cross-validation{with_ends}" for name in names[:1]), *names[1:], "tried")
+    head = ("", *parameters, *(f"{name} in cross-validation{with_ends}" for name in names[:1]), *names[1:],
+            "candidates")
     numbers = [column for column in range(1, len(head)) if head[column] != "bandwidth"]
-    tied = "".join(f", of equals the lowest {name}" for name in names[1:])
-    best_of = f"the {'highest' if is_highest else 'lowest'} {names[0] if names else by.key}"
+    tied = "".join(f"; ties are broken by the lowest {name}" for name in names[1:])
+    best_score = f"the {'highest' if is_highest else 'lowest'} {names[0] if names else by.key}"
+    aim = f"the parameters with {best_score}"
     if rule.get("one_standard_error"):
-        best_of, tied = f"the strongest penalties within one standard error of {best_of}", ""
+        aim, tied = f"the strongest penalties within one standard error of {best_score}", ""
     if "priors" in rule:
-        best_of, tied = f"the most probable, by the squares of residuals of scaled values{by_structure}", ""
+        aim, tied = f"the most probable parameters, by the squared residuals of scaled values{concentration}", ""
     times = at(facts, "selection", "repetitions") or 1
-    how = counted(folds, "fold") + (f", dealt anew {times} times: means over these" if times > 1 else "")
+    repeated = f", repeated {times} times with the scores averaged," if times > 1 else ""
     points = at(facts, "selection", "held_out_points")
     where = f"Points that are held out {HELD_OUT_POINTS[points]} ({points})." if points in HELD_OUT_POINTS else ""
-    control = "The shuffled control takes the model's." if "shuffled" in choices else ""
-    note = " ".join(filter(None, (f"Chosen on the labels by {how}: {best_of}{tied}.", where, words.folds, control)))
-    return Section("selection", "Chosen parameters", rendered(
+    control = "The shuffled control uses the parameters of the model." if "shuffled" in choices else ""
+    how = f"{number(folds)}-fold cross-validation on the labels{repeated} selected {aim}{tied}."
+    note = " ".join(filter(None, (how, where, words.folds, control)))
+    return Section("selection", "Selected parameters", rendered(
         "selection.html", given=None, choices={"head": head, "rows": rows, "numbers": numbers}, note=note,
         meanings=_meanings(parameters), graphs=_graphs(at(facts, "selection", "graphs") or [], shown),
         scores=_all_scores(at(facts, "selection", "scores") or {}),
@@ -147,13 +151,14 @@ def choice_findings(facts: dict[str, Any], words: Words) -> list[Finding]:
     if choice.get(weight) == 0:
         several = len({row.get(weight) for row in tried}) > 1
         findings.append(Finding(
-            f"weight of the graph ({weight})", "0 was chosen" if several else "0", "warning",
-            "The graph does not help here: by cross-validation on the labels no weight of it does better than none. "
-            "The model is the base model." if several else "The model is the base model: the graph was not used."))
+            f"weight of the graph ({weight})", "0 was selected" if several else "0", "warning",
+            "The graph does not help here: in cross-validation on the labels, no weight of the graph is better than 0. "
+            "The model equals the base model." if several else
+            "The model equals the base model, because the graph was not used."))
     for name in words.penalties or ():
         values = sorted({row[name] for row in tried if finite(row.get(name))})
         if len(values) > 1 and choice.get(name) in (values[0], values[-1]):
             end = "smallest" if choice[name] == values[0] else "largest"
-            findings.append(Finding(name, f"{number(choice[name])}, the {end} that was tried", "note",
-                                 f"The best value may lie beyond: extend selection.grid.{name}."))
+            findings.append(Finding(name, f"{number(choice[name])}, the {end} candidate", "note",
+                                    f"The best value may be out of range: extend selection.grid.{name}."))
     return findings

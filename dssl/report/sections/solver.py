@@ -1,4 +1,4 @@
-"""How the columns of the graph's regularizer were solved, and the evidence that they were."""
+"""How the columns of the graph regularizer were solved, and the evidence that they were."""
 
 from typing import Any
 
@@ -21,8 +21,9 @@ def solver_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | N
     extra = [f"{number(evidence['n_vectors'])} eigenvectors" if "n_vectors" in evidence else "",
              f"levels of {_levels(evidence)} unknowns" if "level_sizes" in evidence else ""]
     rows: list[tuple[str, Any]] = [
-        ("system", f"the graph's {system.get('laplacian', '')} Laplacian + {number(system.get('ridge'))} on the "
-                   f"diagonal (ridge), to the power {listed(list(at(facts, 'covariance', 'mean_diagonal') or ()), 5)}; "
+        ("system", f"{system.get('laplacian', '')} graph Laplacian plus a ridge of {number(system.get('ridge'))} on "
+                   "the diagonal, to the power "
+                   f"{listed(list(at(facts, 'covariance', 'mean_diagonal') or ()), 5)}; "
                    f"{counted(system.get('n'), 'unknown')}"),
         ("method", f"{method}: {', '.join(filter(None, [evidence.get('description'), *extra]))}"),
         ("why", _why(at(facts, "spec", "solver", "method"), evidence, len(considered))),
@@ -33,7 +34,7 @@ def solver_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | N
     tried = [(item.get("method"), number(item.get("n_vectors")), _levels(item), number(item.get("probe_iterations")),
               item.get("work")) for item in considered]
     alarm = [Finding("worst residual", f"{number(worst)} > {number(tol)}", "warning",
-                     "Columns that are wrong make a kernel that is wrong. Raise solver.max_iter or graph.ridge.")
+                     "Inaccurate columns give an inaccurate kernel. Raise solver.max_iter or graph.ridge.")
              ] if missed else []
     return Section("solver", "Solver evidence", rendered("solver.html", alarms=alarm, rows=rows, considered=tried))
 
@@ -46,8 +47,8 @@ def _why(asked: Any, evidence: dict[str, Any], n_considered: int) -> str:
     if n_considered == 1:
         return "the probe columns took so few iterations that no other method was tried"
     if n_considered:
-        return (f"the least work for these columns, counted on probe columns, of {counted(n_considered, 'method')} "
-                "considered")
+        return (f"the least work for these columns, as counted on probe columns, of "
+                f"{counted(n_considered, 'method')} considered")
     if asked == evidence.get("method"):
         return "the spec asks for it"
     return str(evidence.get("reason", ABSENT))

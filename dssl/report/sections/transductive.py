@@ -1,4 +1,4 @@
-"""A transductive machine: its landmarks, and how many unlabeled points of each class it was to find, and found."""
+"""The transductive SVM: its landmarks, and the requested and achieved class balance of the unlabeled points."""
 
 from typing import Any
 
@@ -15,6 +15,7 @@ def transductive_section(facts: dict[str, Any], result: dict[str, Any]) -> Secti
     rows = [("landmarks", f"{number(landmarks.get('n_landmarks'))}, {landmarks.get('method')}; rank "
                           f"{number(evidence.get('rank'))}"),
             ("Newton steps of each column", ", ".join(map(number, evidence.get("steps") or []))),
-            ("unlabeled points on the positive side, asked for", ", ".join(map(percent, evidence.get("share") or []))),
-            ("the same, reached", ", ".join(map(percent, evidence.get("reached_share") or [])))]
-    return Section("solver", "Transductive machine", rendered("transductive.html", rows=rows))
+            ("requested share of unlabeled points on the positive side",
+             ", ".join(map(percent, evidence.get("share") or []))),
+            ("achieved share", ", ".join(map(percent, evidence.get("reached_share") or [])))]
+    return Section("solver", "Transductive SVM", rendered("transductive.html", rows=rows))
