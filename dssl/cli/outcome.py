@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from ..base.errors import described
+from ..pipeline.progress import Event
 
 
 class Outcome:
@@ -21,7 +22,7 @@ class Outcome:
     def __init__(self, as_json: bool):
         self.as_json, self._folder = as_json, Path()
 
-    def tell(self, event: dict[str, Any]) -> None:
+    def tell(self, event: Event) -> None:
         """Take note of an event of a run."""
         if event["event"] == "run":
             from ..storage.files import path_at

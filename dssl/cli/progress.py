@@ -4,7 +4,7 @@ with the stages beneath.
 
 import threading
 import time
-from typing import Any, Self
+from typing import Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..base.units import time_text
-from ..pipeline.progress import BEAT, Board, Clock, tasks_text
+from ..pipeline.progress import BEAT, Board, Clock, Event, tasks_text
 
 EVERY = 10.0  # seconds between two lines
 SHORTEST_SCREEN = 8  # lines that are used of any terminal
@@ -45,7 +45,7 @@ class Reporter:
         if self._live:
             self._live.stop()
 
-    def tell(self, event: dict[str, Any]) -> None:
+    def tell(self, event: Event) -> None:
         """Show one event of a run."""
         self.board.tell(event)
         if event["event"] == "note":  # is no progress, so it is told with `quiet` too
@@ -55,7 +55,7 @@ class Reporter:
         elif event["event"] == "run":
             if event["stages"]:
                 self._say(f"{event['name']}: {event['stages']} stages to run, {event['cached']} cached; about "
-                          f"{time_text(event['estimated'])}, beside what libraries take to load and compile")
+                          f"{time_text(event['estimated'] or 0.0)}, and what libraries take to load and compile")
         elif event["event"] == "progress":
             self._tell_progress(event)
         elif event["event"] == "heartbeat":
@@ -68,17 +68,18 @@ class Reporter:
             self._begun = self.clock()
             self._told = self._begun - EVERY
 
-    def _tell_progress(self, event: dict[str, Any]) -> None:
-        now, done, of = self.clock(), event["done"], event["of"]
+    def _tell_progress(self, event: Event) -> None:
+        now, done, of = self.clock(), event["done"] or 0, event["of"] or 0
         first = self._told < self._begun
         if of < 2 or done == of or (not first and now - self._told < EVERY):
             return
         self._tell_running(event)
 
-    def _tell_running(self, event: dict[str, Any]) -> None:
+    def _tell_running(self, event: Event) -> None:
         self._told = self.clock()
-        tasks = tasks_text(event["done"], event["of"])
-        if event.get("rate") and event["done"] < event["of"]:
+        done, of = event["done"], event["of"]
+        tasks = tasks_text(done, of)
+        if event.get("rate") and done is not None and of is not None and done < of:
             tasks += f", {event['rate']:.3g} a second"
             tasks += f", {time_text(event['time_left'])} left" if event["time_left"] is not None else ""
         run = f"; run: {time_text(event['run_left'])} left" if event.get("run_left") is not None else ""

@@ -6,7 +6,7 @@ import json
 import shlex
 import sys
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 from rich.console import Console
@@ -18,6 +18,7 @@ from .options import console, json_option, on_option, planned, quiet_option, sha
 
 if TYPE_CHECKING:
     from ..pipeline.plan.plan import Plan
+    from ..pipeline.progress import Event
     from ..pipeline.result import RunResult
     from .outcome import Outcome
 
@@ -50,7 +51,7 @@ def run_command(outcome: Outcome, made: Plan, runtime: str | None, as_json: bool
             execution, where = stack.enter_context(open_runtime(runtime, made.budget))
         reporter = stack.enter_context(Reporter(where, console, quiet=quiet))
 
-        def tell(event: dict[str, Any]) -> None:
+        def tell(event: Event) -> None:
             outcome.tell(event)
             reporter.tell(event)
 

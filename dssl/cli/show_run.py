@@ -1,7 +1,9 @@
 """What a run is, as text: where it is or how it ended, scores, stages, spec, paths; and which runs there are."""
 
-from collections.abc import Sequence
-from typing import Any
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
@@ -10,14 +12,19 @@ from rich.table import Table
 from ..base.units import size_text, time_text
 from ..base.yaml import yaml_text
 
+if TYPE_CHECKING:
+    from ..pipeline.inspection import RunDocument, RunListed
+    from ..pipeline.result import RunResult
 
-def show_run(document: dict[str, Any]) -> None:
+
+def show_run(document: RunDocument) -> None:
     """Print what `inspect` found of a run."""
     from ..pipeline.load import changed_settings
     from ..pipeline.result import RunResult
     from ..storage.files import path_at
 
-    folder, known = path_at(document["path"]), document.get("progress") or {}
+    folder = path_at(document["path"])
+    known: Mapping[str, Any] = document.get("progress") or {}
     result = RunResult.of(document, folder) if "stages" in document else None
     name = result.name if result else known.get("name", "?")
     click.echo(f"run {folder.name} of {name}: {_state(result, known)}")
@@ -50,15 +57,15 @@ def show_run(document: dict[str, Any]) -> None:
             click.echo(f"  {key:<11} {path}")
 
 
-def show_runs(runs: Sequence[dict[str, Any]]) -> None:
+def show_runs(runs: Sequence[RunListed]) -> None:
     """Print a line a run."""
-    keys = ("disk_bytes", "intermediate_bytes")
     _print_table("", ("run", "name", "status", "on disk", "intermediate"), [
         (run["run"], str(run["name"]), run["status"],
-         *("" if run[key] is None else size_text(run[key]) for key in keys)) for run in runs])
+         *("" if size is None else size_text(size) for size in (run["disk_bytes"], run["intermediate_bytes"])))
+        for run in runs])
 
 
-def _state(result: Any, known: dict[str, Any]) -> str:
+def _state(result: RunResult | None, known: Mapping[str, Any]) -> str:
     if result is None:
         stage = f" in stage {known['stage']}" if known.get("stage") else ""
         return f"{known.get('state', 'unfinished')}{stage}, last seen {known.get('updated', 'never')}"

@@ -23,7 +23,7 @@ from .options import console, json_option, planned_whole, quiet_option, require_
 
 if TYPE_CHECKING:
     from ..pipeline.plan.plan import Plan
-    from ..pipeline.submission import Submission
+    from ..pipeline.submission import EngineRecord, RunState, Submission
     from ..runtime.description import Runtime
     from ..runtime.engine import Job
 
@@ -49,7 +49,7 @@ def job_of(submission: Submission, runtime: Runtime) -> Job:
                ranks=runtime.ranks)
 
 
-def _knows(engine: Mapping[str, Any]) -> bool:
+def _knows(engine: EngineRecord) -> bool:
     """Return whether the engine of a record knows its job."""
     from ..pipeline.submission import Submission
 
@@ -195,7 +195,8 @@ def status_command(name: str | None, workspace: str, as_json: bool) -> None:
     table = Table("run", "name", "state", "stage", "tasks", "starts", "time left", box=None)
     for run in states:
         tasks = "" if run.get("done") is None else f"{run['done']}/{run['of']}"
-        left = "" if run.get("run_left") is None else time_text(run["run_left"])
+        seconds = run.get("run_left")
+        left = "" if seconds is None else time_text(seconds)
         table.add_row(run["run"], str(run["name"]), run["state"], run.get("stage") or "", tasks,
                       str(run.get("starts", "")), left)
     Console(width=None if sys.stdout.isatty() else 160).print(table)
@@ -206,7 +207,7 @@ def status_command(name: str | None, workspace: str, as_json: bool) -> None:
             click.echo(why)
 
 
-def _knows_if_asked(engine: Mapping[str, Any]) -> bool:
+def _knows_if_asked(engine: EngineRecord) -> bool:
     """Return whether an engine knows a job; where it cannot be asked, that it does, after a word."""
     try:
         return _knows(engine)
@@ -221,7 +222,7 @@ class KnowsNowAndThen:
     def __init__(self) -> None:
         self._asked, self._answer = float("-inf"), True
 
-    def __call__(self, engine: Mapping[str, Any]) -> bool:
+    def __call__(self, engine: EngineRecord) -> bool:
         if time.monotonic() - self._asked >= ASK_EVERY:
             self._asked, self._answer = time.monotonic(), _knows_if_asked(engine)
         return self._answer
@@ -290,12 +291,12 @@ def wait_command(ctx: click.Context, name: str | None, timeout: float | None, wo
     if as_json:
         click.echo(json.dumps(state, indent=1))
     else:
-        ending = state.get("exit") or {}
+        ending: Mapping[str, Any] = state.get("exit") or {}
         click.echo(f"{folder.name}: {state['state']}" + (f", {ending['why']}" if ending.get("why") else ""))
     ctx.exit(code)
 
 
-def waited(folder: Path, seconds: float = float("inf")) -> tuple[dict[str, Any], int]:
+def waited(folder: Path, seconds: float = float("inf")) -> tuple[RunState, int]:
     """Return the state of a submitted run that has ended, and its exit code; raise LockedError after some seconds."""
     from ..pipeline.submission import ENDED, state_of
 

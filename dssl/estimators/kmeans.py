@@ -22,6 +22,7 @@ from ..methods.clusters import CLUSTERING, KERNEL_CLUSTERING, ClustersParams
 from ..methods.memory import MemoryWorkspace
 from ..methods.step import Fit
 from ..report.page import page
+from ..report.record import RunRecord
 from ..report.sections.clusters import clusters_section
 from ..report.sections.data import data_section
 from ..selection.number_of_clusters import require_number
@@ -223,9 +224,9 @@ class KernelKMeans(ClusterMixin, PointPredictor, KernelReader):
         """
         check_is_fitted(self, "model_")
         method = CLUSTERING if self.space in OF_GRAPH else KERNEL_CLUSTERING
-        result = {"metrics": {"inertia": self.inertia_}}
+        run = RunRecord(self._facts, {"metrics": {"inertia": self.inertia_}})
         html = page(type(self).__name__, f"{len(self.labels_):,} points", [
-            clusters_section(self._facts, result, method.words), data_section(self._facts, result)])
+            clusters_section(run, method.words), data_section(run)])
         if path is not None:
             Path(path).write_text(html, encoding="utf-8")
         return html

@@ -19,6 +19,7 @@ from ..learners.target.target import Target
 from ..methods.memory import MemoryWorkspace
 from ..methods.step import Context, Fit, Method
 from ..report.page import leading_and_following, page
+from ..report.record import RunRecord
 from ..report.sections.answer import answer_section
 from ..report.sections.curve import curve_section
 from ..storage.blocks import Rows
@@ -124,15 +125,14 @@ class MethodEstimator(PointEstimator):
             `fit` was not called.
         """
         check_is_fitted(self, "model_")
-        facts = {**self._facts, "points": {"scaling": self.scaling_.to_arrays()[1],
-                                          "scale": self.evidence_["scale"]}}
-        result = {"gain": {"by_labels": self.by_labels_}}
+        points = {"scaling": self.scaling_.to_arrays()[1], "scale": self.evidence_["scale"]}
+        run = RunRecord({**self._facts, "points": points}, {"gain": {"by_labels": self.by_labels_}})
         leading, following = leading_and_following(self.method.steps)
-        sections = [section(facts, result) for section in (*leading, *following)]
+        sections = [section(run) for section in (*leading, *following)]
         html = page(type(self).__name__, f"{self.evidence_['n_labeled']:,} labeled and "
                     f"{self.evidence_['n_unlabeled']:,} unlabeled points", [
-                        answer_section(facts, result, self.method.words, self.method.baselines),
-                        curve_section(facts, result), *sections])
+                        answer_section(run, self.method.words, self.method.baselines), curve_section(run),
+                        *sections])
         if path is not None:
             Path(path).write_text(html, encoding="utf-8")
         return html

@@ -33,7 +33,7 @@ class MemoryWorkspace:
         """
         for place, step in enumerate(steps):
             context = self.context()
-            self.artifacts[step.name] = MemoryArtifact(context.parts, step.make(context, step.params(params)))
+            self.artifacts[step.name] = MemoryArtifact(context.parts, dict(step.make(context, step.params(params))))
             needed = {name for other in steps[place + 1:] for name in other.needs}
             for earlier in steps[:place]:
                 if earlier.intermediate and earlier.name in step.needs and earlier.name not in {*needed, *keep}:

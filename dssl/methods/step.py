@@ -21,7 +21,7 @@ from ..knn.lists import Neighbors
 from ..learners.class_prior import LABELS, ClassPrior, ClassWeight
 from ..learners.model import Model, predict_cost
 from ..learners.target.target import Classes, Target
-from ..report.page import Section
+from ..report.page import SectionOf
 from ..report.words import Baseline, Words
 from ..storage.artifacts import Artifact, Workspace
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows
@@ -272,9 +272,6 @@ def cost_of_test_points(f: PlanInputs, kernel: Kernel, m: int, n_models: int, n_
                         f.budget)
 
 
-SectionOf = Callable[[dict[str, Any], dict[str, Any]], Section | None]
-
-
 @dataclass(frozen=True)
 class Step:
     """A step of a method.
@@ -295,7 +292,7 @@ class Step:
     version: int
     needs: tuple[str, ...]
     params: Callable[[Any], Any]
-    make: Callable[[Context, Any], dict[str, Any]]
+    make: Callable[[Context, Any], Mapping[str, Any]]
     cost: Callable[[PlanInputs, Any], Cost]
     hint: str
     intermediate: bool = False

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 from zipfile import BadZipFile, ZipFile, is_zipfile
 
 import numpy as np
@@ -52,7 +52,8 @@ from ..knn.search import find_neighbors, lowered_neighbors, possible_methods
 from ..methods.plan_inputs import PlanInputs
 from ..methods.sections import GraphSections
 from ..methods.step import Context, NoParams
-from ..report.sections.graph import graph_section
+from ..report.record import Unreached
+from ..report.sections.graph import Health, graph_section
 from ..storage.artifacts import Artifact
 from ..storage.blocks import PartWriter, Receipt, Rows, budget_beside, row_ranges
 from ..storage.csv_lines import CsvLines
@@ -225,7 +226,7 @@ def make_graph(context: Context, params: EdgeParams) -> dict[str, Any]:
     return described
 
 
-def make_health(context: Context, params: NoParams) -> dict[str, Any]:
+def make_health(context: Context, params: NoParams) -> Health:
     """Describe the graph, and list the points that no label reaches."""
     labels = context.arrays("labels") if "labels" in context.inputs else {}
     vertices = context.vertex_rows()
@@ -233,10 +234,10 @@ def make_health(context: Context, params: NoParams) -> dict[str, Any]:
     health = stored_health(context.inputs["graph"].parts, vertices, context.execution, context.parts,
                            labels.get("labeled"), labels.get("codes"), context.neighbor_lists(),
                            context.rows("split", "train"))
-    return health | {"vertices": described_vertices(vertices)}
+    return cast(Health, {**health, "vertices": described_vertices(vertices)})
 
 
-def write_unreached(folder: Path, health: Artifact, handled: str) -> dict[str, Any]:
+def write_unreached(folder: Path, health: Artifact, handled: str) -> Unreached:
     """Return what a result says of the points that no label reaches; write all of them to `unreached.csv`, if any.
 
     handled : what predicts them.

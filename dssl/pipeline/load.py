@@ -100,9 +100,9 @@ def _mistakes_of_use(spec: Spec, kind: KindSpec) -> Iterator[Mistake]:
         yield mistake_of_section(section, error)
 
 
-def changed_settings(fields: dict[str, Any]) -> dict[str, Any]:
+def changed_settings(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return a spec, as a mapping, without the settings that are as they are by default."""
-    return load_spec(fields).to_dict(changed_only=True)
+    return load_spec(dict(fields)).to_dict(changed_only=True)
 
 
 def kind_spec_of(fields: dict[str, Any]) -> KindSpec:

@@ -19,6 +19,7 @@ from ..execution.cost import Cost, cost_of
 from ..learners.target.target import Target
 from ..methods.plan_inputs import PlanInputs
 from ..methods.step import WEIGHT, Context
+from ..report.record import Attributes
 from ..report.sections.data import data_section
 from ..storage.blocks import PartWriter, Receipt, Rows, row_ranges
 from ..storage.csr import csr_arrays
@@ -291,7 +292,7 @@ def _labels_cost(f: PlanInputs, spec: Spec) -> Cost:
                    60 * m, DRAWN_SECONDS * f.n + PARSED_SECONDS * again)
 
 
-def labels_notes(attributes: dict[str, Any]) -> list[str]:
+def labels_notes(attributes: Attributes) -> list[str]:
     """Return what labels weigh, what those from a file mean for the figures, and which classes they bring.
 
     They are hardly a random draw where they were suggested.
@@ -320,7 +321,7 @@ def labels_notes(attributes: dict[str, Any]) -> list[str]:
     return notes
 
 
-def points_notes(attributes: dict[str, Any]) -> list[str]:
+def points_notes(attributes: Attributes) -> list[str]:
     """Return which rows lie far from all others, if any do; and how far new rows change the scales of the features."""
     notes = [f"{attributes['far_rows']}; the scale is fitted without such values. If they are codes of missing cells, "
              "mark "

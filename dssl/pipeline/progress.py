@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Required, TypedDict
 
 from ..base.units import time_text
 
@@ -14,7 +14,35 @@ BEAT = 1.0  # seconds between two heartbeats of a run
 REDRAWN = 0.25  # seconds between two pictures of a notebook
 
 Clock = Callable[[], float]
-Tell = Callable[[dict[str, Any]], None]
+
+
+class Event(TypedDict, total=False):
+    """What a run says of itself: `event` is "run", "stage", "progress", "heartbeat" or "note".
+
+    Each has its own keys. Times are seconds. run_left : what the whole run still takes. later : what the stages after
+    this one take.
+    """
+
+    event: Required[str]
+    run: str
+    folder: str
+    name: str
+    stages: int
+    cached: int
+    estimated: float | None
+    later: float
+    stage: str | None
+    status: str
+    seconds: float
+    done: int | None
+    of: int | None
+    rate: float | None
+    time_left: float | None
+    run_left: float
+    text: str
+
+
+Events = Callable[[Event], None]
 
 
 @dataclass
@@ -38,7 +66,7 @@ class Board:
     stage_left: float | None = None
     left: float | None = None
 
-    def tell(self, event: dict[str, Any]) -> None:
+    def tell(self, event: Event) -> None:
         """Take note of an event."""
         self.left = event.get("run_left", self.left)
         if event["event"] == "run":
@@ -50,7 +78,7 @@ class Board:
             if event["status"] == "cached":
                 self.cached += 1
             else:
-                self.ended.append((event["stage"], event["status"], event["seconds"]))
+                self.ended.append((event["stage"] or "", event["status"], event["seconds"]))
         elif event["event"] == "stage":
             self.running, self.begun = event["stage"], self.clock()
             self.done = self.of = self.stage_left = None
@@ -110,7 +138,7 @@ def notebook_display() -> Callable[[str], Any] | None:
 
 
 @contextmanager
-def in_notebook(clock: Clock = time.monotonic) -> Iterator[Tell | None]:
+def in_notebook(clock: Clock = time.monotonic) -> Iterator[Events | None]:
     """Yield what shows the events of a run in the notebook that this code runs in; None elsewhere."""
     show = notebook_display()
     if show is None:
@@ -119,7 +147,7 @@ def in_notebook(clock: Clock = time.monotonic) -> Iterator[Tell | None]:
     board, drawn = Board(clock, started=clock()), clock()
     replace = show(_html(board))
 
-    def tell(event: dict[str, Any]) -> None:
+    def tell(event: Event) -> None:
         nonlocal drawn
         board.tell(event)
         if event["event"] != "progress" or clock() - drawn >= REDRAWN:

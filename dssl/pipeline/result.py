@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, cast
 
 import numpy as np
 
@@ -14,7 +14,9 @@ from ..execution.current import current_execution
 from ..execution.tasks import Execution
 from ..methods.step import Context
 from ..report.error_measure import gain_over, label_score_rows, measure_of
+from ..report.record import Attributes, Scores, StageRecord, Unreached
 from ..report.rendering import rendered
+from ..report.text import at
 from ..selection.suggest import Criterion
 from ..storage.artifacts import Workspace
 from ..storage.files import named_in, path_at
@@ -48,9 +50,9 @@ class StageRun:
     disk_bytes: int = 0
     graph: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> StageRecord:
         """Return the JSON form."""
-        return {name: value for name, value in asdict(self).items() if name != "graph" or value}
+        return cast(StageRecord, {name: value for name, value in asdict(self).items() if name != "graph" or value})
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -123,14 +125,14 @@ class RunResult:
     peak_rss_bytes: int
     intermediate_bytes: int = 0
     until: str | None = None
-    metrics: Mapping[str, Any] = field(default_factory=dict)
-    baselines: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    gain: Mapping[str, Any] = field(default_factory=dict)
-    transductive: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Scores = field(default_factory=Scores)
+    baselines: Mapping[str, Scores] = field(default_factory=dict)
+    gain: Attributes = field(default_factory=dict)
+    transductive: Scores = field(default_factory=Scores)
     verdict: tuple[str, ...] = ()
-    selection: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    graphs: Sequence[Mapping[str, Any]] = ()
-    unreached: Mapping[str, Any] = field(default_factory=dict)
+    selection: Mapping[str, Attributes] = field(default_factory=dict)
+    graphs: Sequence[Attributes] = ()
+    unreached: Unreached = field(default_factory=Unreached)
     notes: tuple[str, ...] = ()
     model_path: Path | None = None
     report: Path | None = None
@@ -374,16 +376,17 @@ class RunResult:
             Its rows.
         """
         if not self.metrics:
-            return label_score_rows(dict(self.gain.get("by_labels", {})))
-        scores = {"model": self.metrics, **self.baselines}
+            return label_score_rows(self.gain.get("by_labels", {}))
+        scores: dict[str, Scores] = {"model": self.metrics, **self.baselines}
         if "n_clusters" in self.metrics:
             keys = [key for key in ("accuracy", "nmi", "ari") if key in self.metrics]  # none without classes
             return ("", "clusters", *keys), [
-                (name, str(scored["n_clusters"]), *(f"{scored[key]:.3f}" for key in keys)) for name,
+                (name, str(scored["n_clusters"]), *(f"{at(scored, key):.3f}" for key in keys)) for name,
                 scored in scores.items()]
-        by, document = measure_of(dict(self.metrics)), {"metrics": self.metrics, "gain": dict(self.gain)}
+        by = measure_of(self.metrics)
         return ("", f"{by.name} (95 % interval)", "gain over it", by.test), [
-            (name, by.with_interval(dict(scored)), *gain_over(name, document)) for name, scored in scores.items()]
+            (name, by.with_interval(scored), *gain_over(name, self.metrics, self.gain))
+            for name, scored in scores.items()]
 
     def _summary(self) -> str:
         made = sum(stage.status == "done" for stage in self.stages)

@@ -1,9 +1,9 @@
 """What is known of the rows of a data set, and which of them are in use: block by block."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypedDict
 
 import numpy as np
 
@@ -73,17 +73,27 @@ class Block:
     known: np.ndarray | None
 
 
+class Described(TypedDict, total=False):
+    """What is known of the rows in use: how many have a target, and the classes, or the range of the quantities."""
+
+    task: str
+    known: int
+    classes: list[Any]
+    per_class: list[int]
+    target: Mapping[str, float]
+
+
 class KnownTarget(ABC):
     """What is known of the rows of a data set, and which of them are in use."""
 
-    arrays: ClassVar[dict[str, Any]]  # name and type of what is written of a row beside its number
+    arrays: ClassVar[Mapping[str, type]]  # name and type of what is written of a row beside its number
 
     @abstractmethod
     def of_rows(self, y: np.ndarray | None, rows: np.ndarray) -> Block:
         """Return what is known of rows whose target is y; those in use."""
 
     @abstractmethod
-    def described(self, blocks: Iterator[Block]) -> dict[str, Any]:
+    def described(self, blocks: Iterator[Block]) -> Described:
         """Return JSON of the rows in use; raise DataError if none has a target."""
 
 
@@ -111,7 +121,7 @@ class KnownClasses(KnownTarget):
         used = codes != LEFT_OUT
         return Block(rows[used], codes[used], codes[used])
 
-    def described(self, blocks: Iterator[Block]) -> dict[str, Any]:
+    def described(self, blocks: Iterator[Block]) -> Described:
         per_class = np.zeros(len(self.classes), np.int64)
         for block in blocks:
             per_class += np.bincount(block.strata[block.strata >= 0], minlength=len(self.classes))
@@ -135,7 +145,7 @@ class KnownQuantities(KnownTarget):
         self._marked |= self.unlabeled is not None and bool((np.isnan(values) & (named == self.unlabeled)).any())
         return Block(rows, np.where(np.isnan(values), UNLABELED, 0), values)
 
-    def described(self, blocks: Iterator[Block]) -> dict[str, Any]:
+    def described(self, blocks: Iterator[Block]) -> Described:
         receipts: list[dict[str, float]] = []
         for block in blocks:
             values = block.known[block.strata == 0] if block.known is not None else np.empty(0)
@@ -167,7 +177,7 @@ class NothingKnown(KnownTarget):
     def of_rows(self, y: np.ndarray | None, rows: np.ndarray) -> Block:
         return Block(rows, np.zeros(len(rows), np.int64), None)
 
-    def described(self, blocks: Iterator[Block]) -> dict[str, Any]:
+    def described(self, blocks: Iterator[Block]) -> Described:
         return {}
 
 

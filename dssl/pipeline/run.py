@@ -5,9 +5,9 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 from ..base.errors import ParameterError, require
 from ..base.profiler import PeakMemory, process_peak, return_freed_memory
@@ -19,9 +19,11 @@ from ..execution.worker_kinds import unlike_notes
 from ..methods.plan_inputs import PlanInputs
 from ..methods.step import Context
 from ..report.page import leading_and_following, page
+from ..report.record import Attributes, Result, RunRecord
 from ..report.sections.answer import never_note
 from ..report.sections.curve import curve_section
 from ..report.sections.ran import files_section, spec_section, stages_section
+from ..report.text import at
 from ..report.verdict import Verdict
 from ..selection.by_labels import without_choice
 from ..selection.held_out_scores import SCORED, with_intervals
@@ -40,13 +42,12 @@ from .plan.preflight import PlannedStage, Room, price, refuse_what_cannot_fit
 from .plan.rates import Rates
 from .plan.worker_budget import budget_for, lowered_note
 from .predict.stage import write_predictions
-from .progress import in_notebook
+from .progress import Events, in_notebook
 from .records import PATHS, RESULT
-from .result import RunResult
+from .result import RunResult, StageRun
 from .stage import Kind
 from .status import Status
 
-Events = Callable[[dict[str, Any]], None]
 Keep = Literal["all", "results"]
 
 
@@ -233,9 +234,9 @@ class _Estimates:
 
 
 def _run(made: Plan, identity: str, folder: Path, execution: Execution, estimated: _Estimates,
-         tell: Events) -> dict[str, Any]:
+         tell: Events) -> Result:
     """Make what is missing, and write the record of the run into its folder; return it, a JSON document."""
-    records: dict[str, dict[str, Any]] = {}
+    records: dict[str, StageRun] = {}
     unlike = _tell_unlike(execution.processors, tell)
     of_growth = made.notes_of_growth()
     for text in of_growth:
@@ -251,7 +252,7 @@ def _run(made: Plan, identity: str, folder: Path, execution: Execution, estimate
             estimated.note(item)
     _run_stages(made, made, records, execution, estimated, tell)
     made.workspace.tidy(item.artifact for item in made.selected
-                        if records[item.artifact.address]["status"] != "cached")
+                        if records[item.artifact.address].status != "cached")
     if not unlike:  # until a worker came later
         _tell_unlike(execution.processors, tell)
     if made.growth and (text := changed_rows(made.growth, made.workspace, made.artifact("dataset"))):
@@ -262,25 +263,25 @@ def _run(made: Plan, identity: str, folder: Path, execution: Execution, estimate
         _last_run(made, identity).write(made.workspace, made.given)
     with_disk_bytes(result, made.workspace, made.kind)
     if result["status"] == "done":
-        facts = _facts(made)
-        for text in never_note(facts):
+        stages = _attributes(made)
+        for text in never_note(stages):
             tell({"event": "note", "stage": "predictions", "text": text})
+        unread = ""
         if "gain" in result:
-            facts["unread"] = unread_columns(facts["dataset"]["dataset"].get("survey", ()))
-            result["verdict"] = Verdict.of(result, made.kind.words, facts["unread"]).sentences
-        if "unreached" in facts.get("health", {}):  # not of a kind without labels
+            unread = unread_columns(stages["dataset"]["dataset"].get("survey", ()))
+            result["verdict"] = Verdict.of(result, made.kind.words, unread).sentences
+        if "unreached" in stages.get("health", {}):  # not of a kind without labels
             result["unreached"] = write_unreached(folder, made.artifact("health"), made.kind.words.unreached)
         data = made.spec.data
         if table := write_predictions(folder, {item.stage.name: item.artifact for item in made.stages},
                                       made.files["source"].source, data.read,
                                       made.spec.predictions.ending, made.spec.predictions.safe_csv):
             result["predictions"] = str(table)
-        facts |= {"spec": made.given.to_dict(), "libraries": libraries(), "growth": of_growth,
-                  "document": {"path": str(folder / RESULT)}}
-        if facts.get(SELECTION, {}).get("choices") and "n_labeled" in facts.get("labels", {}):
-            facts[SELECTION] = _with_intervals(facts[SELECTION], facts["labels"]["n_labeled"])
+        if stages.get(SELECTION, {}).get("choices") and "n_labeled" in stages.get("labels", {}):
+            stages[SELECTION] = _with_intervals(stages[SELECTION], stages["labels"]["n_labeled"])
+        record = RunRecord(stages, result, made.given.to_dict(), libraries(), of_growth, unread, str(folder / RESULT))
         report = folder / "report.html"
-        write_file(report, _page(made.kind, result, facts).encode())
+        write_file(report, _page(made.kind, record).encode())
         result["report"] = str(report)
     _write_result(folder, result)
     if made.growth:
@@ -316,7 +317,7 @@ def _tell_unlike(processors: Sequence[str], tell: Events) -> list[str]:
     return texts
 
 
-def _with_intervals(selection: dict[str, Any], n: int) -> dict[str, Any]:
+def _with_intervals(selection: Attributes, n: int) -> Attributes:
     """Return what a search of n labels found as the report shows it: scores with intervals, and what the rule asks."""
     rows = {name: {model: with_intervals(row, n) for model, row in selection[name].items()}
             for name in ("choices", "scores") if selection.get(name)}
@@ -327,13 +328,13 @@ def _with_intervals(selection: dict[str, Any], n: int) -> dict[str, Any]:
     return {**selection, **rows, **graphs, "rule": rule}
 
 
-def _write_result(folder: Path, result: dict[str, Any]) -> None:
+def _write_result(folder: Path, result: Result) -> None:
     """Write the document of a run; in the file, paths are relative to it, so that a workspace can be moved."""
-    paths = {name: os.path.relpath(result[name], str(folder)) for name in PATHS if name in result}
-    write_json(folder / RESULT, result | paths)
+    paths = {name: os.path.relpath(at(result, name), str(folder)) for name in PATHS if name in result}
+    write_json(folder / RESULT, {**result, **paths})
 
 
-def _run_stages(made: Plan, whole: Plan, records: dict[str, dict[str, Any]], execution: Execution,
+def _run_stages(made: Plan, whole: Plan, records: dict[str, StageRun], execution: Execution,
                 estimated: _Estimates, tell: Events) -> None:
     """Make the artifacts of a plan, one of several graphs or the whole, and add the records of addresses without."""
     known = made.inputs
@@ -343,37 +344,33 @@ def _run_stages(made: Plan, whole: Plan, records: dict[str, dict[str, Any]], exe
             if known is not None:  # more is known than when the plan was made
                 for other in made.own_stages[place:]:
                     estimated.note(price(other, known, made.spec))
-            graph = whole.graph_of(item)
-            records[item.artifact.address] = _run_stage(item, made, known, execution, estimated, tell) | (
-                {"graph": graph} if graph else {})
+            record = _run_stage(item, made, known, execution, estimated, tell)
+            records[item.artifact.address] = replace(record, graph=whole.graph_of(item))
             known = known and known_after(known, made.spec, item.stage.name, item.artifact.attributes)
 
 
 def _run_stage(item: PlannedStage, made: Plan, known: PlanInputs | None, execution: Execution, estimated: _Estimates,
-               tell: Events) -> dict[str, Any]:
+               tell: Events) -> StageRun:
     """Make one artifact unless it exists; return the record of it."""
     name, artifact = item.stage.name, item.artifact
     begin = time.perf_counter()
     seconds = estimated.seconds.pop(artifact.address, None)
     tell({"event": "stage", "stage": name, "status": item.status, "estimated": seconds, "later": estimated.later()})
-    record: dict[str, Any] = {
-        "name": name, "status": "cached" if item.status == "cached" else "done", "address": artifact.address,
-        "peak_rss_bytes": 0, "predicted_peak_bytes": None, "measured_peak_bytes": None, "ratio": None,
-        "estimated_seconds": None}
-    if item.status != "cached":
+    is_cached = item.status == "cached"
+    record = StageRun(name, "cached" if is_cached else "done", artifact.address, 0.0)
+    if not is_cached:
         if name in made.remake:  # now and not before: until here a run that is killed has lost nothing
             artifact.remove()
-        record |= _make(item, made, known, execution, tell)
-    record["seconds"] = round(time.perf_counter() - begin, 3)
-    tell({"event": "stage", "stage": name, "status": record["status"], "seconds": record["seconds"]})
+        record = _make(item, made, known, execution, tell)
+    record = replace(record, seconds=round(time.perf_counter() - begin, 3))
+    tell({"event": "stage", "stage": name, "status": record.status, "seconds": record.seconds})
     for text in item.stage.notes(artifact.attributes) if item.stage.notes else ():
         tell({"event": "note", "stage": name, "text": text})
     return record
 
 
-def _make(item: PlannedStage, made: Plan, known: PlanInputs | None, execution: Execution,
-          tell: Events) -> dict[str, Any]:
-    """Make one artifact; return its peak memory (bytes), predicted and measured.
+def _make(item: PlannedStage, made: Plan, known: PlanInputs | None, execution: Execution, tell: Events) -> StageRun:
+    """Make one artifact; return its peak memory (bytes), predicted and measured; its seconds are 0.
 
     Predicted is what the plan's formula gives for what the stages found and chose (a search, a solver), this one too.
     Measured is the most of its tasks and of its steps in this process. Threads of one process cannot be told apart:
@@ -403,50 +400,48 @@ def _make(item: PlannedStage, made: Plan, known: PlanInputs | None, execution: E
     measured = max((peak for peak in peaks if peak is not None), default=None)
     predicted = cost.peak if cost else None
     apart = execution.tasks_per_process == 1 or (cost is not None and cost.tasks <= 1)
-    return {"estimated_seconds": cost and round(cost.wall_seconds(execution.tasks_at_once), 3),
-            "peak_rss_bytes": execution.largest_process_bytes,
-            "predicted_peak_bytes": predicted, "measured_peak_bytes": measured,
-            "ratio": round(measured / predicted, 3) if measured is not None and predicted and apart else None}
+    ratio = round(measured / predicted, 3) if measured is not None and predicted and apart else None
+    return StageRun(name, "done", artifact.address, 0.0, execution.largest_process_bytes, predicted, measured, ratio,
+                    None if cost is None else round(cost.wall_seconds(execution.tasks_at_once), 3))
 
 
-def _facts(made: Plan) -> dict[str, Any]:
+def _attributes(made: Plan) -> dict[str, Attributes]:
     """Return the attributes of every stage by name."""
-    facts = {item.stage.name: item.artifact.attributes for item in made.stages}
+    attributes: dict[str, Attributes] = {item.stage.name: item.artifact.attributes for item in made.stages}
     if made.tried:
-        facts[SELECTION] = {**facts[SELECTION], "graphs": tried_graphs(made)}
-    return facts
+        attributes[SELECTION] = {**attributes[SELECTION], "graphs": tried_graphs(made)}
+    return attributes
 
 
-def _result(identity: str, made: Plan, records: list[dict[str, Any]], notes: list[str]) -> dict[str, Any]:
-    peak = max(process_peak(), *(record["peak_rss_bytes"] for record in records))
-    result = {"run": identity, "name": made.spec.name, "stages": records, "peak_rss_bytes": peak}
+def _result(identity: str, made: Plan, records: list[StageRun], notes: list[str]) -> Result:
+    peak = max(process_peak(), *(record.peak_rss_bytes for record in records))
+    result: Result = {"run": identity, "name": made.spec.name, "stages": [record.to_dict() for record in records],
+                      "peak_rss_bytes": peak}
     if made.until != made.kind.names[-1]:
         return {**result, "status": "stopped", "until": made.until}
-    facts, document = _facts(made), dict[str, Any](status="done")
-    document["notes"] = notes + [text for item in made.stages if item.stage.notes for text in item.stage.notes(
-        facts[item.stage.name])] + never_note(facts)
-    if "scores" in facts:
-        document |= {name: facts["scores"][name] for name in ("metrics", "baselines", "gain", "transductive")
-                  if name in facts["scores"]}
-    if "selection" in facts:
-        document["selection"] = facts["selection"]["choices"]
-        if "by_labels" in document.get("gain", {}):
-            document["gain"] = document["gain"] | {"by_labels": without_choice(
-                document["gain"]["by_labels"], facts["selection"].get("grid") or {})}
+    stages = _attributes(made)
+    result["status"] = "done"
+    result["notes"] = notes + [text for item in made.stages if item.stage.notes for text in item.stage.notes(
+        stages[item.stage.name])] + never_note(stages)
+    scores = stages.get("scores") or {}
+    compared = {name: scores[name] for name in ("metrics", "baselines", "gain", "transductive") if name in scores}
+    result = cast(Result, {**result, **compared})
+    if "selection" in stages:
+        result["selection"] = stages["selection"]["choices"]
+        gain = result.get("gain") or {}
+        if "by_labels" in gain:
+            result["gain"] = {**gain, "by_labels": without_choice(gain["by_labels"],
+                                                                  stages["selection"].get("grid") or {})}
     if made.tried:
-        document["graphs"] = tried_graphs(made)
+        result["graphs"] = tried_graphs(made)
     if made.kind.model:
-        document["model"] = str(made.artifact(made.kind.model).folder)
-    return result | document
+        result["model"] = str(made.artifact(made.kind.model).folder)
+    return result
 
 
-def _page(kind: Kind, result: dict[str, Any], facts: dict[str, Any]) -> str:
-    """Return the page of a run: results before how they came about.
-
-    result : the document of a run. facts : the attributes of every stage by its name, `spec` (the checked pipeline
-    file), `libraries` (versions by name) and `document` (the path of the run's result.json).
-    """
+def _page(kind: Kind, record: RunRecord) -> str:
+    """Return the page of a run: results before how they came about."""
     first, rest = leading_and_following(kind.stages)
-    return page(result["name"], f"Run {result['run']}", (
-        kind.answer(facts, result, kind.words, kind.baselines), curve_section(facts, result),
-        *(section(facts, result) for section in (*first, files_section, *rest, stages_section, spec_section))))
+    return page(record.result["name"], f"Run {record.result['run']}", (
+        kind.answer(record, kind.words, kind.baselines), curve_section(record),
+        *(section(record) for section in (*first, files_section, *rest, stages_section, spec_section))))

@@ -25,7 +25,8 @@ from ..learners.target.coding import ClassCoding, Coding, margins_of
 from ..methods.plan_inputs import PlanInputs
 from ..methods.sections import GraphSections
 from ..methods.step import Context
-from ..report.sections.sample import sample_section
+from ..report.record import Attributes
+from ..report.sections.sample import Picture, Sample, sample_section
 from ..selection.coverage import block_height
 from ..selection.coverage import row_bytes as distance_bytes
 from ..selection.suggest import FEWEST, MOST, SuggestParams, prior_bytes
@@ -66,7 +67,7 @@ class SampleParams:
                    spec.read)
 
 
-def make_sample(context: Context, params: SampleParams) -> dict[str, Any]:
+def make_sample(context: Context, params: SampleParams) -> Sample:
     """Draw training points, predict them, and describe them; JSON."""
     points = context.points("train")
     labeled = context.arrays("labels")["labeled"] if "labels" in context.inputs else np.zeros(0, np.int64)
@@ -85,13 +86,15 @@ def make_sample(context: Context, params: SampleParams) -> dict[str, Any]:
     shown = np.sort(np.unique(vertex, return_index=True)[1])  # of copies the first
     with one_thread():  # so that places are the same whatever else runs
         picture = _picture(context, params, rows.take(shown), vertex[shown], len(points) <= pictured)
-    document = {"n": len(points), "picture": {
-        **picture, "labeled": np.flatnonzero(np.isin(drawn[shown], labeled)).tolist(),
-        "codes": [_rounded(code) for code in _codes(coding, values, beyond)[shown].tolist()],
-        "classes": [str(name) for name in coding.classes] if isinstance(coding, ClassCoding) else []}}
-    return document if not len(labeled) else {
-        **document, **_uncertain(context, drawn, labeled, coding, values, beyond, described["model"].get(CALIBRATION)),
-        **_next(context, params, model, labeled)}
+    picture["labeled"] = np.flatnonzero(np.isin(drawn[shown], labeled)).tolist()
+    picture["codes"] = [_rounded(code) for code in _codes(coding, values, beyond)[shown].tolist()]
+    picture["classes"] = [str(name) for name in coding.classes] if isinstance(coding, ClassCoding) else []
+    sample: Sample = {"n": len(points), "picture": picture}
+    if len(labeled):
+        calibration = described["model"].get(CALIBRATION)
+        sample.update(_uncertain(context, drawn, labeled, coding, values, beyond, calibration))
+        sample.update(_next(context, params, model, labeled))
+    return sample
 
 
 def sizes(row_bytes: int, budget: int) -> tuple[int, int]:
@@ -120,7 +123,7 @@ def _codes(coding: Coding, values: np.ndarray, beyond: np.ndarray) -> np.ndarray
     return np.where(beyond, -1, coding.codes(values))
 
 
-def _picture(context: Context, params: SampleParams, points: Any, vertex: np.ndarray, whole: bool) -> dict[str, Any]:
+def _picture(context: Context, params: SampleParams, points: Any, vertex: np.ndarray, whole: bool) -> Picture:
     """Return places in the plane of whole numbers, and the lines between neighbors, of points and their vertices; JSON.
 
     The lines are those of the graph where the whole is drawn, and else those of a graph that joins the drawn points
@@ -137,7 +140,8 @@ def _picture(context: Context, params: SampleParams, points: Any, vertex: np.nda
     low, wide = places.min(axis=0), float(np.ptp(places, axis=0).max()) or 1.0
     shortest = np.sort(np.argsort(distances[edges[:, 0], edges[:, 1]], kind="stable")[:LINES])
     return {"points": np.round(PLACES * (places - low) / wide).astype(int).tolist(),
-            "edges": edges[shortest].tolist(), "whole": whole, "plane": plane, "lines": len(edges)}
+            "edges": edges[shortest].tolist(), "whole": whole, "plane": plane, "lines": len(edges),
+            "labeled": [], "codes": [], "classes": []}
 
 
 def _distances(X: Any) -> np.ndarray:
@@ -149,7 +153,7 @@ def _distances(X: Any) -> np.ndarray:
 
 
 def _uncertain(context: Context, drawn: np.ndarray, labeled: np.ndarray, coding: Coding, values: np.ndarray,
-               beyond: np.ndarray, calibration: dict[str, Any] | None) -> dict[str, Any]:
+               beyond: np.ndarray, calibration: dict[str, Any] | None) -> Sample:
     """Return the points without a label whose two likeliest classes are closest; JSON. Of quantities there are none."""
     free = np.flatnonzero(~np.isin(drawn, labeled))
     if len(free) < LISTED or not isinstance(coding, ClassCoding):
@@ -157,7 +161,7 @@ def _uncertain(context: Context, drawn: np.ndarray, labeled: np.ndarray, coding:
     likely = margins_of(values, coding)
     likely = Calibration.from_described(calibration).probabilities(likely) if calibration else likely
     likely = np.where(beyond[:, None], np.nan, likely)
-    described: dict[str, Any] = {"judged": len(free), "calibrated": calibration is not None}
+    described: Sample = {"judged": len(free), "calibrated": calibration is not None}
     if likely.shape[1] < 2:
         return described
     two = np.sort(likely[free], axis=1)[:, -2:]
@@ -168,7 +172,7 @@ def _uncertain(context: Context, drawn: np.ndarray, labeled: np.ndarray, coding:
         numbers.tolist(), likely[least], strict=True)]}
 
 
-def _listed(number: int, coding: ClassCoding, likely: np.ndarray) -> dict[str, Any]:
+def _listed(number: int, coding: ClassCoding, likely: np.ndarray) -> Attributes:
     """Return a row of a table of points: the row in the source, what is predicted, and how likely, with the second."""
     if not np.isfinite(likely).all():
         return {"row": number, "predicted": None}
@@ -177,7 +181,7 @@ def _listed(number: int, coding: ClassCoding, likely: np.ndarray) -> dict[str, A
             "second": str(coding.classes[order[-1]]), "second_score": _rounded(likely[order[-1]])}
 
 
-def _next(context: Context, params: SampleParams, model: Model, labeled: np.ndarray) -> dict[str, Any]:
+def _next(context: Context, params: SampleParams, model: Model, labeled: np.ndarray) -> Sample:
     """Return the rows to label next, as `dssl suggest` chooses them where nothing else is asked for; JSON.
 
     Of more than `SUGGESTED` points, whose eigenvectors would take long, and of those that half of the budget is too

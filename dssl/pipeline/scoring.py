@@ -1,8 +1,8 @@
 """Predict the test points with a model and its baselines, and compare."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypedDict, cast
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from ..learners.on_graph.model import scored
 from ..learners.target.target import Classes
 from ..methods.plan_inputs import PlanInputs
 from ..methods.step import Context, Method
+from ..report.record import Attributes, Scores
 from ..report.sections.scores import scores_section
 from ..selection.scores import (
     guess,
@@ -47,7 +48,22 @@ class ScoreParams:
         return cls(spec.prior, spec.weight, getattr(spec.model, "scoring", None))
 
 
-def make_scores(context: Context, params: ScoreParams) -> dict[str, Any]:
+class Compared(TypedDict, total=False):
+    """The scores of the model (`metrics`) and its baselines, and what the model gains over each.
+
+    transductive : the scores on the training points whose labels were not shown. stored : which array and column hold
+    the predictions of the model. shown : some quantities, true and predicted, as a plot shows them.
+    """
+
+    metrics: Scores
+    baselines: Mapping[str, Scores]
+    gain: Attributes
+    transductive: Scores
+    stored: Mapping[str, Any]
+    shown: Mapping[str, Sequence[float]]
+
+
+def make_scores(context: Context, params: ScoreParams) -> Compared:
     """Predict the test points with every model, and compare; without any, pass on what the labels say held out.
 
     Where the scoring is not defined of the model, accuracy is taken, as `undefined_scoring` says.
@@ -68,10 +84,11 @@ def make_scores(context: Context, params: ScoreParams) -> dict[str, Any]:
     scores[name] = {**scores_of(true, predicted), "predicts": predicts}
     gain = {**unlabeled_verdict(true, {**scored, name: predicted}), **undefined,
             **({} if by_labels is None else {"by_labels": by_labels})}
-    return {"metrics": scores.pop("model"), "baselines": scores, "gain": gain,
-            "stored": {"array": "codes" if "codes" in scored["model"] else "values",
-                       "column": list(scored).index("model")},
-            **points_to_draw(true, scored["model"])}
+    compared = {"metrics": scores.pop("model"), "baselines": scores, "gain": gain,
+                "stored": {"array": "codes" if "codes" in scored["model"] else "values",
+                           "column": list(scored).index("model")},
+                **points_to_draw(true, scored["model"])}
+    return cast(Compared, compared)
 
 
 def with_scored(cost: Cost, f: PlanInputs, n_models: int, *, asked: bool = False) -> Cost:
@@ -89,27 +106,27 @@ NOT_DEFINED = {"roc_auc": "they are of one class", "f1": "none is of the second 
                "neg_log_loss": "the model has no probabilities"}
 
 
-def scoring_notes(scores: dict[str, Any]) -> list[str]:
+def scoring_notes(scores: Attributes) -> list[str]:
     """Return a note where models are compared by accuracy since the metric that is asked for is not defined."""
-    gains = {"test points": scores["gain"], "labels held out": scores["gain"].get("by_labels") or {}}
+    gains = {"test points": scores["gain"], "held-out labels": scores["gain"].get("by_labels") or {}}
     return [f"model.scoring is {name}, which is not defined at the {points}, since {NOT_DEFINED[name]}: there the "
             "models are compared by accuracy"
             for points, gain in gains.items() if (name := gain.get("undefined_scoring"))]
 
 
-def transductive_scores(context: Context, values: np.ndarray, beyond: np.ndarray) -> dict[str, Any]:
-    """Return the scores of the training points whose labels are known and were not shown; nothing without any.
+def transductive_scores(context: Context, values: np.ndarray, unreached: np.ndarray) -> Scores | None:
+    """Return the scores of the training points whose labels are known and were not shown; None without any.
 
-    values (n_train, c) : what the model says. beyond (n_train,) bool : where it says nothing.
+    values (n_train, c) : what the model predicts. unreached (n_train,) bool : where it predicts nothing.
     """
     known, shown = split_target(context, "train"), context.arrays("labels")["labeled"]
     hidden = known.take(np.flatnonzero(~np.isin(known.labeled, shown)))
     if not len(hidden.labeled):
-        return {}
-    lost = beyond[hidden.labeled]
-    predicted = withheld(scored(hidden).predictions(values[hidden.labeled], hidden.coded), lost)
+        return None
+    rejected = unreached[hidden.labeled]
+    predicted = withheld(scored(hidden).predictions(values[hidden.labeled], hidden.coded), rejected)
     scores = {name: value for name, value in scores_of(hidden, predicted).items() if name != "confusion"}
-    return {"transductive": {**scores, "unsupported": int(lost.sum())}}
+    return cast(Scores, {**scores, "unsupported": int(rejected.sum())})
 
 
 def scores_with(cost: Callable[[PlanInputs, Any], Cost], method: Method) -> Stage:
@@ -117,9 +134,12 @@ def scores_with(cost: Callable[[PlanInputs, Any], Cost], method: Method) -> Stag
     """
     at_training = method.at_training
 
-    def make(context: Context, params: ScoreParams) -> dict[str, Any]:
-        scores = make_scores(context, params)
-        return scores if at_training is None else {**scores, **transductive_scores(context, *at_training(context))}
+    def make(context: Context, params: ScoreParams) -> Compared:
+        compared = make_scores(context, params)
+        transductive = None if at_training is None else transductive_scores(context, *at_training(context))
+        if transductive is not None:
+            compared["transductive"] = transductive
+        return compared
 
     return replace(SCORES, make=make, cost=cost, hint=method.steps[-1].hint,
                    needs=(*SCORES.needs, *(needed for needed in method.training_needs if needed not in SCORES.needs)))

@@ -24,7 +24,7 @@ from ..storage.artifacts import Artifact
 from ..storage.blocks import RowStream, block_rng
 from ..storage.views import counts_below
 from .dataset import dataset_of
-from .rows_in_use import Block, NothingKnown, RowsInUse, SplitParams, known_target_of
+from .rows_in_use import Block, Described, NothingKnown, RowsInUse, SplitParams, known_target_of
 from .stage import Stage
 
 GROWN = 4  # the random stream by which new rows are tested; those of `data.labels` are 1 to 3
@@ -41,7 +41,16 @@ def _require_official(params: SplitParams, dataset: Dataset, source: str) -> Non
             fix="set data.test.count or data.test.fraction" if params.test_official else "leave data.rows out")
 
 
-def make_split(context: Context, params: SplitParams) -> dict[str, Any]:
+class SplitAttributes(Described, total=False):
+    """The rows in use, and how many are training points, test points, and neither; `base` : of the last run."""
+
+    n_train: int
+    n_test: int
+    n_rest: int
+    base: Mapping[str, int]
+
+
+def make_split(context: Context, params: SplitParams) -> SplitAttributes:
     """Choose classes, test points and training points; write their row numbers, and their codes or quantities.
 
     Where the split grows, rows of the base stay what they are there.
@@ -68,7 +77,7 @@ def make_split(context: Context, params: SplitParams) -> dict[str, Any]:
     n_rest = max(0, sum(len(block.rows) for block in used.blocks()) - n_train - n_test)  # too few are refused below
     n = {"train": n_train, "test": n_test, "rest": n_rest}
     _write(context, used, _drawn_places(zip(used.blocks(), tested(), drawn, strict=True)), n)
-    return {**described, **{f"n_{name}": count for name, count in n.items()}}
+    return {**described, "n_train": n_train, "n_test": n_test, "n_rest": n_rest}
 
 
 Places = tuple[Block, np.ndarray, np.ndarray]  # of rows of a block that are trained on, and that are tested
@@ -81,7 +90,7 @@ def _drawn_places(blocks: Iterator[tuple[Block, np.ndarray, np.ndarray | None]])
         yield block, train if places is None else train[places], np.flatnonzero(is_test & (block.strata >= 0))
 
 
-def _grown(context: Context, used: RowsInUse, params: SplitParams, base: Artifact) -> dict[str, Any]:
+def _grown(context: Context, used: RowsInUse, params: SplitParams, base: Artifact) -> SplitAttributes:
     """Write what rows of the base are there, and what new ones are; return how many of each there are.
 
     Of new rows the share `test_fraction` is tested, each as likely as another; the official test rows; or none. All
@@ -109,7 +118,7 @@ def _grown(context: Context, used: RowsInUse, params: SplitParams, base: Artifac
     n_train, n_test, n_all = sizes.tolist()
     n = {"train": n_train, "test": n_test, "rest": n_all - n_train - n_test}
     _write(context, used, places(), n)
-    return {**{f"n_{name}": count for name, count in n.items()},
+    return {"n_train": n_train, "n_test": n_test, "n_rest": n_all - n_train - n_test,
             "base": {name: base.attributes[f"n_{name}"] for name in n}}
 
 

@@ -9,7 +9,8 @@ from ..execution.cost import Cost
 from ..methods.plan_inputs import PlanInputs
 from ..methods.sections import KernelSections
 from ..methods.step import Context, Method, Step
-from ..report.page import Section
+from ..report.page import Section, SectionOf
+from ..report.record import Attributes, RunRecord
 from ..report.sections.answer import answer_section
 from ..report.words import Baseline, Words
 from .spec import KindSpec, Spec
@@ -27,8 +28,7 @@ class Stage:
     files : names of files from outside (`find_files`) that it reads where the spec has them.
     intermediate : whether later stages alone read its arrays, so that `dssl gc --intermediate` removes them once a run
         is done: predictions, suggestions and reports do not need them.
-    section : what the report says of it, from the attributes of all stages by name and the result; None of it, or
-        where there is nothing to say. leads : whether that stands before the sections of earlier stages.
+    section : what the report says of it. leads : whether that stands before the sections of earlier stages.
     grows : whether it goes on from the artifact of the last run where a spec asks for that (`data.grows`).
     refuses : why a run would refuse the stage by what is known so far, None where it would not.
     notes : what a user should know at once of what it found, from its attributes, a line each.
@@ -38,14 +38,14 @@ class Stage:
     version: int
     needs: tuple[str, ...]
     params: Callable[[Any], Any]
-    make: Callable[[Context, Any], dict[str, Any]]
+    make: Callable[[Context, Any], Attributes]
     cost: Callable[[PlanInputs, Any], Cost] | None = None
     hint: str = "use fewer points"
     files: tuple[str, ...] = ()
     intermediate: bool = False
-    section: Callable[[dict[str, Any], dict[str, Any]], Section | None] | None = None
+    section: SectionOf | None = None
     leads: bool = False
-    notes: Callable[[dict[str, Any]], list[str]] | None = None
+    notes: Callable[[Attributes], list[str]] | None = None
     refuses: Callable[[PlanInputs, Any], DsslError | None] | None = None
     grows: bool = False
 
@@ -85,15 +85,14 @@ class Kind(KindSpec):
     stages : in the order in which they run; a run ends with the last.
     model : the stage whose artifact holds the fitted models, None where there are none.
     words : how the report tells of it. baselines : what its models may be compared with.
-    answer : the section that its report begins with, from the attributes of all stages, the result, words and
-        baselines.
+    answer : the section that its report begins with.
     """
 
     stages: tuple[Stage, ...]
     model: str | None = "models"
     words: Words = PLAIN
     baselines: tuple[Baseline, ...] = ()
-    answer: Callable[[dict[str, Any], dict[str, Any], Words, Sequence[Baseline]], Section] = answer_section
+    answer: Callable[[RunRecord, Words, Sequence[Baseline]], Section] = answer_section
 
     @classmethod
     def of(cls, spec: KindSpec, stages: tuple[Stage, ...], **others: Any) -> "Kind":

@@ -5,23 +5,56 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Required, Self, TypedDict, cast
 
 from ..base.errors import described
 from ..storage.artifacts import Workspace
 from ..storage.files import read_record, write_file
 from ..storage.lease import is_held_by
 from .plan.time_left import SOON, TimeLeft
-from .progress import BEAT
+from .progress import BEAT, Event, Events
 
 STATUS = "status.json"
 LOOK_EVERY = 0.5  # seconds between two looks at whether there is something to write
 WRITE_EVERY = 10.0  # seconds after which the file is written though nothing changed
 
-Tell = Callable[[dict[str, Any]], None]
+
+class Ended(TypedDict):
+    """A stage of a run that has ended."""
+
+    name: str
+    status: str
+    seconds: float
+
+
+class StatusRecord(TypedDict, total=False):
+    """What a run's `status.json` says."""
+
+    run: Required[str]
+    name: str | None
+    state: Required[str]
+    stage: str | None
+    done: int | None
+    of: int | None
+    rate: float | None
+    time_left: float | None
+    run_left: float | None
+    stages: list[Ended]
+    host: str
+    pid: int
+    started: str
+    updated: str
+    error: Mapping[str, str] | None
+
+
+class Progress(TypedDict):
+    """How fast the tasks of a stage are done (tasks a second), and how long the others take (seconds)."""
+
+    rate: float | None
+    time_left: float | None
 
 
 class Status:
@@ -37,11 +70,11 @@ class Status:
     A run that is killed leaves "running", which `read_status` turns into "lost".
     """
 
-    def __init__(self, folder: Path, run: str, name: str, tell: Tell, *, look_every: float = LOOK_EVERY,
+    def __init__(self, folder: Path, run: str, name: str, tell: Events, *, look_every: float = LOOK_EVERY,
                  beat: float = BEAT):
         self._look_every, self._beat_every = look_every, beat
         self.path, self._tell = folder / STATUS, tell
-        self._known: dict[str, Any] = {
+        self._known: StatusRecord = {
             "run": run, "name": name, "state": "running", "stage": None, "done": None, "of": None, "rate": None,
             "time_left": None, "run_left": None, "stages": [], "host": socket.gethostname(), "pid": os.getpid(),
             "started": _now(), "error": None}
@@ -64,48 +97,49 @@ class Status:
         self._thread.join()
         if error is not None:
             state = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
-            self._known |= {"state": state, "error": described(error)}
+            self._known.update({"state": state, "error": described(error)})
         self._write()
 
     def end(self, state: str) -> None:
         """Say how the run ended."""
         with self._lock:
-            self._known |= {"state": state, **dict.fromkeys(("stage", "done", "of", "rate", "time_left", "run_left"))}
+            self._known.update({"state": state, "stage": None, "done": None, "of": None, "rate": None,
+                                "time_left": None, "run_left": None})
 
-    def tell(self, event: dict[str, Any]) -> None:
+    def tell(self, event: Event) -> None:
         """Take note of an event, and pass it on."""
         with self._lock:
             if self._failed is not None:
                 raise self._failed
             if event["event"] == "progress":
-                event = event | self._progress(event["done"], event["of"])
+                event = {**event, **self._progress(event["done"] or 0, event["of"] or 0)}
             elif event["event"] == "stage" and "seconds" in event:
                 self._left.end(event["seconds"], event["status"] != "cached")
-                ended = {"name": event["stage"], "status": event["status"], "seconds": event["seconds"]}
-                self._known["stages"].append(ended)
+                self._known["stages"].append(
+                    {"name": event["stage"] or "", "status": event["status"], "seconds": event["seconds"]})
             elif event["event"] == "stage":
                 self._stage_begun = time.monotonic()
                 self._left.begin(event["estimated"], event["later"])
-                self._known |= {"stage": event["stage"], "done": None, "of": None, "rate": None, "time_left": None}
+                self._known.update({"stage": event["stage"], "done": None, "of": None, "rate": None, "time_left": None})
             elif event["event"] == "run":
-                self._left.begin(None, event["estimated"])
+                self._left.begin(None, event["estimated"] or 0.0)
             self._changed = True
-            self._tell(event | self._run_left())
+            self._tell({**event, "run_left": self._run_left()})
 
-    def _run_left(self) -> dict[str, float]:
+    def _run_left(self) -> float:
         """Note how long the run still takes, and return it."""
-        known = self._known
-        known["run_left"] = round(self._left.left(known["time_left"]), 1)
-        return {"run_left": self._known["run_left"]}
+        seconds = round(self._left.left(self._known["time_left"]), 1)
+        self._known["run_left"] = seconds
+        return seconds
 
-    def _progress(self, done: int, of: int) -> dict[str, Any]:
+    def _progress(self, done: int, of: int) -> Progress:
         """Note the tasks of a stage; return their rate, and the time left."""
         if self._known["done"] is None:  # the first word of this stage
             self._tasks_begun, self._before = time.monotonic(), done
         rate = (done - self._before) / max(time.monotonic() - self._tasks_begun, 1e-9) if done > self._before else None
         left = (of - done) / rate if rate and done >= SOON * of else None
-        progress = {"rate": rate and round(rate, 3), "time_left": None if left is None else round(left, 1)}
-        self._known |= {"done": done, "of": of, **progress}
+        progress: Progress = {"rate": rate and round(rate, 3), "time_left": None if left is None else round(left, 1)}
+        self._known.update({"done": done, "of": of, **progress})
         return progress
 
     def _beat(self) -> None:
@@ -117,9 +151,11 @@ class Status:
                     written = time.monotonic()
                 if time.monotonic() - now >= self._beat_every and self._known["stage"] is not None:
                     now = time.monotonic()
-                    beat = {"event": "heartbeat", "seconds": round(now - self._stage_begun, 3), **{
-                        name: self._known[name] for name in ("stage", "done", "of", "rate", "time_left")},
-                        **self._run_left()}
+                    known = self._known
+                    beat: Event = {
+                        "event": "heartbeat", "seconds": round(now - self._stage_begun, 3), "stage": known["stage"],
+                        "done": known["done"], "of": known["of"], "rate": known["rate"],
+                        "time_left": known["time_left"], "run_left": self._run_left()}
                     try:
                         self._tell(beat)
                     except Exception as error:  # raised again where the run tells its next event
@@ -130,23 +166,23 @@ class Status:
         self._changed = False
         # Not worth a run, and not a wait for the disk: another is written soon.
         with suppress(OSError):
-            write_file(self.path, json.dumps(self._known | {"updated": _now()}, indent=1).encode())
+            write_file(self.path, json.dumps({**self._known, "updated": _now()}, indent=1).encode())
 
 
-def read_status(folder: Path) -> dict[str, Any]:
+def read_status(folder: Path) -> StatusRecord:
     """Return what a run's status.json says; "lost" where it says "running" and the process is gone.
 
     A run holds the lock of its workspace to its end, so that one without the lock has ended without a word.
 
     Raises FileNotFoundError: there is no status.
     """
-    status = read_record(folder / STATUS, {"state": str, "host": str, "pid": int},
-                         fix="run again: a run writes another, and finished parts are kept")
+    status = cast(StatusRecord, read_record(folder / STATUS, {"state": str, "host": str, "pid": int},
+                                            fix="run again: a run writes another, and finished parts are kept"))
     lock = Workspace.at(folder.resolve().parents[1]).lock_path
     if status["state"] == "running" and not is_held_by(lock, status["host"], status["pid"]):
-        status |= {"state": "lost", "error": {
+        status.update({"state": "lost", "error": {
             "type": "Lost", "what": f"process {status['pid']} on {status['host']} is gone",
-            "why": "it was killed, or its machine stopped", "fix": "run again: finished parts are kept"}}
+            "why": "it was killed, or its machine stopped", "fix": "run again: finished parts are kept"}})
     return status
 
 

@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypedDict, cast
 
 from .. import __version__
 from ..base.digest import digest
@@ -36,7 +36,7 @@ from .gc import STAGES, stages_of
 from .run import new_run_id
 from .secrets import require_no_secret
 from .spec import Spec
-from .status import STATUS, read_status
+from .status import STATUS, StatusRecord, read_status
 
 DESCRIPTION = Path("submission", "submission.json")  # in the folder of a run that was submitted
 ENVIRONMENT = ("DSSL_DATA",)  # variables that a job is started with
@@ -45,7 +45,59 @@ RESERVE = 1 << 18  # bytes
 HANDING_OVER = 300.0  # seconds after which a run that no engine has is lost
 State = Literal["submitted", "running", "restarting", "done", "failed", "cancelled", "stopped", "lost", "interrupted"]
 ENDED = ("done", "failed", "cancelled", "stopped", "lost", "interrupted")
-Knows = Callable[[Mapping[str, Any]], bool]  # whether the engine of a record knows the job
+
+
+class Frozen(TypedDict):
+    """What is frozen of a run besides spec and cluster description."""
+
+    digest: str
+    name: str
+    version: str
+    libraries: Mapping[str, str]
+    python: str
+    cwd: str
+    host: str
+    options: Mapping[str, Any]
+    submitted: float
+    environment: Mapping[str, str]
+
+
+class EngineRecord(TypedDict):
+    """By what an engine knows a job."""
+
+    engine: str
+    host: str
+    time: float
+    handle: Mapping[str, Any]
+    folder: str
+
+
+class ExitRecord(TypedDict):
+    """How a run ended."""
+
+    code: int
+    state: State
+    why: str
+    time: float
+    starts: int
+
+
+class Cancellation(TypedDict):
+    """When, and from which host, somebody asked for the end of a run."""
+
+    time: float
+    host: str
+
+
+class RunState(StatusRecord, total=False):
+    """What is known of a run, submitted or not."""
+
+    starts: int
+    engine: EngineRecord | None
+    exit: ExitRecord
+
+
+Knows = Callable[[EngineRecord], bool]  # whether the engine of a record knows the job
 
 
 @dataclass(frozen=True)
@@ -97,9 +149,9 @@ class Submission:
         return self.folder / "submission" / name
 
     @property
-    def described(self) -> dict[str, Any]:
+    def described(self) -> Frozen:
         """Return what was frozen besides spec and cluster."""
-        described: dict[str, Any] = read_json(self.folder / DESCRIPTION)
+        described: Frozen = read_json(self.folder / DESCRIPTION)
         return described
 
     @property
@@ -120,10 +172,10 @@ class Submission:
         return f"dssl-{self.described['digest']}"
 
     @property
-    def engine(self) -> dict[str, Any] | None:
+    def engine(self) -> EngineRecord | None:
         """Return by what the engine knows the job; None until it has been handed over."""
         path = self._file("engine.json")
-        return read_json(path) | {"folder": str(self.folder)} if path.is_file() else None
+        return cast(EngineRecord, read_json(path) | {"folder": str(self.folder)}) if path.is_file() else None
 
     def claim(self, workspace: Workspace, knows: Knows) -> Path:
         """Make this the run of its spec unless another is under way; return the folder of the one that is.
@@ -200,7 +252,7 @@ class Submission:
             write_json(path, dict(fields), exclusive=True)
 
     @property
-    def exit(self) -> dict[str, Any] | None:
+    def exit(self) -> ExitRecord | None:
         """Return how the run ended; None while it may go on."""
         path = self.folder / "exit.json"
         return read_json(path) if path.is_file() else None
@@ -210,7 +262,7 @@ class Submission:
         write_json(self.folder / "cancelled.json", {"time": time.time(), "host": socket.gethostname()}, exclusive=True)
 
     @property
-    def cancelled(self) -> dict[str, Any] | None:
+    def cancelled(self) -> Cancellation | None:
         """Return who has asked for the end, and when; None where nobody has."""
         path = self.folder / "cancelled.json"
         return read_json(path) if path.is_file() else None
@@ -248,7 +300,7 @@ class Submission:
             self.finish(1, "failed", "no process of the job has started the pipeline; see the log of the job")
         else:
             path = self.folder / "starts" / f"{last}-end.json"
-            end: dict[str, Any] = read_json(path) if path.is_file() else {
+            end: Mapping[str, Any] = read_json(path) if path.is_file() else {
                 "code": 1, "why": "the driver process was killed or crashed before it could say why"}
             begun = read_json(self.folder / "starts" / f"{last}.json")["finished"]
             code = 1 if end["code"] in (COME_BACK, TERMINATED) else end["code"]
@@ -265,41 +317,41 @@ class Submission:
         return int(ended["code"])
 
 
-def state_of(folder: Path, knows: Knows) -> dict[str, Any]:
+def state_of(folder: Path, knows: Knows) -> RunState:
     """Return what is known of a run: its status.json, with `state`, and of a submitted one `exit` and `starts`.
 
     Of a run that ended, the record of its end counts; of one that runs, its heartbeat; of others whether the engine
     still knows the job. One that was cancelled begins no start any more: it has ended once the engine does not know it,
     or, where the engine cannot be asked from here, after `HANDING_OVER` seconds.
     """
-    status: dict[str, Any] = read_status(folder) if (folder / STATUS).is_file() else {
-        "run": folder.name, "name": None, "state": "lost", "error": None}
+    unknown: StatusRecord = {"run": folder.name, "name": None, "state": "lost", "error": None}
+    status = read_status(folder) if (folder / STATUS).is_file() else unknown
     try:
         submission = Submission.at(folder)
     except DataError:
-        return status
-    described = submission.described
-    state = status | {"name": described["name"], "starts": submission.starts, "engine": submission.engine}
+        return {**status}
+    described, engine = submission.described, submission.engine
+    state: RunState = {**status, "name": described["name"], "starts": submission.starts, "engine": engine}
     if (ended := submission.exit) is not None:
-        return state | {"state": ended["state"], "exit": ended}
+        return {**state, "state": ended["state"], "exit": ended}
     if status["state"] == "running":
         return state
-    if state["engine"] is None:
+    if engine is None:
         lost = time.time() - described["submitted"] > HANDING_OVER
     else:
-        lost = not knows(state["engine"])
+        lost = not knows(engine)
     cancelled = submission.cancelled
     if cancelled is not None and (lost or time.time() - cancelled["time"] > HANDING_OVER):
-        return state | {"state": "cancelled", "exit": {
+        return {**state, "state": "cancelled", "exit": {
             "code": TERMINATED, "state": "cancelled", "why": "it was cancelled while no process of it was at work",
             "time": cancelled["time"], "starts": state["starts"]}}
     if lost:
-        return state | {"state": "lost", "error": {
+        return {**state, "state": "lost", "error": {
             "type": "Lost", "what": "the engine knows nothing of the job, and it has left no exit record",
             "why": "its machine stopped, it was killed, or it could not write to the workspace",
             "fix": "see `dssl logs`, and submit again: finished parts are kept"}}
     has_run = submission.starts > 1 or (submission.starts == 1 and (folder / STATUS).is_file())
-    return state | {"state": "restarting" if has_run else "submitted"}
+    return {**state, "state": "restarting" if has_run else "submitted"}
 
 
 def find_run(workspace: Workspace, name: str | None, *, submitted: bool = False) -> Path:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from .record import Attributes, PairedTest, Scores
 from .text import at, counted, finite, number, p_value, percent, points
 
 
@@ -60,13 +61,13 @@ class Measure:
         """Return a gain in words: 14.0 percentage points lower, or higher of a metric that is best at its highest."""
         return f"{self.difference_in_words(gain)} {'higher' if (gain > 0) == self.higher else 'lower'}"
 
-    def interval_among(self, scores: dict[str, Any]) -> tuple[float, float] | None:
+    def interval_among(self, scores: Scores) -> tuple[float, float] | None:
         """Return the 95 % interval among some scores; None where it is not known."""
-        ends = [finite(end) for end in scores.get(self.interval_key) or ()]
+        ends = [finite(end) for end in at(scores, self.interval_key) or ()]
         low, high = ends if len(ends) == 2 else (None, None)
         return None if low is None or high is None else (low, high)
 
-    def with_interval(self, scores: dict[str, Any]) -> str:
+    def with_interval(self, scores: Scores) -> str:
         """Return the error among some scores with its 95 % interval, such as 8.0 % (4.6 to 13.5 %)."""
         error, ends = self.shown(scores.get(self.key)), self.interval_among(scores)
         return error if ends is None else f"{error} ({self.shown(ends[0]).removesuffix(' %')} to {self.shown(ends[1])})"
@@ -121,17 +122,17 @@ BY_SCORING = {
                                                        "everywhere. A model with a higher log loss is useless.")}
 
 
-def measure_of(scores: dict[str, Any]) -> Measure:
+def measure_of(scores: Scores) -> Measure:
     """Return how the model is judged by some scores: in the metric of `model.scoring`, or in its errors."""
     return BY_SCORING.get(scores.get("scoring", ""), errors_among(scores))
 
 
-def errors_among(scores: dict[str, Any]) -> Measure:
+def errors_among(scores: Scores) -> Measure:
     """Return how the errors among some scores are shown: as shares, or of a regression as root mean squared errors."""
     return ROOT if "error" not in scores and "rmse" in scores else SHARE
 
 
-def label_score_rows(by_labels: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def label_score_rows(by_labels: Attributes) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Return the cross-validated scores of the models on the labels: the head of a table, and its rows.
 
     It takes the place of the scores where there are no test points. No rows where no label can be held out.
@@ -142,22 +143,21 @@ def label_score_rows(by_labels: dict[str, Any]) -> tuple[tuple[str, ...], list[t
     by = measure_of(scores["model"])
     how = "leave-one-out" if by_labels["folds"] == n else f"{by_labels['folds']} folds"
     head = ("", f"{by.bare_noun} on {counted(n, 'held-out label')}, {how} (95 % interval)", "gain over it", by.test)
-    compared = {"metrics": scores["model"], "gain": by_labels}
     names = ["model", *(name for name in scores if name not in ("model", by.guess[0])), by.guess[0]]
-    return head, [(name, by.with_interval(scores[name]), *gain_over(name, compared))
+    return head, [(name, by.with_interval(scores[name]), *gain_over(name, scores["model"], by_labels))
                   for name in names if name in scores]
 
 
-def gain_over(name: str, result: dict[str, Any]) -> tuple[str, str]:
+def gain_over(name: str, metrics: Scores, gains: Attributes) -> tuple[str, str]:
     """Return the model's gain over a baseline with its sign, and the p-value; nothing over a model without one.
 
     "not defined" is the gain over a model that does not have the metric, such as probabilities for a log loss.
     """
-    if name in (at(result, "gain", "undefined_over") or ()):
+    if name in (gains.get("undefined_over") or ()):
         return "not defined", ""
-    gain = at(result, "gain", f"over_{name}")
+    gain: PairedTest = gains.get(f"over_{name}") or {}
     if not gain:
         return "", ""
     change = finite(gain.get("gain"))
     sign = "" if not change else "+" if change > 0 else "−"
-    return f"{sign}{measure_of(result['metrics']).difference(change)}", p_value(gain.get("p_value"))
+    return f"{sign}{measure_of(metrics).difference(change)}", p_value(gain.get("p_value"))

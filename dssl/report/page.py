@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 from markupsafe import Markup
 
 from .colors import DARK, LIGHT
+from .record import RunRecord
 from .rendering import rendered
 
 Level = Literal["good", "note", "warning"]
@@ -26,6 +27,15 @@ class Section:
 
 
 @dataclass(frozen=True)
+class Table:
+    """A table for a template. numbers : the columns that are set to the right."""
+
+    head: Sequence[str] = ()
+    rows: Sequence[Sequence[Any]] = ()
+    numbers: Sequence[int] = ()
+
+
+@dataclass(frozen=True)
 class Finding:
     """One thing that was looked at: its figures, whether it is fine, and what that means."""
 
@@ -35,17 +45,20 @@ class Finding:
     meaning: str
 
 
+SectionOf = Callable[[RunRecord], Section | None]  # None where there is nothing to say
+
+
 class Reported(Protocol):
-    """A step with a section of the page, from the attributes of all steps by name and the result; or without one."""
+    """A step with a section of the page, or without one."""
 
     @property
-    def section(self) -> Callable[[dict[str, Any], dict[str, Any]], Section | None] | None: ...
+    def section(self) -> SectionOf | None: ...
 
     @property
     def leads(self) -> bool: ...
 
 
-def leading_and_following(steps: Sequence[Reported]) -> tuple[list[Any], list[Any]]:
+def leading_and_following(steps: Sequence[Reported]) -> tuple[list[SectionOf], list[SectionOf]]:
     """Return the sections that lead the page, those of the last steps first, and the others in the order of the steps.
     """
     return ([step.section for step in reversed(steps) if step.section and step.leads],

@@ -16,6 +16,7 @@ from markupsafe import Markup
 
 from .colors import CLASSES, LIGHT, by_name
 from .error_measure import Measure
+from .record import Attributes
 from .text import plain_label
 
 MAX_CLASSES = 20  # of a confusion matrix that can still be read
@@ -97,7 +98,7 @@ def confusion_plot(confusion: Sequence[Sequence[int]], labels: Sequence[str]) ->
     return _svg("confusion", f"Confusion matrix of {len(counts)} classes", (side + 0.5, side), draw)
 
 
-def pairs_plot(rows: Sequence[dict[str, Any]], pair: tuple[str, str], by: Measure, chosen: dict[str, Any]) -> Markup:
+def pairs_plot(rows: Sequence[Attributes], pair: tuple[str, str], by: Measure, chosen: Attributes) -> Markup:
     """Return the errors of pairs of two parameters, the first to the right and the second upward; the chosen framed.
 
     rows : both parameters and the error, by name.
@@ -187,7 +188,7 @@ def regions_plot(corners: Sequence[Sequence[float]], grid: Sequence[Sequence[flo
     return _svg("regions", f"Predictions around {len(points)} points and {len(labeled)} labels", (WIDE, 4.4), draw)
 
 
-def curve_plot(rows: Sequence[dict[str, Any]], names: Sequence[str], by: Measure) -> Markup:
+def curve_plot(rows: Sequence[Attributes], names: Sequence[str], by: Measure) -> Markup:
     """Return the errors of models over the number of labels that they learned from, with bands of their intervals.
 
     rows : `labels`, and of each name the error and `<name>_interval`, its ends or None.

@@ -4,11 +4,12 @@ Everything that may contradict the claim is looked at before it is made: the gue
 were held out, and balanced accuracy. So no sentence below the headline says otherwise.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from .error_measure import Measure, measure_of
 from .page import Level
+from .record import Attributes, PairedTest, Result, Scores, scores_at
 from .text import at, counted, finite, number, p_value, percent, plain_label
 from .words import Words
 
@@ -25,16 +26,16 @@ class Comparison:
     error: float
     gain: float
     p: float
-    pair: dict[str, Any]
-    scores: dict[str, Any]
+    pair: PairedTest
+    scores: Scores
 
     @classmethod
-    def of(cls, result: dict[str, Any], name: str, by: Measure) -> "Comparison | None":
+    def of(cls, baselines: Mapping[str, Scores], gain: Attributes, name: str, by: Measure) -> "Comparison | None":
         """Return the comparison with a baseline; None where there is none."""
-        scores = at(result, "baselines", name) or {}
-        pair = at(result, "gain", f"over_{name}") or {}
-        error, gain, p = finite(scores.get(by.key)), finite(pair.get("gain")), finite(pair.get("p_value"))
-        return None if error is None or gain is None or p is None else cls(error, gain, p, pair, scores)
+        scores: Scores = baselines.get(name) or {}
+        pair: PairedTest = gain.get(f"over_{name}") or {}
+        error, change, p = finite(at(scores, by.key)), finite(pair.get("gain")), finite(pair.get("p_value"))
+        return None if error is None or change is None or p is None else cls(error, change, p, pair, scores)
 
     @property
     def clear(self) -> bool:
@@ -63,23 +64,25 @@ class Verdict:
 
     by: Measure
     words: Words
-    scores: dict[str, Any]
+    scores: Scores
     error: float | None
     base: Comparison | None
     shuffled: Comparison | None
     guess: Comparison | None
     answer: str | None
-    by_labels: dict[str, Any]
+    by_labels: Attributes
     unread: str = ""
 
     @classmethod
-    def of(cls, result: dict[str, Any], words: Words, unread: str = "") -> "Verdict":
-        scores, by_labels = result.get("metrics") or {}, at(result, "gain", "by_labels") or {}
-        by = measure_of(scores or at(by_labels, "scores", "model") or {})
-        base, shuffled = (Comparison.of(result, name, by) for name in ("base", "shuffled"))
-        guess = Comparison.of(result, by.guess[0], by) if scores else _guess_by_labels(by_labels, by)
+    def of(cls, result: Result, words: Words, unread: str = "") -> "Verdict":
+        scores: Scores = result.get("metrics") or {}
+        baselines, gain = result.get("baselines") or {}, result.get("gain") or {}
+        by_labels = gain.get("by_labels") or {}
+        by = measure_of(scores or scores_at(by_labels, "scores", "model"))
+        base, shuffled = (Comparison.of(baselines, gain, name, by) for name in ("base", "shuffled"))
+        guess = Comparison.of(baselines, gain, by.guess[0], by) if scores else _guess_by_labels(by_labels, by)
         return cls(by, words, scores, finite(scores.get(by.key)), base, shuffled,
-                   guess, at(result, "gain", "unlabeled_data"), by_labels, unread)
+                   guess, gain.get("unlabeled_data"), by_labels, unread)
 
     @property
     def useless(self) -> bool:
@@ -265,14 +268,14 @@ class Verdict:
         return sentences
 
 
-def _guess_by_labels(by_labels: dict[str, Any], by: Measure) -> Comparison | None:
+def _guess_by_labels(by_labels: Attributes, by: Measure) -> Comparison | None:
     """Return the comparison with what needs no model on the labels that were held out."""
-    return Comparison.of({"baselines": by_labels.get("scores"), "gain": by_labels}, by.guess[0], by)
+    return Comparison.of(by_labels.get("scores") or {}, by_labels, by.guess[0], by)
 
 
-def seen_by_test(by: Measure, pair: dict[str, Any]) -> str:
+def seen_by_test(by: Measure, pair: PairedTest) -> str:
     """Return which differences a paired test on these points could have seen."""
-    n, smallest, power_limit = (finite(pair.get(key)) for key in ("n", "smallest", "found"))
+    n, smallest, power_limit = (finite(at(pair, key)) for key in ("n", "smallest", "found"))
     few = "With so few predictions" if n is None else f"With {counted(int(n), 'prediction')}"
     if smallest is None:
         return f"{few}, no difference can be distinguished from chance, however large it is."
@@ -285,7 +288,7 @@ def seen_by_test(by: Measure, pair: dict[str, Any]) -> str:
             "sets.")
 
 
-def label_sentences(by_labels: dict[str, Any]) -> list[str]:
+def label_sentences(by_labels: Attributes) -> list[str]:
     """Return what cross-validation on the labels says, in sentences; none of a run without it."""
     if not by_labels:
         return []
@@ -295,7 +298,7 @@ def label_sentences(by_labels: dict[str, Any]) -> list[str]:
     by, n = measure_of(scores), counted(by_labels["n"], "label")
     how = "leave-one-out" if by_labels["folds"] == by_labels["n"] else f"{by_labels['folds']}-fold"
     known = f"In {how} cross-validation on the {n}, the {by.bare_noun} is {by.with_interval(scores)}"
-    base = at(by_labels, "scores", "base") or {}
+    base = scores_at(by_labels, "scores", "base")
     gain, p = (finite(at(by_labels, "over_base", key)) for key in ("gain", "p_value"))
     if gain is None:
         return [f"{known}."]

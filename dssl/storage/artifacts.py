@@ -14,7 +14,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -178,7 +178,7 @@ class Artifact:
         write_json(self.folder / BEGUN, {"conditions": wanted, "layout": layout})
         self._read.parts = StoredParts(self.folder / layout, is_new=True)
 
-    def publish(self, attributes: dict[str, Any], allowed: Callable[[], None] = lambda: None) -> None:
+    def publish(self, attributes: Mapping[str, Any], allowed: Callable[[], None] = lambda: None) -> None:
         """Write the manifest, last; if another run was first, its manifest stays.
 
         allowed : called before anything changes and just before, and raises if this run may not. What was written

@@ -179,7 +179,7 @@ def test_its_report_says_which_clusters_there_are(tmp_path, space, model):
     assert (tmp_path / "clusters.html").read_text(encoding="utf-8") == html
     text = " ".join(re.sub("<[^>]*>", " ", html).split())
     assert "KernelKMeans 60 points" in text
-    assert "2 clusters, of 40, 20 points." in text
+    assert "The model found 2 clusters. Their sizes are 40, 20." in text
     assert model in text
 
 

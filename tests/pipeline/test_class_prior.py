@@ -5,6 +5,7 @@ import pytest
 from dssl.base.errors import SpecError
 from dssl.learners.class_prior import EQUAL, LABELS, ClassPrior
 from dssl.pipeline.load import load_spec
+from dssl.report.record import RunRecord
 from dssl.report.sections.data import data_section
 
 
@@ -30,8 +31,9 @@ def test_a_prior_beside_sizes_or_of_quantities_is_refused(task, model):
 
 
 @pytest.mark.parametrize(("labels", "model", "words"), [
-    ({"per_class": 5}, {}, "equal: the spec asks for equally many labels"), ({"count": 10}, {}, "those of the labels"),
-    ({"per_class": 5}, {"class_prior": "labels"}, "as model.class_prior says: labels")])
+    ({"per_class": 5}, {}, "assumed to be equal, because the spec draws the same number of labels"),
+    ({"count": 10}, {}, "as among the labels"),
+    ({"per_class": 5}, {"class_prior": "labels"}, "as given in model.class_prior: labels")])
 def test_the_report_says_how_frequent_classes_count(labels, model, words):
-    facts = {"labels": {"per_class": [5, 5], "n_labeled": 10}, "spec": {"labels": labels, "model": model}}
-    assert words in str(data_section(facts, {}).html)
+    run = RunRecord({"labels": {"per_class": [5, 5], "n_labeled": 10}}, {}, {"labels": labels, "model": model})
+    assert words in str(data_section(run).html)

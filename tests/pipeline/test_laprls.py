@@ -161,7 +161,7 @@ def test_without_the_graph_the_model_is_its_base_and_the_page_says_so(fields, tm
     result = run(fields, set=["model.gamma_I=0"], workspace=tmp_path, execution=InProcess(2))
     assert {**result.metrics, "log_loss": None} == result.baselines["base"] == result.baselines["shuffled"]
     page = (tmp_path / "runs" / result.run / "report.html").read_text()
-    assert "The model is the base model: the graph was not used" in page
+    assert "The model equals the base model, because the graph was not used" in page
     result = run(fields, set=["selection={cv: 3, grid: {gamma_I: [0, 1e7*auto]}}"], workspace=tmp_path,
                  execution=InProcess(2))
     assert result.selection["model"]["gamma_I"] == 0
@@ -173,7 +173,7 @@ def test_the_page_shows_penalties_and_the_solve(chosen):
     workspace, result = chosen
     text = (workspace / "runs" / result.run / "report.html").read_text()
     for words in ("Selected parameters", "Errors of 4 pairs of gamma_A and gamma_I", "over all relabelings",
-                  "rank 40 of 40", "nystrom-direct", "in closed form, exactly", "(transductive)",
+                  "rank 40 of 40", "nystrom-direct", "predicted exactly in closed form", "(transductive)",
                   "blocks and Gram matrices", "rmse from the codes ±1"):
         assert words in text, words
     for words in ("model.eta", "model.C", "subsample", "vertices of its graph permuted"):

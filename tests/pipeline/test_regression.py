@@ -122,10 +122,11 @@ def test_selection_takes_the_lowest_held_out_error(fields, tmp_path):
 def test_the_page_shows_quantities(finished):
     workspace, result = finished
     text = (workspace / "runs" / result.run / "report.html").read_text()
-    for words in ("test rmse (95 % interval)", "mean absolute error", "R²", "paired t-test", "What is predicted",
-                  "The model&#39;s predictions over the true values of all test points", "standard deviation"):
+    for words in ("test rmse (95 % interval)", "mean absolute error", "R²", "paired t-test",
+                  "Predicted and true values",
+                  "The predictions of the model against the true values of all test points", "standard deviation"):
         assert words in text, words
-    for words in ("confusion", "McNemar", "balanced accuracy", "neighbors of one class"):
+    for words in ("confusion", "McNemar", "balanced accuracy", "edges within a class"):
         assert words not in text, words
 
 

@@ -6,6 +6,7 @@ import numpy as np
 from markupsafe import Markup
 
 from dssl.report.page import page
+from dssl.report.record import RunRecord
 from dssl.report.sections.answer import answer_section
 from dssl.report.sections.curve import curve_section
 from dssl.report.sections.data import data_section
@@ -26,11 +27,18 @@ BASELINES = (Baseline("base", "The same without the graph."), Baseline("shuffled
 
 def example_page(result: dict[str, Any], facts: dict[str, Any]) -> Markup:
     """Return the page of all sections of a kind of model that solves columns."""
+    run = example_record(result, facts)
     rest = (files_section, data_section, graph_section, solver_section, stages_section, spec_section)
     return page(result.get("name", "example"), result.get("run", "of today"), (
-        answer_section(facts, result, WORDS, BASELINES), curve_section(facts, result), scores_section(facts, result),
-        sample_section(facts, result), selection_section(facts, result, WORDS),
-        *(section(facts, result) for section in rest)))
+        answer_section(run, WORDS, BASELINES), curve_section(run), scores_section(run), sample_section(run),
+        selection_section(run, WORDS), *(section(run) for section in rest)))
+
+
+def example_record(result: dict[str, Any], facts: dict[str, Any]) -> RunRecord:
+    """Return the record of a run: its stages by name among `facts`, beside spec, libraries and document."""
+    stages = {name: attributes for name, attributes in facts.items() if name not in ("spec", "libraries", "document")}
+    return RunRecord(stages, result, facts.get("spec", {}), facts.get("libraries", {}),
+                     path=facts.get("document", {}).get("path"))
 
 
 def example_scores(confusion: np.ndarray) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from dssl.data.findings import dataset_notes, examined, to_json
 from dssl.data.survey import Survey
 from dssl.data.traits import Traits
 from dssl.report.page import page
+from dssl.report.record import RunRecord
 from dssl.report.sections.columns import columns_section
 
 from .test_page import Reader
@@ -26,7 +27,7 @@ def facts_of(table, left_out=(), named=True):
 
 def shown(facts):
     notes = dataset_notes(facts["dataset"]["dataset"])
-    return Reader(page("t", "now", [columns_section(facts, {"notes": notes})])).text
+    return Reader(page("t", "now", [columns_section(RunRecord(facts, {"notes": notes}))])).text
 
 
 @pytest.fixture(scope="module")
@@ -75,4 +76,4 @@ def test_more_exceptions_than_rows_are_counted():
 
 @pytest.mark.parametrize("facts", [{}, {"dataset": {"dataset": {}}}, {"dataset": {"dataset": {"survey": []}}}])
 def test_nothing_known_is_no_section(facts):
-    assert columns_section(facts, {}) is None
+    assert columns_section(RunRecord(facts, {})) is None

@@ -16,7 +16,7 @@ from dssl.report.sections.answer import never_note, never_predicted
 from dssl.report.sections.curve import curve_section
 
 from ..figures import unrendered
-from .examples import example_page, example_run
+from .examples import example_page, example_record, example_run
 
 DIGITS = Path(__file__).parents[2] / "pipelines" / "digits_svm.yaml"
 VOID = {"meta", "link", "br", "hr", "img", "input"}
@@ -389,7 +389,8 @@ def test_a_class_that_no_row_is_predicted_as_is_told():
 
 def test_the_learning_curve_has_bands_and_does_without_where_an_interval_is_not_known():
     result, facts = example_run(3)
-    banded = str(curve_section(facts, result).html)
+    banded = str(curve_section(example_record(result, facts)).html)
     assert "The bands are 95 % intervals over the predicted labels" in banded
     result["gain"]["by_labels"]["curve"][0]["model_interval"] = None
-    assert (banded.count("fill-opacity"), str(curve_section(facts, result).html).count("fill-opacity")) == (2, 1)
+    without = str(curve_section(example_record(result, facts)).html)
+    assert (banded.count("fill-opacity"), without.count("fill-opacity")) == (2, 1)

@@ -142,7 +142,7 @@ def test_a_gain_is_negligible_against_the_loss_of_its_metric():
 def test_a_gain_over_a_model_without_the_metric_is_not_defined():
     result, _ = example_run(3)
     result["gain"] |= {"undefined_over": ["shuffled"]}
-    assert gain_over("shuffled", result) == ("not defined", "")
+    assert gain_over("shuffled", result["metrics"], result["gain"]) == ("not defined", "")
 
 
 def test_a_useless_model_is_told_which_columns_it_lacks_and_what_to_do():

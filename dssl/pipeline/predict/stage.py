@@ -29,6 +29,7 @@ from ...learners.probabilities import CALIBRATION, Calibration
 from ...learners.target.coding import CODINGS, ClassCoding, Coding
 from ...methods.plan_inputs import Bounded, PlanInputs
 from ...methods.step import Context, Method
+from ...report.record import Attributes
 from ...storage.artifacts import Artifact
 from ...storage.blocks import Parts, Receipt, Rows, row_ranges
 from ...storage.csv_lines import CsvLines
@@ -130,7 +131,7 @@ def cost_of_all_rows(of_test: Callable[[PlanInputs, Any], Cost], *,
     return cost
 
 
-def _notes(attributes: dict[str, Any]) -> list[str]:
+def _notes(attributes: Attributes) -> list[str]:
     if attributes["made"] or attributes["most"] == 0:
         return []
     return [f"the source has {attributes['n']:,} rows, more than the {attributes['most']:,} that are predicted "

@@ -1,13 +1,13 @@
 """Did the unlabeled data help? The verdict with its figures, what stands against it, and what each model is."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
 from ..error_measure import ROOT, measure_of
 from ..page import Finding, Section
 from ..plots import error_plot
+from ..record import Attributes, RunRecord
 from ..rendering import rendered
 from ..text import at, finite, listed, number, plain_label
 from ..verdict import Verdict
@@ -15,14 +15,9 @@ from ..words import GUESSES, Baseline, Words
 from .selection import choice_findings
 
 
-def answer_section(facts: dict[str, Any], result: dict[str, Any], words: Words,
-                   baselines: Sequence[Baseline] = ()) -> Section:
-    """Return the section that every page begins with; it also says so if there are no scores or no base model.
-
-    facts : the attributes of every stage by name, and `unread`, a sentence on columns that the model lacks.
-    """
-    verdict = Verdict.of(result, words, facts.get("unread", ""))
-    names = ["model", *(result.get("baselines") or {})]
+def answer_section(run: RunRecord, words: Words, baselines: Sequence[Baseline] = ()) -> Section:
+    """Return the section that every page begins with; it also says so if there are no scores or no base model."""
+    verdict = Verdict.of(run.result, words, run.unread)
     are_classes = verdict.by != ROOT
     meaning_of = {"model": words.model} | {
         baseline.name: f"{baseline.meaning} {baseline.of_classes if are_classes else ''}".rstrip()
@@ -30,78 +25,76 @@ def answer_section(facts: dict[str, Any], result: dict[str, Any], words: Words,
     if verdict.by.guess_meaning:
         meaning_of[verdict.by.guess[0]] = verdict.by.guess_meaning
     return Section("answer", "Did the unlabeled data help?", rendered(
-        "answer.html", verdict=verdict, drawing=_errors(result),
-        findings=[*never_findings(facts), *setting_findings(facts, words), *choice_findings(facts, words)],
-        meanings=[(name, meaning_of.get(name, "Another baseline.")) for name in names]))
+        "answer.html", verdict=verdict, drawing=_errors(run),
+        findings=[*never_findings(run), *setting_findings(run, words), *choice_findings(run, words)],
+        meanings=[(name, meaning_of.get(name, "Another baseline.")) for name in run.scores]))
 
 
-def _errors(result: dict[str, Any]) -> Markup | None:
+def _errors(run: RunRecord) -> Markup | None:
     """Return the drawing of the errors of the model and its baselines; None where no test point was scored."""
-    metrics = result.get("metrics") or {}
-    by = measure_of(metrics)
-    scores = {"model": metrics, **(result.get("baselines") or {})}
-    known = [(name, error, by.interval_among(each) or (error, error)) for name, each in scores.items()
-             if (error := finite(each.get(by.key))) is not None]
+    by = measure_of(run.metrics)
+    known = [(name, error, by.interval_among(each) or (error, error)) for name, each in run.scores.items()
+             if (error := finite(at(each, by.key))) is not None]
     return error_plot(known, by) if known else None
 
 
-def never_predicted(facts: dict[str, Any]) -> list[str]:
+def never_predicted(stages: Mapping[str, Attributes]) -> list[str]:
     """Return the classes that no row is predicted as, of all rows or else of the test points; JSON names as text.
 
-    facts : the attributes of every stage by name.
+    stages : the attributes of each stage by its name.
     """
-    predictions = facts.get("predictions") or {}
+    predictions = stages.get("predictions") or {}
     if predictions.get("made"):
         return [plain_label(str(name), 40) for name, count in zip(
             predictions["classes"], predictions.get("counts") or (), strict=False) if count == 0]
-    confusion = at(facts, "scores", "metrics", "confusion") or []
-    names = at(facts, "labels", "classes") or at(facts, "split", "classes") or []
+    confusion = at(stages, "scores", "metrics", "confusion") or []
+    names = at(stages, "labels", "classes") or at(stages, "split", "classes") or []
     return [plain_label(str(name), 40) for name, column in zip(names, zip(*confusion, strict=True), strict=False)
             if not any(column)]
 
 
-def never_findings(facts: dict[str, Any]) -> list[Finding]:
+def never_findings(run: RunRecord) -> list[Finding]:
     """Return a warning where there is a class that no row is predicted as."""
-    never = never_predicted(facts)
+    never = never_predicted(run.stages)
     meaning = ("No row is predicted as one of these classes. Label more rows of them, or set their frequencies in "
                "model.class_prior.")
     return [Finding("classes that are never predicted", listed(never, 10), "warning", meaning)] if never else []
 
 
-def never_note(facts: dict[str, Any]) -> list[str]:
+def never_note(stages: Mapping[str, Attributes]) -> list[str]:
     """Return the same as a note of a run."""
-    never = never_predicted(facts)
+    never = never_predicted(stages)
     return [f"no row is predicted as {listed(never, 10)}: label more rows of it, or set its frequency in "
             "model.class_prior"] if never else []
 
 
-def setting_findings(facts: dict[str, Any], words: Words) -> list[Finding]:
+def setting_findings(run: RunRecord, words: Words) -> list[Finding]:
     """Return what in the settings makes the comparison empty, or less than it could be."""
     findings = []
 
     def warn(subject: str, figures: str, meaning: str) -> None:
         findings.append(Finding(subject, figures, "warning", meaning))
 
-    drawn, labeled = at(facts, "subsample", "n_subsample"), at(facts, "subsample", "n_labeled")
+    drawn, labeled = run.at("subsample", "n_subsample"), run.at("subsample", "n_labeled")
     if drawn is not None and drawn == labeled:
         warn("subsample", f"{number(drawn)}, all labeled", "The subsample holds labeled points only. Raise "
              "model.n_subsample to several times the number of labels.")
-    missed = [i for i, n in enumerate(at(facts, "labels", "per_class") or []) if n == 0]
+    missed = [i for i, n in enumerate(run.at("labels", "per_class") or []) if n == 0]
     if missed:
-        classes = at(facts, "labels", "classes") or at(facts, "split", "classes") or []
+        classes = run.at("labels", "classes") or run.at("split", "classes") or []
         names = [classes[i] if i < len(classes) else i for i in missed]
         warn("classes without a label", listed(names, 10), "They are never predicted. Label at least one point of "
              "each class, for example with labels.per_class.")
-    if at(facts, "labels", "target", "distinct") == 1:
-        warn("target of the labeled points", f"{number(at(facts, 'labels', 'target', 'mean'))} throughout", "All "
+    if run.at("labels", "target", "distinct") == 1:
+        warn("target of the labeled points", f"{number(run.at('labels', 'target', 'mean'))} throughout", "All "
              "labels are equal, so every model predicts this value everywhere. Check the target, or label points with "
              "other values.")
-    zeros = at(facts, "points", "scaling", "zero_rows")
-    if zeros and at(facts, "points", "scaling", "kind") == "unit_norm":
+    zeros = run.at("points", "scaling", "zero_rows")
+    if zeros and run.at("points", "scaling", "kind") == "unit_norm":
         warn("rows of zeros", number(zeros), "A row of zeros has no direction and stays zero, so all of them are "
              "duplicates of one point.")
-    unsupported = at(facts, "scores", "metrics", "unsupported")
+    unsupported = run.at("scores", "metrics", "unsupported")
     if unsupported:
         subject, meaning = words.unsupported
-        warn(subject, f"{number(unsupported)} of {number(at(facts, 'scores', 'metrics', 'n_test'))}", meaning)
+        warn(subject, f"{number(unsupported)} of {number(run.at('scores', 'metrics', 'n_test'))}", meaning)
     return findings

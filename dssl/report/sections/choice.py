@@ -4,22 +4,23 @@ from typing import Any
 
 from ..error_measure import errors_among, measure_of
 from ..page import Section
+from ..record import RunRecord
 from ..rendering import rendered
-from ..text import at, counted, number, percent
+from ..text import counted, number, percent
 from .vertex_values import computed, leading_kernels
 
 CHOSEN = {"graph": "harmonic functions on the graph", "nearest_labels": "the nearest labeled points"}
 
 
-def choice_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
+def choice_section(run: RunRecord) -> Section | None:
     """Return what was chosen, by which figures, and what the held-out labels say of the graph."""
-    choice = at(facts, "models", "choice")
+    choice = run.at("models", "choice")
     if not choice:
         return None
-    metrics, hidden = result.get("metrics") or {}, at(facts, "scores", "transductive") or {}
+    metrics, hidden = run.metrics, run.hidden
     by, errors = measure_of(metrics), errors_among(hidden)
     of_hidden = errors.with_interval(hidden) if by == errors else f"{errors.noun} of {errors.with_interval(hidden)}"
-    scale, share = at(facts, "points", "scale") or {}, choice.get("graph_share")
+    scale, share = run.at("points", "scale") or {}, choice.get("graph_share")
     unreached = choice.get("unreached")
     judged, sizes = scale.get("label_losses") or {}, choice.get("class_shares")
     rows: list[tuple[str, Any]] = [

@@ -1,18 +1,18 @@
 """The eigenpairs of a cluster kernel: from how many landmarks, of which rank, and how degrees were found."""
 
-from typing import Any
 
 from ...base.digest import BANDWIDTH
 from ..page import Section
+from ..record import RunRecord
 from ..rendering import rendered
-from ..text import at, duration, number
+from ..text import duration, number
 
 DEGREES = {"exact": "exact, of all pairs of points", "landmarks": "from the landmarks"}
 
 
-def cluster_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
+def cluster_section(run: RunRecord) -> Section | None:
     """Return a row a bandwidth."""
-    bases = at(facts, "basis", "bases") or []
+    bases = run.at("basis", "bases") or []
     if not bases:
         return None
     rows = [(basis.get("bandwidth") or BANDWIDTH, number(basis.get("landmarks")), number(basis.get("rank")),

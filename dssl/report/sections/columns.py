@@ -2,11 +2,12 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import TypedDict
 
 from ..page import Level, Section
+from ..record import RunRecord
 from ..rendering import rendered
-from ..text import ABSENT, at, counted, number, plain_label
+from ..text import ABSENT, counted, number, plain_label
 
 MOST_ROWS = 40  # of the table; of more columns only those are shown that something is to be said of
 KINDS = {"integer": "integer", "number": "number", "category": "category", "text": "text",
@@ -22,31 +23,44 @@ FINDINGS = {"constant": ("column is constant", "columns are constant"),
 WARNING = "warning: "  # what notes begin with that ask for attention
 
 
-def columns_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
+class Column(TypedDict):
+    """What was found of a column of the source."""
+
+    name: str
+    kind: str | None
+    min: float | None
+    max: float | None
+    missing: int
+    levels: int | None
+    used: bool
+    finding: str | None
+    why: str | None
+
+
+def columns_section(run: RunRecord) -> Section | None:
     """Return a box of what asks for attention, a summary of the columns, and a table of them, or of the exceptions."""
-    records = at(facts, "dataset", "dataset", "survey")
+    records: list[Column] = run.at("dataset", "dataset", "survey")
     if not records:
         return None
-    named, wide = bool(at(facts, "dataset", "dataset", "feature_names")), len(records) > MOST_ROWS
-    alarms = [text.removeprefix(WARNING) for text in result.get("notes", ()) if text.startswith(WARNING)]
+    named, wide = bool(run.at("dataset", "dataset", "feature_names")), len(records) > MOST_ROWS
+    alarms = [text.removeprefix(WARNING) for text in run.result.get("notes", ()) if text.startswith(WARNING)]
     shown = [record for record in records if _is_exceptional(record, named)] if wide else records
-    rows = [record | {"name": plain_label(record["name"], 40), "kind": KINDS[record["kind"]], "range": _range(record),
-                      "level": LEVELS.get(record["finding"])} for record in shown[:MOST_ROWS]]
+    rows = [{**record, "name": plain_label(record["name"], 40), "kind": KINDS[record["kind"]], "range": _range(record),
+                      "level": LEVELS.get(record["finding"] or "")} for record in shown[:MOST_ROWS]]
     return Section("columns", "Columns", rendered(
         "columns.html", alarms=alarms, summary=_summary(records), rows=rows, n_more=len(shown) - MOST_ROWS))
 
 
-def _summary(records: Sequence[dict[str, Any]]) -> str:
+def _summary(records: Sequence[Column]) -> str:
     """Return how many columns of each type there are, how many are used, incomplete, or look like something else."""
     kinds = Counter(KINDS[record["kind"]] for record in records)
     used = [record for record in records if record["used"]]
     types = ", ".join(f"{number(count)} {kind}" for kind, count in kinds.most_common())
     sentences = [f"The source has {counted(len(records), 'column')} ({types}), and the model uses "
                  f"{number(len(used))} of them."]
-    numbers = [record for record in used if record["min"] is not None]
-    if numbers:
-        sentences.append(f"Their numbers range from {number(min(record['min'] for record in numbers))} to "
-                         f"{number(max(record['max'] for record in numbers))}.")
+    ends = [end for record in used for end in (record["min"], record["max"]) if end is not None]
+    if ends:
+        sentences.append(f"Their numbers range from {number(min(ends))} to {number(max(ends))}.")
     incomplete = sum(bool(record["missing"]) for record in used)
     sentences.append(f"{counted(incomplete, 'of them has', 'of them have')} missing values." if incomplete else
                      "None of their values is missing.")
@@ -55,12 +69,12 @@ def _summary(records: Sequence[dict[str, Any]]) -> str:
     return " ".join(sentences)
 
 
-def _is_exceptional(record: dict[str, Any], named: bool) -> bool:
+def _is_exceptional(record: Column, named: bool) -> bool:
     return bool(not record["used"] or record["missing"] or (record["finding"] and (
         named or record["finding"] != "constant")))
 
 
-def _range(record: dict[str, Any]) -> str:
+def _range(record: Column) -> str:
     if record["min"] is None:
         return ABSENT
     if record["min"] == record["max"]:

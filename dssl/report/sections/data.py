@@ -1,11 +1,12 @@
 """Where the points come from, how many there are, which of them are labeled, and how they were scaled."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
-from typing import Any
+from typing import Any, TypedDict, cast
 
 from ..page import Section
 from ..plots import MAX_CLASSES
+from ..record import RunRecord
 from ..rendering import rendered
 from ..text import at, counted, listed, number, percent, plain_label
 
@@ -16,30 +17,43 @@ SCALINGS = {
 }
 
 
-def data_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
+class Scaling(TypedDict, total=False):
+    """How the features were scaled."""
+
+    kind: str
+    numbers: str
+    ranges: float
+    categories: int
+    level_distance: float
+    constant_columns: int
+    constant_column_names: Sequence[str]
+    zero_rows: int
+
+
+def data_section(run: RunRecord) -> Section | None:
     """Return what the stages from the source to the scaled points found; labels and test points where there are any."""
-    split, scaling = facts.get("split") or {}, at(facts, "points", "scaling") or {}
-    classes, per_class = split.get("classes") or [], at(facts, "labels", "per_class") or []
-    n_labeled, n_train = at(facts, "labels", "n_labeled"), split.get("n_train")
+    split, scaling = run.stage("split"), cast(Scaling, run.at("points", "scaling") or {})
+    classes, per_class = split.get("classes") or [], run.at("labels", "per_class") or []
+    n_labeled, n_train = run.at("labels", "n_labeled"), split.get("n_train")
     share = f" ({percent(n_labeled / n_train, 2)} of the training points)" if n_labeled is not None and n_train else ""
     constant, names = scaling.get("constant_columns"), scaling.get("constant_column_names") or []
-    source, outliers = at(facts, "spec", "data", "source"), at(facts, "points", "far_rows")
-    digest = at(facts, "dataset", "dataset", "fingerprint")
+    source, outliers = at(run.spec, "data", "source"), run.at("points", "far_rows")
+    digest = run.at("dataset", "dataset", "fingerprint")
     rows: list[tuple[str, Any]] = [
         ("source", ", ".join(source) if isinstance(source, list) else source),
         ("SHA-256", digest),
-        ("changes since the last run", "; ".join(facts.get("growth") or []) or None),
-        ("points in the data set", _count(at(facts, "dataset", "n"))),
-        ("features d", _count(at(facts, "dataset", "d"))),
+        ("changes since the last run", "; ".join(run.growth) or None),
+        ("points in the data set", _count(run.at("dataset", "n"))),
+        ("features d", _count(run.at("dataset", "d"))),
         ("training points n", _count(n_train)),
         ("labeled points", None if n_labeled is None else number(n_labeled) + share),
         ("test points", _count(split.get("n_test"))),
         ("classes", f"{number(len(classes))}: {listed(classes, MAX_CLASSES)}" if classes else None),
         ("target", _target(split.get("target"))),
         ("labels per class", _labels_per_class(classes, per_class)),
-        ("frequencies of the classes", _frequencies(facts) if per_class else None),
+        ("frequencies of the classes", _frequencies(run) if per_class else None),
         ("scaling", _scaling(scaling)),
-        ("change of the scaling by new rows", _drift(at(facts, "points", "drift") or {})),
+        ("change of the scaling by new rows", _drift(run.at("points", "drift") or {})),
         ("categories", _categories(scaling)),
         ("outlier rows", outliers and f"{outliers}. The scaling was fitted without these rows, and their values are "
          "clipped. If they encode missing values, mark them as missing"),
@@ -49,21 +63,21 @@ def data_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | Non
     return Section("data", "Data", rendered("data.html", rows=rows)) if any(value for _, value in rows) else None
 
 
-def _frequencies(facts: dict[str, Any]) -> str:
+def _frequencies(run: RunRecord) -> str:
     """Return how frequent the classes count for the model, and why."""
-    model = at(facts, "spec", "model") or {}
+    model = at(run.spec, "model") or {}
     if model.get("class_sizes") is not None:
         return "as given in model.class_sizes"
     prior = model.get("class_prior")
     if prior is not None:
         return f"as given in model.class_prior: {prior}"
-    if at(facts, "spec", "labels", "per_class") is not None:
+    if at(run.spec, "labels", "per_class") is not None:
         return "assumed to be equal, because the spec draws the same number of labels from each class. Set " \
                "model.class_prior if you know the frequencies"
     return "as among the labels"
 
 
-def _scaling(scaling: dict[str, Any]) -> str | None:
+def _scaling(scaling: Scaling) -> str | None:
     """Return how features were scaled, and why, where that was chosen by their ranges."""
     kind = scaling.get("numbers", scaling.get("kind"))
     if not kind:
@@ -75,7 +89,7 @@ def _scaling(scaling: dict[str, Any]) -> str | None:
     return f"{kind}: {SCALINGS.get(kind, '')}{fitted}{why}"
 
 
-def _drift(drift: dict[str, Any]) -> str | None:
+def _drift(drift: Mapping[str, Mapping[str, float]]) -> str | None:
     """Return how much a scaling of all rows would differ from that of the last run, which is kept."""
     if not drift:
         return None
@@ -84,7 +98,7 @@ def _drift(drift: dict[str, Any]) -> str | None:
             "last run is kept")
 
 
-def _categories(scaling: dict[str, Any]) -> str | None:
+def _categories(scaling: Scaling) -> str | None:
     """Return how columns of 0 and 1 were scaled where they were apart from the numbers."""
     if "categories" not in scaling:
         return None
@@ -97,7 +111,7 @@ def _count(value: Any) -> str | None:
     return None if value is None else number(value)
 
 
-def _target(target: dict[str, Any] | None) -> str | None:
+def _target(target: Mapping[str, float] | None) -> str | None:
     if not target:
         return None
     return (f"from {number(target.get('min'))} to {number(target.get('max'))}, mean {number(target.get('mean'))}, "

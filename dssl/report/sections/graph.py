@@ -1,8 +1,10 @@
 """How the graph was made, and what each figure of its health means."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypedDict, cast
 
 from ..page import Finding, Level, Section
+from ..record import RunRecord
 from ..rendering import rendered
 from ..text import at, counted, finite, number, percent
 
@@ -11,9 +13,38 @@ FEW_EDGES = 20
 Assessment = tuple[str, Level, str] | None  # figures, level and meaning; None of what is not known
 
 
-def graph_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
+class Health(TypedDict, total=False):
+    """The health of a graph, as its stage measures it: figures by what they are about."""
+
+    n: int
+    edges: int
+    labeled: int
+    recall: Mapping[str, Any]
+    components: Mapping[str, Any]
+    isolated: Mapping[str, Any]
+    degree: Mapping[str, float]
+    hubs: Mapping[str, Any]
+    vertices: Mapping[str, int]
+    duplicates: Mapping[str, float]
+    unreached: Mapping[str, Any]
+    homophily: Mapping[str, Any]
+
+
+class Weights(TypedDict, total=False):
+    """The weights of a graph, as its stage made them."""
+
+    weights: str
+    bandwidth: float | None
+    width: float | None
+    symmetrize: str
+    raised: int
+    floor: float
+
+
+def graph_section(run: RunRecord) -> Section | None:
     """Return how the graph was made, a box of what asks for attention, and a table of what was looked at."""
-    made, lists, health = facts.get("graph") or {}, facts.get("neighbors") or {}, facts.get("health") or {}
+    made, lists = cast(Weights, run.stage("graph")), run.stage("neighbors")
+    health = cast(Health, run.stage("health"))
     if not (made or lists or health):
         return None
     looked_at = {
@@ -23,12 +54,12 @@ def graph_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | No
         "edges within a class": _homophily(health), "vanishing weights": _raised(made)}
     findings = [Finding(subject, *finding) for subject, finding in looked_at.items() if finding is not None]
     return Section("graph", "Graph health", rendered(
-        "graph.html", made={key: made.get(key) for key in ("weights", "bandwidth", "width", "symmetrize")},
+        "graph.html", made={key: at(made, key) for key in ("weights", "bandwidth", "width", "symmetrize")},
         lists={key: lists.get(key) for key in ("method", "metric", "n_neighbors")}, findings=findings,
         alarms=[item for item in findings if item.level == "warning"]))
 
 
-def _recall(health: dict[str, Any]) -> Assessment:
+def _recall(health: Health) -> Assessment:
     recall, lower = at(health, "recall", "recall"), finite(at(health, "recall", "lower"))
     if recall is None or lower is None:
         return None
@@ -43,7 +74,7 @@ def _recall(health: dict[str, Any]) -> Assessment:
                             "exact, or raise graph.n_neighbors.")
 
 
-def _components(health: dict[str, Any]) -> Assessment:
+def _components(health: Health) -> Assessment:
     count, share = at(health, "components", "count"), finite(at(health, "components", "largest_share"))
     if count is None or share is None:
         return None
@@ -60,7 +91,7 @@ def _components(health: dict[str, Any]) -> Assessment:
                                 "graph.n_neighbors.")
 
 
-def _unreached(health: dict[str, Any]) -> Assessment:
+def _unreached(health: Health) -> Assessment:
     count = at(health, "unreached", "count")
     if count is None:
         return None
@@ -75,7 +106,7 @@ def _unreached(health: dict[str, Any]) -> Assessment:
         "one point of each component, or raise graph.n_neighbors.")
 
 
-def _degrees(health: dict[str, Any]) -> Assessment:
+def _degrees(health: Health) -> Assessment:
     degree = health.get("degree")
     if not degree:
         return None
@@ -85,7 +116,7 @@ def _degrees(health: dict[str, Any]) -> Assessment:
     return figures, "good", f"The graph has {counted(health.get('edges'), 'edge')}, and every point has a neighbor."
 
 
-def _hubs(health: dict[str, Any]) -> Assessment:
+def _hubs(health: Health) -> Assessment:
     count, rule = at(health, "hubs", "count"), at(health, "hubs", "rule") or "many more neighbors than other points"
     if count is None:
         return None
@@ -104,7 +135,7 @@ def _first(values: list[Any], most: int, count: int) -> str:
     return ", ".join(map(str, values[:most])) + (", …" if count > len(values[:most]) else "")
 
 
-def _vertices(health: dict[str, Any]) -> Assessment:
+def _vertices(health: Health) -> Assessment:
     count, duplicated = at(health, "vertices", "count"), at(health, "vertices", "copied_points")
     if not duplicated or count is None:
         return None
@@ -114,7 +145,7 @@ def _vertices(health: dict[str, Any]) -> Assessment:
                              "not crowd out other neighbors. Set graph.duplicates to keep for one vertex per row.")
 
 
-def _duplicates(health: dict[str, Any]) -> Assessment:
+def _duplicates(health: Health) -> Assessment:
     count, share = at(health, "duplicates", "points"), finite(at(health, "duplicates", "share"))
     if count is None or share is None:
         return None
@@ -129,7 +160,7 @@ def _duplicates(health: dict[str, Any]) -> Assessment:
                                 "number of duplicates.")
 
 
-def _homophily(health: dict[str, Any]) -> Assessment:
+def _homophily(health: Health) -> Assessment:
     edges, share, chance = (at(health, "homophily", key) for key in ("edges", "share", "by_chance"))
     if edges is None:
         return None
@@ -147,7 +178,7 @@ def _homophily(health: dict[str, Any]) -> Assessment:
     return figures, "good", "Neighbors mostly share a class, which is what the method assumes."
 
 
-def _raised(graph: dict[str, Any]) -> Assessment:
+def _raised(graph: Weights) -> Assessment:
     raised = graph.get("raised")
     if raised is None:
         return None

@@ -4,8 +4,9 @@ from typing import Any
 
 from ...base.digest import BANDWIDTH
 from ..page import Section
+from ..record import Attributes, RunRecord
 from ..rendering import rendered
-from ..text import at, counted, duration, number, percent
+from ..text import counted, duration, number, percent
 from ..words import HELD_OUT_POINTS
 
 METHODS = {
@@ -19,16 +20,16 @@ HELD_OUT = {"closed_form": "predicted exactly in closed form, from one fit for a
 STEPS = {"prepare": "blocks and Gram matrices", "cross_validation": "cross-validation", "solve": "solve"}
 
 
-def laprls_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
+def laprls_section(run: RunRecord) -> Section | None:
     """Return how the systems were made and solved, a table for each bandwidth that a model was fitted at."""
-    evidence = at(facts, "models", "evidence") or []
+    evidence = run.at("models", "evidence") or []
     shown = [{"bandwidth": item.get("bandwidth") or BANDWIDTH, "models": item["models"], "rows": _evidence(item)}
              for item in evidence if item.get("models")]
     return Section("solver", "Solver evidence", rendered(
         "laprls.html", evidence=shown, several=len(evidence) > 1)) if shown else None
 
 
-def _evidence(item: dict[str, Any]) -> list[tuple[str, Any]]:
+def _evidence(item: Attributes) -> list[tuple[str, Any]]:
     method, landmarks, whitening = item.get("method", ""), item.get("landmarks") or {}, item.get("whitening")
     blocks, iterations, seconds = item.get("blocks") or {}, item.get("iterations") or [], item.get("seconds") or {}
     expected, held_out = item.get("expected_seconds") or {}, item.get("held_out")

@@ -1,16 +1,16 @@
 """The multi-scale kernel: the scale of each eigenfunction, and what is predicted in the plane."""
 
-from typing import Any
 
 from ..page import Section
 from ..plots import regions_plot, scales_plot, second_plot
+from ..record import RunRecord
 from ..rendering import rendered
-from ..text import at, counted, duration, number, percent
+from ..text import counted, duration, number, percent
 
 
-def multiscale_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
+def multiscale_section(run: RunRecord) -> Section | None:
     """Return the counts, the scale and eigenvalue of each index, and the second eigenvalue of each scale."""
-    basis = at(facts, "basis", "basis") or {}
+    basis = run.at("basis", "basis") or {}
     if not basis.get("index"):
         return None
     scales = basis["scales"]
@@ -28,9 +28,9 @@ def multiscale_section(facts: dict[str, Any], result: dict[str, Any]) -> Section
         scales=scales_plot(basis["index"], [scales[j] for j in basis["chosen"]], basis["eigenvalues"])))
 
 
-def regions_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
+def regions_section(run: RunRecord) -> Section | None:
     """Return what is predicted of points in the plane and around them; None where there are not two columns."""
-    regions = at(facts, "models", "regions")
+    regions = run.at("models", "regions")
     if not regions:
         return None
     return Section("regions", "What is predicted where", rendered("regions.html", drawing=regions_plot(**regions)))

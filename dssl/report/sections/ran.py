@@ -5,10 +5,10 @@ import shlex
 from collections.abc import Sequence
 from glob import glob
 from pathlib import PurePath
-from typing import Any
 
 from ...base.yaml import yaml_text
 from ..page import Section
+from ..record import RunRecord, StageRecord
 from ..rendering import rendered
 from ..text import ABSENT, at, finite, percent
 
@@ -16,14 +16,14 @@ MOST_STAGES = 200  # rows of the table
 LEAST_COMPARED = 64_000_000  # bytes, of predictions that are compared with what was measured
 
 
-def _ratio(stage: dict[str, Any]) -> str:
+def _ratio(stage: StageRecord) -> str:
     ratio, predicted = finite(stage.get("ratio")), finite(stage.get("predicted_peak_bytes"))
     return ABSENT if ratio is None or predicted is None or predicted < LEAST_COMPARED else percent(ratio, 0)
 
 
-def stages_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
+def stages_section(run: RunRecord) -> Section | None:
     """Return the stages of a run in their order."""
-    ran = result.get("stages") or []
+    ran = run.result.get("stages") or []
     if not ran:
         return None
     spent = [finite(stage.get("seconds")) or 0.0 for stage in ran]
@@ -34,21 +34,22 @@ def stages_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | N
              "ratio": _ratio(stage), "address": str(stage.get("address", ABSENT))[:24]}
             for stage, seconds in zip(ran, spent, strict=True)]
     return Section("stages", "Stages", rendered(
-        "stages.html", rows=rows, most=MOST_STAGES, seconds=sum(spent), peak=result.get("peak_rss_bytes"),
+        "stages.html", rows=rows, most=MOST_STAGES, seconds=sum(spent), peak=run.result.get("peak_rss_bytes"),
         cached=sum(stage.get("status") == "cached" for stage in ran), least_compared=LEAST_COMPARED))
 
 
-def files_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
+def files_section(run: RunRecord) -> Section | None:
     """Return what lies beside the page, and how the model predicts other points; None of a run that is not known."""
-    if not result.get("run") or not result.get("model") or not at(facts, "document", "path"):
+    result = run.result
+    if not result.get("run") or not result.get("model") or not run.path:
         return None
     unreached, table_of_all = at(result, "unreached", "file"), result.get("predictions")
-    what = "label or value" if "n_clusters" not in (result.get("metrics") or {}) else "cluster"
+    what = "label or value" if "n_clusters" not in (run.metrics) else "cluster"
     beside = [] if not table_of_all else [(
         PurePath(table_of_all).name, f"the predicted {what} of every row of the source, next to the given one")]
     beside += [("unreached.csv", "the training points that are unreachable from any label")] if unreached else []
     beside += [("result.json", "all figures of the run"), ("spec.json", "the validated spec, with all defaults")]
-    command = predict_command(at(facts, "document", "path"), at(facts, "spec", "data", "source"))
+    command = predict_command(run.path, at(run.spec, "data", "source"))
     return Section("files", "Predictions and files", rendered("files.html", beside=beside, command=command))
 
 
@@ -67,8 +68,8 @@ def _is_relative(name: str) -> bool:
     return "://" not in name and (os.path.exists(name) or bool(glob(name, recursive=True)))
 
 
-def spec_section(facts: dict[str, Any], result: dict[str, Any]) -> Section:
+def spec_section(run: RunRecord) -> Section:
     """Return the spec and the libraries; where they are not known, where they are."""
-    checked, libraries = facts.get("spec"), facts.get("libraries") or {}
-    text = yaml_text(checked, width=100) if checked else None
-    return Section("spec", "Spec and versions", rendered("spec.html", spec=text, libraries=sorted(libraries.items())))
+    text = yaml_text(run.spec, width=100) if run.spec else None
+    return Section("spec", "Spec and versions", rendered(
+        "spec.html", spec=text, libraries=sorted(run.libraries.items())))

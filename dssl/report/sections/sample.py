@@ -2,31 +2,65 @@
 
 import shlex
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypedDict, cast
 
-from ..page import Section
+from ..page import Section, Table
 from ..plots import picture_plot
+from ..record import Attributes, RunRecord
 from ..rendering import rendered
 from ..text import number, percent, plain_label
 
 MOST_CELLS = 6  # of a row that are shown
 
 
-def sample_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
+class Picture(TypedDict):
+    """Points in the plane of whole numbers, with the codes of what is predicted, and the lines between neighbors.
+
+    whole : whether all points are drawn. plane : whether the axes are the two features. lines : how many there are, of
+    which the shortest are drawn.
+    """
+
+    points: Sequence[Sequence[int]]
+    codes: Sequence[float]
+    classes: Sequence[str]
+    labeled: Sequence[int]
+    edges: Sequence[Sequence[int]]
+    whole: bool
+    plane: bool
+    lines: int
+
+
+class Sample(TypedDict, total=False):
+    """Some of the n training points: their picture, those of which the model is least certain, which to label next.
+
+    judged : how many unlabeled points were looked at. suggested : the points among which `dssl suggest` is to choose,
+    where `next` is not known.
+    """
+
+    n: int
+    picture: Picture
+    judged: int
+    calibrated: bool
+    least: Sequence[Attributes]
+    next: Sequence[Attributes]
+    suggested: int
+
+
+def sample_section(run: RunRecord) -> Section | None:
     """Return the picture, the least certain points and those to label next."""
-    sample = facts.get("sample") or {}
+    sample = cast(Sample, run.stage("sample"))
     if not sample.get("picture"):
         return None
     title = "The points, and which to label next" if {"next", "suggested"} & set(sample) else "The points"
     n, judged, calibrated = sample.get("n"), sample.get("judged"), bool(sample.get("calibrated"))
-    command = f"dssl suggest {shlex.quote(str(result.get('model', 'RUN')))} --out to_label.csv"
+    command = f"dssl suggest {shlex.quote(str(run.result.get('model', 'RUN')))} --out to_label.csv"
     return Section("sample", title, rendered(
         "sample.html", picture=picture(sample), judged=judged, calibrated=calibrated, command=command,
         is_drawn=judged is not None and n and judged < n / 2, suggested=sample.get("suggested"),
         least=_least_certain(sample.get("least") or [], calibrated), next=_next(sample.get("next") or [])))
 
 
-def picture(sample: dict[str, Any]) -> dict[str, Any]:
+def picture(sample: Sample) -> dict[str, Any]:
     """Return the drawing of what the stage `sample` made, and the figures of its caption."""
     drawn = sample["picture"]
     axes = ("first column, scaled", "second column, scaled") if drawn["plane"] else ("", "") if drawn["lines"] else (
@@ -37,10 +71,10 @@ def picture(sample: dict[str, Any]) -> dict[str, Any]:
             "has_labels": bool(drawn["labeled"])}
 
 
-def _next(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _next(rows: Sequence[Attributes]) -> Table:
     """Return a table of the rows to label next with what stands in them."""
     if not rows:
-        return {"head": (), "rows": []}
+        return Table()
     first = rows[0]
     columns = [name for name in ("identifier", "row", "line") if first.get(name) is not None]
     several = len({row.get("file") for row in rows}) > 1
@@ -49,7 +83,7 @@ def _next(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         columns.remove("probability")
     cells = [name for name, cell in first.get("cells", {}).items() if cell != first.get("identifier")][:MOST_CELLS]
 
-    def shown(row: dict[str, Any], name: str) -> str:
+    def shown(row: Attributes, name: str) -> str:
         value = row.get(name)
         if name in ("predicted", "probability"):
             return "nothing" if value is None else percent(value) if name == "probability" else number(
@@ -57,22 +91,22 @@ def _next(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         return str(value)
 
     head = [{"row": "row (from 0)", "line": "line (from 1)"}.get(name, name) for name in columns]
-    return {"head": (*head, *cells), "rows": [
+    return Table((*head, *cells), [
         (*(shown(row, name) for name in columns), *(plain_label(row["cells"][name], 40) for name in cells))
-        for row in rows]}
+        for row in rows])
 
 
-def _least_certain(rows: Sequence[dict[str, Any]], calibrated: bool) -> dict[str, Any]:
+def _least_certain(rows: Sequence[Attributes], calibrated: bool) -> Table:
     """Return a table of the points of which the model is least certain."""
     shown = percent if calibrated else number
     if not any("score" in row for row in rows):
-        return {"head": ("row of the source", "predicted"), "numbers": (0, 1),
-                "rows": [(str(row["row"]), number(row["predicted"])) for row in rows]}
+        return Table(("row of the source", "predicted"),
+                     [(str(row["row"]), number(row["predicted"])) for row in rows], (0, 1))
     beside = "probability" if calibrated else "score"
 
-    def scored(row: dict[str, Any], name: str, score: str) -> str:
+    def scored(row: Attributes, name: str, score: str) -> str:
         return "nothing" if row.get(name) is None else f"{plain_label(row[name], 40)} ({shown(row.get(score))})"
 
-    return {"head": ("row of the source", f"predicted ({beside})", f"next likeliest ({beside})"), "numbers": (0,),
-            "rows": [(str(row["row"]), scored(row, "predicted", "score"), scored(row, "second", "second_score"))
-                     for row in rows]}
+    return Table(("row of the source", f"predicted ({beside})", f"next likeliest ({beside})"), [
+        (str(row["row"]), scored(row, "predicted", "score"), scored(row, "second", "second_score"))
+        for row in rows], (0,))

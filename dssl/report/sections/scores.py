@@ -6,6 +6,7 @@ from typing import Any
 from ..error_measure import errors_among, gain_over, label_score_rows, measure_of
 from ..page import Section
 from ..plots import MAX_CLASSES, confusion_plot, values_plot
+from ..record import RunRecord
 from ..rendering import rendered
 from ..text import at, finite, number, percent
 
@@ -17,32 +18,32 @@ BESIDE: dict[str, tuple[str, Callable[[Any], str]]] = {
 }
 
 
-def scores_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
+def scores_section(run: RunRecord) -> Section | None:
     """Return the scores as a table, a row a model, and a drawing of the model's mistakes."""
-    metrics = result.get("metrics") or {}
+    metrics, gain = run.metrics, run.result.get("gain") or {}
     by, errors = measure_of(metrics), errors_among(metrics)
     if not metrics:
-        head, rows = label_score_rows(at(result, "gain", "by_labels") or {})
+        head, rows = label_score_rows(run.by_labels)
         return Section("scores", "Scores on held-out labels", rendered(
             "scores.html", metrics=metrics, head=head, rows=rows, confused=None, drawing=None)) if rows else None
-    if finite(metrics.get(by.key)) is None:
+    if finite(at(metrics, by.key)) is None:
         return None
-    beside = {key: text for key, text in BESIDE.items() if key != by.key and finite(metrics.get(key)) is not None}
+    beside = {key: text for key, text in BESIDE.items() if key != by.key and finite(at(metrics, key)) is not None}
     rows = [(name, by.with_interval(each),
-             *(shown(each.get(key)) for key, (_, shown) in beside.items()),
-             errors.shown(at(facts, "models", "models", name, f"training_{errors.key}")), *gain_over(name, result))
-            for name, each in {"model": metrics, **(result.get("baselines") or {})}.items()]
+             *(shown(at(each, key)) for key, (_, shown) in beside.items()),
+             errors.shown(run.at("models", "models", name, f"training_{errors.key}")), *gain_over(name, metrics, gain))
+            for name, each in run.scores.items()]
     head = ("", f"{by.name} (95 % interval)", *(title for title, _ in beside.values()), f"training {errors.key}",
             "gain of the model", by.test)
-    true, predicted = (at(facts, "scores", "shown", name) or [] for name in ("true", "predicted"))
+    true, predicted = (run.at("scores", "shown", name) or [] for name in ("true", "predicted"))
     return Section("scores", "Scores", rendered(
         "scores.html", metrics={"n_test": metrics.get("n_test")}, head=head, rows=rows,
-        confused=_confused(facts, metrics), n_drawn=len(true), drawing=values_plot(true, predicted) if true else None))
+        confused=_confused(run), n_drawn=len(true), drawing=values_plot(true, predicted) if true else None))
 
 
-def _confused(facts: dict[str, Any], metrics: dict[str, Any]) -> dict[str, Any] | None:
+def _confused(run: RunRecord) -> dict[str, Any] | None:
     """Return the confusion matrix, or of many classes the pairs that are confused most; None where there is none."""
-    confusion, classes = metrics.get("confusion") or [], at(facts, "split", "classes") or []
+    confusion, classes = run.metrics.get("confusion") or [], run.at("split", "classes") or []
     if not confusion:
         return None
     labels = [str(classes[i]) if i < len(classes) else str(i) for i in range(len(confusion))]

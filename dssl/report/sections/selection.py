@@ -1,14 +1,15 @@
 """The parameters of each model, and how all candidates did on held-out labels."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...base.digest import BANDWIDTH
 from ..error_measure import Measure, measure_of
-from ..page import Finding, Section
+from ..page import Finding, Section, Table
 from ..plots import pairs_plot
+from ..record import Attributes, RunRecord
 from ..rendering import rendered
-from ..text import at, finite, number, percent
+from ..text import finite, number, percent
 from ..words import HELD_OUT_POINTS, Words, meaning_of
 
 # By key: what a score is called, and whether it is a share that is shown in percent.
@@ -18,7 +19,7 @@ SCORES = {"error": ("error", True), "balanced_error": ("balanced error", True), 
           "scaled_rmse": ("rmse, scaled", False), "loss": ("hinge loss", False)}
 
 
-def selection_section(facts: dict[str, Any], result: dict[str, Any], words: Words) -> Section | None:
+def selection_section(run: RunRecord, words: Words) -> Section | None:
     """Return the parameters that were given; or that were chosen, a row a model, and the errors of what it tried.
 
     The stage `selection` tells `choices`, a row a model; `folds`, 0 where nothing was tried; `grid`, the rows that were
@@ -26,13 +27,13 @@ def selection_section(facts: dict[str, Any], result: dict[str, Any], words: Word
     `scores`, every score of each choice. Beside a score lies its 95 % interval, as `NAME_interval`, where it is known;
     the rule names the `score` that it chooses by, and whether it is best where it is highest.
     """
-    choices, folds = at(facts, "selection", "choices") or {}, at(facts, "selection", "folds")
-    best = choices.get("model") or {}
+    choices, folds = run.at("selection", "choices") or {}, run.at("selection", "folds")
+    best: Any = choices.get("model") or {}
     names_chosen = {key for row in choices.values() for key in row}
     parameters = sorted(names_chosen - _scores_among(choices.values()), key=str.lower)
     if not parameters:
         return None
-    rule = at(facts, "selection", "rule") or {}
+    rule = run.at("selection", "rule") or {}
     concentration = f", given the spectral concentration of the graph, {number(rule.get('structure'))}" if finite(
         rule.get("structure")) is not None else ""
     if not folds:
@@ -41,7 +42,7 @@ def selection_section(facts: dict[str, Any], result: dict[str, Any], words: Word
         return Section("selection", "Parameters", rendered(
             "selection.html", given=[(key, _text_of(key, best.get(key))) for key in parameters], note=note,
             meanings=_meanings(parameters), graphs=None, scores=None, pairs=None))
-    grid, by = at(facts, "selection", "grid") or {}, measure_of(best)
+    grid, by = run.at("selection", "grid") or {}, measure_of(best)
     asked, is_highest = rule.get("score") or (by.key, False)
     shown = [key for key in dict.fromkeys((asked, by.key, *by.ties)) if finite(best.get(key)) is not None]
     rows = [(name, *(_text_of(key, row.get(key)) for key in parameters),
@@ -59,17 +60,17 @@ def selection_section(facts: dict[str, Any], result: dict[str, Any], words: Word
         aim, tied = f"the strongest penalties within one standard error of {best_score}", ""
     if "priors" in rule:
         aim, tied = f"the most probable parameters, by the squared residuals of scaled values{concentration}", ""
-    times = at(facts, "selection", "repetitions") or 1
+    times = run.at("selection", "repetitions") or 1
     repeated = f", repeated {times} times with the scores averaged," if times > 1 else ""
-    points = at(facts, "selection", "held_out_points")
+    points = run.at("selection", "held_out_points")
     where = f"Points that are held out {HELD_OUT_POINTS[points]} ({points})." if points in HELD_OUT_POINTS else ""
     control = "The shuffled control uses the parameters of the model." if "shuffled" in choices else ""
     how = f"{number(folds)}-fold cross-validation on the labels{repeated} selected {aim}{tied}."
     note = " ".join(filter(None, (how, where, words.folds, control)))
     return Section("selection", "Selected parameters", rendered(
-        "selection.html", given=None, choices={"head": head, "rows": rows, "numbers": numbers}, note=note,
-        meanings=_meanings(parameters), graphs=_graphs(at(facts, "selection", "graphs") or [], shown),
-        scores=_all_scores(at(facts, "selection", "scores") or {}),
+        "selection.html", given=None, choices=Table(head, rows, numbers), note=note,
+        meanings=_meanings(parameters), graphs=_graphs(run.at("selection", "graphs") or [], shown),
+        scores=_all_scores(run.at("selection", "scores") or {}),
         pairs=_pairs(grid.get("model") or [], best, by, words)))
 
 
@@ -78,23 +79,23 @@ def _meanings(parameters: Iterable[str]) -> list[tuple[str, str]]:
     return [(key, meaning) for key in parameters if (meaning := meaning_of(key))]
 
 
-def _graphs(rows: list[dict[str, Any]], shown: list[str]) -> dict[str, Any] | None:
+def _graphs(rows: Sequence[Attributes], shown: list[str]) -> Table | None:
     """Return the graphs that were tried, the chosen one first, with the parameters and scores of their best models."""
     if not rows:
         return None
     names = list(rows[0]["graph"])
-    return {"head": (*names, *(SCORES[key][0] for key in shown)), "rows": [
+    return Table((*names, *(SCORES[key][0] for key in shown)), [
         (*(_text_of(name, row["graph"].get(name)) for name in names), *(_score(key, row) for key in shown))
-        for row in rows]}
+        for row in rows])
 
 
-def _scores_among(rows: Iterable[dict[str, Any]]) -> set[str]:
+def _scores_among(rows: Iterable[Attributes]) -> set[str]:
     """Return the keys of rows that are scores, or of scores; whatever else they name is a parameter."""
     return {key for row in rows for key in row if key in ("fold_errors", "fold_deviation", "n_folds")
             or key.removesuffix("_repetitions").removesuffix("_se").removesuffix("_interval") in SCORES}
 
 
-def _score(key: str, row: dict[str, Any]) -> Any:
+def _score(key: str, row: Attributes) -> Any:
     """Return a score among those of a row, with its 95 % interval where it is known."""
     value, ends = _shown(key, row.get(key)), row.get(f"{key}_interval")
     if ends is None:
@@ -108,7 +109,7 @@ def _shown(key: str, value: Any) -> Any:
     return percent(value) if SCORES[key][1] else number(value)
 
 
-def _all_scores(scores: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
+def _all_scores(scores: Mapping[str, Attributes]) -> dict[str, Any] | None:
     """Return every score of each model's choice, with intervals."""
     known = {name: row for name, row in scores.items() if row}
     keys = [key for key in SCORES if any(finite(row.get(key)) is not None for row in known.values())]
@@ -131,7 +132,7 @@ def _text_of(name: str, value: Any) -> str:
     return BANDWIDTH if name == "bandwidth" and value is None else number(value)
 
 
-def _pairs(tried: list[dict[str, Any]], best: dict[str, Any], by: Measure, words: Words) -> dict[str, Any] | None:
+def _pairs(tried: Sequence[Attributes], best: Attributes, by: Measure, words: Words) -> dict[str, Any] | None:
     """Return the errors of each pair of the kind's two penalties, at the other parameters that were chosen."""
     if words.penalties is None:
         return None
@@ -143,10 +144,10 @@ def _pairs(tried: list[dict[str, Any]], best: dict[str, Any], by: Measure, words
             "fixed": ", ".join(f"{key} {_text_of(key, best.get(key))}" for key in sorted(fixed))}
 
 
-def choice_findings(facts: dict[str, Any], words: Words) -> list[Finding]:
+def choice_findings(run: RunRecord, words: Words) -> list[Finding]:
     """Return what the chosen parameters say of the graph, and which penalties lie on the edge of their grid."""
     findings = []
-    choice, tried = at(facts, "selection", "choices", "model") or {}, at(facts, "selection", "grid", "model") or []
+    choice, tried = run.at("selection", "choices", "model") or {}, run.at("selection", "grid", "model") or []
     weight = words.graph.split(".")[-1]
     if choice.get(weight) == 0:
         several = len({row.get(weight) for row in tried}) > 1

@@ -3,13 +3,14 @@
 from typing import Any
 
 from ..page import Finding, Section
+from ..record import Attributes, RunRecord
 from ..rendering import rendered
 from ..text import ABSENT, at, counted, finite, listed, number
 
 
-def solver_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
+def solver_section(run: RunRecord) -> Section | None:
     """Return the system, the method and why it was taken, the worst residual, and the methods considered."""
-    system, columns = facts.get("system") or {}, facts.get("columns") or {}
+    system, columns = run.stage("system"), run.stage("columns")
     evidence = columns.get("solver") or system.get("solver") or {}
     method, considered = evidence.get("method"), evidence.get("considered") or []
     if method is None:
@@ -23,10 +24,10 @@ def solver_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | N
     rows: list[tuple[str, Any]] = [
         ("system", f"{system.get('laplacian', '')} graph Laplacian plus a ridge of {number(system.get('ridge'))} on "
                    "the diagonal, to the power "
-                   f"{listed(list(at(facts, 'covariance', 'mean_diagonal') or ()), 5)}; "
+                   f"{listed(list(run.at('covariance', 'mean_diagonal') or ()), 5)}; "
                    f"{counted(system.get('n'), 'unknown')}"),
         ("method", f"{method}: {', '.join(filter(None, [evidence.get('description'), *extra]))}"),
-        ("why", _why(at(facts, "spec", "solver", "method"), evidence, len(considered))),
+        ("why", _why(at(run.spec, "solver", "method"), evidence, len(considered))),
         ("columns solved", number(columns.get("columns"))),
         ("iterations, worst column", number(columns.get("max_iterations"))),
         ("worst relative residual", f"{number(worst)}, tolerance {number(tol)}{within}"),
@@ -39,11 +40,11 @@ def solver_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | N
     return Section("solver", "Solver evidence", rendered("solver.html", alarms=alarm, rows=rows, considered=tried))
 
 
-def _levels(evidence: dict[str, Any]) -> str:
+def _levels(evidence: Attributes) -> str:
     return " > ".join(number(rows) for rows in evidence.get("level_sizes") or []) or ABSENT
 
 
-def _why(asked: Any, evidence: dict[str, Any], n_considered: int) -> str:
+def _why(asked: Any, evidence: Attributes, n_considered: int) -> str:
     if n_considered == 1:
         return "the probe columns took so few iterations that no other method was tried"
     if n_considered:

@@ -1,15 +1,15 @@
 """The transductive SVM: its landmarks, and the requested and achieved class balance of the unlabeled points."""
 
-from typing import Any
 
 from ..page import Section
+from ..record import RunRecord
 from ..rendering import rendered
-from ..text import at, number, percent
+from ..text import number, percent
 
 
-def transductive_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
+def transductive_section(run: RunRecord) -> Section | None:
     """Return what the fit says of itself."""
-    evidence, landmarks = at(facts, "models", "evidence") or {}, facts.get("landmarks") or {}
+    evidence, landmarks = run.at("models", "evidence") or {}, run.stage("landmarks")
     if not evidence:
         return None
     rows = [("landmarks", f"{number(landmarks.get('n_landmarks'))}, {landmarks.get('method')}; rank "

@@ -5,8 +5,9 @@ from typing import Any
 
 from ..error_measure import measure_of
 from ..page import Section
+from ..record import Attributes, RunRecord
 from ..rendering import rendered
-from ..text import at, counted, number, percent
+from ..text import counted, number, percent
 
 LEARNERS = {
     "ridge": "ridge regression in graph kernels, averaged", "laplace": "the harmonic function of the labels",
@@ -15,12 +16,12 @@ LEARNERS = {
 MOST_KERNELS = 12
 
 
-def values_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | None:
+def values_section(run: RunRecord) -> Section | None:
     """Return the evidence of the fit, errors on held-out labels and unlabeled points, and the weights of kernels."""
-    values = facts.get("vertex_values") or {}
+    values = run.stage("vertex_values")
     if "learner" not in values:
         return None
-    hidden, metrics = at(facts, "scores", "transductive") or {}, result.get("metrics") or {}
+    hidden, metrics = run.hidden, run.metrics
     by, learner, kernels = measure_of(metrics), values["learner"], values.get("kernels") or []
     unreached, shares = values.get("unreached"), values.get("class_shares")
     rows: list[tuple[str, Any]] = [
@@ -42,7 +43,7 @@ def values_section(facts: dict[str, Any], result: dict[str, Any]) -> Section | N
         "values.html", rows=rows, kernels=leading_kernels(kernels)))
 
 
-def leading_kernels(kernels: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def leading_kernels(kernels: Sequence[Attributes]) -> dict[str, Any]:
     """Return how many graph kernels there are, and as rows of a table those with the largest weights."""
     best = sorted(kernels, key=lambda kernel: -kernel["share"])[:MOST_KERNELS]
     return {"n": len(kernels), "rows": [
@@ -50,7 +51,7 @@ def leading_kernels(kernels: Sequence[dict[str, Any]]) -> dict[str, Any]:
          percent(kernel["share"])) for kernel in best]}
 
 
-def computed(evidence: dict[str, Any]) -> str | None:
+def computed(evidence: Attributes) -> str | None:
     """Return the method with its steps or iterations and what they left."""
     method = evidence.get("method")
     if not method:

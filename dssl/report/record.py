@@ -1,0 +1,152 @@
+"""What a page is made of: the record of a run, and the scores in it, as the sections read them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypedDict
+
+from .text import at
+
+Attributes = Mapping[str, Any]  # JSON that a stage left, such as what its solver did
+
+
+class Scores(TypedDict, total=False):
+    """The scores of a model on some points, in the metrics that are defined for it; `<metric>_interval` beside each.
+
+    scoring : the metric that the spec asks for. predicts : what a baseline predicts that needs no model.
+    """
+
+    n_test: int
+    scoring: str
+    error: float
+    accuracy: float
+    balanced_accuracy: float
+    f1: float
+    f1_macro: float
+    roc_auc: float
+    log_loss: float
+    loss: float
+    rmse: float
+    mae: float
+    r2: float
+    standard_error: float
+    interval: Sequence[float]
+    confusion: Sequence[Sequence[int]]
+    unsupported: int
+    predicts: Any
+    n_clusters: int
+    inertia: float
+    nmi: float
+    ari: float
+
+
+def scores_at(mapping: Any, *path: str) -> Scores:
+    """Return the scores that lie at a path of keys; none where a key is missing."""
+    scores: Scores | None = at(mapping, *path)
+    return scores or {}
+
+
+class PairedTest(TypedDict, total=False):
+    """A gain over another model on the same n points. smallest : gain that can be told from chance; found : in four of
+    five such sets."""
+
+    n: int
+    gain: float
+    p_value: float
+    smallest: float | None
+    found: float | None
+    power: float
+
+
+class StageRecord(TypedDict, total=False):
+    """What one stage of a run took; see `StageRun`."""
+
+    name: str
+    status: str
+    address: str
+    seconds: float
+    peak_rss_bytes: int
+    predicted_peak_bytes: int | None
+    measured_peak_bytes: int | None
+    ratio: float | None
+    estimated_seconds: float | None
+    disk_bytes: int
+    graph: str
+
+
+class Unreached(TypedDict, total=False):
+    """How many training points no label reaches, the first of them, what predicts them, and the file that lists all."""
+
+    count: int
+    ids: Sequence[int]
+    handled: str
+    file: str | None
+
+
+class Result(TypedDict, total=False):
+    """The document of a run, result.json."""
+
+    run: str
+    name: str
+    status: str
+    until: str
+    stages: Sequence[StageRecord]
+    peak_rss_bytes: int
+    intermediate_bytes: int
+    metrics: Scores
+    baselines: Mapping[str, Scores]
+    gain: Attributes
+    transductive: Scores
+    verdict: Sequence[str]
+    notes: Sequence[str]
+    selection: Mapping[str, Attributes]
+    graphs: Sequence[Attributes]
+    unreached: Unreached
+    model: str
+    report: str
+    predictions: str
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """A run as the sections of its page read it; whatever is not known is empty.
+
+    stages : the attributes of each stage by its name. spec : the checked pipeline file. libraries : versions by name.
+    growth : what has changed since the last run. unread : a sentence on columns that the model lacks. path : of the
+    result.json.
+    """
+
+    stages: Mapping[str, Attributes]
+    result: Result
+    spec: Attributes = field(default_factory=dict)
+    libraries: Mapping[str, str] = field(default_factory=dict)
+    growth: Sequence[str] = ()
+    unread: str = ""
+    path: str | None = None
+
+    def stage(self, name: str) -> Attributes:
+        """Return the attributes of a stage; none of one that has not run."""
+        return self.stages.get(name) or {}
+
+    def at(self, stage: str, *path: str) -> Any:
+        """Return what lies at a path of keys in the attributes of a stage, or None where a key is missing."""
+        return at(self.stages, stage, *path)
+
+    @property
+    def metrics(self) -> Scores:
+        """Return the scores of the model on the test points; none without these."""
+        return self.result.get("metrics") or {}
+
+    @property
+    def hidden(self) -> Scores:
+        """Return the scores on the training points whose labels are known and were not shown; none without these."""
+        return scores_at(self.stages, "scores", "transductive")
+
+    @property
+    def scores(self) -> dict[str, Scores]:
+        """Return the scores of the model and its baselines by name."""
+        return {"model": self.metrics, **(self.result.get("baselines") or {})}
+
+    @property
+    def by_labels(self) -> Attributes:
+        """Return what cross-validation on the labels says of the models; nothing where there is none."""
+        return at(self.result, "gain", "by_labels") or {}
