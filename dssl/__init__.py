@@ -15,12 +15,14 @@ _PUBLIC = {
     "RegularizerParams": "dssl.graph.regularizer_params", "LandmarkParams": "dssl.kernels.landmarks",
     "SystemParams": "dssl.learners.laprls.params", "LabeledKFold": "dssl.selection.folds",
     "solve": "dssl.solvers.solve", "LapSVC": "dssl.estimators.deformed", "LapKernelRidge": "dssl.estimators.deformed",
-    "LapRLSClassifier": "dssl.estimators.laprls", "LapRLSRegressor": "dssl.estimators.laprls",
+    "LapRLSClassifier": "dssl.estimators.laprls", "LapRLSRegressor": "dssl.estimators.laprls_regressor",
     "ClusterKernelSVC": "dssl.estimators.cluster", "ClusterKernelFeatures": "dssl.estimators.cluster_features",
     "TransferParams": "dssl.kernels.transfer", "StochasticParams": "dssl.kernels.stochastic",
-    "LapSVM": "dssl.estimators.lapsvm", "LaplaceLearning": "dssl.estimators.graph",
-    "LaplaceLearningRegressor": "dssl.estimators.graph", "PoissonLearning": "dssl.estimators.graph",
-    "GraphKernelRidge": "dssl.estimators.graph", "GraphKernelRidgeRegressor": "dssl.estimators.graph",
+    "LapSVM": "dssl.estimators.lapsvm", "LaplaceLearning": "dssl.estimators.laplace_learning",
+    "LaplaceLearningRegressor": "dssl.estimators.laplace_learning",
+    "PoissonLearning": "dssl.estimators.poisson_learning",
+    "GraphKernelRidge": "dssl.estimators.graph_kernel_ridge",
+    "GraphKernelRidgeRegressor": "dssl.estimators.graph_kernel_ridge",
     "SemiSupervisedClassifier": "dssl.estimators.automatic",
     "SemiSupervisedRegressor": "dssl.estimators.automatic", "GridSearch": "dssl.estimators.grid_search",
     "TransductiveSVC": "dssl.estimators.transductive", "suggest_labels": "dssl.estimators.suggest",
@@ -45,18 +47,15 @@ if TYPE_CHECKING:
     from .estimators.cluster import ClusterKernelSVC
     from .estimators.cluster_features import ClusterKernelFeatures
     from .estimators.deformed import LapKernelRidge, LapSVC
-    from .estimators.graph import (
-        GraphKernelRidge,
-        GraphKernelRidgeRegressor,
-        LaplaceLearning,
-        LaplaceLearningRegressor,
-        PoissonLearning,
-    )
+    from .estimators.graph_kernel_ridge import GraphKernelRidge, GraphKernelRidgeRegressor
     from .estimators.grid_search import GridSearch
     from .estimators.kmeans import KernelKMeans
-    from .estimators.laprls import LapRLSClassifier, LapRLSRegressor
+    from .estimators.laplace_learning import LaplaceLearning, LaplaceLearningRegressor
+    from .estimators.laprls import LapRLSClassifier
+    from .estimators.laprls_regressor import LapRLSRegressor
     from .estimators.lapsvm import LapSVM
     from .estimators.multiscale import MultiscaleKernelClassifier, MultiscaleKernelRegressor
+    from .estimators.poisson_learning import PoissonLearning
     from .estimators.suggest import suggest_labels
     from .estimators.transductive import TransductiveSVC
     from .graph.graph import Graph, KNNGraph
