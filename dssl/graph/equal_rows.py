@@ -1,16 +1,15 @@
-"""Rows that are equal, found in blocks: no task and no driver holds more than a block, or a bucket of hashes.
+"""Duplicate rows, found in blocks: no task and no driver holds more than a block, or a bucket of hashes.
 
-    HashTask       hashes a block, finds the rows in it that equal an earlier one, and sends the hashes of the others to
-                   the buckets that they fall in
-    SuspectTask    tells the owners of rows whose hash others have in the same bucket
+    HashTask       hashes a block, finds duplicates within it, and sends the hashes of the distinct rows to buckets
+    SuspectTask    reports rows with the same hash in a bucket to the blocks of the rows
     ContentTask    sends the contents of these rows to the buckets of their hashes
-    MatchTask      compares them, and tells the owners of equal rows and of the first of them
-    FirstsTask     writes the first rows of a block, and how many rows each stands for
-    NumberTask     sends the numbers of its first rows to the blocks of their copies
-    VertexTask     writes the number of each row of a block
+    MatchTask      compares them, and reports duplicates and their first rows to the blocks of both
+    FirstsTask     writes the first rows of a block and their multiplicities
+    NumberTask     sends the numbers of first rows to the blocks of their duplicates
+    VertexTask     writes the vertex of each row of a block
 
-A bucket has a part of all hashes. Where no two rows are equal, and no two hashes, the first two steps are all. A row
-that is repeated everywhere comes once from each block, so that no bucket is filled by it.
+A bucket has a range of all hashes. Without equal hashes the first two steps suffice. A row that is repeated everywhere
+comes once from each block, so it does not fill a bucket.
 """
 
 from collections.abc import Iterator
@@ -68,7 +67,7 @@ def _bits(values: np.ndarray, first: int) -> np.ndarray:
     values = measurable(values, Euclidean.name)
     if values.dtype.kind == "f":
         require(bool(np.isfinite(values).all()), f"rows from row {first} on hold NaN or infinite values",
-                why="they equal nothing and have no distance", error=DataError,
+                why="they have no distances, and equal nothing", error=DataError,
                 fix="drop these rows, or fill the values before searching")
         values = values + 0.0  # -0.0 becomes 0.0
     return values.view(f"u{values.dtype.itemsize}")
@@ -94,12 +93,12 @@ def rows_differ(left: np.ndarray | sparse.csr_array, right: np.ndarray | sparse.
 
 
 def first_equal(block: Any, keys: np.ndarray) -> np.ndarray:
-    """Return for each row of a block (b, d) with these hashes the first row that equals it, (b,)."""
+    """Return the first equal row (b,) of each row of a block (b, d) with these hashes."""
     _, first_of_key, key = np.unique(keys, return_index=True, return_inverse=True)
     first = first_of_key[key]
     pending = np.flatnonzero(first != np.arange(len(keys)))
     while len(pending):
-        # Other rows with the same hash: the first of them stands for those that equal it, and so on.
+        # Among different rows with the same hash, the first becomes the first of those that equal it, and so on.
         pending = pending[rows_differ(block[pending], block[first[pending]])]
         _, start_of, group = np.unique(first[pending], return_index=True, return_inverse=True)
         first[pending] = pending[start_of][group]
@@ -108,22 +107,23 @@ def first_equal(block: Any, keys: np.ndarray) -> np.ndarray:
 
 
 def hashed_rows(n: int, row_bytes: int, budget: int) -> tuple[int, int]:
-    """Return the rows of a task's block, and the bytes of one: two rows that are compared, in two forms each."""
-    each = 4 * row_bytes + 80
-    return min(rows_that_fit(budget, each, n), max(1, BLOCK_BYTES // each)), each
+    """Return the rows of a task's block, and the bytes of a row: two compared rows in two forms each."""
+    bytes_each = 4 * row_bytes + 80
+    return min(rows_that_fit(budget, bytes_each, n), max(1, BLOCK_BYTES // bytes_each)), bytes_each
 
 
 def buckets_of(n: int, row_bytes: int, budget: int) -> int:
-    """Return the number of buckets: so many that hashes take half the budget, and rows if all have to be compared."""
+    """Return the number of buckets, such that their hashes, or rows if all are compared, take half the budget."""
     return max(1, -(-2 * n * max(BUCKET_BYTES, 6 * row_bytes + 60) // budget))
 
 
 @dataclass(frozen=True)
 class EqualRows:
-    """Blocks of `height` rows, buckets of hashes, and where the steps write.
+    """Blocks of `height` rows, buckets of hashes, and the parts of each step.
 
-    inside : whether any block has equal rows; across : whether any are in different blocks. v, largest, copied : what
-    was found: distinct rows, the most copies of one, and the rows that have copies.
+    inside, across : whether there are duplicates within a block, and in different blocks.
+    v : the number of distinct rows.
+    largest, duplicated : the largest multiplicity, and the number of rows that have duplicates.
     """
 
     rows: Rows
@@ -134,7 +134,7 @@ class EqualRows:
     across: bool = False
     v: int = 0
     largest: int = 1
-    copied: int = 0
+    duplicated: int = 0
 
     @property
     def ranges(self) -> list[tuple[int, int]]:
@@ -145,7 +145,7 @@ class EqualRows:
         return block_count(len(self.rows), self.height)
 
     def of(self, step: str) -> Parts:
-        """Return where a step writes."""
+        """Return the parts of a step."""
         return self.parts.within(step)
 
     def buckets(self, keys: np.ndarray) -> np.ndarray:
@@ -153,13 +153,13 @@ class EqualRows:
         return ((keys >> np.uint64(32)) * np.uint64(self.n_buckets) >> np.uint64(32)).astype(np.int64)
 
     def local(self, index: int) -> np.ndarray:
-        """Return for each row of a block the first in it that equals it."""
+        """Return the first equal row within the block, for each row of the block."""
         start, stop = self.ranges[index]
         local = self.of("hashes").read(index, ["local"])["local"] if self.inside else np.arange(0)
         return local if len(local) else np.arange(stop - start)
 
     def matches(self, index: int) -> dict[str, np.ndarray]:
-        """Return what is known of the rows of a block: `row` equals `other`, an earlier one if `later`."""
+        """Return the duplicates in other blocks: `row` equals `other`, which is an earlier row if `later`."""
         if self.across:
             return gather(self.of("matches"), self.n_buckets, index)
         return {"row": np.arange(0), "other": np.arange(0), "later": np.zeros(0, bool), "rows": np.arange(0)}
@@ -178,9 +178,9 @@ class EqualRows:
 
 @dataclass(frozen=True)
 class HashTask:
-    """Send the hashes of the distinct rows of a block to their buckets; write which rows of it are equal, if any are.
+    """Send the hashes of the distinct rows of a block to their buckets; write the duplicates within the block.
 
-    `rows` of a hash are those in the block that equal the row.
+    `rows` of a hash is the number of equal rows in the block.
     """
 
     equal: EqualRows
@@ -194,13 +194,13 @@ class HashTask:
         roots = np.flatnonzero(local == np.arange(stop - start))
         receipt = scatter(out, equal.buckets(keys[roots]), equal.n_buckets, key=keys[roots], row=start + roots,
                           rows=np.bincount(local, minlength=len(local))[roots])
-        copies = stop - start - len(roots)
-        return {**receipt, **out.write(local=local[:len(local) if copies else 0]), "copies": copies}
+        n_duplicates = stop - start - len(roots)
+        return {**receipt, **out.write(local=local[:len(local) if n_duplicates else 0]), "copies": n_duplicates}
 
 
 @dataclass(frozen=True)
 class SuspectTask:
-    """Tell the owners of the rows of a bucket that have a hash of others."""
+    """Report the rows of a bucket that share a hash to their blocks."""
 
     equal: EqualRows
     bucket: int
@@ -233,7 +233,7 @@ class ContentTask:
         bucket = equal.buckets(hash_rows(block, start))
         if not equal.rows.is_sparse:
             return scatter(out, bucket, equal.n_buckets, row=row, rows=rows, X=block)
-        # A row begins with an entry in no column, and so has one where it is empty.
+        # A row begins with an entry in column -1, so that empty rows have an entry too.
         entries = np.diff(block.indptr)
         column, value = np.full(len(row) + len(block.data), -1, np.int32), np.zeros(len(row) + len(block.data),
                                                                                   block.dtype)
@@ -246,7 +246,7 @@ class ContentTask:
 
 @dataclass(frozen=True)
 class MatchTask:
-    """Compare the rows of a bucket; tell the owner of a row that equals an earlier one, and that of the earlier one."""
+    """Compare the rows of a bucket; report each duplicate to its block and to the block of the first equal row."""
 
     equal: EqualRows
     bucket: int
@@ -264,18 +264,18 @@ class MatchTask:
         else:
             block = contents["X"]
         first = first_equal(block, hash_rows(block))
-        copy = np.flatnonzero(first != np.arange(len(first)))
-        other = first[copy]
-        duplicates = np.concatenate([row[copy], row[other]])
-        others = np.concatenate([row[other], row[copy]])
+        duplicate = np.flatnonzero(first != np.arange(len(first)))
+        other = first[duplicate]
+        duplicates = np.concatenate([row[duplicate], row[other]])
+        others = np.concatenate([row[other], row[duplicate]])
         receipt = scatter(out, duplicates // equal.height, equal.count, row=duplicates, other=others,
-                          later=np.repeat([True, False], len(copy)), rows=np.tile(rows[copy], 2))
-        return {**receipt, "copies": len(copy)}
+                          later=np.repeat([True, False], len(duplicate)), rows=np.tile(rows[duplicate], 2))
+        return {**receipt, "copies": len(duplicate)}
 
 
 @dataclass(frozen=True)
 class FirstsTask:
-    """Write the rows of a block that equal none before them, `first`, and how many equal each, `multiplicity`."""
+    """Write the `first` rows of a block, which equal no earlier row, and their `multiplicity`."""
 
     equal: EqualRows
     index: int
@@ -296,7 +296,7 @@ class FirstsTask:
 
 @dataclass(frozen=True)
 class NumberTask:
-    """Send the numbers of the first rows of a block, from `begin` on, to the blocks of rows that equal them."""
+    """Send the vertices of the first rows of a block, numbered from `begin` on, to the blocks of their duplicates."""
 
     equal: EqualRows
     index: int
@@ -312,7 +312,7 @@ class NumberTask:
 
 @dataclass(frozen=True)
 class VertexTask:
-    """Write the vertex of each row of a block, whose first rows are numbered from `begin` on."""
+    """Write the vertex of each row of a block; its first rows are numbered from `begin` on."""
 
     equal: EqualRows
     index: int
@@ -332,10 +332,10 @@ class VertexTask:
 
 
 def find_equal_rows(rows: Rows, execution: Execution, parts: Parts) -> EqualRows | None:
-    """Write the shared array `vertex` (n,), the number of the distinct row that each row equals; None if all differ.
+    """Write the vertex of each row as the shared array `vertex` (n,); return None if all rows are distinct.
 
-    Distinct rows are numbered in the order of the first of each, and `blocks` gives these. A task holds two blocks of
-    rows in two forms each (`hashed_rows`), or a bucket.
+    Vertices are numbered in the order of their first rows, which `blocks` yields. A task holds two blocks of rows in
+    two forms each (`hashed_rows`), or a bucket.
 
     Raises DataError: values that are not finite numbers. BudgetError: not one row fits.
     """
@@ -360,18 +360,18 @@ def find_equal_rows(rows: Rows, execution: Execution, parts: Parts) -> EqualRows
     parts.allocate("vertex", (n,), np.int64, height)
     execution.map([VertexTask(equal, index, begins[index], parts) for index in blocks], equal.of("vertices"))
     return replace(equal, v=begins[-1], largest=max(receipt["largest"] for receipt in firsts),
-                   copied=sum(receipt["copied"] for receipt in firsts))
+                   duplicated=sum(receipt["copied"] for receipt in firsts))
 
 
 def vertices_cost(n: int, row_bytes: int, budget: int, *, collapse: bool) -> Cost:
-    """Return what finding equal rows takes: a pass of blocks, and one of buckets of their hashes.
+    """Return the cost of finding equal rows: a pass over blocks, and one over buckets of their hashes.
 
-    Where there are copies, passes over these alone follow, of blocks and buckets as large.
+    Further passes read duplicates alone, in blocks and buckets of the same size.
     """
     if not collapse:
         return cost_of(0, 0, 0, 0)
-    height, each = hashed_rows(n, row_bytes, budget)
+    height, bytes_each = hashed_rows(n, row_bytes, budget)
     blocks, buckets = block_count(n, height), buckets_of(n, row_bytes, budget)
     return cost_of(blocks + buckets, n * (row_bytes + 20), 20 * n,
-                   max(height * each, min(BUCKET_BYTES * (n // buckets), arrays_within(budget))), each,
+                   max(height * bytes_each, min(BUCKET_BYTES * (n // buckets), arrays_within(budget))), bytes_each,
                    HASHED_SECONDS * n * row_bytes, bucket_requests((blocks, buckets)))

@@ -1,8 +1,8 @@
 """Functions of a graph's Laplacian on the columns of a few vertices: `(L + r I)^-p e_j` for many r and p at once.
 
-By the Lanczos process, where all ridges and powers cost what one does (`solvers/lanczos.py`). On small graphs, and for
-ridges beside which the smallest eigenvalues are so many that the process does not resolve them in `max_steps`, by the
-solvers of `solvers/solve.py` instead: one system a ridge, and p solves a column.
+The Lanczos process computes all ridges and powers at the cost of one (`solvers/lanczos.py`). Small graphs, and ridges
+that are too small for the process to converge in `max_steps`, use the solvers of `solvers/solve.py` instead: one system
+a ridge, and p solves a column.
 """
 
 from collections.abc import Callable
@@ -26,16 +26,17 @@ from .regularizer import FORMED_SECONDS, system_cost
 from .regularizer_params import LaplacianKind
 from .weights.build import read_graph
 
-AT_ONCE = 2  # blocks of columns that start before it is known which functions converge
+FIRST_BLOCKS = 2  # blocks of columns that are computed before the others, to see which functions converge
 
 
 @dataclass(frozen=True, kw_only=True)
 class FunctionParams:
-    """How functions of the Laplacian are computed.
+    """Parameters of functions of the Laplacian.
 
-    laplacian : "normalized" or "unnormalized". tol : how much no function of a column, off the null space, may
-        still move relative to its largest entry as the steps grow by half. max_steps : of the Lanczos process, before
-        the solvers take over. block_columns : columns side by side.
+    laplacian : "normalized" or "unnormalized".
+    tol : largest change of a column off the null space, relative to its largest entry, when the steps grow by half.
+    max_steps : of the Lanczos process; functions that have not converged then are computed by solvers.
+    block_columns : columns computed side by side.
     """
 
     laplacian: LaplacianKind = "normalized"
@@ -74,7 +75,7 @@ def graph_functions(graph: Graph, columns: np.ndarray, rows: np.ndarray, functio
     Both in the coordinates of the Laplacian: where vertices are several points, see `Laplacian.multiplicity`.
     factored : whether the matrix is; by default where it has up to `LARGEST` vertices.
 
-    Raises NotConverged where the solvers have to take over, and a solve ends above its tolerance.
+    Raises NotConverged if a solver is used and ends above its tolerance.
     """
     columns, rows = np.asarray(columns, np.int64), np.asarray(rows, np.int64)
     if len(graph.vertices) <= LARGEST if factored is None else factored:
@@ -83,7 +84,7 @@ def graph_functions(graph: Graph, columns: np.ndarray, rows: np.ndarray, functio
 
 
 def laplacian_of(graph: Parts, vertices: Arrays | None, kind: LaplacianKind) -> Laplacian:
-    """Return the Laplacian of a stored graph; vertices : as `Graph.copies`."""
+    """Return the Laplacian of a stored graph; vertices : as `Graph.shared_vertices` returns them."""
     return Laplacian(read_graph(graph), kind == "normalized",
                      None if vertices is None else vertices.load()["multiplicity"])
 
@@ -103,7 +104,7 @@ class SingularTask:
 
 @dataclass(frozen=True)
 class KrylovTask:
-    """Write what the first pass finds of some columns; see `krylov`, whose memory it takes beside the matrix."""
+    """Write the first pass of the Lanczos process on some columns; see `krylov` for its memory beside the matrix."""
 
     matrix: Arrays
     vertices: Arrays  # `columns` (t,) and `rows` (r,)
@@ -157,18 +158,16 @@ class CombinePolynomialTask:
         return out.write(found=A.leave(sums))
 
 
-def _even_ranges(count: int, most: int, least: int = 1) -> list[tuple[int, int]]:
-    """Return ranges of about equal length, of at most `most` each, and `least` of them or more where there are enough.
-    """
-    return row_ranges(count, -(-count // max(-(-count // most), min(least, count))))
+def _even_ranges(count: int, max_length: int, min_ranges: int = 1) -> list[tuple[int, int]]:
+    """Return ranges of nearly equal length, each of at most `max_length` items; at least `min_ranges`."""
+    return row_ranges(count, -(-count // max(-(-count // max_length), min(min_ranges, count))))
 
 
 def functions_cost(n: int, nnz: int, t: int, r: int, m: int, c: int, params: FunctionParams, *, guess: bool) -> Cost:
-    """Return what m functions on t columns at r rows take, and c combinations of them.
+    """Return the cost of m functions on t columns at r rows, and of c combinations of them.
 
-    By the Lanczos process: its matrix, then the first pass over a block of columns (`krylov_bytes`), then the second,
-    with two arrays (n, c), which is more than by polynomials. Small graphs are factored, and solve all columns and
-    powers side by side.
+    The Lanczos process takes its matrix, then the first pass over a block of columns (`krylov_bytes`), then the second
+    with two arrays (n, c), which exceeds that of polynomials. Small graphs are factored.
     """
     block, stored = min(t, params.block_columns), 28 * n + 8 * nnz
     if n <= LARGEST:
@@ -178,7 +177,7 @@ def functions_cost(n: int, nnz: int, t: int, r: int, m: int, c: int, params: Fun
                        prepared.smallest_peak)
     first = stored + krylov_bytes(n, r, block, m, params.max_steps)
     second = stored + 4 * nnz + 12 * n * block + (8 * params.max_steps * block + 24 * n + 8 * m * t) * c
-    tasks = len(_even_ranges(t, block, AT_ONCE))
+    tasks = len(_even_ranges(t, block, FIRST_BLOCKS))
     return cost_of(1 + 2 * tasks, 12 * nnz + 2 * tasks * stored, stored + 8 * m * r * t,
                    max(70 * nnz + 60 * n, first, second), 70 * nnz,
                    solve_seconds(nnz, t + c * m) + FORMED_SECONDS * nnz)
@@ -186,42 +185,43 @@ def functions_cost(n: int, nnz: int, t: int, r: int, m: int, c: int, params: Fun
 
 def _by_krylov(graph: Graph, columns: np.ndarray, rows: np.ndarray, functions: Functions, params: FunctionParams,
                execution: Execution) -> GraphFunctions:
-    """Return the functions by the Lanczos process, and by solvers those that do not converge.
+    """Return the functions by the Lanczos process, or by solvers if they do not converge.
 
-    What the first `AT_ONCE` blocks of columns do not resolve is left out of the process for the others.
+    Functions that do not converge on the first `FIRST_BLOCKS` blocks of columns are not tried on the others.
     """
     prepared, parts = execution.scratch(), execution.scratch()
-    execution.map([SingularTask(graph.stored, graph.copies(execution), params.laplacian)], prepared)
+    execution.map([SingularTask(graph.stored, graph.shared_vertices(execution), params.laplacian)], prepared)
     matrix, vertices = prepared.arrays(0), execution.share(columns=columns, rows=rows)
-    ranges = _even_ranges(len(columns), params.block_columns, AT_ONCE)
-    kept, seen = np.arange(len(functions)), list[np.ndarray]()
-    while len(seen) < len(ranges):
-        seen += [kept] * (len(ranges) - AT_ONCE if seen else min(AT_ONCE, len(ranges)))
+    ranges = _even_ranges(len(columns), params.block_columns, FIRST_BLOCKS)
+    converged, tried = np.arange(len(functions)), list[np.ndarray]()
+    while len(tried) < len(ranges):
+        tried += [converged] * (len(ranges) - FIRST_BLOCKS if tried else min(FIRST_BLOCKS, len(ranges)))
         receipts = execution.map([KrylovTask(matrix, vertices, *span, functions.take(known), params)
-                                  for span, known in zip(ranges, seen, strict=False)], parts)
-        computed = [Krylov.from_arrays(parts.read(index)) for index in range(len(seen))]
-        kept = np.array([place for place in kept if all(
-            each.converged[list(known).index(place)].all()
-            for each, known in zip(computed, seen, strict=True))], np.int64)
-    computed = [each.take(np.searchsorted(known, kept)) for each, known in zip(computed, seen, strict=True)]
-    others = np.setdiff1d(np.arange(len(functions)), kept)
+                                  for span, known in zip(ranges, tried, strict=False)], parts)
+        computed = [Krylov.from_arrays(parts.read(index)) for index in range(len(tried))]
+        converged = np.array([function for function in converged if all(
+            item.converged[list(known).index(function)].all()
+            for item, known in zip(computed, tried, strict=True))], np.int64)
+    computed = [item.take(np.searchsorted(known, converged)) for item, known in zip(computed, tried, strict=True)]
+    others = np.setdiff1d(np.arange(len(functions)), converged)
     solved = _by_solves(graph, columns, rows, functions.take(others), params, execution) if len(others) else None
     values = np.empty((len(functions), len(rows), len(columns)))
-    values[kept] = np.concatenate([each.values for each in computed], axis=2)
+    values[converged] = np.concatenate([item.values for item in computed], axis=2)
     if solved is not None:
         values[others] = solved.values
-    used, A = functions.take(kept), SingularMatrix.from_arrays(matrix.load())
-    interval, longest = Interval.of(A, computed), max(int(each.steps.max()) for each in computed)
+    used, A = functions.take(converged), SingularMatrix.from_arrays(matrix.load())
+    interval, longest = Interval.of(A, computed), max(int(item.steps.max()) for item in computed)
 
     def combine(coef: np.ndarray) -> np.ndarray:
-        """Return the combination, by polynomials or by the process again, whichever multiplies fewer columns."""
+        """Return the combination, by polynomials or the Lanczos process, whichever multiplies fewer columns."""
         whole = np.zeros((len(graph.vertices), coef.shape[2]))
-        filled = np.flatnonzero(coef[kept].any(axis=(0, 1)))
-        of_column = coef[kept][:, :, filled]
+        filled = np.flatnonzero(coef[converged].any(axis=(0, 1)))
+        of_column = coef[converged][:, :, filled]
         polynomial = polynomials(used, of_column, interval, params.tol) if of_column.size else None
         if polynomial is not None and polynomial.shape[1] * len(filled) <= longest * len(columns):
             shared = execution.share(columns=columns, polynomial=polynomial, coef=of_column)
-            results, blocks = execution.scratch(), _even_ranges(len(filled), params.block_columns // 2 or 1, AT_ONCE)
+            results = execution.scratch()
+            blocks = _even_ranges(len(filled), params.block_columns // 2 or 1, FIRST_BLOCKS)
             execution.map([CombinePolynomialTask(matrix, shared, interval, used, *block) for block in blocks], results)
             whole[:, filled] = np.concatenate([results.read(index)["found"] for index in range(len(blocks))], axis=1)
         elif of_column.size:
@@ -238,7 +238,7 @@ def _by_krylov(graph: Graph, columns: np.ndarray, rows: np.ndarray, functions: F
 
 @dataclass(frozen=True)
 class SystemTask:
-    """Write the solver of L + ridge I for so many columns."""
+    """Write the solver of L + ridge I for `n_columns` columns."""
 
     graph: Parts
     vertices: Arrays | None
@@ -299,30 +299,32 @@ class CombinePowersTask:
 def _by_solves(graph: Graph, columns: np.ndarray, rows: np.ndarray, functions: Functions, params: FunctionParams,
                execution: Execution) -> GraphFunctions:
     """Return the functions by a solver of each ridge."""
-    ridges, most = sorted(set(functions.ridge)), max(functions.power)
+    ridges, max_power = sorted(set(functions.ridge)), max(functions.power)
     solver = SolverParams(tol=min(1e-6, params.tol), block_columns=params.block_columns,
                           random_state=params.random_state)
     prepared, vertices = execution.scratch(), execution.share(columns=columns, rows=rows)
     receipts = execution.map([
-        SystemTask(graph.stored, graph.copies(execution), params.laplacian, ridge, most * len(columns), solver)
+        SystemTask(graph.stored, graph.shared_vertices(execution), params.laplacian, ridge,
+                   max_power * len(columns), solver)
         for ridge in ridges], prepared)
-    chosen = [replace(solver, method=receipt["method"]) for receipt in receipts]
+    solvers = [replace(solver, method=receipt["method"]) for receipt in receipts]
     ranges, parts = row_ranges(len(columns), params.block_columns), execution.scratch()
-    solved = execution.map([PowersTask(prepared.arrays(number), chosen[number], vertices, first, last, most)
+    solved = execution.map([PowersTask(prepared.arrays(number), solvers[number], vertices, first, last, max_power)
                             for number in range(len(ridges)) for first, last in ranges], parts)
     of_ridge = [np.concatenate([parts.read(number * len(ranges) + index)["values"] for index in range(len(ranges))], 2)
                 for number in range(len(ridges))]
     parts.remove()
-    places = [(ridges.index(ridge), power - 1) for ridge, power in zip(functions.ridge, functions.power, strict=True)]
+    indices = [(ridges.index(ridge), power - 1) for ridge, power in zip(functions.ridge, functions.power, strict=True)]
 
     def combine(coef: np.ndarray) -> np.ndarray:
-        given = np.zeros((len(ridges), most, *coef.shape[1:]))
-        for (number, power), weights in zip(places, coef, strict=True):
-            given[number, power] += weights
+        by_power = np.zeros((len(ridges), max_power, *coef.shape[1:]))
+        for (number, power), weights in zip(indices, coef, strict=True):
+            by_power[number, power] += weights
         return execution.reduce(sums([
-            CombinePowersTask(prepared.arrays(number), chosen[number], vertices, execution.share(coef=given[number]))
+            CombinePowersTask(prepared.arrays(number), solvers[number], vertices,
+                              execution.share(coef=by_power[number]))
             for number in range(len(ridges))]))["found"]
 
-    return GraphFunctions(np.array([of_ridge[number][power] for number, power in places]), combine, {
-        "method": sorted({params.method for params in chosen}), "tol": solver.tol,
+    return GraphFunctions(np.array([of_ridge[number][power] for number, power in indices]), combine, {
+        "method": sorted({params.method for params in solvers}), "tol": solver.tol,
         "iterations": max(receipt["iterations"] for receipt in solved)})

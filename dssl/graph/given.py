@@ -1,4 +1,4 @@
-"""A graph that is given: its weights, or its neighbor lists, checked and brought into the form of those made here."""
+"""A given graph, by its weights or by neighbor lists, checked and converted to the form of graphs made here."""
 
 import warnings
 from typing import Any
@@ -13,9 +13,10 @@ from ..storage.blocks import ArrayRows, PartWriter, Receipt
 from .laplacian import check_weights
 from .weights.rules import FLOOR, GIVEN
 
-NO_NEIGHBOR = -1  # the id that fills a list shorter than others
+NO_NEIGHBOR = -1  # the id that pads shorter lists
 SHOWN = 5
-FULL, LEAST = 0.5, 50  # the share of all pairs that a graph joins, above which it is told; of so many points or more
+# A graph of at least `DENSE_MIN_POINTS` points that joins a larger share of all pairs is warned of.
+DENSE_SHARE, DENSE_MIN_POINTS = 0.5, 50
 LARGEST_DISTANCE = np.float64(1e150)  # whose square is still a float64
 
 
@@ -36,7 +37,7 @@ def checked_weights(W: Any, n: int) -> sp.csr_array:
     W.eliminate_zeros()
     W.sort_indices()
     require(W.nnz > 0, f"the weights join none of the {n} points", error=DataError,
-            why="without an edge the unlabeled points say nothing", fix="pass a graph with edges off the diagonal")
+            why="without an edge unlabeled points carry no information", fix="pass a graph with edges off the diagonal")
     return W
 
 
@@ -65,22 +66,22 @@ class GraphFull(UserWarning):
 def warn_full(attributes: dict[str, Any], stacklevel: int = 4) -> None:
     """Warn with GraphFull if weights with these attributes join most of all pairs of points."""
     n, share = attributes["n"], attributes["nnz"] / max(1, attributes["n"] * (attributes["n"] - 1))
-    if n >= LEAST and share > FULL:
+    if n >= DENSE_MIN_POINTS and share > DENSE_SHARE:
         warnings.warn(explain(
             f"the graph joins {share:.0%} of all pairs of its {n:,} points",
-            why="each point is then a neighbor of most, so that the graph draws a function to its mean and can erase "
-                "the model", fix="keep the nearest 5 to 20 neighbors of each point, as KNNGraph does",
+            why="each point is then a neighbor of most others, so the graph pulls every function to its mean",
+            fix="keep the nearest 5 to 20 neighbors of each point, as KNNGraph does",
         ), GraphFull, stacklevel=stacklevel)
 
 
 def checked_neighbors(lists: Any, n: int | None = None) -> Neighbors:
-    """Return given lists as Neighbors, ascending by (distance, id), in the dtype of their distances.
+    """Return given neighbor lists as Neighbors, ascending by (distance, id), in the dtype of their distances.
 
     Parameters
     ----------
-    lists : Neighbors, or (ids, distances), both (n, k). A point's own id at distance 0 is dropped wherever it stands;
-        lists that are shorter than others then end with the id -1 at distance infinity.
-    n : the points that they have to be of; None asks nothing.
+    lists : Neighbors, or (ids, distances), both (n, k). A point's own id at distance 0 is dropped;
+        shorter lists are padded with id -1 at distance infinity.
+    n : the required number of points, or None.
 
     Raises
     ------
@@ -108,7 +109,7 @@ def checked_neighbors(lists: Any, n: int | None = None) -> Neighbors:
             why=f"rows are numbered from 0 to {n - 1}", fix="number the neighbors by the rows of the same points")
     distances = distances.astype(np.result_type(distances.dtype, np.float32), copy=False)
     bad = np.argwhere(~(distances < LARGEST_DISTANCE) | (distances < 0))
-    require(len(bad) == 0, f"{len(bad)} distances are negative, NaN or beyond {LARGEST_DISTANCE:g}, such as "
+    require(len(bad) == 0, f"{len(bad)} distances are negative, NaN or above {LARGEST_DISTANCE:g}, such as "
             f"{_shown(distances, bad)}", error=DataError,
             why="no weight follows from them", fix="pass distances, not similarities, in a smaller unit")
     itself = ids == np.arange(n)[:, None]
@@ -119,16 +120,16 @@ def checked_neighbors(lists: Any, n: int | None = None) -> Neighbors:
 
 
 def given_cost(entries: int) -> Cost:
-    """Return what lists of this many entries from a file take: 12 bytes each, sorted, checked and cut to the points."""
+    """Return the cost of reading neighbor lists of this many entries: 12 bytes each, sorted, checked and restricted."""
     return cost_of(int(entries > 0), 16 * entries, 12 * entries, 60 * entries)
 
 
-def _shown(values: np.ndarray, places: np.ndarray) -> str:
-    return ", ".join(f"{values[i, j]} in row {i}" for i, j in places[:SHOWN])
+def _shown(values: np.ndarray, entries: np.ndarray) -> str:
+    return ", ".join(f"{values[i, j]} in row {i}" for i, j in entries[:SHOWN])
 
 
 def compacted(ids: np.ndarray, distances: np.ndarray, keep: np.ndarray) -> Neighbors:
-    """Return the kept entries (n, k) bool of lists, ascending by (distance, id), the shorter ones filled with -1.
+    """Return the entries `keep` (n, k) bool of neighbor lists, ascending by (distance, id), padded with -1.
 
     Raises
     ------
@@ -139,7 +140,8 @@ def compacted(ids: np.ndarray, distances: np.ndarray, keep: np.ndarray) -> Neigh
     order = np.lexsort((ids, distances), axis=1)
     longest = int(keep.sum(axis=1).max(initial=0))
     require(longest > 0, f"no list of the {len(ids)} points names another of them", error=DataError,
-            why="without an edge the unlabeled points say nothing", fix="pass lists of at least one other neighbor")
+            why="without an edge unlabeled points carry no information",
+            fix="pass lists of at least one other neighbor")
     ids, distances = (np.take_along_axis(values, order, axis=1)[:, :longest] for values in (ids, distances))
     again = np.sort(ids, axis=1)
     twice = ((again[:, 1:] == again[:, :-1]) & (again[:, 1:] != NO_NEIGHBOR)).any(axis=1)
@@ -150,8 +152,8 @@ def compacted(ids: np.ndarray, distances: np.ndarray, keep: np.ndarray) -> Neigh
 
 
 def restricted(lists: Neighbors, rows: np.ndarray) -> Neighbors:
-    """Return the lists of some rows among these rows alone, numbered by their places in `rows`; others are dropped."""
-    place = np.full(len(lists) + 1, NO_NEIGHBOR)  # the last entry is that of the id -1
-    place[rows] = np.arange(len(rows))
-    ids = place[lists.ids.take(rows)]
+    """Return the neighbor lists of some rows among these rows, renumbered by their index in `rows`."""
+    new_id = np.full(len(lists) + 1, NO_NEIGHBOR)  # the last entry belongs to id -1
+    new_id[rows] = np.arange(len(rows))
+    ids = new_id[lists.ids.take(rows)]
     return compacted(ids, lists.distances.take(rows), ids != NO_NEIGHBOR)

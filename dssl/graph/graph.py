@@ -42,9 +42,9 @@ class Graph:
     neighbors : Neighbors or None
         The neighbor lists of the vertices; None where the weights were given.
     attributes : dict
-        What is known of the `neighbors` and the `weights`, as JSON.
+        The attributes of the `neighbors` and of the `weights`, as JSON.
     keeper : Execution or None
-        The execution in whose scratch the weights lie. It has to live as long as they.
+        The execution whose scratch holds the weights; it has to outlive them.
     scaling : Scaling or None
         The scaling of the features from which the lists were made; None where weights
         or lists were given.
@@ -74,7 +74,7 @@ class Graph:
     @classmethod
     def of(cls, given: Any, *, weights: str = SelfTuned.name, bandwidth: float | None = None, width: float = WIDTH,
            symmetrize: str = "maximum", execution: Execution | None = None) -> "Graph":
-        """Return a graph of weights or of neighbor lists that one has.
+        """Return the graph of given weights or neighbor lists.
 
         Each of the n points is a vertex, whether or not another point equals it.
 
@@ -124,16 +124,16 @@ class Graph:
         if sp.issparse(given):
             receipt = store_weights(checked_weights(given, given.shape[0]), PartWriter(stored, 0))
             stored.finish(0, receipt)
-            lists, known, described = None, {"method": "given"}, described_weights(receipt)
+            lists, described_lists, described = None, {"method": "given"}, described_weights(receipt)
         else:
             params = WeightParams(weights=weights, bandwidth=bandwidth, width=width,
                                   symmetrize=symmetrize)  # type: ignore[arg-type]
             lists = checked_neighbors(given).shared(execution)
-            known, described = lists.attributes, weigh(lists, params, execution, stored)
+            described_lists, described = lists.attributes, weigh(lists, params, execution, stored)
         warn_raised(described)
         warn_full(described)
-        return cls(Vertices.distinct(described["n"]), stored, lists, {"neighbors": known, "weights": described},
-                   execution)
+        attributes = {"neighbors": described_lists, "weights": described}
+        return cls(Vertices.distinct(described["n"]), stored, lists, attributes, execution)
 
     @property
     def n(self) -> int:
@@ -168,8 +168,8 @@ class Graph:
         """
         return connected_components(self.weights(), directed=False)[1]
 
-    def copies(self, execution: Execution) -> Arrays | None:
-        """Return the vertices in a form that every task can load.
+    def shared_vertices(self, execution: Execution) -> Arrays | None:
+        """Return the vertices in storage that every task can load.
 
         Parameters
         ----------
@@ -183,35 +183,35 @@ class Graph:
         """
         return execution.share(**self.vertices.to_arrays()) if self.vertices.joined else None
 
-    def among(self, kept: np.ndarray, execution: Execution) -> "Graph":
+    def subgraph(self, selected: np.ndarray, execution: Execution) -> "Graph":
         """Return the graph of some vertices, with the edges between them.
 
         Parameters
         ----------
-        kept : ndarray of bool, shape (v,)
-            The vertices that stay. The points of all other vertices are not in the new
-            graph.
+        selected : ndarray of bool, shape (v,)
+            The vertices to select. The points of all other vertices are not in the
+            subgraph.
         execution : Execution
             In whose scratch the weights are stored.
 
         Returns
         -------
         Graph
-            The graph of the points of these vertices; itself where all stay.
+            The graph of the points of these vertices; itself if all are selected.
         """
-        if kept.all():
+        if selected.all():
             return self
-        place = np.cumsum(kept) - 1
-        vertex = self.vertices.vertex[kept[self.vertices.vertex]]
+        new_number = np.cumsum(selected) - 1
+        vertex = self.vertices.vertex[selected[self.vertices.vertex]]
         first = np.unique(vertex, return_index=True)[1]
         stored = execution.scratch()
-        receipt = store_weights(self.weights()[kept][:, kept], PartWriter(stored, 0))
+        receipt = store_weights(self.weights()[selected][:, selected], PartWriter(stored, 0))
         stored.finish(0, receipt)
-        return Graph(Vertices(place[vertex], first, self.vertices.multiplicity[kept]), stored, None,
+        return Graph(Vertices(new_number[vertex], first, self.vertices.multiplicity[selected]), stored, None,
                      {"neighbors": {"method": "given"}, "weights": described_weights(receipt)}, execution)
 
     def shared(self, execution: Execution) -> "Graph":
-        """Return the graph in a form that every task of an execution can read.
+        """Return the graph in storage that every task of an execution can read.
 
         Parameters
         ----------
@@ -221,7 +221,7 @@ class Graph:
         Returns
         -------
         Graph
-            The same graph, stored where all tasks reach it.
+            The same graph, in shared storage.
         """
         stored = execution.scratch()
         if not isinstance(self.stored, MemoryParts) or isinstance(stored, MemoryParts):
@@ -251,7 +251,7 @@ class Graph:
         return f"Graph({self.n} points, {len(self.vertices)} vertices, {self.attributes['weights']['nnz'] // 2} edges)"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return what a pickle holds: the arrays, wherever they lie, and not the execution that keeps them."""
+        """Return the state of a pickle: the arrays, without the execution that stores them."""
         return Graph.from_arrays, (self.to_arrays(), self.attributes)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
@@ -301,8 +301,8 @@ class KNNGraph:
     Parameters
     ----------
     n_neighbors : int
-        The number of neighbors of each point, itself not counted. Where there are fewer
-        distinct points it is lowered to what there is, with a warning.
+        The number of neighbors of each point, itself not counted. With fewer distinct
+        points it is lowered, with a warning.
     metric : str
         The distance of the neighbor search: euclidean; cosine, the Euclidean distance
         between the rows scaled to unit length; or one that a plugin registers.
@@ -326,9 +326,9 @@ class KNNGraph:
     random_state : int
         The seed of the approximate searches and of the sample that certifies them.
     recall : float
-        The share of true neighbors that a search finds. A partitioned search goes on
-        until a sample certifies it; NN-descent is repeated with wider lists where it
-        misses it.
+        The share of true neighbors that an approximate search has to find. A
+        partitioned search continues until a sample certifies it; NN-descent is repeated
+        once with longer lists if it finds fewer.
 
     Raises
     ------
@@ -403,8 +403,8 @@ class KNNGraph:
             Where the tasks run; None is the active Dask client, or threads of this
             process.
         parts : Parts or None
-            Where weights and lists are written. Finished blocks are kept, so that a
-            killed build goes on after them. None is the execution's scratch.
+            Where weights and lists are written. A killed build that is restarted reuses
+            finished blocks. None is the execution's scratch.
         scale : str
             How the features are scaled, as in the estimators. An estimator that is
             given the graph takes over its scaling.
@@ -446,7 +446,7 @@ class KNNGraph:
         Returns
         -------
         Graph
-            The graph, which knows of no scaling.
+            The graph, without a scaling.
         """
         stored = execution.scratch() if parts is None else parts
         points = self.vertices(rows, execution, None if parts is None else parts.within("hashes"))
@@ -456,7 +456,7 @@ class KNNGraph:
         return self.weighed(points, lists, execution, stored)
 
     def weighed(self, points: Vertices, lists: Neighbors, execution: Execution, parts: Parts) -> Graph:
-        """Return the weighted graph of neighbor lists, whatever search they are from.
+        """Return the weighted graph of neighbor lists of any search.
 
         Parameters
         ----------
@@ -482,11 +482,11 @@ class KNNGraph:
 def require_graph(graph: Any) -> None:
     """Raise ParameterError unless it is a `Graph`."""
     require(isinstance(graph, Graph), f"graph is a {type(graph).__name__}, expected a Graph",
-            why="its vertices and weights are read from it", fix="pass KNNGraph().build(X), or Graph.of(weights)")
+            why="the model reads its vertices and weights", fix="pass KNNGraph().build(X), or Graph.of(weights)")
 
 
 def graph_of(rows: Rows, params: KNNGraph, execution: Execution, given: Any = None) -> Graph:
-    """Return the graph of rows (n, d), readable by every task: the one that is given, or else what `params` makes.
+    """Return the graph of rows (n, d), readable by every task: the given one, or one made by `params`.
 
     given : a `Graph`, or what `Graph.of` takes; lists get the weights of `params`.
 

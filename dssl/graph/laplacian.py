@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from ..base.errors import DataError, require
 
-ROUNDING = 1e-12  # relative asymmetry that is put down to rounding
+ROUNDING = 1e-12  # relative asymmetry that is accepted as rounding
 
 
 def check_weights(W: sp.csr_array, n: int) -> None:
@@ -19,7 +19,8 @@ def check_weights(W: sp.csr_array, n: int) -> None:
     require(bad == 0, f"{bad} of {W.nnz} weights are NaN or infinite", error=DataError,
             why="one such weight spoils every solution", fix="leave these edges out, or give them a finite weight")
     bad = int((W.data < 0).sum())
-    require(bad == 0, f"{bad} of {W.nnz} weights are negative, the least {W.data.min(initial=0):.3g}", error=DataError,
+    require(bad == 0, f"{bad} of {W.nnz} weights are negative, the lowest {W.data.min(initial=0):.3g}",
+            error=DataError,
             why="the Laplacian is positive semi-definite for non-negative weights only",
             fix="pass similarities such as exp(-d^2), not distances or correlations below 0")
     apart = abs(W - W.T)
@@ -30,7 +31,7 @@ def check_weights(W: sp.csr_array, n: int) -> None:
 
 
 def scaled_entries(W: sp.csr_array, scale: np.ndarray) -> np.ndarray:
-    """Return s_i w_ij s_j in the places of the entries of W."""
+    """Return the entries s_i w_ij s_j, in the order of those of W."""
     rows = np.repeat(np.arange(W.shape[0]), np.diff(W.indptr))
     # The product of the scales first: it is the same number for (i, j) and (j, i).
     return W.data * (scale[rows] * scale[W.indices])
@@ -98,7 +99,7 @@ class Laplacian:
             require(m.shape == (self.n,) and bool((m > 0).all()) and bool(np.isfinite(m).all()), error=DataError,
                     what=f"multiplicity has shape {m.shape} and values from {m.min(initial=np.inf):g}, expected "
                          f"({self.n},) and > 0", why="each vertex stands for at least one point",
-                    fix="pass Vertices.multiplicity, or None where no point has a copy")
+                    fix="pass Vertices.multiplicity, or None if no point has a duplicate")
             object.__setattr__(self, "multiplicity", m)
 
     @property
@@ -107,8 +108,8 @@ class Laplacian:
         return self.W.shape[0]
 
     @cached_property
-    def joint(self) -> sp.csr_array:
-        """The weights of all points together, M W M."""
+    def point_weights(self) -> sp.csr_array:
+        """The weights between vertices summed over their points, M W M."""
         if self.multiplicity is None:
             return self.W
         joint = sp.csr_array((scaled_entries(self.W, self.multiplicity), self.W.indices, self.W.indptr), self.W.shape)
@@ -118,7 +119,7 @@ class Laplacian:
     @cached_property
     def degrees(self) -> np.ndarray:
         """The weighted degrees of W, or of M W M; shape (n,)."""
-        return np.asarray(self.joint.sum(axis=1)).ravel()
+        return np.asarray(self.point_weights.sum(axis=1)).ravel()
 
     def matrix(self, ridge: float = 0.0) -> sp.csr_array:
         """Return L + ridge I, or L_norm + ridge I.
@@ -154,7 +155,7 @@ class Laplacian:
         else:
             scale = 1 / np.sqrt(self.multiplicity)
             diagonal = self.degrees / self.multiplicity + ridge
-        off = self.joint.data if scale is None else scaled_entries(self.joint, scale)
+        off = self.point_weights.data if scale is None else scaled_entries(self.point_weights, scale)
         coo = self.W.tocoo()  # it keeps a diagonal entry that is zero
         ids = np.arange(self.n, dtype=coo.row.dtype)
         L = sp.csr_array((np.concatenate([-off, diagonal]),

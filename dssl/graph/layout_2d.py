@@ -1,7 +1,7 @@
-"""Two coordinates of a few points, in which those that few and short steps join are near: pieces of a picture.
+"""A layout of a few points in the plane by landmark Isomap.
 
-The distance of two points is the length of the shortest path along the edges, and the coordinates are the principal
-ones of these distances (Isomap), from a few points that serve as landmarks; without edges, of the distances themselves.
+The distance of two points is the length of the shortest path along the edges, and the layout has the two principal
+coordinates of these distances, from a few landmarks. Without edges the distances themselves are taken.
 
 References
 ----------
@@ -44,59 +44,59 @@ def _pairs(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def plane_coordinates(distances: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """Return the coordinates (s, 2) of points of which all distances (s, s) are known; without edges, of these alone.
+    """Return the layout (s, 2) of points with distances (s, s) and edges (e, 2).
 
-    Pieces that no edge joins are set side by side, the largest first. Cost: shortest paths from `LANDMARKS` points of
-    each piece, and s^2. Equal on every machine up to rounding.
+    Connected components are set side by side, the largest first. Cost: shortest paths from `LANDMARKS` points of each
+    component, and s^2. Equal on every machine up to rounding.
     """
     s = len(distances)
     if not len(edges):
-        chosen = _landmarks(s)
-        return _principal(distances[chosen], chosen)
+        landmarks = _landmarks(s)
+        return _principal(distances[landmarks], landmarks)
     lengths = distances[edges[:, 0], edges[:, 1]].astype(float)
     floor = 1e-6 * float(lengths.mean()) or 1.0  # a length of 0 is no edge of a sparse matrix
     path = sp.csr_array((np.maximum(lengths, floor), edges.T), shape=(s, s))
     count, component = connected_components(path, directed=False)
     pieces = sorted((np.flatnonzero(component == number) for number in range(count)),
                     key=lambda piece: (-len(piece), piece[0]))
-    places = np.zeros((s, 2))
+    positions = np.zeros((s, 2))
     for piece in pieces:
-        chosen = _landmarks(len(piece))
-        places[piece] = _principal(dijkstra(path[piece][:, piece], directed=False, indices=chosen), chosen)
-    return places if count == 1 else _side_by_side(places, pieces)
+        landmarks = _landmarks(len(piece))
+        positions[piece] = _principal(dijkstra(path[piece][:, piece], directed=False, indices=landmarks), landmarks)
+    return positions if count == 1 else _side_by_side(positions, pieces)
 
 
 def _landmarks(s: int) -> np.ndarray:
     return np.unique(np.linspace(0, s - 1, min(s, LANDMARKS)).astype(int))
 
 
-def _side_by_side(places: np.ndarray, pieces: Sequence[np.ndarray]) -> np.ndarray:
-    """Return places (s, 2) with pieces moved into rows, from left to right and from above, each within its own box."""
-    boxes = np.array([np.ptp(places[piece], axis=0) for piece in pieces])
-    gap = 0.08 * float(boxes.max()) or 1.0
-    across = max(1.2 * np.sqrt(((boxes[:, 0] + gap) * (boxes[:, 1] + gap)).sum()), boxes[0, 0] + gap)
-    moved, x, y, height = np.zeros_like(places), 0.0, 0.0, 0.0
+def _side_by_side(positions: np.ndarray, pieces: Sequence[np.ndarray]) -> np.ndarray:
+    """Return positions (s, 2) with the components arranged in rows of boxes, from left to right and top to bottom."""
+    boxes = np.array([np.ptp(positions[piece], axis=0) for piece in pieces])
+    margin = 0.08 * float(boxes.max()) or 1.0
+    across = max(1.2 * np.sqrt(((boxes[:, 0] + margin) * (boxes[:, 1] + margin)).sum()), boxes[0, 0] + margin)
+    moved, x, y, height = np.zeros_like(positions), 0.0, 0.0, 0.0
     for piece, (width, tall) in zip(pieces, boxes, strict=True):
         if x > 0 and x + width > across:
-            x, y, height = 0.0, y - height - gap, 0.0
-        low = places[piece].min(axis=0)
-        moved[piece] = places[piece] - low + [x, y - tall]
-        x, height = x + width + gap, max(height, tall)
+            x, y, height = 0.0, y - height - margin, 0.0
+        low = positions[piece].min(axis=0)
+        moved[piece] = positions[piece] - low + [x, y - tall]
+        x, height = x + width + margin, max(height, tall)
     return moved
 
 
-def _principal(distances: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """Return principal coordinates (s, 2) from distances (l, s) to landmarks, whose numbers are `chosen`."""
+def _principal(distances: np.ndarray, landmarks: np.ndarray) -> np.ndarray:
+    """Return principal coordinates (s, 2) from distances (l, s) to landmarks, whose numbers are `landmarks`."""
     squared = np.minimum(distances.astype(float), np.finfo(np.float32).max) ** 2
-    among = squared[:, chosen]
-    among = (among + among.T) / 2
-    means = among.mean(axis=1)
-    B = -0.5 * (among - means[:, None] - means + means.mean())
+    between = squared[:, landmarks]
+    between = (between + between.T) / 2
+    means = between.mean(axis=1)
+    B = -0.5 * (between - means[:, None] - means + means.mean())
     values, vectors = np.linalg.eigh(B)
     values, vectors = values[::-1][:2], vectors[:, ::-1][:, :2]
     coordinates = np.zeros((squared.shape[1], 2))
     for column in range(len(values)):
         if values[column] > 1e-12 * max(float(values[0]), 1e-300):
-            own_column = -0.5 * vectors[:, column] / np.sqrt(values[column]) @ (squared - means[:, None])
-            coordinates[:, column] = own_column * (np.sign(own_column[np.abs(own_column).argmax()]) or 1.0)
+            coordinate = -0.5 * vectors[:, column] / np.sqrt(values[column]) @ (squared - means[:, None])
+            coordinates[:, column] = coordinate * (np.sign(coordinate[np.abs(coordinate).argmax()]) or 1.0)
     return coordinates

@@ -1,4 +1,4 @@
-"""The regularizer's matrix, prepared for solving: from a stored graph to a solver, as one task."""
+"""From a stored graph to a prepared solver of its regularizer, as one task."""
 
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
@@ -42,9 +42,9 @@ class PrepareTask:
 def prepare_regularizer(graph: Parts, regularizer: RegularizerParams, n_columns: int, params: SolverParams,
                         execution: Execution, parts: Parts,
                         vertices: Arrays | None = None) -> tuple[Arrays, SolverParams, dict[str, Any]]:
-    """Return the prepared solver's arrays, its parameters with the method chosen, and its attributes.
+    """Return the prepared solver's arrays, its parameters with the selected method, and its attributes.
 
-    vertices : arrays of `Vertices` where some rows are copies; None for vertices of one point each.
+    vertices : arrays of `Vertices` if there are duplicates; None for vertices of one point each.
     """
     receipt, = execution.map([PrepareTask(graph, regularizer, n_columns, params, vertices)], parts)
     attributes = {**asdict(regularizer), "n": receipt["n"], "solver": receipt["solver"]}
@@ -52,13 +52,13 @@ def prepare_regularizer(graph: Parts, regularizer: RegularizerParams, n_columns:
 
 
 def system_cost(n: int, nnz: int, n_columns: int, solvers: Collection[type[SolverMethod]], *, guess: bool) -> Cost:
-    """Return what preparing one of these solvers takes, for n vertices and nnz weights.
+    """Return the cost of preparing one of these solvers for n vertices and nnz weights.
 
-    Forming the matrix; then, beside it in three forms, what the method prepares, and the probes that choose it. All
-    measured.
+    The peak is forming the matrix, or the prepared method and the probes that select it, beside the matrix in three
+    forms. All constants are measured.
     """
-    forming, kept = 70 * nnz + 160 * n, 40 * nnz + 390 * n
-    most = max(solver.prepare_bytes(n, nnz, n_columns) for solver in solvers)
+    forming, stored = 70 * nnz + 160 * n, 40 * nnz + 390 * n
+    preparing = max(solver.prepare_bytes(n, nnz, n_columns) for solver in solvers)
     written = max(solver.solver_bytes(n, nnz, n_columns, guess=guess) for solver in solvers)
-    return cost_of(1, 12 * nnz + 8 * n, written, max(forming, kept + most), forming,
+    return cost_of(1, 12 * nnz + 8 * n, written, max(forming, stored + preparing), forming,
                    FORMED_SECONDS * nnz + n * max(solver.prepare_seconds for solver in solvers))

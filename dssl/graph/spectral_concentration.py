@@ -1,70 +1,145 @@
-"""How far a graph's covariance reaches, which no label is needed for: whether the graph has clusters to tell of.
+"""The spectral concentration of a graph: whether it has clusters, which no label is needed for.
 
     rho_i = ((R^-p)_ii - what the constant function has in it) (R_ii)^p,    q = median(rho)^(2 / p)
 
 In a random graph all eigenvalues of L_norm but one lie in a semicircle around 1, of the variance v that is the mean
 over vertices of the sum of squared `w_ij / sqrt(d_i d_j)`, and q is the mean of 1 / eigenvalue^2:
 
-    q_0 = (1 / sqrt(1 - 4 v) - 1) / (2 v),    structure = (q - 1) / (q_0 - 1)
+    q_0 = (1 / sqrt(1 - 4 v) - 1) / (2 v),    concentration = (q - 1) / (q_0 - 1)
 
-So it is 1 where neighbors are those of noise, and slow eigenvectors, those of clusters and of thin sheets, raise it.
+So it is 1 for neighbors in noise; slow eigenvectors, those of clusters and of thin sheets, raise it.
 
 References
 ----------
 Wigner, "On the distribution of the roots of certain symmetric matrices", Annals of Mathematics 1958.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse import csgraph
 
+from ..execution.cost import Cost, cost_of, solve_seconds
+from ..execution.tasks import Execution
+from ..solvers.method import Jacobi
 from ..solvers.operators import places_of
+from ..solvers.solve import prepare
+from ..solvers.solver_params import SolverParams
+from ..storage.blocks import STEP_BYTES, Parts, PartWriter, Receipt, Rows, arrays_within, block_rng, row_ranges
 from ..storage.store import whole_bytes
+from .laplacian import Laplacian
+from .regularizer import system_cost
+from .weights.build import read_graph, row_receipts
 
 SOLVER_ARRAYS = tuple(f"A-{name}" for name in ("order", "scale", "component", "near_null", "data"))  # of a solver
-MOST_VARIANCE = 0.24  # beyond 1/4 the semicircle reaches 0; so it does on graphs of fewer than four neighbors
+MAX_VARIANCE = 0.24  # beyond 1/4 the semicircle reaches 0; so it does on graphs of fewer than four neighbors
+SAMPLE, COLUMNS = 128, 16  # vertices, and how many of them are solved for side by side
+RIDGE, POWER = 0.01, 2
+STREAM = 14  # of the seed
+ENTRY_BYTES = 12  # of a stored weight, with its column
+SOLVER = SolverParams(method=Jacobi.name, tol=1e-3)
 
 
-def structure_of(diagonal: np.ndarray, chosen: np.ndarray, solver: Mapping[str, np.ndarray], ridge: float,
+def spectral_concentration(diagonal: np.ndarray, vertices: np.ndarray, solver: Mapping[str, np.ndarray], ridge: float,
                  power: int) -> float:
-    """Return the structure of a graph, >= 0, from `(R^-power)_ii` (s,) of some vertices, chosen (s,).
+    """Return the spectral concentration of a graph, >= 0, from `(R^-power)_ii` (s,) of some vertices (s,).
 
     solver : its arrays of R = L + ridge I or L_norm + ridge I, of which `SOLVER_ARRAYS` are read (`Solver.to_arrays`).
     """
     order, scale, component, near_null, data = (solver[name] for name in SOLVER_ARRAYS)
-    at = places_of(order)[chosen]
+    at = places_of(order)[vertices]
     null = _constant((near_null * scale) ** 2, component)[at]
-    return _structure((diagonal - null / ridge**power) / scale[at] ** (2 * power), float(data @ data) / len(order),
+    return _concentration((diagonal - null / ridge**power) / scale[at] ** (2 * power), float(data @ data) / len(order),
                       power)
 
 
-def structure_bytes(n: int, nnz: int) -> int:
-    """Return what `structure_of` of n vertices and nnz weights takes, `SOLVER_ARRAYS` included."""
+def concentration_bytes(n: int, nnz: int) -> int:
+    """Return the bytes of `spectral_concentration` for n vertices and nnz weights, with `SOLVER_ARRAYS`."""
     return 8 * nnz + int(max(72 * n, 32 * n + whole_bytes(8 * nnz)))
 
 
-def structure_of_matrix(diagonal: np.ndarray, chosen: np.ndarray, R: sp.csr_array, vector: np.ndarray, ridge: float,
+def matrix_concentration(diagonal: np.ndarray, vertices: np.ndarray, R: sp.csr_array, vector: np.ndarray, ridge: float,
                         power: int) -> float:
-    """Return the same of R (n, n) without a solver's form; vector (n,) : the null vector of R - ridge I."""
+    """Return the spectral concentration from R (n, n) itself; vector (n,) : the null vector of R - ridge I."""
     of_diagonal, squared = R.diagonal(), R.power(2)
     component = csgraph.connected_components(R, directed=False)[1]
-    null = _constant(vector**2, component)[chosen]
+    null = _constant(vector**2, component)[vertices]
     among = float((1 / of_diagonal) @ (squared @ (1 / of_diagonal))) / len(of_diagonal) - 1
-    return _structure((diagonal - null / ridge**power) * of_diagonal[chosen] ** power, among, power)
+    return _concentration((diagonal - null / ridge**power) * of_diagonal[vertices] ** power, among, power)
 
 
 def _constant(squares: np.ndarray, component: np.ndarray) -> np.ndarray:
     """Return what the constant function has in `(R^-1)_ii` times the ridge (n,), from the squares of null vectors.
 
-    One function of all components together: what tells components apart is structure.
+    It is one function of all components: functions that differ between components count as concentration.
     """
     return squares * (np.bincount(component) / len(squares) / np.bincount(component, squares))[component]
 
 
-def _structure(rho: np.ndarray, variance: float, power: int) -> float:
+def _concentration(rho: np.ndarray, variance: float, power: int) -> float:
     q = max(float(np.median(rho)), 0.0) ** (2 / power)
-    variance = min(max(variance, 1e-6), MOST_VARIANCE)
+    variance = min(max(variance, 1e-6), MAX_VARIANCE)
     at_random = (1 / np.sqrt(1 - 4 * variance) - 1) / (2 * variance)
     return max(q - 1, 0.0) / (at_random - 1)
+
+
+# ---- of a stored graph, from columns of some of its vertices
+
+
+@dataclass(frozen=True)
+class ConcentrationTask:
+    """Return the spectral concentration of a graph, from `(R^-2)_ii = |R^-1 e_i|^2` of some vertices; writes nothing.
+
+    multiplicities : (v,), the number of points of each vertex, or None. Memory: `concentration_cost`.
+
+    Raises NotConverged if a column ends above the tolerance.
+    """
+
+    graph: Parts
+    multiplicities: Rows | None
+    vertices: tuple[int, ...]
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        multiplicity = None if self.multiplicities is None else self.multiplicities.read_all()
+        laplacian = Laplacian(read_graph(self.graph), True, multiplicity)
+        solver = prepare(laplacian.matrix(RIDGE), len(self.vertices), SOLVER, laplacian.vector)
+        vertices, diagonal = np.array(self.vertices), []
+        for start, stop in row_ranges(len(vertices), COLUMNS):
+            columns = np.zeros((laplacian.n, stop - start))
+            columns[vertices[start:stop], np.arange(stop - start)] = 1
+            solved = solver.solve(columns).require_converged(SOLVER).value
+            diagonal.append((solved**2).sum(axis=0))
+        concentration = spectral_concentration(np.concatenate(diagonal), vertices, solver.to_arrays(), RIDGE, POWER)
+        return {**out.write(), "structure": float(concentration)}
+
+
+def sampled_concentration(graph: Parts, multiplicities: Rows | None, v: int, random_state: int,
+                      execution: Execution) -> float | None:
+    """Return the concentration of a stored graph of v vertices, from `SAMPLE` of them, drawn by the seed.
+
+    None where the graph is too large for the memory budget of a task: its concentration is not known then.
+    """
+    nnz = sum(graph.arrays(index).nbytes for index in range(len(row_receipts(graph, v)))) // ENTRY_BYTES
+    if not fits_a_task(v, nnz, execution.memory_budget):
+        return None
+    vertices: Sequence[int] = np.sort(block_rng(random_state, STREAM).choice(v, min(v, SAMPLE), replace=False)).tolist()
+    parts = execution.scratch()
+    receipt, = execution.map([ConcentrationTask(graph, multiplicities, tuple(vertices))], parts)
+    parts.remove()
+    return float(receipt["structure"])
+
+
+def concentration_cost(v: int, nnz: int) -> Cost:
+    """Return what the task takes, of v vertices and nnz weights: the matrix as it is prepared, and its columns."""
+    columns, prepared = min(SAMPLE, v), system_cost(v, nnz, SAMPLE, [Jacobi], guess=False)
+    width = min(COLUMNS, columns)
+    solving = Jacobi.solve_bytes(v, width, width) + 8 * v * width
+    return cost_of(1, prepared.read, 0, prepared.peak + solving, prepared.smallest_peak,
+                   prepared.seconds + solve_seconds(nnz, columns))
+
+
+def fits_a_task(v: int, nnz: int, budget: int) -> bool:
+    """Return whether a task with so many bytes finds the concentration of v vertices and nnz weights."""
+    return concentration_cost(v, nnz).peak - STEP_BYTES <= arrays_within(budget)

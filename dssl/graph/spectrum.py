@@ -105,7 +105,7 @@ class SpectrumTask:
 
     def __call__(self, out: PartWriter) -> Receipt:
         laplacian, params = laplacian_of(self.graph, self.vertices, self.params.laplacian), self.params
-        begin = None if self.start is None else extended(self.start.load()["start"], laplacian.joint)
+        begin = None if self.start is None else extended(self.start.load()["start"], laplacian.point_weights)
         pairs = lowest_eigenpairs(laplacian.matrix(), laplacian.vector, self.m, tol=params.tol,
                                   method=params.method, random_state=params.random_state,
                                   start=begin).require_converged()
@@ -159,7 +159,7 @@ def graph_spectrum(graph: Graph, m: int, params: SpectrumParams | None = None,
     params, execution = params or SpectrumParams(), execution or current_execution()
     graph = graph.shared(execution)
     parts = execution.scratch()
-    receipt, = execution.map([SpectrumTask(graph.stored, graph.copies(execution), m, params,
+    receipt, = execution.map([SpectrumTask(graph.stored, graph.shared_vertices(execution), m, params,
                                            None if start is None else execution.share(start=start))], parts)
     arrays = parts.read(0)
     return Spectrum(arrays["values"], arrays["vectors"], arrays["residuals"],

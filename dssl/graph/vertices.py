@@ -1,11 +1,11 @@
-"""Equal rows as one vertex of the graph: each distinct row once, with the number of its copies.
+"""Duplicates as one vertex of the graph: each distinct row once, with its multiplicity.
 
-Copies of a point are its nearest neighbors, so with k copies a point sees nobody else, and a neighbor graph of such
-data falls into components of copies. As one vertex they see the nearest distinct points, and the regularizer of those
-functions that are equal on copies stays that of the points (`Laplacian`, `covariance_at_points`).
+The nearest neighbors of a point are its duplicates, so a point with k duplicates has no other neighbor, and the graph
+falls into components of duplicates. As one vertex they are joined to the nearest distinct points, and the regularizer
+of functions that are equal on duplicates stays that of the points (`Laplacian`, `covariance_at_points`).
 
-Equal rows are found in blocks (`equal_rows.py`), and stored as `VertexRows`, of which nothing has to be held whole;
-`Vertices` is the same in memory.
+Equal rows are found in blocks (`equal_rows.py`) and stored as `VertexRows`, which is never in memory as a whole;
+`Vertices` is its form in memory.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from .equal_rows import find_equal_rows
 
 @dataclass(frozen=True)
 class Vertices:
-    """Which rows are copies of which.
+    """The vertex of each row.
 
     vertex : (n,) int64, the vertex of each row.
     first : (v,) int64, the first row of each vertex, ascending.
@@ -35,7 +35,7 @@ class Vertices:
 
     @classmethod
     def distinct(cls, n_rows: int) -> "Vertices":
-        """Return n vertices of one row each, whatever the rows are."""
+        """Return n vertices of one row each, even if rows are equal."""
         return cls(np.arange(n_rows), np.arange(n_rows), np.ones(n_rows, np.int64))
 
     def __len__(self) -> int:
@@ -47,18 +47,18 @@ class Vertices:
         return len(self.first) < len(self.vertex)
 
     def of(self, rows: np.ndarray) -> np.ndarray:
-        """Return the vertices of some rows, each once, in the order in which they are first met."""
+        """Return the vertices of some rows, each once, in the order of their first occurrence."""
         vertices = self.vertex[rows]
         return vertices[np.sort(np.unique(vertices, return_index=True)[1])]
 
     def rows_of(self, vertices: np.ndarray, preferred: np.ndarray) -> np.ndarray:
-        """Return a row of each of some vertices: its first among the `preferred` rows, or else its first of all."""
+        """Return one row of each of some vertices: its first `preferred` row, or else its first row."""
         row = self.first.copy()
-        row[self.vertex[preferred[::-1]]] = preferred[::-1]  # of several the first is written last
+        row[self.vertex[preferred[::-1]]] = preferred[::-1]  # the first of several is written last
         return row[vertices]
 
     def stored(self, parts: Parts | None = None) -> "VertexRows":
-        """Return the same as shared arrays of parts, by default of this process."""
+        """Return the vertices as shared arrays of parts, by default of this process."""
         if not self.joined:
             return VertexRows.of(MemoryParts(), self.attributes)
         parts = MemoryParts() if parts is None else parts
@@ -86,35 +86,37 @@ class Vertices:
 def covariance_at_points(A: np.ndarray, multiplicity: np.ndarray) -> np.ndarray:
     """Return `M^-1/2 A M^-1/2`: the covariance of function values at points, from that of vertices.
 
-    A : (s, s), `(R^-p)` on some vertices, in the coordinates in which a vertex of m copies has length sqrt(m).
-    multiplicity : (s,), of these vertices; where all are 1 the result is A to the bit.
+    A : (s, s), `(R^-p)` on some vertices, in coordinates in which a vertex of m points has length sqrt(m).
+    multiplicity : (s,), of these vertices; if all are 1, the result is A to the bit.
     """
     scale = 1 / np.sqrt(multiplicity)
     return A * (scale[:, None] * scale[None, :])
 
 
 def require_distinct(distinct: bool, what: str) -> None:
-    """Raise DataError of points that are all equal."""
-    require(distinct, what, error=DataError, why="nothing tells them apart, and a graph of them has no shape",
+    """Raise DataError with the message `what` unless some points are distinct."""
+    require(distinct, what, error=DataError, why="equal points cannot be distinguished, and a graph needs two vertices",
             fix="check that the features were read correctly")
 
 
 @dataclass(frozen=True)
 class VertexRows:
-    """Which rows are copies of which, as shared arrays `vertex`, `first` and `multiplicity` of parts; see `Vertices`.
+    """The vertex of each row, as shared arrays `vertex`, `first` and `multiplicity` of parts; see `Vertices`.
 
-    parts : None where each row is a vertex. n : rows. v : vertices. largest, copied : see `attributes`.
+    parts : None if each row is a vertex.
+    n, v : numbers of rows and of vertices.
+    largest, duplicated : the largest multiplicity, and the number of rows that have duplicates.
     """
 
     parts: Parts | None
     n: int
     v: int
     largest: int = 1
-    copied: int = 0
+    duplicated: int = 0
 
     @classmethod
     def of(cls, parts: Parts, attributes: dict[str, Any]) -> "VertexRows":
-        """Return the vertices whose arrays lie in parts, and that `attributes` describes."""
+        """Return the vertices whose arrays are in parts, as `attributes` describes them."""
         n, v = attributes["n"], attributes["vertices"]
         return cls(parts if v < n else None, n, v, attributes["largest_multiplicity"], attributes["copied_points"])
 
@@ -129,7 +131,7 @@ class VertexRows:
     @property
     def attributes(self) -> dict[str, Any]:
         """Return the counts; JSON."""
-        return {"n": self.n, "vertices": self.v, "largest_multiplicity": self.largest, "copied_points": self.copied}
+        return {"n": self.n, "vertices": self.v, "largest_multiplicity": self.largest, "copied_points": self.duplicated}
 
     def vertex_of(self, rows: np.ndarray) -> np.ndarray:
         """Return the vertex of each of some rows."""
@@ -156,9 +158,9 @@ class VertexRows:
 
 
 def find_vertex_rows(rows: Rows, execution: Execution, parts: Parts) -> VertexRows:
-    """Return the distinct rows of rows (n, d), dense or sparse, with their copies, which are written to `parts`.
+    """Return the vertices of rows (n, d), dense or sparse, whose arrays are written to `parts`.
 
-    Rows are equal if all their values are. Where none are, rows are read once and nothing is written but hashes, which
+    Rows are equal if all their values are. If no rows are equal, they are read once, and only hashes are written, which
     are removed at the end.
 
     Raises
@@ -178,17 +180,17 @@ def find_vertex_rows(rows: Rows, execution: Execution, parts: Parts) -> VertexRo
     for stream in streams.values():
         stream.close()
     distinct.remove()
-    return VertexRows(parts, len(rows), distinct.v, distinct.largest, distinct.copied)
+    return VertexRows(parts, len(rows), distinct.v, distinct.largest, distinct.duplicated)
 
 
 def find_vertices(rows: Rows, execution: Execution, parts: Parts | None = None) -> Vertices:
-    """Return the vertices that `find_vertex_rows` finds, in memory.
+    """Return the vertices of `find_vertex_rows` in memory.
 
-    parts : where what tasks find goes; finished blocks are kept. Scratch of the execution by default.
+    parts : where tasks write; finished blocks are reused. Scratch of the execution by default.
     """
     return find_vertex_rows(rows, execution, parts or execution.scratch()).load()
 
 
 def distinct_rows(rows: Rows, vertices: Vertices, execution: Execution) -> Rows:
-    """Return the rows of the vertices, (v, d): `rows` as they are where no two are equal."""
+    """Return the rows of the vertices, (v, d): `rows` itself if all are distinct."""
     return SelectedRows(rows, execution.share_rows(ArrayRows(vertices.first))) if vertices.joined else rows

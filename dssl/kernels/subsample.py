@@ -21,7 +21,7 @@ from ..base.errors import require
 from ..execution.cost import Cost, block_count, cost_of, gram_seconds, solve_seconds
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
-from ..graph.spectral_concentration import structure_bytes
+from ..graph.spectral_concentration import concentration_bytes
 from ..solvers.method import SolverMethod
 from ..solvers.operators import ScaledMatrix, vector_of
 from ..solvers.solve import Solver, prepare
@@ -321,7 +321,7 @@ def product_cost(n: int, nnz: int, s: int, powers: Sequence[int], block_columns:
     square = 8 * s * s
     factors = len(_kept_factors(powers, form))
     product = square * len(powers)
-    driver = max(2 * product + 2 * square + whole_bytes(square), 2 * product + structure_bytes(n, nnz))
+    driver = max(2 * product + 2 * square + whole_bytes(square), 2 * product + concentration_bytes(n, nnz))
     if form == "restriction":
         whole = 8 * n * s * factors
         return cost_of(0, whole, product, whole + driver, whole, gram_seconds(n, s) * len(powers))

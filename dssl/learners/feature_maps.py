@@ -148,7 +148,7 @@ def graph_features(rows: Rows, params: SpaceParams, graph: Graph, n_clusters: in
     regularizer = params.regularizer
     kept = largest_components(graph, n_clusters)
     m = min(PAIRS * n_clusters, int(kept.sum()))
-    spectrum = graph_spectrum(graph.among(kept, execution), m,
+    spectrum = graph_spectrum(graph.subgraph(kept, execution), m,
                            SpectrumParams(laplacian=regularizer.laplacian, random_state=params.random_state), execution)
     V = spectrum.vectors * (spectrum.values + regularizer.ridge) ** (-regularizer.power / 2)
     F = np.zeros((len(kept), m))

@@ -184,7 +184,7 @@ class Context:
     def multiplicity(self) -> Arrays | None:
         """Return the array `multiplicity` of the vertices; None where no points are copies."""
         if self.fit:
-            return self._graph.copies(self.execution)
+            return self._graph.shared_vertices(self.execution)
         if self.attributes("vertices")["largest_multiplicity"] == 1:
             return None
         return self.execution.share(multiplicity=self.vertices().multiplicity)

@@ -38,7 +38,7 @@ from ..graph.given import (
     warn_full,
 )
 from ..graph.graph import VERSIONS
-from ..graph.health import described_vertices, health_cost, lost_points, stored_health
+from ..graph.health import described_vertices, health_cost, stored_health, unreachable_points
 from ..graph.vertices import VertexRows, find_vertex_rows, require_distinct
 from ..graph.weights.build import weigh, weights_cost
 from ..graph.weights.rules import WeightParams
@@ -250,7 +250,7 @@ def write_unreached(folder: Path, health: Artifact, handled: str) -> Unreached:
         with draft_of(file) as draft, open(draft, "w", encoding="utf-8", newline="") as text:
             lines = CsvLines(text)
             lines.write(["row", "component_size"])
-            for rows, sizes in lost_points(health.parts, health.attributes["n"]):
+            for rows, sizes in unreachable_points(health.parts, health.attributes["n"]):
                 lines.write_all(zip(rows.tolist(), sizes.tolist(), strict=True))
     return {"count": unreached["count"], "ids": unreached["ids"][:SHOWN], "handled": handled,
             "file": str(file) if file else None}

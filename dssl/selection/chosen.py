@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from ..execution.tasks import Execution
+from ..graph.spectral_concentration import sampled_concentration
 from ..learners.held_out.closed_form import kept_means
 from ..learners.laprls.params import SystemParams
 from ..learners.laprls.penalties import MOST_LABELS, log_priors, log_priors_of_bandwidths
 from ..learners.laprls.problem import LapRLSProblem
-from ..learners.structure import sampled_structure
 from ..learners.target.target import Target
 from .choice import ChoiceRule
 from .folds import FoldParams
@@ -62,7 +62,7 @@ class ProbablePair(ChoiceRule):
         """
         target, structure = problem.target, None
         if problem.graph is not None and len(target.labeled) <= MOST_LABELS:
-            structure = sampled_structure(problem.graph, problem.copies, len(problem.rows), 0, execution)
+            structure = sampled_concentration(problem.graph, problem.copies, len(problem.rows), 0, execution)
         priors = zip(problem.tried, log_priors(problem.tried, structure), strict=True)
         of_bandwidths = tuple(zip(bandwidths, log_priors_of_bandwidths(structure), strict=False))
         return cls(priors=tuple((system.gamma_A, system.gamma_I, float(prior)) for system, prior in priors),

@@ -335,7 +335,7 @@ def prior_of(graph: Graph, n_labels: int, params: SuggestParams, execution: Exec
     require(needed <= budget, f"{k} eigenpairs of {v:,} vertices", error=BudgetError,
             why=f"they take {needed:,} bytes, the budget is {budget:,}",
             fix=f"use {'coverage' if k == 1 else 'fewer eigenpairs'}, or a memory_budget of {needed:,} bytes")
-    spectrum = graph_spectrum(graph.among(kept, execution), k, SpectrumParams(
+    spectrum = graph_spectrum(graph.subgraph(kept, execution), k, SpectrumParams(
         laplacian=prior.laplacian, tol=TOLERANCE, random_state=params.random_state), execution)
     B = np.zeros((len(kept), k))
     B[kept] = spectrum.vectors * (np.maximum(spectrum.values, 0.0) + prior.ridge) ** (-prior.power / 2)

@@ -139,7 +139,7 @@ class Asker:
         if given.learner == "ridge":
             pairs = min(given.pairs, len(graph.vertices))
             spectrum = graph_spectrum(graph, pairs, SpectrumParams(tol=1e-4), self.execution)
-            degrees = laplacian_of(graph.stored, graph.copies(self.execution), "normalized").degrees
+            degrees = laplacian_of(graph.stored, graph.shared_vertices(self.execution), "normalized").degrees
             self.kernel = spectrum.vectors / (spectrum.values + RIDGE) / np.sqrt(np.maximum(degrees, 1e-12))[:, None]
 
     def compare(self, name: str, criterion: str, key: str, start: np.ndarray, peer: "Peer | None") -> None:

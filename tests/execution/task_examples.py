@@ -36,7 +36,7 @@ from dssl.graph.components.stored import find_components
 from dssl.graph.energy.blocks import StoredGraph
 from dssl.graph.energy.permuted_blocks import energy_blocks
 from dssl.graph.functions import FunctionParams, graph_functions
-from dssl.graph.health import lost_points, stored_health
+from dssl.graph.health import stored_health, unreachable_points
 from dssl.graph.spectrum import SpectrumParams, graph_spectrum
 from dssl.graph.vertices import VertexRows, find_vertex_rows
 from dssl.graph.weights.build import weigh, weights
@@ -385,7 +385,7 @@ def graph_in_blocks(execution: Execution, folder: Path) -> Found:
     health = stored_health(parts, VertexRows(None, n, n), execution, lost, np.arange(0))  # no label reaches any point
     find_components(parts, n, parts.receipt(0)["rows"][1], m, execution.within(1 << 17), components)  # by ranges
     return {**described, **E, "relabeled_mean": blocks.relabeled_mean, "health": health,
-            "lost": np.concatenate([rows for rows, _ in lost_points(lost, n)]),
+            "lost": np.concatenate([rows for rows, _ in unreachable_points(lost, n)]),
             "X": ordered(X, blocks.place, execution).read_all(),
             "halos": np.concatenate([rows for index in range(len(blocks.ranges))
                                      for rows in near.pieces(index, 0, 900)]),

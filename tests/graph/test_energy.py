@@ -178,7 +178,7 @@ def test_no_graph_is_one_zero_row_a_vertex():
     assert_array_equal(blocks.order(), np.arange(10))
     assert (blocks.nnz, blocks.halo, blocks.largest_halo, blocks.relabeled_mean) == (0, 0.0, 0, (0.0, 0.0))
     assert len(all_edges(blocks).w) == 0
-    assert blocks.among(np.array([7, 2])).nnz == 0
+    assert blocks.submatrix(np.array([7, 2])).nnz == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -204,9 +204,9 @@ def test_among_is_the_energy_between_some_vertices(block_rows):
     blocks = split(W, block_rows)
     E = rebuilt(blocks)[np.ix_(blocks.order(), blocks.order())]
     places = np.random.default_rng(4).permutation(60)[:23]
-    assert_array_equal(blocks.among(places).toarray(), E[np.ix_(places, places)])
+    assert_array_equal(blocks.submatrix(places).toarray(), E[np.ix_(places, places)])
     twice = np.concatenate([places, places[:3]])
-    assert_array_equal(blocks.among(twice).toarray(), E[np.ix_(twice, twice)])
+    assert_array_equal(blocks.submatrix(twice).toarray(), E[np.ix_(twice, twice)])
 
 
 # Sampled edges
@@ -280,14 +280,14 @@ def test_blocks_that_were_moved_hold_exactly_the_energy(n, height, block_rows, k
         parts.finish(index, {"rows": [start, stop], "n": n, "nnz": own.nnz})
     m = rng.integers(1, 4, n) if copies else None
     order = rng.permutation(n) if ordered else None
-    with nullcontext() if ordered else pytest.warns(GraphUnordered, match="points are taken in their own order"):
+    with nullcontext() if ordered else pytest.warns(GraphUnordered, match="points are processed in their given order"):
         m_rows, order_rows = (None if array is None else ArrayRows(array) for array in (m, order))
         blocks = energy_blocks(StoredGraph(parts, kind, m_rows), n, block_rows,
                                InProcess(1, split_bytes(n, W.nnz) - 1), MemoryParts(), order_rows)
     energy = GraphEnergy.of(W, kind, None if m is None else m.astype(float))
     order = np.arange(n) if order is None else order
     assert_array_equal(blocks.order(), order)
-    assert_array_equal(blocks.place.read_all()[order], np.arange(n))
+    assert_array_equal(blocks.positions.read_all()[order], np.arange(n))
     E = energy.matrix()
     assert_array_equal(rebuilt(blocks), E.toarray())
     assert blocks.nnz == E.nnz
@@ -336,12 +336,13 @@ def test_blocks_that_were_begun_are_gone_on_with_whatever_step_was_cut_off(tmp_p
         try:
             parts = StoredParts(tmp_path / folder)
             blocks = energy_blocks(weights_of, n, 20, execution, parts.within("energy"), order)
-            return execution.names, blocks, ordered_rows(rows, blocks.place, execution, parts.within("points"))
+            return execution.names, blocks, ordered_rows(rows, blocks.positions, execution, parts.within("points"))
         except KeyboardInterrupt:
             return execution.names, None, None
 
     whole, blocks, moved = made("whole", None)
-    assert set(whole) == {"PlacesTask", "CopiesTask", "EndsTask", "MoveTask", "BlockTask", "SendTask", "ArriveTask"}
+    assert set(whole) == {"PositionsTask", "MultiplicitiesTask", "EndsTask", "PermuteTask", "BlockTask", "SendTask",
+                          "ArriveTask"}
     for limit in range(1, len(whole), 2):
         begun, _, none = made(f"cut{limit}", limit)
         assert none is None
@@ -366,6 +367,6 @@ def test_no_task_holds_more_than_a_budget_for_blocks(tmp_path):
     with traced:
         blocks = energy_blocks(StoredGraph(W, "normalized", traced.share_rows(ArrayRows(np.ones(n, int)))), n, 1000,
                                traced, traced.scratch(), traced.share_rows(ArrayRows(order)))
-    assert {"PlacesTask", "CopiesTask", "EndsTask", "MoveTask", "BlockTask"} <= set(traced.tasks)
+    assert {"PositionsTask", "MultiplicitiesTask", "EndsTask", "PermuteTask", "BlockTask"} <= set(traced.tasks)
     assert max(*traced.tasks.values(), traced.driver) <= traced.memory_budget
     assert blocks.halo > 4  # for it is no order that keeps neighbors together

@@ -22,7 +22,7 @@ def graph(copies=0):
 
 
 def exact(made, kind):
-    L = laplacian_of(made.stored, made.copies(InProcess()), kind)
+    L = laplacian_of(made.stored, made.shared_vertices(InProcess()), kind)
     values, U = np.linalg.eigh(L.matrix().toarray())
     return np.einsum("ik,mk,jk->mij", U, FUNCTIONS.of(values), U)
 

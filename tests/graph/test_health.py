@@ -14,7 +14,7 @@ from scipy.stats import binomtest
 from dssl.base.errors import DataError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.graph import health as module
-from dssl.graph.health import graph_health, lost_points, stored_health
+from dssl.graph.health import graph_health, stored_health, unreachable_points
 from dssl.graph.vertices import VertexRows, Vertices
 from dssl.graph.weights.build import weigh, weights
 from dssl.graph.weights.rules import WeightParams
@@ -128,7 +128,7 @@ def test_points_are_counted_with_their_copies_and_named_by_their_numbers():
     assert health["homophily"] == {"edges": 1, "share": 0.0, "by_chance": 0.0}
     parts = MemoryParts()
     graph_health(sp.csr_array(W), y >= 0, vertices=points, parts=parts)
-    (rows, sizes), = lost_points(parts, 12)
+    (rows, sizes), = unreachable_points(parts, 12)
     assert rows.tolist() == [3, 4, 6, 7, 8, 10, 11]
     assert sizes.tolist() == [5, 5, 5, 2, 5, 2, 5]
 
@@ -173,7 +173,7 @@ def test_health_does_not_depend_on_blocks(n, n_pieces, height, random_state, cop
     y[labeled] = codes
     with patch.object(module, "BLOCK_ROWS", 13):
         health = stored_health(parts, points.stored(), InProcess(2), found, labeled, codes, None, ArrayRows(numbers))
-        told = [*lost_points(found, len(vertex))]
+        told = [*unreachable_points(found, len(vertex))]
     expected = graph_health(W, labeled, y=y, vertices=points, numbers=numbers, parts=whole)
     del expected["vertices"]
     assert health["strength"].pop("mean") == pytest.approx(expected["strength"].pop("mean"))

@@ -7,7 +7,7 @@ from dssl.execution.in_process import InProcess
 from dssl.graph.graph import KNNGraph
 from dssl.graph.laplacian import Laplacian
 from dssl.graph.regularizer_params import RegularizerParams
-from dssl.graph.spectral_concentration import structure_of_matrix
+from dssl.graph.spectral_concentration import matrix_concentration
 from dssl.methods.deformed.covariance import CovarianceParams
 from tests import reference
 from tests.covariance import graph_covariance
@@ -46,7 +46,7 @@ def test_without_a_solvers_form_it_is_the_same_in_pieces_too(laplacian):
     made = Laplacian(graph.weights(), laplacian == "normalized")
     inverse = np.linalg.inv(made.matrix(ridge).toarray())
     diagonal = np.diagonal(inverse @ inverse)[actual.chosen]
-    found_again = structure_of_matrix(diagonal, actual.chosen, made.matrix(ridge), made.vector, ridge, 2)
+    found_again = matrix_concentration(diagonal, actual.chosen, made.matrix(ridge), made.vector, ridge, 2)
     assert found_again == pytest.approx(actual.structure[2], rel=1e-4)
 
 

@@ -193,8 +193,8 @@ def test_eigenpairs_are_as_many_as_labels_and_as_fit(points):
 def test_a_part_of_a_graph_has_its_edges(points):
     graph = points[1]
     kept = np.arange(len(graph.vertices)) % 3 > 0
-    part = graph.among(kept, InProcess())
+    part = graph.subgraph(kept, InProcess())
     assert_allclose(part.weights().toarray(), graph.weights().toarray()[np.ix_(kept, kept)])
     assert_array_equal(part.vertices.multiplicity, np.bincount(part.vertices.vertex))
     assert isinstance(part, Graph)
-    assert graph.among(np.ones(len(kept), bool), InProcess()) is graph
+    assert graph.subgraph(np.ones(len(kept), bool), InProcess()) is graph

@@ -5,7 +5,7 @@ from numba import njit
 
 @njit(nogil=True, cache=True)
 def root_of(parent, i):
-    """Return the root of i, and have each second vertex on the way skip one."""
+    """Return the root of i, halving the path to it."""
     while parent[i] != i:
         parent[i] = parent[parent[i]]
         i = parent[i]
@@ -19,27 +19,27 @@ def join_rows(parent, first, start, indices, indptr):
     start : the vertex of the block's first row. Edges to vertices before `first` are left out.
     """
     for row in range(len(indptr) - 1):
-        mine = root_of(parent, start - first + row)
+        root = root_of(parent, start - first + row)
         for entry in range(indptr[row], indptr[row + 1]):
             if first <= indices[entry] < start + row:
                 other = root_of(parent, indices[entry] - first)
-                if other < mine:
-                    parent[mine] = other
-                    mine = other
+                if other < root:
+                    parent[root] = other
+                    root = other
                 else:
-                    parent[other] = mine
+                    parent[other] = root
 
 
 @njit(nogil=True, cache=True)
 def flatten(parent):
-    """Write the root of each vertex in its place; no vertex comes before its parent."""
+    """Replace the parent of each vertex by its root; no vertex comes before its parent."""
     for i in range(len(parent)):
         parent[i] = parent[parent[i]]
 
 
 @njit(nogil=True, cache=True)
 def number_components(parent):
-    """Write the number of each vertex's component in its place, and return how many there are."""
+    """Replace the parent of each vertex by the number of its component; return the number of components."""
     count = 0
     for i in range(len(parent)):
         if parent[i] == i:

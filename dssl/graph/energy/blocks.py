@@ -7,13 +7,13 @@ With W the weights, m the multiplicities of the vertices, `w_ij = m_i W_ij m_j` 
     unnormalized   c = 1                  E = L of the graph of all points
     normalized     c = (m / d)^1/2        E = M^1/2 L_norm M^1/2
 
-so that it is the energy of all points, copies included, of a function that is equal on copies.
+so it is the energy of all points, duplicates included, of a function that is equal on duplicates.
 
-A block is a range of vertices in an order in which most neighbors of a block lie in it: the one that the search of
-neighbors worked in, where it had one, or reverse Cuthill-McKee, for which one task holds the whole graph. Its rows of E
-are stored with columns numbered within the block: first its own vertices, then the others that they are joined to (its
-halo). Measured on covtype (581,012 points, 10-NN), blocks of 16,384, by reverse Cuthill-McKee: the halo adds 43 %, in
-the order of the file 107 %. Where there is an order, or the graph fits no task, blocks are moved by shuffles
+A block is a range of vertices in a permutation in which most neighbors of a block lie in the block itself: that of the
+neighbor search, if it has one, or reverse Cuthill-McKee, for which one task holds the whole graph. Its rows of E are
+stored with columns numbered within the block: first its own vertices, then their neighbors outside (the halo). On
+covtype (581,012 points, 10-NN, blocks of 16,384) the halo adds 43 % with reverse Cuthill-McKee, and 107 % in the order
+of the file. If there is a permutation, or the graph fits no task, the blocks are permuted by shuffles
 (`permuted_blocks.py`).
 """
 
@@ -53,7 +53,7 @@ class GraphEnergy:
         DataError : W is not square, symmetric and non-negative.
         """
         laplacian = Laplacian(W, True, multiplicity)
-        return cls(laplacian.joint, scales(kind, laplacian.degrees, laplacian.multiplicity))
+        return cls(laplacian.point_weights, scales(kind, laplacian.degrees, laplacian.multiplicity))
 
     def matrix(self) -> sp.csr_array:
         """Return E, CSR (v, v) with sorted columns, exactly symmetric."""
@@ -66,7 +66,7 @@ class GraphEnergy:
     def relabeled_mean(self) -> tuple[float, float]:
         """Return (a, b) of `a I + b 1 1'`, the mean of E over all relabelings of the vertices.
 
-        It is what a graph says that knows nothing of the points: the control of what a graph adds.
+        It is the energy of a graph without information on the points: the control of what a graph adds.
         """
         degrees = np.asarray(self.W.sum(axis=1)).ravel()
         trace = float(self.scale**2 @ degrees)
@@ -91,16 +91,16 @@ def mean_of(v: int, trace: float, whole: float) -> tuple[float, float]:
 class StoredGraph:
     """Where the weights of a graph are stored, as `weigh` wrote them, and the energy that is asked of them.
 
-    copies : (v,), the points that each vertex stands for; None for one each.
+    multiplicities : (v,), the points that each vertex stands for; None for one each.
     """
 
     weights: Parts
     kind: LaplacianKind
-    copies: Rows | None = None
+    multiplicities: Rows | None = None
 
     def multiplicity(self) -> np.ndarray | None:
-        """Return the points that each vertex stands for, (v,); None for one each."""
-        return None if self.copies is None else self.copies.read_all()
+        """Return the number of points of each vertex, (v,); None for one each."""
+        return None if self.multiplicities is None else self.multiplicities.read_all()
 
     def energy(self) -> GraphEnergy:
         """Return the energy; three times the memory of W while it is made."""
@@ -112,7 +112,7 @@ class EnergyBlocks:
     """E in blocks: part i of `parts` holds `data`, `indices`, `indptr` and `halo` of vertices [i b, (i + 1) b).
 
     Beside them `scale` and `halo_scale`, C of its vertices and of those of its halo. Vertices are numbered by their
-    place in an order: the shared array `order` has the vertex at each place, `place` the place of each vertex.
+    place in an order: the shared array `order` has the vertex at each place, `positions` the place of each vertex.
     nnz : of E. halo : vertices read beside their own over all blocks, as a share of all vertices. relabeled_mean :
     see `GraphEnergy.relabeled_mean`.
     """
@@ -127,7 +127,7 @@ class EnergyBlocks:
 
     @classmethod
     def of(cls, parts: Parts, n: int, described: Receipt) -> "EnergyBlocks":
-        """Return the blocks in parts, as the receipt of what made them describes them."""
+        """Return the blocks in parts that a receipt describes."""
         return cls(parts, n, described["block_rows"], described["nnz"], described["halo"], described["largest_halo"],
                    tuple(described["relabeled_mean"]))
 
@@ -137,27 +137,28 @@ class EnergyBlocks:
         return row_ranges(self.n, self.block_rows)
 
     def order(self) -> np.ndarray:
-        """Return the vertex at each place, (v,)."""
+        """Return the vertex at each position, (v,)."""
         return self.parts.rows("order").read_all()
 
     @property
-    def place(self) -> Rows:
-        """Return the place of each vertex, (v,), to be read by ranges, or of a few."""
+    def positions(self) -> Rows:
+        """Return the position of each vertex, (v,)."""
         return self.parts.rows("place")
 
     def edges(self, index: int) -> Edges:
-        """Return the edges of a block that end at a later place; 40 bytes each."""
+        """Return the edges of a block that end at a later position; 40 bytes each."""
         part, (start, stop) = self.parts.read(index), self.ranges[index]
         scale = np.concatenate([part["scale"], part["halo_scale"]])
-        places = np.concatenate([np.arange(start, stop), part["halo"]])
+        positions = np.concatenate([np.arange(start, stop), part["halo"]])
         row, column, e = np.repeat(np.arange(stop - start), np.diff(part["indptr"])), part["indices"], part["data"]
-        later = (places[row] < places[column]) & (e != 0)
+        later = (positions[row] < positions[column]) & (e != 0)
         row, column = row[later], column[later]
-        return Edges(places[row], places[column], -e[later] / (scale[row] * scale[column]), scale[row], scale[column])
+        w = -e[later] / (scale[row] * scale[column])
+        return Edges(positions[row], positions[column], w, scale[row], scale[column])
 
-    def among(self, places: np.ndarray) -> sp.csr_array:
-        """Return E between some vertices, CSR (s, s), each named by its place, in the order of `places`."""
-        distinct, again = np.unique(places, return_inverse=True)
+    def submatrix(self, positions: np.ndarray) -> sp.csr_array:
+        """Return E between some vertices, CSR (s, s), given by their positions, in this order."""
+        distinct, inverse = np.unique(positions, return_inverse=True)
         pieces = []
         for index, (start, stop) in enumerate(self.ranges):
             first, last = np.searchsorted(distinct, [start, stop])
@@ -168,10 +169,10 @@ class EnergyBlocks:
                 pieces.append((coo.coords[0][wanted] + first, np.searchsorted(distinct, numbers[coo.coords[1][wanted]]),
                               coo.data[wanted]))
         i, j, e = (np.concatenate(column) for column in zip(*pieces, strict=True))
-        return sp.csr_array((e, (i, j)), shape=(len(distinct), len(distinct)))[again][:, again]
+        return sp.csr_array((e, (i, j)), shape=(len(distinct), len(distinct)))[inverse][:, inverse]
 
     def read(self, index: int) -> tuple[sp.csr_array, np.ndarray]:
-        """Return the rows of E of a block, (b, b + h), and the places of its halo (h,)."""
+        """Return the rows of E of a block, (b, b + h), and the positions of its halo (h,)."""
         part = self.parts.read(index)
         start, stop = self.ranges[index]
         shape = (stop - start, stop - start + len(part["halo"]))
@@ -180,8 +181,8 @@ class EnergyBlocks:
 
 def numbered_in_block(columns: np.ndarray, inside: np.ndarray, start: int,
                       stop: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return columns (e,) as they are numbered in the block of places [start, stop), its halo (h,), which ascends, and
-    where each place of the halo comes first among the columns outside.
+    """Return columns (e,) numbered within the block [start, stop), its ascending halo (h,), and the index of the first
+    outside column of each halo vertex.
 
     inside (e,) bool : which columns lie in the block.
     """
@@ -193,7 +194,7 @@ def numbered_in_block(columns: np.ndarray, inside: np.ndarray, start: int,
 
 
 def block_of(E: sp.csr_array, scale: np.ndarray, start: int, stop: int) -> dict[str, np.ndarray]:
-    """Return rows [start, stop) of E with columns numbered in the block, the numbers of its halo, and C of both."""
+    """Return rows [start, stop) of E with columns numbered within the block, its halo, and C of both."""
     rows = E[start:stop]
     indices, halo, _ = numbered_in_block(rows.indices, (rows.indices >= start) & (rows.indices < stop), start, stop)
     return {"data": rows.data, "indices": indices, "indptr": rows.indptr.astype(np.int32),
@@ -202,7 +203,7 @@ def block_of(E: sp.csr_array, scale: np.ndarray, start: int, stop: int) -> dict[
 
 @dataclass(frozen=True)
 class SplitTask:
-    """Write the blocks of E in the order of reverse Cuthill-McKee; of no graph, one zero row a vertex.
+    """Write the blocks of E in reverse Cuthill-McKee order; without a graph, one zero row a vertex.
 
     Memory: W three times, and E.
     """
@@ -229,7 +230,7 @@ class SplitTask:
 
 
 def split_bytes(v: int, nnz: int) -> int:
-    """Return what `SplitTask` takes of v vertices and nnz weights."""
+    """Return the bytes of `SplitTask` for v vertices and nnz weights."""
     return 60 * nnz + 80 * v
 
 

@@ -1,14 +1,15 @@
 """Weights of the neighbor graph: a symmetric sparse matrix, made and stored in blocks of rows.
 
-A block weighs the entries of its own lists, and those of others that end in it. The latter come by a shuffle, with the
-scales of the points whose lists they are; the scales of the points that its own entries end at come back by a second:
+A block computes the weights of its own list entries, and of the entries of other lists that end in the block. The
+latter come by a shuffle, with the scales of the rows of their lists; a second shuffle returns the scales of the points
+at which the block's own entries end:
 
     ListsTask     scatters (i, j, d, s_i) of each entry to the block of j
     LogsTask      gathers these, scatters s_j back to the block of i, and keeps the logs of a sample for the median
     WeightsTask   gathers both, and writes its rows of W
 
-so that a task holds the entries of its block, and each entry is written twice and read four times, whatever n is.
-Only a rule with local scales has something to send back, and constant weights need no median (`WeightRule`).
+A task holds the entries of its block; each entry is written twice and read four times, for any n. Only rules with local
+scales need the second shuffle, and constant weights need no median (`WeightRule`).
 """
 
 from collections.abc import Iterator
@@ -26,7 +27,7 @@ from ...execution.in_process import InProcess
 from ...execution.tasks import Execution
 from ...knn.lists import Neighbors
 from ...storage.blocks import Parts, PartWriter, Receipt, row_ranges, rows_that_fit
-from .rules import FLOOR, LEAST_LOG, WIDTH, SelfTuned, WeightParams, WeightRule, warn_raised
+from .rules import FLOOR, MIN_LOG, WIDTH, SelfTuned, WeightParams, WeightRule, warn_raised
 
 BLOCK_ROWS = 1 << 16
 ENTRY_BYTES = 130  # of a task, measured: an entry of its lists and one that ends in its block
@@ -38,7 +39,7 @@ def _blocks(neighbors: Neighbors) -> Iterator[tuple[int, np.ndarray, np.ndarray]
 
 
 def _sampled_rows(k: int) -> int:
-    """Return the rows of which every so many-th is in the sample of the median, from their first on."""
+    """Return the number of rows in each of which the sample of the median begins anew."""
     return max(1, BLOCK_ROWS * 10 // k)
 
 
@@ -60,9 +61,10 @@ def kth_distances(neighbors: Neighbors) -> np.ndarray:
 
 @dataclass(frozen=True)
 class ListBlocks:
-    """Neighbor lists in blocks of `height` rows, and what the tasks of earlier passes wrote of them.
+    """Neighbor lists in blocks of `height` rows, and the parts of earlier passes.
 
-    rule : what of the lists the passes need. lists : by `ListsTask`. scales : by `LogsTask`.
+    rule : the weight rule, which says what the passes need.
+    lists, scales : the parts of `ListsTask` and of `LogsTask`.
     """
 
     neighbors: Neighbors
@@ -153,15 +155,15 @@ class WeightsTask:
             other[bucket_order(j // blocks.height, blocks.count)] = gather(blocks.scales, blocks.count, self.index)["s"]
         weights, raised = self.rule.weights(d, s[i].astype(np.float64), other.astype(np.float64))
         shape = (stop - start, n)
-        leaving = sp.csr_array((weights, (i, j)), shape=shape)
+        own_entries = sp.csr_array((weights, (i, j)), shape=shape)
         del i, j, d, other, weights
         entering = gather(blocks.lists, blocks.count, self.index)
         i_scales = entering["s"] if "s" in entering else np.zeros(1)
         weights, _ = self.rule.weights(entering["d"], i_scales.astype(np.float64), s[entering["j"]].astype(np.float64))
         back = sp.csr_array((weights, (entering["j"], entering["i"])), shape=shape)
         del entering, i_scales, weights
-        W = sp.csr_array((leaving + back) * 0.5 if self.symmetrize == "mean" else
-                         getattr(leaving, self.symmetrize)(back))
+        W = sp.csr_array((own_entries + back) * 0.5 if self.symmetrize == "mean" else
+                         getattr(own_entries, self.symmetrize)(back))
         W.eliminate_zeros()
         W.sort_indices()
         receipt = out.write(data=W.data, indices=W.indices.astype(id_type(n)),
@@ -170,7 +172,8 @@ class WeightsTask:
 
 
 def block_rows(n: int, k: int, budget: int) -> int:
-    """Return the rows of a block of lists: those that take half the budget, as more entries may end in one; 65,536."""
+    """Return the rows of a block of lists: they take half the budget, since more entries may end in it; at most 65,536.
+    """
     return rows_that_fit(budget, ENTRY_BYTES * k, min(n, BLOCK_ROWS), share=2)
 
 
@@ -196,16 +199,16 @@ def weigh(neighbors: Neighbors, params: WeightParams, execution: Execution, part
             "width": rule.scale if rule.scale_name == "width" else None, "n": n,
             "nnz": sum(receipt["nnz"] for receipt in receipts),
             "entries": neighbors.attributes.get("entries", n * neighbors.k),
-            "floor": float(np.exp(rule.least_log)), "raised": sum(receipt["raised"] for receipt in receipts)}
+            "floor": float(np.exp(rule.log_floor)), "raised": sum(receipt["raised"] for receipt in receipts)}
 
 
 def weight_rule(blocks: ListBlocks, params: WeightParams, execution: Execution) -> WeightRule:
-    """Run the passes before the last, and return the rule of these lists: medians that are exact (see `median`)."""
+    """Run the passes before the last; return the rule with the exact medians of these lists."""
     n, k = len(blocks.neighbors), blocks.neighbors.k
     receipts = execution.map([ListsTask(blocks, index) for index in range(blocks.count)], blocks.lists)
     if blocks.rule.constant:
         return blocks.rule()
-    typical = 1.0  # copies say nothing about the scale
+    typical = 1.0  # if all points are duplicates, which have no scale
     if blocks.rule.scale_name == "bandwidth" and any(receipt["positive"] for receipt in receipts):
         typical = median_of_parts(blocks.lists, "positive", [receipt["positive"] for receipt in receipts], execution)
     rule = blocks.rule.scaled(typical if params.bandwidth is None else params.bandwidth, params.width)
@@ -214,15 +217,15 @@ def weight_rule(blocks: ListBlocks, params: WeightParams, execution: Execution) 
     median = median_of_parts(blocks.scales, "logs", [receipt["logs"] for receipt in receipts], execution)
     name = rule.scale_name or "scale"
     near = {"width": f"{WIDTH}"}.get(name, f"{typical:.3g}, the median distance to the k-th neighbor")
-    require(median > LEAST_LOG, f"with {name}={rule.scale:.3g} the median weight is exp({median:.4g})",
+    require(median > MIN_LOG, f"with {name}={rule.scale:.3g} the median weight is exp({median:.4g})",
             why="half of all weights, or more, are zero in float64", fix=f"choose a {name} near {near}")
-    return replace(rule, least_log=median + float(np.log(FLOOR)))
+    return replace(rule, log_floor=median + float(np.log(FLOOR)))
 
 
 def weights_cost(n: int, k: int, nnz: int, rule: type[WeightRule], budget: int) -> Cost:
-    """Return what `weigh` takes for k neighbors a row and a W of nnz entries.
+    """Return the cost of `weigh` for k neighbors a row and a W of nnz entries.
 
-    Entries of 12 bytes as they are listed and 12 to 16 as they are sent, 4 that come back.
+    Entries take 12 bytes when listed, 12 to 16 when sent, and 4 when returned.
     """
     height, entries, local = block_rows(n, k, budget), n * k, rule.local_scales
     blocks, sent, back = block_count(n, height), (16 if local else 12) * entries, 4 * entries * local

@@ -20,7 +20,7 @@ FLOOR = 1e-10  # of the median weight
 # Of self-tuned weights: for learners on the graph, and for those with a base kernel. Half gives the former 1.5 to 3
 # points at every label rate; the latter lose up to 12 by it at one label a class, and 14 on two moons at five.
 WIDTH, KERNEL_WIDTH = 0.5, 1.0
-LEAST_LOG = -600.0  # exp(-708) is the last normal float64
+MIN_LOG = -600.0  # exp(-708) is the last normal float64
 GIVEN = "given"  # in place of a rule's name: weights that were brought
 
 
@@ -32,7 +32,7 @@ class WeightRule(ABC):
     ----------
     scale : float
         The bandwidth or the width, whichever `scale_name` says.
-    least_log : float
+    log_floor : float
         The log of the smallest weight; what is below is raised to it.
 
     Attributes
@@ -53,7 +53,7 @@ class WeightRule(ABC):
     """
 
     scale: float = 1.0
-    least_log: float = -np.inf
+    log_floor: float = -np.inf
 
     name: ClassVar[str]
     scale_name: ClassVar[Literal["bandwidth", "width"] | None] = None
@@ -77,8 +77,8 @@ class WeightRule(ABC):
     def weights(self, distances: np.ndarray, scales: np.ndarray, other_scales: np.ndarray) -> tuple[np.ndarray, int]:
         """Return the weights and the number of those raised to the floor."""
         logs = self.log_weights(distances, scales, other_scales)
-        low = logs < self.least_log
-        return np.exp(np.where(low, self.least_log, logs)), int(low.sum())
+        low = logs < self.log_floor
+        return np.exp(np.where(low, self.log_floor, logs)), int(low.sum())
 
 
 class Binary(WeightRule):

@@ -17,7 +17,7 @@ from ...execution.exchange.ordered import ordered_requests, ordered_tasks
 from ...execution.tasks import combining_tasks
 from ...graph.energy.blocks import split_bytes
 from ...graph.energy.permuted_blocks import energy_shuffles, energy_tasks
-from ...graph.energy.vertex_removal import leaving_tasks
+from ...graph.energy.vertex_removal import removal_tasks
 from ...storage.blocks import arrays_within
 from .closed_form import closed_form_bytes, closed_form_flops, label_feature_bytes
 from .dense import chunk_bytes
@@ -148,7 +148,7 @@ def folds_cost(of: Systems, height: int, sums: int) -> Cost:
     near = near_points(of.v, of.nnz, [-(-of.m // n_folds)] * n_folds)
     leaving = near_bytes(of.v, of.nnz, of.m, of.budget)
     peak = max(leaving, sums + 8 * of.m * of.s + inductive_bytes(of.m, of.s, block, solver))
-    return Cost(of.repetitions * (leaving_tasks(block_count(of.v, height)) + n_folds),
+    return Cost(of.repetitions * (removal_tasks(block_count(of.v, height)) + n_folds),
                 int(of.repetitions * (near * of.row_bytes + 24 * of.nnz)), 0, peak,
                 inductive_bytes(of.m, of.s, 0, solver))
 

@@ -22,7 +22,7 @@ from scipy.linalg import cho_solve
 
 from ...base.errors import BudgetError, require
 from ...execution.tasks import Execution
-from ...graph.energy.vertex_removal import EnergyChange, changes_of_folds, leaving_bytes
+from ...graph.energy.vertex_removal import EnergyChange, changes_of_folds, removal_bytes
 from ...solvers.columns import factor_raised
 from ...storage.blocks import Arrays, PartWriter, Receipt, row_ranges
 from .closed_form import closed_form_bytes, features_of, label_features, ridge_arrays
@@ -177,7 +177,7 @@ class FoldTask:
 def near_bytes(v: int, nnz: int, m: int, budget: int) -> int:
     """Return what the edges near m points take that leave a graph of v points and nnz weights; BudgetError if too much.
     """
-    near = leaving_bytes(v, nnz, m)
+    near = removal_bytes(v, nnz, m)
     require(near <= budget, f'held_out_points="inductive" with {m:,} labels in a graph of {v:,} points',
             error=BudgetError, why=f"the edges near points that leave it take {near:,} bytes, the budget is {budget:,}",
             fix=f'raise memory_budget to {near:,} bytes, use fewer neighbors or labels, or "transductive"')

@@ -184,7 +184,7 @@ def printed_sums(system: NystromSystem, takes_labels: bool) -> dict[str, np.ndar
     printed = {} if takes_labels else {"J": _in_basis(system, system.lines.weight.sum() / s * (K @ K))}
     if graph:
         assert system.places is not None
-        printed["E"] = _in_basis(system, (v / s) ** 2 * (K @ (system.blocks.among(system.places) @ K)))
+        printed["E"] = _in_basis(system, (v / s) ** 2 * (K @ (system.blocks.submatrix(system.places) @ K)))
     return printed
 
 

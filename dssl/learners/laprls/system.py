@@ -218,12 +218,12 @@ def assemble(rows: Rows, lines: LabelLines, kernel: Kernel, landmarks: Landmarks
     if key not in known:
         place = (parts or execution.scratch()).within(f"{laplacian}{height}")
         blocks = energy_blocks(stored, v, height, execution, place.within("energy"), order)
-        moved = execution.share_rows(rows) if graph is None else ordered(rows, blocks.place, execution,
+        moved = execution.share_rows(rows) if graph is None else ordered(rows, blocks.positions, execution,
                                                                          place.within("points"))
         known[key] = InBlocks(blocks, moved, bring_halos(moved, blocks.parts, len(blocks.ranges), "halo",
                                                          round(blocks.halo * v), execution, place.within("halos")))
     blocks, moved = known[key].energy, known[key].rows
-    position = blocks.place.take(lines.row)
+    position = blocks.positions.take(lines.row)
     by_place = np.argsort(position, kind="stable")
     shared = execution.share(position=position[by_place], fold=lines.fold[by_place].astype(np.int64),
                              weight=lines.weight[by_place].astype(np.float64), target=lines.target[by_place])
@@ -234,7 +234,7 @@ def assemble(rows: Rows, lines: LabelLines, kernel: Kernel, landmarks: Landmarks
     T = {} if features.T is None else {"T": features.T}
     problem = Landmarked(kernel, moved, execution.share(**Z, **T), shared, blocks, lines.n_folds,
                          params.precision, uuid.uuid4().hex, known[key].near)
-    places = None if landmarks.rows is None or graph is None else blocks.place.take(landmarks.rows)
+    places = None if landmarks.rows is None or graph is None else blocks.positions.take(landmarks.rows)
     whitening = {"rank": features.width, **receipt["whitening"]} if "whitening" in receipt else None
     return NystromSystem(arrays["K_ss"], features.T, lines, params, fit_intercept, problem, whitening, by_place, places,
                          stored)

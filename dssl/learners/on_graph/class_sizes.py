@@ -107,7 +107,7 @@ def fit_class_sizes(graph: Graph, scores: VertexValues, labels: VertexLabels, sh
     if diffuse:
         parts = execution.scratch()
         receipt, = execution.map([DiffusionTask(
-            graph.stored, graph.copies(execution), kind,
+            graph.stored, graph.shared_vertices(execution), kind,
             execution.share(scores=values, mass=weight, shares=shares, **labels.to_arrays()), solver)], parts)
         values = parts.read(0)["values"]
         attributes |= {name: receipt[name] for name in ("diffusions", "changed_in_last")}

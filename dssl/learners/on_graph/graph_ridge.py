@@ -20,11 +20,10 @@ from ...base.errors import BudgetError, DataError, require
 from ...execution.tasks import Execution
 from ...graph.functions import FunctionParams, GraphFunctions, graph_functions, laplacian_of
 from ...graph.graph import Graph
-from ...graph.spectral_concentration import structure_of_matrix
+from ...graph.spectral_concentration import POWER, RIDGE, matrix_concentration
 from ...solvers.lanczos import Functions
 from ...storage.blocks import block_rng
 from ..average import Member, member_of, shares_of
-from ..structure import POWER, RIDGE
 from ..target.target import Target
 from .vertex_labels import VertexValues, reached_vertices
 
@@ -209,11 +208,11 @@ class KernelRows:
         of_row = np.concatenate([of_label, graph.vertices.vertex[sample]])
         unique, place = np.unique(of_row, return_inverse=True)
         functions = graph_functions(graph, columns, unique, Functions(*zip(*pairs, strict=True)), params, execution)
-        laplacian, structure = laplacian_of(graph.stored, graph.copies(execution), params.laplacian), None
+        laplacian, structure = laplacian_of(graph.stored, graph.shared_vertices(execution), params.laplacian), None
         if measured:  # by the self-similarities of the columns' vertices
             at_columns = functions.values[pairs.index(OF_STRUCTURE)][np.searchsorted(unique, columns),
                                                                      np.arange(len(columns))]
-            structure = structure_of_matrix(at_columns, columns, laplacian.matrix(OF_STRUCTURE[0]), laplacian.vector,
+            structure = matrix_concentration(at_columns, columns, laplacian.matrix(OF_STRUCTURE[0]), laplacian.vector,
                                             *OF_STRUCTURE)
         by_degree = 1 / np.sqrt(np.where(laplacian.degrees > 0, laplacian.degrees, 1.0))
         return cls(pairs, functions, {False: 1 / np.sqrt(graph.vertices.multiplicity), True: by_degree}, sample,

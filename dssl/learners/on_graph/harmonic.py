@@ -40,7 +40,7 @@ class HarmonicTask:
     solver: SolverParams
 
     def __call__(self, out: PartWriter) -> Receipt:
-        joint = laplacian_of(self.graph, self.vertices, "unnormalized").joint
+        joint = laplacian_of(self.graph, self.vertices, "unnormalized").point_weights
         values, attributes = harmonic(joint, solver=self.solver, **self.shared.load())
         return {**out.write(values=values), "solver": attributes}
 
@@ -64,7 +64,7 @@ class FlowTask:
     solver: SolverParams
 
     def __call__(self, out: PartWriter) -> Receipt:
-        joint, arrays = laplacian_of(self.graph, self.vertices, "unnormalized").joint, self.shared.load()
+        joint, arrays = laplacian_of(self.graph, self.vertices, "unnormalized").point_weights, self.shared.load()
         vertex, rows = arrays["vertex"], _free(arrays["vertex"], arrays["reached"])
         unit = np.eye(len(vertex))[:, self.first:self.last]
         W = joint[vertex]
@@ -129,6 +129,6 @@ def fit_harmonic(graph: Graph, target: Target, weight: np.ndarray | None, solver
     reached, _ = reached_vertices(graph, labels.vertex)
     parts = execution.scratch()
     receipt, = execution.map([HarmonicTask(
-        graph.stored, graph.copies(execution),
+        graph.stored, graph.shared_vertices(execution),
         execution.share(vertex=labels.vertex, mean=labels.mean, reached=reached, **begins_at(start)), solver)], parts)
     return VertexValues(parts.read(0)["values"], reached, attributes={"solver": receipt["solver"]})

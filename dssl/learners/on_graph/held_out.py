@@ -140,7 +140,7 @@ def held_out_harmonic(graph: Graph, target: Target, weight: np.ndarray | None, r
         fit = partial(fit_harmonic, graph, solver=solver, execution=execution)
         return [held_out_refits(fit, graph, target, weight, folds) for folds in repetitions]
     shared, parts = execution.share(vertex=labeled.labels.vertex, reached=labeled.reached), execution.scratch()
-    copies, blocks = graph.copies(execution), row_ranges(u, BLOCK_COLUMNS)
+    copies, blocks = graph.shared_vertices(execution), row_ranges(u, BLOCK_COLUMNS)
     height = columns_at_once(len(labeled.component), execution.memory_budget)
     execution.map([FlowTask(graph.stored, copies, shared, *block, height, solver) for block in blocks], parts)
     S = np.concatenate([parts.read(number)["flow"] for number in range(len(blocks))], axis=1)
@@ -165,7 +165,7 @@ def held_out_poisson(graph: Graph, target: Target, weight: np.ndarray | None, re
     In units of the same unlabeled vertices as in the fit: points that are held out are not among them.
     """
     labeled = LabeledVertices.of(graph, target, weight)
-    u, copies, c = len(labeled.labels.vertex), graph.copies(execution), labeled.labels.mean.shape[1]
+    u, copies, c = len(labeled.labels.vertex), graph.shared_vertices(execution), labeled.labels.mean.shape[1]
     unlabeled = Unlabeled.of(labeled.labels.vertex, labeled.component)
     rows = np.concatenate([labeled.labels.vertex, unlabeled.vertex])
 

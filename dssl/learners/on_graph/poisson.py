@@ -60,7 +60,7 @@ class PoissonTask:
     solver: SolverParams
 
     def __call__(self, out: PartWriter) -> Receipt:
-        joint = laplacian_of(self.graph, self.vertices, "unnormalized").joint
+        joint = laplacian_of(self.graph, self.vertices, "unnormalized").point_weights
         laplacian = Laplacian(joint, normalized=False)
         arrays, degrees = self.shared.load(), laplacian.degrees
         component, linked = arrays["component"], np.flatnonzero(degrees > 0)
@@ -174,7 +174,7 @@ def fit_poisson(graph: Graph, target: Classes, weight: np.ndarray | None, solver
     labels = VertexLabels.of(graph.vertices, target, target.indicators(), weight)
     reached, component = reached_vertices(graph, labels.vertex)
     sources, parts = Sources.of(labels, component), execution.scratch()
-    receipt, = execution.map([PoissonTask(graph.stored, graph.copies(execution), execution.share(
+    receipt, = execution.map([PoissonTask(graph.stored, graph.shared_vertices(execution), execution.share(
         vertex=labels.vertex, source=sources.source, component=component, rows=np.arange(len(component)),
         **begins_at(start)), solver)], parts)
     potentials, unlabeled = parts.read(0)["values"], Unlabeled.of(labels.vertex, component)

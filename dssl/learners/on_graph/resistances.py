@@ -166,7 +166,7 @@ def amplified_resistance_kernel(graph: Graph, points: np.ndarray, *, solver: Sol
 def network_of(graph: Graph) -> Network:
     """Return the conductances between the vertices of a graph, those of all points together."""
     require_graph(graph)
-    return Network.of(Laplacian(graph.weights(), False, graph.vertices.multiplicity).joint)
+    return Network.of(Laplacian(graph.weights(), False, graph.vertices.multiplicity).point_weights)
 
 
 def _checked(graph: Graph, points: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ import numpy as np
 from ...graph.health import graph_health
 from ...graph.regularizer import prepare_regularizer
 from ...graph.regularizer_params import LaplacianKind, RegularizerParams
-from ...graph.spectral_concentration import SOLVER_ARRAYS, structure_of
+from ...graph.spectral_concentration import SOLVER_ARRAYS, spectral_concentration
 from ...graph.vertices import covariance_at_points
 from ...kernels.subsample import (
     VECTOR_ARRAYS,
@@ -140,7 +140,7 @@ def make_covariance(context: Context, params: ColumnParams) -> dict[str, Any]:
                              n_blocks=context.attributes("columns")["n_blocks"])
     system = context.attributes("system")
     solver = context.inputs["system"].parts.read(0, SOLVER_ARRAYS)
-    structure = {str(power): structure_of(np.diagonal(A), subsample, solver, system["ridge"], power)
+    structure = {str(power): spectral_concentration(np.diagonal(A), subsample, solver, system["ridge"], power)
                  for power, A in covariances.items()}
     m = context.vertices().multiplicity[subsample]
     covariances = {power: covariance_at_points(A, m) for power, A in covariances.items()}

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 from ...execution.cost import Cost, cost_of
+from ...graph.spectral_concentration import concentration_cost, fits_a_task
 from ...kernels.landmarks import landmark_count, landmarks_cost
 from ...learners.class_prior import LABELS as LABEL_FREQUENCIES
 from ...learners.laprls.cost import Systems, dense_cost, nystrom_cost, restored_cost, systems_seconds
@@ -24,7 +25,6 @@ from ...learners.laprls.penalties import MOST_LABELS
 from ...learners.laprls.problem import DENSE, WITHOUT_LANDMARKS
 from ...learners.laprls.products import gram_bytes
 from ...learners.losses import SQUARES
-from ...learners.structure import fits_a_task, structure_cost
 from ...report.sections.laprls import laprls_section
 from ...report.sections.selection import selection_section
 from ...report.words import BASE, Baseline, Words
@@ -160,7 +160,7 @@ def _selection_cost(f: PlanInputs, p: PenaltyParams) -> Cost:
         return cost
     if not fits_a_task(f.vertices, f.nnz, f.budget):
         return cost
-    return cost + structure_cost(f.vertices, f.nnz)
+    return cost + concentration_cost(f.vertices, f.nnz)
 
 
 @_with_guesses

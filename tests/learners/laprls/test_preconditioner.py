@@ -77,7 +77,7 @@ def test_paper_takes_5_for_few_labels_and_6_for_many():
 def test_equal_landmarks_have_equal_rows_in_the_paper():
     chosen = np.concatenate([np.arange(0, 120, 6), [0, 6]])
     problem = case(landmarks=chosen)
-    assert_allclose(problem.system.blocks.among(problem.system.places).toarray(), landmark_energy(problem, chosen),
+    assert_allclose(problem.system.blocks.submatrix(problem.system.places).toarray(), landmark_energy(problem, chosen),
                     atol=1e-14)
 
 

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 
 from dssl.execution.in_process import InProcess
 from dssl.graph.energy.blocks import GraphEnergy, StoredGraph, split_energy
-from dssl.graph.energy.vertex_removal import EnergyChange, changes_of_folds, energy_change, leaving_bytes, leaving_tasks
+from dssl.graph.energy.vertex_removal import EnergyChange, changes_of_folds, energy_change, removal_bytes, removal_tasks
 from dssl.graph.given import store_weights
 from dssl.graph.weights.build import weigh
 from dssl.graph.weights.rules import WeightParams
@@ -89,7 +89,7 @@ def test_changes_of_folds_are_those_of_the_whole_graph(kind, block_rows, copies)
     blocks = split_energy(stored, 60, block_rows, InProcess(1), MemoryParts())
     vertex = rng.choice(60, 15, replace=False)
     vertex[3] = vertex[4]
-    fold, place = rng.integers(0, 3, 15), blocks.place.take(vertex)
+    fold, place = rng.integers(0, 3, 15), blocks.positions.take(vertex)
     changes, order = changes_of_folds(stored, blocks, place, fold, 2, InProcess(2)), blocks.order()
     energy = GraphEnergy.of(sp.csr_array(W), kind, None if m is None else m.astype(float))
     for number in range(2):
@@ -107,8 +107,8 @@ def test_no_more_of_the_graph_is_held_than_what_is_near(tmp_path):
     position, fold = rng.choice(n, 200, replace=False), np.arange(200) % 5
     with traced:
         changes_of_folds(stored, blocks, position, fold, 5, traced)
-    assert {"RowsTask", "LeavingTask"} == set(traced.tasks)
-    expected = leaving_bytes(n, blocks.nnz, 200)
-    assert 5 * expected < leaving_bytes(n, blocks.nnz, n)
+    assert {"RowsTask", "RemovalTask"} == set(traced.tasks)
+    expected = removal_bytes(n, blocks.nnz, 200)
+    assert 5 * expected < removal_bytes(n, blocks.nnz, n)
     assert max(*traced.tasks.values(), traced.driver) <= expected + (1 << 19)  # which any step takes
-    assert leaving_tasks(len(blocks.ranges)) == 2 * 20 + 1
+    assert removal_tasks(len(blocks.ranges)) == 2 * 20 + 1

@@ -5,7 +5,7 @@ import pytest
 
 from dssl.execution.in_process import InProcess
 from dssl.graph.graph import KNNGraph
-from dssl.learners.structure import SAMPLE, sampled_structure
+from dssl.graph.spectral_concentration import SAMPLE, sampled_concentration
 from dssl.methods.deformed.covariance import CovarianceParams
 from dssl.storage.blocks import ArrayRows
 from tests.covariance import graph_covariance
@@ -17,7 +17,7 @@ def structures(X, random_state=0):
     graph = KNNGraph().build(X, execution)
     whole = graph_covariance(graph, np.array([0]), CovarianceParams(n_subsample=len(X)), execution).structure[2]
     copies = ArrayRows(graph.vertices.multiplicity)
-    return sampled_structure(graph.stored, copies, len(graph.vertices), random_state, execution), whole
+    return sampled_concentration(graph.stored, copies, len(graph.vertices), random_state, execution), whole
 
 
 def test_of_few_vertices_it_is_that_of_the_covariance():
@@ -42,7 +42,7 @@ def test_a_sample_tells_noise_from_clusters():
 
 def test_of_a_graph_that_no_task_can_hold_it_is_not_known():
     graph = KNNGraph().build(np.random.default_rng(0).normal(size=(2000, 3)), InProcess(1))
-    found = [sampled_structure(graph.stored, None, 2000, 0, InProcess(1, memory_budget=budget))
+    found = [sampled_concentration(graph.stored, None, 2000, 0, InProcess(1, memory_budget=budget))
              for budget in (1 << 20, 16 << 20)]
     assert found[0] is None
     assert found[1] > 0
