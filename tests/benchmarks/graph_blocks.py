@@ -100,7 +100,7 @@ def measured(n: int, k: int, budget: int, folder: Path) -> list[dict[str, Any]]:
                                               execution.scratch()))
     blocks = run("energy", lambda: energy_blocks(StoredGraph(weights, "normalized"), n, 1 << 14, execution,
                                                  execution.scratch(), order_rows))
-    run("points", lambda: ordered(X, blocks.place, execution))
+    run("points", lambda: ordered(X, blocks.positions, execution))
     return lines
 
 

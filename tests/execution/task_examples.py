@@ -386,7 +386,7 @@ def graph_in_blocks(execution: Execution, folder: Path) -> Found:
     find_components(parts, n, parts.receipt(0)["rows"][1], m, execution.within(1 << 17), components)  # by ranges
     return {**described, **E, "relabeled_mean": blocks.relabeled_mean, "health": health,
             "lost": np.concatenate([rows for rows, _ in unreachable_points(lost, n)]),
-            "X": ordered(X, blocks.place, execution).read_all(),
+            "X": ordered(X, blocks.positions, execution).read_all(),
             "halos": np.concatenate([rows for index in range(len(blocks.ranges))
                                      for rows in near.pieces(index, 0, 900)]),
             **{name: components.rows(name).read_all() for name in ("component", "points", "alone")}}
