@@ -23,7 +23,7 @@ FORM = {
     "PR04", "PR07", "PR10",  # each with a type and a description
     "RT03", "YD01",  # what is returned is described
 }
-OF_SEARCHES = {"group", "section", "held_out_rows", "uses_graph", "versions"}  # of an estimator, for the rest of dssl
+OF_SEARCHES = {"group", "section"}  # of an estimator, for the rest of dssl
 EXAMPLES = {"EX01"}  # classes and functions have examples; methods are shown in those of their class
 
 

@@ -16,6 +16,7 @@ from ..execution.size import budget_of
 from ..execution.tasks import Execution
 from ..graph.graph import KNNGraph
 from ..knn.index import require_index
+from ..learners.class_prior import ClassWeight
 from ..learners.class_scoring import require_decisions
 from ..learners.on_graph.automatic import Loss, most_labels
 from ..learners.on_graph.graph_ridge import GraphRidgeParams
@@ -67,7 +68,8 @@ class AutomaticEstimator(MethodEstimator):
         family = GraphRidgeParams(random_state=self.random_state)
         return AutomaticParams(
             graph=self.group("graph"), family=family, most=most_labels(family, budget_of(self.memory_budget)),
-            loss=self.loss, prior=prior_of(getattr(self, "class_prior", None), self.class_sizes), scoring=self.scoring)
+            loss=self.loss, prior=prior_of(getattr(self, "class_prior", None), self.class_sizes), scoring=self.scoring,
+            weight=ClassWeight.of(getattr(self, "class_weight", None)))
 
     def _comparing(self, params: AutomaticParams, compares: bool) -> AutomaticParams:
         return replace(params, compares=compares)

@@ -1,7 +1,6 @@
 """What the estimators share: the steps of a fit, points of any input, predictions, scores of labeled points."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -81,7 +80,6 @@ class PointEstimator(PointPredictor):
         rows = self._points(X, execution, reset=True)
         target, weight = weighed(self._target(y, len(rows)), sample_weight, len(rows))
         self._check(target)
-        weight = self._weighted(target, weight)
         require_unequal(rows)
         self.scaling_, tried = self._chosen_scaling(X, rows, target, graph, execution)
         self._fit_X: Any = X
@@ -110,10 +108,6 @@ class PointEstimator(PointPredictor):
 
     def _check(self, target: Target) -> None:
         """Raise DataError where the target cannot be learned."""
-
-    def _weighted(self, target: Any, weight: np.ndarray | None) -> np.ndarray | None:
-        """Return the weights (l,) of the labels, with those of their classes."""
-        return weight
 
     @abstractmethod
     def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Any, params: Any,
@@ -166,34 +160,6 @@ class PointEstimator(PointPredictor):
         return target, self._predicted(SelectedRows(rows, target.labeled), execution), weight
 
 
-class SearchedEstimator(PointEstimator):
-    """An estimator of which a search tries many parameters at a time."""
-
-    joint: ClassVar[tuple[str, ...]] = ()  # the parameters of which `held_out_rows` tries many at a time
-    several: ClassVar[tuple[str, ...]] = ()  # those of which a candidate may have several values
-
-    @property
-    @abstractmethod
-    def versions(self) -> dict[str, int]:
-        """The versions of the code of each step of `held_out_rows`."""
-
-    @abstractmethod
-    def held_out_rows(self, rows: Rows, target: Target, weight: np.ndarray | None,
-                      repetitions: Sequence[Sequence[np.ndarray]], tried: Sequence[dict[str, Any]],
-                      scoring: str | None, execution: Execution, kept: dict[Any, Any]) -> list[dict[str, Any]]:
-        """Return the row of a search (`held_out_scores`) of each of some values of the `joint` parameters.
-
-        Rows tell the penalties too, as numbers, of which a `ChoiceRule` knows which are the stronger.
-        repetitions : the folds of each. scoring : what rows tell beside the scores that all have.
-        kept : `graph`, where it is needed, and what searches of other parameters on this graph leave for this one;
-            `again`, whether the same will be asked for again, with fewer values and more folds.
-        """
-
-    def uses_graph(self, tried: Iterable[dict[str, Any]]) -> bool:
-        """Return whether any of some values of the `joint` parameters asks for a graph."""
-        return True
-
-
 class PointClassifier(ClassifierMixin, PointEstimator):
     """An estimator of classes: any number of them, numbers or text."""
 
@@ -217,10 +183,8 @@ class PointClassifier(ClassifierMixin, PointEstimator):
         require_classes(target.names, self.regressor)
         require_per_class(target, 1, "no labeled point of weight > 0", "mark its points unlabeled, or raise a weight")
         target.with_prior(target.prior)  # raises where shares are of other classes
+        target.label_weights(ClassWeight.of(self.class_weight))  # and where weights are
         self.classes_ = target.names
-
-    def _weighted(self, target: Any, weight: np.ndarray | None) -> np.ndarray | None:
-        return ClassWeight.of(self.class_weight).weights(target.coded, target.names, weight)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return the share of right predictions among labeled points.

@@ -1,4 +1,4 @@
-"""The candidates of a search, and which of them one fit serves: those that differ in the joint parameters alone."""
+"""The candidates of a search, and which of them one evaluation serves: those that differ in joint parameters alone."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,32 +11,24 @@ from sklearn.base import clone
 from ..base.digest import is_whole
 from ..base.errors import ParameterError, require
 from ..graph.graph import KNNGraph
+from ..methods.evaluation import Group
 from ..selection.halving import Search
-from .base import SearchedEstimator
+from .method import SearchedEstimator
 
-Candidate = dict[str, Any]
+Values = dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Fit:
-    """Candidates of which one pass over the points gives the rows of all.
+class Candidate:
+    """A combination of the parameters of a grid, `values`, and the estimator that has them."""
 
-    estimator : with the parameters that they share. numbers : of the candidates. tried : the joint parameters of each.
-    """
-
+    values: Values
     estimator: SearchedEstimator
-    numbers: Sequence[int]
-    tried: Sequence[Candidate]
 
     @property
     def graph(self) -> KNNGraph | None:
-        """Return how their graph is made; None of an estimator that has none."""
+        """Return how its graph is made; None of an estimator that has none."""
         return self.estimator.group("graph") if "graph" in self.estimator.groups else None
-
-    @property
-    def uses_graph(self) -> bool:
-        """Return whether any of them asks for it."""
-        return self.estimator.uses_graph(self.tried)
 
 
 def candidates_of(estimator: Any, param_grid: Any, n_candidates: Any, random_state: int) -> list[Candidate]:
@@ -61,8 +53,8 @@ def candidates_of(estimator: Any, param_grid: Any, n_candidates: Any, random_sta
         require(whole and n_candidates >= 1, f"n_candidates={n_candidates!r}, expected a whole number >= 1",
                 why="so many of all combinations are tried", fix="use None for all, or a number")
         combinations = Search(n_candidates=int(n_candidates), random_state=random_state).drawn(combinations)
-    for candidate in combinations:
-        checked = clone(estimator).set_params(**candidate)
+    candidates = [Candidate(values, clone(estimator).set_params(**values)) for values in combinations]
+    for checked in (candidate.estimator for candidate in candidates):
         checked._params()
         for name in checked.groups:
             checked.group(name)
@@ -70,7 +62,7 @@ def candidates_of(estimator: Any, param_grid: Any, n_candidates: Any, random_sta
         for name in set(checked.joint) - set(checked.several):
             require(np.ndim(values[name]) == 0, f"{name}={values[name]!r} of a candidate",
                     why="a candidate has one value of each parameter", fix=f"list the values of {name} in the grid")
-    return combinations
+    return candidates
 
 
 def _listed(name: str, values: Any) -> Sequence[Any]:
@@ -80,19 +72,19 @@ def _listed(name: str, values: Any) -> Sequence[Any]:
     return list(values)
 
 
-def fits_of(estimator: Any, candidates: Sequence[Candidate]) -> list[list[Fit]]:
-    """Return the fits of some candidates, those of one graph together."""
-    groups: list[tuple[Candidate, list[int]]] = []  # no dict: values of parameters need not be hashable
+def groups_of(candidates: Sequence[Candidate]) -> list[tuple[str, Group]]:
+    """Return the groups of candidates that one evaluation serves, each with its scale; those of one graph together."""
+    members: list[tuple[Values, list[int]]] = []  # no dict: values of parameters need not be hashable
     for number, candidate in enumerate(candidates):
-        outer = {name: value for name, value in candidate.items() if name not in estimator.joint}
-        mine_known = next((mine for known, mine in groups if known == outer), None)
-        if mine_known is None:
-            groups.append((outer, mine_known := []))
-        mine_known.append(number)
-    by_graph: dict[KNNGraph | None, list[Fit]] = {}
-    for outer, numbers in groups:
-        tried = [{name: candidates[number][name] for name in estimator.joint if name in candidates[number]}
-                 for number in numbers]
-        fit = Fit(clone(estimator).set_params(**outer), numbers, tried)
-        by_graph.setdefault(fit.graph, []).append(fit)
-    return list(by_graph.values())
+        shared = {name: value for name, value in candidate.values.items() if name not in candidate.estimator.joint}
+        numbers = next((numbers for known, numbers in members if known == shared), None)
+        if numbers is None:
+            members.append((shared, numbers := []))
+        numbers.append(number)
+    by_graph: dict[tuple[KNNGraph | None, str], list[tuple[str, Group]]] = {}
+    for _, numbers in members:
+        first = candidates[numbers[0]]
+        group = Group(first.estimator.method, {number: candidates[number].estimator._params() for number in numbers},
+                      first.graph)
+        by_graph.setdefault((first.graph, first.estimator.scale), []).append((first.estimator.scale, group))
+    return [group for groups in by_graph.values() for group in groups]

@@ -8,6 +8,7 @@ from ..kernels.cluster import ClusterBasis
 from ..kernels.landmarks import LandmarkParams
 from ..kernels.stochastic import StochasticParams
 from ..kernels.transfer import TransferParams
+from ..learners.class_prior import ClassWeight
 from ..methods.cluster import CLUSTER_KERNEL, ClusterKernel, ClusterKernelParams, ClusterModel, basis_in
 from ..methods.step import Context
 from .calibrated import CalibratedClassifier
@@ -179,6 +180,7 @@ class ClusterKernelSVC(CalibratedClassifier, LinearEstimator):
         return ClusterKernelParams(
             kernels=base_kernels(self), cluster=model.basis(budget_of(self.memory_budget)),
             transfers=(model.transferred,), learners=(model.learner,), prior=prior_of(self.class_prior, None),
+            weight=ClassWeight.of(self.class_weight),
             random_state=self.random_state)
 
     def _basis(self, context: Context, params: ClusterKernelParams) -> dict[str, Any]:

@@ -1,8 +1,6 @@
 """Estimators in the kernel deformed by the graph of all points: `LapSVC` and `LapKernelRidge`."""
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,26 +14,25 @@ from ..graph.regularizer_params import RegularizerParams
 from ..graph.weights.rules import KERNEL_WIDTH
 from ..kernels.base import BaseKernels
 from ..kernels.deformed import Eta
+from ..learners.class_prior import ClassWeight
 from ..learners.deformed import GraphCovariance
 from ..learners.linear.kernel_model import KernelModel, expand
 from ..learners.target.target import Target
 from ..methods.deformed.covariance import covariance_of
-from ..methods.deformed.method import DEFORMED_RIDGE, DEFORMED_SVM, learning_of
-from ..methods.deformed.models import Expansion, problem_of, search_rows
+from ..methods.deformed.method import DEFORMED_RIDGE, DEFORMED_SVM
+from ..methods.deformed.models import DeformedModels, Expansion
 from ..methods.deformed.sections import DeformedKernelParams, DeformedModel, RidgeModel, SvmModel
-from ..methods.memory import MemoryWorkspace
-from ..methods.step import Context, Fit
-from ..selection.search import GridParams, Held
+from ..methods.step import Context
 from ..solvers.solver_params import SolverParams
 from ..storage.blocks import Rows
-from .base import PointRegressor, SearchedEstimator
+from .base import PointRegressor
 from .calibrated import CalibratedClassifier
-from .method import MethodEstimator
+from .method import SearchedEstimator
 from .points import KernelReader
 from .targets import prior_of
 
 
-class DeformedKernelEstimator(MethodEstimator, SearchedEstimator, KernelReader):
+class DeformedKernelEstimator(SearchedEstimator, KernelReader):
     """What estimators in a deformed kernel share; `LapSVC` describes the parameters."""
 
     method, joint = DEFORMED_SVM, ("regularizer__power", "eta", "C")
@@ -65,7 +62,8 @@ class DeformedKernelEstimator(MethodEstimator, SearchedEstimator, KernelReader):
             kernels=BaseKernels(self.kernel, {}, (bandwidth,), self.random_state), learner=model.learner,
             regularizer=self.group("regularizer"), n_subsample=model.size(budget_of(self.memory_budget)), C=model.C,
             eta=model.eta, solver=SolverParams(tol=self.tol, random_state=self.random_state),
-            random_state=self.random_state, prior=prior_of(model.class_prior, None))
+            random_state=self.random_state, prior=prior_of(model.class_prior, None),
+            weight=ClassWeight.of(model.class_weight))
 
     def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Any, params: DeformedKernelParams,
                execution: Execution) -> None:
@@ -81,7 +79,8 @@ class DeformedKernelEstimator(MethodEstimator, SearchedEstimator, KernelReader):
         covariance = covariance_of(context, params)
         self.subsample_ = covariance.subsample
         assert context.fit is not None
-        self._on_graph = self._off_the_subsample(context, context.fit.kept["model"], covariance,
+        assert isinstance(context.fit.fitted, DeformedModels)
+        self._on_graph = self._off_the_subsample(context, context.fit.fitted.function, covariance,
                                                  params.regularizer.power)
         model = context.attributes("models")["models"]["model"]
         return {**covariance.attributes, "n_subsample": len(self.subsample_), "eta": model["eta"],
@@ -111,31 +110,6 @@ class DeformedKernelEstimator(MethodEstimator, SearchedEstimator, KernelReader):
         self._on_graph = None
         execution = self._execution()
         return off.coding.labels(off.values(self._new_rows(X, execution), execution) + values[vertex])
-
-    def held_out_rows(self, rows: Rows, target: Target, weight: np.ndarray | None,
-                      repetitions: Sequence[Sequence[np.ndarray]], tried: Sequence[dict[str, Any]],
-                      scoring: str | None, execution: Execution, kept: dict[Any, Any]) -> list[dict[str, Any]]:
-        """As the base class says: solves of one graph for all kernels, one factor of a kernel for all folds and C."""
-        params = self._params()
-        usual = {"regularizer__power": params.regularizer.power, "eta": self.eta, "C": self.C}
-        chosen = [{**usual, **values} for values in tried]
-        power, eta, C = (tuple(dict.fromkeys(values[name] for values in chosen)) for name in self.joint)
-        key = "covariance", params.n_subsample, params.solver, replace(params.regularizer, power=1), params.random_state
-        if key not in kept or not set(power) <= kept[key][0]:
-            solved = replace(params, grid=GridParams(power=tuple(sorted(power))))
-            kept[key] = set(power), MemoryWorkspace(Fit(rows, target, weight, kept["graph"]), execution)
-            kept[key][1].run(self.method.steps[:4], solved)
-        problem, rows_found = problem_of(kept[key][1].context(), learning_of(params)), list[dict[str, Any]]()
-        held = Held(target, repetitions, params.learner, weight, scoring)
-        bandwidth = params.kernels.bandwidths[0]
-        if positive := tuple(value for value in eta if value != 0):
-            rows_found += search_rows(problem, "model", bandwidth, GridParams(power=power, eta=positive, C=C), held)
-        if 0 in eta:
-            plain = search_rows(problem, "base", bandwidth, GridParams(C=C), held)
-            rows_found += [{**row, "power": each, "eta": 0.0} for each in power for row in plain]
-        rows_of = {(row["power"], row["eta"], row["C"]): row for row in rows_found}
-        return [{name: value for name, value in rows_of[tuple(values[name] for name in self.joint)].items()
-                 if name not in ("power", "eta")} for values in chosen]
 
 
 class LapSVC(CalibratedClassifier, DeformedKernelEstimator):

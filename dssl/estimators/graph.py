@@ -2,31 +2,29 @@
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import clone
 
 from ..base.digest import BANDWIDTH
 from ..base.errors import DataError, explain, require
 from ..execution.tasks import Execution
 from ..graph.graph import KNNGraph
 from ..kernels.base import BaseKernels
-from ..learners.on_graph.held_out import Repetitions
+from ..learners.class_prior import ClassWeight
 from ..learners.on_graph.model import GraphModel
 from ..learners.probabilities import CALIBRATION
 from ..learners.target.coding import ClassCoding
 from ..learners.target.target import Target
-from ..methods.graph.learner import GraphLearner, GraphLearnerParams, LearnerName, rows_on_graph
+from ..methods.graph.learner import GraphLearner, GraphLearnerParams, LearnerName
 from ..methods.graph.method import GRAPH_LEARNER
 from ..methods.step import Context
 from ..solvers.solver_params import SolverParams
 from ..storage.blocks import Rows
-from .base import PointRegressor, SearchedEstimator
+from .base import PointRegressor
 from .calibrated import CalibratedClassifier
-from .method import MethodEstimator
+from .method import SearchedEstimator
 from .targets import prior_of
 
 
@@ -34,7 +32,7 @@ class PointsBeyond(UserWarning):
     """Some points are in parts of the graph without a label, and have no prediction."""
 
 
-class GraphEstimator(MethodEstimator, SearchedEstimator):
+class GraphEstimator(SearchedEstimator):
     """What learners on the graph share.
 
     Points that no label reaches, in components of the graph without one, are counted in `evidence_` and have no
@@ -57,17 +55,11 @@ class GraphEstimator(MethodEstimator, SearchedEstimator):
         return GraphLearnerParams(
             learners=(self._learner(),), graph=self.group("graph"), random_state=self.random_state,
             kernels=BaseKernels("rbf", {}, (BANDWIDTH,), self.random_state),
-            prior=prior_of(getattr(self, "class_prior", None), getattr(self, "class_sizes", None)))
+            prior=prior_of(getattr(self, "class_prior", None), getattr(self, "class_sizes", None)),
+            weight=ClassWeight.of(getattr(self, "class_weight", None)))
 
     def _comparing(self, params: GraphLearnerParams, compares: bool) -> GraphLearnerParams:
         return replace(params, compares=compares)
-
-    def held_out_rows(self, rows: Rows, target: Target, weight: np.ndarray | None, repetitions: Repetitions,
-                      tried: Sequence[dict[str, Any]], scoring: str | None, execution: Execution,
-                      kept: dict[Any, Any]) -> list[dict[str, Any]]:
-        """As the base class says; with known class sizes by fits without each fold."""
-        learners = [clone(self).set_params(**values)._learner() for values in tried]
-        return rows_on_graph(learners, kept["graph"], target, weight, repetitions, scoring, execution, kept)
 
     def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Any, params: GraphLearnerParams,
                execution: Execution) -> None:

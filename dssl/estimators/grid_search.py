@@ -1,6 +1,6 @@
 """`GridSearch`: an estimator's parameters chosen on one graph, one kernel and one system for all that share them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Self
@@ -14,17 +14,16 @@ from ..base.digest import require_random_state
 from ..base.errors import ParameterError, explain, require
 from ..data.scaling.rows import scaled
 from ..graph.graph import graph_of
-from ..graph.shared_search import SharedSearch
 from ..learners.target.target import Classes
+from ..methods.evaluation import Evaluation, ResultCache, require_named
+from ..methods.step import Fit
 from ..selection.choice import ChoiceRule, cv_results
 from ..selection.folds import held_out_folds
-from ..selection.halving import Rung, better, require_factor, rungs_of
+from ..selection.halving import EvaluatedRung, Repetitions, Search, evaluated_by_rungs, require_factor
 from ..selection.held_out_scores import require_scoring
 from ..storage.artifacts import Workspace
 from .base import require_unequal
-from .candidates import Candidate, candidates_of, fits_of
-from .judge import Judge, Judges
-from .kept_rows import RowStore, named_parameters
+from .candidates import Candidate, candidates_of, groups_of
 from .targets import weighed
 
 LONGEST_WAIT = 24 * 3600.0  # seconds, for another search in the workspace
@@ -196,13 +195,13 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
         require_factor(self.factor)
         require_random_state(self.random_state)
         candidates = candidates_of(self.estimator, self.param_grid, self.n_candidates, self.random_state)
-        require(graph is None or not any(name.split("__")[0] == "graph" for each in candidates for name in each),
+        require(graph is None or not any(name.split("__")[0] == "graph" for each in candidates for name in each.values),
                 "a graph, and a grid that changes it", why="the graph that is given is the one of all fits",
                 fix="leave graph parameters out of the grid, or the graph out of fit")
-        fits = [fit for alike in fits_of(self.estimator, candidates) for fit in alike]
+        groups = groups_of(candidates)
         place = None if self.workspace is None else Workspace.at(self.workspace)
-        for fit in fits if place else ():
-            named_parameters(fit)  # raises where one has no name
+        for params in (params for _, group in groups for params in group.candidates.values()) if place else ():
+            require_named(params)
         estimator = clone(self.estimator)
         execution = estimator._execution()
         y = estimator._labels(X, y)
@@ -213,28 +212,44 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
         rule = ChoiceRule(scoring=self.scoring, one_standard_error=self.one_standard_error)
         require_unequal(rows)
         scalings = {scale: clone(estimator).set_params(scale=scale)._scaling_of(X, rows, execution, graph)
-                    for scale in dict.fromkeys(fit.estimator.scale for fit in fits)}
+                    for scale in dict.fromkeys(scale for scale, _ in groups)}
         if graph is not None:
             graph = graph_of(rows, estimator.group("graph"), execution, graph)
-        rungs = rungs_of(held_out_folds(self.cv, target, self.random_state), len(candidates), self.factor)
-        judges = dict[str, Judge]()
+        repetitions = held_out_folds(self.cv, target, self.random_state)
+        evaluations = dict[str, Evaluation]()  # by the kind of a scaling, which tells it, since all are of these points
         for scaling in {each.kind: each for each in scalings.values()}.values():
-            mine = [fit for fit in fits if scalings[fit.estimator.scale].kind == scaling.kind]
-            points = scaled(rows, scaling, execution)
-            store = None if place is None else RowStore.of(place, points, target, weight)
-            made = SharedSearch(points, (fit.graph for fit in mine if fit.uses_graph and fit.graph), execution,
-                                None if store is None else store.graphs)
-            judges[scaling.kind] = Judge(points, target, weight, self.scoring, execution, graph or made, store,
-                                         again=len(rungs) > 1)
-        judge = Judges(judges, scalings, graph)
+            fit = Fit(scaled(rows, scaling, execution), target, weight)
+            evaluations[scaling.kind] = Evaluation(
+                fit, execution, self.scoring, [group for scale, group in groups
+                                               if scalings[scale].kind == scaling.kind],
+                graph, None if place is None else ResultCache.of(place, fit), again=self.factor is not None)
+
+        def evaluate(rung: int, standing: Mapping[str, Sequence[int]],
+                     folds: Repetitions) -> dict[str, list[dict[str, Any]]]:
+            table, numbers_of_rung, last = dict[int, dict[str, Any]](), {*standing["model"]}, None
+            for scale, group in groups:
+                evaluation = evaluations[scalings[scale].kind]
+                if (scale, group.graph) != last:
+                    evaluation.forget()
+                last = scale, group.graph
+                numbers = [number for number in group.candidates if number in numbers_of_rung]
+                if numbers:
+                    table |= zip(numbers, evaluation.rows(group, numbers, folds), strict=True)
+            return {"model": [table[number] for number in standing["model"]]}
+
         with nullcontext() if place is None else place.lock(wait=LONGEST_WAIT):
-            self._choose(candidates, rungs, rule, judge)
-            best = clone(self.estimator).set_params(**self.best_params_)
-            if self.refit and best.uses_graph([{}]):
-                graph = judge.graph(best)
-        self.n_graphs_, self.n_neighbor_searches_, self.n_fits_ = judge.counts()
+            rungs = evaluated_by_rungs({"model": range(len(candidates))}, repetitions, Search(factor=self.factor), rule,
+                                       evaluate)
+            best = clone(self._tell(candidates, rungs, rule).estimator)
+            if self.refit and best.method.uses_graph(best._params()) and best.method.has_graph and graph is None:
+                scaling = scalings[best.scale]
+                graph = evaluations[scaling.kind].graph(best.group("graph")).of_features(scaling)
+        made = evaluations.values()
+        self.n_graphs_ = sum(evaluation.n_graphs for evaluation in made)
+        self.n_neighbor_searches_ = sum(evaluation.n_searches for evaluation in made)
+        self.n_fits_ = sum(evaluation.n_groups for evaluation in made)
         self.evidence_ = {"search": {
-            "candidates": len(candidates), "folds": [len(folds) for folds in rungs[-1].repetitions],
+            "candidates": len(candidates), "folds": [len(folds) for folds in repetitions],
             "fits": self.n_fits_, "graphs": self.n_graphs_, "neighbor_searches": self.n_neighbor_searches_}}
         if self.refit:
             self.best_estimator_ = best.fit(X, y, sample_weight, graph=graph)
@@ -244,22 +259,20 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
                     setattr(self, name, getattr(self.best_estimator_, name))
         return self
 
-    def _choose(self, candidates: list[Candidate], rungs: Sequence[Rung], rule: ChoiceRule, judge: Judges) -> None:
-        """Judge the candidates, those that stand in each rung, and set what they came to."""
-        standing, judged = candidates, list[dict[str, Any]]()
-        tried, rows_of_all = list[Candidate](), list[dict[str, Any]]()
-        for number, rung in enumerate(rungs):
-            if number:
-                standing = [standing[place] for place in better(judged, rule, rung.n_candidates)]
-            judged = judge.rows_of(fits_of(self.estimator, standing), rung.repetitions)
-            tried, rows_of_all = tried + standing, rows_of_all + judged
+    def _tell(self, candidates: Sequence[Candidate], rungs: Sequence[EvaluatedRung], rule: ChoiceRule) -> Candidate:
+        """Set what the rungs came to, and return the best candidate."""
+        tried = [candidates[number] for rung in rungs for number in rung.places["model"]]
+        rows, last = [row for rung in rungs for row in rung.rows["model"]], rungs[-1].rows["model"]
         self.n_resources_ = [rung.n_resources for rung in rungs]
-        self.n_candidates_ = [rung.n_candidates for rung in rungs]
-        of_rung = [(number, rung.n_resources) for number, rung in enumerate(rungs) for _ in range(rung.n_candidates)]
-        self.cv_results_ = cv_results(rows_of_all, tried, rule, None if self.factor is None else of_rung)
-        self.best_index_ = len(rows_of_all) - len(judged) + rule.place(judged)
-        self.best_params_, self.best_score_ = tried[self.best_index_], float(
+        self.n_candidates_ = [len(rung.places["model"]) for rung in rungs]
+        of_rung = [(number, rung.n_resources) for number, rung in enumerate(rungs) for _ in rung.places["model"]]
+        self.cv_results_ = cv_results(rows, [each.values for each in tried], rule,
+                                      None if self.factor is None else of_rung)
+        self.best_index_ = len(rows) - len(last) + rule.place(last)
+        best = tried[self.best_index_]
+        self.best_params_, self.best_score_ = best.values, float(
             self.cv_results_["mean_test_score"][self.best_index_])
+        return best
 
     def predict(self, X: Any) -> np.ndarray:
         """Return what the best estimator predicts.

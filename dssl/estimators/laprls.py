@@ -1,13 +1,11 @@
 """`LapRLSClassifier`: Laplacian regularized least squares on landmarks; and what it shares with `LapRLSRegressor`."""
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import product
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from sklearn.base import clone
 
 from ..base.errors import explain, require
 from ..execution.size import budget_of
@@ -16,6 +14,7 @@ from ..graph.graph import KNNGraph
 from ..graph.weights.rules import KERNEL_WIDTH
 from ..kernels.base import BaseKernels
 from ..kernels.landmarks import LandmarkParams
+from ..learners.class_prior import ClassWeight
 from ..learners.laprls.params import SystemParams
 from ..learners.laprls.penalties import CHOSEN, PENALTIES, Penalty, bandwidths_of, values_of
 from ..learners.laprls.problem import LapRLSParams
@@ -24,20 +23,18 @@ from ..learners.losses import SQUARES, SmoothLoss
 from ..learners.target.target import Target
 from ..methods.laprls.method import LAPRLS
 from ..methods.laprls.steps import PenaltyParams
-from ..methods.memory import MemoryWorkspace
-from ..methods.step import Context, Fit
+from ..methods.step import Context
 from ..selection.choice import ChoiceRule, cv_results
 from ..selection.chosen import ProbablePair
 from ..selection.folds import GivenFolds, held_out_folds, require_folds
 from ..storage.blocks import Rows
-from .base import SearchedEstimator
 from .calibrated import CalibratedClassifier
-from .method import MethodEstimator
+from .method import SearchedEstimator
 from .points import KernelReader
 from .targets import prior_of
 
 
-class LapRLSEstimator(MethodEstimator, SearchedEstimator, KernelReader):
+class LapRLSEstimator(SearchedEstimator, KernelReader):
     """What both share; `LapRLSClassifier` describes the parameters."""
 
     method, joint = LAPRLS, PENALTIES
@@ -71,7 +68,8 @@ class LapRLSEstimator(MethodEstimator, SearchedEstimator, KernelReader):
                 CHOSEN in given.values() or len(bandwidths) > 1))
         return PenaltyParams(laprls=laprls, losses=(loss,), tie=self.tie, random_state=self.random_state,
                              kernels=BaseKernels(self.kernel, {}, bandwidths, self.random_state),
-                             prior=prior_of(getattr(self, "class_prior", None), None))
+                             prior=prior_of(getattr(self, "class_prior", None), None),
+                             weight=ClassWeight.of(getattr(self, "class_weight", None)))
 
     def _loss(self) -> SmoothLoss:
         return SQUARES
@@ -100,45 +98,6 @@ class LapRLSEstimator(MethodEstimator, SearchedEstimator, KernelReader):
                 "repetitions": selection.get("repetitions", 1),
                 **({"scores": selection["scores"]} if "scores" in selection else {}),
                 **({"structure": selection["rule"]["structure"]} if params.laprls.chosen else {})}
-
-    def held_out_rows(self, rows: Rows, target: Target, weight: np.ndarray | None,
-                      repetitions: Sequence[Sequence[np.ndarray]], tried: Sequence[dict[str, Any]],
-                      scoring: str | None, execution: Execution, kept: dict[Any, Any]) -> list[dict[str, Any]]:
-        """As the base class says: the step `selection`, a pass over the points for all pairs and folds.
-
-        The row of a penalty or a bandwidth that is "chosen" is that of its best value.
-        """
-        asked = [{name: values_of(name, values.get(name, getattr(self, name))) for name in PENALTIES}
-                 for values in tried]
-        lists = {name: list(dict.fromkeys(value for values in asked for value in values[name])) for name in PENALTIES}
-        rule = ChoiceRule(scoring=scoring)
-        params = replace(clone(self).set_params(**lists)._params(), cv=GivenFolds(repetitions), rule=rule,
-                         baselines=())
-        landmarks, selection, _ = self.method.steps
-        known = replace(params.laprls, gamma_A=(1.0,), gamma_I=(1.0,)), params.kernels
-        made = next((workspace for of, workspace in kept.get("made", ()) if of == known), None)
-        if made is None:
-            if "graph" not in kept and "vertices" not in kept:
-                kept["vertices"] = self.group("graph").vertices(rows, execution)
-            made = MemoryWorkspace(Fit(rows, target, weight, kept.get("graph"), kept.get("vertices")), execution)
-            made.run([landmarks], params)
-            if kept.get("again", False):
-                kept.setdefault("made", []).append((known, made))
-        made.run([selection], params)
-        by_pair = {(row["bandwidth"], row["gamma_A"], row["gamma_I"]): row
-                 for row in made.artifacts["selection"].attributes["grid"]["model"]}
-        numbers = dict(zip(product(*lists.values()), params.problem(made.context(), target).allowed["model"],
-                           strict=True))
-
-        def row_of(bandwidth: Any, system: Any) -> dict[str, Any]:
-            row = by_pair[bandwidth, system.gamma_A, system.gamma_I]
-            return {name: value for name, value in row.items() if name != "bandwidth"}
-
-        return [dict(rule.choose([row_of(bandwidth, numbers[pair]) for bandwidth in params.kernels.bandwidths
-                                  for pair in product(*values.values())])) for values in asked]
-
-    def uses_graph(self, tried: Iterable[dict[str, Any]]) -> bool:
-        return any(values.get("gamma_I", self.gamma_I) != 0 for values in tried)
 
 
 class LapRLSClassifier(CalibratedClassifier, LapRLSEstimator):

@@ -37,11 +37,6 @@ class MethodEstimator(PointEstimator):
     _begun: tuple[MemoryWorkspace, Any] | None  # what the comparison with the baseline goes on from
     _by_labels: dict[str, Any] | None
 
-    @property
-    def versions(self) -> dict[str, int]:
-        """The versions of the steps."""
-        return {step.name: step.version for step in self.method.steps}
-
     def _run(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Graph | None, params: Any,
              execution: Execution, vertices: Vertices | None = None) -> None:
         """Run the steps without a baseline, and set `model_`, `calibration_` and `evidence_`.
@@ -136,3 +131,10 @@ class MethodEstimator(PointEstimator):
         if path is not None:
             Path(path).write_text(html, encoding="utf-8")
         return html
+
+
+class SearchedEstimator(MethodEstimator):
+    """An estimator whose candidates `GridSearch` evaluates, by the evaluator of its method."""
+
+    joint: ClassVar[tuple[str, ...]] = ()  # the parameters of which one evaluation varies many at a time
+    several: ClassVar[tuple[str, ...]] = ()  # those of which a candidate may have several values

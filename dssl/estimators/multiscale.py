@@ -5,6 +5,7 @@ from typing import Any
 from ..execution.size import budget_of
 from ..kernels.base import BaseKernels
 from ..kernels.multiscale import MultiscaleMap
+from ..learners.class_prior import ClassWeight
 from ..methods.multiscale import MULTISCALE_KERNEL, MultiscaleKernelParams, MultiscaleModel, map_in
 from ..methods.step import Context
 from .base import PointRegressor
@@ -38,7 +39,8 @@ class MultiscaleKernelEstimator(LinearEstimator):
         return MultiscaleKernelParams(
             kernels=BaseKernels("rbf", {}, (None,), self.random_state),
             multiscale=model.multiscale(budget_of(self.memory_budget)), learners=(model.learner,),
-            prior=prior_of(model.class_prior, None), random_state=self.random_state)
+            prior=prior_of(model.class_prior, None), weight=ClassWeight.of(model.class_weight),
+            random_state=self.random_state)
 
     def _basis(self, context: Context, params: MultiscaleKernelParams) -> dict[str, Any]:
         self.map_ = map_in(context)

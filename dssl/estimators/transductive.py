@@ -1,8 +1,6 @@
 """`TransductiveSVC`: support vector machine whose boundary avoids the unlabeled points, without a graph."""
 
 import warnings
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,22 +11,19 @@ from ..execution.size import budget_of
 from ..execution.tasks import Execution
 from ..kernels.base import BaseKernels
 from ..kernels.landmarks import LandmarkParams
+from ..learners.class_prior import ClassWeight
 from ..learners.linear.kernel_model import KernelModel
-from ..learners.measures import HINGE
 from ..learners.target.target import Target
-from ..methods.memory import MemoryWorkspace
-from ..methods.step import Context, Fit
-from ..methods.transductive import TRANSDUCTIVE, MachineParams, TransductiveModel, fit_machine
-from ..selection.held_out_scores import HeldOut, held_out_scores
+from ..methods.step import Context
+from ..methods.transductive import TRANSDUCTIVE, MachineParams, TransductiveModel
 from ..storage.blocks import Rows
-from .base import SearchedEstimator
 from .calibrated import ClassifierCalibratedOnRequest
-from .method import MethodEstimator
+from .method import SearchedEstimator
 from .points import KernelReader
 from .targets import prior_of
 
 
-class TransductiveSVC(ClassifierCalibratedOnRequest, MethodEstimator, SearchedEstimator, KernelReader):
+class TransductiveSVC(ClassifierCalibratedOnRequest, SearchedEstimator, KernelReader):
     """Transductive support vector machine by deterministic annealing.
 
     The labels of unlabeled points are variables of the machine: it seeks the boundary
@@ -169,7 +164,8 @@ class TransductiveSVC(ClassifierCalibratedOnRequest, MethodEstimator, SearchedEs
         return MachineParams(
             kernels=BaseKernels(self.kernel, {}, (bandwidth,), self.random_state), machine=model.machine,
             landmarks=model.landmarks, budget=budget_of(self.memory_budget), probability=self.probability,
-            prior=prior_of(self.class_prior, self.class_sizes), random_state=self.random_state)
+            prior=prior_of(self.class_prior, self.class_sizes), weight=ClassWeight.of(self.class_weight),
+            random_state=self.random_state)
 
     def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Any, params: MachineParams,
                execution: Execution) -> None:
@@ -183,56 +179,3 @@ class TransductiveSVC(ClassifierCalibratedOnRequest, MethodEstimator, SearchedEs
     def _told(self, context: Context, params: MachineParams) -> dict[str, Any]:
         evidence: dict[str, Any] = context.attributes("models")["evidence"]
         return {**context.attributes("landmarks"), **evidence}
-
-    def held_out_rows(self, rows: Rows, target: Target, weight: np.ndarray | None,
-                      repetitions: Sequence[Sequence[np.ndarray]], tried: Sequence[dict[str, Any]],
-                      scoring: str | None, execution: Execution, kept: dict[Any, Any]) -> list[dict[str, Any]]:
-        """Return the rows of a search, each by fits without its folds.
-
-        Parameters
-        ----------
-        rows : Rows
-            The scaled points.
-        target : Target
-            The labels.
-        weight : ndarray, shape (l,), or None
-            What each label weighs.
-        repetitions : sequence of list of ndarray
-            The folds of each repetition.
-        tried : sequence of dict
-            The values of the parameters that are tried.
-        scoring : str or None
-            What the rows tell beside the scores that all have.
-        execution : Execution
-            Where the tasks run.
-        kept : dict
-            What searches of other parameters leave for this one.
-
-        Returns
-        -------
-        list of dict
-            A row of scores for each of the values that are tried.
-        """
-        params = replace(self._params(), probability=False, baselines=())
-        made = MemoryWorkspace(Fit(rows, target, weight), execution)
-        made.run(self.method.steps[:1], params)
-        context, (kernel,) = made.context(), params.kernels.on(rows)
-        held = [HeldOut(target, target.coding, fit_machine(context, params, params.machine, folds, kernel).values,
-                        folds, weight) for folds in repetitions]
-        row = {"C": self.C, **held_out_scores(held, HINGE, scoring)}
-        return [row for _ in tried]
-
-    def uses_graph(self, tried: Iterable[dict[str, Any]]) -> bool:
-        """Return whether a candidate asks for a graph, which none does.
-
-        Parameters
-        ----------
-        tried : iterable of dict
-            The values of the parameters that are tried.
-
-        Returns
-        -------
-        bool
-            False.
-        """
-        return False

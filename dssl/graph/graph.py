@@ -16,14 +16,16 @@ from ..execution.tasks import Execution
 from ..knn.lists import Neighbors
 from ..knn.metric import Euclidean
 from ..knn.params import MetricName, NeighborParams
-from ..knn.search import find_neighbors, lowered_neighbors
-from ..storage.blocks import Arrays, MemoryParts, Parts, PartWriter, Rows
+from ..knn.recall import certify_recall
+from ..knn.search import ALWAYS_EXACT_ROWS, find_neighbors, lowered_neighbors
+from ..storage.blocks import Arrays, MemoryParts, Parts, PartWriter, Rows, write_dense
 from ..storage.csr import as_rows
 from .given import checked_neighbors, checked_weights, described_weights, store_weights, warn_full
 from .vertices import Vertices, distinct_rows, find_vertices, require_distinct
 from .weights.build import read_graph, row_receipts, weigh
 from .weights.rules import WIDTH, SelfTuned, WeightParams, WeightsName, warn_raised
 
+LIST_ROWS = 1 << 16  # lists in one chunk
 VERSIONS = {"vertices": 3, "neighbors": 6, "graph": 5}  # of the code of each step; to be raised when its output changes
 
 
@@ -454,6 +456,61 @@ class KNNGraph:
         search = lowered_neighbors(self.search, len(points), "distinct points")
         lists = find_neighbors(distinct_rows(rows, points, execution), search, execution, stored.within("neighbors"))
         return self.weighed(points, lists, execution, stored)
+
+    def searched_alike(self, n: int) -> "KNNGraph":
+        """Return what the neighbor lists of n points depend on but for their length.
+
+        A list of the k nearest is the beginning of one of more, so that graphs of equal
+        results share one search, the one for the most neighbors.
+
+        Parameters
+        ----------
+        n : int
+            The number of points.
+
+        Returns
+        -------
+        KNNGraph
+            The metric, whether duplicates collapse, and the method; of a method that is
+            not known to be exact before it runs, the seed and the recall too.
+        """
+        exact = self.method == "exact" or (self.method == "auto" and n <= ALWAYS_EXACT_ROWS)
+        alike = KNNGraph(metric=self.metric, duplicates=self.duplicates, method="exact" if exact else self.method)
+        return alike if exact else replace(alike, random_state=self.random_state, recall=self.recall)
+
+    def of_wider(self, wider: Graph, rows: Rows, execution: Execution, parts: Parts | None = None) -> Graph:
+        """Return the graph of the beginnings of longer lists, whose recall is certified where they are not exact.
+
+        Parameters
+        ----------
+        wider : Graph
+            A graph of the same points, of a search for as many neighbors or more.
+        rows : Rows
+            The points, shape (n, d).
+        execution : Execution
+            Where the tasks run.
+        parts : Parts or None
+            Where weights and lists are written; None is the execution's scratch.
+
+        Returns
+        -------
+        Graph
+            The graph, which knows of no scaling.
+        """
+        assert wider.neighbors is not None
+        k = lowered_neighbors(self.search, len(wider.vertices), "distinct points").n_neighbors
+        lists = wider.neighbors.first(k)
+        if lists.attributes["method"] != "exact" and k < wider.neighbors.k:
+            recall = certify_recall(distinct_rows(rows, wider.vertices, execution), lists,
+                                    random_state=self.random_state, execution=execution)
+            lists = replace(lists, attributes={**lists.attributes, "recall": recall})
+        if parts is not None:
+            searched = parts.within("neighbors")
+            for name, array in (("ids", lists.ids), ("distances", lists.distances), ("order", lists.order)):
+                if array is not None:
+                    write_dense(array, searched, name, LIST_ROWS)
+            lists = Neighbors.stored(searched, lists.attributes)
+        return self.weighed(wider.vertices, lists, execution, parts or execution.scratch())
 
     def weighed(self, points: Vertices, lists: Neighbors, execution: Execution, parts: Parts) -> Graph:
         """Return the weighted graph of neighbor lists of any search.

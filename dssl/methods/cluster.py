@@ -35,6 +35,7 @@ from .linear import (
     BASE,
     FEWER_LABELS,
     Features,
+    LinearEvaluator,
     LinearGrid,
     LinearModel,
     LinearParams,
@@ -294,4 +295,4 @@ CLUSTER_KERNEL = Method(
              _basis_cost, f"{_FEWER}, {FEWER_LABELS}", intermediate=True, section=cluster_section),
         selection_step(5, _selection_cost, _FEWER, WORDS),
         models_step(7, _models_cost, _FEWER, make_models)),
-    _scores_cost, WORDS, (BASE,), ClusterSections)
+    _scores_cost, WORDS, (BASE,), ClusterSections, evaluator=LinearEvaluator.of)

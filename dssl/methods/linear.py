@@ -8,8 +8,8 @@ The features follow from all points, so that labels that are held out stay among
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import product
 from typing import Any, ClassVar, Literal, TypedDict
@@ -36,6 +36,7 @@ from ..selection.by_labels import LabelFolds, by_labels, with_prior
 from ..selection.choice import LOWEST, ChoiceRule
 from ..selection.cluster import left_out_samples, rows_of_samples
 from ..selection.folds import FoldParams
+from ..selection.halving import Repetitions
 from ..selection.held_out_scores import HeldOut
 from .sections import ClassModel, KernelSection, Sections, baseline_mistakes, scoring_mistakes
 from .selection_sections import Grid, Selection
@@ -239,6 +240,34 @@ def _features(context: Context, params: LinearParams, name: str, variant: Varian
     return params.features(context, variant, target)
 
 
+@dataclass(frozen=True, eq=False)
+class LinearEvaluator:
+    """What evaluates linear learners on features of the model or its baseline, which serve all learners and folds."""
+
+    context: Context
+    scoring: str | None
+    complete: bool = False  # whether rows have every score
+    features: dict[str, np.ndarray] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, context: Context, params: LinearParams) -> "LinearEvaluator":
+        """Return that of a search."""
+        return cls(context, params.rule.scoring)
+
+    def rows_of(self, params: LinearParams, name: str, variant: Variant, folds: Repetitions) -> list[dict[str, Any]]:
+        """Return the row of each learner on some features."""
+        target, key = self.context.target(params.prior), f"{name} {variant}"
+        if key not in self.features:
+            self.features[key] = _features(self.context, params, name, variant, target).F
+        weight = self.context.label_weights(target, params.weight)
+        return rows_of_samples(self.features[key], target, params.learners, folds, self.scoring, weight,
+                               complete=self.complete)
+
+    def rows(self, candidates: Sequence[LinearParams], folds: Repetitions) -> list[dict[str, Any]]:
+        return [row for params in candidates for variant in params.variants()
+                for row in self.rows_of(params, "model", variant, folds)]
+
+
 def make_selection(context: Context, params: LinearParams) -> dict[str, Any]:
     """Choose the features and the learner by cross-validation, of the model and of its baseline."""
     target = context.target(params.prior)
@@ -248,11 +277,10 @@ def make_selection(context: Context, params: LinearParams) -> dict[str, Any]:
     if params.cv is None:
         return {"folds": 0, "rule": rule, "choices": {
             name: _row(variants[0], params.learners[0]) for name, variants in tried.items()}}
-    repetitions, weight = params.cv.repeated(target), context.label_weights(target, params.weight)
+    repetitions, evaluator = params.cv.repeated(target), LinearEvaluator(context, params.rule.scoring, complete=True)
     rows: dict[str, list[dict[str, Any]]] = {name: [] for name in tried}
     for name, variant in ((name, variant) for name, variants in tried.items() for variant in variants):
-        F = _features(context, params, name, variant, target).F
-        scored = rows_of_samples(F, target, params.learners, repetitions, params.rule.scoring, weight, complete=True)
+        scored = evaluator.rows_of(params, name, variant, repetitions)
         rows[name] += [{**_row(variant, learner), **row} for learner, row in zip(params.learners, scored, strict=True)]
     choices = {name: dict(params.rule.choose(of_model)) for name, of_model in rows.items()}
     scores = {name: row.pop("scores") for name, row in choices.items()}

@@ -32,6 +32,7 @@ from .linear import (
     BASE,
     FEWER_LABELS,
     Features,
+    LinearEvaluator,
     LinearModel,
     LinearParams,
     LinearSections,
@@ -247,4 +248,4 @@ MULTISCALE_KERNEL = Method(
              f"{_FEWER}, {FEWER_LABELS}", intermediate=True, section=multiscale_section),
         selection_step(4, _selection_cost, _FEWER, WORDS),
         models_step(6, _models_cost, _FEWER, make_models, section=regions_section, leads=True)),
-    _scores_cost, WORDS, (BASE,), MultiscaleSections)
+    _scores_cost, WORDS, (BASE,), MultiscaleSections, evaluator=LinearEvaluator.of)

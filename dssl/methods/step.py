@@ -4,7 +4,7 @@ A step reads artifacts and writes one. It knows neither whether these lie in mem
 workspace (a pipeline), nor whether Python or YAML asked for it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -27,6 +27,7 @@ from ..storage.artifacts import Artifact, Workspace
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows
 from ..storage.pieces import BlockedCsrRows
 from .data_sections import DataSection
+from .evaluator import CandidateEvaluator
 from .plan_inputs import PlanInputs
 from .sections import LearningTask, Sections
 
@@ -61,7 +62,8 @@ class Fit:
     """What the fit of an estimator begins with, and the models that it ends with, in memory.
 
     points : the scaled training points (n, d). weight : of the labels (l,), None where all weigh 1. graph : of the
-    points, of a method that has one. distinct : which points are copies, where no graph says so.
+    points, of a method that has one. distinct : which points are copies, where no graph says so. evaluator : by which
+    parameters were chosen, whose systems the models follow from. fitted : what the models were returned in.
     """
 
     points: Rows
@@ -70,19 +72,16 @@ class Fit:
     graph: Graph | None = None
     distinct: Vertices | None = None
     models: dict[str, Model] = field(default_factory=dict)
-    kept: dict[str, Any] = field(default_factory=dict)  # see `FittedModels`
+    evaluator: CandidateEvaluator | None = None
+    fitted: "FittedModels | None" = None
 
 
 @dataclass(frozen=True)
 class FittedModels:
-    """Models by name, and what is told of them, JSON.
-
-    kept : what an estimator needs beside them, by name; a workspace does not keep it.
-    """
+    """Models by name, and what is told of them, JSON."""
 
     models: dict[str, Model]
     told: dict[str, Any]
-    kept: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -225,7 +224,7 @@ class Context:
         if self.fit is not None:
             fitted = fit()
             self.fit.models.update(fitted.models)
-            self.fit.kept.update(fitted.kept)
+            self.fit.fitted = fitted
             return {"models": {name: model.attributes for name, model in fitted.models.items()}, **fitted.told}
         receipt, = self.execution.map([ModelsTask(fit)], self.parts)
         attributes: dict[str, Any] = receipt["found"]
@@ -309,7 +308,9 @@ class Method:
     name : `model.kind` in a spec. tasks : what it serves. steps : from the points and labels to the models, in their
     order. scores_cost : what predicting the test points takes, as the cost of a step. words, baselines : of the report.
     sections : those of a pipeline file that say how it works; they make its parameters. data : its section `data`.
-    has_graph : whether its steps begin with a graph of the points.
+    has_graph : whether its steps begin with a graph of the points; uses_graph : whether some parameters ask for it.
+    evaluator : what evaluates candidates, from what the steps before the choice have made of the parameters `joined`,
+    which serve all of some candidates; None of a method without a choice.
     at_training : of steps that know it, what the model says at the training points (n, c), and where it says nothing,
     (n,) bool; training_needs : the steps whose artifacts it reads.
     """
@@ -323,6 +324,9 @@ class Method:
     sections: type[Sections]
     data: type[DataSection] = DataSection
     has_graph: bool = False
+    uses_graph: Callable[[Any], bool] = lambda params: True
+    evaluator: Callable[[Context, Any], CandidateEvaluator] | None = None
+    joined: Callable[[Sequence[Any]], Any] = lambda candidates: candidates[0]
     at_training: Callable[[Context], tuple[np.ndarray, np.ndarray]] | None = None
     training_needs: tuple[str, ...] = ()
 
@@ -336,6 +340,12 @@ class Method:
         """Return the steps that choose parameters and fit models: what baselines and held-out labels count in."""
         names = [step.name for step in self.steps]
         return self.steps[names.index("selection") if "selection" in names else 0:]
+
+    @property
+    def before_choice(self) -> tuple[Step, ...]:
+        """Return the steps whose artifacts candidates of a search share."""
+        names = [step.name for step in self.steps]
+        return self.steps[:names.index("selection" if "selection" in names else "models")]
 
     @property
     def read_last(self) -> set[str]:

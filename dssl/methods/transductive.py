@@ -29,6 +29,7 @@ from ..learners.linear.transductive import (
     landmarks_that_fit,
     require_fit,
 )
+from ..learners.measures import HINGE
 from ..learners.model import Model
 from ..learners.probabilities import calibration_attributes
 from ..learners.target.target import Classes
@@ -36,7 +37,9 @@ from ..report.sections.transductive import transductive_section
 from ..report.words import Baseline, Words
 from ..selection.by_labels import LabelFolds, by_labels, with_prior
 from ..selection.calibration import FOLDS, calibration_of
-from ..selection.held_out_scores import HeldOut
+from ..selection.choice import LOWEST, ChoiceRule
+from ..selection.halving import Repetitions
+from ..selection.held_out_scores import HeldOut, held_out_scores
 from ..storage.blocks import PartWriter
 from .linear import NO_WEIGHTS
 from .plan_inputs import PlanInputs
@@ -51,7 +54,7 @@ class MachineParams:
     kernels : the base kernel. machine : the penalties. landmarks, budget : how many landmarks, and the bytes by which
     they are counted. prior, weight : how frequent the classes are among the unlabeled points, or all if they are known
     sizes, and what labels weigh. probability : whether labels are held out to calibrate probabilities. random_state :
-    of folds and medians. baselines : "base", or none.
+    of folds and medians. baselines : "base", or none. rule : by which a search chooses.
     """
 
     kernels: BaseKernels
@@ -63,6 +66,7 @@ class MachineParams:
     probability: bool = True
     random_state: int = 0
     baselines: tuple[str, ...] = ("base",)
+    rule: ChoiceRule = LOWEST
 
     def folds(self, target: Classes) -> LabelFolds:
         """Return the labels that are held out; none where nothing asks for them."""
@@ -225,6 +229,35 @@ def fit_machine(context: Context, params: MachineParams, machine: TransductivePa
         name: value[:columns] if isinstance(value, list) else value for name, value in fitted.evidence.items()})
 
 
+def alone(candidates: Sequence[MachineParams]) -> MachineParams:
+    """Return the parameters of the first of some candidates, of which no labels are held out but those of a search."""
+    return replace(candidates[0], probability=False, baselines=())
+
+
+@dataclass(frozen=True, eq=False)
+class MachineEvaluator:
+    """What evaluates transductive machines on the landmarks of the step, each by columns without the folds."""
+
+    context: Context
+    scoring: str | None
+
+    @classmethod
+    def of(cls, context: Context, params: MachineParams) -> "MachineEvaluator":
+        """Return that of a search."""
+        return cls(context, params.rule.scoring)
+
+    def rows(self, candidates: Sequence[MachineParams], folds: Repetitions) -> list[dict[str, Any]]:
+        return [self._row(params, folds) for params in candidates]
+
+    def _row(self, params: MachineParams, folds: Repetitions) -> dict[str, Any]:
+        target, (kernel,) = self.context.target(params.prior), params.kernels.on(self.context.points("train"))
+        weight = self.context.label_weights(target, params.weight)
+        held = [HeldOut(target, target.coding, fit_machine(self.context, params, params.machine, of_repetition,
+                                                           kernel).values, of_repetition, weight)
+                for of_repetition in folds]
+        return {"C": params.machine.C, **held_out_scores(held, HINGE, self.scoring)}
+
+
 def make_models(context: Context, params: MachineParams) -> dict[str, Any]:
     """Fit the machine and its baseline, with the labels that are held out."""
     target = context.target(params.prior)
@@ -313,4 +346,5 @@ TRANSDUCTIVE = Method(
              section=transductive_section)),
     _scores_cost, WORDS, (Baseline(
         "base", "The supervised baseline: the same support vector machine on the same landmarks, without the unlabeled "
-                "points. They influence at most the scaling, the bandwidth and the landmarks."),), TransductiveSections)
+                "points. They influence at most the scaling, the bandwidth and the landmarks."),), TransductiveSections,
+    evaluator=MachineEvaluator.of, joined=alone)

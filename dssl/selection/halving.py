@@ -110,31 +110,54 @@ class Search:
 
 
 ALL = Search()
-Judge = Callable[[int, Mapping[str, Sequence[Any]], Repetitions], Mapping[str, Sequence[Mapping[str, Any]]]]
+Evaluate = Callable[[int, Mapping[str, Sequence[Any]], Repetitions], Mapping[str, Sequence[Mapping[str, Any]]]]
 
 
-def judged_by_rungs(candidates: Mapping[str, Sequence[Any]], repetitions: Repetitions, search: Search, rule: ChoiceRule,
-                    judge: Judge) -> tuple[dict[str, list[dict[str, Any]]], dict[str, list[dict[str, Any]]]]:
-    """Return by name the last row of each candidate, and the rows of those that were judged on all folds.
+@dataclass(frozen=True, eq=False)
+class EvaluatedRung:
+    """The candidates that stood in a rung, by their places among all, and their rows; both by the name of a model."""
 
-    Names are models that choose each for itself; the one with the most candidates decides of the rungs. judge : the
-    number of a rung, by name the candidates that stand in it, and its folds -> by name their rows. Rows of successive
-    halving tell the folds that they were judged on, `n_folds`.
+    n_resources: int
+    places: dict[str, list[int]]
+    rows: dict[str, list[dict[str, Any]]]
+
+
+def evaluated_by_rungs(candidates: Mapping[str, Sequence[Any]], repetitions: Repetitions, search: Search,
+                       rule: ChoiceRule, evaluate: Evaluate) -> list[EvaluatedRung]:
+    """Return the rungs of a search, the last of them on all folds.
+
+    Names are models that choose each for itself; the one with the most candidates decides of the rungs. evaluate : the
+    number of a rung, by name the candidates that stand in it, and its folds -> by name their rows.
     """
-    rungs = rungs_of(repetitions, max(map(len, candidates.values())), search.factor)
+    rungs = list[EvaluatedRung]()
     standing = {name: list(range(len(places))) for name, places in candidates.items()}
-    rows: dict[str, dict[int, dict[str, Any]]] = {name: {} for name in candidates}
-    for number, rung in enumerate(rungs):
+    for number, rung in enumerate(rungs_of(repetitions, max(map(len, candidates.values())), search.factor)):
         if number:
-            standing = {name: [places[place] for place in better([rows[name][index] for index in places], rule, ceil(
-                len(places) / search.factor))] for name, places in standing.items()}  # type: ignore[operator]
-        chosen = {name: [candidates[name][index] for index in places] for name, places in standing.items()}
-        judged = judge(number, chosen, rung.repetitions)
-        folds = {} if search.factor is None else {"n_folds": rung.n_resources}
-        for name, places in standing.items():
-            rows[name] |= {index: {**row, **folds} for index, row in zip(places, judged[name], strict=True)}
-    return ({name: list(places.values()) for name, places in rows.items()},
-            {name: [rows[name][index] for index in places] for name, places in standing.items()})
+            assert search.factor is not None
+            standing = {name: [places[place] for place in better(rungs[-1].rows[name], rule, ceil(
+                len(places) / search.factor))] for name, places in standing.items()}
+        rows = evaluate(number, {name: [candidates[name][index] for index in places]
+                                 for name, places in standing.items()}, rung.repetitions)
+        rungs.append(EvaluatedRung(rung.n_resources, standing, {name: [dict(row) for row in rows[name]]
+                                                                for name in standing}))
+    return rungs
+
+
+def tables_of(rungs: Sequence[EvaluatedRung],
+              search: Search) -> tuple[dict[str, list[dict[str, Any]]], dict[str, list[dict[str, Any]]]]:
+    """Return by name the last row of each candidate, and the rows of those that were evaluated on all folds.
+
+    Rows of successive halving tell the folds that they were evaluated on, `n_folds`.
+    """
+    tables, last = dict[str, list[dict[str, Any]]](), dict[str, list[dict[str, Any]]]()
+    for name in rungs[0].places:
+        rows = dict[int, dict[str, Any]]()
+        for rung in rungs:
+            folds = {} if search.factor is None else {"n_folds": rung.n_resources}
+            rows |= {index: {**row, **folds} for index, row in zip(rung.places[name], rung.rows[name], strict=True)}
+        tables[name] = list(rows.values())
+        last[name] = [rows[index] for index in rungs[-1].places[name]]
+    return tables, last
 
 
 def better(rows: Sequence[Mapping[str, Any]], rule: ChoiceRule, n: int) -> list[int]:

@@ -17,10 +17,12 @@ from dssl.estimators.targets import prior_of
 from dssl.execution.cost import cost_of
 from dssl.kernels.features import LandmarkMap
 from dssl.kernels.nystrom import whiten
+from dssl.learners.class_prior import ClassWeight
 from dssl.learners.linear.kernel_model import KernelModel
 from dssl.methods.linear import (
     BASE,
     Features,
+    LinearEvaluator,
     LinearModel,
     LinearParams,
     LinearSections,
@@ -102,7 +104,7 @@ NYSTROM = Method(
         selection_step(1, fit_cost, "use fewer", WORDS),
         models_step(1, fit_cost, "use fewer", lambda context, params: fit_models(context, params)[1])),
     lambda f, p: cost_of_test_points(f, p.kernels.for_costs(), p.n_landmarks, 2, f.n_outputs, 8),
-    WORDS, (BASE,), NystromSections)
+    WORDS, (BASE,), NystromSections, evaluator=LinearEvaluator.of)
 
 
 class NystromSVC(CalibratedClassifier, LinearEstimator):
@@ -118,7 +120,8 @@ class NystromSVC(CalibratedClassifier, LinearEstimator):
     def _params(self):
         model = self.section(NystromModel)
         return NystromParams(kernels=base_kernels(self), learners=(model.learner,), n_landmarks=model.n_landmarks,
-                             prior=prior_of(self.class_prior, None), random_state=self.random_state)
+                             prior=prior_of(self.class_prior, None), weight=ClassWeight.of(self.class_weight),
+                             random_state=self.random_state)
 
     def _basis(self, context, params):
         return context.attributes("basis")

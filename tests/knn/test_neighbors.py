@@ -11,7 +11,6 @@ from sklearn.neighbors import NearestNeighbors
 from dssl import KNNGraph
 from dssl.base.errors import DataError, ParameterError
 from dssl.execution.in_process import InProcess
-from dssl.graph.shared_search import SharedSearch
 from dssl.knn.descent.search import descend
 from dssl.knn.exact import blocks as exact
 from dssl.knn.exact.blocks import plan_exact
@@ -24,6 +23,7 @@ from dssl.storage.blocks import ArrayRows
 from dssl.storage.csr import as_csr, as_rows
 from dssl.storage.store import StoredParts
 from tests.knn.test_sparse_neighbors import weighted, zipf
+from tests.methods.test_evaluation import evaluation
 
 
 def dense_neighbors(X, k):
@@ -290,7 +290,7 @@ def test_auto_is_exact_for_small_data_and_says_so():
 def test_of_a_shared_descent_lists_are_cut_and_certified_anew():
     X = ArrayRows(np.random.default_rng(0).normal(size=(2000, 12)).astype(np.float32))
     family = [KNNGraph(n_neighbors=k, method="descent") for k in (5, 15)]
-    shared = SharedSearch(X, family, InProcess(1))
+    shared = evaluation(X, family, InProcess(1))
     few = shared.graph(family[0])
     lists = find_neighbors(X, family[1].search, InProcess(1))
     assert shared.n_searches == 1

@@ -187,7 +187,7 @@ def test_solved_columns_are_gone_when_the_covariance_is_there(moons, monkeypatch
             workspaces.append(self)
 
     monkeypatch.setattr("dssl.estimators.method.MemoryWorkspace", Watched)
-    monkeypatch.setattr("dssl.estimators.deformed.MemoryWorkspace", Watched)
+    monkeypatch.setattr("dssl.methods.evaluation.MemoryWorkspace", Watched)
     fitted = LapSVC(n_subsample=100).fit(X, known)
     GridSearch(LapSVC(n_subsample=100), {"eta": [1.0, 10.0]}, cv=3, refit=False).fit(X, known)
     assert len(workspaces) == 2

@@ -35,6 +35,7 @@ MEASURED = 32  # vertices whose self-similarities say how much structure the gra
 OF_STRUCTURE = RIDGE, POWER  # of these
 
 Kernel = tuple[float, int, bool]  # ridge, power, whether degrees scale
+KernelColumns = dict[FunctionParams, "KernelRows"]  # of one graph and its labeled points, by how they are computed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,10 +128,10 @@ def _pairs(kernels: Sequence[Kernel]) -> list[tuple[float, int]]:
 
 
 def fit_graph_ridge(graph: Graph, target: Target, weight: np.ndarray | None, params: GraphRidgeParams,
-                    execution: Execution, kept: dict[Any, Any] | None = None) -> VertexValues:
+                    execution: Execution, columns: KernelColumns | None = None) -> VertexValues:
     """Return the family's average on the vertices, and exact leave-one-out values of the labeled points.
 
-    kept : where the columns of the kernels are put for `held_out_graph_ridge`.
+    columns : where those of the kernels are put for `held_out_graph_ridge`.
 
     Raises
     ------
@@ -138,10 +139,10 @@ def fit_graph_ridge(graph: Graph, target: Target, weight: np.ndarray | None, par
     DataError : there is one label.
     """
     if target.unit != 1:
-        return fit_graph_ridge(graph, target.in_units(), weight, params, execution, kept).times(target.unit)
+        return fit_graph_ridge(graph, target.in_units(), weight, params, execution, columns).times(target.unit)
     members = graph_members(graph, target, weight, params, execution)
-    if kept is not None:
-        kept["kernel rows", params.functions] = members.rows
+    if columns is not None:
+        columns[params.functions] = members.rows
     return members.weighed(np.full(len(members.members), 1 / len(members.members)) if params.alike else shares_of(
         [member.held_out for member in members.members], target, weight))
 

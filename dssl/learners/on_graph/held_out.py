@@ -15,7 +15,6 @@ Where labeled vertices are more than the columns of all folds, harmonic function
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from ...solvers.solver_params import SolverParams
 from ...storage.blocks import row_ranges
 from ..held_out.averages import HeldOutKernel, HeldOutMember, KeptLabels, averaged
 from ..target.target import Target
-from .graph_ridge import GraphRidgeParams, Kernel, KernelRows, sampled
+from .graph_ridge import GraphRidgeParams, Kernel, KernelColumns, KernelRows, sampled
 from .harmonic import FlowTask, fit_harmonic
 from .poisson import PoissonTask, Sources, Unlabeled
 from .vertex_labels import VertexLabels, VertexValues, reached_vertices
@@ -197,17 +196,17 @@ def held_out_poisson(graph: Graph, target: Target, weight: np.ndarray | None, re
 
 def held_out_graph_ridge(graph: Graph, target: Target, weight: np.ndarray | None, repetitions: Repetitions,
                          tried: Sequence[GraphRidgeParams], execution: Execution,
-                         kept: dict[Any, Any]) -> list[list[HeldOutValues]]:
+                         columns: KernelColumns) -> list[list[HeldOutValues]]:
     """Return for each of some families, which share `functions` and `random_state`, the values in each repetition.
 
-    kept : of the graph, where the columns of the kernels are kept for other folds and families.
+    columns : of the kernels, where they are kept for other folds and families.
 
     Cost: the columns of all kernels once; 10 l^3 flops a kernel; and see `HeldOutKernel` for each fold and penalty.
 
     Raises BudgetError, NotConverged: as `fit_graph_ridge`. DataError: a fold leaves fewer than two labeled points.
     """
     if target.unit != 1:
-        families = held_out_graph_ridge(graph, target.in_units(), weight, repetitions, tried, execution, kept)
+        families = held_out_graph_ridge(graph, target.in_units(), weight, repetitions, tried, execution, columns)
         return [[values.times(target.unit) for values in repeated] for repeated in families]
     vertices, (_, component) = graph.vertices, reached_vertices(graph, graph.vertices.vertex[target.labeled])
     vertex, labels = vertices.vertex[target.labeled], np.arange(len(target.labeled))
@@ -225,7 +224,7 @@ def held_out_graph_ridge(graph: Graph, target: Target, weight: np.ndarray | None
     of_fold = [[sample_of(fold) for fold in folds] for folds in repetitions]
     kernels = list(dict.fromkeys(kernel for params in tried for kernel in params.kernels))
     rows = _kernel_rows(graph, target, np.unique(np.concatenate(list(samples.values()))), kernels, tried[0], execution,
-                        kept)
+                        columns)
     folds = [[KeptLabels.of(target, weight, fold, np.searchsorted(rows.sample, some))
               for fold, some in zip(*both, strict=True)] for both in zip(repetitions, of_fold, strict=True)]
     penalties = {kernel: {params.penalty for params in tried if kernel in params.kernels} for kernel in kernels}
@@ -245,10 +244,10 @@ def held_out_graph_ridge(graph: Graph, target: Target, weight: np.ndarray | None
 
 
 def _kernel_rows(graph: Graph, target: Target, sample: np.ndarray, kernels: Sequence[Kernel], params: GraphRidgeParams,
-                 execution: Execution, kept: dict[Any, Any]) -> KernelRows:
+                 execution: Execution, columns: KernelColumns) -> KernelRows:
     """Return kernels at the labeled points and those of a sample, from what is kept where that has them all."""
-    key = "kernel rows", params.functions
-    known = kept.get(key)
+    known = columns.get(params.functions)
     if known is None or not (known.has(kernels) and np.isin(sample, known.sample).all()):
-        kept[key] = known = KernelRows.of(graph, target.labeled, sample, kernels, params.functions, execution)
+        known = KernelRows.of(graph, target.labeled, sample, kernels, params.functions, execution)
+        columns[params.functions] = known
     return known

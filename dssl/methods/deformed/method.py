@@ -43,6 +43,7 @@ from .covariance import (
     make_subsample,
     make_system,
 )
+from .evaluator import DeformedEvaluator, with_powers
 from .models import LearningParams, SearchParams, make_models, make_selection
 from .sections import DeformedKernelParams, RidgeSections, SvmSections
 
@@ -209,5 +210,5 @@ STEPS = (
     Step("models", 11, ("points", "labels", "subsample", "covariance", "selection"), learning_of, make_models,
          fit_cost, "lower model.n_subsample or labels"))
 DEFORMED_SVM = Method("svm", ("classification",), STEPS, _scores_cost, WORDS, BASELINES, SvmSections,
-                      has_graph=True)
+                      has_graph=True, evaluator=DeformedEvaluator.of, joined=with_powers)
 DEFORMED_RIDGE = replace(DEFORMED_SVM, name="ridge", tasks=("classification", "regression"), sections=RidgeSections)

@@ -34,7 +34,7 @@ from ...learners.target.target import Target
 from ...selection.by_labels import LabelFolds, by_labels, with_prior
 from ...selection.choice import LOWEST, ChoiceRule
 from ...selection.folds import FoldParams, held_out
-from ...selection.halving import ALL, Repetitions, Search, judged_by_rungs, some_folds
+from ...selection.halving import ALL, Repetitions, Search, evaluated_by_rungs, some_folds, tables_of
 from ...selection.held_out_scores import HeldOut
 from ...selection.search import GridParams, Held, search_base, search_deformed
 from ...solvers.direct import Direct
@@ -183,7 +183,8 @@ def make_selection(context: Context, params: SearchParams) -> dict[str, Any]:
     candidates = {name: of_base if name == "base" else points for name in ("model", *params.baselines)
                   if name != "shuffled"}
 
-    def judge(rung: int, standing: Mapping[str, Sequence[Any]], folds: Repetitions) -> dict[str, list[dict[str, Any]]]:
+    def evaluate(rung: int, standing: Mapping[str, Sequence[Any]],
+                 folds: Repetitions) -> dict[str, list[dict[str, Any]]]:
         tasks = [SearchTask(problem, name, bandwidth, grid, cv, sum(map(len, folds)), params.rule.scoring)
                  for name, points in standing.items() for bandwidth in params.bandwidths
                  for grid in whole.parts([point[1:] for point in points if point[0] == bandwidth])]
@@ -192,7 +193,8 @@ def make_selection(context: Context, params: SearchParams) -> dict[str, Any]:
                 for receipt in receipts for row in receipt["grid"]}
         return {name: [rows[name, *point] for point in points] for name, points in standing.items()}
 
-    tables, last = judged_by_rungs(candidates, repetitions, params.search, params.rule, judge)
+    tables, last = tables_of(evaluated_by_rungs(candidates, repetitions, params.search, params.rule, evaluate),
+                             params.search)
     choices = {name: params.rule.choose(rows) for name, rows in last.items()}
     # What is dear to score is scored where it was chosen.
     complete = context.execution.map([
@@ -222,15 +224,22 @@ def make_models(context: Context, params: LearningParams) -> dict[str, Any]:
         fit_models, problem_of(context, params), context.attributes("selection")["choices"]))
 
 
-def fit_models(problem: DeformedProblem, choices: dict[str, dict[str, Any]]) -> FittedModels:
-    """Return the model and its baselines, what labels held out say of them, and the `Expansion` of the model.
+@dataclass(frozen=True)
+class DeformedModels(FittedModels):
+    """The model and its baselines, and the function of the model."""
+
+    function: Expansion
+
+
+def fit_models(problem: DeformedProblem, choices: dict[str, dict[str, Any]]) -> DeformedModels:
+    """Return the model and its baselines, and what labels held out say of them.
 
     choices : power, eta, C and bandwidth, by name.
     """
     target, compares = problem.target(), bool(problem.learning.baselines)
     weight = problem.weight(target)
     X_S, X_l = problem.points.take(problem.subsample()), problem.points.take(target.labeled)
-    models, kept = dict[str, Model](), dict[str, Any]()
+    models = dict[str, Model]()
     shares = None  # of the model's etas, which the control takes too
     folds = LabelFolds.of(target, problem.learning.random_state, a_fit_each=True, curve=compares)
     left_out = dict[str, list[HeldOut]]()
@@ -265,10 +274,10 @@ def fit_models(problem: DeformedProblem, choices: dict[str, dict[str, Any]]) -> 
             left_out[name] = moved
         if name == "model":
             of_model = held
-            kept["model"] = Expansion(deformed, X_l, coef)
+            function = Expansion(deformed, X_l, coef)
             model = replace(model, attributes={**facts, **calibration_attributes(calibration)})
         models[name] = model
-    return FittedModels(models, {"by_labels": by_labels(target, folds, left_out)} if compares else {}, kept)
+    return DeformedModels(models, {"by_labels": by_labels(target, folds, left_out)} if compares else {}, function)
 
 
 def _left_out(K: np.ndarray, target: Target, learner: LearnerParams,

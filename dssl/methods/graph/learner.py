@@ -13,7 +13,7 @@ from ...kernels.base import BaseKernels
 from ...learners.class_prior import EQUAL, LABELS, ClassPrior, ClassWeight
 from ...learners.measures import HINGE
 from ...learners.on_graph.class_sizes import with_class_sizes
-from ...learners.on_graph.graph_ridge import GraphRidgeParams, fit_graph_ridge
+from ...learners.on_graph.graph_ridge import GraphRidgeParams, KernelColumns, fit_graph_ridge
 from ...learners.on_graph.harmonic import fit_harmonic
 from ...learners.on_graph.held_out import (
     HeldOutValues,
@@ -34,6 +34,7 @@ from ...selection.halving import ALL, Search
 from ...selection.held_out_scores import HeldOut, held_out_scores
 from ...solvers.solver_params import SolverParams
 from ..linear import NO_WEIGHTS
+from ..step import Context
 
 LearnerName = Literal["ridge", "laplace", "poisson"]
 TOLERANCE = 1e-5  # of the solves of laplace and poisson
@@ -63,15 +64,15 @@ class GraphLearner:
         return prior if prior.sizes is not None else LABELS if self.name == "laplace" else EQUAL
 
     def fit(self, graph: Graph, target: Target, weight: np.ndarray | None, execution: Execution,
-            kept: dict[Any, Any] | None = None, start: np.ndarray | None = None) -> VertexValues:
-        """Return the function on the vertices; kept : as `fit_graph_ridge`.
+            columns: KernelColumns | None = None, start: np.ndarray | None = None) -> VertexValues:
+        """Return the function on the vertices; columns : as `fit_graph_ridge`.
 
         start : its values on the first vertices of before the graph grew, from which a learner of one system begins.
         Ridge in graph kernels solves none. Known class sizes, those of the target, scale harmonic functions (class mass
         normalization); others are moved to them, and diffuse.
         """
         if self.family is not None:
-            values = fit_graph_ridge(graph, target, weight, self.family, execution, kept)
+            values = fit_graph_ridge(graph, target, weight, self.family, execution, columns)
         elif self.name == "laplace":
             values = fit_harmonic(graph, target, weight, self.solver, execution, start)
         else:
@@ -84,17 +85,18 @@ class GraphLearner:
 
 
 def held_out_on_graph(learners: Sequence[GraphLearner], graph: Graph, target: Target, weight: np.ndarray | None,
-                      folds: Repetitions, execution: Execution, kept: dict[Any, Any]) -> list[list[HeldOutValues]]:
+                      folds: Repetitions, execution: Execution, columns: KernelColumns) -> list[list[HeldOutValues]]:
     """Return the values of labeled points without their fold by each learner; with known class sizes by fits.
 
-    kept : columns of kernels, for others.
+    columns : of kernels, those that are there and for others.
     """
     if has_sizes(target):
         return [[held_out_refits(partial(_refit, learner, graph, execution), graph, target, weight, some)
                  for some in folds]
                 for learner in learners]
     families = [learner.family for learner in learners if learner.family is not None]
-    of_ridge = iter(held_out_graph_ridge(graph, target, weight, folds, families, execution, kept) if families else [])
+    of_ridge = iter(held_out_graph_ridge(graph, target, weight, folds, families, execution, columns)
+                    if families else [])
     values = list[list[HeldOutValues]]()
     for learner in learners:
         if learner.family is not None:
@@ -117,9 +119,9 @@ def has_sizes(target: Target) -> bool:
 
 def rows_on_graph(learners: Sequence[GraphLearner], graph: Graph, target: Target, weight: np.ndarray | None,
                   folds: Repetitions, scoring: str | None, execution: Execution,
-                  kept: dict[Any, Any]) -> list[dict[str, Any]]:
-    """Return the row of a search of each learner; kept : as `held_out_on_graph`."""
-    values = held_out_on_graph(learners, graph, target, weight, folds, execution, kept)
+                  columns: KernelColumns) -> list[dict[str, Any]]:
+    """Return the row of a search of each learner; columns : as `held_out_on_graph`."""
+    values = held_out_on_graph(learners, graph, target, weight, folds, execution, columns)
     return [row_on_graph(learner, target, folds, held_out, weight, scoring)
             for learner, held_out in zip(learners, values, strict=True)]
 
@@ -159,6 +161,36 @@ class LearnerSearch:
         solves = learner.family is None and n_vertices > MAX_SOLVED
         return LabelFolds.of(target, self.random_state, a_fit_each=sized,
                              curve=self.compares and not sized and not solves)
+
+
+@dataclass(frozen=True, eq=False)
+class LearnerEvaluator:
+    """What evaluates learners on a graph; the columns of kernels serve all of them, and all folds."""
+
+    graph: Graph
+    target: Target
+    weight: np.ndarray | None
+    scoring: str | None
+    execution: Execution
+    columns: KernelColumns
+
+    @classmethod
+    def of(cls, context: Context, params: LearnerSearch) -> "LearnerEvaluator":
+        """Return that of a step; it goes on with the columns of one that had the same graph."""
+        target, known = context.target(params.prior), context.fit.evaluator if context.fit else None
+        made = cls(context.graph(), target, context.label_weights(target, params.weight), params.rule.scoring,
+                   context.execution, known.columns if isinstance(known, LearnerEvaluator) else {})
+        if context.fit is not None:
+            context.fit.evaluator = made
+        return made
+
+    def rows_of(self, learners: Sequence[GraphLearner], folds: Repetitions) -> list[dict[str, Any]]:
+        """Return the row of each of some learners."""
+        return rows_on_graph(learners, self.graph, self.target, self.weight, folds, self.scoring, self.execution,
+                             self.columns)
+
+    def rows(self, candidates: Sequence[LearnerSearch], folds: Repetitions) -> list[dict[str, Any]]:
+        return self.rows_of([learner for params in candidates for learner in params.learners], folds)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,6 +24,7 @@ from ...learners.model import Model
 from ...learners.nearest import fit_nearest_as_told
 from ...learners.on_graph.class_sizes import known_shares, offset_to
 from ...learners.on_graph.cost import held_out_cost, learner_cost, model_cost, predicted_cost
+from ...learners.on_graph.graph_ridge import KernelColumns
 from ...learners.on_graph.held_out import HeldOutValues, Repetitions, to_calibrate
 from ...learners.on_graph.model import graph_model, scored, signed
 from ...learners.on_graph.vertex_labels import VertexValues
@@ -34,7 +35,7 @@ from ...report.sections.vertex_values import values_section
 from ...report.words import Baseline, Words
 from ...selection.by_labels import LabelFolds, by_labels, most_repetitions, with_prior
 from ...selection.calibration import FOLDS, ONE_BY_ONE, calibration_of, can_calibrate, shift_of
-from ...selection.halving import judged_by_rungs
+from ...selection.halving import evaluated_by_rungs, tables_of
 from ...selection.held_out_scores import HeldOut
 from ...solvers.direct import LARGEST
 from ...storage.blocks import PartWriter, Rows
@@ -44,10 +45,10 @@ from .learner import (
     MAX_SOLVED,
     GraphLearner,
     GraphLearnerParams,
+    LearnerEvaluator,
     LearnerSearch,
     has_sizes,
     held_out_on_graph,
-    rows_on_graph,
 )
 from .sections import GraphLearnerSections
 
@@ -63,17 +64,17 @@ def make_selection(context: Context, params: LearnerSearch) -> dict[str, Any]:
     named = [each.described() for each in params.learners]
     if params.cv is None:
         return {"choices": {"model": named[0]}, "folds": 0, "place": 0}
-    target, graph, kept = context.target(params.prior), context.graph(), dict[Any, Any]()
-    repetitions, weight = params.cv.repeated(target), context.label_weights(target, params.weight)
+    evaluator = LearnerEvaluator.of(context, params)
+    repetitions = params.cv.repeated(evaluator.target)
 
-    def judge(rung: int, standing: Mapping[str, Sequence[Any]], folds: Repetitions) -> dict[str, list[dict[str, Any]]]:
-        rows = rows_on_graph([params.learners[place] for place in standing["model"]], graph, target, weight, folds,
-                             params.rule.scoring, context.execution, kept)
+    def evaluate(rung: int, standing: Mapping[str, Sequence[Any]],
+                 folds: Repetitions) -> dict[str, list[dict[str, Any]]]:
+        rows = evaluator.rows_of([params.learners[place] for place in standing["model"]], folds)
         return {"model": [{**named[place], **row, "place": place}
                           for place, row in zip(standing["model"], rows, strict=True)]}
 
-    tables, last = judged_by_rungs({"model": params.search.drawn(range(len(named)))}, repetitions,
-                                   params.search, params.rule, judge)
+    tables, last = tables_of(evaluated_by_rungs({"model": params.search.drawn(range(len(named)))}, repetitions,
+                                                params.search, params.rule, evaluate), params.search)
     choice = params.rule.choose(last["model"])
     rows = [{name: value for name, value in row.items() if name != "place"} for row in (choice, *tables["model"])]
     return {"choices": {"model": rows[0]}, "grid": {"model": rows[1:]}, "place": choice["place"],
@@ -88,17 +89,18 @@ def _learner(context: Context, params: LearnerSearch) -> GraphLearner:
 
 def make_values(context: Context, params: LearnerSearch) -> dict[str, Any]:
     """Fit the function on the vertices, and predict labeled points without their own labels where that is known."""
-    learner, kept = _learner(context, params), dict[Any, Any]()
+    learner = _learner(context, params)
+    columns: KernelColumns = {}
     target, graph, execution = context.target(params.prior), context.graph(), context.execution
     target.require_labels()
     weight = context.label_weights(target, params.weight)
-    fitted = learner.fit(graph, target, weight, execution, kept, _start(context, learner))
+    fitted = learner.fit(graph, target, weight, execution, columns, _start(context, learner))
     folds, sized = params.label_folds(target, learner, len(graph.vertices)), has_sizes(target)
     left_out = list[HeldOutValues]()
     if folds.compared and (params.compares or (can_calibrate(target) and (sized or fitted.held_out is None))):
         # Known sizes change the values, and those of leave-one-out are without them.
         calibrated = learner if sized else replace(learner, solver=to_calibrate(learner.solver))
-        left_out = held_out_on_graph([calibrated], graph, target, weight, folds.repetitions, execution, kept)[0]
+        left_out = held_out_on_graph([calibrated], graph, target, weight, folds.repetitions, execution, columns)[0]
 
     def held_out() -> np.ndarray:
         return signed(left_out[0].values if sized or fitted.held_out is None else fitted.held_out, target)
@@ -280,5 +282,5 @@ GRAPH_LEARNER = Method(
              f"{FEWER}, or use model.learner laplace", section=values_section, grows=True),
         Step("models", 9, ("points", *NEEDS, "selection", "vertex_values"), lambda params: params, make_models,
              _models_cost, f"{FEWER}, or leave base out of baselines")),
-    _scores_cost, WORDS, BASELINES, GraphLearnerSections, has_graph=True, at_training=values_at_training,
-    training_needs=("vertices", "vertex_values"))
+    _scores_cost, WORDS, BASELINES, GraphLearnerSections, has_graph=True, evaluator=LearnerEvaluator.of,
+    at_training=values_at_training, training_needs=("vertices", "vertex_values"))

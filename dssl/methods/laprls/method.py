@@ -35,7 +35,7 @@ from ...selection.folds import FoldParams
 from ..plan_inputs import PlanInputs
 from ..step import Method, Step, cost_of_test_points
 from .sections import LapRLSSections, LapSVMSections
-from .steps import ChoiceOfLandmarks, PenaltyParams, make_landmarks, make_models, make_selection
+from .steps import ChoiceOfLandmarks, PenaltyEvaluator, PenaltyParams, make_landmarks, make_models, make_selection
 
 SURE = 20  # times the seconds of Gram matrices: iterations that take more are not chosen, whatever is found yet
 HALO = 3.0  # of unknown blocks: in few dimensions less than 1; 2.8 for the 123 features of a9a
@@ -204,7 +204,8 @@ STEPS = (
     Step("models", 11, ("points", "labels", "vertices", "neighbors", "graph", "landmarks", "selection"), lambda p: p,
          make_models, _models_cost, _FEWER, section=laprls_section))
 LAPRLS = Method("laprls", ("classification", "regression"), STEPS, _scores_cost, WORDS, BASELINES,
-                LapRLSSections, has_graph=True)
+                LapRLSSections, has_graph=True, uses_graph=lambda params: params.laprls.uses_graph,
+                evaluator=PenaltyEvaluator.of)
 LAPSVM = replace(LAPRLS, name="lapsvm", tasks=("classification",), sections=LapSVMSections, words=replace(
     WORDS, model="A support vector machine on the labels, with penalties on the norm and on how much the function "
                  "varies along the graph."))

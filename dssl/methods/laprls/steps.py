@@ -1,18 +1,19 @@
 """The steps of functions with penalties on the norm and on the energy of the graph: landmarks, selection, models."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+from itertools import product
 from typing import Any, Literal
 
 import numpy as np
 
 from ...execution.tasks import Execution
-from ...kernels.base import BaseKernels, Kernel
+from ...kernels.base import BaseKernels
 from ...kernels.landmarks import Landmarks
 from ...learners.class_prior import LABELS, ClassPrior, ClassWeight
 from ...learners.laprls.closed_form import closed_form_bytes
 from ...learners.laprls.params import LabelLines, SystemParams
-from ...learners.laprls.penalties import Penalties
+from ...learners.laprls.penalties import PENALTIES, Penalties
 from ...learners.laprls.problem import DENSE, LapRLSParams, LapRLSProblem, PreparedLapRLS, landmarks_of
 from ...learners.losses import SmoothLoss
 from ...learners.measures import HINGE, SQUARED
@@ -23,7 +24,7 @@ from ...selection.by_labels import LabelFolds, by_labels, with_prior
 from ...selection.choice import LOWEST, ChoiceRule
 from ...selection.chosen import ProbablePair, folds_to_choose
 from ...selection.folds import FoldParams, GivenFolds
-from ...selection.halving import ALL, Repetitions, Search, judged_by_rungs, rungs_of
+from ...selection.halving import ALL, Repetitions, Search, evaluated_by_rungs, rungs_of, tables_of
 from ...selection.held_out_scores import HeldOut
 from ...selection.laprls import SearchedPenalties, search_penalties
 from ...storage.blocks import Parts, PartWriter
@@ -32,7 +33,6 @@ from ..linear import NO_WEIGHTS
 from ..step import Context
 
 TIES = {measure.name: measure for measure in (SQUARED, HINGE)}
-SYSTEMS = "systems"  # by number, of what an estimator's fit keeps: in a workspace Gram matrices are
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,6 +159,78 @@ def blocks_in(context: Context) -> Parts:
 # ---- selection
 
 
+@dataclass(frozen=True, eq=False)
+class PenaltyEvaluator:
+    """What evaluates penalties: all pairs and folds in a kernel are columns of one problem, for one pass over points.
+
+    systems : of an estimator, by the number of a loss and a kernel, those that were prepared; in a workspace their Gram
+    matrices are.
+    """
+
+    context: Context
+    rule: ChoiceRule
+    systems: dict[int, PreparedLapRLS] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, context: Context, params: PenaltyParams) -> "PenaltyEvaluator":
+        """Return that of a search over estimators."""
+        return cls(context, params.rule)
+
+    def searched(self, problem: LapRLSProblem, number: int, params: PenaltyParams, folds: Repetitions,
+                 rung: int | None) -> dict[str, Any]:
+        """Return the search of one kernel and loss as `table`, `evidence`, and of what was `kept` the attributes; JSON.
+
+        folds : of this rung; rung : its number, None of the last, which holds out all folds, and keeps Gram matrices.
+        """
+        context, problem = self.context, params.of_number(problem, number)
+        place = context.parts.within(f"gram{number}" if rung is None else f"rung{rung}-{number}")
+        if context.fit is None and (done := place.receipt_of(0)):
+            return done
+        landmarks, shares = landmarks_for(context, params.kernel(number)), context.parts.within(
+            f"shares{params.kernel(number)}")
+        prepared = self.systems.get(number)
+        if prepared is None:
+            kernel = params.kernels.at(params.bandwidth(number), context.points("train"))
+            prepared = problem.prepared(kernel, context.execution, held_out=True, parts=shares, landmarks=landmarks)
+        else:  # of a search before, of more penalties on fewer folds
+            prepared = replace(prepared, problem=replace(problem, in_blocks=prepared.problem.in_blocks)).refolded(
+                folds[0], context.execution, landmarks)
+        if rung is not None:
+            prepared = prepared.refolded(folds[0], context.execution, landmarks)
+        table = search_penalties(prepared, context.execution, params.rule, folds[1:], landmarks, TIES[params.tie])
+        receipt = {"table": asdict(table), "evidence": prepared.evidence, "kept": None}
+        if context.fit is not None:
+            self.systems[number] = prepared
+            return receipt
+        arrays, attributes = dict[str, np.ndarray](), None
+        if rung is None:
+            kept = leaves_out(problem, context.execution, prepared)
+            arrays, attributes = prepared.to_arrays(left_out=kept) or ({}, None)
+        place.write(0, arrays)
+        place.finish(0, receipt | {"kept": attributes})
+        if rung is None and len(params.losses) == 1:
+            shares.remove()  # now and not before: a killed run keeps those that are done
+        return receipt | {"kept": attributes}
+
+    def rows(self, candidates: Sequence[PenaltyParams], folds: Repetitions) -> list[dict[str, Any]]:
+        """As the protocol says: the row of a penalty or a bandwidth that is "chosen" is that of its best value."""
+        lists: dict[str, Any] = {name: tuple(dict.fromkeys(
+            value for params in candidates for value in getattr(params.laprls, name))) for name in PENALTIES}
+        first = candidates[0]
+        grid = replace(first, laprls=replace(first.laprls, **lists, chosen=False), cv=GivenFolds(folds),
+                       rule=self.rule, baselines=())
+        problem = grid.problem(self.context, self.context.target(grid.prior))
+        pairs = {(system.gamma_A, system.gamma_I): None for system in problem.allowed["model"]}
+        problem = replace(problem, among={"model": list(pairs)})
+        rows = {(number, row["gamma_A"], row["gamma_I"]): row for number in grid.numbers
+                for row in self.searched(problem, number, grid, folds, None)["table"]["rows"]}
+        numbers = dict(zip(product(*lists.values()), problem.allowed["model"], strict=True))
+        asked = [[numbers[pair] for pair in product(*(getattr(params.laprls, name) for name in PENALTIES))]
+                 for params in candidates]
+        return [dict(self.rule.choose([rows[number, system.gamma_A, system.gamma_I] for number in grid.numbers
+                                       for system in systems])) for systems in asked]
+
+
 def make_selection(context: Context, params: PenaltyParams) -> dict[str, Any]:
     """Choose penalties, bandwidth and loss of each model by cross-validation; without a grid, take those given.
 
@@ -183,22 +255,26 @@ def make_selection(context: Context, params: PenaltyParams) -> dict[str, Any]:
                                        for name, systems_of in problem.allowed.items() if name != "model"}}
     rungs = rungs_of(repetitions, len(systems), params.search.factor)
     searches: dict[int, dict[str, Any]] = {}
+    evaluator = PenaltyEvaluator(context, params.rule)
+    if context.fit is not None:
+        context.fit.evaluator = evaluator
 
-    def judge(rung: int, standing: Mapping[str, Sequence[Any]], folds: Repetitions) -> dict[str, list[dict[str, Any]]]:
+    def evaluate(rung: int, standing: Mapping[str, Sequence[Any]],
+                 folds: Repetitions) -> dict[str, list[dict[str, Any]]]:
         rows: dict[tuple[int, float, float], dict[str, Any]] = {}
         searches.clear()
         for number in sorted({number for of_model in standing.values() for number, _ in of_model}):
             among = {name: [(system.gamma_A, system.gamma_I) for of, system in of_model if of == number]
                      for name, of_model in standing.items()}
-            of_number = replace(params.of_number(problem, number), among=among)
-            searches[number] = _searched(context, of_number, kernels[params.kernel(number)], number, params, folds,
-                                         None if rung + 1 == len(rungs) else rung)
+            searches[number] = evaluator.searched(replace(problem, among=among), number, params, folds,
+                                                  None if rung + 1 == len(rungs) else rung)
             for row in searches[number]["table"]["rows"]:
                 rows[number, row["gamma_A"], row["gamma_I"]] = {**row, **params.named(number)}
         return {name: [rows[number, system.gamma_A, system.gamma_I] for number, system in of_model]
                 for name, of_model in standing.items()}
 
-    grid, last = judged_by_rungs(candidates, repetitions, params.search, params.rule, judge)
+    grid, last = tables_of(evaluated_by_rungs(candidates, repetitions, params.search, params.rule, evaluate),
+                           params.search)
     for number in range(len(kernels)):
         context.parts.within(f"shares{number}").remove()
     blocks_in(context).remove()
@@ -227,39 +303,6 @@ def _untold(problem: LapRLSProblem, name: str, params: PenaltyParams) -> dict[st
     rows = [{"gamma_A": system.gamma_A, "gamma_I": system.gamma_I}
             for system in problem.allowed["model" if name == "shuffled" else name]]
     return dict(params.rule.choose(rows)) if params.laprls.chosen else rows[0]
-
-
-def _searched(context: Context, problem: LapRLSProblem, kernel: Kernel, number: int, params: PenaltyParams,
-              folds: Repetitions, rung: int | None) -> dict[str, Any]:
-    """Return the search of one kernel and loss as `table`, `evidence`, and of what was `kept` the attributes; JSON.
-
-    folds : of this rung; rung : its number, None of the last, which holds out all folds, and keeps Gram matrices.
-    """
-    place = context.parts.within(f"gram{number}" if rung is None else f"rung{rung}-{number}")
-    if done := place.receipt_of(0):
-        return done
-    landmarks, shares = landmarks_for(context, params.kernel(number)), context.parts.within(
-        f"shares{params.kernel(number)}")
-    prepared = None if context.fit is None else context.fit.kept.get(SYSTEMS, {}).get(number)
-    if prepared is None:
-        prepared = problem.prepared(kernel, context.execution, held_out=True, parts=shares, landmarks=landmarks)
-    else:  # of a search before, of more penalties on fewer folds
-        prepared = replace(prepared, problem=replace(problem, in_blocks=prepared.problem.in_blocks)).refolded(
-            folds[0], context.execution, landmarks)
-    if rung is not None:
-        prepared = prepared.refolded(folds[0], context.execution, landmarks)
-    table = search_penalties(prepared, context.execution, params.rule, folds[1:], landmarks, TIES[params.tie])
-    arrays, attributes = dict[str, np.ndarray](), None
-    if context.fit is not None:
-        context.fit.kept.setdefault(SYSTEMS, {})[number] = prepared
-    elif rung is None:
-        arrays, attributes = prepared.to_arrays(left_out=leaves_out(problem, context.execution, prepared)) or ({}, None)
-    place.write(0, arrays)
-    receipt = {"table": asdict(table), "evidence": prepared.evidence, "kept": attributes}
-    place.finish(0, receipt)
-    if rung is None and len(params.losses) == 1:
-        shares.remove()  # now and not before: a killed run keeps those that are done
-    return receipt
 
 
 def leaves_out(problem: LapRLSProblem, execution: Execution, prepared: PreparedLapRLS) -> bool:
@@ -319,9 +362,9 @@ def make_models(context: Context, params: PenaltyParams) -> dict[str, Any]:
 
 def _prepared(context: Context, problem: LapRLSProblem, number: int, params: PenaltyParams) -> PreparedLapRLS:
     """Return the systems of a number: those of the selection, from the Gram matrices that it kept, or by its method."""
-    if context.fit is not None and number in context.fit.kept.get(SYSTEMS, {}):
-        prepared: PreparedLapRLS = context.fit.kept[SYSTEMS][number]
-        return prepared
+    known = None if context.fit is None else context.fit.evaluator
+    if isinstance(known, PenaltyEvaluator) and number in known.systems:
+        return known.systems[number]
     selection, landmarks = context.attributes("selection"), landmarks_for(context, params.kernel(number))
     kernel = params.kernels.at(params.bandwidth(number), context.points("train"))
     kept = selection["kept"][number] if selection["folds"] else None
