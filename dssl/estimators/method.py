@@ -21,7 +21,7 @@ from ..methods.step import Context, Fit, Method
 from ..report.page import leading_and_following, page
 from ..report.record import RunRecord
 from ..report.sections.answer import answer_section
-from ..report.sections.curve import curve_section
+from ..report.sections.scores import curve_section
 from ..storage.blocks import Rows
 from .base import PointEstimator
 

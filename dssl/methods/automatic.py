@@ -31,7 +31,7 @@ from ..learners.on_graph.cost import automatic_cost, predicted_cost
 from ..learners.on_graph.graph_ridge import GraphRidgeParams, members_bytes
 from ..learners.probabilities import calibration_attributes
 from ..learners.target.target import Classes, Target
-from ..report.sections.choice import choice_section
+from ..report.sections.on_graph import choice_section
 from ..report.words import Baseline, Words
 from ..selection.by_labels import LabelFolds, by_labels
 from ..selection.calibration import FOLDS, calibration_folds, calibration_of

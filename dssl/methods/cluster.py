@@ -28,7 +28,7 @@ from ..kernels.stochastic import StochasticParams, stochastic_bytes
 from ..kernels.transfer import Transfer, TransferParams
 from ..learners.linear.features import sample_model
 from ..learners.target.target import Target
-from ..report.sections.cluster import cluster_section
+from ..report.sections.basis import cluster_section
 from ..report.words import Words
 from ..storage.blocks import STEP_BYTES
 from .linear import (

@@ -25,7 +25,7 @@ from ..learners.linear.multiscale import multiscale_model, scaled_features
 from ..learners.model import Model
 from ..learners.target.coding import ClassCoding
 from ..learners.target.target import Target
-from ..report.sections.multiscale import multiscale_section, regions_section
+from ..report.sections.basis import multiscale_section, regions_section
 from ..report.words import Words
 from ..storage.blocks import PartWriter, Rows
 from .linear import (

@@ -33,7 +33,7 @@ from ..learners.measures import HINGE
 from ..learners.model import Model
 from ..learners.probabilities import calibration_attributes
 from ..learners.target.target import Classes
-from ..report.sections.transductive import transductive_section
+from ..report.sections.solver import transductive_section
 from ..report.words import Baseline, Words
 from ..selection.by_labels import LabelFolds, by_labels, with_prior
 from ..selection.calibration import FOLDS, calibration_of

@@ -30,11 +30,12 @@ def changed_rows(growth: Growth, workspace: Workspace, artifact: Artifact) -> st
     before, now = stored_dataset(workspace.artifact_in("dataset", address)), stored_dataset(artifact)
     if before.X.shape[1:] != now.X.shape[1:] or before.feature_names != now.feature_names:
         return "their columns are not those that they had"
-    was = _hashes(before, [number for number, record in enumerate(last.files) if record in old])
-    here = _hashes(now, changes.new)
-    same = _common(was, here)
-    return (f"of the {len(was):,} rows that these files had, {len(was) - same:,} are gone; {len(here) - same:,} rows "
-            "of changed and new files are new")
+    hashes_before = _hashes(before, [number for number, record in enumerate(last.files) if record in old])
+    hashes_now = _hashes(now, changes.new)
+    same = _common(hashes_before, hashes_now)
+    n_before = len(hashes_before)
+    return (f"of the {n_before:,} rows that these files had, {n_before - same:,} are gone; {len(hashes_now) - same:,} "
+            "rows of changed and new files are new")
 
 
 def _common(one: np.ndarray, other: np.ndarray) -> int:

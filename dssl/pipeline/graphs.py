@@ -166,9 +166,9 @@ def _given(context: Context, kind: str) -> Receipt:
     """
     path, budget = context.files[kind].source.path, context.execution.memory_budget
     unpacked = _unpacked_bytes(path, kind)
-    least = budget_beside(math.ceil(PEAK_OF_UNPACKED[kind] * unpacked))
-    enough = size_setting(least, up=True)
-    require(least <= budget, f"{path} holds arrays of {unpacked:,} bytes, which take {enough} of memory",
+    needed = budget_beside(math.ceil(PEAK_OF_UNPACKED[kind] * unpacked))
+    enough = size_setting(needed, up=True)
+    require(needed <= budget, f"{path} holds arrays of {unpacked:,} bytes, which take {enough} of memory",
             why=f"one task reads all of it, and the memory budget is {size_setting(budget, up=False)}",
             fix=f"raise memory_budget to {enough}, in the spec or by --memory-budget, or give a sparser graph",
             error=BudgetError)

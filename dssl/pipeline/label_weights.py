@@ -43,15 +43,15 @@ def weigh_labels(context: Context, target: Target, column: str, lines: Mapping[i
             + (", and a label of the source needs a line in the files too" if in_files else ""))
     require(bool((weight > 0).any()), f"{place}: the weight of every label is zero", error=DataError,
             why="such points count as unlabeled, so there is nothing to learn from", fix="raise a weight")
-    kept = np.flatnonzero(weight > 0)
-    weighed = target.take(kept)
+    weighted = np.flatnonzero(weight > 0)
+    weighed = target.take(weighted)
     if isinstance(target, Classes):
-        lost = target.names[np.setdiff1d(target.coded, weighed.coded)].tolist()
-        require(not lost, f"{place}: every label of the class {', '.join(map(repr, lost))} has weight zero",
+        weightless = target.names[np.setdiff1d(target.coded, weighed.coded)].tolist()
+        require(not weightless, f"{place}: every label of the class {', '.join(map(repr, weightless))} has weight zero",
                 why="such points count as unlabeled, and a class is learned from its labels", error=DataError,
                 fix="raise a weight, or leave the class out with data.keep")
-    return weighed, weight[kept], {"weights": {"column": column, "least": float(weight[kept].min()),
-                                               "most": float(weight.max()), "zero": len(weight) - len(kept)}}
+    return weighed, weight[weighted], {"weights": {"column": column, "least": float(weight[weighted].min()),
+                                               "most": float(weight.max()), "zero": len(weight) - len(weighted)}}
 
 
 def require_column(spec: Spec, source: Source, scratch: Path) -> None:

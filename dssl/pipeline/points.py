@@ -204,9 +204,9 @@ def _told(context: Context, chosen: Target, by_row: Mapping[int, LabelLine]) -> 
     lines = [line.place for line in by_row.values()]
     last = max(int(context.rows("split", name).read(n - 1, n)[0]) for name in ("train", "test", "rest")
                if (n := len(context.rows("split", name))))
-    beyond = np.flatnonzero(rows > last)
-    require(len(beyond) == 0, error=DataError, what="" if not len(beyond) else
-            f"{lines[beyond[0]]}: there is no row {rows[beyond[0]]}; the last row of the source in use is {last}, "
+    absent = np.flatnonzero(rows > last)
+    require(len(absent) == 0, error=DataError, what="" if not len(absent) else
+            f"{lines[absent[0]]}: there is no row {rows[absent[0]]}; the last row of the source in use is {last}, "
             "counted from 0", why="a label is one of a row",
             fix="correct the line, or name the source that the rows are of")
     places = _places(context.rows("split", "train"), rows)

@@ -98,7 +98,7 @@ class Board:
         left = f", about {time_text(self.left)} left" if self.left is not None and self.running else ""
         return f"{self.name}: {100 * self.share():.0f} % in {time_text(self.elapsed)}{left}"
 
-    def rows(self, most: int) -> list[tuple[str, str, str]]:
+    def rows(self, limit: int) -> list[tuple[str, str, str]]:
         """Return the stages as name, status and what it says, in at most so many rows: what ended first collapses."""
         rows = [(name, status, time_text(seconds)) for name, status, seconds in self.ended]
         tail: list[tuple[str, str, str]] = []
@@ -109,7 +109,7 @@ class Board:
         if self.waiting:
             tail.append(("", "waiting", f"{self.waiting} stages"))
         head = [("", "cached", f"{self.cached} stages")] if self.cached else []
-        room = max(1, most - len(head) - len(tail))
+        room = max(1, limit - len(head) - len(tail))
         if len(rows) > room:
             hidden = self.ended[:len(rows) - room + 1]
             rows = [("", "done", f"{len(hidden)} stages in {time_text(sum(row[2] for row in hidden))}"),

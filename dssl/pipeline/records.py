@@ -1,16 +1,44 @@
-"""What a run leaves of itself in its folder, checked where it is read: its spec and its result."""
+"""What a run leaves of itself in its folder, checked where it is read: spec, result, and what each stage took."""
 
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from ..base.errors import IntegrityError, require
-from ..report.record import Result
+from ..report.record import Result, StageRecord
 from ..report.text import at
 from ..storage.files import named_in, read_record
 
 RESULT, SPEC = "result.json", "spec.json"
 PATHS = {"model": "model_path", "report": "report", "predictions": "predictions"}  # by their keys in a document
 FIX = "run the pipeline again: what is in its workspace is used, and a record is written"
+
+
+@dataclass(frozen=True)
+class StageRun:
+    """What one stage of a run took.
+
+    status : "done", or "cached" where an earlier run had made it. address : of its artifact. disk_bytes : what that
+    keeps on disk. peak_rss_bytes : the most that a process held; predicted_peak_bytes, measured_peak_bytes, ratio : see
+    the report. estimated_seconds : what its cost gives, before the rates of this machine; None where it was cached.
+    graph : where several are tried, the values of the one that it is of.
+    """
+
+    name: str
+    status: Literal["done", "cached"]
+    address: str
+    seconds: float
+    peak_rss_bytes: int = 0
+    predicted_peak_bytes: int | None = None
+    measured_peak_bytes: int | None = None
+    ratio: float | None = None
+    estimated_seconds: float | None = None
+    disk_bytes: int = 0
+    graph: str = ""
+
+    def to_dict(self) -> StageRecord:
+        """Return the JSON form."""
+        return cast(StageRecord, {name: value for name, value in asdict(self).items() if name != "graph" or value})
 
 
 def read_result(path: Path) -> Result:

@@ -1,9 +1,9 @@
 """The result of a run: its figures as attributes, its model, its report; and as a notebook shows it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from ..execution.current import current_execution
 from ..execution.tasks import Execution
 from ..methods.step import Context
 from ..report.error_measure import gain_over, label_score_rows, measure_of
-from ..report.record import Attributes, Scores, StageRecord, Unreached
+from ..report.record import Attributes, Scores, Unreached
 from ..report.rendering import rendered
 from ..report.text import at
 from ..selection.suggest import Criterion
@@ -22,37 +22,10 @@ from ..storage.artifacts import Workspace
 from ..storage.files import named_in, path_at
 from .dataset import dataset_of
 from .predict.model import FittedPipeline, open_model
-from .records import PATHS, RESULT, SPEC, read_result, read_spec
+from .records import PATHS, RESULT, SPEC, StageRun, read_result, read_spec
 from .status import STATUS, read_status
 from .suggested_rows import SuggestedRows
 from .suggestion import suggest_rows
-
-
-@dataclass(frozen=True)
-class StageRun:
-    """What one stage of a run took.
-
-    status : "done", or "cached" where an earlier run had made it. address : of its artifact. disk_bytes : what that
-    keeps on disk. peak_rss_bytes : the most that a process held; predicted_peak_bytes, measured_peak_bytes, ratio : see
-    the report. estimated_seconds : what its cost gives, before the rates of this machine; None where it was cached.
-    graph : where several are tried, the values of the one that it is of.
-    """
-
-    name: str
-    status: Literal["done", "cached"]
-    address: str
-    seconds: float
-    peak_rss_bytes: int = 0
-    predicted_peak_bytes: int | None = None
-    measured_peak_bytes: int | None = None
-    ratio: float | None = None
-    estimated_seconds: float | None = None
-    disk_bytes: int = 0
-    graph: str = ""
-
-    def to_dict(self) -> StageRecord:
-        """Return the JSON form."""
-        return cast(StageRecord, {name: value for name, value in asdict(self).items() if name != "graph" or value})
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -407,9 +380,9 @@ class RunResult:
 
     def _repr_html_(self) -> str:
         head, rows = self.score_rows()
-        here, link = Path.cwd(), self.report
-        if link is not None and link.is_relative_to(here):  # notebooks serve the files beneath them
-            link = link.relative_to(here)
+        folder, link = Path.cwd(), self.report
+        if link is not None and link.is_relative_to(folder):  # notebooks serve the files beneath them
+            link = link.relative_to(folder)
         stages = [(stage.name, stage.status, f"{stage.seconds:.2f}", size_text(stage.disk_bytes))
                   for stage in self.stages]
         return rendered("result.html", name=self.name, verdict=self.verdict[:1], notes=self.notes, head=head, rows=rows,

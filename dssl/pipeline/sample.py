@@ -71,14 +71,14 @@ def make_sample(context: Context, params: SampleParams) -> Sample:
     """Draw training points, predict them, and describe them; JSON."""
     points = context.points("train")
     labeled = context.arrays("labels")["labeled"] if "labels" in context.inputs else np.zeros(0, np.int64)
-    most, pictured = sizes(points.row_bytes, context.execution.memory_budget)
-    drawn = _drawn(len(points), labeled, params.random_state)[:most]
+    limit, pictured = sizes(points.row_bytes, context.execution.memory_budget)
+    drawn = _drawn(len(points), labeled, params.random_state)[:limit]
     rows = as_rows(points.take(drawn))
     described = context.attributes("models")["models"]
     models = stored_models(context.inputs["models"].parts, {"model": described["model"]})
     parts = context.parts.within("predicted")
     predict_blocks(context.execution.share_rows(rows), models, BlockValues(), context.execution, parts)
-    values, beyond = parts.rows("values").read_all(), parts.rows("beyond").read_all()
+    values, unsupported = parts.rows("values").read_all(), parts.rows("beyond").read_all()
     parts.remove()
     model = models.open()["model"]
     coding = model.coding
@@ -87,12 +87,12 @@ def make_sample(context: Context, params: SampleParams) -> Sample:
     with one_thread():  # so that places are the same whatever else runs
         picture = _picture(context, params, rows.take(shown), vertex[shown], len(points) <= pictured)
     picture["labeled"] = np.flatnonzero(np.isin(drawn[shown], labeled)).tolist()
-    picture["codes"] = [_rounded(code) for code in _codes(coding, values, beyond)[shown].tolist()]
+    picture["codes"] = [_rounded(code) for code in _codes(coding, values, unsupported)[shown].tolist()]
     picture["classes"] = [str(name) for name in coding.classes] if isinstance(coding, ClassCoding) else []
     sample: Sample = {"n": len(points), "picture": picture}
     if len(labeled):
         calibration = described["model"].get(CALIBRATION)
-        sample.update(_uncertain(context, drawn, labeled, coding, values, beyond, calibration))
+        sample.update(_uncertain(context, drawn, labeled, coding, values, unsupported, calibration))
         sample.update(_next(context, params, model, labeled))
     return sample
 
@@ -103,8 +103,8 @@ def sizes(row_bytes: int, budget: int) -> tuple[int, int]:
     The picture's distances take half of the budget, the points the other.
     """
     half = arrays_within(budget) // 2
-    most = max(10 * LISTED, min(HELD, half // 4) // (row_bytes + 16))
-    return most, min(DRAWN, most, max(10 * LISTED, isqrt(half // PAIR_BYTES)))
+    limit = max(10 * LISTED, min(HELD, half // 4) // (row_bytes + 16))
+    return limit, min(DRAWN, limit, max(10 * LISTED, isqrt(half // PAIR_BYTES)))
 
 
 def _drawn(n: int, labeled: np.ndarray, random_state: int) -> np.ndarray:
@@ -116,11 +116,11 @@ def _drawn(n: int, labeled: np.ndarray, random_state: int) -> np.ndarray:
     return np.concatenate([known, some[~np.isin(some, labeled)]])
 
 
-def _codes(coding: Coding, values: np.ndarray, beyond: np.ndarray) -> np.ndarray:
+def _codes(coding: Coding, values: np.ndarray, unsupported: np.ndarray) -> np.ndarray:
     """Return the classes of values by their places, -1 of none; or quantities."""
     if not isinstance(coding, ClassCoding):
         return values[:, 0]
-    return np.where(beyond, -1, coding.codes(values))
+    return np.where(unsupported, -1, coding.codes(values))
 
 
 def _picture(context: Context, params: SampleParams, points: Any, vertex: np.ndarray, whole: bool) -> Picture:
@@ -153,23 +153,23 @@ def _distances(X: Any) -> np.ndarray:
 
 
 def _uncertain(context: Context, drawn: np.ndarray, labeled: np.ndarray, coding: Coding, values: np.ndarray,
-               beyond: np.ndarray, calibration: dict[str, Any] | None) -> Sample:
+               unsupported: np.ndarray, calibration: dict[str, Any] | None) -> Sample:
     """Return the points without a label whose two likeliest classes are closest; JSON. Of quantities there are none."""
     free = np.flatnonzero(~np.isin(drawn, labeled))
     if len(free) < LISTED or not isinstance(coding, ClassCoding):
         return {}
     likely = margins_of(values, coding)
     likely = Calibration.from_described(calibration).probabilities(likely) if calibration else likely
-    likely = np.where(beyond[:, None], np.nan, likely)
+    likely = np.where(unsupported[:, None], np.nan, likely)
     described: Sample = {"judged": len(free), "calibrated": calibration is not None}
     if likely.shape[1] < 2:
         return described
     two = np.sort(likely[free], axis=1)[:, -2:]
     gap = np.where(np.isfinite(two[:, 0]), two[:, 1] - two[:, 0], np.inf)
-    least = free[np.argsort(gap, kind="stable")[:LISTED]]
-    numbers = context.rows("split", "train").take(drawn[least])
+    least_certain = free[np.argsort(gap, kind="stable")[:LISTED]]
+    numbers = context.rows("split", "train").take(drawn[least_certain])
     return {**described, "least": [_listed(number, coding, share) for number, share in zip(
-        numbers.tolist(), likely[least], strict=True)]}
+        numbers.tolist(), likely[least_certain], strict=True)]}
 
 
 def _listed(number: int, coding: ClassCoding, likely: np.ndarray) -> Attributes:
@@ -209,8 +209,8 @@ def _rounded(value: Any) -> float | int:
 
 
 def _sample_cost(f: PlanInputs, spec: Spec) -> Cost:
-    most, pictured = sizes(f.row_bytes, f.budget)
-    drawn, judged = min(f.n, pictured), min(f.n, JUDGED + LABELED, most)
+    limit, pictured = sizes(f.row_bytes, f.budget)
+    drawn, judged = min(f.n, pictured), min(f.n, JUDGED + LABELED, limit)
     held = (4 * f.row_bytes + 64) * judged
     return cost_of(1, f.n * f.row_bytes, 0, held + max(PAIR_BYTES * drawn * drawn, _next_bytes(f, spec)), 0)
 

@@ -337,15 +337,15 @@ def state_of(folder: Path, knows: Knows) -> RunState:
     if status["state"] == "running":
         return state
     if engine is None:
-        lost = time.time() - described["submitted"] > HANDING_OVER
+        is_lost = time.time() - described["submitted"] > HANDING_OVER
     else:
-        lost = not knows(engine)
+        is_lost = not knows(engine)
     cancelled = submission.cancelled
-    if cancelled is not None and (lost or time.time() - cancelled["time"] > HANDING_OVER):
+    if cancelled is not None and (is_lost or time.time() - cancelled["time"] > HANDING_OVER):
         return {**state, "state": "cancelled", "exit": {
             "code": TERMINATED, "state": "cancelled", "why": "it was cancelled while no process of it was at work",
             "time": cancelled["time"], "starts": state["starts"]}}
-    if lost:
+    if is_lost:
         return {**state, "state": "lost", "error": {
             "type": "Lost", "what": "the engine knows nothing of the job, and it has left no exit record",
             "why": "its machine stopped, it was killed, or it could not write to the workspace",

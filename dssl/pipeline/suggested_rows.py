@@ -111,12 +111,12 @@ def choose_rows(context: Context, model: Model, params: SuggestParams) -> Sugges
     name = params.chosen(graph=graph is not None, rows=True, model=isinstance(coding, ClassCoding))
     margins = _margins(model, context, vertices, len(labeled)) if name in OF_MODEL else None
     train = context.rows("split", "train")
-    far = (context.attributes("points")["scaling"].get("outliers") or {"rows": []})["rows"]
-    skipped = np.flatnonzero(np.isin(train.read(0, len(train)), far)) if far else None
+    outliers = (context.attributes("points")["scaling"].get("outliers") or {"rows": []})["rows"]
+    skipped = np.flatnonzero(np.isin(train.read(0, len(train)), outliers)) if outliers else None
     chosen = suggest(vertices, graph, points, labeled, replace(params, criterion=name), execution, margins,
                      skipped=skipped)
-    values, beyond = model.values_and_beyond(SelectedRows(points, chosen.ids), execution)
-    rejected = beyond & model.abstains
+    values, unsupported = model.values_and_beyond(SelectedRows(points, chosen.ids), execution)
+    rejected = unsupported & model.abstains
     predicted = [None if gone else label for label, gone in zip(coding.labels(values).tolist(), rejected, strict=True)]
     described, probability = model.attributes.get(CALIBRATION), np.full(len(values), np.nan)
     if described is not None:
@@ -148,8 +148,8 @@ def _margins(model: Model, context: Context, vertices: Vertices, n_labeled: int)
     """Return the margins (v, n_classes) of the model at distinct training points, NaN where it says nothing."""
     # A function on the graph has them at its vertices; the nearest labels have values at the labeled points alone.
     if isinstance(model, GraphModel) and len(model.values_at) != n_labeled:
-        values, beyond = model.values_at, ~model.reached
+        values, unsupported = model.values_at, ~model.reached
     else:
         rows = distinct_rows(context.points("train"), vertices, context.execution)
-        values, beyond = model.values_and_beyond(context.execution.share_rows(rows), context.execution)
-    return np.where(beyond[:, None], np.nan, margins_of(values, model.coding))
+        values, unsupported = model.values_and_beyond(context.execution.share_rows(rows), context.execution)
+    return np.where(unsupported[:, None], np.nan, margins_of(values, model.coding))

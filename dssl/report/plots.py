@@ -39,7 +39,7 @@ def error_plot(scores: Sequence[tuple[str, float, tuple[float, float]]], by: Mea
     scores : (name, value, ends of the interval).
     """
     def draw(axes: Any) -> None:
-        far = max(by.factor * high for _, _, (_, high) in scores) * 1.02 or 1.0
+        right = max(by.factor * high for _, _, (_, high) in scores) * 1.02 or 1.0
         for row, (_, error, (low, high)) in enumerate(scores):
             color = BASELINE if row else MODEL
             axes.barh(row, by.factor * error, height=0.5, color=color, alpha=0.25)
@@ -49,7 +49,7 @@ def error_plot(scores: Sequence[tuple[str, float, tuple[float, float]]], by: Mea
                           textcoords="offset points", va="center", fontweight="normal" if row else "bold",
                           bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 1.5})
         axes.set_yticks(range(len(scores)), [plain_label(name) for name, _, _ in scores])
-        axes.set(xlim=(0, far * 1.3), ylim=(len(scores) - 0.5, -0.6), xlabel=by.axis)
+        axes.set(xlim=(0, right * 1.3), ylim=(len(scores) - 0.5, -0.6), xlabel=by.axis)
         _horizontal(axes)
 
     best = min(scores, key=lambda row: by.loss(row[1]))[0]
@@ -108,17 +108,17 @@ def pairs_plot(rows: Sequence[Attributes], pair: tuple[str, str], by: Measure, c
     for row in rows:
         errors[up.index(float(row[pair[1]])), across.index(float(row[pair[0]]))] = row[by.key]
     best, worst = float(np.nanmin(errors)), float(np.nanmax(errors))
-    # Far beyond the best all are alike: differences near it keep their colors.
+    # Errors far above the best look alike, so that differences near it keep their colors.
     limit = min(worst, 3 * best) if best > 0 else worst
 
     def draw(axes: Any) -> None:
         for (row, column), error in np.ndenumerate(errors):
             if np.isfinite(error):
-                far = min(1.0, (error - best) / (limit - best)) if limit > best else 0.0
-                _cell(axes, row, column, MODEL, 1 - far, by.shown(error), 8.5)
+                excess = min(1.0, (error - best) / (limit - best)) if limit > best else 0.0
+                _cell(axes, row, column, MODEL, 1 - excess, by.shown(error), 8.5)
         if chosen.get(pair[0]) in across and chosen.get(pair[1]) in up:
-            place = across.index(chosen[pair[0]]), up.index(chosen[pair[1]])
-            axes.add_patch(Rectangle(place, 1, 1, fill=False, edgecolor=WRONG, linewidth=2.5))
+            corner = across.index(chosen[pair[0]]), up.index(chosen[pair[1]])
+            axes.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor=WRONG, linewidth=2.5))
         axes.set_xticks(np.arange(len(across)) + 0.5, [f"{value:.3g}" for value in across])
         axes.set_yticks(np.arange(len(up)) + 0.5, [f"{value:.3g}" for value in up])
         axes.tick_params(length=0)
@@ -200,15 +200,15 @@ def curve_plot(rows: Sequence[Attributes], names: Sequence[str], by: Measure) ->
         highest = max(by.factor * row[name] for row in rows for name in names)
         text_height = 0.07 * max([highest, *(high.max() for _, high in bands.values())])
         offsets = label_offsets(ends, text_height)
-        for place, name in enumerate(names):
-            color = BASELINE if place else MODEL
+        for line, name in enumerate(names):
+            color = BASELINE if line else MODEL
             errors = [by.factor * row[name] for row in rows]
-            axes.plot(labels, errors, "s--" if place else "o-", color=color, markersize=5.5, linewidth=1.6,
+            axes.plot(labels, errors, "s--" if line else "o-", color=color, markersize=5.5, linewidth=1.6,
                       clip_on=False)
             if name in bands:
                 axes.fill_between(labels, *bands[name], color=color, alpha=0.12, linewidth=0)
-            axes.annotate(name, (labels[-1], errors[-1]), xytext=(9, offsets[place]), textcoords="offset points",
-                          va="center", color=color, fontweight="normal" if place else "bold")
+            axes.annotate(name, (labels[-1], errors[-1]), xytext=(9, offsets[line]), textcoords="offset points",
+                          va="center", color=color, fontweight="normal" if line else "bold")
         axes.set_xscale("log", base=2)
         axes.set_xticks(labels, [f"{count:,}" for count in labels])
         axes.set_xticks([], minor=True)
@@ -229,8 +229,8 @@ def label_offsets(ends: Sequence[float], text_height: float) -> list[int]:
     if not overlap:
         return [7 if end <= text_height / 2 else 0 for end in ends]
     lower = 7 if min(ends) <= text_height else -7
-    upper = max(range(2), key=lambda place: (ends[place], place))
-    return [lower + 14 if place == upper else lower for place in range(2)]
+    upper = max(range(2), key=lambda line: (ends[line], line))
+    return [lower + 14 if line == upper else lower for line in range(2)]
 
 
 def picture_plot(points: Sequence[Sequence[float]], codes: Sequence[float], classes: Sequence[str],
@@ -238,9 +238,9 @@ def picture_plot(points: Sequence[Sequence[float]], codes: Sequence[float], clas
     """Return points in the plane, the lines between neighbors, and a ring around those with a label.
 
     points (s, 2), codes (s,) : of what is predicted, -1 of nothing, or without classes quantities. edges (e, 2),
-    labeled : places among the points. axes_of : what the axes are, where that means something.
+    labeled : indices of the points. axes_of : what the axes are, where that means something.
     """
-    places, values = np.asarray(points, float).reshape(-1, 2), np.asarray(codes, float)
+    coordinates, values = np.asarray(points, float).reshape(-1, 2), np.asarray(codes, float)
 
     def draw(axes: Any) -> None:
         from matplotlib import colormaps  # as late as in `_svg`
@@ -249,17 +249,17 @@ def picture_plot(points: Sequence[Sequence[float]], codes: Sequence[float], clas
         from matplotlib.path import Path
 
         if len(edges):
-            path = Path(places[np.asarray(edges)].reshape(-1, 2), [Path.MOVETO, Path.LINETO] * len(edges))
+            path = Path(coordinates[np.asarray(edges)].reshape(-1, 2), [Path.MOVETO, Path.LINETO] * len(edges))
             axes.add_patch(PathPatch(path, fill=False, edgecolor=EDGE, linewidth=0.5, alpha=0.55))
         ring = np.asarray(labeled, int)
         if classes:
             for code in np.unique(values).astype(int):
                 of_class, known = np.flatnonzero(values == code), ring[values[ring] == code]
                 marker = "x" if code < 0 else MARKERS[code // len(CLASSES) % len(MARKERS)]
-                axes.plot(*places[of_class].T, marker, color=_color(code), markersize=3.6,
+                axes.plot(*coordinates[of_class].T, marker, color=_color(code), markersize=3.6,
                           markeredgewidth=0 if code >= 0 else 0.8, alpha=0.9,
                           label="none" if code < 0 else plain_label(classes[code]))
-                axes.plot(*places[known].T, marker, color=_color(code), markersize=8, markeredgecolor=INK,
+                axes.plot(*coordinates[known].T, marker, color=_color(code), markersize=8, markeredgecolor=INK,
                           markeredgewidth=1.4)
             if len(np.unique(values)) <= MAX_CLASSES:
                 axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(0, -0.02), ncols=5, fontsize=9,
@@ -268,8 +268,8 @@ def picture_plot(points: Sequence[Sequence[float]], codes: Sequence[float], clas
             # Without its ends, which are too pale on light or too deep on dark paper.
             limits = {"cmap": ListedColormap(colormaps["viridis"](np.linspace(0.2, 0.9, 256))),
                       "vmin": values.min(), "vmax": values.max()}
-            drawn = axes.scatter(*places.T, c=values, s=11, linewidths=0, **limits)
-            axes.scatter(*places[ring].T, c=values[ring], s=60, edgecolors=INK, linewidths=1.4, **limits)
+            drawn = axes.scatter(*coordinates.T, c=values, s=11, linewidths=0, **limits)
+            axes.scatter(*coordinates[ring].T, c=values[ring], s=60, edgecolors=INK, linewidths=1.4, **limits)
             axes.figure.colorbar(drawn, ax=axes, label="predicted", shrink=0.7, pad=0.02).outline.set_visible(False)
         axes.set_xlabel(axes_of[0], loc="right", fontsize=8.5, color=MUTED)
         axes.set_ylabel(axes_of[1], loc="top", fontsize=8.5, color=MUTED)
@@ -277,10 +277,10 @@ def picture_plot(points: Sequence[Sequence[float]], codes: Sequence[float], clas
         axes.set(xticks=[], yticks=[], aspect="equal")
         axes.spines[:].set_visible(False)
 
-    across, tall = np.maximum(np.ptp(places, axis=0), 1e-9)
+    across, tall = np.maximum(np.ptp(coordinates, axis=0), 1e-9)
     legend = 0.3 + 0.22 * (len(classes) // 5) if 0 < len(classes) <= MAX_CLASSES else 0.0
     height = float(np.clip(0.95 * WIDE * tall / across, 2.0, 5.2)) + legend
-    return _svg("picture", f"{len(places)} points, {len(edges)} lines between neighbors, {len(labeled)} labels",
+    return _svg("picture", f"{len(coordinates)} points, {len(edges)} lines between neighbors, {len(labeled)} labels",
                 (WIDE, height), draw)
 
 
@@ -307,7 +307,7 @@ def _confused_pairs(counts: np.ndarray, labels: Sequence[str]) -> Markup:
                 (WIDE, 0.8 + 0.27 * len(values)), draw)
 
 
-def _plain_power(value: float, place: int | None = None) -> str:
+def _plain_power(value: float, position: int | None = None) -> str:
     """Return the text of a tick of a logarithmic axis; matplotlib's own is TeX, which is not read here."""
     return f"{value:g}"
 

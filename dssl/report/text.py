@@ -76,10 +76,10 @@ def plain_label(value: Any, length: int = 18) -> str:
     return text if len(text) <= length else text[:length - 1] + "…"
 
 
-def listed(values: Sequence[Any], most: int) -> str:
+def listed(values: Sequence[Any], limit: int) -> str:
     """Return the first values, as short labels, with commas, and how many follow."""
-    shown = ", ".join(plain_label(value, 40) for value in values[:most])
-    return f"{shown} and {number(len(values) - most)} more" if len(values) > most else shown
+    shown = ", ".join(plain_label(value, 40) for value in values[:limit])
+    return f"{shown} and {number(len(values) - limit)} more" if len(values) > limit else shown
 
 
 def at(mapping: Any, *path: str) -> Any:

@@ -8,12 +8,11 @@ from markupsafe import Markup
 from dssl.report.page import page
 from dssl.report.record import RunRecord
 from dssl.report.sections.answer import answer_section
-from dssl.report.sections.curve import curve_section
 from dssl.report.sections.data import data_section
 from dssl.report.sections.graph import graph_section
 from dssl.report.sections.ran import files_section, spec_section, stages_section
 from dssl.report.sections.sample import sample_section
-from dssl.report.sections.scores import scores_section
+from dssl.report.sections.scores import curve_section, scores_section
 from dssl.report.sections.selection import selection_section
 from dssl.report.sections.solver import solver_section
 from dssl.report.words import Baseline, Words

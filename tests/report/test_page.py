@@ -13,7 +13,7 @@ from dssl.pipeline.run import run
 from dssl.report.page import Section, page
 from dssl.report.plots import label_offsets
 from dssl.report.sections.answer import never_note, never_predicted
-from dssl.report.sections.curve import curve_section
+from dssl.report.sections.scores import curve_section
 
 from ..figures import unrendered
 from .examples import example_page, example_record, example_run

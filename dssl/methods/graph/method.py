@@ -30,8 +30,8 @@ from ...learners.on_graph.model import graph_model, scored, signed
 from ...learners.on_graph.vertex_labels import VertexValues
 from ...learners.probabilities import CALIBRATION, Calibration, calibration_attributes
 from ...learners.target.target import Classes, Target
+from ...report.sections.on_graph import values_section
 from ...report.sections.selection import selection_section
-from ...report.sections.vertex_values import values_section
 from ...report.words import Baseline, Words
 from ...selection.by_labels import LabelFolds, by_labels, most_repetitions, with_prior
 from ...selection.calibration import FOLDS, ONE_BY_ONE, calibration_of, can_calibrate, shift_of

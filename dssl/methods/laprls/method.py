@@ -25,8 +25,8 @@ from ...learners.laprls.penalties import MOST_LABELS
 from ...learners.laprls.problem import DENSE, WITHOUT_LANDMARKS
 from ...learners.laprls.products import gram_bytes
 from ...learners.losses import SQUARES
-from ...report.sections.laprls import laprls_section
 from ...report.sections.selection import selection_section
+from ...report.sections.solver import laprls_section
 from ...report.words import BASE, Baseline, Words
 from ...selection.by_labels import most_repetitions
 from ...selection.calibration import FOLDS

@@ -80,11 +80,12 @@ class FittedPipeline:
         """Return what `predict` does, and which of the points have support, (n,) bool.
 
         The others lie where every kernel value is as good as zero, so that the intercept alone predicts them; or where
-        no label reaches a neighbor, and then what is predicted is a guess; or far beyond the range of the training
+        no label reaches a neighbor, and then what is predicted is a guess; or far out of the range of the training
         points in some column, see `data/scaling/out_of_range.py`.
         """
-        values, beyond = self.model.values_and_beyond(self._scaled(X, execution), execution)
-        return self.model.coding.labels(values), ~beyond & ~self.compared(X, execution or InProcess()).is_far.read_all()
+        values, unsupported = self.model.values_and_beyond(self._scaled(X, execution), execution)
+        is_far = self.compared(X, execution or InProcess()).is_far.read_all()
+        return self.model.coding.labels(values), ~unsupported & ~is_far
 
     def compared(self, X: Rows, execution: Execution) -> Comparison:
         """Return how raw points X (n, d) lie to the ranges of the training points."""
@@ -123,7 +124,7 @@ class FittedPipeline:
         which tells what is returned.
 
         abstain : whether points without support get no label; those of a model that abstains never do. is_far : then
-        those that are far beyond the ranges of the training points, bool (n,), get none either; see `compared`.
+        those that are far out of the ranges of the training points, bool (n,), get none either; see `compared`.
         probabilities : whether a table has a column a class too, and an array holds them in place of the labels,
         (n, n_classes), in the order of the classes; NaN, or an empty cell, where there is no label.
 
@@ -136,14 +137,14 @@ class FittedPipeline:
         """
         known = isinstance(self.model.coding, ClassCoding) and CALIBRATION in self.model.attributes
         calibration = self.calibration() if probabilities or known else None
-        rows, far = self._scaled(X, execution), is_far if abstain else None
+        rows, outliers = self._scaled(X, execution), is_far if abstain else None
         abstain = abstain or self.model.abstains
         if out.suffix == ".zarr":
-            return predict_to_zarr(self.model, rows, out, execution, abstain=abstain, far=far,
+            return predict_to_zarr(self.model, rows, out, execution, abstain=abstain, far=outliers,
                                    calibration=calibration if probabilities else None)
-        return predict_to_file(self.model, rows, out, execution, abstain=abstain, calibration=calibration, far=far,
-                               of_all=probabilities, writers={".parquet": write_parquet}, names=names,
-                               safe_csv=safe_csv, continued=continued or FROM_NOTHING)
+        return predict_to_file(self.model, rows, out, execution, abstain=abstain, calibration=calibration,
+                               outliers=outliers, of_all=probabilities, writers={".parquet": write_parquet},
+                               names=names, safe_csv=safe_csv, continued=continued or FROM_NOTHING)
 
     def has_room(self, out: Path, *, probabilities: bool) -> bool:
         """Return whether a file of this name can say that a point has no label."""
@@ -280,13 +281,14 @@ class FittedPipeline:
 
     def _as_stored(self, dataset: Dataset, name: str) -> Dataset:
         """Return a stored data set whose columns were made as those of the model; raise DataError if they were not."""
-        mine, theirs = Columns.of(self.dataset), Columns.of(dataset.attributes)
-        require((theirs is None) == (mine is None) and (mine is None or theirs is None or mine.equals(theirs)),
+        columns, columns_of_new = Columns.of(self.dataset), Columns.of(dataset.attributes)
+        require((columns_of_new is None) == (columns is None)
+                and (columns is None or columns_of_new is None or columns.equals(columns_of_new)),
                 f"{name} has other fills of missing cells or other levels of text than the training data",
                 why="its columns are not those that the model was fitted on", error=DataError,
                 fix="predict the file that it was read from")
-        kept = {name: value for name, value in dataset.attributes.items() if name not in ("imputed", "unseen")}
-        return replace(dataset, attributes=kept)
+        attributes = {name: value for name, value in dataset.attributes.items() if name not in ("imputed", "unseen")}
+        return replace(dataset, attributes=attributes)
 
     def _categories(self) -> tuple[str | int, ...] | None:
         """Return what `categories` names of the features; a new file need not have columns that were left out."""

@@ -81,8 +81,8 @@ def make_predictions(context: Context, params: PredictionParams,
     for name in PARTS:
         parts = context.parts.within(name)
         if name == "train" and of_training is not None:
-            values, beyond = of_training(context)
-            receipts += _write_answers(answers, model.coding, values, beyond, parts)
+            values, unsupported = of_training(context)
+            receipts += _write_answers(answers, model.coding, values, unsupported, parts)
         elif sizes[name]:
             receipts += predict_blocks(context.execution.share_rows(_points(context, name)), shared, answers,
                                        context.execution, parts)
@@ -103,12 +103,12 @@ def _points(context: Context, name: str) -> Rows:
     return ScaledRows(chosen, scaling, context.execution)
 
 
-def _write_answers(answers: Answers, coding: Coding, values: np.ndarray, beyond: np.ndarray,
+def _write_answers(answers: Answers, coding: Coding, values: np.ndarray, unsupported: np.ndarray,
                    parts: Parts) -> list[Receipt]:
     """Write the predictions that follow from the values (n, c) of training points; return a receipt for each block."""
     receipts = []
     for start, stop in row_ranges(len(values), LINES):
-        arrays, receipt = answers.of_values(coding, values[start:stop], beyond[start:stop], start)
+        arrays, receipt = answers.of_values(coding, values[start:stop], unsupported[start:stop], start)
         for name, array in arrays.items():
             if start == 0:
                 parts.allocate(name, (len(values), *array.shape[1:]), array.dtype, min(LINES, len(values)))
@@ -217,13 +217,13 @@ class AllPredictions:
         for place, (start, _) in enumerate(row_ranges(n, LINES)):
             ranges = {name: (int(begin[name][place]), int(begin[name][place + 1])) for name in self.names}
             columns = self._columns(ranges)
-            here = None if text is None else next(text)
+            block = None if text is None else next(text)
             order = np.argsort(columns["row"])
             columns = {name: column[order] for name, column in columns.items()}
-            if rows is None or here is None:
+            if rows is None or block is None:
                 yield columns
                 continue
-            yield {**_head(rows, identifier, here, columns["row"] - start, columns), **columns}
+            yield {**_head(rows, identifier, block, columns["row"] - start, columns), **columns}
 
     def _columns(self, ranges: dict[str, tuple[int, int]]) -> dict[str, np.ndarray]:
         """Return the columns of some rows of each part, one part after the other."""
@@ -268,18 +268,18 @@ class AllPredictions:
         return given, places
 
 
-def _head(rows: FileRows, identifier: str | None, here: FileRowBlock, at: np.ndarray,
+def _head(rows: FileRows, identifier: str | None, block: FileRowBlock, at: np.ndarray,
           columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return the columns that name the rows of a table in the words of their files; the number of the row among them.
 
-    here : rows of the files. at (r,) : which of them the rows of the table are.
+    block : rows of the files. at (r,) : which of them the rows of the table are.
     """
     if identifier is not None:
         head = identifier if identifier not in columns else f"{identifier} of the source"
-        return {head: np.array(here.cells[0], str)[at]}
+        return {head: np.array(block.cells[0], str)[at]}
     if not rows.has_lines:
         return {}
     columns_of_head = {"row": columns["row"]}
     if len(rows.readers) > 1:
-        columns_of_head["file"] = np.array(here.files, str)[at]
-    return {**columns_of_head, "line": np.array(here.lines, np.int64)[at]}
+        columns_of_head["file"] = np.array(block.files, str)[at]
+    return {**columns_of_head, "line": np.array(block.lines, np.int64)[at]}

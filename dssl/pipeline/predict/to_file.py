@@ -44,18 +44,18 @@ class Answers(Output):
     """The codes or quantities that one model predicts, which points get none, how sure it is, and of every class.
 
     abstain : whether points that the model says nothing about have no prediction. calibration : of its probabilities,
-    None where it has none. of_all : whether those of all classes are kept. far : which other points have no prediction,
-    bool (n,), or None.
+    None where it has none. of_all : whether those of all classes are kept. outliers : which other points have no
+    prediction, bool (n,), or None.
     """
 
     abstain: bool
     calibration: Calibration | None
     of_all: bool = False
-    far: Rows | None = None
+    outliers: Rows | None = None
 
     def arrays(self, models: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], Any]]:
         model, = models.values()
-        answer = _found(model.coding, np.zeros((1, model.n_columns)))
+        answer = _answer(model.coding, np.zeros((1, model.n_columns)))
         arrays: dict[str, tuple[tuple[int, ...], Any]] = {"found": (answer.shape[1:], answer.dtype),
                                                           "empty": ((), bool)}
         if isinstance(model.coding, ClassCoding):
@@ -66,16 +66,16 @@ class Answers(Output):
 
     def __call__(self, models: Mapping[str, Any], X: Any, start: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         model, = models.values()
-        values, beyond = model.block_values(X)
-        return self.of_values(model.coding, values, beyond, start)
+        values, unsupported = model.block_values(X)
+        return self.of_values(model.coding, values, unsupported, start)
 
-    def of_values(self, coding: Coding, values: np.ndarray, beyond: np.ndarray,
+    def of_values(self, coding: Coding, values: np.ndarray, unsupported: np.ndarray,
                   start: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Return what is written of the values (b, c) of points from number `start` on, and the receipt.
 
-        beyond (b,) bool : of which the model says nothing.
+        unsupported (b,) bool : of which the model says nothing.
         """
-        empty, answer = withheld_rows(beyond & self.abstain, self.far, start), _found(coding, values)
+        empty, answer = withheld_rows(unsupported & self.abstain, self.outliers, start), _answer(coding, values)
         arrays = {"found": answer, "empty": empty}
         if isinstance(coding, ClassCoding):
             of_classes = margins_of(values, coding)
@@ -87,7 +87,7 @@ class Answers(Output):
             arrays["sure"] = np.where(empty, np.nan, arrays["sure"])
             if self.of_all:
                 arrays["probabilities"] = np.where(empty[:, None], np.nan, of_classes)
-        return arrays, {"unsupported": int(beyond.sum()), "abstained": int(empty.sum()),
+        return arrays, {"unsupported": int(unsupported.sum()), "abstained": int(empty.sum()),
                         "summary": coding.summary(coding.entries(values)[~empty])}
 
 
@@ -98,7 +98,7 @@ def lead_of(scores: np.ndarray, codes: np.ndarray) -> np.ndarray:
     return scores[at, codes] - others.max(axis=1)
 
 
-def _found(coding: Coding, values: np.ndarray) -> np.ndarray:
+def _answer(coding: Coding, values: np.ndarray) -> np.ndarray:
     """Return the codes of classes, or quantities."""
     return coding.codes(values) if isinstance(coding, ClassCoding) else np.asarray(coding.labels(values), np.float64)
 
@@ -210,7 +210,7 @@ TableWriter = Callable[[Path, PredictionTable], None]
 
 
 def predict_to_file(model: Model, X: Any, out: Path, execution: Execution, *, abstain: bool = False,
-                    calibration: Calibration | None = None, of_all: bool = False, far: Rows | None = None,
+                    calibration: Calibration | None = None, of_all: bool = False, outliers: Rows | None = None,
                     writers: Mapping[str, TableWriter] | None = None,
                     names: RowNames | None = None, safe_csv: bool = False,
                     continued: Continued = FROM_NOTHING) -> dict[str, Any]:
@@ -219,7 +219,7 @@ def predict_to_file(model: Model, X: Any, out: Path, execution: Execution, *, ab
     out : a path that ends in .csv, .npy, .npz, or another of `writers`. In an array NaN among floats, -1 among integers
     and the empty text stand for no prediction. calibration : of the model's probabilities, where it has some. of_all :
     whether a table has a column a class for them, and an npy file holds them in place of the labels. names : of the
-    rows, where these have some. far : points that have no prediction either, bool (n,), or None.
+    rows, where these have some. outliers : points that have no prediction either, bool (n,), or None.
     continued : the table that a .csv or .parquet file begins with.
 
     The tasks write blocks beside the file, on storage that every worker can open, each prediction into a folder of
@@ -231,7 +231,7 @@ def predict_to_file(model: Model, X: Any, out: Path, execution: Execution, *, ab
     draft = StoredParts(out.with_name(f".{out.name}.{uuid.uuid4().hex}"))
     try:
         rows = execution.share_rows(as_rows(X))
-        answers = Answers(abstain, calibration, of_all, far)
+        answers = Answers(abstain, calibration, of_all, outliers)
         receipts = predict_blocks(rows, model.shared(execution), answers, execution, draft)
         abstained = sum(receipt["abstained"] for receipt in receipts)
         require(not abstained or has_room(out.suffix, coding, of_all=of_all), error=DataError,

@@ -130,9 +130,9 @@ def _hubs(health: Health) -> Assessment:
     return figures, "note", "Hubs connect points that have little in common, but so few of them do little harm."
 
 
-def _first(values: list[Any], most: int, count: int) -> str:
+def _first(values: list[Any], limit: int, count: int) -> str:
     """Return the first of so many values, and whether there are more."""
-    return ", ".join(map(str, values[:most])) + (", …" if count > len(values[:most]) else "")
+    return ", ".join(map(str, values[:limit])) + (", …" if count > len(values[:limit]) else "")
 
 
 def _vertices(health: Health) -> Assessment:

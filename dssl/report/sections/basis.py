@@ -1,11 +1,25 @@
-"""The multi-scale kernel: the scale of each eigenfunction, and what is predicted in the plane."""
+"""The eigenfunctions that a kernel is made of: those of a cluster kernel, and those of a multi-scale kernel."""
 
-
+from ...base.digest import BANDWIDTH
 from ..page import Section
 from ..plots import regions_plot, scales_plot, second_plot
 from ..record import RunRecord
 from ..rendering import rendered
 from ..text import counted, duration, number, percent
+
+DEGREES = {"exact": "exact, of all pairs of points", "landmarks": "from the landmarks"}
+
+
+def cluster_section(run: RunRecord) -> Section | None:
+    """Return a row a bandwidth."""
+    bases = run.at("basis", "bases") or []
+    if not bases:
+        return None
+    rows = [(basis.get("bandwidth") or BANDWIDTH, number(basis.get("landmarks")), number(basis.get("rank")),
+             f"{number(basis.get('largest'))} to {number(basis.get('smallest'))}",
+             DEGREES.get(basis.get("degrees", "")), number(basis.get("mean_degree")),
+             duration((basis.get("seconds") or {}).get("all"))) for basis in bases]
+    return Section("basis", "Cluster kernel", rendered("cluster.html", rows=rows))
 
 
 def multiscale_section(run: RunRecord) -> Section | None:
