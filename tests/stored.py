@@ -21,7 +21,7 @@ def stored_in(parts: StoredParts, name: str = "") -> Path:
     if "parts" in steps[:-2]:
         at = steps.index("parts")
         within = parts.folder.joinpath(*steps[:at])
-        steps[:at + 2] = [*steps[:at + 2], StoredParts(within).place(int(steps[at + 1])).name]
+        steps[:at + 2] = [*steps[:at + 2], StoredParts(within).attempt_folder(int(steps[at + 1])).name]
     return parts.folder.joinpath(*steps)
 
 

@@ -11,7 +11,9 @@ import numpy as np
 
 from .errors import ParameterError, explain, require
 
-BANDWIDTH = "0.5*median"  # of a kernel, where none is named
+BANDWIDTH = "0.5*median"  # the default bandwidth of a kernel
+
+JsonObject = dict[str, Any]  # an object of a JSON document, whose values are JSON
 
 
 def plain(value: Any) -> Any:
@@ -19,7 +21,7 @@ def plain(value: Any) -> Any:
 
     Raises
     ------
-    ParameterError : the value has no JSON form that is equal on every machine.
+    ParameterError : the value has no JSON form that is the same on every machine.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
@@ -27,8 +29,8 @@ def plain(value: Any) -> Any:
     if isinstance(value, dict):
         fields = {str(key): plain(item) for key, item in value.items()}
         require(len(fields) == len(value), f"keys {[key for key in value if str(key) in value and key != str(key)]!r} "
-                "are there as text too", why="in JSON a key is text, so one of two values would be lost",
-                fix="name each key once")
+                "also occur as text", why="JSON turns keys into text, so one of the two values would be lost",
+                fix="use each key once")
         return fields
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
@@ -40,13 +42,13 @@ def plain(value: Any) -> Any:
         return value
     raise ParameterError(explain(
         f"{value!r} of type {type(value).__name__} is not a parameter",
-        why="an artifact is named by its parameters, and only finite JSON values are equal on every machine",
+        why="an artifact is named by its parameters, and only finite JSON values are the same on every machine",
         fix="use numbers, strings, booleans, null, lists or mappings of them",
     ))
 
 
 def canonical_json(value: Any) -> str:
-    """Return the one JSON text of a parameter set: sorted keys, no spaces, shortest floats."""
+    """Return the canonical JSON text of a parameter set: sorted keys, no spaces, shortest floats."""
     return json.dumps(plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
@@ -56,12 +58,12 @@ def digest(value: Any) -> str:
 
 
 def is_whole(value: Any) -> TypeGuard[int]:
-    """Return whether a value is a whole number, of Python or NumPy; True and False are none."""
+    """Return whether a value is an integer of Python or NumPy; booleans do not count."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def is_real(value: Any) -> TypeGuard[float]:
-    """Return whether a value is a real number, of Python or NumPy; True and False are none."""
+    """Return whether a value is a real number of Python or NumPy; booleans do not count."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
@@ -69,12 +71,12 @@ def require_random_state(random_state: Any) -> None:
     """Raise ParameterError unless a random state is a whole number >= 0."""
     require(is_whole(random_state) and random_state >= 0,
             f"random_state={random_state!r}, expected a whole number >= 0",
-            why="it begins streams of random numbers, equal on every machine and in every run",
+            why="it seeds random streams that are the same on every machine and in every run",
             fix="pass a whole number, such as random_state=0; from a generator rng, rng.randint(2**31)")
 
 
 def multiple_of(unit: str, text: str) -> float:
-    """Return 0.5 of "0.5*median" and 1 of "median", where `unit` is "median"; NaN of what is no positive multiple."""
+    """Return 0.5 for "0.5*median" and 1 for "median" if `unit` is "median"; NaN unless it is a positive multiple."""
     factor, _, name = text.replace(" ", "").rpartition("*")
     try:
         value = float(factor) if factor else 1.0
@@ -84,15 +86,15 @@ def multiple_of(unit: str, text: str) -> float:
 
 
 def require_one_of(params: Any, *names: str) -> None:
-    """Raise ParameterError unless exactly one of some fields is given, that is neither None nor False."""
-    given = [name for name in names if (value := getattr(params, name)) is not None and value is not False]
-    require(len(given) == 1, f"set exactly one of {', '.join(names[:-1])} and {names[-1]}",
-            why=f"given {'are ' + ' and '.join(given) if given else 'is none'}", fix="name one of them")
+    """Raise ParameterError unless exactly one of the fields is set, that is, neither None nor False."""
+    set_names = [name for name in names if (value := getattr(params, name)) is not None and value is not False]
+    require(len(set_names) == 1, f"set exactly one of {', '.join(names[:-1])} and {names[-1]}",
+            why=f"{' and '.join(set_names)} are set" if set_names else "none of them is set", fix="set one of them")
 
 
-def require_at_least(params: Any, least: int, *names: str) -> None:
-    """Raise ParameterError unless each of some fields is None, or a number at least so large."""
+def require_at_least(params: Any, minimum: int, *names: str) -> None:
+    """Raise ParameterError unless each of the fields is None or at least `minimum`."""
     for name in names:
         value = getattr(params, name)
-        require(value is None or value >= least, f"{name}={value!r}, expected {least} or more",
-                why="there is no smaller one", fix=f"give a number >= {least}, or leave it out")
+        require(value is None or value >= minimum, f"{name}={value!r}, expected {minimum} or more",
+                why="smaller values have no meaning", fix=f"set a number >= {minimum}, or leave it out")

@@ -14,20 +14,20 @@ def explain(what: str, *, why: str, fix: str) -> str:
 
 
 def sentences(message: str) -> tuple[str, str, str]:
-    """Return what, why and what to do of a message of `explain`; of another itself, and empty texts."""
+    """Split a message of `explain` into what, why and fix; of any other message, why and fix are empty."""
     what, _, reasons = message.partition("\n  why: ")
     why, _, fix = reasons.partition("\n  fix: ")
     return what, why, fix
 
 
 def described(error: BaseException, message: str | None = None) -> dict[str, str]:
-    """Return an error as JSON: its type, and what is wrong, why it matters and what to do, of `message` if given."""
+    """Return an error as JSON: its type and the three parts of its message, or of `message` if given."""
     what, why, fix = sentences(str(error) if message is None else message)
     return {"type": type(error).__name__, "what": what, "why": why, "fix": fix}
 
 
 def said(item: Mapping[str, Any]) -> str:
-    """Return what an item of pydantic's errors says; of an error of dssl what, why and what to do in one sentence."""
+    """Return the message of one of pydantic's errors; the three parts of an error of dssl become one sentence."""
     error = item.get("ctx", {}).get("error")
     if not isinstance(error, ValueError):
         return str(item["msg"])
@@ -48,13 +48,13 @@ class ParameterError(DsslError, ValueError):
 
 
 class SpecError(DsslError, ValueError):
-    """A pipeline file or a command line does not say something dssl can do."""
+    """A pipeline file or a command line asks for something that dssl cannot do."""
 
     exit_code = 2
 
 
 class DataError(DsslError, ValueError):
-    """The data cannot be used as they are: wrong shape, type, labels, or values that are not finite."""
+    """The data cannot be used as they are: a wrong shape, type or label, or values that are not finite."""
 
 
 class PluginError(DsslError):
@@ -62,41 +62,41 @@ class PluginError(DsslError):
 
 
 class BudgetError(DsslError):
-    """A computation cannot fit the memory it was given."""
+    """A computation does not fit its memory budget."""
 
 
 class NotConverged(DsslError):
-    """An iterative method ended above its tolerance."""
+    """An iterative method stopped before it reached its tolerance."""
 
 
 class TaskFailed(DsslError):
-    """A task ended its worker more often than a retry can explain."""
+    """A task killed its worker several times in a row."""
 
 
 class IntegrityError(DsslError):
-    """Stored bytes are missing or are not what was written."""
+    """Stored bytes are missing or differ from what was written."""
 
     exit_code = 3
 
 
 class ClusterError(DsslError):
-    """The cluster cannot be reached, or was lost."""
+    """The cluster cannot be reached, or the connection to it was lost."""
 
     exit_code = 4
 
 
 class LockedError(DsslError):
-    """Another run holds the workspace."""
+    """Another run has locked the workspace."""
 
     exit_code = 5
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM has come: a scheduler, a container or a person ends the process."""
+    """The process received SIGTERM from a scheduler, a container or a person."""
 
 
 class Preempted(Terminated):
-    """SIGUSR1 has come: the time of a batch job is nearly over, and it will be started again."""
+    """The process received SIGUSR1: its batch job is nearly out of time and will be started again."""
 
 
 def raise_terminated(number: int, frame: Any) -> None:
@@ -110,7 +110,7 @@ def raise_preempted(number: int, frame: Any) -> None:
 
 
 INTERRUPTED, TERMINATED = 130, 143  # exit codes: 128 and the number of the signal
-COME_BACK = 75  # EX_TEMPFAIL, of a start that was interrupted by an engine, and that another continues
+COME_BACK = 75  # EX_TEMPFAIL: the batch system interrupted the run, and the next start continues it
 
 
 def exit_code_of(error: BaseException) -> int:
@@ -128,5 +128,5 @@ def require(condition: bool, what: str, *, why: str, fix: str, error: type[DsslE
 
 
 def column_label(names: Sequence[str] | None, j: int) -> str:
-    """Return how messages name a column."""
+    """Return the name of a column in messages."""
     return f"column {names[j]!r}" if names else f"column {j} (counted from 0)"

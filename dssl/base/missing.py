@@ -1,4 +1,4 @@
-"""Which values stand for none: the missing cells of a table, and the labels of points without one."""
+"""Which values count as missing, in the cells of a table and in labels."""
 
 from typing import Any
 
@@ -13,8 +13,8 @@ def is_missing_text(text: str) -> bool:
 
 
 def missing_values(values: Any) -> np.ndarray:
-    """Return where values, of any shape, are missing: NaN, None, pandas.NA, blank text, or one of `MISSING`."""
-    import pandas as pd  # a quarter of a second, in which a spec with a mistake is refused
+    """Return a boolean mask of missing values: NaN, None, pandas.NA, blank text, or one of `MISSING`."""
+    import pandas as pd  # takes a quarter of a second; a wrong spec is refused before that
 
     values = np.asarray(values)
     if values.dtype.kind not in "OUT":

@@ -3,8 +3,8 @@
     [project.entry-points."dssl.plugins"]
     mine = "my_package.for_dssl"
 
-Such a module registers kinds, kernels, weight rules, solvers, metrics, readers and models. Who does not know a name
-loads these modules, and looks again.
+Such a module registers kinds, kernels, weight rules, solvers, metrics, readers and models. A registry loads these
+modules when it does not know a name, and then looks the name up again.
 """
 
 import sys
@@ -31,7 +31,7 @@ def load_plugins() -> None:
 
 @cache
 def _entry_points(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
-    """Return those of the group; a search of the whole path, 16 ms with 200 packages, is made once for each path."""
+    """Return the entry points of the group; cached, since a search of 200 packages takes 16 ms."""
     return tuple(entry_points(group=GROUP))
 
 
@@ -43,18 +43,18 @@ def _load(point: EntryPoint) -> None:
         package = point.dist.name if point.dist else "?"
         raise PluginError(explain(
             f"the plugin {point.name!r} of the package {package} cannot be loaded: {type(error).__name__}: {error}",
-            why=f"a name may be one that it registers, in {point.value}",
-            fix=f"mend the package, or remove it: pip uninstall {package}")) from error
+            why=f"an unknown name may be one that {point.value} registers",
+            fix=f"repair the package, or remove it: pip uninstall {package}")) from error
 
 
 T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """Classes of one purpose by their `name`, those of plugins among them.
+    """The classes that serve one purpose by their `name`, including those of plugins.
 
-    As metadata of a field, `Annotated[str, REGISTRY]`, it lists the names in the JSON Schema of a spec. Whoever uses
-    the field looks its class up by `named`, which raises where there is none.
+    As the metadata of a field, `Annotated[str, REGISTRY]`, it lists the names in the JSON Schema of a spec. Code that
+    uses the field looks its class up with `named`, which raises if there is none.
 
     Parameters
     ----------
@@ -74,9 +74,9 @@ class Registry(Generic[T]):
             self.register(cls)
 
     def register(self, cls: type[T]) -> type[T]:
-        """Make a class known under its `name` in this process, and return it; it may decorate the class.
+        """Register a class under its `name` in this process, and return it; usable as a class decorator.
 
-        Workers know besides what the modules of plugins register.
+        Workers know only the classes that dssl and the modules of plugins register.
 
         Raises
         ------
@@ -84,18 +84,18 @@ class Registry(Generic[T]):
         """
         name = getattr(cls, self.attribute)
         require(self._classes.get(name, cls) is cls and name not in self.also,
-                f"there is another {self.purpose} named {name!r}",
-                why=f"specs and stored models name their {self.purpose}", fix="choose another name")
+                f"another {self.purpose} is already named {name!r}",
+                why=f"specs and stored models refer to a {self.purpose} by its name", fix="choose another name")
         self._classes[name] = cls
         return cls
 
     def named(self, name: Any, key: str = "", hint: str = "") -> type[T]:
-        """Return the class of this name, of a plugin where no other has it.
+        """Return the class with this name; plugins are loaded if no registered class has it.
 
         Parameters
         ----------
         name : object
-            As it was given.
+            As the caller received it.
         key : str
             The parameter that names it, for the message.
         hint : str
@@ -116,7 +116,7 @@ class Registry(Generic[T]):
         return isinstance(name, str) and name in self._classes
 
     def classes(self) -> Iterator[type[T]]:
-        """Yield the classes, those of plugins too."""
+        """Yield all classes, including those of plugins."""
         load_plugins()
         yield from self._classes.values()
 

@@ -1,11 +1,11 @@
 """Peak memory of one piece of work: how far the resident size of this process rose while it ran (Linux).
 
-The kernel keeps one high-water mark a process. A measure that begins resets it, after every measure that is open has
-noted how high it stood, so that measures may be nested and may overlap. Work that runs beside other work, in threads
-of one process, cannot be separated from it: its measure is that of the process.
+Linux keeps one high-water mark per process. A profiler resets it when it starts, after every open profiler has noted
+its current height, so profilers may be nested and may overlap. Threads of one process cannot be told apart: a profiler
+measures the whole process.
 
-Libraries and compiled kernels are not the work's: who comes first loads them, and all that follow have them. What grows
-while they are loaded is left out, and belongs to what a process holds before any work.
+The memory of libraries and compiled kernels does not count as work: whoever comes first loads them for all that follow.
+Growth while they load is excluded, and counts as memory that a process holds before any work.
 """
 
 import ctypes
@@ -23,20 +23,20 @@ CLEAR = Path("/proc/self/clear_refs")
 STATUS = Path("/proc/self/status")
 RESET_PEAK = "5"  # see proc_pid_clear_refs(5)
 M_TRIM_THRESHOLD, TRIM_BYTES = -1, 1 << 16  # the size that distributed sets for its workers
-M_MMAP_THRESHOLD, MAPPED_BYTES = -3, 1 << 17  # of a block from which on it is mapped by itself, as a process begins
+M_MMAP_THRESHOLD, MAPPED_BYTES = -3, 1 << 17  # larger blocks are mapped individually; glibc's initial setting
 
 
 class PeakMemory:
-    """A context: `bytes` is how far the resident size rose above its start, None where the system cannot tell.
+    """A context manager; `bytes` is the rise of the resident size, None where the system cannot tell.
 
-    Memory that was freed before and not given back is given back first, or work would seem to need none.
+    Memory that was freed earlier is returned to the system first; otherwise work could reuse it and seem to need none.
     """
 
     _open: ClassVar[list["PeakMemory"]] = []
     _lock: ClassVar[threading.Lock] = threading.Lock()
-    _ever: ClassVar[int] = 0  # the highest mark of this process: each reset forgets it
-    _loading: ClassVar[int] = 0  # how many loads are under way, in all threads
-    _held: ClassVar[int] = 0  # bytes when the first of them began
+    _ever: ClassVar[int] = 0  # the highest mark of this process, which each reset erases
+    _loading: ClassVar[int] = 0  # the number of libraries being loaded, in all threads
+    _held: ClassVar[int] = 0  # bytes when the first of them began to load
 
     def __init__(self) -> None:
         self.bytes: int | None = None
@@ -44,7 +44,7 @@ class PeakMemory:
         self._highest = 0
 
     def __enter__(self) -> Self:
-        _hear_of_compilations()
+        _listen_to_numba()
         with self._lock:
             self._note()
             _give_back()
@@ -65,7 +65,7 @@ class PeakMemory:
 
     @classmethod
     def begin_loading(cls, *event: Any) -> None:
-        """Note how high the mark stands: what it is while something is loaded is not of the work."""
+        """Note the mark before a library is loaded: growth while it loads is not work."""
         with cls._lock:
             cls._loading += 1
             if cls._loading == 1:
@@ -74,7 +74,7 @@ class PeakMemory:
 
     @classmethod
     def end_loading(cls, *event: Any) -> None:
-        """Forget how high the mark stood meanwhile, and take what stays for what was there before."""
+        """Reset the mark after a library was loaded, and count what it keeps as present before the work."""
         with cls._lock:
             cls._loading -= 1
             if cls._loading or not cls._open:
@@ -82,20 +82,20 @@ class PeakMemory:
             cls._ever = max(cls._ever, _mark())
             _give_back()
             CLEAR.write_text(RESET_PEAK)
-            for measure in cls._open:
-                measure._before = (measure._before or 0) + max(0, _resident() - cls._held)
+            for profiler in cls._open:
+                profiler._before = (profiler._before or 0) + max(0, _resident() - cls._held)
 
     @classmethod
     def _note(cls) -> None:
-        """Have every open measure note the high-water mark."""
+        """Let every open profiler note the high-water mark."""
         mark = _mark()
         cls._ever = max(cls._ever, mark)
-        for measure in cls._open:
-            measure._highest = max(measure._highest, mark)
+        for profiler in cls._open:
+            profiler._highest = max(profiler._highest, mark)
 
 
 def library(name: str) -> Any:
-    """Return a module that is imported where it is used, since it takes seconds; outside of every measure."""
+    """Import a slow module where it is first used, without counting its memory in any open profiler."""
     if name in sys.modules:
         return import_module(name)
     PeakMemory.begin_loading()
@@ -106,9 +106,9 @@ def library(name: str) -> Any:
 
 
 @cache
-def _hear_of_compilations() -> None:
-    """Have Numba tell when it compiles a kernel, or loads one from its cache."""
-    from numba.core import event  # a fifth of a second, which who measures nothing does without
+def _listen_to_numba() -> None:
+    """Exclude the time in which Numba compiles a kernel or loads one from its cache."""
+    from numba.core import event  # takes a fifth of a second; imported only if something is measured
 
     class Compilations(event.Listener):
         on_start = PeakMemory.begin_loading
@@ -118,7 +118,7 @@ def _hear_of_compilations() -> None:
 
 
 def process_peak() -> int:
-    """Return the most bytes that this process has held at a time."""
+    """Return the peak resident size of this process so far (bytes)."""
     with PeakMemory._lock:
         PeakMemory._note()
         return PeakMemory._ever
@@ -127,7 +127,7 @@ def process_peak() -> int:
 def _mark() -> int:
     """Return the high-water mark of this process (bytes), 0 where the system has none.
 
-    `ru_maxrss` is another: it begins at what the process that started this one held, and is never reset below it.
+    `ru_maxrss` would not do: it starts at the size of the parent process and cannot be reset below that.
     """
     with suppress(OSError):
         for line in STATUS.read_bytes().splitlines():
@@ -141,11 +141,11 @@ def _resident() -> int:
 
 
 def return_freed_memory() -> None:
-    """Have the C library return memory to the system when it is freed, as it does in Dask's workers; glibc only.
+    """Let the C library return freed memory to the system at once, as in Dask's workers; glibc only.
 
-    Left alone it keeps up to 64 MB a thread for later, which nobody planned and nobody can measure. And once a large
-    array was freed, it no longer maps smaller ones by themselves: what is freed between others then stays, so that a
-    step took up to 10 MB more than its arrays, by what had run before.
+    By default it keeps up to 64 MB per thread, which no plan accounts for. It also raises its mapping threshold once a
+    large array was freed, so that smaller arrays leave holes in the heap: a step then took up to 10 MB more than its
+    arrays, depending on what had run before.
     """
     library = _glibc()
     if library is not None:

@@ -1,5 +1,6 @@
-"""The door to ruamel.yaml: YAML 1.2 as plain values, no key twice, nothing endless, errors with the place of what is
-wrong; and values as YAML.
+"""The door to ruamel.yaml: reads YAML 1.2 as plain values, and writes values as YAML.
+
+Repeated keys and endless values are refused, and errors name the line of the mistake.
 """
 
 import os
@@ -22,33 +23,33 @@ from .errors import SpecError, explain
 from .urls import is_url, require_no_secret
 
 LARGEST_SPEC = 1 << 20  # bytes
-MAX_OPEN = 200  # brackets that are open at a place; the YAML scanner takes time quadratic in them
-NOT_TEXT = re.compile("(?i:y|yes|n|no|on|off)|[-+]?[1-9][0-9_]*(?::[0-5]?[0-9])+")  # in YAML 1.1 alone
-MAX_VALUES, DEEPEST = 100_000, 32  # after aliases are replaced; of sections within sections
+MAX_OPEN = 200  # nested brackets; the YAML scanner takes quadratic time in them
+NOT_TEXT = re.compile("(?i:y|yes|n|no|on|off)|[-+]?[1-9][0-9_]*(?::[0-5]?[0-9])+")  # not text in YAML 1.1 only
+MAX_VALUES, DEEPEST = 100_000, 32  # values once aliases are expanded; nesting of sections
 
 
 class _StrictConstructor(SafeConstructor):
-    """Plain values; notes the keys that are given twice, all of them, where ruamel.yaml stops at the first."""
+    """Constructs plain values and collects all repeated keys, where ruamel.yaml would stop at the first."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.twice: list[tuple[int, int, Any]] = []  # line, line of the first, key
+        self.repeated: list[tuple[int, int, Any]] = []  # line, line of the first, key
 
     def construct_mapping(self, node: Node, deep: bool = False) -> dict[Any, Any]:
-        seen: dict[Any, int] = {}
+        first_lines: dict[Any, int] = {}
         for key_node, _ in node.value if isinstance(node, MappingNode) else ():
             key, line = self.construct_object(key_node, deep=True), key_node.start_mark.line + 1
             if not isinstance(key, (str, int, float, bool)):
                 raise ConstructorError(None, None, f"the key {key!r} is not a word or a number", key_node.start_mark)
-            if key in seen:
-                self.twice.append((line, seen[key], key))
-            seen.setdefault(key, line)
+            if key in first_lines:
+                self.repeated.append((line, first_lines[key], key))
+            first_lines.setdefault(key, line)
         mapping: dict[Any, Any] = super().construct_mapping(node, deep)
         return mapping
 
 
 class _QuotingResolver(VersionedResolver):
-    """Puts into quotes what YAML 1.1 reads as no text, too: Kubernetes does, and what is in quotes is text to all."""
+    """Quotes text that YAML 1.1 would not read as text: Kubernetes reads YAML 1.1."""
 
     def resolve(self, kind: type[Node], value: Any, implicit: Any) -> Any:
         tag = super().resolve(kind, value, implicit)
@@ -57,7 +58,7 @@ class _QuotingResolver(VersionedResolver):
 
 
 class _LineRepresenter(SafeRepresenter):
-    """Texts on one line, in double quotes those that would be broken into several."""
+    """Writes each text on one line, in double quotes if it contains line breaks."""
 
     def represent_text(self, text: str) -> ScalarNode:
         broken = len(f"{text}.".splitlines()) > 1
@@ -76,14 +77,15 @@ def read_yaml(source: str | Path, *, why: str, fix: str) -> Any:
 def read_text(source: str | Path, *, why: str, fix: str) -> str:
     """Return the text of a YAML file.
 
-    why : what the file is read for. fix : what else may be named where no YAML file is near.
+    why : why the file is needed, for the error message.
+    fix : what to do if the folder contains no YAML file that the message could suggest.
 
     Raises
     ------
     SpecError : there is no such file, or it is not UTF-8.
     """
     path = Path(source)
-    if not os.path.isfile(path):  # other than `is_file`, it takes names that the system refuses, such as very long ones
+    if not os.path.isfile(path):  # unlike `is_file`, it accepts names that the system refuses, such as very long ones
         near = sorted(map(str, path.parent.glob("*.y*ml")))[:8] if os.path.isdir(path.parent) else []
         raise SpecError(explain(f"there is no file {source}", why=why,
                                 fix=f"name one of: {', '.join(near)}" if near else fix))
@@ -94,18 +96,18 @@ def read_text(source: str | Path, *, why: str, fix: str) -> str:
 
 
 def parse_yaml(text: str, origin: str) -> Any:
-    """Return the value of a YAML text; raise SpecError with the line, and what to do there, if it is none."""
+    """Return the value of a YAML text; raise SpecError with the line and a fix if it is not valid."""
     return parse_with_lines(text, origin)[0]
 
 
 def parse_with_lines(text: str, origin: str) -> tuple[Any, dict[tuple[str, ...], int]]:
-    """Return the value of a YAML text, and the line, from 1 on, of every key by its path; of items of lists too.
+    """Return the value of a YAML text, and the line (from 1) of every key and list item by its path.
 
-    What stands behind an alias has the line of the alias.
+    A value behind an alias has the line of the alias.
 
     Raises
     ------
-    SpecError : the text is no YAML, or gives keys twice; with the lines, and what to do there.
+    SpecError : the text is not valid YAML, or repeats keys; the message names the lines and a fix.
     """
     if len(text) > LARGEST_SPEC or _open_brackets(text) > MAX_OPEN:
         raise SpecError(explain(f"{origin} has {len(text):,} characters, or more than {MAX_OPEN} brackets are open",
@@ -119,13 +121,13 @@ def parse_with_lines(text: str, origin: str) -> tuple[Any, dict[tuple[str, ...],
         value = None if node is None else reader.constructor.construct_document(node)
     except (YAMLError, ValueError, RecursionError, LookupError, AttributeError) as error:
         # LookupError and AttributeError: what ruamel.yaml raises at `!!bool x`, `!!int ""` and `!!timestamp x`
-        what, fix = what_is_wrong(error, text)
+        what, fix = problem_and_fix(error, text)
         raise SpecError(explain(f"{origin} is not YAML: {what}", why="nothing can be run from it", fix=fix)) from error
-    if twice := reader.constructor.twice:
+    if repeated := reader.constructor.repeated:
         keys = "; ".join(f"the key {key!r} is given twice, in line {first} and line {line}"
-                         for line, first, key in sorted(twice, key=lambda item: item[0]))
+                         for line, first, key in sorted(repeated, key=lambda item: item[0]))
         raise SpecError(explain(f"{origin}: {keys}", why="only one of the values can count",
-                                fix="leave one of the two out, or indent it below the section that it belongs to"))
+                                fix="remove one of the two, or indent it below the section that it belongs to"))
     require_plain(value, origin)
     return value, lines
 
@@ -133,17 +135,17 @@ def parse_with_lines(text: str, origin: str) -> tuple[Any, dict[tuple[str, ...],
 def _lines_of(root: Node | None) -> dict[tuple[str, ...], int]:
     lines: dict[tuple[str, ...], int] = {}
     pending: list[tuple[tuple[str, ...], Node | None]] = [((), root)]
-    seen: set[int] = set()
+    visited: set[int] = set()
     while pending:
         path, node = pending.pop()
-        if node is None or id(node) in seen:
+        if node is None or id(node) in visited:
             continue
-        seen.add(id(node))
+        visited.add(id(node))
         parts: Iterable[tuple[str, Node, Node]] = ()
         if isinstance(node, MappingNode):
             parts = ((str(key.value), key, value) for key, value in node.value)
         elif isinstance(node, SequenceNode):
-            parts = ((str(place), item, item) for place, item in enumerate(node.value))
+            parts = ((str(index), item, item) for index, item in enumerate(node.value))
         for name, start, part in parts:
             lines[*path, name] = start.start_mark.line + 1
             pending.append(((*path, name), part))
@@ -154,11 +156,11 @@ NO_SPACE = re.compile(r"([A-Za-z_][\w.-]*):(?!//)([^\s:][^:]*)")  # a key, and i
 QUOTES = "put text with such a character into quotes"
 
 
-def what_is_wrong(error: Exception, text: str) -> tuple[str, str]:
-    """Return what is wrong with a text that ruamel.yaml refuses, with the line, and what to do there."""
+def problem_and_fix(error: Exception, text: str) -> tuple[str, str]:
+    """Return what is wrong with a text that ruamel.yaml refuses, with the line, and how to fix it."""
     mark = getattr(error, "problem_mark", None)
     if mark is None:
-        return str(error), "mend it; indent with spaces"
+        return str(error), "correct it; indent with spaces"
     problem, context = str(getattr(error, "problem", error)), str(getattr(error, "context", None) or "")
     lines, n = text.splitlines() or [""], mark.line
     line = lines[n] if n < len(lines) else ""
@@ -188,7 +190,8 @@ def what_is_wrong(error: Exception, text: str) -> tuple[str, str]:
                 f"close it with {end}" if is_open else "write commas between entries, and a space after each colon")
     if begun is not None and "quoted" in context and "end of stream" in problem:
         return f"line {begun.line + 1} opens a quote that nothing closes", "close it, or leave the quote out"
-    fix = QUOTES if "cannot start any token" in problem or "alias" in problem else "mend this line; indent with spaces"
+    is_quoting = "cannot start any token" in problem or "alias" in problem
+    fix = QUOTES if is_quoting else "correct this line; indent with spaces"
     return f"{problem}, line {n + 1}, column {mark.column + 1}", fix
 
 
@@ -197,21 +200,21 @@ def _indent(line: str) -> int:
 
 
 def _open_brackets(text: str) -> int:
-    """Return how many brackets are open at most at one place of a text."""
+    """Return the maximum nesting depth of brackets in a text."""
     steps = (1 if bracket in "[{" else -1 for bracket in re.findall(r"[\[\]{}]", text))
     return max(accumulate(steps, lambda depth, step: max(0, depth + step), initial=0))
 
 
 def require_plain(value: Any, origin: str) -> None:
-    """Raise SpecError if nested values are many, deep or endless, or one cannot be written down or is a secret.
+    """Raise SpecError if nested values are too many, too deep or endless, or if one cannot be stored or is a secret.
 
-    A few lines of YAML whose aliases name each other stand for billions of values, or hold themselves.
+    A few lines of YAML whose aliases refer to each other can expand to billions of values, or contain themselves.
     """
-    pending, seen = [(value, 0)], 0
+    pending, count = [(value, 0)], 0
     while pending:
         item, depth = pending.pop()
-        seen += 1
-        if seen > MAX_VALUES or depth > DEEPEST:
+        count += 1
+        if count > MAX_VALUES or depth > DEEPEST:
             raise SpecError(explain(
                 f"{origin} holds more than {MAX_VALUES:,} values, or one more than {DEEPEST} sections deep",
                 why="a spec is a page, not a data file", fix="put data into a file and name it as data.source"))
@@ -236,12 +239,12 @@ def yaml_of(value: Any) -> str:
 
 
 def yaml_text(*documents: Any, width: int = 1000) -> str:
-    """Return values as YAML, a line a key, keys in their order; of several values a document each."""
+    """Return each value as a YAML document with one line per key, in the order of the keys."""
     return _written(documents, width, False, SafeRepresenter)
 
 
 def _written(documents: Sequence[Any], width: int, flow: bool, representer: type[SafeRepresenter]) -> str:
-    writer: Any = YAML(typ="safe", pure=True)  # says that its settings are None for ever
+    writer: Any = YAML(typ="safe", pure=True)  # its annotations say that its settings are always None
     stream = StringIO()
     writer.Resolver, writer.Representer = _QuotingResolver, representer
     writer.width, writer.default_flow_style, writer.sort_base_mapping_type_on_output = width, flow, False

@@ -1,4 +1,4 @@
-"""`dssl cluster certs`: what a Dask cluster of several machines needs beside dssl."""
+"""`dssl cluster certs`: TLS certificates for a Dask cluster of several machines."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ def certs_command(folder: Path, hosts: tuple[str, ...], days: int, as_json: bool
 
     names = hosts or (socket.gethostname(),)
     made = make_certificates(folder, names, days)
-    place = folder.resolve()
+    target = folder.resolve()
     host = f"[{names[0]}]" if ":" in names[0] else names[0]
     address = f"tls://{host}:{PORT}"
     description = {"kind": "address", "address": address, "tls": {
-        "ca_file": str(place / "ca.pem"), "cert": str(place / "client.pem"), "key": str(place / "client-key.pem")}}
-    scheduler = ["dask", "scheduler", "--protocol", "tls://", "--port", str(PORT), *_files(place, "scheduler")]
-    worker = ["dask", "worker", address, "--nthreads", "1", *_files(place, "worker")]
+        "ca_file": str(target / "ca.pem"), "cert": str(target / "client.pem"), "key": str(target / "client-key.pem")}}
+    scheduler = ["dask", "scheduler", "--protocol", "tls://", "--port", str(PORT), *_files(target, "scheduler")]
+    worker = ["dask", "worker", address, "--nthreads", "1", *_files(target, "worker")]
     if as_json:
-        click.echo(json.dumps({"folder": str(place), "new_authority": made, "description": description,
+        click.echo(json.dumps({"folder": str(target), "new_authority": made, "description": description,
                                "scheduler": scheduler, "worker": worker}, indent=1))
         return
     click.echo(f"# {shlex.join(scheduler)}\n# {shlex.join(worker)}\n"
                + yaml_text(description), nl=False)
 
 
-def _files(place: Path, role: str) -> list[str]:
-    return ["--tls-ca-file", str(place / "ca.pem"), "--tls-cert", str(place / f"{role}.pem"),
-            "--tls-key", str(place / f"{role}-key.pem")]
+def _files(target: Path, role: str) -> list[str]:
+    return ["--tls-ca-file", str(target / "ca.pem"), "--tls-cert", str(target / f"{role}.pem"),
+            "--tls-key", str(target / f"{role}-key.pem")]

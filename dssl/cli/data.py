@@ -1,4 +1,4 @@
-"""`dssl ingest` and `predict`: what is read from a source."""
+"""`dssl ingest` and `predict`, which read a source."""
 
 import json
 import uuid
@@ -8,13 +8,14 @@ from typing import Any
 
 import click
 
+from ..base.digest import JsonObject
 from ..base.errors import DataError, SpecError, require
 from .options import (
-    PlaceType,
+    PathType,
     console,
     json_option,
     memory_option,
-    place_option,
+    on_or_threads_option,
     quiet_option,
     read_option,
     safe_csv_option,
@@ -24,17 +25,17 @@ from .options import (
 
 @click.command("ingest")
 @click.argument("source", nargs=-1, required=True)
-@click.argument("folder", type=PlaceType())
+@click.argument("folder", type=PathType())
 @read_option
-@click.option("--append", "adds", is_flag=True, help="Add the rows of SOURCE to the data set in FOLDER. Files whose "
+@click.option("--append", "appends", is_flag=True, help="Add the rows of SOURCE to the data set in FOLDER. Files whose "
                                                      "bytes were read before are skipped.")
 @click.option("--again", is_flag=True, help="With --append: also add files that were read before, so that FOLDER holds "
                                             "their rows twice.")
-@place_option
+@on_or_threads_option
 @memory_option
 @quiet_option
 @json_option
-def ingest_command(source: tuple[str, ...], folder: Path, options: dict[str, Any], adds: bool, again: bool,
+def ingest_command(source: tuple[str, ...], folder: Path, options: JsonObject, appends: bool, again: bool,
                    runtime: str, memory_budget: int | None, quiet: bool, as_json: bool) -> None:
     """Read SOURCE (names, paths, URLs, or patterns such as 'part-*.csv') into FOLDER as checksummed Zarr.
 
@@ -52,9 +53,9 @@ def ingest_command(source: tuple[str, ...], folder: Path, options: dict[str, Any
     from ..pipeline.validation import ingest_params
     from ..storage.store import MANIFEST, StoredParts
 
-    require(adds or not again, "--again without --append", error=SpecError,
+    require(appends or not again, "--again without --append", error=SpecError,
             why="it adds files to a data set that has their rows", fix="give --append too")
-    if adds:
+    if appends:
         before = len(open_stored(folder)) if (folder / MANIFEST).is_file() else None
         with working("ingest", runtime, memory_budget, quiet) as execution:
             added = append(source, folder.resolve(), execution, again=again, **options)
@@ -66,9 +67,9 @@ def ingest_command(source: tuple[str, ...], folder: Path, options: dict[str, Any
     params = ingest_params(options, "--read")
     _require_vacant(folder)
     for text in source:
-        matching_paths(text)  # raises where nothing matches, before there is a folder that an error would name
+        matching_paths(text)  # raises if nothing matches, before a folder is created
     with one_writer(folder) as lock, working("ingest", runtime, memory_budget, quiet) as execution:
-        _require_vacant(folder)  # another process may have ended meanwhile
+        _require_vacant(folder)  # again, since another process may have written it meanwhile
         dataset = ingest(source, StoredParts(folder.resolve()), execution, params)
         lock.check()
         saved = dataset.save(folder.resolve())
@@ -85,19 +86,20 @@ def _require_vacant(folder: Path) -> None:
 def _print_dataset(dataset: Any, folder: Path, as_json: bool) -> None:
     from ..data.findings import dataset_notes
 
-    facts = {"folder": str(folder), "n": len(dataset), "d": dataset.X.shape[1], "labeled": dataset.y is not None,
-             "attributes": dataset.attributes}
+    summary = {"folder": str(folder), "n": len(dataset), "d": dataset.X.shape[1], "labeled": dataset.y is not None,
+               "attributes": dataset.attributes}
     for text in dataset_notes(dataset.attributes):
         click.echo(text, err=True)
     if dataset.attributes.get("imputed"):
         click.echo(f"{dataset.attributes['imputed']} missing cells were filled", err=True)
-    click.echo(json.dumps(facts, indent=1) if as_json else f"{facts['n']} points x {facts['d']} features in {folder}")
+    click.echo(json.dumps(summary, indent=1) if as_json else
+               f"{len(dataset)} points x {dataset.X.shape[1]} features in {folder}")
 
 
 @click.command("predict")
-@click.argument("model", type=PlaceType())
+@click.argument("model", type=PathType())
 @click.argument("source", nargs=-1, required=True)
-@click.argument("out", type=PlaceType())
+@click.argument("out", type=PathType())
 @read_option
 @click.option("--of", "name", default="model", show_default=True,
               help="The model of the run that predicts: model, base, ...")
@@ -110,11 +112,11 @@ def _print_dataset(dataset: Any, folder: Path, as_json: bool) -> None:
               help="Predict only files, or rows at the end of files, that this model has not predicted yet, and append "
                    "them to OUT (.csv or .parquet). OUT.files.json next to it records what OUT contains.")
 @safe_csv_option
-@place_option
+@on_or_threads_option
 @memory_option
 @quiet_option
 @json_option
-def predict_command(model: Path, source: tuple[str, ...], out: Path, options: dict[str, Any], name: str, abstain: bool,
+def predict_command(model: Path, source: tuple[str, ...], out: Path, options: JsonObject, name: str, abstain: bool,
                     probabilities: bool, new_only: bool, safe_csv: bool, runtime: str, memory_budget: int | None,
                     quiet: bool, as_json: bool) -> None:
     """Predict the points of SOURCE with the MODEL of a run, and write the predictions to OUT.
@@ -142,18 +144,18 @@ def predict_command(model: Path, source: tuple[str, ...], out: Path, options: di
     require(not new_only or out.suffix in CONTINUED, f"--new-only with {out}", error=SpecError,
             why="rows are added to tables", fix=f"name a path that ends in {' or '.join(CONTINUED)}")
     require(has_folder(out), f"there is no folder {out.parent}", why="the predictions are written into it",
-            fix="make it, or name another file")
-    require(not out.exists() or not any(path_at(one).exists() and out.samefile(one) for one in source),
-            f"{out} is the source itself",
-            why="the predictions would take the place of the points", fix="name another file for the predictions")
+            fix="create it, or name another file")
+    require(not out.exists() or not any(path_at(text).exists() and out.samefile(text) for text in source),
+            f"{out} is the source itself", why="the predictions would overwrite the points",
+            fix="name another file for the predictions")
     fitted = open_model(model, name)
     coding = fitted.model.coding
     if probabilities:
-        fitted.calibration()  # raises where there is none, before a point is read
+        fitted.calibration()  # raises if there is none, before a point is read
     require(not abstain or fitted.has_room(out, probabilities=probabilities), error=SpecError,
             what=f"--abstain with {out} and classes such as {coding.classes[:3].tolist()}",
-            why="an array has room for no label only as -1 among other integers", fix="write a .csv or .parquet file")
-    target = out.resolve()  # beside which workers write their blocks, whatever folder they began in
+            why="-1 means no label only in an array of other integers", fix="write a .csv or .parquet file")
+    target = out.resolve()  # absolute, since workers may have another working folder
     pending = None
     if new_only:
         made_by = {"model": fitted.address, "of": name, "abstain": abstain, "probabilities": probabilities,
@@ -162,7 +164,7 @@ def predict_command(model: Path, source: tuple[str, ...], out: Path, options: di
         for text in pending.notes():
             console.print(text, markup=False, highlight=False, soft_wrap=True)
         if not pending.files:
-            _tell_nothing_new(out, pending.before.n_rows, as_json)
+            _print_nothing_new(out, pending.before.n_rows, as_json)
             return
     token = uuid.uuid4().hex
     points, scratch = (StoredParts(target.with_name(f".{out.name}.{token}.{part}")) for part in ("points", "scratch"))
@@ -172,51 +174,52 @@ def predict_command(model: Path, source: tuple[str, ...], out: Path, options: di
             execution.scratch_folder = str(scratch.folder)
             dataset = fitted.dataset_of(pending.source if pending else source if len(source) > 1 else source[0],
                                         execution, points, **options)
-            imputed, unseen = _tell_filled(dataset.attributes)
+            imputed, unseen = _print_filled(dataset.attributes)
             if pending is not None:
                 dataset = pending.unpredicted(dataset)
                 if not len(dataset):
-                    _tell_nothing_new(out, pending.before.n_rows, as_json)
+                    _print_nothing_new(out, pending.before.n_rows, as_json)
                     return
             compared, names = fitted.compared(dataset.X, execution), fitted.dataset.get("feature_names")
             for text in compared.notes(names):
                 console.print(f"warning: {text}", markup=False, highlight=False, soft_wrap=True)
             with pending.continued() if pending is not None else nullcontext() as continued:
                 written = fitted.write(dataset.X, target, execution, abstain=abstain, probabilities=probabilities,
-                                       is_far=compared.is_far, names=fitted.names_of(dataset), safe_csv=safe_csv,
+                                       is_far=compared.is_outlier, names=fitted.names_of(dataset), safe_csv=safe_csv,
                                        continued=continued)
     finally:
         points.remove()
         scratch.remove()
-    facts = {"out": str(out), **written, "imputed": imputed, "unseen": unseen, "far": compared.far,
-             "beyond_range": compared.described(names)}
+    summary = {"out": str(out), **written, "imputed": imputed, "unseen": unseen, "far": compared.n_outliers,
+               "beyond_range": compared.described(names)}
     if pending is not None:
-        facts["n_before"] = pending.before.n_rows
-    if compared.far:
-        left = "they have no label" if abstain else "--abstain gives them no label"
-        console.print(f"warning: {compared.far} of {facts['n']} points are outliers: a column is out of the range of "
-                      f"the training points by more than the width of that range; {left}", markup=False,
-                      highlight=False, soft_wrap=True)
-    if facts["unsupported"]:
+        summary["n_before"] = pending.before.n_rows
+    if compared.n_outliers:
+        without_label = "they have no label" if abstain else "--abstain gives them no label"
+        console.print(f"warning: {compared.n_outliers} of {summary['n']} points are outliers: a column is out of the "
+                      f"range of the training points by more than the width of that range; {without_label}",
+                      markup=False, highlight=False, soft_wrap=True)
+    if summary["unsupported"]:
         why = "have no neighbor that a label or a cluster reaches, so they get none"
         if not fitted.model.abstains:
-            left = "they have no label" if abstain else "--abstain gives them no label"
-            why = f"are near no point of the model, so the intercept alone would determine their label; {left}"
-        console.print(f"warning: {facts['unsupported']} of {facts['n']} points {why}")
-    summary = facts["counts"] if "counts" in facts else facts["values"]
-    summary_text = ", ".join(f"{k} {v:.6g}" if isinstance(v, float) else f"{k} {v}" for k, v in summary.items())
-    summary_text += f"; without a label {facts['abstained']}" if facts["abstained"] else ""
+            without_label = "they have no label" if abstain else "--abstain gives them no label"
+            why = f"are near no point of the model, so the intercept alone would determine their label; {without_label}"
+        console.print(f"warning: {summary['unsupported']} of {summary['n']} points {why}")
+    figures = summary["counts"] if "counts" in summary else summary["values"]
+    text = ", ".join(f"{key} {value:.6g}" if isinstance(value, float) else f"{key} {value}"
+                     for key, value in figures.items())
+    text += f"; without a label {summary['abstained']}" if summary["abstained"] else ""
     new = "new " if new_only else ""
-    click.echo(json.dumps(facts) if as_json else f"{facts['n']} {new}predictions in {out}: {summary_text}")
+    click.echo(json.dumps(summary) if as_json else f"{summary['n']} {new}predictions in {out}: {text}")
 
 
-def _tell_nothing_new(out: Path, n: int, as_json: bool) -> None:
+def _print_nothing_new(out: Path, n: int, as_json: bool) -> None:
     message = f"nothing new: {out} already has the predictions of all {n} rows"
     click.echo(json.dumps({"out": str(out), "n": 0, "n_before": n}) if as_json else message)
 
 
-def _tell_filled(attributes: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-    """Return how many missing cells were filled, and the texts that no level is of; say so."""
+def _print_filled(attributes: JsonObject) -> tuple[int, JsonObject]:
+    """Print and return the number of missing cells that were filled, and the texts that match no level."""
     imputed, unseen = attributes.get("imputed", 0), attributes.get("unseen", {})
     for column, filled in unseen.items():
         texts = ", ".join("(missing)" if text is None else repr(text) for text in filled["texts"])

@@ -1,4 +1,4 @@
-"""Whether dssl can work here: one check a line, ok, warning or problem, each with what to do."""
+"""Checks of a machine, a workspace and a cluster; each is ok, a warning or a problem, with what to do."""
 
 import os
 import platform
@@ -24,20 +24,20 @@ from ..execution.size import MEMORY_BUDGET
 from ..execution.tasks import available_cores
 from ..execution.watchdog import PATIENCE
 from ..runtime.start import open_runtime
-from ..storage.files import place_of, remove_tree
+from ..storage.files import remove_tree, resolved_path
 from ..storage.lease import require_exclusive
 from ..storage.objects import ObjectPath
 
 Level = Literal["ok", "warning", "problem"]
 THREAD_SETTINGS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-LEAST_FREE = 2 << 30  # bytes of a disk below which a warning is due
+MIN_FREE = 2 << 30  # free bytes of a disk below which a check warns
 PYTHON = "Python"
 PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
 
 
 @dataclass(frozen=True)
 class Check:
-    """What was looked at, how it is, what was found, and what to do unless it is well."""
+    """The result of a check. name : of what was checked. found : its state. fix : what to do, unless it is ok."""
 
     name: str
     level: Level
@@ -45,16 +45,16 @@ class Check:
     fix: str = ""
 
     @classmethod
-    def unless(cls, well: bool, level: Level, name: str, found: str, fix: str) -> "Check":
-        """Return a check of this level with its fix, or one that is ok and needs none."""
-        return cls(name, "ok", found) if well else cls(name, level, found, fix)
+    def unless(cls, passed: bool, level: Level, name: str, found: str, fix: str) -> "Check":
+        """Return an ok if the check has passed, or else a check of this level with its fix."""
+        return cls(name, "ok", found) if passed else cls(name, level, found, fix)
 
     def to_dict(self) -> dict[str, str]:
         return asdict(self)
 
 
 def examine(workspace: str | Path, where: str | Path | None = None, source: str | None = None) -> Iterator[Check]:
-    """Yield all checks of this machine and this workspace, and of a cluster, and what it sees of a source, if named."""
+    """Yield all checks of this machine and this workspace, and those of a cluster and of a source if they are named."""
     yield Check(PYTHON, "ok", f"{platform.python_version()}, {sys.executable}")
     yield from check_libraries()
     yield check_machine()
@@ -64,16 +64,16 @@ def examine(workspace: str | Path, where: str | Path | None = None, source: str 
     yield from check_workspace(workspace)
     yield from check_extras()
     if source is not None:
-        here = check_source(source)
-        yield here
-        if here.level == "problem":
-            source = None  # there is nothing to compare with
+        local_check = check_source(source)
+        yield local_check
+        if local_check.level == "problem":
+            source = None  # nothing to compare the workers with
     if where is not None:
         yield from check_cluster(where, workspace, source)
 
 
 def requirements() -> list[Requirement]:
-    """Return what dssl depends on, with bounds, Python first: of the installed package, or of the checkout."""
+    """Return the requirements of the installed package, or of the checkout, with Python's first."""
     try:
         python, requirements = metadata("dssl")["Requires-Python"], requires("dssl") or []
     except PackageNotFoundError:
@@ -86,22 +86,22 @@ def requirements() -> list[Requirement]:
 
 def check_libraries() -> Iterator[Check]:
     """Compare the interpreter and the installed versions with the bounds of the package."""
-    fine = []
+    satisfied = []
     for needed in requirements():
         if needed.marker and not needed.marker.evaluate({"extra": ""}):
             continue
         installed = _version(needed.name)
         if installed is not None and needed.specifier.contains(installed, prereleases=True):
-            fine.append(f"{needed.name} {installed}")
+            satisfied.append(f"{needed.name} {installed}")
         else:
             yield Check(needed.name, "problem", f"{installed}, dssl needs {needed.specifier}" if installed else
                         "is not installed", f'make an environment with "{needed}"' if needed.name == PYTHON else
                         f'pip install "{needed}"')
-    yield Check("libraries", "ok", ", ".join(fine))
+    yield Check("libraries", "ok", ", ".join(satisfied))
 
 
 def check_machine(task_bytes: int = MEMORY_BUDGET) -> Check:
-    """Compare memory with what one task a core may take."""
+    """Compare the free memory with that of one task on each core."""
     memory, cores = psutil.virtual_memory(), available_cores()
     return Check.unless(
         memory.available >= cores * task_bytes, "warning", "machine",
@@ -110,16 +110,16 @@ def check_machine(task_bytes: int = MEMORY_BUDGET) -> Check:
 
 
 def check_threads() -> Check:
-    """Tell the settings by which libraries start threads; dssl runs each task on one core."""
-    given = {name: os.environ[name] for name in THREAD_SETTINGS if name in os.environ}
-    wrong = ", ".join(name for name, value in given.items() if not value.isdigit() or int(value) < 1)
-    settings = ", ".join(f"{name}={value}" for name, value in given.items()) or "none set; a task uses one core"
+    """Check the variables that set the number of threads of libraries; dssl runs each task on one core."""
+    variables = {name: os.environ[name] for name in THREAD_SETTINGS if name in os.environ}
+    wrong = ", ".join(name for name, value in variables.items() if not value.isdigit() or int(value) < 1)
+    settings = ", ".join(f"{name}={value}" for name, value in variables.items()) or "none set; a task uses one core"
     return Check.unless(not wrong, "problem", "threads", settings,
                         f"unset {wrong}, or set it to a whole number from 1 on")
 
 
 def check_compiled_code() -> Check:
-    """See whether compiled functions can be kept: else each process compiles them anew, for a minute or more."""
+    """Check that compiled functions can be stored; otherwise each process compiles them, for a minute or more."""
     folder = Path(numba.config.CACHE_DIR or Path(__file__).parent / "__pycache__")  # type: ignore[attr-defined]
     error = _write_error(folder)
     return Check.unless(error is None, "warning", "compiled code",
@@ -128,7 +128,7 @@ def check_compiled_code() -> Check:
 
 
 def check_data() -> Check:
-    """See whether named data sets are found."""
+    """Check that the folder of named data sets has some."""
     named = os.environ.get("DSSL_DATA")
     if not named:
         return Check("DSSL_DATA", "ok", f"is not set; named data sets are searched for in {cache_folder()}")
@@ -138,9 +138,9 @@ def check_data() -> Check:
 
 
 def check_workspace(workspace: str | Path) -> Iterator[Check]:
-    """See whether the workspace can be written, locked, and has space."""
+    """Check that the workspace can be written and locked, and has space."""
     try:
-        folder = place_of(workspace)
+        folder = resolved_path(workspace)
         if isinstance(folder, ObjectPath):
             require_exclusive(folder)
             yield Check("workspace", "ok", f"{folder} can be written, and lets one of two writers win")
@@ -149,42 +149,42 @@ def check_workspace(workspace: str | Path) -> Iterator[Check]:
         what, _, fix = sentences(str(refused))
         yield Check("workspace", "problem", what, fix)
         return
-    place = _existing(folder)
-    error = _write_error(place)
+    existing = _existing(folder)
+    error = _write_error(existing)
     if error is not None:
-        yield Check("workspace", "problem", f"{place} cannot be written ({error})",
+        yield Check("workspace", "problem", f"{existing} cannot be written ({error})",
                     "fix the permissions, or name another folder")
         return
     yield Check("workspace", "ok", f"{folder}{'' if folder.exists() else ' (will be created)'}")
-    free = shutil.disk_usage(place).free
-    yield Check.unless(free >= LEAST_FREE, "warning", "disk", f"{_size(free)} free at {place}",
+    free = shutil.disk_usage(existing).free
+    yield Check.unless(free >= MIN_FREE, "warning", "disk", f"{_size(free)} free at {existing}",
                        "free some space; `dssl plan` shows how much a run writes")
-    yield _check_locks(place)
+    yield _check_locks(existing)
 
 
-def _check_locks(place: Path) -> Check:
-    """See whether the file system has locks and exclusive links, by which one run at a time is told."""
+def _check_locks(folder: Path) -> Check:
+    """Check that the file system has locks and hard links, which keep two runs apart."""
     import fcntl
 
-    with tempfile.TemporaryDirectory(prefix=".dssl-doctor-", dir=place) as folder:
-        file = Path(folder) / "file"
+    with tempfile.TemporaryDirectory(prefix=".dssl-doctor-", dir=folder) as scratch:
+        file = Path(scratch) / "file"
         file.touch()
         try:
-            os.link(file, Path(folder) / "link")
+            os.link(file, Path(scratch) / "link")
         except OSError as refused:
             return Check("file system", "problem", f"has no hard links ({refused.strerror})",
-                         "artifacts are published by them: name a workspace on another file system")
+                         "dssl publishes artifacts with them: name a workspace on another file system")
         try:
             with open(file, "w", encoding="utf-8") as opened:
                 fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as refused:
             return Check("file system", "warning", f"has no locks ({refused.strerror})",
                          "do not start two runs in one workspace at the same moment")
-    return Check("file system", "ok", "has locks and exclusive links")
+    return Check("file system", "ok", "has locks and hard links")
 
 
 def check_extras() -> Iterator[Check]:
-    """Tell which optional libraries are there; none is needed."""
+    """Report which optional libraries are installed; dssl needs none of them."""
     by_extra: dict[str, list[str]] = {}
     for needed in requirements():
         extra = str(needed.marker or "").partition("extra ==")[2].strip(" '\")")
@@ -196,12 +196,12 @@ def check_extras() -> Iterator[Check]:
 
 
 def check_cluster(where: str | Path, workspace: str | Path, source: str | None = None) -> Iterator[Check]:
-    """Connect, and compare every worker with this process: versions, memory, settings, the workspace and a source."""
+    """Connect, and check versions, memory and settings of every worker, and its view of workspace and source."""
     try:
         with open_runtime(where) as (execution, described):
             yield Check("cluster", "ok", described)
             if isinstance(execution, OnDask):
-                yield from check_workers(execution, place_of(workspace))
+                yield from check_workers(execution, resolved_path(workspace))
                 yield from check_settings(execution)
                 if source is not None:
                     yield check_source_on_workers(execution, source)
@@ -214,15 +214,15 @@ def check_cluster(where: str | Path, workspace: str | Path, source: str | None =
 
 
 def check_workers(execution: OnDask, folder: Path) -> Iterator[Check]:
-    """Compare every worker with this process."""
+    """Compare versions, memory and the view of the workspace of every worker with those of this process."""
     names = ["dssl", *(item.name for item in requirements() if not item.marker and item.name != PYTHON)]
     versions = execution.versions(names)
-    mine, _ = versions.pop("here"), versions.pop("scheduler")  # which need not know dssl
+    expected, _ = versions.pop("here"), versions.pop("scheduler")  # the scheduler does not need dssl
     if not versions:
         yield Check("workers", "problem", "there are none", "start workers, and run dssl doctor again")
         return
     different = [f"{address}: {name} {theirs.get(name) or 'missing'}, here {version}"
-                 for address, theirs in versions.items() for name, version in mine.items()
+                 for address, theirs in versions.items() for name, version in expected.items()
                  if theirs.get(name) != version]
     yield Check.unless(not different, "problem", "versions", "; ".join(different[:4]) or
                        f"equal on {len(versions)} workers", "install the same versions on every machine")
@@ -232,27 +232,27 @@ def check_workers(execution: OnDask, folder: Path) -> Iterator[Check]:
                     "worker that grows too large ends and its machine does not")
     else:
         room = f"{_size(smallest.room)} per task; the budget is {_size(budget)}"
-        if smallest.larger is not None:  # not all alike
+        if smallest.larger is not None:  # workers differ
             room += f"; {smallest.address} has the least"
         yield Check.unless(smallest.room >= budget, "problem", "memory of workers", room,
                            f"lower --memory-budget, or {smallest.hint(budget)}")
     made = (folder if isinstance(folder, ObjectPath) else _existing(folder)) / f".dssl-doctor-{uuid.uuid4().hex}"
     made.mkdir()
     try:
-        seen = execution.ask_workers(_leave_a_file, made)
-        blind = [f"{address}: {error}" for address, error in seen.items() if error]
-        lost = len(seen) - len(blind) - len(list(made.iterdir()))
+        answers = execution.ask_workers(_create_file, made)
+        failed = [f"{address}: {error}" for address, error in answers.items() if error]
+        absent = len(answers) - len(failed) - len(list(made.iterdir()))
     finally:
         remove_tree(made)
-    room = f"{lost} workers wrote elsewhere" if lost > 0 else f"{len(seen)} workers can open {folder}"
-    yield Check.unless(not blind and lost <= 0, "problem", "workspace on workers", "; ".join(blind[:4]) or room,
+    room = f"{absent} workers wrote elsewhere" if absent > 0 else f"{len(answers)} workers can open {folder}"
+    yield Check.unless(not failed and absent <= 0, "problem", "workspace on workers", "; ".join(failed[:4]) or room,
                        "name a workspace on a file system that every machine mounts at the same path")
 
 
 def check_settings(execution: OnDask) -> Iterator[Check]:
-    """See what the scheduler and the workers do about workers that stop, die, or are full."""
+    """Check the settings of scheduler and workers for workers that hang, die, or run out of memory."""
     settings = execution.settings()
-    silent, allowed, pauses = settings["worker-ttl"], settings["allowed-failures"], settings["pause"]
+    silent, allowed, pauses = settings.worker_ttl, settings.allowed_failures, settings.pauses
     yield Check.unless(silent is not None and silent <= PATIENCE, "warning", "worker-ttl",
                        f"a worker that sends no heartbeat is given up after {silent:.0f} seconds" if silent else
                        "is not set, so a worker that is stopped holds its tasks forever",
@@ -268,7 +268,7 @@ def check_settings(execution: OnDask) -> Iterator[Check]:
 
 
 def check_source(source: str) -> Check:
-    """See whether the files of a source are there for this process."""
+    """Check that this process finds the files of a source."""
     try:
         files = find_source(source, download=False).files
     except DsslError as error:
@@ -278,12 +278,12 @@ def check_source(source: str) -> Check:
 
 
 def check_source_on_workers(execution: OnDask, source: str) -> Check:
-    """Compare what every worker sees of a source's files with what this process sees: whether they are there, sizes."""
+    """Check that every worker sees the files of a source with the same sizes as this process."""
     paths = [str(file.path.resolve()) for file in find_source(source, download=False).files]
-    mine = _sizes(paths)
-    wrong = [f"{address}: {path} {'is not there' if size is None else f'has {size:,} bytes'}, here {here:,}"
+    expected = _sizes(paths)
+    wrong = [f"{address}: {path} {'is not there' if size is None else f'has {size:,} bytes'}, here {local_size:,}"
              for address, theirs in execution.ask_workers(_sizes, paths).items()
-             for path, size, here in zip(paths, theirs, mine, strict=True) if size != here]
+             for path, size, local_size in zip(paths, theirs, expected, strict=True) if size != local_size]
     return Check.unless(not wrong, "problem", "source on workers", "; ".join(wrong[:4]) or
                         f"workers see the same {len(paths)} file(s)",
                         "keep data on a file system that every machine mounts at the same path")
@@ -293,8 +293,8 @@ def _sizes(paths: list[str]) -> list[int | None]:
     return [os.stat(path).st_size if os.path.exists(path) else None for path in paths]
 
 
-def _leave_a_file(folder: Path) -> str | None:
-    """Write a file of this worker's own; return why it cannot."""
+def _create_file(folder: Path) -> str | None:
+    """Create a file with a unique name; return the error if that fails."""
     try:
         (folder / uuid.uuid4().hex).touch()
     except OSError as error:
@@ -303,7 +303,7 @@ def _leave_a_file(folder: Path) -> str | None:
 
 
 def _version(name: str) -> str | None:
-    """Return the version of a library, or of the interpreter; None where it is not installed."""
+    """Return the version of a library, or of the interpreter; None if it is not installed."""
     try:
         return platform.python_version() if name == PYTHON else version(name)
     except PackageNotFoundError:
@@ -311,12 +311,12 @@ def _version(name: str) -> str | None:
 
 
 def _existing(folder: Path) -> Path:
-    """Return a folder, or the nearest above it that is there."""
+    """Return a folder, or the nearest one above it that exists."""
     return next(path for path in (folder, *folder.absolute().parents) if path.exists())
 
 
 def _write_error(folder: Path) -> str | None:
-    """Return why nothing can be written to a folder, or to the one above it that is there; None if it can."""
+    """Return the error of writing to a folder, or to the nearest one above it that exists; None if it works."""
     try:
         with tempfile.TemporaryFile(dir=_existing(folder)):
             return None

@@ -1,11 +1,11 @@
 """The command line: `dssl init`, `run`, `plan`, `report`, `ingest`, `predict`, `suggest`, `verify`, `inspect`, `gc`,
 `doctor`, `schema`; `submit`, `status`, `logs`, `wait`, `cancel`, `schedule`, `cluster`.
 
-One JSON document on standard output with --json, of what failed too; everything else on standard error. Exit codes:
-0 done, 1 failed (the data cannot be used, or not as the spec asks), 2 a spec or usage that is wrong whatever the data,
-3 integrity, 4 cluster unreachable, 5 locked by another run, 75 interrupted by an engine that is to start it again,
-130 interrupted, 143 terminated.
-A command imports what it needs when it is called, so that `dssl --help` does not wait for everything.
+With --json a command prints one JSON document on standard output, also when it fails; everything else goes to standard
+error. Exit codes: 0 done, 1 failed (the data cannot be used, or not as the spec says), 2 the spec or usage is wrong for
+any data, 3 integrity, 4 cluster unreachable, 5 locked by another run, 75 interrupted by an engine that must start it
+again, 130 interrupted, 143 terminated.
+A command imports its modules when it is called, so that `dssl --help` is fast.
 """
 
 import errno
@@ -33,15 +33,15 @@ from .submit import cancel_command, logs_command, status_command, submit_command
 from .suggest import suggest_command
 from .workspace import doctor_command, gc_command, inspect_command, verify_command
 
-PERMISSIONS = "ask for the right to read or write there, or name another place (--workspace FOLDER, --out FILE)"
-REMEDIES = {errno.ENOSPC: "free space", errno.EDQUOT: "free space, or ask for more of it",
+PERMISSIONS = "ask for permission to read or write it, or name another path (--workspace FOLDER, --out FILE)"
+HINTS = {errno.ENOSPC: "free space", errno.EDQUOT: "free space, or ask for a larger quota",
             errno.EACCES: PERMISSIONS, errno.EPERM: PERMISSIONS, errno.EROFS: "name a folder to write to",
             errno.ENOENT: "check that the file is there for every process that runs tasks (`dssl doctor --on`)"}
 
 
 @contextmanager
 def _termination_raised() -> Iterator[None]:
-    """Have SIGTERM raise `Terminated`, as SIGINT raises KeyboardInterrupt, unless somebody else has set a handler."""
+    """Make SIGTERM raise `Terminated`, as SIGINT raises KeyboardInterrupt, unless a handler is set already."""
     if (threading.current_thread() is not threading.main_thread()
             or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL):
         yield
@@ -54,7 +54,7 @@ def _termination_raised() -> Iterator[None]:
 
 
 class Commands(click.Group):
-    """Turns errors into one message, with --json into one document, and an exit code."""
+    """Turns an error into a message, or a document with --json, and an exit code."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -64,26 +64,26 @@ class Commands(click.Group):
             click.echo(f"error: {error}", err=True)
             ctx.obj.failed(error, error.exit_code)
             ctx.exit(error.exit_code)
-        except BrokenPipeError:  # who reads has enough, and click ends
+        except BrokenPipeError:  # the reader of the output has ended; click exits
             raise
         except OSError as error:
             where = f" ({error.filename})" if error.filename else ""
-            remedy = REMEDIES.get(error.errno or 0, "check the disk or the file server")
+            hint = HINTS.get(error.errno or 0, "check the disk or the file server")
             message = explain(f"{error.strerror or error}{where}", why="a file could not be read or written",
-                              fix=f"{remedy}, then run again: finished parts are kept")
+                              fix=f"{hint}, then run again: finished parts are kept")
             click.echo(f"error: {message}", err=True)
             ctx.obj.failed(error, 1, message)
             ctx.exit(1)
         except KeyboardInterrupt as error:
-            what, code = "terminated" if isinstance(error, Terminated) else "interrupted", exit_code_of(error)
-            message = explain(what, why="finished parts are kept", fix="run again to continue")
-            click.echo(f"{what}: finished parts are kept; run again to continue", err=True)
+            ending, code = "terminated" if isinstance(error, Terminated) else "interrupted", exit_code_of(error)
+            message = explain(ending, why="finished parts are kept", fix="run again to continue")
+            click.echo(f"{ending}: finished parts are kept; run again to continue", err=True)
             ctx.obj.failed(error, code, message)
             ctx.exit(code)
         except click.ClickException as error:  # click prints it
             command = f"{ctx.command_path} {ctx.invoked_subcommand or ''}".strip()
             ctx.obj.failed(error, error.exit_code, explain(error.format_message(), fix=f"see {command} --help",
-                                                           why="the command line is not understood"))
+                                                           why="the command line is not valid"))
             raise
         except (click.Abort, click.exceptions.Exit):
             raise
@@ -105,7 +105,7 @@ def main() -> None:
 
     def tell(message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None,
              line: str | None = None) -> None:
-        # dssl's own, of which the line of code says nothing.
+        # The user needs no line of code for dssl's own warnings.
         if category is UserWarning or category.__module__.startswith("dssl."):
             console.print(f"warning: {message}", markup=False)
         else:

@@ -1,4 +1,4 @@
-"""What the commands share: their options, and the console."""
+"""Options and functions that several commands share, and the console."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
+from ..base.digest import JsonObject
 from ..base.errors import SpecError, require
 
 if TYPE_CHECKING:
     from ..execution.tasks import Execution
+    from ..storage.artifacts import Workspace
 
 console = Console(stderr=True, soft_wrap=True)
 
@@ -26,7 +28,7 @@ def _bytes_of(ctx: click.Context, parameter: click.Parameter, text: str | None) 
 
 
 def _count_of(ctx: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
-    """Return a whole number that may be written as 1e8 or 100_000_000."""
+    """Return a whole number, which the user may write as 1e8 or 100_000_000."""
     if text is None:
         return None
     with suppress(ValueError, OverflowError):
@@ -36,8 +38,8 @@ def _count_of(ctx: click.Context, parameter: click.Parameter, text: str | None) 
     raise click.BadParameter(f"{text!r} is not a whole number of {parameter.name}, such as 1e8", ctx, parameter)
 
 
-def _place_of(ctx: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
-    """Return what `--on` names, refused before the spec is read, and where nothing is left to compute."""
+def _runtime_of(ctx: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
+    """Return the value of `--on`; raise if it is not valid, even if nothing is left to compute."""
     if text is not None:
         from ..runtime.start import load_runtime
 
@@ -45,13 +47,13 @@ def _place_of(ctx: click.Context, parameter: click.Parameter, text: str | None) 
     return text
 
 
-def _fields_of(ctx: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, Any]:
-    """Return the values of `--read KEY=VALUE` options, which the readers know."""
+def _fields_of(ctx: click.Context, parameter: click.Parameter, texts: tuple[str, ...]) -> JsonObject:
+    """Return the values of `--read KEY=VALUE` options; raise SpecError if no reader has such an option."""
     from ..base.yaml import parse_yaml
     from ..pipeline.validation import ingest_params
 
-    fields: dict[str, Any] = {}
-    for option in given:
+    fields: JsonObject = {}
+    for option in texts:
         name, equals, value = option.partition("=")
         require(bool(equals), f"--read {option!r} has no value", why="an option is KEY=VALUE", error=SpecError,
                 fix=f"write --read {name}=...")
@@ -60,7 +62,7 @@ def _fields_of(ctx: click.Context, parameter: click.Parameter, given: tuple[str,
     return fields
 
 
-class PlaceType(click.ParamType):
+class PathType(click.ParamType):
     """A path on this machine, or a URL of an object store."""
 
     name = "path"
@@ -71,23 +73,23 @@ class PlaceType(click.ParamType):
         return path_at(value)
 
 
-def require_folder(workspace: Any, what: str) -> None:
-    """Raise SpecError if a workspace lies in an object store, where a command does not work."""
+def require_folder(workspace: Workspace, command: str) -> None:
+    """Raise SpecError if a workspace is in an object store, which the command does not support."""
     from ..storage.objects import ObjectPath
 
-    require(not isinstance(workspace.root, ObjectPath), f"{what} with the workspace {workspace.root}", error=SpecError,
-            why="the processes of a submitted job find each other by files of the run's folder",
-            fix=f"name a folder that they share, or have the job's own command be `dssl run SPEC --workspace "
-                f"{workspace.root}`, which goes on where an earlier one stopped")
+    require(not isinstance(workspace.root, ObjectPath), f"{command} with the workspace {workspace.root}",
+            error=SpecError, why="the processes of a submitted job find each other by files in the run's folder",
+            fix=f"name a folder that they share, or write a job yourself whose command is `dssl run SPEC --workspace "
+                f"{workspace.root}`; it goes on where an earlier one stopped")
 
 
 workspace_option = click.option("--workspace", default="dssl-work", show_default=True, envvar="DSSL_WORKSPACE",
                                 help="Folder of artifacts and runs, which every worker must be able to open, or a "
                                      "URL such as s3://BUCKET/FOLDER.")
-on_option = click.option("--on", "runtime", default=None, metavar="WHERE", callback=_place_of,
+on_option = click.option("--on", "runtime", default=None, metavar="WHERE", callback=_runtime_of,
                          help="A cluster description (YAML), a scheduler's address, or in-process. "
                               "Default: one process a core on this machine.")
-place_option = click.option("--on", "runtime", default="in-process", metavar="WHERE", callback=_place_of,
+on_or_threads_option = click.option("--on", "runtime", default="in-process", metavar="WHERE", callback=_runtime_of,
                             help="A cluster description (YAML) or a scheduler's address, whose workers share the "
                                  "blocks of rows. Default: threads of this process.")
 quiet_option = click.option("--quiet", is_flag=True, help="Do not show progress.")
@@ -114,7 +116,7 @@ SHAPE_OPTIONS = (
     click.option("--workers", default=1, show_default=True, type=click.IntRange(min=1),
                  help="How many tasks run at the same time, each on one core."),
     click.option("--memory", "worker_memory", default=None, metavar="SIZE", callback=_bytes_of,
-                 help="Memory limit of each worker. Stages that would need more are refused."),
+                 help="Memory limit of each worker. Stages that need more are refused."),
 )
 SPEC_OPTIONS = (
     click.argument("spec", type=click.Path(path_type=Path)),
@@ -123,7 +125,7 @@ SPEC_OPTIONS = (
     workspace_option,
     memory_option,
 )
-ANEW_OPTIONS = (
+STAGE_OPTIONS = (
     click.option("--fresh", is_flag=True, help="Compute everything again, and reuse nothing from earlier runs."),
     click.option("--from", "from_stage", default=None, metavar="STAGE",
                  help="Compute this stage and all later stages that depend on it again."),
@@ -132,41 +134,41 @@ ANEW_OPTIONS = (
 
 
 def planned(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command SPEC and the options that say what of it to make; it is called with the plan of that first."""
-    return _with_options(planned_whole(command), ANEW_OPTIONS)
+    """Add to a command the argument SPEC and options that select stages; its first argument is the plan."""
+    return _with_options(planned_whole(command), STAGE_OPTIONS)
 
 
 def planned_whole(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command SPEC and its settings; it is called with the plan of all its stages first."""
+    """Add to a command the argument SPEC and its options; its first argument is the plan of all stages."""
     @wraps(command)
     def with_plan(spec: Path, overrides: tuple[str, ...], workspace: str, memory_budget: int | None,
                   fresh: bool = False, from_stage: str | None = None, until: str | None = None,
                   points: int | None = None, columns: int | None = None, dtype: str | None = None, workers: int = 1,
-                  worker_memory: int | None = None, **others: Any) -> None:
+                  worker_memory: int | None = None, **options: Any) -> None:
         from ..pipeline.load import SHAPED, load_spec
 
         read = () if dtype is None else (f"data.read.dtype={dtype}",)
         shaped = points is not None or columns is not None
         checked = load_spec(spec, (*overrides, *read), data_source=SHAPED if shaped else None)
-        from ..pipeline.plan.plan import plan  # takes a second or two, of which a wrong spec waits for none
+        from ..pipeline.plan.plan import plan  # after the spec is checked, since this import takes a second or two
         from .progress import Activity
 
-        with Activity("planning", console, quiet=others.get("quiet", False)):  # a source may be read whole for it
+        with Activity("planning", console, quiet=options.get("quiet", False)):  # it may read a whole source
             made = plan(checked, workspace=workspace, memory_budget=memory_budget, fresh=fresh, from_stage=from_stage,
                         until=until, points=points, columns=columns, workers=workers, worker_memory=worker_memory)
-        command(made, **others)
+        command(made, **options)
 
     return _with_options(with_plan, SPEC_OPTIONS)
 
 
 def shaped(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command that is `planned` the options of a source that need not exist, and of workers to plan for."""
+    """Add to a `planned` command the options of a source that need not exist, and of workers to plan for."""
     return _with_options(command, SHAPE_OPTIONS)
 
 
 @contextmanager
 def working(name: str, runtime: str | None, memory_budget: int | None, quiet: bool) -> Iterator[Execution]:
-    """Give the execution of a command that is no run, and tell of its tasks as they are done."""
+    """Yield the execution of a command other than a run, and show the progress of its tasks."""
     from ..execution.tasks import TaskCount
     from ..runtime.start import open_runtime
     from .progress import Activity

@@ -1,6 +1,4 @@
-"""What a command is doing, on standard error: lines where there is no terminal, on one a line for the whole that moves,
-with the stages beneath.
-"""
+"""Progress of a command on standard error: on a terminal a display that updates itself, elsewhere lines."""
 
 import threading
 import time
@@ -16,21 +14,21 @@ from ..base.units import time_text
 from ..pipeline.progress import BEAT, Board, Clock, Event, tasks_text
 
 EVERY = 10.0  # seconds between two lines
-SHORTEST_SCREEN = 8  # lines that are used of any terminal
+MIN_HEIGHT = 8  # lines of a terminal that are used even if it has fewer
 
 
 class Reporter:
     """Shows the events of a run.
 
-    On a terminal one line for the whole run, with the time left, and the stages beneath. Elsewhere a line when a stage
-    ends, one when it begins to run tasks, and of a long one one every `EVERY` seconds, with its seconds, tasks, their
-    rate and the time left, of the stage and of the run. With `quiet`, nothing.
+    On a terminal it shows one line for the whole run, with the time left, and the stages below. Elsewhere it prints a
+    line when a stage begins to run tasks, when it ends, and every `EVERY` seconds of a long stage, with its seconds,
+    its tasks, their rate, and the time left of the stage and of the run. With `quiet` it shows nothing.
     """
 
     def __init__(self, where: str, console: Console, *, quiet: bool = False, clock: Clock = time.monotonic):
         self.where, self.console, self.quiet, self.clock = where, console, quiet, clock
         self.board = Board(clock)
-        self._begun = self._told = 0.0
+        self._begun = self._last_line = 0.0
         self._live = Live(console=console, get_renderable=self._picture, refresh_per_second=4) \
             if console.is_terminal and not quiet else None
 
@@ -45,10 +43,10 @@ class Reporter:
         if self._live:
             self._live.stop()
 
-    def tell(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         """Show one event of a run."""
         self.board.tell(event)
-        if event["event"] == "note":  # is no progress, so it is told with `quiet` too
+        if event["event"] == "note":  # a note is shown with `quiet` too
             self.console.print(event["text"], markup=False, highlight=False, soft_wrap=True)
         elif self._live is not None:
             return
@@ -57,33 +55,31 @@ class Reporter:
                 self._say(f"{event['name']}: {event['stages']} stages to run, {event['cached']} cached; about "
                           f"{time_text(event['estimated'] or 0.0)}, and what libraries take to load and compile")
         elif event["event"] == "progress":
-            self._tell_progress(event)
+            self._on_progress(event)
         elif event["event"] == "heartbeat":
-            if self.clock() - self._told >= EVERY - BEAT:  # and nothing was told meanwhile
-                self._tell_running(event)
+            if self.clock() - self._last_line >= EVERY - BEAT:
+                self._print_running(event)
         elif "seconds" in event:
-            self._told = self.clock()
+            self._last_line = self.clock()
             self._say(f"{event['stage']:>12}  {event['status']:<7} {event['seconds']:8.2f} s")
         else:
             self._begun = self.clock()
-            self._told = self._begun - EVERY
+            self._last_line = self._begun - EVERY
 
-    def _tell_progress(self, event: Event) -> None:
-        now, done, of = self.clock(), event["done"] or 0, event["of"] or 0
-        first = self._told < self._begun
-        if of < 2 or done == of or (not first and now - self._told < EVERY):
-            return
-        self._tell_running(event)
+    def _on_progress(self, event: Event) -> None:
+        is_first = self._last_line < self._begun
+        if 1 < (event["of"] or 0) != event["done"] and (is_first or self.clock() - self._last_line >= EVERY):
+            self._print_running(event)
 
-    def _tell_running(self, event: Event) -> None:
-        self._told = self.clock()
+    def _print_running(self, event: Event) -> None:
+        self._last_line = self.clock()
         done, of = event["done"], event["of"]
         tasks = tasks_text(done, of)
         if event.get("rate") and done is not None and of is not None and done < of:
             tasks += f", {event['rate']:.3g} a second"
             tasks += f", {time_text(event['time_left'])} left" if event["time_left"] is not None else ""
         run = f"; run: {time_text(event['run_left'])} left" if event.get("run_left") is not None else ""
-        self._say(f"{event['stage']:>12}  {'running':<7} {self._told - self._begun:8.2f} s{tasks}{run}")
+        self._say(f"{event['stage']:>12}  {'running':<7} {self._last_line - self._begun:8.2f} s{tasks}{run}")
 
     def _picture(self) -> RenderableType:
         board = self.board
@@ -92,8 +88,8 @@ class Reporter:
         stages = Table.grid(padding=(0, 2))
         stages.add_column(justify="right", min_width=12)
         colors = {"running": "bold", "cached": "dim", "waiting": "dim"}
-        for name, status, told in board.rows(max(SHORTEST_SCREEN, self.console.height) - 4):
-            stages.add_row(*(Text(text, style=colors.get(status, "")) for text in (name, status, told)))
+        for row in board.rows(max(MIN_HEIGHT, self.console.height) - 4):
+            stages.add_row(*(Text(text, style=colors.get(row[1], "")) for text in row))
         return Group(whole, stages)
 
     def _say(self, text: str) -> None:
@@ -102,8 +98,10 @@ class Reporter:
 
 
 class Activity:
-    """One piece of work of a command, such as a prediction: on a terminal a line that moves and goes at the end,
-    elsewhere a line every `every` seconds, so nothing of what is short. With `quiet`, nothing.
+    """Shows the progress of one activity of a command, such as a prediction.
+
+    On a terminal it shows a line that updates itself and disappears at the end. Elsewhere it prints a line every
+    `every` seconds, so none for a short activity. With `quiet` it shows nothing.
     """
 
     def __init__(self, name: str, console: Console, *, quiet: bool = False, every: float = EVERY):
@@ -112,18 +110,18 @@ class Activity:
         self._ended = threading.Event()
 
     def count(self, done: int, of: int) -> None:
-        """Take note of the tasks, as a `TaskCount` tells."""
+        """Set the number of tasks that are done, and of all tasks; a `TaskCount` calls this."""
         self._tasks = done, of
 
     def __enter__(self) -> Self:
         self._begun = time.monotonic()
         self._live = Live(console=self.console, get_renderable=lambda: Text(self._line()), transient=True) \
             if self.console.is_terminal and not self.quiet else None
-        self._teller = threading.Thread(target=self._tell, daemon=True)
+        self._printer = threading.Thread(target=self._print_lines, daemon=True)
         if self._live:
             self._live.start()
         elif not self.quiet:
-            self._teller.start()
+            self._printer.start()
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -131,9 +129,9 @@ class Activity:
         if self._live:
             self._live.stop()
         elif not self.quiet:
-            self._teller.join()
+            self._printer.join()
 
-    def _tell(self) -> None:
+    def _print_lines(self) -> None:
         while not self._ended.wait(self.every):
             self.console.print(self._line(), markup=False, highlight=False)
 

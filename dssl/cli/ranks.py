@@ -1,4 +1,4 @@
-"""What engines start: the ranks of a submitted run, and what attends to them."""
+"""Hidden commands that engines start: the ranks of a submitted run, and the commands that start and restart these."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from ..runtime.description import Runtime
     from ..runtime.engine import Rank
 
-CANCELLED_EVERY = 2.0  # seconds between two looks of a driver at whether its run is cancelled
-SIGNALLED = 5.0  # seconds in which the engine's own signal has come, if it comes
-HEARD = 10.0  # seconds in which it is known whether a start was the last one
+CANCELLED_EVERY = 2.0  # seconds between two checks of a driver whether its run is cancelled
+SIGNAL_SECONDS = 5.0  # in which the engine's own signal arrives, if it sends one
+END_SECONDS = 10.0  # after which a rank assumes that the run has not ended
 
 
 @click.command("rank", hidden=True)
 @click.argument("folder", type=click.Path(path_type=Path))
 def rank_command(folder: Path) -> None:
-    """Be one process of the submitted run in FOLDER: scheduler, driver or worker, as the environment says."""
+    """Run one process of the submitted run in FOLDER: scheduler, driver or worker, as the environment says."""
     from ..pipeline.submission import Submission
     from ..runtime.description import RankedRuntime
     from ..runtime.engine import Rank
@@ -54,8 +54,8 @@ def rank_command(folder: Path) -> None:
         _log_to(job_of(submission, runtime).log(rank.number))
     require(rank.count == runtime.ranks, f"this process is number {rank.number} of {rank.count}, but the "
             f"run has {runtime.ranks} processes", error=ClusterError,
-            why="each process learns from variables such as PMI_RANK and PMI_SIZE which it is",
-            fix=f"have {runtime.ranks} processes started by what sets them, such as mpiexec")
+            why="variables such as PMI_RANK and PMI_SIZE number the processes",
+            fix=f"start {runtime.ranks} processes with a command that sets these variables, such as mpiexec")
     if rank.role == "driver":
         _drive(submission, runtime, rank)
         return
@@ -70,7 +70,7 @@ def rank_command(folder: Path) -> None:
 
 
 def _log_to(path: Path) -> None:
-    """Append what this process says, and those that it starts, to a file."""
+    """Append the output of this process and its children to a file."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
@@ -79,7 +79,7 @@ def _log_to(path: Path) -> None:
 
 
 def _drive(submission: Submission, runtime: Runtime, rank: Rank) -> None:
-    """Run the pipeline, and note how it ended."""
+    """Run the pipeline, and record how it ended."""
     from ..pipeline.plan.plan import plan
     from ..pipeline.run import run
     from ..runtime.description import RankedRuntime
@@ -94,12 +94,12 @@ def _drive(submission: Submission, runtime: Runtime, rank: Rank) -> None:
         if submission.is_cancelled:
             raise Terminated
         with _ended_when_cancelled(submission):
-            place = Workspace.at(submission.folder.parents[1])
-            made = plan(submission.spec, workspace=place.root, memory_budget=frozen["memory_budget"])
+            workspace = Workspace.at(submission.folder.parents[1])
+            made = plan(submission.spec, workspace=workspace.root, memory_budget=frozen["memory_budget"])
             opened = (driven(Meeting(submission.folder, rank.start), runtime, rank.count - 2, made.budget)
                       if isinstance(runtime, RankedRuntime) else runtime.start(made.budget))
             with opened as (execution, where), Reporter(where, console) as reporter:
-                run(made, execution=execution, events=reporter.tell, wait=float("inf"),
+                run(made, execution=execution, events=reporter.on_event, wait=float("inf"),
                     keep=cast(Literal["all", "results"], frozen["keep"]), run_id=submission.folder.name)
     except BaseException as error:
         submission.end(start, exit_code_of(error), described(error)["what"] or type(error).__name__)
@@ -109,20 +109,20 @@ def _drive(submission: Submission, runtime: Runtime, rank: Rank) -> None:
 
 @contextmanager
 def _ended_when_cancelled(submission: Submission) -> Iterator[None]:
-    """Raise Terminated in the body once somebody has cancelled the run, on whatever machine.
+    """Raise Terminated in the body when a user on any machine has cancelled the run.
 
-    An engine's signal reaches its own jobs, and a signal of this machine its own processes. The record of a cancelled
-    run is read by whoever sees the workspace.
+    An engine's signal reaches only its own jobs, and a signal of a machine only its own processes. But every process
+    that sees the workspace can read the record of a cancelled run.
     """
     over = threading.Event()
 
     def look() -> None:
         while not over.wait(CANCELLED_EVERY):
-            with suppress(OSError):  # a file server that is away is asked again
+            with suppress(OSError):  # if the file server does not answer, look again later
                 if submission.is_cancelled:
                     break
-        if not over.wait(SIGNALLED):
-            os.kill(os.getpid(), signal.SIGTERM)  # whose handler raises Terminated in the main thread
+        if not over.wait(SIGNAL_SECONDS):
+            os.kill(os.getpid(), signal.SIGTERM)  # its handler raises Terminated in the main thread
 
     thread = threading.Thread(target=look, daemon=True)
     thread.start()
@@ -137,7 +137,7 @@ def _ended_when_cancelled(submission: Submission) -> Iterator[None]:
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.pass_context
 def launch_command(ctx: click.Context, folder: Path) -> None:
-    """Start all processes of the submitted run in FOLDER on this machine, again where it was interrupted."""
+    """Start all processes of the submitted run in FOLDER on this machine, and again whenever it was interrupted."""
     from ..pipeline.submission import Submission
     from ..runtime.detached import launch
 
@@ -149,7 +149,7 @@ def launch_command(ctx: click.Context, folder: Path) -> None:
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.pass_context
 def pod_command(ctx: click.Context, folder: Path) -> None:
-    """Be a pod of the submitted run in FOLDER: start its rank, and end with 75 where the pod is to be replaced."""
+    """Run a pod of the submitted run in FOLDER: start its rank, and exit with 75 if Kubernetes must replace the pod."""
     from ..runtime.engine import Rank
 
     rank = Rank.of(os.environ)
@@ -157,13 +157,13 @@ def pod_command(ctx: click.Context, folder: Path) -> None:
         ctx.exit(_drive_in_pod(folder.resolve(), rank))
     try:
         ctx.exit(_serve_in_pod(folder.resolve(), rank))
-    except (DsslError, OSError) as error:  # of this pod: its code must not end the job, as that of the driver does
+    except (DsslError, OSError) as error:  # only the driver's exit code may end the job
         click.echo(f"error: {error}", err=True)
         ctx.exit(COME_BACK)
 
 
 def _drive_in_pod(folder: Path, rank: Rank) -> int:
-    """Attend to the driver; return the exit code of the run, or `COME_BACK` where the pod is to be replaced."""
+    """Run the driver; return the exit code of the run, or `COME_BACK` if Kubernetes must replace the pod."""
     from ..pipeline.submission import Submission
     from ..runtime.kubernetes import attend
 
@@ -178,7 +178,7 @@ def _drive_in_pod(folder: Path, rank: Rank) -> int:
 
 
 def _serve_in_pod(folder: Path, rank: Rank) -> int:
-    """Attend to another rank; return 0 where the run has ended, or `COME_BACK` where the pod is to be replaced."""
+    """Run another rank; return 0 if the run has ended, or `COME_BACK` if Kubernetes must replace the pod."""
     from ..pipeline.submission import Submission
     from ..runtime.kubernetes import attend
 
@@ -186,11 +186,11 @@ def _serve_in_pod(folder: Path, rank: Rank) -> int:
     if submission.exit is None:
         job = job_of(submission, runtime_of(submission))
         attend((sys.executable, *job.command[1:]), job.log(rank.number))
-    return 0 if _ends_within(submission, HEARD) else COME_BACK
+    return 0 if _ends_within(submission, END_SECONDS) else COME_BACK
 
 
 def _ends_within(submission: Submission, seconds: float) -> bool:
-    """Return whether a run ends for good, of which the driver ends the other ranks before it says so."""
+    """Return whether a run ends for good within some seconds; its driver records that after it ends the others."""
     until = time.monotonic() + seconds
     while submission.exit is None and time.monotonic() < until:
         time.sleep(LOOK_EVERY)
@@ -201,7 +201,7 @@ def _ends_within(submission: Submission, seconds: float) -> bool:
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.pass_context
 def settle_command(ctx: click.Context, folder: Path) -> None:
-    """End with 75 if the run in FOLDER is to be started again, or else with its exit code, after a start has ended."""
+    """After a start has ended, exit with 75 if the run in FOLDER must start again, or else with its exit code."""
     from ..pipeline.submission import Submission
     from ..runtime.roles import forget_meetings
 

@@ -1,4 +1,4 @@
-"""`dssl run`, `plan` and `report`: what a spec becomes."""
+"""`dssl run`, `plan` and `report`: run a spec, show its plan, and find its report."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 @json_option
 @click.option("--wait", default=0.0, is_flag=False, flag_value="inf", metavar="[SECONDS]",
               type=click.FloatRange(min=0),
-              help="If another run is using the workspace, wait for it: at most this many seconds, or without a "
-                   "number until it ends.")
+              help="If another run is using the workspace, wait for it: at most this many seconds, or, without a "
+                   "number, until it ends.")
 @click.option("--keep", default="all", show_default=True, type=click.Choice(["all", "results"]),
               help="What to keep in the workspace when the run is done. With `results`, only what predict, "
                    "suggest and report need is kept.")
@@ -43,19 +43,19 @@ def run_command(outcome: Outcome, made: Plan, runtime: str | None, as_json: bool
     from ..runtime.start import open_runtime
     from .progress import Activity, Reporter
 
-    made.require_fits()  # before a cluster is started
+    made.require_fits()  # before a cluster starts
     if all(stage.status == "cached" for stage in made.selected):
-        runtime = "in-process"  # nothing will be computed, so nothing is started
+        runtime = "in-process"  # nothing will be computed, so no cluster starts
     with ExitStack() as stack:
         with Activity("starting", console, quiet=quiet):
             execution, where = stack.enter_context(open_runtime(runtime, made.budget))
         reporter = stack.enter_context(Reporter(where, console, quiet=quiet))
 
-        def tell(event: Event) -> None:
-            outcome.tell(event)
-            reporter.tell(event)
+        def on_event(event: Event) -> None:
+            outcome.on_event(event)
+            reporter.on_event(event)
 
-        result = run(made, execution=execution, events=tell, wait=wait, keep=keep)
+        result = run(made, execution=execution, events=on_event, wait=wait, keep=keep)
     if as_json:
         click.echo(json.dumps(result.to_dict(), indent=1))
     elif result.status == "stopped":
@@ -80,11 +80,11 @@ def _print_result(result: RunResult) -> None:
         out.print(f"{result.unreached['count']} points are unreachable from any label: {result.unreached['file']}",
                   soft_wrap=True)
     out.print(f"report: {result.report}", soft_wrap=True)
-    kept = f"kept: {size_text(result.disk_bytes)} in {result.workspace}"
+    disk_use = f"kept: {size_text(result.disk_bytes)} in {result.workspace}"
     if result.intermediate_bytes:
-        kept += (f"; `dssl gc --intermediate --yes --workspace {shlex.quote(str(result.workspace))}` frees "
+        disk_use += (f"; `dssl gc --intermediate --yes --workspace {shlex.quote(str(result.workspace))}` frees "
                  f"{size_text(result.intermediate_bytes)}")
-    out.print(kept, soft_wrap=True, markup=False, highlight=False)
+    out.print(disk_use, soft_wrap=True, markup=False, highlight=False)
 
 
 @click.command("plan")

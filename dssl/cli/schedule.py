@@ -1,4 +1,4 @@
-"""`dssl schedule`: a run that comes again, fired by cron, systemd, Slurm or Kubernetes."""
+"""`dssl schedule`: runs at certain times, which cron, systemd, Slurm or Kubernetes starts."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..base.digest import JsonObject
 from ..base.errors import ClusterError, DsslError, SpecError, exit_code_of, require
 from .options import console, json_option, require_folder, workspace_option
-from .submit import fitted, hand_over, waited
+from .submit import fitted_plan, submit_plan, wait_for_end
 
 if TYPE_CHECKING:
     from ..runtime.engine import Engine
     from ..runtime.schedules.schedule import Scheduled
 
-ENVIRONMENT = ("DSSL_DATA", "SLURM_CONF", "PATH")  # variables that a firing has as they are now
+ENVIRONMENT = ("DSSL_DATA", "SLURM_CONF", "PATH")  # variables that every firing gets with their present values
 
 
 class Schedules(click.Group):
-    """Takes a first word that is none of its commands as the spec of `add`."""
+    """Calls `add` if the first word is not one of its commands."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         known = not args or args[0] in self.commands or args[0] in ctx.help_option_names
@@ -70,15 +71,15 @@ def add_command(spec: Path, where: str, at: str, to: str, overrides: tuple[str, 
     times = Times.of(at)
     load_spec(spec, overrides)
     engine = load_runtime(where).engine()
-    place, path = Workspace.at(workspace), Path(where)
-    require_folder(place, "dssl schedule")
+    opened, path = Workspace.at(workspace), Path(where)
+    require_folder(opened, "dssl schedule")
     fields = {
         "spec": str(spec.resolve()), "set": list(overrides), "on": str(path.resolve()) if path.is_file() else where,
         "at": times.text, "to": to, "retries": retries, "on_failure": on_failure, "cwd": os.getcwd(),
         "python": sys.executable,
-        # A pod has variables of its own.
+        # A pod has its own variables.
         "environment": {name: os.environ[name] for name in ENVIRONMENT if name in os.environ and to != "kubernetes"}}
-    schedule = Schedule.of(place, fields)
+    schedule = Schedule.of(opened, fields)
     scheduler, scheduled = SCHEDULERS[to], _scheduled(schedule.folder, fields, engine)
     files = scheduler.render(scheduled)
     for name, text in files.items():
@@ -117,11 +118,11 @@ def list_command(workspace: str, as_json: bool) -> None:
                       "installed": installed, "failing": (schedule.folder / "failed.json").is_file()})
     if as_json:
         click.echo(json.dumps(schedules, indent=1))
-    for one in schedules if not as_json else ():
-        state = {True: f"next {one['next']}", None: f"next {one['next']} if it is still installed",
-                 False: "not installed any more: add it again, or remove it"}[one["installed"]]
-        click.echo(f"{one['name']}  {one['at']} by {one['to']}, {state}"
-                   f"{'; its last run failed' if one['failing'] else ''}")
+    for row in schedules if not as_json else ():
+        state = {True: f"next {row['next']}", None: f"next {row['next']} if it is still installed",
+                 False: "not installed any more: add it again, or remove it"}[row["installed"]]
+        click.echo(f"{row['name']}  {row['at']} by {row['to']}, {state}"
+                   f"{'; its last run failed' if row['failing'] else ''}")
 
 
 @schedule_command.command("remove")
@@ -149,7 +150,7 @@ def _scheduled(folder: Path, fields: Mapping[str, Any], engine: Engine) -> Sched
                      tuple(Path(fields[key]) for key in ("spec", "on")))
 
 
-# ---- what cron, systemd and Slurm start
+# ---- commands that cron, systemd and Slurm start
 
 
 @click.command("due", hidden=True)
@@ -167,12 +168,12 @@ def due_command(folder: Path) -> None:
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.pass_context
 def fire_command(ctx: click.Context, folder: Path) -> None:
-    """Run what the schedule in FOLDER says, unless nothing has changed or an earlier firing is at work."""
+    """Run the spec of the schedule in FOLDER, unless nothing has changed or an earlier firing is still at work."""
     from ..pipeline.schedule import Schedule
 
     schedule = Schedule(folder)
     require(folder.is_dir(), f"there is no schedule in {folder}", error=SpecError, why="it was removed",
-            fix="remove it from what fires it, too")
+            fix="remove its entry from cron, systemd or Slurm, too")
     fields = schedule.fields
     os.environ.update(fields["environment"])
     os.chdir(fields["cwd"])
@@ -183,7 +184,7 @@ def fire_command(ctx: click.Context, folder: Path) -> None:
         ctx.exit(schedule.fire(lambda: _attempt(folder.parents[1], fields), _say))
 
 
-def _attempt(workspace: Path, fields: dict[str, Any]) -> int:
+def _attempt(workspace: Path, fields: JsonObject) -> int:
     """Submit the spec unless nothing has changed; return the exit code of its run."""
     from ..pipeline.load import load_spec
     from ..pipeline.plan.plan import plan
@@ -193,16 +194,16 @@ def _attempt(workspace: Path, fields: dict[str, Any]) -> int:
         if all(stage.status == "cached" for stage in made.selected):
             _say("nothing has changed since the last run")
             return 0
-        made = fitted(made, fields["on"])
-        run, is_new = hand_over(made, fields["on"], "all")
+        made = fitted_plan(made, fields["on"])
+        run, is_new = submit_plan(made, fields["on"], "all")
         _say(f"submitted as {run.name}" if is_new else f"{run.name} is already running")
-        state, code = waited(run)
+        state, code = wait_for_end(run)
         _say(f"{run.name}: {state['state']}")
         return code
     except DsslError as error:
         _say(f"error: {error}")
         return error.exit_code
-    except Exception as error:  # whatever it was, the attempt has failed: it is made again, and told of
+    except Exception as error:  # any error is a failed attempt, which is reported and repeated
         _say(f"error: {type(error).__name__}: {error}\n{traceback.format_exc()}")
         return exit_code_of(error)
 

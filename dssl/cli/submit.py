@@ -1,4 +1,4 @@
-"""`dssl submit`, `status`, `logs`, `wait` and `cancel`: runs that an engine starts; and what it starts."""
+"""`dssl submit`, `status`, `logs`, `wait` and `cancel`, for runs that an engine starts."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from ..runtime.description import Runtime
     from ..runtime.engine import Job
 
-LOOK_EVERY = 1.0  # seconds between two looks at a run's folder
-ASK_EVERY = 15.0  # seconds between two questions to an engine
+LOOK_EVERY = 1.0  # seconds between two checks of a run's folder
+QUERY_EVERY = 15.0  # seconds between two queries of an engine
 run_argument = click.argument("name", metavar="[RUN]", required=False)
 
 
@@ -71,14 +71,14 @@ def _knows(engine: EngineRecord) -> bool:
 def submit_command(made: Plan, where: str, dry_run: bool, keep: str, as_json: bool, quiet: bool) -> None:
     """Submit the pipeline SPEC to run in the background or as a batch job, and return at once.
 
-    Prints the name of the run, which `dssl status`, `logs`, `wait` and `cancel` take. A spec that is under way in the
-    workspace is not submitted twice.
+    Prints the name of the run, for `dssl status`, `logs`, `wait` and `cancel`. A spec that is already running in the
+    workspace is not submitted again.
     """
     from ..pipeline.submission import Submission
     from ..runtime.start import load_runtime
 
     require_folder(made.workspace, "dssl submit")
-    made = fitted(made, where)
+    made = fitted_plan(made, where)
     if dry_run:
         runtime = load_runtime(where)
         engine = runtime.engine()
@@ -89,12 +89,12 @@ def submit_command(made: Plan, where: str, dry_run: bool, keep: str, as_json: bo
         finally:
             submission.discard()
         return
-    run, is_new = hand_over(made, where, keep)
+    run, is_new = submit_plan(made, where, keep)
     print_submitted(run, as_json, again=not is_new)
 
 
-def fitted(made: Plan, where: str) -> Plan:
-    """Return a plan as it is on the workers of a description; raise BudgetError if they have no room for a stage."""
+def fitted_plan(made: Plan, where: str) -> Plan:
+    """Return a plan for the workers of a cluster description; raise BudgetError if a stage does not fit them."""
     from ..pipeline.plan.preflight import Room
     from ..pipeline.plan.worker_budget import lowered_note, plan_on
     from ..runtime.description import RankedRuntime
@@ -112,8 +112,8 @@ def fitted(made: Plan, where: str) -> Plan:
     return on_workers
 
 
-def hand_over(made: Plan, where: str, keep: str) -> tuple[Path, bool]:
-    """Submit a plan; return the folder of its run, and whether it is new: a spec under way is not submitted twice."""
+def submit_plan(made: Plan, where: str, keep: str) -> tuple[Path, bool]:
+    """Submit a plan; return the folder of its run, and whether it is new: a running spec is not submitted again."""
     from ..pipeline.submission import Submission
     from ..runtime.start import load_runtime
 
@@ -128,7 +128,7 @@ def hand_over(made: Plan, where: str, keep: str) -> tuple[Path, bool]:
         if run != submission.folder:
             submission.discard()
             return run, False
-        with _signals_deferred():  # else an engine may have the job of a folder that is gone
+        with _signals_deferred():  # otherwise the engine could start a job whose folder was discarded
             handle = engine.submit(job, path)
             try:
                 submission.hand_over(engine.name, handle)
@@ -144,20 +144,20 @@ def hand_over(made: Plan, where: str, keep: str) -> tuple[Path, bool]:
 
 @contextmanager
 def _signals_deferred() -> Iterator[None]:
-    """Let what ends this process (Ctrl-C, SIGTERM, a terminal that is closed) wait for the end of the body."""
-    if threading.current_thread() is not threading.main_thread():  # which alone has handlers
+    """Defer signals that end this process (Ctrl-C, SIGTERM, a terminal that closes) to the end of the body."""
+    if threading.current_thread() is not threading.main_thread():  # only the main thread has signal handlers
         yield
         return
-    came: list[int] = []
-    ending = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    handlers = [signal.signal(number_of, lambda number, frame: came.append(number)) for number_of in ending]
+    received: list[int] = []
+    deferred = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    handlers = [signal.signal(kind, lambda number, frame: received.append(number)) for kind in deferred]
     try:
         yield
     finally:
-        for ended, handler in zip(ending, handlers, strict=True):
-            signal.signal(ended, handler)
-    if came:
-        signal.raise_signal(came[0])
+        for kind, handler in zip(deferred, handlers, strict=True):
+            signal.signal(kind, handler)
+    if received:
+        signal.raise_signal(received[0])
 
 
 def print_submitted(run: Path, as_json: bool, *, again: bool) -> None:
@@ -170,9 +170,9 @@ def print_submitted(run: Path, as_json: bool, *, again: bool) -> None:
     else:
         from ..pipeline.plan.plan import DEFAULT_WORKSPACE
 
-        place = run.parent.parent
-        usual = place.absolute() == Path(DEFAULT_WORKSPACE).absolute()
-        where = "" if usual else f" --workspace {shlex.quote(str(place))}"
+        workspace = run.parent.parent
+        usual = workspace.absolute() == Path(DEFAULT_WORKSPACE).absolute()
+        where = "" if usual else f" --workspace {shlex.quote(str(workspace))}"
         click.echo(f"follow it with `dssl logs {run.name} --follow{where}`, wait with `dssl wait {run.name}{where}`",
                    err=True)
 
@@ -186,9 +186,9 @@ def status_command(name: str | None, workspace: str, as_json: bool) -> None:
     from ..pipeline.submission import find_run, state_of
     from ..storage.artifacts import Workspace
 
-    place = Workspace.at(workspace)
-    folders = place.runs if name is None else [find_run(place, name)]
-    states = [state_of(folder, _knows_if_asked) for folder in folders]
+    opened = Workspace.at(workspace)
+    folders = opened.runs if name is None else [find_run(opened, name)]
+    states = [state_of(folder, _knows_or_warn) for folder in folders]
     if as_json:
         click.echo(json.dumps(states if name is None else states[0], indent=1))
         return
@@ -207,8 +207,8 @@ def status_command(name: str | None, workspace: str, as_json: bool) -> None:
             click.echo(why)
 
 
-def _knows_if_asked(engine: EngineRecord) -> bool:
-    """Return whether an engine knows a job; where it cannot be asked, that it does, after a word."""
+def _knows_or_warn(engine: EngineRecord) -> bool:
+    """Return whether an engine knows a job; if the engine does not answer, warn and return True."""
     try:
         return _knows(engine)
     except ClusterError as error:
@@ -216,15 +216,15 @@ def _knows_if_asked(engine: EngineRecord) -> bool:
         return True
 
 
-class KnowsNowAndThen:
-    """Whether an engine knows a job, which it is asked every `ASK_EVERY` seconds; until then its last answer counts."""
+class CachedQuery:
+    """Whether an engine knows a job; an answer of the engine counts for `QUERY_EVERY` seconds."""
 
     def __init__(self) -> None:
-        self._asked, self._answer = float("-inf"), True
+        self._last_query, self._answer = float("-inf"), True
 
     def __call__(self, engine: EngineRecord) -> bool:
-        if time.monotonic() - self._asked >= ASK_EVERY:
-            self._asked, self._answer = time.monotonic(), _knows_if_asked(engine)
+        if time.monotonic() - self._last_query >= QUERY_EVERY:
+            self._last_query, self._answer = time.monotonic(), _knows_or_warn(engine)
         return self._answer
 
 
@@ -232,8 +232,8 @@ class KnowsNowAndThen:
 @run_argument
 @click.option("--follow", is_flag=True, help="Keep printing new lines until the run has ended.")
 @click.option("--rank", default=None, type=click.IntRange(min=0),
-              help="Which process: 0 is the scheduler, 1 the driver that runs the pipeline, 2 and up are workers. "
-                   "Default: 1.")
+              help="Number of the process: 0 is the scheduler, 1 the driver that runs the pipeline, 2 and up are "
+                   "workers. Default: 1.")
 @workspace_option
 def logs_command(name: str | None, follow: bool, rank: int | None, workspace: str) -> None:
     """Print the log of one process of the submitted RUN (default: the newest run)."""
@@ -248,23 +248,23 @@ def logs_command(name: str | None, follow: bool, rank: int | None, workspace: st
     require(number < runtime.ranks, f"--rank {number}: the run has only {runtime.ranks} processes", error=DataError,
             why="processes are numbered from 0",
             fix=f"give a number from 0 to {runtime.ranks - 1}")
-    path, shown, knows = job.log(number), 0, KnowsNowAndThen()
+    path, shown, knows = job.log(number), 0, CachedQuery()
     while True:
-        # Looked at before the log is read, so that nothing is missed.
+        # The state is read before the log, so that the end of the log is not missed.
         state = state_of(submission.folder, knows)["state"] if follow else ""
-        shown += _shown_from(path, shown)
+        shown += _print_from(path, shown)
         if not follow or state in ENDED:
             break
         time.sleep(LOOK_EVERY)
     if shown == 0:
         click.echo(f"process {number} of {submission.folder.name} has not written anything; this is the log of the "
                    f"whole job ({job.logs / JOB_LOG}):", err=True)
-        if _shown_from(job.logs / JOB_LOG, 0) == 0:
+        if _print_from(job.logs / JOB_LOG, 0) == 0:
             click.echo(f"that log is empty too; see `dssl status {submission.folder.name}`", err=True)
 
 
-def _shown_from(path: Path, start: int) -> int:
-    """Print what a log holds after its first `start` bytes; return how much that is, 0 where there is none."""
+def _print_from(path: Path, start: int) -> int:
+    """Print a log after its first `start` bytes; return the number of bytes printed, 0 if there is no log."""
     if not path.is_file():
         return 0
     with open(path, "rb") as file:
@@ -287,7 +287,7 @@ def wait_command(ctx: click.Context, name: str | None, timeout: float | None, wo
     from ..storage.artifacts import Workspace
 
     folder = Submission.at(find_run(Workspace.at(workspace), name, submitted=True)).folder
-    state, code = waited(folder, float("inf") if timeout is None else timeout)
+    state, code = wait_for_end(folder, float("inf") if timeout is None else timeout)
     if as_json:
         click.echo(json.dumps(state, indent=1))
     else:
@@ -296,11 +296,11 @@ def wait_command(ctx: click.Context, name: str | None, timeout: float | None, wo
     ctx.exit(code)
 
 
-def waited(folder: Path, seconds: float = float("inf")) -> tuple[RunState, int]:
-    """Return the state of a submitted run that has ended, and its exit code; raise LockedError after some seconds."""
+def wait_for_end(folder: Path, seconds: float = float("inf")) -> tuple[RunState, int]:
+    """Wait until a submitted run has ended; return its state and exit code, or raise LockedError after `seconds`."""
     from ..pipeline.submission import ENDED, state_of
 
-    knows = KnowsNowAndThen()
+    knows = CachedQuery()
     until = time.monotonic() + seconds
     while (state := state_of(folder, knows))["state"] not in ENDED:
         require(time.monotonic() < until, f"run {folder.name} is {state['state']}", error=LockedError,
@@ -313,7 +313,7 @@ def waited(folder: Path, seconds: float = float("inf")) -> tuple[RunState, int]:
 @click.argument("name", metavar="RUN")
 @workspace_option
 def cancel_command(name: str, workspace: str) -> None:
-    """Cancel the submitted RUN. What it has finished is kept."""
+    """Cancel the submitted RUN. Its finished parts are kept."""
     from ..pipeline.submission import ENDED, Submission, find_run, state_of
     from ..storage.artifacts import Workspace
 
@@ -326,7 +326,7 @@ def cancel_command(name: str, workspace: str) -> None:
     engine, known = runtime_of(submission).engine(), submission.engine
     if known is not None:
         engine.cancel(known["handle"])
-    if state["state"] == "submitted":  # no process of it will say how it ended
+    if state["state"] == "submitted":  # none of its processes will record how it ended
         submission.finish(TERMINATED, "cancelled", "it was cancelled before it began")
     click.echo(f"{submission.folder.name} is cancelled: its processes end within seconds, and its finished parts are "
                "kept; submit it again to continue")

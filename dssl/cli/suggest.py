@@ -16,7 +16,7 @@ from rich.table import Table
 
 from ..base.errors import require
 from .options import (
-    PlaceType,
+    PathType,
     json_option,
     memory_option,
     quiet_option,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..pipeline.suggested_rows import SuggestedRows
 
 SHOWN = 20  # rows of the table
-WIDTH, LONGEST_CELL = 80, 16  # of the table where nobody looks, and of a cell, in characters; the file has all
+WIDTH, MAX_CELL = 80, 16  # characters of the table without a terminal, and of a cell; the file has the whole cells
 
 
 @click.command("suggest")
@@ -41,7 +41,7 @@ WIDTH, LONGEST_CELL = 80, 16  # of the table where nobody looks, and of a cell, 
                    "rows that many other rows are near.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY.KEY=VALUE",
               help="A value that the run of SPEC was given with --set; may be repeated.")
-@click.option("--out", required=True, type=PlaceType(), help="The CSV file to write; it must not exist yet.")
+@click.option("--out", required=True, type=PathType(), help="The CSV file to write; it must not exist yet.")
 @click.option("--random-state", default=0, show_default=True,
               help="Seed of the random draws of the criterion coverage.")
 @safe_csv_option
@@ -66,7 +66,7 @@ def suggest_command(run: str, count: int, criterion: Any, overrides: tuple[str, 
     require(out.suffix == ".csv", f"{out} ends in {out.suffix or 'nothing'}", why="rows to label are a table",
             fix="name a .csv file")
     require(has_folder(out), f"there is no folder {out.parent}", why="the rows are written into it",
-            fix="make it, or name another file")
+            fix="create it, or name another file")
     require_new(out)  # before work begins
     with working("suggest", "in-process", memory_budget, quiet) as execution:
         suggested = suggest_rows(run, execution, count=count, criterion=criterion, random_state=random_state,
@@ -76,9 +76,9 @@ def suggest_command(run: str, count: int, criterion: Any, overrides: tuple[str, 
         click.echo(json.dumps({"out": str(out), **suggested.attributes, "rows": suggested.records()}))
         return
     _print_rows(suggested)
-    kept = [text for text in overrides if not text.startswith("labels.file=")]
+    settings = [text for text in overrides if not text.startswith("labels.file=")]
     spec = shlex.quote(run if Path(run).suffix in YAML else "SPEC.yaml")
-    again = "".join(f" --set {text}" for text in (*map(shlex.quote, kept), suggested.next_files(out)))
+    again = "".join(f" --set {text}" for text in (*map(shlex.quote, settings), suggested.next_files(out)))
     again += f" --workspace {shlex.quote(workspace)}" if workspace != DEFAULT_WORKSPACE else ""
     click.echo(f"{count} rows in {out}, {suggested.attributes['in_words']}. Rows count from 0, lines of a file "
                "from 1. Fill in the column label, then:")
@@ -87,8 +87,7 @@ def suggest_command(run: str, count: int, criterion: Any, overrides: tuple[str, 
 
 
 def _print_rows(suggested: SuggestedRows) -> None:
-    """Print the first rows: where they stand, what is predicted of them, and as many of their cells as fit, in the
-    order of the source's columns."""
+    """Print the first rows: their position in the source, their predictions, and as many of their cells as fit."""
     records = suggested.records()[:SHOWN]
     several = len({record.get("file") for record in records}) > 1
     lines = any(record.get("line") for record in records)
@@ -114,9 +113,9 @@ def _print_rows(suggested: SuggestedRows) -> None:
 
 
 def _shown(value: Any) -> str:
-    """Return a cell of the table, cut off where it is long."""
+    """Return the text of a cell of the table, shortened if it is long."""
     text = "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
-    if "." in text and len(text) > LONGEST_CELL // 2:
+    if "." in text and len(text) > MAX_CELL // 2:
         with suppress(ValueError):
             text = f"{float(text):.4g}"
-    return text if len(text) <= LONGEST_CELL else f"{text[:LONGEST_CELL - 1]}…"
+    return text if len(text) <= MAX_CELL else f"{text[:MAX_CELL - 1]}…"

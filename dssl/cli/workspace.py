@@ -1,15 +1,23 @@
-"""`dssl verify`, `inspect`, `gc` and `doctor`: what lies in a workspace, and whether all is well."""
+"""`dssl verify`, `inspect`, `gc` and `doctor`: check, show and clean a workspace."""
+
+from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
 from rich.table import Table
 
 from ..base.errors import DataError, SpecError, require
-from ..base.units import size_text
+from ..base.units import size_text, time_text
+from ..base.yaml import yaml_text
 from .options import console, json_option, on_option, workspace_option
-from .show_run import show_run, show_runs
+
+if TYPE_CHECKING:
+    from ..pipeline.inspection import RunDocument, RunListed
+    from ..pipeline.result import RunResult
 
 
 @click.command("verify")
@@ -23,11 +31,11 @@ def verify_command(workspace: str, as_json: bool) -> None:
     from ..storage.artifacts import Workspace
     from .progress import Activity
 
-    place = Workspace.at(workspace)
+    opened = Workspace.at(workspace)
     with Activity("verify", console):
-        checked, parts = place.verify(), place.verify_unfinished()
+        checked, parts = opened.verify(), opened.verify_unfinished()
     require(checked + parts > 0, f"{workspace} holds no artifacts", error=DataError,
-            why="nothing was read, so nothing is known to be sound", fix="check --workspace, or run a pipeline first")
+            why="nothing could be verified", fix="check --workspace, or run a pipeline first")
     unfinished = f", and so are {parts} finished parts of unfinished ones" if parts else ""
     click.echo(json.dumps({"artifacts": checked, "unfinished_parts": parts}) if as_json else
                f"{checked} artifacts are as they were written{unfinished}")
@@ -56,11 +64,11 @@ def gc_command(workspace: str, keep_runs: int | None, drop: tuple[str, ...], int
 
     require(not (yes and dry_run), "--yes and --dry-run", error=SpecError, why="one removes, the other does not",
             fix="leave one of them out")
-    place = Workspace.at(workspace)
-    require(place.root.is_dir(), f"there is no workspace {workspace}", error=DataError, why="nothing can be removed",
+    opened = Workspace.at(workspace)
+    require(opened.root.is_dir(), f"there is no workspace {workspace}", error=DataError, why="nothing can be removed",
             fix="check --workspace")
     gc = collect_garbage if yes else find_garbage
-    garbage = gc(place, keep_runs=keep_runs, drop=drop, intermediate=intermediate)
+    garbage = gc(opened, keep_runs=keep_runs, drop=drop, intermediate=intermediate)
     if as_json:
         click.echo(json.dumps({"removed": yes, **garbage.to_dict()}, indent=1))
         return
@@ -71,11 +79,11 @@ def gc_command(workspace: str, keep_runs: int | None, drop: tuple[str, ...], int
     out = Console()
     if garbage.items:
         out.print(table)
-    kept = f"{len(garbage.kept)} runs are kept, and {size_text(garbage.kept_bytes)} that they need"
+    summary = f"{len(garbage.kept)} runs are kept, and {size_text(garbage.kept_bytes)} that they need"
     if garbage.intermediate_bytes:
-        kept += f"; {size_text(garbage.intermediate_bytes)} of it is intermediate: --intermediate"
+        summary += f"; {size_text(garbage.intermediate_bytes)} of it is intermediate: --intermediate"
     verb = "removed" if yes else "can be removed"
-    out.print(f"{size_text(garbage.size)} in {len(garbage.items)} folders {verb}; {kept}", soft_wrap=True)
+    out.print(f"{size_text(garbage.size)} in {len(garbage.items)} folders {verb}; {summary}", soft_wrap=True)
     if garbage.items and not yes:
         out.print("add --yes to remove it")
 
@@ -94,14 +102,14 @@ def inspect_command(name: str | None, workspace: str, as_json: bool) -> None:
 
     if name is None:
         runs = runs_of(Workspace.at(workspace))
-        click.echo(json.dumps(runs, indent=1)) if as_json else show_runs(runs)
+        click.echo(json.dumps(runs, indent=1)) if as_json else _show_runs(runs)
         return
     document = inspect(name, Workspace.at(workspace))
     if as_json:
         click.echo(json.dumps(document, indent=1))
         return
     if document["kind"] == "run":
-        show_run(document)
+        _show_run(document)
         return
     out, arrays = Console(), document.pop("arrays", [])
     for key, value in document.items():
@@ -116,6 +124,74 @@ def inspect_command(name: str | None, workspace: str, as_json: bool) -> None:
                           " x ".join(map(str, array["chunks"])), size_text(array["bytes"]),
                           size_text(array["bytes_on_disk"]))
         out.print(table)
+
+
+def _show_run(document: RunDocument) -> None:
+    """Print the document of a run that `inspect` returned."""
+    from ..pipeline.load import changed_settings
+    from ..pipeline.result import RunResult
+    from ..storage.files import path_at
+
+    folder = path_at(document["path"])
+    known: Mapping[str, Any] = document.get("progress") or {}
+    result = RunResult.of(document, folder) if "stages" in document else None
+    name = result.name if result else known.get("name", "?")
+    click.echo(f"run {folder.name} of {name}: {_state(result, known)}")
+    if result:
+        for text in result.verdict:
+            click.echo(text)
+        head, rows = result.score_rows()
+        if rows:
+            _print_table("", head, rows)
+    error = known.get("error")
+    if error:
+        click.echo(f"{error['type']}: {error['what']}\n  why: {error['why']}\n  fix: {error['fix']}")
+    if result:
+        _print_table("Stages", ("stage", "status", "time", "on disk", "address"), [
+            (f"{stage.name} ({stage.graph})" if stage.graph else stage.name, stage.status, time_text(stage.seconds),
+             size_text(stage.disk_bytes), stage.address[:12]) for stage in result.stages])
+    elif known.get("stages"):
+        _print_table("Stages that ended", ("stage", "status", "time"), [
+            (stage["name"], stage["status"], time_text(stage["seconds"])) for stage in known["stages"]])
+    if document["spec"]:
+        click.echo("\nSpec, without defaults")
+        text = yaml_text(changed_settings(document["spec"]), width=100)
+        click.echo("".join(f"  {line}\n" for line in text.splitlines()), nl=False)
+    click.echo("\nPaths")
+    paths = {"predictions": result and result.predictions, "run": folder,
+             "report": result and result.report, "model": result and result.model_path,
+             "unreached": result and result.unreached.get("file")}
+    for key, path in paths.items():
+        if path:
+            click.echo(f"  {key:<11} {path}")
+
+
+def _show_runs(runs: Sequence[RunListed]) -> None:
+    """Print a line for each run."""
+    _print_table("", ("run", "name", "status", "on disk", "intermediate"), [
+        (run["run"], str(run["name"]), run["status"],
+         *("" if size is None else size_text(size) for size in (run["disk_bytes"], run["intermediate_bytes"])))
+        for run in runs])
+
+
+def _state(result: RunResult | None, known: Mapping[str, Any]) -> str:
+    if result is None:
+        stage = f" in stage {known['stage']}" if known.get("stage") else ""
+        return f"{known.get('state', 'unfinished')}{stage}, last seen {known.get('updated', 'never')}"
+    ended = "done" if result.status == "done" else f"stopped after {result.until}"
+    intermediate = f", {size_text(result.intermediate_bytes)} of it intermediate" if result.intermediate_bytes else ""
+    return f"{ended} in {time_text(result.seconds)}; it keeps {size_text(result.disk_bytes)} of artifacts{intermediate}"
+
+
+def _print_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    table = Table(box=None, pad_edge=False)
+    for name in head:
+        table.add_column(name, justify="right" if name in ("time", "on disk", "intermediate") else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    if title:
+        click.echo(f"\n{title}")
+    Console().print(table)
 
 
 @click.command("doctor")

@@ -1,22 +1,23 @@
-"""A data set: X by rows, a target, an official split, and what is known about them."""
+"""A data set: the points X, a target, an official split, and attributes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import pandas as pd
 from scipy.sparse import issparse
 
+from ..base.digest import JsonObject
 from ..base.errors import DataError, IntegrityError, column_label, explain, require
 from ..storage.blocks import ArrayRows, Rows, row_ranges, write_dense
 from ..storage.csr import CsrRows, as_csr
 from ..storage.files import json_bytes, path_at, read_file, read_json, write_json
-from ..storage.pieces import BlockedCsrRows, JoinedRows, write_sparse
+from ..storage.pieces import BlockedCsrRows, CsrDescription, JoinedRows, write_sparse
 from ..storage.store import MANIFEST, StoredParts, StoredRows
 from .columns import Columns
-from .floats import floats, narrow_columns, not_finite, refuse_lost_columns, refuse_not_finite
+from .floats import floats, narrow_columns, not_finite, refuse_indistinct_columns, refuse_not_finite
 from .frames import as_pandas
 from .ingest_params import WhenMissing, WhenText
 from .refused_cells import refuse_frame
@@ -24,27 +25,27 @@ from .survey import Survey, choose_columns
 from .targets import named_labels, target_of
 
 VERSION = 1
-SEGMENTED = 2  # with rows that were appended, see `append`
+SEGMENTED = 2  # the version of a data set with appended rows, see `append`
 CHUNK_BYTES = 32 << 20  # of X: large enough to read fast, small enough that several fit a task
-LABELS_APART = ("npy", "idx")  # formats whose labels are a second file
-WAY = 'when_missing="impute" fills missing numbers with the mean of their column, and when_text="one_hot" makes one ' \
-      "column of 0 and 1 of each text"
-SPARSE_COLUMNS, SPARSE_SHARE = 1000, 0.1  # from which width, and up to which share of entries, sparse X stays sparse
+LABELS_APART = ("npy", "idx")  # formats with labels in a second file
+ENCODING_HINT = ('when_missing="impute" fills missing numbers with the mean of their column, and when_text="one_hot" '
+                 "makes one column of 0 and 1 of each text")
+SPARSE_COLUMNS, SPARSE_SHARE = 1000, 0.1  # sparse X stays sparse from this width, and up to this share of entries
 
 
 def chunk_rows(n_rows: int, row_bytes: int) -> int:
-    """Return the rows of a chunk of about `CHUNK_BYTES`."""
+    """Return the number of rows in a chunk of about `CHUNK_BYTES`."""
     return max(1, min(n_rows, CHUNK_BYTES // max(row_bytes, 1)))
 
 
-def keeps_sparse(asked: bool | None, nnz: int | None, shape: tuple[int, int]) -> bool:
-    """Return whether X is stored as CSR.
+def keeps_sparse(requested: bool | None, nnz: int | None, shape: tuple[int, int]) -> bool:
+    """Return whether X is stored as CSR: as `requested`, or if that is None, where CSR is faster.
 
-    That is as `asked`; if it is None, where the source stores `nnz` entries only, has `SPARSE_COLUMNS` columns or more,
-    and stores at most the share `SPARSE_SHARE` of all entries. Below that, dense blocks are faster.
+    That is the case if the source is sparse with `nnz` entries, has at least `SPARSE_COLUMNS` columns, and stores at
+    most the share `SPARSE_SHARE` of all entries.
     """
-    if asked is not None:
-        return asked
+    if requested is not None:
+        return requested
     return nnz is not None and shape[1] >= SPARSE_COLUMNS and nnz <= SPARSE_SHARE * shape[0] * shape[1]
 
 
@@ -80,7 +81,7 @@ class Dataset:
     X: Rows
     y: Rows | None = None
     split: Rows | None = None
-    attributes: dict[str, Any] = field(default_factory=dict)
+    attributes: JsonObject = field(default_factory=dict)
 
     @classmethod
     def from_arrays(cls, X: Any, y: Any = None, *, split: Any = None, attributes: Mapping[str, Any] | None = None,
@@ -124,7 +125,7 @@ class Dataset:
         sparse = (attributes or {}).get("sparse") if sparse is None else sparse
         if isinstance(X, pd.DataFrame):
             known.setdefault("feature_names", [str(name) for name in X.columns])
-            refuse_frame(X, WAY, fills=when_missing == "impute", takes_text=when_text == "one_hot")
+            refuse_frame(X, ENCODING_HINT, fills=when_missing == "impute", takes_text=when_text == "one_hot")
         if when_missing != "error" or when_text != "error":
             X, dtype = _encoded(X, known, impute=when_missing == "impute", one_hot=when_text == "one_hot")
         else:
@@ -142,7 +143,7 @@ class Dataset:
         return cls(CsrRows(table) if issparse(table) else ArrayRows(table), None if coded is None else ArrayRows(coded),
                    None if split is None else ArrayRows(np.asarray(split, np.uint8)), known)
 
-    def to_arrays(self) -> tuple[dict[str, Any], dict[str, Any]]:
+    def to_arrays(self) -> tuple[dict[str, Any], JsonObject]:
         """Return the arrays whole, and the attributes.
 
         `Dataset.from_arrays(**arrays, attributes=attributes)` makes the same data set
@@ -158,8 +159,8 @@ class Dataset:
         return {name: rows.read_all() for name, rows in self._arrays().items()}, dict(self.attributes)
 
     def _arrays(self) -> dict[str, Rows]:
-        there = {"X": self.X, "y": self.y, "split": self.split}
-        return {name: rows for name, rows in there.items() if rows is not None}
+        rows_by_name = {"X": self.X, "y": self.y, "split": self.split}
+        return {name: rows for name, rows in rows_by_name.items() if rows is not None}
 
     def __len__(self) -> int:
         return len(self.X)
@@ -237,59 +238,81 @@ class Dataset:
             It is a URL of another kind.
         """
         folder = path_at(path)
-        mine = _folder_of(self.X) == folder.resolve()
-        require(mine or not folder.is_dir() or not any(folder.iterdir()), f"{folder} is not empty", error=DataError,
+        is_stored_here = _folder_of(self.X) == folder.resolve()
+        is_empty = not folder.is_dir() or not any(folder.iterdir())
+        require(is_stored_here or is_empty, f"{folder} is not empty", error=DataError,
                 why="a data set is written once; rows can be appended", fix="name another folder, or delete this one")
         parts = StoredParts(folder)
         height = chunk_rows(len(self), self.X.row_bytes)
         arrays = {}
         for name, rows in self._arrays().items():
-            if not mine:
+            if not is_stored_here:
                 rows = write_sparse(rows, parts, height) if rows.is_sparse else write_dense(rows, parts, name, height)
             arrays[name] = describe(rows)
         manifest = {"dssl_dataset": VERSION, "arrays": arrays, "attributes": self.attributes}
         is_first = write_json(folder / MANIFEST, manifest, exclusive=True)
         require(is_first or bytes(read_file(folder / MANIFEST)) == json_bytes(manifest), error=DataError,
-                what=f"{folder} holds another data set", why="it was written meanwhile", fix="name another folder")
+                what=f"{folder} holds another data set", why="it was written in the meantime",
+                fix="name another folder")
         return open_stored(folder)
 
 
-def describe(rows: Rows) -> dict[str, Any]:
-    """Return what `dataset.json` says of an array."""
-    return rows.describe() if isinstance(rows, BlockedCsrRows) else {"shape": list(rows.shape), "dtype": rows.dtype.str}
+class DenseDescription(TypedDict):
+    """The entry of a dense array in `dataset.json`."""
+
+    shape: list[int]
+    dtype: str
+
+
+class DatasetManifest(TypedDict):
+    """The content of `dataset.json`; the entry of an array depends on its kind."""
+
+    dssl_dataset: int
+    arrays: dict[str, Any]
+    attributes: JsonObject
+
+
+def describe(rows: Rows) -> DenseDescription | CsrDescription:
+    """Return the entry of an array in `dataset.json`."""
+    return rows.describe() if isinstance(rows, BlockedCsrRows) else describe_dense(rows)
+
+
+def describe_dense(rows: Rows) -> DenseDescription:
+    """Return the entry of a dense array in `dataset.json`."""
+    return {"shape": list(rows.shape), "dtype": rows.dtype.str}
 
 
 def _folder_of(X: Rows) -> Path | None:
-    """Return the folder of a data set that these rows are stored in."""
+    """Return the folder of the data set in which these rows are stored."""
     if isinstance(X, BlockedCsrRows):
         return X.parts.folder.resolve() if isinstance(X.parts, StoredParts) else None
     return X.path.resolve().parent.parent if isinstance(X, StoredRows) else None
 
 
 def _numbers(X: Any) -> Any:
-    """Return X as an array, or CSR matrix, of numbers, shape (n, d)."""
+    """Return X as an array or CSR matrix of numbers, shape (n, d)."""
     array = as_csr(X) if issparse(X) else np.asarray(X)
     require(array.ndim == 2 and min(array.shape) > 0, f"X has shape {array.shape}, expected (n, d), neither of them 0",
             why="points are rows and features are columns", fix="pass a two-dimensional array", error=DataError)
     require(array.dtype.kind in "biuf", f"X holds values of type {array.dtype}, expected numbers", error=DataError,
             why="features are numbers; text has no distance",
-            fix='pass a DataFrame with when_text="one_hot", which makes one column of 0 and 1 a category, and '
-                'when_missing="impute" if cells are missing; or code categories as numbers')
+            fix='pass a DataFrame with when_text="one_hot", which makes one column of 0 and 1 per category, and '
+                'when_missing="impute" if cells are missing; or encode categories as numbers')
     return array
 
 
-def _encoded(X: Any, known: dict[str, Any], *, impute: bool, one_hot: bool) -> tuple[Any, np.dtype]:
-    """Return X with missing cells filled and text as columns of 0 and 1, and its type; `known` tells what was done."""
+def _encoded(X: Any, known: JsonObject, *, impute: bool, one_hot: bool) -> tuple[Any, np.dtype]:
+    """Return X with missing cells filled and text as columns of 0 and 1, and its type; `known` records the encoding."""
     table = X if isinstance(X, pd.DataFrame) else _numbers(X)
     names = known.get("feature_names")
     survey = Survey.of(table, names=names)
     require(one_hot or not survey.levels, error=DataError,  # categories of numbers, and numbers as text
             what=f"X holds text or categories in {column_label(names, min(survey.levels, default=0))}",
             why="features are numbers; text has no distance",
-            fix='pass when_text="one_hot", which makes one column of 0 and 1 a category, or make floats of it')
+            fix='pass when_text="one_hot", which makes one column of 0 and 1 per category, or convert it to floats')
     columns = choose_columns(survey, names, "X", impute=impute)
     types = X.dtypes.drop(X.columns[[*columns.levels]]) if isinstance(X, pd.DataFrame) else [table.dtype]
-    # Objects hold Python's floats.
+    # Columns of objects contain Python floats.
     wide = any(dtype == np.float64 or str(dtype) in ("Float64", "object") for dtype in types)
     dtype = np.dtype(np.float64 if wide else np.float32)
     made = columns.rounded(dtype).apply(table, np.arange(columns.n_columns))
@@ -300,7 +323,7 @@ def _encoded(X: Any, known: dict[str, Any], *, impute: bool, one_hot: bool) -> t
 
 
 def _table(values: Any, dtype: np.dtype, sparse: bool | None, names: list[str] | None) -> Any:
-    """Return numbers as a row-major array, or CSR matrix where X is to be sparse, of finite floats."""
+    """Return numbers as a row-major array or CSR matrix of finite floats; raise DataError if that is impossible."""
     if keeps_sparse(sparse, values.nnz if issparse(values) else None, values.shape):
         values = as_csr(values)
     elif issparse(values):
@@ -311,22 +334,24 @@ def _table(values: Any, dtype: np.dtype, sparse: bool | None, names: list[str] |
         raise refuse_not_finite("X", count, first, names)
     narrow = narrow_columns(values, dtype)
     if narrow is not None:
-        refuse_lost_columns([narrow], names, "X", "pass X as float64, or subtract the offset")
+        refuse_indistinct_columns([narrow], names, "X", "pass X as float64, or subtract the offset")
     return table
 
 
 def open_stored(folder: str | Path) -> Dataset:
     """Return the data set that `Dataset.save` or an ingest wrote to a folder.
 
-    Raises DataError: the folder has no dataset.json. IntegrityError: the arrays are not what dataset.json says.
+    Raises
+    ------
+    DataError : the folder has no dataset.json. IntegrityError : the arrays do not match dataset.json.
     """
     folder = path_at(folder)
     require((folder / MANIFEST).is_file(), f"{folder} has no {MANIFEST}", error=DataError,
-            why="it holds no data set, or its ingest did not finish",
+            why="it contains no data set, or its ingest did not finish",
             fix="run the ingest again, or name the file to be read")
     manifest = read_json(folder / MANIFEST)
     require(isinstance(manifest, dict) and manifest.get("dssl_dataset") in (VERSION, SEGMENTED), error=IntegrityError,
-            what=f"{folder / MANIFEST} is not of version {VERSION}", why="its layout is not known to this dssl",
+            what=f"{folder / MANIFEST} is not of version {VERSION}", why="this dssl does not know its layout",
             fix="ingest the source again with this version")
     rows: dict[str, Rows] = {}
     for name, described in manifest["arrays"].items():
@@ -346,7 +371,7 @@ def open_stored(folder: str | Path) -> Dataset:
     return Dataset(rows["X"], rows.get("y"), rows.get("split"), manifest["attributes"])
 
 
-def _open_sparse(folder: Path, described: Mapping[str, Any]) -> BlockedCsrRows:
+def _open_sparse(folder: Path, described: CsrDescription) -> BlockedCsrRows:
     X = BlockedCsrRows.of(StoredParts(folder), described)
     blocks = row_ranges(len(X), X.block_rows)
     n_parts = len(list((folder / "parts").glob("*")))

@@ -1,7 +1,7 @@
-"""What each column of a source is, what is wrong with it as a feature, and which columns are left out.
+"""Findings about the columns of a source: what each column is, whether it can be a feature, and which are left out.
 
-The criteria ask how likely a feature would look like this by chance (`CHANCE`), where that has a probability; names
-help where the numbers alone do not decide, and never decide alone.
+Where possible, a criterion bounds the probability (`CHANCE`) that a feature looks like this by chance. A name helps if
+the numbers alone do not decide, but never decides alone.
 """
 
 import math
@@ -9,19 +9,17 @@ import re
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, cast
 
 import numpy as np
 from scipy.spatial import cKDTree
-from scipy.special import gammaln
 
 from ..base.errors import column_label, explain
 from .columns import spellings
 from .lists import column_of
-from .pairs import UNLABELED, Pairs
+from .pairs import CHANCE, encoding_of
 from .readers.base import FEWEST_ROWS, Scan
-from .readers.cells import MOST_LEVELS, Cells, is_category
+from .readers.cells import MAX_LEVELS, Cells, is_category
 from .readers.formats import is_table
 from .traits import Traits
 
@@ -29,19 +27,17 @@ Kind = Literal["number", "integer", "category", "text", "time"]
 FindingKind = Literal["identifier", "free text", "codes", "several units", "time stamp", "constant", "duplicate",
                       "target"]
 
-CHANCE = 1e-9  # of what looks like an identifier, or the target, and is neither
-FEWEST_APART = 10  # rows in which a column is neither at one end of its range: fewer agree by chance
-ALIKE = 1e-3  # between the directions of two columns, centered: a correlation beyond 1 - 1e-6
-DETERMINED = 1e-6  # of the variance of a target that a column leaves open
-ROWS_PER_CODE = 10  # of labeled rows for each number that may be the code of a class
+FEWEST_APART = 10  # rows in which a column is at neither end of its range; with fewer, columns agree by chance
+MAX_DISTANCE = 1e-3  # between the directions of two centered columns: a correlation above 1 - 1e-6
+DETERMINED = 1e-6  # the share of a target's variance that a column does not explain
 EPOCHS = (946684800, 2208988800)  # 2000 to 2040, in seconds since 1970
 UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
-LONGEST_CODE, MAX_WORDS = 40, 3  # characters and words of a text that names a row
-LEFT_OUT: dict[str, tuple[str, str]] = {  # findings of columns that are left out: as what, and how to learn from them
+LONGEST_CODE, MAX_WORDS = 40, 3  # characters and words of a text that identifies a row
+LEFT_OUT: dict[str, tuple[str, str]] = {  # by finding: the plural of what is left out, and how to learn from it
     "identifier": ("identifiers", "data.read.keep_ids: {} keeps them"),
     "free text": ("free text", "To learn from it, add embeddings of it (such as those of sentence-transformers) as "
                                "columns of numbers, or as a list column of Parquet"),
-    "codes": ("codes of many values", "To learn from them, write what they tell as columns of numbers or categories"),
+    "codes": ("codes with many values", "To learn from them, write what they mean as columns of numbers or categories"),
     "several units": ("numbers in several units", "To learn from them, write all of a column in one unit"),
     "time stamp": ("dates", "To learn from them, write them as numbers, such as days")}
 ID_WORDS = {"id", "ids", "uuid", "guid", "key", "pk", "index", "idx", "row", "rowid", "nr", "serial", "unnamed"}
@@ -49,13 +45,13 @@ ID_WORDS = {"id", "ids", "uuid", "guid", "key", "pk", "index", "idx", "row", "ro
 
 @dataclass(frozen=True)
 class ColumnRecord:
-    """What is known of a column of the source.
+    """The record of one column of a source.
 
     name : its name, or its number as text. kind : "number", "integer" (all whole), "category" (text, see
-        `is_category`), "text" (any other), or "time" (text written as dates); None where it was not read.
-    min, max : of numbers. missing : cells. levels : different texts, of categories and times up to `MOST_LEVELS`.
-    used : whether it is a feature. finding : what it looks like, if not like a feature. why : of the finding, or of
-        being left out.
+        `is_category`), "text" (any other), or "time" (text written as dates); None if it was not read.
+    min, max : of numbers. missing : the number of missing cells. levels : the number of distinct texts of a category or
+        time, up to `MAX_LEVELS`. used : whether it is a feature. finding : what it looks like, if not like a feature.
+    why : the reason for the finding, or for leaving the column out.
     """
 
     name: str
@@ -69,27 +65,41 @@ class ColumnRecord:
     why: str | None = None
 
 
+class SurveyRecord(TypedDict):
+    """The JSON form of a `ColumnRecord`, in the attribute `survey` of a data set."""
+
+    name: str
+    kind: Kind | None
+    min: float | None
+    max: float | None
+    missing: int | None
+    levels: int | None
+    used: bool
+    finding: FindingKind | None
+    why: str | None
+
+
 def examined(traits: Traits, levels: dict[int, dict[str, int]], names: Sequence[str] | None,
              scan: Scan | None = None) -> list[ColumnRecord]:
-    """Return the record of every column, all of them used.
+    """Return the record of every column, all of them marked as used.
 
-    traits, levels : of all rows; `levels` by number of the columns of text, at most `MOST_LEVELS` + 1 of each.
-    scan : of the table, which tells how its cells are written; None of other rows.
+    traits, levels : of all rows; `levels` by the number of a text column, at most `MAX_LEVELS` + 1 of each.
+    scan : of a table, which knows how its cells are written; None for other rows.
     """
-    of = traits.figures
-    measures, odd, several = (scan.measures, scan.odd, scan.several_units) if scan is not None else ((), {}, {})
+    figures = traits.figures
+    measured, odd, several = (scan.measures, scan.odd, scan.several_units) if scan is not None else ((), {}, {})
     copies = _copies(traits)
     records = []
     for j in range(traits.d):
-        n = int(of["present"][j])
+        n = int(figures["present"][j])
         is_text = j in levels
-        whole = bool(of["whole"][j]) and n > 0
-        has_range = not is_text and math.isfinite(of["smallest"][j])
-        low, high = (float(of[end][j]) if has_range else None for end in ("smallest", "largest"))
-        key = None if j in measures else _key(traits, j, names, levels.get(j))
+        whole = bool(figures["whole"][j]) and n > 0
+        has_range = not is_text and math.isfinite(figures["smallest"][j])
+        low, high = (float(figures[end][j]) if has_range else None for end in ("smallest", "largest"))
+        key = None if j in measured else _key(traits, j, names, levels.get(j))
         kind: Kind = "integer" if whole else "number"
         texts = spellings(levels[j]) if is_text else []
-        few = is_text and len(levels[j]) <= MOST_LEVELS and is_category(len(texts), n)
+        few = is_text and len(levels[j]) <= MAX_LEVELS and is_category(len(texts), n)
         units = "" if few else several.get(j, "")
         key = None if units else key
         few = few and key is None
@@ -102,57 +112,57 @@ def examined(traits: Traits, levels: dict[int, dict[str, int]], names: Sequence[
         if kind == "text" and units:
             finding = "several units", f"its numbers are in several units, {units}; write all of them in one"
         if kind == "text" and finding is None:
-            count = f"more than {MOST_LEVELS:,}" if len(levels[j]) > MOST_LEVELS else f"{len(texts):,}"
+            count = f"more than {MAX_LEVELS:,}" if len(levels[j]) > MAX_LEVELS else f"{len(texts):,}"
             mixed = _mostly_numbers(odd[j], n) if j in odd else ""
             said = f"different texts in {n:,} cells{mixed}"
             words = not mixed and _are_words(levels[j])
             finding = ("codes", f"{count} {said}, each a single word") if words else ("free text", f"{count} {said}")
         finding = finding or (_ordered(traits, j) if kind == "number" else None)
         if finding is None and j in copies:
-            other, exact = copies[j]
-            finding = "duplicate", (f"a copy of {column_label(names, other)}" if exact else
-                                  f"{column_label(names, other)} on another scale")
+            original, exact = copies[j]
+            finding = "duplicate", (f"a copy of {column_label(names, original)}" if exact else
+                                  f"{column_label(names, original)} on another scale")
         records.append(ColumnRecord(
             names[j] if names else str(j), kind, low, high, traits.n_rows - n,
-            len(texts) if is_text and kind != "text" and len(levels[j]) <= MOST_LEVELS else None,
+            len(texts) if is_text and kind != "text" and len(levels[j]) <= MAX_LEVELS else None,
             True, *(finding or (None, None))))
     return records
 
 
 def _are_words(texts: Collection[str]) -> bool:
-    """Return whether texts are short and single words, such as codes of parts."""
+    """Return whether texts are short single words, such as part codes."""
     return all(len(text) <= LONGEST_CODE and len(text.split()) == 1 for text in texts)
 
 
 def _mostly_numbers(odd: Cells, n: int) -> str:
-    """Return what is to be said of a column of text most cells of which are numbers, and how it becomes numbers."""
+    """Return a note on a text column in which most cells are numbers, with the way to read it as numbers."""
     texts = ", ".join(text for _, text in odd.shown)
-    others = "these" if odd.texts == len(odd.shown) else "each of the others"
+    which = "these" if odd.texts == len(odd.shown) else "each of the others"
     return (f", of which {n - odd.texts:,} are numbers; if the others, such as {odd.examples[0][1]!r}, mark missing "
-            f"cells, data.read.missing: [{texts}] makes it a column of numbers, once it names {others}")
+            f"cells, data.read.missing: [{texts}] makes it a column of numbers, once it names {which}")
 
 
 class IdentifierColumns(UserWarning):
-    """Columns of a fit look like identifiers: new points have others, far from all that were seen."""
+    """Columns of a fit look like identifiers, whose values new points do not share."""
 
 
 def warn_identifiers(X: np.ndarray, names: Sequence[str]) -> None:
-    """Warn of columns of numbers (n, d) that look like identifiers, as a table that is read leaves them out."""
+    """Warn about numeric columns (n, d) that look like identifiers; a table that dssl reads would leave them out."""
     traits = Traits.of(X)
     records = [] if traits is None else examined(traits, {}, names)
     identifiers = [record for record in records if record.finding == "identifier"]
     if identifiers:
         warnings.warn(explain(
             "; ".join(f"column {record.name!r} looks like an identifier: {record.why}" for record in identifiers),
-            why="new points have others, far from those of all points of the fit, which then decide",
+            why="new points have other identifiers, far from all of the fit, and the distance to these would dominate",
             fix=f"leave them out: X.drop(columns={[record.name for record in identifiers]})"),
             IdentifierColumns, stacklevel=5)
 
 
 def left_out(records: Sequence[ColumnRecord], keep: bool | Collection[str]) -> set[int]:
-    """Return the columns that are left out: identifiers, and text that is no category, but for those to keep.
+    """Return the columns to leave out: identifiers, and text that is not a category, except for those to keep.
 
-    None is where nothing else would be left.
+    The result is empty if no other column would remain.
     """
     numbers = {j for j, record in enumerate(records)
              if (record.finding in ("identifier", "free text", "codes", "several units") or record.kind == "time")
@@ -160,58 +170,58 @@ def left_out(records: Sequence[ColumnRecord], keep: bool | Collection[str]) -> s
     return numbers if len(numbers) < len(records) else set()
 
 
-def to_json(records: Sequence[ColumnRecord]) -> list[dict[str, Any]]:
+def to_json(records: Sequence[ColumnRecord]) -> list[SurveyRecord]:
     """Return the records as JSON."""
-    return [asdict(record) for record in records]
+    return [cast(SurveyRecord, asdict(record)) for record in records]
 
 
-def with_dropped(survey: list[dict[str, Any]], names: Sequence[str], target: str | None) -> list[dict[str, Any]]:
-    """Return records (JSON) in the order of the names of all columns of a source, with those that were not read."""
+def with_dropped(survey: list[SurveyRecord], names: Sequence[str], target: str | None) -> list[SurveyRecord]:
+    """Return survey records in the order of the names of all columns of a source, including columns not read."""
     known = {record["name"]: record for record in survey}
     columns = {name: column_of(name, names) for name in known}
     if len(set(names)) < len(names) or not {*columns.values()} <= set(names):
         return survey
-    unread = {name: [asdict(ColumnRecord(name, None, None, None, None, None, used=False, why="data.read.drop"))]
+    unread = {name: to_json([ColumnRecord(name, None, None, None, None, None, used=False, why="data.read.drop")])
               for name in names if name != target}
     return [record for name in names
             for record in [known[j] for j, column in columns.items() if column == name] or unread.get(name, [])]
 
 
 def dataset_notes(attributes: Mapping[str, Any]) -> list[str]:
-    """Return the notes on the columns of a data set with these attributes."""
+    """Return the notes about the columns of a data set with these attributes."""
     return notes(attributes.get("survey", ()), named=bool(attributes.get("feature_names")),
                  can_drop=is_table(attributes.get("format", "")))
 
 
-def notes(records: Sequence[dict[str, Any]], *, named: bool = True, can_drop: bool = True) -> list[str]:
-    """Return what a user should know of the columns, one line each, with what to set; the worst first.
+def notes(records: Sequence[SurveyRecord], *, named: bool = True, can_drop: bool = True) -> list[str]:
+    """Return notes about the columns with the options to set, the most important first.
 
-    records : JSON. named : whether the columns have names, and those that tell nothing are worth a line. can_drop :
-    whether the source is of a format whose columns can be left out.
+    named : whether the columns have names; only then are useless columns worth a note. can_drop : whether columns of
+    the source's format can be left out.
     """
     lines = []
 
-    def dropped(matches: Sequence[dict[str, Any]]) -> str:
+    def dropped(matches: Sequence[SurveyRecord]) -> str:
         return f"with data.read.drop: {_listed(matches)}" if can_drop else "where the file is made"
 
-    def columns(finding: str, *, used: bool = True) -> list[dict[str, Any]]:
+    def columns(finding: str, *, used: bool = True) -> list[SurveyRecord]:
         return [record for record in records if record["finding"] == finding and record["used"] == used]
 
-    def reasons(matches: Sequence[dict[str, Any]]) -> str:
+    def reasons(matches: Sequence[SurveyRecord]) -> str:
         shown = "; ".join(f"{record['name']!r}: {record['why']}" for record in matches[:5])
         return f"{shown}; and {len(matches) - 5} more" if len(matches) > 5 else shown
 
     if matches := columns("target"):
-        lines.append(f"warning: the target in disguise? {reasons(matches)}. If it is not known of new points, the "
-                     f"errors shown are not those of new points: leave it out {dropped(matches)}")
+        lines.append(f"warning: the target in disguise? {reasons(matches)}. If new points do not have it, their errors "
+                     f"will be larger than those shown: leave it out {dropped(matches)}")
     for finding, (what, way) in LEFT_OUT.items():
         if matches := columns(finding, used=False):
             lines.append(f"left out, as {what}: {reasons(matches)}. {way.format(_listed(matches))}")
     if matches := columns("identifier"):
-        lines.append(f"warning: identifiers among the features: {reasons(matches)}. New points have others, far "
-                     f"from all that is known: leave them out {dropped(matches)}")
+        lines.append(f"warning: identifiers among the features: {reasons(matches)}. New points have other identifiers, "
+                     f"far from all known ones: leave them out {dropped(matches)}")
     if matches := columns("time stamp"):
-        lines.append(f"times among the features: {reasons(matches)}. New points have later ones: unless time is what "
+        lines.append(f"times among the features: {reasons(matches)}. New points have later times: unless time itself "
                      f"matters, leave them out {dropped(matches)}")
     kinds: tuple[tuple[FindingKind, str], ...] = (("constant", "the same in every row"),
                                                   ("duplicate", "copies of other columns"))
@@ -221,15 +231,12 @@ def notes(records: Sequence[dict[str, Any]], *, named: bool = True, can_drop: bo
     return lines
 
 
-def _listed(records: Sequence[dict[str, Any]]) -> str:
+def _listed(records: Sequence[SurveyRecord]) -> str:
     return f"[{', '.join(record['name'] for record in records)}]"
 
 
-def unread_columns(records: Sequence[dict[str, Any]]) -> str:
-    """Return which columns a model lacks since they were left out, and how it could learn from them; "" of none.
-
-    records : JSON.
-    """
+def unread_columns(records: Sequence[SurveyRecord]) -> str:
+    """Return which columns were left out of a model, and how it could learn from them; "" if there are none."""
     parts = []
     for finding, (what, way) in LEFT_OUT.items():
         if matches := [record for record in records if record["finding"] == finding and not record["used"]]:
@@ -243,12 +250,12 @@ def unread_columns(records: Sequence[dict[str, Any]]) -> str:
 
 
 def _key(traits: Traits, j: int, names: Sequence[str] | None, texts: Collection[str] | None) -> str | None:
-    """Return why a column looks like an identifier: it names or numbers the rows.
+    """Return why a column looks like an identifier, which names or numbers the rows; None if it does not.
 
-    Text does if no two rows have the same and all are short. Whole numbers do if they rise or fall from row to row, or
-    if none comes twice though by chance some would: of n numbers out of R, s of them looked for again, all s are alone
-    with a probability below exp(-s (n - 1) / 2R), the birthday problem, and any other distribution makes it less
-    likely. Where that is not small enough, the name decides.
+    Text does if all texts are short and distinct. Whole numbers do if they increase or decrease from row to row, or if
+    they are distinct though by chance some would repeat: for n uniform numbers out of R, a sample of s has no repeated
+    number with a probability below exp(-s (n - 1) / 2R) (the birthday problem), and any other distribution makes it
+    even less likely. If that is not small enough, the name decides.
     """
     of = traits.figures
     n = int(traits.figures["present"][j])
@@ -257,7 +264,7 @@ def _key(traits: Traits, j: int, names: Sequence[str] | None, texts: Collection[
     sampled = len(traits.sample.get(j, ()))
     if texts is not None:
         short = all(len(text) <= LONGEST_CODE and len(text.split()) <= MAX_WORDS for text in texts)
-        return "no text of it comes twice" if of["unlike"][j] and sampled >= FEWEST_ROWS and short else None
+        return "no text occurs twice" if of["unlike"][j] and sampled >= FEWEST_ROWS and short else None
     if not of["whole"][j]:
         return None
     if of["rises"][j] or of["falls"][j]:
@@ -267,21 +274,21 @@ def _key(traits: Traits, j: int, names: Sequence[str] | None, texts: Collection[
     low = of["smallest"][j]
     high = of["largest"][j]
     values = (high - low) / of["step"][j] + 1
-    alone = f"none of its whole numbers, from {low:,.0f} to {high:,.0f}, comes twice"
-    if values < n or sampled < FEWEST_ROWS:  # more rows than numbers: some come twice that were not sampled
+    alone = f"none of its whole numbers, from {low:,.0f} to {high:,.0f}, occurs twice"
+    if values < n or sampled < FEWEST_ROWS:  # more rows than numbers: some that were not sampled occur twice
         return None
     if sampled * (n - 1) / (2 * values) >= -math.log(CHANCE):
         return alone
-    return f"{alone}, and it is named so" if names and has_word(names[j], ID_WORDS) else None
+    return f"{alone}, and its name says so" if names and has_word(names[j], ID_WORDS) else None
 
 
 def has_word(name: str, words: Collection[str]) -> bool:
-    """Return whether a name has one of some words, in any style of case."""
+    """Return whether a name contains one of the words, in any style such as snake_case or CamelCase."""
     return any(word.lower() in words for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name))
 
 
 def _time(traits: Traits, j: int, kind: Kind) -> tuple[FindingKind, str] | None:
-    """Return whether a column is text written as dates, or whole numbers that all are times since 1970."""
+    """Return the finding for text written as dates, or whole numbers that are all times since 1970."""
     if kind == "time":
         return "time stamp", "its text is written as dates"
     of = traits.figures
@@ -293,7 +300,7 @@ def _time(traits: Traits, j: int, kind: Kind) -> tuple[FindingKind, str] | None:
 
 
 def _ordered(traits: Traits, j: int) -> tuple[FindingKind, str] | None:
-    """Return whether numbers that are not whole rise or fall from row to row."""
+    """Return the finding for fractional numbers that increase or decrease from row to row."""
     of = traits.figures
     if of["present"][j] < FEWEST_ROWS or not (of["rises"][j] or of["falls"][j]):
         return None
@@ -304,7 +311,7 @@ def _constant(traits: Traits, j: int, levels: dict[int, dict[str, int]]) -> tupl
     of = traits.figures
     n = int(traits.figures["present"][j])
     if n == 0:
-        return "constant", "no row has a cell of it"
+        return "constant", "it is missing in every row"
     if n < traits.n_rows:
         return None
     if j in levels:
@@ -315,20 +322,20 @@ def _constant(traits: Traits, j: int, levels: dict[int, dict[str, int]]) -> tupl
 
 
 def _copies(traits: Traits) -> dict[int, tuple[int, bool]]:
-    """Return, by column, an earlier one that is the same, up to scale and offset, and whether it is equal.
+    """Return for each duplicate column an earlier column that is equal up to scale and offset, and whether it is equal.
 
     Centered columns are compared by the directions of their projections on random rows. Columns that are at one end of
-    their range in all rows but a few, as rare words and pixels at the border are, agree by chance and are not looked
-    at; nor those whose spread is lost in the rounding of their size.
+    their range in almost all rows, like rare words and border pixels, would agree by chance and are skipped, and so are
+    columns whose spread is within the rounding of their values.
     """
-    of = traits.figures
-    present = of["present"]
-    apart = present - np.maximum(of["at_smallest"], of["at_largest"])
+    figures = traits.figures
+    present = figures["present"]
+    apart = present - np.maximum(figures["at_smallest"], figures["at_largest"])
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         mean = traits.projected[0] / present
         centered = traits.projected[1:] - mean * np.broadcast_to(traits.weight, traits.projected.shape)[1:]
         length = np.sqrt((centered**2).sum(axis=0))
-        size = np.maximum(np.abs(of["smallest"]), np.abs(of["largest"]))
+        size = np.maximum(np.abs(figures["smallest"]), np.abs(figures["largest"]))
         sound = (apart >= FEWEST_APART) & (present >= FEWEST_ROWS) & (length > 1e-9 * size * np.sqrt(present))
     chosen = np.flatnonzero(sound & np.isfinite(length))
     if len(chosen) < 2:
@@ -338,23 +345,24 @@ def _copies(traits: Traits) -> dict[int, tuple[int, bool]]:
     directions *= np.sign(main)[:, None]
     tree = cKDTree(directions)
     copies = {}
-    for place, near in enumerate(tree.query_ball_point(directions, ALIKE, return_sorted=True)):
-        j = int(chosen[place])
-        first = next((int(chosen[k]) for k in near if k < place and present[chosen[k]] == present[j]), None)
+    for position, near in enumerate(tree.query_ball_point(directions, MAX_DISTANCE, return_sorted=True)):
+        j = int(chosen[position])
+        first = next((int(chosen[k]) for k in near if k < position and present[chosen[k]] == present[j]), None)
         if first is not None:
-            copies[j] = first, all(of[end][j] == of[end][first] for end in ("smallest", "largest", "first", "last"))
+            is_equal = all(figures[end][j] == figures[end][first] for end in ("smallest", "largest", "first", "last"))
+            copies[j] = first, is_equal
     return copies
 
 
 def _target(traits: Traits, j: int, *, is_text: bool) -> tuple[FindingKind, str] | None:
-    """Return whether a column determines the target.
+    """Return the finding for a column that determines the target.
 
-    Classes: each of its values goes with one class, and they are as many as classes; or more, which the order of the
-    numbers does not explain: a feature that a few thresholds tell the classes by is a good feature. Quantities: it is
-    the target up to scale and offset.
+    For classes, each of its values belongs to one class, and there are as many values as classes, or more that are not
+    explained by the order of the numbers: a feature that separates the classes by a few thresholds is a good feature.
+    For quantities, the column equals the target up to scale and offset.
     """
     of = traits.figures
-    reason = _classes(traits, traits.pairs[j], is_text=is_text) if j in traits.pairs else None
+    reason = encoding_of(traits.pairs[j], traits.classes or {}, is_text=is_text) if j in traits.pairs else None
     if reason is not None:
         return "target", reason
     n = of["labeled"][j]
@@ -365,34 +373,3 @@ def _target(traits: Traits, j: int, *, is_text: bool) -> tuple[FindingKind, str]
     if n >= FEWEST_ROWS and apart >= FEWEST_APART and 0 < both < np.inf and both - explained <= DETERMINED * both:
         return "target", "it is the target, up to scale and offset"
     return None
-
-
-def _classes(traits: Traits, pairs: Pairs, *, is_text: bool) -> str | None:
-    """Return why a column whose values have one class each is a code of the classes; None where chance would do.
-
-    Of all ways to give the labels to the rows, at most c! (of as many values as classes, c), or c^v (of v values), are
-    such that each value has one class, out of n! / (n_1! ... n_c!).
-    """
-    sizes = dict(traits.classes or {})
-    if len(sizes) > 2 and UNLABELED in sizes:  # with one other class, it is one
-        del sizes[UNLABELED]
-    class_of = {value: labels & sizes.keys() for value, labels in pairs.items() if labels & sizes.keys()}
-    if len(sizes) < 2 or any(len(labels) > 1 for labels in class_of.values()):
-        return None
-    counts = np.array(list(sizes.values()), float)
-    c = len(sizes)
-    v = len(class_of)
-    n = counts.sum()
-    ways = gammaln(n + 1) - gammaln(counts + 1).sum()
-    if v == c and len(set().union(*class_of.values())) == c:
-        return "it has one value for each class" if gammaln(c + 1) - ways <= math.log(CHANCE) else None
-    if v * math.log(c) - ways > math.log(CHANCE):
-        return None
-    if not is_text:
-        order = [min(class_of[value]) for value in sorted(class_of, key=lambda value: (value is not None, value))]
-        shares = np.unique(order, return_counts=True)[1] / v
-        changes = sum(before != after for before, after in pairwise(order))
-        by_chance = (v - 1) * (1 - (shares**2).sum())
-        if changes <= max(c - 1, by_chance / 2) or n < ROWS_PER_CODE * v:
-            return None
-    return "each of its values has one class"

@@ -1,13 +1,13 @@
-"""X as floats: values that are not finite, and columns that lose their digits when float64 becomes float32.
+"""X as floats: checks for values that are not finite, and for columns that lose their digits in float32.
 
-Such a column has a large offset and a small spread. Block step: the range of each column of a block that may be one.
-Combine step: over the blocks. A column is lost if its values differ, lie within `RESOLVED` spacings of float32 at its
-largest magnitude, and are not float32 numbers as they are (whole numbers up to 2^24 are). One that even float64 cannot
-tell apart is constant, for all anyone knows.
+A column becomes indistinct if it has a large offset and a small spread: its values differ, lie within `RESOLVED`
+spacings of float32 at its largest magnitude, and are not exactly representable (whole numbers up to 2^24 are). A column
+that even float64 cannot resolve counts as constant. Block step: the range of each candidate column of a block. Combine
+step: the range over all blocks.
 
-A few rows show that a column is not lost: with a spread of 2 RESOLVED spacings at their own largest magnitude m, the
-whole column has RESOLVED spacings at its magnitude M, since spacings double at most up to M = 2 m and beyond it the
-spread is more than M / 2. So most columns are looked at in the first rows of a block only.
+A few rows are enough to clear a column: if their spread is 2 RESOLVED spacings at their largest magnitude m, the whole
+column has RESOLVED spacings at its magnitude M, since the spacing at most doubles up to M = 2 m, and above that the
+spread exceeds M / 2. So most columns are checked in the first rows of a block only.
 """
 
 from collections.abc import Sequence
@@ -21,13 +21,13 @@ from ..base.errors import DataError, column_label, explain, require
 from ..storage.blocks import Receipt
 from .readers.base import CellError, Reader
 
-RESOLVED = 4096  # steps that tell the values of a column apart
+RESOLVED = 4096  # the spread, in spacings of float32, at which the values of a column stay distinct
 FIRST_ROWS = 64
 INFINITE = ("inf", "-inf")
 
 
 def floats(values: Any, dtype: Any) -> Any:
-    """Return values as a row-major array, or CSR matrix, of floats; numbers too large for the type become infinite.
+    """Return values as a row-major array or CSR matrix of floats; numbers too large for the type become infinite.
 
     values : ndarray, sparse matrix, or DataFrame of numbers. dtype : None keeps their type.
     """
@@ -43,29 +43,29 @@ def floats(values: Any, dtype: Any) -> Any:
 
 
 def type_of(values: Any) -> np.dtype:
-    """Return the type of an array or matrix, or the one that holds all columns of a DataFrame of numbers."""
+    """Return the type of an array or matrix, or the common type of the columns of a DataFrame of numbers."""
     return np.result_type(*values.dtypes) if isinstance(values, pd.DataFrame) else values.dtype
 
 
 def not_finite(X: Any) -> tuple[int, tuple[int, int, str] | None]:
-    """Return how many values are not finite, and (row, column, text) of the first, row by row.
+    """Return the number of values that are not finite, and (row, column, text) of the first, row by row.
 
-    X : ndarray, or CSR matrix with sorted columns, of which the stored entries are looked at.
+    X : ndarray, or CSR matrix with sorted columns, of which only the stored entries are checked.
     """
     values = X.data if sparse.issparse(X) else X
     bad = ~np.isfinite(values)
     if not bad.any():
         return 0, None
-    place = np.unravel_index(int(np.argmax(bad)), bad.shape)
-    row, column = place if values is X else (np.searchsorted(X.indptr, place[0], side="right") - 1, X.indices[place])
-    return int(bad.sum()), (int(row), int(column), str(values[place]))
+    index = np.unravel_index(int(np.argmax(bad)), bad.shape)
+    row, column = index if values is X else (np.searchsorted(X.indptr, index[0], side="right") - 1, X.indices[index])
+    return int(bad.sum()), (int(row), int(column), str(values[index]))
 
 
 def refuse_not_finite(name: str, count: int, first: tuple[int, int, str], names: Sequence[str] | None, *,
-                      place: str | None = None, marks: Sequence[str] = ()) -> DataError:
-    """Return the error for values that are not finite; a CellError where the first is missing.
+                      row_name: str | None = None, marks: Sequence[str] = ()) -> DataError:
+    """Return the error for values that are not finite; a CellError if the first one is missing.
 
-    place : of its row, where its file has lines. marks : the texts with which `missing` of a table marks such values.
+    row_name : the row of the first value in messages. marks : texts that the option `missing` could declare as missing.
     """
     row, column, value = first
     of_all = f", the first of {count:,} values that are not finite" if count > 1 else ""
@@ -79,18 +79,18 @@ def refuse_not_finite(name: str, count: int, first: tuple[int, int, str], names:
     else:
         way = "if it marks a missing cell, store nan and set `when_missing: impute`"
     return (CellError if "nan" in value else DataError)(explain(
-        f"{name}: {column_label(names, column)} is {value} in {place or f'row {row} (counted from 0)'}{of_all}",
-        why="a distance to such a point is not a number, and one such value spoils whole columns of a result",
+        f"{name}: {column_label(names, column)} is {value} in {row_name or f'row {row} (counted from 0)'}{of_all}",
+        why="the distance to such a point is not a number, and one such value spoils whole columns of a result",
         fix=f"leave these rows out; {way}"))
 
 
 def refuse_bad_values(reader: Reader, name: str, receipts: Sequence[Receipt], names: Sequence[str] | None) -> None:
-    """Raise DataError if blocks of a source, or their targets, hold values that are not finite; see `IngestTask`."""
+    """Raise DataError if blocks of a source or their targets have values that are not finite; see `IngestTask`."""
     count = sum(receipt["not_finite"] for receipt in receipts)
     if count:
         row, column, value = next(receipt["first"] for receipt in receipts if receipt["not_finite"])
         texts = dict.fromkeys(text for receipt in receipts for text in receipt.get("texts", ()))
-        raise refuse_not_finite(name, count, (row, column, value), names, place=reader.places([row])[0],
+        raise refuse_not_finite(name, count, (row, column, value), names, row_name=reader.places([row])[0],
                                 marks=[*texts] if "missing" in reader.options else ())
     infinite = [row for receipt in receipts for row in receipt.get("infinite", [])]
     require(not infinite, f"{name}: the target is infinite in {reader.places(infinite[:1])[0] if infinite else ''}",
@@ -99,29 +99,29 @@ def refuse_bad_values(reader: Reader, name: str, receipts: Sequence[Receipt], na
 
 
 def infinite_texts(values: Any) -> list[str]:
-    """Return which of inf and -inf are among the values of a block: an array, matrix, or DataFrame of numbers."""
+    """Return which of inf and -inf occur in a block: an array, matrix, or DataFrame of numbers."""
     numbers = values.data if sparse.issparse(values) else floats(values, None)
     return [text for text in INFINITE if (numbers == float(text)).any()]
 
 
-def as_given(values: Any, place: tuple[int, int, str], dtype: Any) -> str:
-    """Return the text of a value that is not finite as `dtype`: with its digits where it was too large alone."""
-    row, column, text = place
+def original_text(values: Any, location: tuple[int, int, str], dtype: Any) -> str:
+    """Return the text of a value that is not finite as `dtype`; a number that is only too large keeps its digits."""
+    row, column, text = location
     value = float((values.iloc if isinstance(values, pd.DataFrame) else values)[row, column])
     return f"{value:g} (too large for {np.dtype(dtype)})" if np.isfinite(value) else text
 
 
 def narrow_columns(values: Any, dtype: Any) -> np.ndarray | None:
-    """Return the columns of a block that may be lost, shape (k, 4), float64: number, smallest, largest, exact or not.
+    """Return the columns of a block that may become indistinct, (k, 4) float64: number, smallest, largest, exactness.
 
     values : ndarray, canonical csr_array or DataFrame of numbers, shape (rows, d), finite in float32.
-    None where `dtype` is not float32, or rounds no value of their type.
+    Returns None if `dtype` is not float32, or represents their type exactly.
     """
     if np.dtype(dtype) != np.float32 or np.can_cast(type_of(values), np.float32, "safe"):
         return None
     if sparse.issparse(values):
         full = np.flatnonzero(np.bincount(values.indices, minlength=values.shape[1]) == values.shape[0])
-        # A column with a zero spans its magnitude. That is enough from 1e-41 on; entries below are as good as zero.
+        # A column with a zero has a spread as large as its magnitude, so it stays distinct.
         return _narrow(values[:, full].toarray(), full)
     whole = values.iloc if isinstance(values, pd.DataFrame) else values
     numbers = _narrow(floats(whole[:FIRST_ROWS], None), np.arange(values.shape[1]))[:, 0].astype(np.int64)
@@ -139,30 +139,30 @@ def _narrow(values: np.ndarray, numbers: np.ndarray) -> np.ndarray:
 
 
 def _spacing(smallest: np.ndarray, largest: np.ndarray, dtype: Any) -> np.ndarray:
-    """Return the distance of neighboring floats at the largest magnitude."""
+    """Return the spacing of floats at the largest magnitude."""
     return np.spacing(np.maximum(np.abs(smallest), np.abs(largest)).astype(dtype)).astype(np.float64)
 
 
-def refuse_lost_columns(blocks: Sequence[np.ndarray], names: Sequence[str] | None, source: str, fix: str) -> None:
-    """Raise DataError if a column loses its digits; `blocks` are what `narrow_columns` gave for all rows."""
+def refuse_indistinct_columns(blocks: Sequence[np.ndarray], names: Sequence[str] | None, source: str, fix: str) -> None:
+    """Raise DataError if a column becomes indistinct; `blocks` are the results of `narrow_columns` for all rows."""
     narrow = blocks[0]
     for block in blocks[1:]:
         if not len(narrow):
             return
-        _, mine, theirs = np.intersect1d(narrow[:, 0], block[:, 0], return_indices=True)
-        narrow = narrow[mine]
-        other = block[theirs]
-        narrow = np.column_stack([narrow[:, 0], np.minimum(narrow[:, 1], other[:, 1]),
-                                 np.maximum(narrow[:, 2], other[:, 2]), np.minimum(narrow[:, 3], other[:, 3])])
+        _, left, right = np.intersect1d(narrow[:, 0], block[:, 0], return_indices=True)
+        narrow = narrow[left]
+        matching = block[right]
+        narrow = np.column_stack([narrow[:, 0], np.minimum(narrow[:, 1], matching[:, 1]),
+                                 np.maximum(narrow[:, 2], matching[:, 2]), np.minimum(narrow[:, 3], matching[:, 3])])
     number, smallest, largest, exact = narrow.T
     spread = largest - smallest
     spacing = _spacing(smallest, largest, np.float32)
     resolved = spread >= RESOLVED * _spacing(smallest, largest, np.float64)
-    lost = np.flatnonzero((spread > 0) & resolved & (spread < RESOLVED * spacing) & (exact == 0))
-    if len(lost):
-        j = lost[0]
-        others = f", and {len(lost) - 1} more columns are alike" if len(lost) > 1 else ""
+    indistinct = np.flatnonzero((spread > 0) & resolved & (spread < RESOLVED * spacing) & (exact == 0))
+    if len(indistinct):
+        j = indistinct[0]
+        more = f", and so do {len(indistinct) - 1} more columns" if len(indistinct) > 1 else ""
         raise DataError(explain(
             f"{source}: {column_label(names, int(number[j]))} ranges from {smallest[j]!s} to {largest[j]!s}, "
-            f"{max(1, round(spread[j] / spacing[j])):,} steps of float32{others}",
-            why="float32 keeps 7 digits, and those that its values share leave few to tell them apart", fix=fix))
+            f"{max(1, round(spread[j] / spacing[j])):,} steps of float32{more}",
+            why="float32 has 7 digits, and the leading digits that all values share leave too few", fix=fix))

@@ -1,8 +1,8 @@
-"""Tables of every library as pandas tables, with the names of their columns.
+"""Converts tables of every library to pandas, with the names of their columns.
 
-polars, PyArrow, Modin, cuDF, DuckDB and the others that Narwhals knows; and every object that hands its columns over as
-Arrow (`__arrow_c_stream__`) or by the interchange protocol (`__dataframe__`). pandas tables pass as they are, and so do
-dask collections, whose partitions stay where they are. A column of lists of numbers becomes a column an element.
+It accepts polars, PyArrow, Modin, cuDF, DuckDB and others that Narwhals knows, and every object that exports Arrow data
+(`__arrow_c_stream__`) or the interchange protocol (`__dataframe__`). pandas tables and Dask collections stay as they
+are. A column with lists of numbers becomes one column per element.
 """
 
 from collections.abc import Sequence
@@ -16,18 +16,20 @@ from .lists import with_elements
 
 
 def as_pandas(table: Any) -> Any:
-    """Return a DataFrame or Series of any library as one of pandas; what is neither is returned as it is.
+    """Return a DataFrame or Series of any library as one of pandas; anything else is returned unchanged.
 
-    Lazy tables are computed, and lie in this process whole. Elements of lists are columns `name[0]`, `name[1]`, ...
+    Lazy tables are computed and held in memory. Elements of lists become columns `name[0]`, `name[1]`, ...
 
-    Raises DataError: lists of one column differ in length.
+    Raises
+    ------
+    DataError : the lists of one column differ in length.
     """
     frame = _as_pandas(table)
     return with_elements(frame) if isinstance(frame, pd.DataFrame) else frame
 
 
 def index_labels(table: Any, rows: Sequence[int]) -> list[str]:
-    """Return what the index of a pandas table calls some rows; nothing where it counts them, and of other tables."""
+    """Return the index labels of some rows of a pandas table; [] for other tables, or if the index just counts."""
     if not isinstance(table, pd.DataFrame) or isinstance(table.index, pd.RangeIndex):
         return []
     return [f"index {label!r}" for label in table.index[list(rows)].tolist()]
@@ -42,7 +44,7 @@ def _as_pandas(table: Any) -> Any:
     if isinstance(frame, (nw.DataFrame, nw.Series)):
         return frame.to_pandas()
     if hasattr(table, "__arrow_c_stream__"):
-        import pyarrow  # a fifth of a second, which other tables do without
+        import pyarrow  # takes a fifth of a second, needed for such tables only
 
         return pyarrow.table(table).to_pandas()
     if hasattr(table, "__dataframe__"):

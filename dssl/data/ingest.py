@@ -1,9 +1,9 @@
-"""From a file to a data set: rows in parallel blocks, checked, into shared arrays.
+"""Ingest: reads a source into a data set, in parallel blocks of rows.
 
-Block step: read rows, check them, write X and split, keep the target of the block and what its columns are like.
-Combine step: one type for the target, and the names of its classes over all blocks. Finish step: write the target in
-that type. Where missing cells or text are to become numbers, or the first rows show what may be an identifier, a pass
-before it finds out (`survey`).
+Block step: read and check rows, write X and split, and keep the block's target and column traits. Combine step: find
+one type for the target, and the names of its classes over all blocks. Finish step: write the target in that type. If
+missing cells or text have to be encoded, or the first rows show a possible identifier, a first pass surveys all rows
+(`survey`).
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -11,13 +11,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import pandas as pd
 from scipy.sparse import issparse
 
-from ..base.digest import digest, plain
+from ..base.digest import JsonObject, digest, plain
 from ..base.errors import DataError, IntegrityError, column_label, require
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
@@ -30,7 +30,15 @@ from ..storage.verify import clear_unfinished
 from .columns import Columns, Encoded, some_texts
 from .dataset import Dataset, open_stored
 from .findings import ColumnRecord, examined, left_out, to_json, with_dropped
-from .floats import as_given, floats, infinite_texts, narrow_columns, not_finite, refuse_bad_values, refuse_lost_columns
+from .floats import (
+    floats,
+    infinite_texts,
+    narrow_columns,
+    not_finite,
+    original_text,
+    refuse_bad_values,
+    refuse_indistinct_columns,
+)
 from .ingest_cost import block_height, makes_sparse
 from .ingest_leftovers import clear_other_parts, scratch_folder
 from .ingest_params import IngestParams
@@ -53,20 +61,22 @@ def ingest(source: str | Path | Sequence[str | Path] | Source, parts: Parts, exe
            **options: Any) -> Dataset:
     """Read a file, URL or named data set, or several files of one format, into `parts`; return it as a Dataset.
 
-    params : how to read; or give its fields as `options`.
-    scratch : folder for what compressed files hold, seen by every worker; unset: in the folder of the parts, or
-        where temporary files go if the parts are in memory. It is emptied again.
-    like : a data set that the rows will be added to: columns are taken in its order, labels as text if its are, and
-        a target and a split must be in both or in neither.
-    columns : what becomes of the columns, as another file decided it; unset: as `params` says.
-    examine : whether identifiers are looked for and left out, and the attribute `survey` tells what every column is:
-        a list of `ColumnRecord`, empty of sparse rows. Not with `like`, whose columns are known.
-    leave_out : names of columns of tables that are not read, where they are there; with `like` those that it left out.
+    params : how to read; its fields can also be passed as `options`.
+    scratch : folder for unpacked files that every worker can open; by default inside the folder of the parts, or the
+        system's temporary folder if the parts are in memory. It is emptied again.
+    like : the data set to which the rows will be added. It determines the order of the columns and whether labels are
+        text; a target and a split must be in both or in neither.
+    columns : the encoding of another file; by default it follows from `params`.
+    examine : whether to leave out identifiers and record the attribute `survey`, a `SurveyRecord` per column, empty for
+        sparse rows. Ignored with `like`, whose columns are known.
+    leave_out : names of table columns that are not read, if they exist; with `like`, those that it left out.
 
-    A task needs `task_bytes` a row. The counting pass over text runs once, here.
+    A task needs `task_bytes` per row. The pass that counts the cells of text files runs once, in this process.
 
-    Raise DataError naming the file, the place and the remedy if it cannot be used (no data set exists then),
-    BudgetError if one row does not fit the memory budget.
+    Raises
+    ------
+    DataError : the source cannot be used; the message names the file and the row, and no data set is left.
+    BudgetError : one row does not fit the memory budget.
     """
     params = replace(params, **options) if params else IngestParams(**options)
     if not isinstance(source, Source):
@@ -80,18 +90,18 @@ def ingest(source: str | Path | Sequence[str | Path] | Source, parts: Parts, exe
     key = digest({"params": params, "bytes": fingerprint(source), "budget": execution.memory_budget,
                   **({"columns": described} if described else {}),
                   **({"leave_out": list(leave_out)} if leave_out else {})})
-    with scratch_folder(scratch, parts) as folder, _telling_of_all_cells(source, params, execution, parts, folder, like,
-                                                                         columns, leave_out):
+    with scratch_folder(scratch, parts) as folder, _naming_all_cells(source, params, execution, parts, folder, like,
+                                                                     columns, leave_out):
         reader = open_source(source, params, scratch=folder, like=like, columns=columns, leave_out=leave_out)
         if like is not None:
-            _require_alike(like, columns, params, reader.scan(), source.name)
+            _require_same_columns(like, columns, params, reader.scan(), source.name)
         _refuse_odd_cells(reader)
         clear_other_parts(parts, key)
         records: list[ColumnRecord] | None = None
         unsurveyed = reader
         names = reader.scan().feature_names
         if examine and like is None and not isinstance(params.keep_ids, bool):
-            find_columns([(kept, "keep_ids") for kept in params.keep_ids], names or (), source.name,
+            find_columns([(name, "keep_ids") for name in params.keep_ids], names or (), source.name,
                          header=names is not None)
         if columns is None and like is None and (params.encodes or (examine and reader.scan().keys)):
             reader, columns, records = _surveyed(reader, params, source.name, execution,
@@ -108,7 +118,7 @@ def ingest(source: str | Path | Sequence[str | Path] | Source, parts: Parts, exe
         if "survey" in dataset.attributes:
             dataset.attributes["survey"] = with_dropped(dataset.attributes["survey"], unsurveyed.column_names(),
                                                         reader.scan().target)
-    if isinstance(parts, StoredParts):  # the attributes say what came of the surveys
+    if isinstance(parts, StoredParts):  # the results of the surveys are in the attributes now
         parts.clear("within")
         clear_unfinished(parts)
     files = [FileRecord(file.full_name, str(file.digest), rows, file.version).to_dict()
@@ -119,8 +129,9 @@ def ingest(source: str | Path | Sequence[str | Path] | Source, parts: Parts, exe
 
 
 @contextmanager
-def _telling_of_all_cells(source: Source, params: IngestParams, execution: Execution, parts: Parts, scratch: Path,
-                          like: Dataset | None, columns: Columns | None, leave_out: Collection[str]) -> Iterator[None]:
+def _naming_all_cells(source: Source, params: IngestParams, execution: Execution, parts: Parts, scratch: Path,
+                      like: Dataset | None, columns: Columns | None, leave_out: Collection[str]) -> Iterator[None]:
+    """Replace the error for the first unusable cell by one that names all of them."""
     try:
         yield
     except CellError as error:
@@ -129,27 +140,27 @@ def _telling_of_all_cells(source: Source, params: IngestParams, execution: Execu
 
 def _surveyed(reader: Reader, params: IngestParams, name: str, execution: Execution, parts: Parts, *,
               examine: bool) -> tuple[Reader, Columns | None, list[ColumnRecord] | None]:
-    """Return, from a pass over all rows, a reader without identifiers, what becomes of its columns, and all records."""
+    """Survey all rows; return a reader without identifiers, the encoding of its columns, and the column records."""
     scan = reader.scan()
     names = scan.feature_names
     height = block_height(scan, params, execution.memory_budget, is_sparse=scan.nnz is not None)
     survey, traits = survey_file(reader, row_ranges(scan.n_rows, height), execution, parts)
     records = examined(traits, survey.levels, names, scan) if examine and traits is not None else []
-    # Where names of columns are not unique, none is left out.
+    # Columns without unique names are never left out.
     unnamed = names is None or len(set(names)) < len(names)
     out = set() if unnamed or "drop" not in reader.options else left_out(records, params.keep_ids)
     records = [replace(record, used=j not in out) for j, record in enumerate(records)]
-    kept = [j for j in range(scan.n_columns) if j not in out]
+    remaining = [j for j in range(scan.n_columns) if j not in out]
     reader = reader.without({names[j] for j in out}) if names and out else reader
     columns = None
     if params.encodes:
-        columns = choose_columns(survey.chosen(kept), reader.scan().feature_names, name,
+        columns = choose_columns(survey.chosen(remaining), reader.scan().feature_names, name,
                                  impute=params.when_missing == "impute", readings=reader.scan().readings)
     return reader, columns, records if examine else None
 
 
 def _refuse_text(reader: Reader, params: IngestParams, name: str) -> None:
-    """Raise DataError if a feature is text that is an error."""
+    """Raise DataError if a feature is text and text is an error."""
     scan = reader.scan()
     if scan.text and params.when_text == "error":
         assert scan.feature_names is not None
@@ -158,7 +169,7 @@ def _refuse_text(reader: Reader, params: IngestParams, name: str) -> None:
 
 
 def _refuse_odd_cells(reader: Reader) -> None:
-    """Raise CellError if a feature of numbers has cells of text, DataError if the target has."""
+    """Raise CellError if a numeric feature has cells with text, DataError if a numeric target has."""
     refuse_odd_labels(reader)
     scan = reader.scan()
     for j, cells in scan.odd.items():
@@ -169,7 +180,7 @@ def _refuse_odd_cells(reader: Reader) -> None:
 
 def _written(reader: Reader, params: IngestParams, columns: Columns | None, name: str, key: str, parts: Parts,
              execution: Execution, *, as_text: bool, examine: bool) -> Dataset:
-    """Write the rows of a file into parts; return them, with the attributes that the file decides."""
+    """Write the rows of a file into parts; return the data set with the attributes that depend on the file."""
     scan = reader.scan()
     names = list(scan.feature_names) if scan.feature_names else None
     is_sparse = makes_sparse(params, scan)
@@ -189,13 +200,14 @@ def _written(reader: Reader, params: IngestParams, columns: Columns | None, name
     receipts = execution.map([IngestTask(reader.narrow(start, stop), start, stop, key, params.dtype, is_sparse, columns,
                                          order, scan.n_rows if examine else None) for start, stop in ranges], parts)
     require(all(receipt["ingest"] == key for receipt in receipts), f"{parts!r} holds a part of another ingest",
-            why="a worker of an ingest that was killed has written it meanwhile", error=IntegrityError,
+            why="a worker of an ingest that was killed has written it in the meantime", error=IntegrityError,
             fix="delete the folder, and ingest again")
     refuse_bad_values(reader, name, receipts, names)
-    if all(receipt.get("narrow") for receipt in receipts):  # a column that one block clears is not lost
-        refuse_lost_columns([parts.read(index, ("narrow",))["narrow"] for index in range(len(receipts))], names, name,
-                            "read it in more digits, `read: {dtype: float64}`, or subtract the offset")
-    attributes: dict[str, Any] = {"target": scan.target, "label_names": None, "feature_names": names}
+    if all(receipt.get("narrow") for receipt in receipts):  # one block is enough to clear a column
+        refuse_indistinct_columns(
+            [parts.read(index, ("narrow",))["narrow"] for index in range(len(receipts))], names, name,
+            "read it with more digits, `read: {dtype: float64}`, or subtract the offset")
+    attributes: JsonObject = {"target": scan.target, "label_names": None, "feature_names": names}
     if scan.target is not None:
         attributes["label_names"] = write_target(parts, reader, ranges, receipts, height, as_text=as_text)
     attributes |= reader.attributes()
@@ -223,21 +235,21 @@ def _written(reader: Reader, params: IngestParams, columns: Columns | None, name
 class IngestTask:
     """Read one block of rows; write X and split to the shared arrays, and the target to the block's own part.
 
-    Sparse rows of X go into the own part as well, and so do the columns that float32 may not tell apart.
+    The block's part also has sparse rows of X, column traits, and the columns that may become indistinct in float32.
     """
 
     reader: Reader
     start: int
     stop: int
-    key: str  # of the whole ingest, so that parts of another are not taken for its own
+    key: str  # identifies the whole ingest, so that parts of another are not used
     dtype: str
     is_sparse: bool  # whether X becomes CSR
-    columns: Columns | None  # what becomes of the file's columns; None takes them as they are
-    order: np.ndarray | None  # which column of the file each of them is
-    total: int | None = None  # rows of the file, where it is to be found what its columns are like
+    columns: Columns | None  # the encoding of the file's columns; None uses them as they are
+    order: np.ndarray | None  # the file's column number of each encoded column
+    total: int | None = None  # rows of the file, if column traits are wanted
 
     def _read(self) -> tuple[Block, Encoded]:
-        """Return the rows of the file, and what they are as columns of X, in the precision of the file."""
+        """Return the rows of the file, and their encoding as columns of X in the precision of the file."""
         if self.columns is None or self.order is None:
             block = self.reader.read(self.start, self.stop)
             made = Encoded(block.X)
@@ -256,7 +268,7 @@ class IngestTask:
                             "unseen": {str(j): [*texts] for j, texts in made.unseen.items()}}
         if first is not None:
             row, column, _ = first
-            return receipt | {"first": [self.start + row, column, as_given(made.X, first, self.dtype)],
+            return receipt | {"first": [self.start + row, column, original_text(made.X, first, self.dtype)],
                               "texts": infinite_texts(made.X)}
         arrays: dict[str, np.ndarray] = csr_arrays(X) if self.is_sparse else {}
         shared = {} if self.is_sparse else {"X": X}
@@ -273,8 +285,8 @@ class IngestTask:
             arrays["y"], names = code_text(block.y)
             receipt |= {"target": "text" if names is not None else str(arrays["y"].dtype), "names": names or []}
             receipt["infinite"] = [self.start + int(row) for row in np.flatnonzero(np.isinf(arrays["y"]))[:1]]
-        seen = made.X if issparse(block.X) else block.X
-        traits = None if self.total is None else Traits.of(seen, block.y, start=self.start, total=self.total)
+        values = made.X if issparse(block.X) else block.X
+        traits = None if self.total is None else Traits.of(values, block.y, start=self.start, total=self.total)
         if traits is not None:
             of_traits, receipt["traits"] = traits.to_arrays()
             arrays |= of_traits
@@ -323,23 +335,30 @@ def open_dataset(source: str | Path | Sequence[str | Path], **options: Any) -> D
     return ingest(source, MemoryParts(), InProcess(), **options)
 
 
-def _require_alike(like: Dataset, columns: Columns | None, params: IngestParams, scan: Scan, name: str) -> None:
-    """Raise DataError unless the source of more rows has labels, a split and as many columns as the data set."""
+def _require_same_columns(like: Dataset, columns: Columns | None, params: IngestParams, scan: Scan, name: str) -> None:
+    """Raise DataError unless an added source has the labels, the split and the columns of the data set."""
     require_same_arrays(name, scan, like.attributes["source"], has_target=like.y is not None,
                         has_split=like.split is not None)
     width = columns.n_columns if columns else like.X.shape[1]
-    require(columns is not None or params.when_text == params.when_missing == "error", f"{name} has choices of "
-            f"its own, when_missing={params.when_missing!r} and when_text={params.when_text!r}", error=DataError,
-            why="fills and levels are made of all rows, and those of the data set were not read so",
-            fix="leave them out, or ingest all files at once")
+    require(columns is not None or params.when_text == params.when_missing == "error",
+            f"{name} is read with when_missing={params.when_missing!r} and when_text={params.when_text!r}",
+            error=DataError, why="fills and levels follow from all rows, and the data set was read without them",
+            fix="leave these options out, or ingest all files together")
     require(scan.n_columns == width, f"{name} has {scan.n_columns} features, {like.attributes['source']} has {width}",
             why="rows of one data set have the same columns", fix="write the file with the same columns",
             error=DataError)
 
 
-def _unseen(receipts: list[Receipt], columns: Columns) -> dict[str, dict[str, Any]]:
-    """Return, by column, how many rows have a text that its levels do not have, and some of these texts."""
-    unseen: dict[str, dict[str, Any]] = {}
+class UnseenTexts(TypedDict):
+    """The number of rows with a text that is not among the levels of a column, and some of these texts."""
+
+    rows: int
+    texts: list[str | None]
+
+
+def _unseen(receipts: list[Receipt], columns: Columns) -> dict[str, UnseenTexts]:
+    """Return the unseen texts of each column."""
+    unseen: dict[str, UnseenTexts] = {}
     for receipt in receipts:
         for j, (count, texts) in receipt["unseen"].items():
             entry = unseen.setdefault(columns.names[int(j)] if columns.names else j, {"rows": 0, "texts": []})

@@ -1,4 +1,4 @@
-"""What reading a source takes: the rows of a block, and the memory of its task."""
+"""The cost of reading a source: the rows of a block, and the memory of its task."""
 
 import numpy as np
 
@@ -10,26 +10,25 @@ from .dataset import chunk_rows, keeps_sparse
 from .ingest_params import IngestParams
 from .readers.base import Scan
 
-# Measured on one core: of a byte of numbers, to check and convert it, to decode it where the file holds columns (as in
-# Parquet), and to make it; of a byte of text, to count and parse it; of a number, to find what its column is like.
-CHECKED_SECONDS = 1e-9
-DECODED_SECONDS = 1e-8
-MADE_SECONDS = 5.4e-9
-PARSED_SECONDS = 4e-8
-EXAMINED_SECONDS = 2e-8
+# Seconds measured on one core.
+CHECKED_SECONDS = 1e-9  # per byte of numbers: check and convert
+DECODED_SECONDS = 1e-8  # per byte of a file that is stored by columns, such as Parquet: decode
+MADE_SECONDS = 5.4e-9  # per byte of synthetic numbers: generate
+PARSED_SECONDS = 4e-8  # per byte of text: count and parse
+EXAMINED_SECONDS = 2e-8  # per number: find the traits of its column
 
 
 def makes_sparse(params: IngestParams, scan: Scan) -> bool:
-    """Return whether X of such a file is stored as CSR."""
+    """Return whether X of a file with this scan is stored as CSR."""
     return keeps_sparse(params.sparse, scan.nnz, (scan.n_rows, scan.n_columns))
 
 
 def task_bytes(scan: Scan, params: IngestParams, width: int | None = None, *, is_sparse: bool | None = None) -> int:
-    """Return the bytes that a task needs for each of its rows: the file's own, float64 twice, X, and X compressed.
+    """Return the bytes that a task needs per row: the row of the file, two copies in float64, X, and X compressed.
 
-    X has `width` columns, as many as the file unless text became columns. A sparse X of a sparse file takes what the
-    stored entries of a row take on average, each with its column number. A cell that may be text takes 64 bytes more.
-    is_sparse : whether the rows are CSR; unset: as X is stored.
+    X has `width` columns, by default as many as the file. A sparse X of a sparse file takes the average number of
+    stored entries per row, each with its column number. A cell that may be text takes 64 bytes more.
+    is_sparse : whether the rows are CSR; by default as X is stored.
     """
     width = width or scan.n_columns
     itemsize = np.dtype(params.dtype).itemsize
@@ -44,12 +43,14 @@ def task_bytes(scan: Scan, params: IngestParams, width: int | None = None, *, is
 
 def block_height(scan: Scan, params: IngestParams, memory_budget: int, width: int | None = None, *,
                  is_sparse: bool | None = None) -> int:
-    """Return the rows of a block, which is a chunk of the stored arrays; see `task_bytes` for what a row takes.
+    """Return the number of rows in a block, which is a chunk of the stored arrays; see `task_bytes`.
 
-    Raise BudgetError if the blocks asked for, or a single row, do not fit the memory budget.
+    Raises
+    ------
+    BudgetError : the requested blocks, or a single row, do not fit the memory budget.
     """
     require(scan.unit_bytes < memory_budget, f"the largest row group or chunk of the file needs {scan.unit_bytes:,} "
-            f"bytes, the memory budget is {memory_budget:,} bytes", why="it is read whole for any row in it",
+            f"bytes, the memory budget is {memory_budget:,} bytes", why="it is read whole for any of its rows",
             fix="raise memory_budget, or write the file in smaller row groups or chunks", error=BudgetError)
     is_sparse = makes_sparse(params, scan) if is_sparse is None else is_sparse
     row_bytes = task_bytes(scan, params, width, is_sparse=is_sparse)
@@ -68,22 +69,22 @@ def block_height(scan: Scan, params: IngestParams, memory_budget: int, width: in
 
 
 def ingest_cost(scan: Scan, params: IngestParams, row_bytes: int, budget: int) -> Cost:
-    """Return what reading a source takes, of which a row of X has `row_bytes`.
+    """Return the cost of reading a source, where a row of X has `row_bytes`.
 
-    Blocks of the file: as they lie in it, X, and X compressed; text is also parsed as float64. Where a pass before
-    decides what becomes of the columns, it is read twice.
+    A task holds a block of the file, X, and X compressed; text is also parsed as float64. If a survey comes first, the
+    source is read twice.
     """
     passes = 1 + bool(params.encodes or scan.keys)
     height = block_height(scan, params, budget)
-    most = task_bytes(scan, params)
+    max_row_bytes = task_bytes(scan, params)
     dense = scan.nnz is None and scan.unit_bytes == 0 and not params.has_text
     holds_numbers = dense and scan.row_bytes == scan.n_columns * np.dtype(scan.dtype).itemsize
-    each = scan.row_bytes + 1.75 * row_bytes if holds_numbers else most
+    usual_row_bytes = scan.row_bytes + 1.75 * row_bytes if holds_numbers else max_row_bytes
     is_binary = scan.nnz is None and scan.unit_bytes > 0 and not (params.has_text or scan.text)
-    each_byte = DECODED_SECONDS if is_binary else PARSED_SECONDS
-    seconds = passes * scan.n_rows * (row_bytes * CHECKED_SECONDS if holds_numbers else scan.row_bytes * each_byte)
+    byte_seconds = DECODED_SECONDS if is_binary else PARSED_SECONDS
+    seconds = passes * scan.n_rows * (row_bytes * CHECKED_SECONDS if holds_numbers else scan.row_bytes * byte_seconds)
     seconds += passes * scan.n_rows * row_bytes * MADE_SECONDS * scan.is_made
     seconds += scan.n_rows * scan.n_columns * EXAMINED_SECONDS if scan.nnz is None else 0.0
     return cost_of(passes * block_count(scan.n_rows, height), passes * scan.row_bytes * scan.n_rows,
-                   scan.n_rows * (row_bytes + 16 + scan.has_split), scan.unit_bytes + height * each,
-                   scan.unit_bytes + most, seconds)
+                   scan.n_rows * (row_bytes + 16 + scan.has_split), scan.unit_bytes + height * usual_row_bytes,
+                   scan.unit_bytes + max_row_bytes, seconds)

@@ -1,8 +1,9 @@
-"""How a source is read: the parameters, without what reads it, so that a spec is checked at once."""
+"""The parameters of reading a source, without the readers, so that a spec can be checked quickly."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
+from ..base.digest import JsonObject
 from ..base.errors import require
 
 WhenMissing = Literal["error", "impute"]
@@ -13,55 +14,55 @@ READER_OPTIONS = ("target", "split", "header", "delimiter", "decimal", "encoding
 
 @dataclass(frozen=True, kw_only=True)
 class IngestParams:
-    """How a file is read. An option left at None takes the format's default; one it does not have is refused.
+    """How a file is read. None takes the default of the format; an option that the format does not have is refused.
 
     Parameters
     ----------
     format : str or None
-        npz, npy, svmlight, csv, parquet, arrow, idx, zarr or dssl; unset, as the ending says.
+        npz, npy, svmlight, csv, parquet, arrow, idx, zarr or dssl; by default it follows from the ending.
     target : str, int or None
         Column (csv, parquet, arrow: name or number) or member (npz, zarr) of the labels; "none" for no target.
     dtype : "float32" or "float64"
-        Of X.
+        The type of X.
     block_rows : int or None
-        Rows of one block; unset, about 32 MB of X, less if the memory budget asks for it.
+        Rows of one block; by default about 32 MB of X, or less if the memory budget requires it.
     labels : str or None
         Second file with the labels (npy, idx).
     split : str or None
         Member (npz, zarr) that is 0 for training and 1 for test.
     header : bool or None
-        Of delimited text: whether the first line has names.
+        Of delimited text: whether the first line contains names.
     delimiter : str or None
-        Of delimited text: what separates two cells.
+        Of delimited text: the character between two cells.
     decimal : str or None
         Of tables: the decimal mark, "." or ",".
     encoding : str or None
         Of delimited text, such as utf-8 or cp1252.
     missing : str, list of str or None
-        Of tables: cells that say that a value is missing.
+        Of tables: texts that mark a missing cell.
     thousands : str or None
-        Of tables: the mark between thousands, or "none".
+        Of tables: the thousands separator, or "none".
     percent : bool or None
         Of tables: whether a percent sign divides a number by 100.
     drop : list or None
-        Of tables: columns that are left out, by name or number.
+        Of tables: columns to leave out, by name or number.
     categories : list or None
-        Of tables: columns of numbers that are codes.
+        Of tables: columns whose numbers are codes of categories.
     keep_ids : bool or list of str
-        Columns whose names look like identifiers, dates or free text are left out of tables, unless they are named
-        here, or this is true.
+        Columns of tables that look like identifiers, dates or free text are left out, unless they are named here or
+        this is true.
     n_columns : int or None
         Of svmlight text: the number of columns.
     zero_based : bool or None
         Of svmlight text: whether the first column is 0.
     when_missing : "error" or "impute"
-        impute: a missing number becomes the mean of its column over the rows that have it, a missing text a category of
-        its own. It takes a second pass; the choice is recorded in the attributes.
+        impute: a missing number becomes the mean of its column over the rows that have it, and a missing text a
+        category of its own. This takes a second pass; the encoding is recorded in the attributes.
     when_text : "error" or "one_hot"
-        one_hot: a column of text becomes one 0/1 column a category (csv, parquet, arrow). It takes a second pass.
+        one_hot: a column of text becomes one 0/1 column per category (csv, parquet, arrow). This takes a second pass.
     sparse : bool or None
-        Whether X is stored as CSR; unset, where the file stores it so (svmlight, CSR in npz), has 1,000 columns or
-        more, and stores at most a tenth of the entries.
+        Whether X is stored as CSR; by default if the file is sparse (svmlight, CSR in npz), has at least 1,000
+        columns, and stores at most a tenth of the entries.
 
     Raises
     ------
@@ -92,19 +93,19 @@ class IngestParams:
 
     def __post_init__(self) -> None:
         require(self.dtype in ("float32", "float64"), f"dtype={self.dtype!r}", why="X is stored as floats",
-                fix="use float32, or float64 where 7 digits are too few")
+                fix="use float32, or float64 if 7 digits are too few")
         for name, known in (("when_missing", ("error", "impute")), ("when_text", ("error", "one_hot"))):
-            require(getattr(self, name) in known, f"{name}={getattr(self, name)!r}", why="dssl knows no such choice",
+            require(getattr(self, name) in known, f"{name}={getattr(self, name)!r}", why="it is no choice",
                     fix=f"use {' or '.join(known)}")
         for name, marks in (("decimal", (".", ",")), ("thousands", (",", ".", " ", "'", "none"))):
             mark = getattr(self, name)
-            require(mark is None or mark in marks, f"{name}={mark!r}", why="no numbers are written so",
+            require(mark is None or mark in marks, f"{name}={mark!r}", why="numbers are not written with this mark",
                     fix=f"use one of {', '.join(map(repr, marks))}")
         require(self.decimal is None or self.decimal != self.thousands, f"decimal and thousands are {self.decimal!r}",
                 why="one mark cannot be both", fix="set one of them, or thousands: none")
         for name in ("block_rows", "n_columns"):
             value = getattr(self, name)
-            require(value is None or value >= 1, f"{name}={value}", why="there is at least one", fix="leave it unset")
+            require(value is None or value >= 1, f"{name}={value}", why="it must be at least 1", fix="leave it unset")
 
     @property
     def has_text(self) -> bool:
@@ -113,10 +114,10 @@ class IngestParams:
 
     @property
     def encodes(self) -> bool:
-        """Whether columns become others, as a pass over the whole file decides."""
+        """Whether columns are encoded, for which a first pass over the whole file is needed."""
         return self.has_text or self.when_missing != "error"
 
-    def reader_options(self) -> dict[str, Any]:
-        """Return the options of the reader that are set."""
-        given = {name: value for name in READER_OPTIONS if (value := getattr(self, name)) is not None}
-        return given | ({"when_text": self.when_text} if self.has_text else {})
+    def reader_options(self) -> JsonObject:
+        """Return the options that are set and that concern the reader."""
+        options = {name: value for name in READER_OPTIONS if (value := getattr(self, name)) is not None}
+        return options | ({"when_text": self.when_text} if self.has_text else {})

@@ -1,9 +1,9 @@
-"""What a user passes as points and labels, as rows that every task can read.
+"""Convert a user's points and labels to rows that every task can read.
 
-Arrays are checked by scikit-learn, DataFrames of any library (`frames`) are columns of numbers and booleans, SciPy's
-matrices become CSR; memory
-maps, Zarr and HDF5 are read by ranges, never whole; partitions of dask arrays and DataFrames are computed where they
-lie, and written there to their own parts. float64 stays, every other number becomes float32, as in `Dataset`.
+scikit-learn checks arrays. DataFrames of any library (`frames`) must have columns of numbers and booleans. SciPy's
+matrices become CSR. Memory maps, Zarr and HDF5 are read by ranges, never whole. Partitions of dask arrays and
+DataFrames are computed on their workers, and each is written there to its own part. float64 stays, every other number
+becomes float32, as in `Dataset`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,10 +27,10 @@ from .floats import not_finite
 from .frames import as_pandas
 from .refused_cells import refuse_frame
 
-READ_BYTES = 16 << 20  # of rows read at a time, where the array has no chunks of its own
+READ_BYTES = 16 << 20  # of rows read at a time from an array without chunks
 ENCODE = "make numbers of text (OneHotEncoder, or pandas.get_dummies) and fill missing cells (SimpleImputer) in a " \
          "Pipeline of scikit-learn, so that new points are treated alike"
-REMEDY = "impute them (scikit-learn's SimpleImputer in a Pipeline), or drop these rows"
+HINT = "impute them (scikit-learn's SimpleImputer in a Pipeline), or drop these rows"
 OPENED_ANYWHERE = ("LocalStore", "FsspecStore", "ObjectStore")  # stores of Zarr that a pickle only names
 
 
@@ -58,7 +58,7 @@ def rows_of(X: Any, execution: Execution, estimator: str | None = None) -> Rows:
         return _checked(SlicedRows(X), execution)
     hidden = np.ma.is_masked(X)
     require(not hidden, f"X is a masked array, {np.ma.count_masked(X) if hidden else 0} of its values hidden",
-            why="what lies below a mask is not data, and a distance needs every value", fix=REMEDY, error=DataError)
+            why="what lies below a mask is not data, and a distance needs every value", fix=HINT, error=DataError)
     X = np.asarray(X) if isinstance(X, (list, tuple)) else X  # scikit-learn makes float32 of Python's floats
     wide = isinstance(X, np.ndarray) and X.dtype.kind == "f" and X.dtype.itemsize >= 8  # whatever its byte order
     array = check_array(X, accept_sparse="csr", dtype=np.float64 if wide else [np.float32, np.float64],
@@ -133,7 +133,7 @@ def _refuse_not_finite(receipts: Sequence[Receipt], starts: Iterable[int], names
             named = f" ({names[column]!r})" if names else ""
             raise DataError(explain(
                 f"X is not finite: row {start + row}, column {column}{named} is {value}, counted from 0",
-                why="a distance to such a point is not a number", fix=REMEDY))
+                why="a distance to such a point is not a number", fix=HINT))
 
 
 # Tables

@@ -1,8 +1,8 @@
-"""Labels from files beside the data: CSVs whose column `label` is that of a row of the source.
+"""Labels from separate files: CSV files whose column `label` has the label of a row of the source.
 
-The row is named by the column of the source's identifiers, where the file has it, or else by the column `row`, its
-number, counted from 0. `dssl suggest` writes such a file with empty labels. A column of weights is read where it is
-asked for; other columns say nothing here.
+The row is given by the column of the source's identifiers if the file has it, and otherwise by the column `row`, its
+number counted from 0. `dssl suggest` writes such a file with empty labels. A column of weights is read if it is named;
+other columns are ignored.
 """
 
 import csv
@@ -22,13 +22,13 @@ SUGGESTED = (ROW, "file", "line", "score", "predicted", "probability", LABEL)  #
 
 
 def column_beside(name: str) -> str:
-    """Return the name of a column of the source in a file of labels, where it is none of `SUGGESTED`."""
+    """Return the name of a source column in a file of labels, changed if it is one of `SUGGESTED`."""
     return f"{name} of the source" if name in SUGGESTED else name
 
 
 @dataclass(frozen=True)
 class Identifiers:
-    """The identifiers of a source. name : of their column. rows_of : some of them -> the rows of each that there is."""
+    """The identifiers of a source. name : of their column. rows_of : returns the rows with some identifiers."""
 
     name: str
     rows_of: Callable[[Collection[str]], Mapping[str, Sequence[int]]]
@@ -36,12 +36,12 @@ class Identifiers:
 
 @dataclass(frozen=True)
 class LabelLine:
-    """A line of a file that has a label. name : of its row, which is an identifier or a number.
+    """A line with a label. origin : its file and line number. name : of its row, an identifier or a number.
 
-    weight : its cell in the column of weights, None where none is read.
+    weight : its cell in the column of weights, None if none is read.
     """
 
-    place: str
+    origin: str
     name: str
     is_identifier: bool
     label: str
@@ -50,23 +50,23 @@ class LabelLine:
 
 def read_label_files(paths: Sequence[Path], identifiers: Identifiers | None = None,
                      weight: str | None = None) -> dict[int, LabelLine]:
-    """Return the line that gives a row its label, of each row that has one, in ascending order of the rows.
+    """Return the line with the label of each labeled row, in ascending order of the rows.
 
-    An empty label is none. identifiers : of the source, None where it has none. weight : the column of weights.
+    Empty labels are ignored. identifiers : of the source, None if it has none. weight : the column of weights.
 
     Raises
     ------
-    DataError : a file is no CSV with these columns, or names no row, or one that there is not; a row has two labels, or
-    two weights; no row has any.
+    DataError : a file is not CSV with these columns; a line refers to no existing row; a row has two different labels
+        or weights; or no row has a label.
     """
     lines = _some_lines(paths, None if identifiers is None else column_beside(identifiers.name), weight)
-    asked = {line.name for line in lines if line.is_identifier}
-    by_row = _by_row(lines, identifiers.rows_of(asked) if identifiers is not None and asked else {})
-    return dict(sorted(by_row.items()))
+    identifiers_used = {line.name for line in lines if line.is_identifier}
+    rows_of = identifiers.rows_of(identifiers_used) if identifiers is not None and identifiers_used else {}
+    return dict(sorted(_by_row(lines, rows_of).items()))
 
 
 def have_column(paths: Sequence[Path], column: str) -> bool:
-    """Return whether files of labels have a column; raise DataError where some have it and others have not."""
+    """Return whether files of labels have a column; raise DataError if only some have it."""
     present = [column in _header(_cells(path)) for path in paths]
     lacking, having = ([path for path, has in zip(paths, present, strict=True) if has is which]
                        for which in (False, True))
@@ -78,22 +78,25 @@ def have_column(paths: Sequence[Path], column: str) -> bool:
 
 
 def spelled_as(texts: Sequence[str], classes: Collection[str]) -> list[str]:
-    """Return labels as classes are spelled, where they differ in blanks and case alone from no more than one of these.
+    """Return labels in the spelling of the class from which they differ only in blanks and case, if it is unique.
 
-    New ones that are alike take their most frequent spelling.
+    New classes take their most frequent spelling.
     """
-    alike: dict[str, list[str]] = {}
+    spellings_of: dict[str, list[str]] = {}
     for name in {*classes}:
-        alike.setdefault(folded(name), []).append(name)
-    for name in spellings(Counter(text for text in texts if folded(text) not in alike)):
-        alike[folded(name)] = [name]
-    return [text if text in classes or len(alike[folded(text)]) > 1 else alike[folded(text)][0] for text in texts]
+        spellings_of.setdefault(folded(name), []).append(name)
+    for name in spellings(Counter(text for text in texts if folded(text) not in spellings_of)):
+        spellings_of[folded(name)] = [name]
+    return [text if text in classes or len(spellings_of[folded(text)]) > 1 else spellings_of[folded(text)][0]
+            for text in texts]
 
 
 def count_label_files(paths: Sequence[Path]) -> int:
-    """Return how many rows some files give a label at most, where it is not known whether the source has identifiers.
+    """Return an upper bound of the labeled rows, without knowing whether the source has identifiers.
 
-    Raises DataError: as `read_label_files`, as far as that shows without the source.
+    Raises
+    ------
+    DataError : as for `read_label_files`, as far as it can be found without the source.
     """
     lines = _some_lines(paths, ANY, None)
     numbered = [line for line in lines if not line.is_identifier]
@@ -101,45 +104,46 @@ def count_label_files(paths: Sequence[Path]) -> int:
 
 
 def _by_row(lines: Sequence[LabelLine], known: Mapping[str, Sequence[int]]) -> dict[int, LabelLine]:
-    """Return the first line of each row; raise DataError where another has another label."""
+    """Return the first line of each row; raise DataError if another line has a different label."""
     labels: dict[int, LabelLine] = {}
     for line in lines:
         row = _row_of(line, known)
         first = labels.setdefault(row, line)
-        require(first.label == line.label, f"{line.place}: row {line.name} is {line.label!r}, and was {first.label!r} "
-                f"in {first.place}", error=DataError, why="a point has one label",
+        require(first.label == line.label, f"{line.origin}: row {line.name} is {line.label!r}, and was {first.label!r} "
+                f"in {first.origin}", error=DataError, why="a point has one label",
                 fix="correct one of the two lines, or remove it")
-        require(first.weight == line.weight, f"{line.place}: row {line.name} weighs {line.weight!r}, and weighed "
-                f"{first.weight!r} in {first.place}", error=DataError, why="a label has one weight",
+        require(first.weight == line.weight, f"{line.origin}: row {line.name} weighs {line.weight!r}, and weighed "
+                f"{first.weight!r} in {first.origin}", error=DataError, why="a label has one weight",
                 fix="correct one of the two lines, or remove it")
     return labels
 
 
 def _some_lines(paths: Sequence[Path], column: str | None, weight: str | None) -> list[LabelLine]:
-    """Return the lines of all files; raise DataError where none has a label."""
+    """Return the labeled lines of all files; raise DataError if there are none."""
     lines = [line for path in paths for line in _lines(path, column, weight)]
     require(bool(lines), f"{', '.join(map(str, paths))}: no row has a label", error=DataError,
-            why="it would add nothing", fix="fill in the column label, or leave labels.file out")
+            why="the files would add nothing", fix="fill in the column label, or leave labels.file out")
     return lines
 
 
 def _row_of(line: LabelLine, known: Mapping[str, Sequence[int]]) -> int:
-    """Return the number of the row that a line names."""
+    """Return the number of the row to which a line refers."""
     if not line.is_identifier:
-        require(line.name.isascii() and line.name.isdigit() and len(line.name) < 19, f"{line.place}: row {line.name!r}",
-                error=DataError, why="a row is its number in the source, counted from 0",
+        is_number = line.name.isascii() and line.name.isdigit() and len(line.name) < 19
+        require(is_number, f"{line.origin}: row {line.name!r}", error=DataError,
+                why="a row is its number in the source, counted from 0",
                 fix="leave the column row as dssl suggest wrote it")
         return int(line.name)
     rows = known.get(line.name, ())
-    require(len(rows) == 1, f"{line.place}: the source has {'no' if not rows else len(rows)} "
+    require(len(rows) == 1, f"{line.origin}: the source has {'no' if not rows else len(rows)} "
             f"{'row' if not rows else 'rows'} with the identifier {line.name!r}", error=DataError,
-            why="a label is one of a row", fix="write it as it stands in the source (programs for tables drop leading "
-            "zeros), or remove this column, so that the column row says which it is")
+            why="a label belongs to one row", fix="write it exactly as in the source (spreadsheets drop leading "
+            "zeros), or remove this column, so that the column row is used")
     return rows[0]
 
 
 def _cells(path: Path) -> list[list[str]]:
-    """Return the cells of a file, a list a line."""
+    """Return the cells of a file, one list per line."""
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
             return list(csv.reader(file))
@@ -154,23 +158,23 @@ def _header(lines: list[list[str]]) -> list[str]:
 
 
 def _lines(path: Path, column: str | None, weight: str | None) -> Iterator[LabelLine]:
-    """Yield the lines of a file that have a label. column : of identifiers; `ANY` of one that is not known yet."""
+    """Yield the labeled lines of a file. column : of the identifiers; `ANY` if it is not known yet."""
     lines = _cells(path)
     header = _header(lines)
-    others = [name for name in header if name != LABEL]
+    other_columns = [name for name in header if name != LABEL]
     if column == ANY:
-        column = others[0] if others and ROW not in others else None
+        column = other_columns[0] if other_columns and ROW not in other_columns else None
     is_identifier = column is not None and column in header
     naming = column if column is not None and is_identifier else ROW
     require(all(header.count(name) == 1 for name in (naming, LABEL)),
             f"{path} has the columns {', '.join(header) or '(none)'}",
             why=f"{ROW if column is None else f'{ROW} or {column}'} and {LABEL} are read from it", error=DataError,
-            fix="name these columns in its first line, separated by commas, as dssl suggest does")
+            fix="put these names into its first line, separated by commas, as dssl suggest does")
     name = header.index(naming)
     label = header.index(LABEL)
     numbered = [(number, cells) for number, cells in enumerate(lines[1:], start=2) if any(cells)]
     short = [number for number, cells in numbered if len(cells) != len(header)]
-    require(not short, f"{path}, line {short[0] if short else 0}: not as many cells as the first line has",
+    require(not short, f"{path}, line {short[0] if short else 0}: its number of cells differs from the first line",
             error=DataError, why="a cell belongs to the column above it", fix="correct the commas of this line")
     for number, cells in numbered:
         if not is_missing_text(cells[label]):

@@ -1,10 +1,10 @@
-"""Which points are labeled, trained on, tested on.
+"""Random choices of labeled points, training points and test points.
 
-Every choice draws a random order of the points and takes them in that order, so it depends on the seed and on which
-points share a class, not on what the classes are called, and a larger choice contains a smaller one.
+Every choice draws a random order of the points and takes the first of them. So it depends on the seed and on which
+points share a class, but not on the names of the classes, and a larger choice contains a smaller one.
 
-Points come in blocks of `DRAW_ROWS`, each with a random stream of its own, and no more than one block is held: the
-orders of blocks are one order of all points, those of a block evenly spread over it (`dealt`).
+Points come in blocks of `DRAW_ROWS`, each with its own random stream, and only one block is held at a time. The orders
+of the blocks are merged into one order of all points, over which those of each block are evenly spread (`dealt`).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -16,27 +16,27 @@ import numpy as np
 from ..base.errors import DataError, require
 from ..storage.blocks import block_rng
 
-CHOOSE, SPLIT, SAMPLE = 1, 2, 3  # random streams: the labeled points say nothing about the test points
-DRAW_ROWS = 1 << 20  # points of a block; what is drawn depends on it
+CHOOSE, SPLIT, SAMPLE = 1, 2, 3  # separate random streams, so that labeled and test points are independent
+DRAW_ROWS = 1 << 20  # points per block; the result of a draw depends on it
 
-CodeBlocks = Callable[[], Iterable[np.ndarray]]  # gives, each time, the codes of block after block; -1 of no label
+CodeBlocks = Callable[[], Iterable[np.ndarray]]  # each call iterates over the codes of all blocks; -1 for no label
 
 
 def dealt(count: int, sizes: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Return how many of `count` things each of the groups of these sizes (g,) gives, in proportion, (g,).
+    """Return how many of `count` items come from each group, in proportion to the group sizes (g,), as an array (g,).
 
-    They are the first `count` of all things in the order of (place within the group + start) / size, with starts (g,)
-    uniform in [0, 1): each thing is as likely as another, and a larger count takes no fewer of any group. count is at
+    The items are the first `count` in the order of (position within the group + start) / size, with starts (g,)
+    uniform in [0, 1): all items are equally likely, and a larger count takes no fewer from any group. `count` is at
     most the sum of the sizes.
     """
     share = count / max(int(sizes.sum()), 1)
-    given = np.clip(np.ceil(share * sizes - starts).astype(np.int64), 0, sizes)
+    counts = np.clip(np.ceil(share * sizes - starts).astype(np.int64), 0, sizes)
     with np.errstate(divide="ignore", invalid="ignore"):
-        while given.sum() < count:
-            given[np.argmin(np.where(given < sizes, (given + starts) / sizes, np.inf))] += 1
-        while given.sum() > count:
-            given[np.argmax(np.where(given > 0, (given - 1 + starts) / sizes, -np.inf))] -= 1
-    return given
+        while counts.sum() < count:
+            counts[np.argmin(np.where(counts < sizes, (counts + starts) / sizes, np.inf))] += 1
+        while counts.sum() > count:
+            counts[np.argmax(np.where(counts > 0, (counts - 1 + starts) / sizes, -np.inf))] -= 1
+    return counts
 
 
 def _order(random_state: int, stream: int, block: int, n: int) -> np.ndarray:
@@ -45,22 +45,21 @@ def _order(random_state: int, stream: int, block: int, n: int) -> np.ndarray:
 
 
 def _start(random_state: int, stream: int, block: int, n_classes: int = 0) -> np.ndarray:
-    """Return where the order of a block begins among those of others: of all its points, and of each class, (1 + c,).
-    """
+    """Return the random offsets of a block for `dealt`: of all its points, and of each class, (1 + c,)."""
     return block_rng(random_state, stream, block, 1).random(1 + n_classes)
 
 
 def _starts(random_state: int, stream: int, n_blocks: int, n_classes: int = 0) -> np.ndarray:
-    """Return the same of all blocks, (n_blocks, 1 + c)."""
+    """Return the offsets of all blocks, (n_blocks, 1 + c)."""
     return np.array([_start(random_state, stream, block, n_classes) for block in range(n_blocks)])
 
 
 @dataclass(frozen=True)
 class _Census:
-    """Points that have a code, by code and block.
+    """The numbers of points by code and block.
 
-    codes (c,) : those that occur, the one whose point comes first first. sizes (b, c) : how many points of each.
-    lengths (b,) : how many points each block has, with and without a code.
+    codes (c,) : the codes that occur, in the order of their first points. sizes (b, c) : the number of points of each.
+    lengths (b,) : the number of points of each block, with and without a code.
     """
 
     codes: np.ndarray
@@ -69,7 +68,7 @@ class _Census:
 
     @classmethod
     def of(cls, blocks: CodeBlocks, random_state: int, stream: int) -> "_Census":
-        """Count the points; raise DataError if there is none."""
+        """Count the points; raise DataError if no point has a code."""
         first: dict[int, tuple[float, int]] = {}
         counts: list[dict[int, int]] = []
         lengths: list[int] = []
@@ -83,8 +82,8 @@ class _Census:
             start = _start(random_state, stream, block)[0]
             lengths.append(len(codes))
             counts.append(dict(zip(present.tolist(), sizes.tolist(), strict=True)))
-            for code, place in zip(present.tolist(), begin.tolist(), strict=True):
-                key = ((place + start) / len(order), block)
+            for code, position in zip(present.tolist(), begin.tolist(), strict=True):
+                key = ((position + start) / len(order), block)
                 first[code] = min(first.get(code, key), key)
         require(bool(first), "no point has a label", why="there is nothing to choose from", error=DataError,
                 fix="check the target column and the marker of unlabeled points")
@@ -93,7 +92,7 @@ class _Census:
         return cls(np.array(ordered), sizes, np.array(lengths))
 
     def shares(self, counts: np.ndarray, random_state: int, stream: int) -> np.ndarray:
-        """Return how many of `counts` (c,) of each class each block gives, (b, c)."""
+        """Return how many of the `counts` (c,) of each class come from each block, (b, c)."""
         starts = _starts(random_state, stream, len(self.sizes), len(self.codes))[:, 1:]
         return np.array([dealt(int(count), sizes, of_class) for count, sizes, of_class
                          in zip(counts, self.sizes.T, starts.T, strict=True)]).T
@@ -104,7 +103,7 @@ class _Census:
 
 
 def _ranks(codes: np.ndarray) -> np.ndarray:
-    """Return how many of the same code stand before each of the codes (n,)."""
+    """Return for each of the codes (n,) how many equal codes come before it."""
     order = np.argsort(codes, kind="stable")
     starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
     ranks = np.empty(len(codes), np.int64)
@@ -112,26 +111,28 @@ def _ranks(codes: np.ndarray) -> np.ndarray:
     return ranks
 
 
-def _first_of_each(codes: np.ndarray, order: np.ndarray, wanted: dict[int, int]) -> np.ndarray:
-    """Return the points that come first in an order of points with a code, so many of each code."""
-    most = np.zeros(int(codes.max(initial=0)) + 1, np.int64)
-    for code, count in wanted.items():
+def _first_of_codes(codes: np.ndarray, order: np.ndarray, count_of: dict[int, int]) -> np.ndarray:
+    """Return the first points of each code in an order of points; `count_of` has their number by code."""
+    counts = np.zeros(int(codes.max(initial=0)) + 1, np.int64)
+    for code, count in count_of.items():
         if count:
-            most[code] = count
-    return order[_ranks(codes[order]) < most[codes[order]]]
+            counts[code] = count
+    return order[_ranks(codes[order]) < counts[codes[order]]]
 
 
 def choose_labels(blocks: CodeBlocks, *, count: int | None = None, per_class: int | None = None,
                   fraction: float | None = None, random_state: int, n_classes: int | None = None) -> np.ndarray:
     """Return the ascending numbers of the points whose labels are shown to the method.
 
-    blocks : codes, -1 where the label is unknown.
-    count : so many points, at random, with at least one of each class. per_class : so many of each class.
-    fraction : `count` as a share of the points whose label is known. Exactly one of the three is given.
-    n_classes : the number of classes, where the codes may lack one.
+    blocks : codes, -1 for an unknown label.
+    count : the number of random points, with at least one of each class. per_class : the number of points per class.
+    fraction : `count` as a share of the points with a known label. Exactly one of the three is given.
+    n_classes : the number of classes, if the codes may lack one.
 
-    Raises ParameterError: none or several of the three are given, or a number is out of range. DataError: a class has
-    too few points; the message names it.
+    Raises
+    ------
+    ParameterError : not exactly one of the three is given, or a number is out of range. DataError : a class has too few
+        points; the message names it.
     """
     _exactly_one(count=count, per_class=per_class, fraction=fraction)
     census = _Census.of(blocks, random_state, CHOOSE)
@@ -150,7 +151,7 @@ def choose_labels(blocks: CodeBlocks, *, count: int | None = None, per_class: in
                 why="a point is labeled once",
                 fix=f"ask for {min(short.values(), default=0)} or fewer, or leave the class out")
         shares = census.shares(np.full(classes, per_class), random_state, CHOOSE)
-        return np.sort(np.concatenate([start + places for start, _, places in _of_each_class(
+        return np.sort(np.concatenate([start + points for start, _, points in _by_class(
             blocks, census.codes, shares, random_state, CHOOSE)]))
     if fraction is not None:
         require(0 < fraction <= 1, f"fraction={fraction}", why="it is a share of the points", fix="use 0 to 1")
@@ -165,7 +166,7 @@ def choose_labels(blocks: CodeBlocks, *, count: int | None = None, per_class: in
 
 
 def _covering(blocks: CodeBlocks, census: _Census, count: int, random_state: int) -> np.ndarray:
-    """Return the first `count` points of a random order, with the first point of each class in place of the last."""
+    """Return the first `count` points of a random order, in which the first point of each class comes first."""
     points_of: list[np.ndarray] = []
     keys: list[np.ndarray] = []
     codes_of: list[np.ndarray] = []
@@ -175,10 +176,10 @@ def _covering(blocks: CodeBlocks, census: _Census, count: int, random_state: int
         order = _order(random_state, CHOOSE, block, len(codes))
         order = order[codes[order] >= 0]
         leading = np.arange(len(order)) < size
-        kept = np.flatnonzero(leading | (_ranks(codes[order]) == 0))
-        points_of.append(begin + order[kept])
-        keys.append((kept + starts[block]) / max(len(order), 1))
-        codes_of.append(codes[order[kept]])
+        selected = np.flatnonzero(leading | (_ranks(codes[order]) == 0))
+        points_of.append(begin + order[selected])
+        keys.append((selected + starts[block]) / max(len(order), 1))
+        codes_of.append(codes[order[selected]])
         begin += len(codes)
     block_of = np.repeat(np.arange(len(points_of)), [len(block_points) for block_points in points_of])
     order = np.lexsort((block_of, np.concatenate(keys)))
@@ -188,25 +189,26 @@ def _covering(blocks: CodeBlocks, census: _Census, count: int, random_state: int
     return np.sort(np.concatenate([points[is_first], points[~is_first][:count - int(is_first.sum())]]))
 
 
-def _of_each_class(blocks: CodeBlocks, names: np.ndarray, shares: np.ndarray, random_state: int,
+def _by_class(blocks: CodeBlocks, names: np.ndarray, shares: np.ndarray, random_state: int,
                    stream: int) -> Iterator[tuple[int, int, np.ndarray]]:
-    """Yield, of each block, the number of its first point, how many it has, and those that are drawn: of the codes
-    `names` (c,) as many as its `shares` (b, c).
+    """Yield (number of the first point, number of points, drawn points) of each block.
+
+    shares (b, c) : how many points of each of the codes `names` (c,) are drawn from each block.
     """
     begin = 0
     for block, codes in enumerate(blocks()):
         order = _order(random_state, stream, block, len(codes))
         order = order[codes[order] >= 0]
-        wanted = dict(zip(names.tolist(), shares[block].tolist(), strict=True))
-        yield begin, len(codes), _first_of_each(codes, order, wanted)
+        count_of = dict(zip(names.tolist(), shares[block].tolist(), strict=True))
+        yield begin, len(codes), _first_of_codes(codes, order, count_of)
         begin += len(codes)
 
 
 @dataclass(frozen=True)
 class DrawnTest:
-    """Which points are tested: iterated, of each block which of its points, (n,) bool.
+    """The test points; iteration yields for each block which of its points are tested, (n,) bool.
 
-    lengths (b,) : the points of each block. shares (b, c) : how many of each code `names` (c,) are tested.
+    lengths (b,) : the number of points per block. shares (b, c) : the test points per block of each code `names` (c,).
     """
 
     blocks: CodeBlocks
@@ -216,7 +218,7 @@ class DrawnTest:
     random_state: int
 
     def __iter__(self) -> Iterator[np.ndarray]:
-        for _, n, drawn in _of_each_class(self.blocks, self.names, self.shares, self.random_state, SPLIT):
+        for _, n, drawn in _by_class(self.blocks, self.names, self.shares, self.random_state, SPLIT):
             is_test = np.zeros(n, bool)
             is_test[drawn] = True
             yield is_test
@@ -224,13 +226,15 @@ class DrawnTest:
 
 def split_test(blocks: CodeBlocks, *, count: int | None = None, fraction: float | None = None,
                random_state: int) -> DrawnTest:
-    """Return which points are tested; the others are trained on. How many of each block is known before any is drawn.
+    """Draw the test points; the others are training points. The number per block is known before any is drawn.
 
-    blocks : codes; points of code -1 are never tested: there is nothing to compare with.
-    count : so many test points. fraction : a share of the points that can be tested. Exactly one of the two is given.
-    The shares of the classes are kept, to within one point, and a training point of each class.
+    blocks : codes; points with code -1 are never tested, since there is no label to compare with.
+    count : the number of test points. fraction : a share of the points that can be tested. Exactly one is given.
+    The test set has the class shares of the data to within one point, and every class keeps a training point.
 
-    Raises ParameterError: none or both of the two are given. DataError: there are too few points.
+    Raises
+    ------
+    ParameterError : not exactly one of the two is given. DataError : there are too few points.
     """
     _exactly_one(count=count, fraction=fraction)
     census = _Census.of(blocks, random_state, SPLIT)
@@ -239,18 +243,20 @@ def split_test(blocks: CodeBlocks, *, count: int | None = None, fraction: float 
         count = max(1, round(fraction * census.n))
     assert count is not None
     sizes = census.sizes.sum(axis=0)
-    most = int(np.maximum(sizes - 1, 0).sum())
-    require(1 <= count <= most, f"{count} test points asked for, at most {most} of {census.n} can be", error=DataError,
-            why="every class keeps a training point, and unlabeled points cannot be tested",
-            fix=f"ask for 1 to {most}" if most else "label more points")
+    maximum = int(np.maximum(sizes - 1, 0).sum())
+    require(1 <= count <= maximum, f"{count} test points asked for, at most {maximum} of {census.n} can be",
+            error=DataError, why="every class keeps a training point, and unlabeled points cannot be tested",
+            fix=f"ask for 1 to {maximum}" if maximum else "label more points")
     return DrawnTest(blocks, census.lengths, census.codes,
                      census.shares(np.array(_shares(sizes, count)), random_state, SPLIT), random_state)
 
 
 def official_test(blocks: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-    """Yield, of each block of an official split, 0 for training and 1 for test, which points (n,) bool are tested.
+    """Yield for each block of an official split (0 training, 1 test) which points are tested, (n,) bool.
 
-    Raises DataError: another value.
+    Raises
+    ------
+    DataError : the split has another value.
     """
     for official in blocks:
         require(bool(np.isin(official, (0, 1)).all()), error=DataError,
@@ -260,7 +266,7 @@ def official_test(blocks: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
 
 
 def _shares(sizes: np.ndarray, count: int) -> list[int]:
-    """Return how many of each group make `count`, in proportion to their sizes, and fewer than all of any."""
+    """Return the number of points from each group, `count` in total, in proportion to the sizes, never all of one."""
     exact = count * sizes / sizes.sum()
     shares = np.minimum(np.floor(exact).astype(int), np.maximum(sizes - 1, 0))
     while shares.sum() < count:
@@ -270,11 +276,13 @@ def _shares(sizes: np.ndarray, count: int) -> list[int]:
 
 
 def sample_points(sizes: np.ndarray, count: int, random_state: int) -> Iterator[np.ndarray]:
-    """Yield, of each block, which `count` of all points are drawn: ascending places within the block.
+    """Draw `count` of all points; yield for each block their ascending positions within the block.
 
-    sizes : points of each block.
+    sizes : the number of points per block.
 
-    Raises DataError: there are fewer points.
+    Raises
+    ------
+    DataError : there are fewer points.
     """
     total = int(sizes.sum())
     require(1 <= count <= total, f"{count} points asked for, from {total}", why="points are drawn once each",
@@ -284,7 +292,7 @@ def sample_points(sizes: np.ndarray, count: int, random_state: int) -> Iterator[
         yield np.sort(_order(random_state, SAMPLE, block, size)[:share])
 
 
-def _exactly_one(**given: Any) -> None:
-    named = [name for name, value in given.items() if value is not None]
+def _exactly_one(**options: Any) -> None:
+    named = [name for name, value in options.items() if value is not None]
     require(len(named) == 1, f"given: {', '.join(named) or 'none'}", fix="set one of them and leave the others out",
-            why=f"exactly one of {', '.join(given)} says how many points")
+            why=f"exactly one of {', '.join(options)} says how many points")

@@ -1,7 +1,7 @@
-"""What of a table is no number and should be one: text and missing cells, of all columns at once.
+"""Find text and missing cells in columns of numbers, and report all of them in one error.
 
-Block step: count both by column, and keep a few with their rows. Combine step: over blocks in their order. Finish step:
-the error that tells of all of them, with what to set.
+Block step: count both for each column, and keep a few examples with their rows. Combine step: add the counts, in the
+order of the blocks. Finish step: the error, with the options that help.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,10 +26,10 @@ ODD = 0.1  # share of the rows up to which texts among numbers may mark missing 
 
 def cells_in(X: Any, first_row: int = 0,
              odd: Mapping[int, Sequence[tuple[int, str]]] | None = None) -> dict[int, Cells]:
-    """Return, by column that has any, the cells of a block that are no numbers; of sparse rows none.
+    """Return the cells of a block that are not numbers, by column; none of sparse rows.
 
-    X : ndarray, or DataFrame of numbers and text, None or NaN where a cell is missing. first_row : its first row. odd :
-    by column of numbers, cells of text, which are NaN in X.
+    X : ndarray, or DataFrame of numbers and text; a missing cell is None or NaN. first_row : number of its first row.
+    odd : text among the numbers of a column, by column; these cells are NaN in X.
     """
     if sparse.issparse(X):
         return {}
@@ -42,7 +42,7 @@ def cells_in(X: Any, first_row: int = 0,
         if cells.dtype != object:
             missing[[row for row, _ in texts]] = False
         if texts or missing.any():
-            cells_of[j] = Cells(len(texts), _first_of_each(texts, first_row), int(missing.sum()),
+            cells_of[j] = Cells(len(texts), _first_examples(texts, first_row), int(missing.sum()),
                              first_row + int(np.argmax(missing)) if missing.any() else -1)
     return cells_of
 
@@ -51,8 +51,8 @@ def _is_number(cell: Any) -> bool:
     return not isinstance(cell, str) or cell.strip().lower() in TRUTH_WORDS[0] or is_number(cell)
 
 
-def _first_of_each(cells: Sequence[tuple[int, str]], first_row: int) -> tuple[tuple[int, str], ...]:
-    """Return the first few different texts with their rows."""
+def _first_examples(cells: Sequence[tuple[int, str]], first_row: int) -> tuple[tuple[int, str], ...]:
+    """Return the first few distinct texts with their rows."""
     first: dict[str, int] = {}
     for row, text in cells:
         if len(first) == EXAMPLES:
@@ -63,7 +63,7 @@ def _first_of_each(cells: Sequence[tuple[int, str]], first_row: int) -> tuple[tu
 
 @dataclass(frozen=True)
 class CellsTask:
-    """Find the cells of one block of rows that are no numbers."""
+    """Find the cells of one block of rows that are not numbers."""
 
     reader: Reader
     start: int
@@ -79,10 +79,10 @@ class CellsTask:
 
 def refused_cells(reader: Reader, ranges: Sequence[tuple[int, int]], source: str, execution: Execution, parts: Parts, *,
                   takes_text: bool, fills: bool, is_new: bool, has_keys: bool = True) -> DataError | None:
-    """Return the error for all cells of a table that are neither numbers nor text that is taken; None of none.
+    """Return the error for all cells of a table that cannot be used; None if there are none.
 
-    reader : one that takes text. takes_text : whether columns of text are taken. fills : whether missing cells are
-    filled. is_new : whether the columns were decided by other rows. has_keys : whether identifiers will be left out.
+    reader : one that accepts text. takes_text : whether columns of text are allowed. fills : whether missing cells are
+    filled. is_new : whether other rows have decided what the columns are. has_keys : whether identifiers are left out.
     """
     tasks = [CellsTask(reader.narrow(start, stop), start, stop) for start, stop in ranges]
     whole: dict[int, Cells] = {}
@@ -96,32 +96,32 @@ def refused_cells(reader: Reader, ranges: Sequence[tuple[int, int]], source: str
         share = cells.refused(texts=not takes_text or j not in scan.text, missing=not fills)
         if share.texts or share.missing:
             refused[j] = share
-    # Text of which none comes twice is an identifier most likely, and left out.
+    # Text without a repeated value is most likely an identifier, and left out.
     refused = {j: cells for j, cells in refused.items() if not (has_keys and not is_new and j in scan.keys)} or refused
     if not refused:
         return None
     rows = sorted({row for cells in refused.values() for row in (
         *(row for row, _ in cells.shown), *([cells.first_missing] if cells.missing else []))})
-    places = dict(zip(rows, reader.places(rows), strict=True))
+    row_names = dict(zip(rows, reader.places(rows), strict=True))
     expected = {j: "yes or no" if reading.kind == "truth" else f"numbers in {reading.unit!r}"
                 for j, reading in scan.readings.items()}
-    return cells_error(refused, scan.n_rows, source, scan.feature_names, places, can_drop="drop" in reader.options,
+    return cells_error(refused, scan.n_rows, source, scan.feature_names, row_names, can_drop="drop" in reader.options,
                       is_new=is_new, expected=expected)
 
 
 def cells_error(refused: dict[int, Cells], n_rows: int, source: str, names: Sequence[str] | None,
-               places: Mapping[int, str], *, can_drop: bool, is_new: bool,
+               row_names: Mapping[int, str], *, can_drop: bool, is_new: bool,
                expected: Mapping[int, str] | None = None) -> CellError:
-    """Return the error for cells of a source that are no numbers, by column.
+    """Return the error for cells of a source that are not numbers, by column.
 
-    places : how rows are named. is_new : of rows whose columns others decided. expected : by column, what its cells
-    should be where that is not any numbers.
+    row_names : the position of rows in words. is_new : whether other rows have decided what the columns are.
+    expected : by column, what its cells must be, unless it takes any numbers.
     """
-    what = _described(refused, n_rows, source, names, places, expected or {})
+    what = _described(refused, n_rows, source, names, row_names, expected or {})
     if is_new:
-        return CellError(explain(what, why="the training data had other cells in these columns, and a model can read "
-                         "no others", fix="correct these cells or leave the rows out; to accept missing ones, read the "
-                                          "training data with `when_missing: impute`, which gives them a value"))
+        return CellError(explain(what, why="the training data had no such cells in these columns, so the model cannot "
+                         "use them", fix="correct these cells or leave the rows out; to accept missing cells, read the "
+                                         "training data with `when_missing: impute`, which gives them a value"))
     ways = []
     text = [j for j in sorted(refused) if refused[j].texts]
     if any(cells.missing for cells in refused.values()):
@@ -140,13 +140,13 @@ def cells_error(refused: dict[int, Cells], n_rows: int, source: str, names: Sequ
 
 
 def refuse_frame(frame: pd.DataFrame, way: str, *, fills: bool = False, takes_text: bool = False) -> None:
-    """Raise DataError that tells of all cells of a table in this process that are neither numbers nor taken.
+    """Raise DataError if a table in this process has cells that cannot be used; the error reports all of them.
 
-    way : what to do about them. fills : whether missing cells are filled. takes_text : whether text becomes columns.
+    way : what to do about them. fills : whether missing cells are filled. takes_text : whether text is encoded.
     """
     refused = {j: cells.refused(texts=not takes_text, missing=not fills) for j, cells in cells_in(frame).items()}
     refused = {j: cells for j, cells in refused.items()
-               if (cells.texts or cells.missing) and frame.dtypes.iloc[j].kind not in "mM"}  # no dates, refused as such
+               if (cells.texts or cells.missing) and frame.dtypes.iloc[j].kind not in "mM"}  # dates have another error
     if not refused:
         return
     names = [str(name) for name in frame.columns]
@@ -158,19 +158,19 @@ def refuse_frame(frame: pd.DataFrame, way: str, *, fills: bool = False, takes_te
 
 
 def _described(refused: dict[int, Cells], n_rows: int, source: str, names: Sequence[str] | None,
-               places: Mapping[int, str], expected: Mapping[int, str]) -> str:
-    """Return what cells are no numbers: one sentence, or a line a column."""
+               row_names: Mapping[int, str], expected: Mapping[int, str]) -> str:
+    """Describe the cells that are not numbers: one sentence, or a line for each column."""
     lines = []
     for j in sorted(refused)[:MAX_LISTED]:
         cells = refused[j]
         parts = []
         if cells.texts:
-            shown = ", ".join(f"{text[:40]!r} in {places.get(row, f'row {row} (counted from 0)')}"
+            shown = ", ".join(f"{text[:40]!r} in {row_names.get(row, f'row {row} (counted from 0)')}"
                               for row, text in cells.shown)
             parts.append(f"holds text: {shown} ({cells.texts:,} of {n_rows:,} cells)"
                          + (f", expected {expected[j]}" if j in expected else ""))
         if cells.missing:
-            first = places.get(cells.first_missing, f"row {cells.first_missing} (counted from 0)")
+            first = row_names.get(cells.first_missing, f"row {cells.first_missing} (counted from 0)")
             parts.append(f"has {cells.missing:,} missing cells; the first is in {first}"
                          if cells.missing > 1 else f"has a missing cell in {first}")
         lines.append(f"{column_label(names, j)} {' and '.join(parts)}")
@@ -178,12 +178,12 @@ def _described(refused: dict[int, Cells], n_rows: int, source: str, names: Seque
         lines.append(f"and {len(refused) - MAX_LISTED} more columns")
     if len(lines) == 1:
         return f"{source}: {lines[0]}"
-    return f"{source}: {len(refused)} columns have cells that are no numbers" + "".join(
+    return f"{source}: {len(refused)} columns have cells that are not numbers" + "".join(
         f"\n  {line}" for line in lines)
 
 
 def _odd(refused: dict[int, Cells], n_rows: int) -> list[str]:
-    """Return texts that are so rare among numbers that they may mark missing cells."""
+    """Return texts that are rare among numbers, so that they may mark missing cells."""
     return sorted({example for cells in refused.values() if 0 < cells.texts <= ODD * n_rows
                    for _, example in cells.shown})[:EXAMPLES]
 

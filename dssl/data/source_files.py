@@ -1,4 +1,4 @@
-"""The files of a source: which match a pattern, the digest of each, and what has changed since they were read."""
+"""The files of a source: patterns, digests, and changes since they were read."""
 
 import glob
 import hashlib
@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Any, Self
+from typing import Self
 
 from ..base.errors import DataError, explain, require
 from ..base.urls import is_object_url, is_url
@@ -32,25 +32,27 @@ def path_of(text: str) -> Path:
 
 
 def matching_paths(text: str) -> Sequence[str | ObjectPath]:
-    """Return the paths that a pattern matches, in natural order; anything else, and a path that is there, as it is.
+    """Return the paths that match a pattern, in natural order; any other text, and an existing path, unchanged.
 
     Objects know the version that the store listed.
 
-    Raise DataError if a pattern matches nothing, or is a URL of a server that cannot be asked for a list.
+    Raises
+    ------
+    DataError : a pattern matches nothing, or is a URL of a server that cannot list files.
     """
     if is_object_url(text) and any(mark in text for mark in MARKS):
         return _matching_objects(text)
     if is_url(text):
-        require("*" not in text, f"{text} is a pattern", why="what a server holds is not listed",
+        require("*" not in text, f"{text} is a pattern", why="web servers do not list their files",
                 fix="list the URLs, or copy the files to a folder", error=DataError)
-        return [text]  # a ? begins the query of a URL
+        return [text]  # the ? of a URL begins its query
     path = path_of(text)
     if not any(mark in text for mark in MARKS) or path.exists():
         return [text]
     paths = sorted(glob.glob(str(path), recursive=True), key=natural_order)
     if not paths:
         folder = next(parent for parent in path.parents if not any(mark in str(parent) for mark in MARKS))
-        state = "is no folder"
+        state = "is not a folder"
         if folder.is_dir():
             beside = sorted((file.name for file in folder.iterdir()), key=natural_order)[:8]
             state = f"holds {', '.join(beside)}" if beside else "is empty"
@@ -62,14 +64,14 @@ def matching_paths(text: str) -> Sequence[str | ObjectPath]:
 
 def _matching_objects(text: str) -> list[ObjectPath]:
     path = object_path(text, pattern=True)
-    objects = sorted(path.parents[-1].glob(path.key), key=lambda place: natural_order(str(place)))
-    require(len(objects) > 0, f"no object matches {text}", why=f"the bucket {path.parts[1]} holds none of such a name",
+    objects = sorted(path.parents[-1].glob(path.key), key=lambda path_found: natural_order(str(path_found)))
+    require(len(objects) > 0, f"no object matches {text}", why=f"the bucket {path.parts[1]} has none with such a name",
             fix="check the pattern; on a command line, put it in quotes", error=DataError)
     return objects
 
 
 def fits_pattern(name: str, pattern: str) -> bool:
-    """Return whether a pattern would match a file of this name, an absolute path or a URL; see `matching_paths`."""
+    """Return whether a pattern would match a file with this name, an absolute path or a URL; see `matching_paths`."""
     if not any(mark in pattern for mark in MARKS):
         return False
     pattern = pattern if is_url(pattern) else os.path.abspath(os.path.expanduser(pattern))
@@ -82,15 +84,15 @@ def natural_order(text: str) -> tuple[list[str | int], str]:
     return [int(piece) if i % 2 else piece for i, piece in enumerate(pieces)], text
 
 
-SHOWN = 8  # names of files in a message
+SHOWN = 8  # file names in a message
 
 
 @dataclass(frozen=True)
 class FileRecord:
     """A file that was read.
 
-    name : its absolute path, its URL, or the name that stands for it. digest : SHA-256 of its bytes; see `fingerprint`.
-    rows : how many rows it holds. version : of an object, by which its store tells that it has not changed.
+    name : its absolute path, its URL, or the name of a data set. digest : SHA-256 of its bytes; see `fingerprint`.
+    rows : its number of rows. version : of an object, by which the store shows that it has not changed.
     """
 
     name: str
@@ -98,26 +100,26 @@ class FileRecord:
     rows: int
     version: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, str | int]:
         """Return the JSON form."""
         return {name: value for name, value in asdict(self).items() if value != ""}
 
 
 @dataclass(frozen=True)
 class Source:
-    """A local file to read, or several, and what they were asked for as."""
+    """One or several local files to read, with the name under which the user requested them."""
 
-    name: str  # as given: the path, the URL, or the name; of several files, what all of them were asked for as
-    path: Path  # of a format that is a folder, the folder
-    labels: Path | None = None  # a second file, for formats that keep the labels apart
+    name: str  # the requested path, URL or name; for several files, of all of them
+    path: Path  # the file, or the folder of a format that is a folder
+    labels: Path | None = None  # a second file, for formats with separate labels
     more: tuple["Source", ...] = ()  # the files whose rows follow
-    given_name: str = ""  # where others follow, as this file was asked for
+    given_name: str = ""  # if others follow, the requested name of this file
     version: str = ""  # of an object; see `ObjectPath.version`
-    digest: str | None = None  # SHA-256 of this file alone, where that is known
+    digest: str | None = None  # SHA-256 of this file alone, if it is known
 
     @property
     def full_name(self) -> str:
-        """The absolute path of the file, its URL, or the name that stands for it."""
+        """The absolute path of the file, its URL, or the name of a data set."""
         is_path = not is_url(self.name) and path_of(self.name) == self.path
         return str(self.path.absolute()) if is_path else self.name
 
@@ -128,9 +130,11 @@ class Source:
 
 
 def digested(source: Source) -> Source:
-    """Return a source whose files know their digests; each is read for it, but for objects that are known.
+    """Return a source whose files know their digests; each file is read, except for objects with a known digest.
 
-    Raises DataError: a file has another digest than the one that it is known to have.
+    Raises
+    ------
+    DataError : the digest of a file differs from the known one.
     """
     return joined([replace(file, digest=_checked_digest(file)) for file in source.files], source.name)
 
@@ -140,23 +144,23 @@ def _checked_digest(file: Source) -> str:
         return file.digest
     digest = fingerprint(replace(file, digest=None))
     require(file.digest in (None, digest), f"{file.name} has changed", error=DataError,
-            why="its bytes are not those that were read when the run was planned",
+            why="its bytes differ from those that were read when the run was planned",
             fix="let nothing write to the file while it is read, and run again")
     return digest
 
 
 def joined(files: Sequence[Source], name: str) -> Source:
-    """Return files, at least one, as one source of this name."""
+    """Return one or more files as one source with this name."""
     if len(files) == 1:
         return files[0]
     return replace(files[0], name=name, more=tuple(files[1:]), given_name=files[0].name)
 
 
 def fingerprint(source: Source | str | Path) -> str:
-    """Return the hex SHA-256 of a source's bytes; of two files, the one of their two digests in a row.
+    """Return the hex SHA-256 of a source's bytes.
 
-    Of several sources it is that of their fingerprints, of a folder that of the paths and bytes of its files. Files
-    that know their digests are not read.
+    For a file with separate labels it is the SHA-256 of the two digests, for several sources of their fingerprints, and
+    for a folder of the paths and bytes of its files. Files that know their digests are not read.
     """
     if isinstance(source, Source) and source.more:
         several = "".join(fingerprint(file) for file in source.files)
@@ -174,8 +178,8 @@ def _digest_of(path: Path) -> bytes:
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").digest()
     whole = hashlib.sha256()
-    for name, place in sorted(files_of(path).items()):
-        whole.update(hashlib.sha256(name.encode()).digest() + _digest_of(path / place))
+    for name, stored_name in sorted(files_of(path).items()):
+        whole.update(hashlib.sha256(name.encode()).digest() + _digest_of(path / stored_name))
     return whole.digest()
 
 
@@ -184,45 +188,44 @@ def _digest_of(path: Path) -> bytes:
 
 @dataclass(frozen=True)
 class FileChanges:
-    """How the files of a source differ from those that were read.
+    """The differences between the files of a source and those that were read before.
 
-    kept : by the place of a file in the source, the place of its record. new : places of the files that have none.
-    changed : records whose names are those of new files, and the places of these. vanished : the other records of files
-    that the source does not have.
+    record_of : the index of a file in the source -> the index of its record. new : indices of the files without a
+    record. changed : records with the name of a new file, and the indices of these. vanished : the remaining records.
     """
 
-    kept: dict[int, int]
+    record_of: dict[int, int]
     new: list[int]
     changed: list[tuple[FileRecord, int]]
     vanished: list[FileRecord]
 
     @classmethod
     def of(cls, records: Sequence[FileRecord], files: Sequence[Source]) -> Self:
-        """Compare by digests, which the files know; of files with equal bytes those of equal names come first."""
-        kept: dict[int, int] = {}
-        free = dict(enumerate(records))
+        """Compare the digests of files; files with equal bytes are matched by name first."""
+        record_of: dict[int, int] = {}
+        unmatched = dict(enumerate(records))
         for by_name in (True, False):
             waiting: dict[tuple[str | None, str], list[int]] = {}
-            for number, record in free.items():
+            for number, record in unmatched.items():
                 waiting.setdefault((record.digest, record.name if by_name else ""), []).append(number)
-            for place, file in enumerate(files):
+            for index, file in enumerate(files):
                 same = waiting.get((file.digest, file.full_name if by_name else ""))
-                if place not in kept and same:
-                    kept[place] = same.pop(0)
-                    del free[kept[place]]
-        new = [place for place in range(len(files)) if place not in kept]
-        places = {files[place].full_name: place for place in new}
-        changed = [(record, places[record.name]) for record in free.values() if record.name in places]
-        return cls(kept, new, changed, [record for record in free.values() if record.name not in places])
+                if index not in record_of and same:
+                    record_of[index] = same.pop(0)
+                    del unmatched[record_of[index]]
+        new = [index for index in range(len(files)) if index not in record_of]
+        index_of = {files[index].full_name: index for index in new}
+        changed = [(record, index_of[record.name]) for record in unmatched.values() if record.name in index_of]
+        return cls(record_of, new, changed, [record for record in unmatched.values() if record.name not in index_of])
 
     def vanished_from(self, patterns: Iterable[str]) -> list[FileRecord]:
-        """Return the vanished files that one of these patterns would match if they were there."""
-        wanted = list(patterns)
-        return [record for record in self.vanished if any(fits_pattern(record.name, pattern) for pattern in wanted)]
+        """Return the vanished files that one of these patterns would match if they existed."""
+        patterns = list(patterns)
+        return [record for record in self.vanished if any(fits_pattern(record.name, pattern) for pattern in patterns)]
 
 
 def in_words(files: Iterable[FileRecord | Source]) -> str:
-    """Return the names of some files, in natural order, without their folders where they differ without these."""
+    """Return the names of files in natural order, without their folders if that is unambiguous."""
     names = sorted((file.name for file in files), key=natural_order)
     short = [name.rpartition("/")[2] for name in names]
     shown = names if max(Counter(short).values(), default=1) > 1 else short

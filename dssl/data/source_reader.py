@@ -1,4 +1,4 @@
-"""Readers of sources: opened as one, scanned, and what is wrong with their cells told in one error."""
+"""Open and scan the reader of a source, and report all of its wrong cells in one error."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -25,12 +25,12 @@ from .sources import fetch
 
 def open_source(source: Source, params: IngestParams | None = None, *, scratch: Path, like: Dataset | None = None,
                 columns: Columns | None = None, leave_out: Collection[str] = ()) -> Reader:
-    """Return the reader of a source: of one file, or of several as one, which have one format; see `open_reader`."""
+    """Return the reader of a source; several files must have one format, and are read as one. See `open_reader`."""
     params = params or IngestParams()
     formats = [format_of(file.path, params.format) for file in source.files]
     for file, name in zip(source.files, formats, strict=True):
         require(name == formats[0], f"{file.name} is {name}, {source.files[0].path} is {formats[0]}",
-                why="several files are read as one where they have one format", error=DataError,
+                why="files are read as one only if they have the same format", error=DataError,
                 fix="name files of one format; add the others with `dssl ingest --append`")
         fetch(file)
     takes_decimal = "decimal" in FORMATS.named(formats[0]).options
@@ -53,9 +53,9 @@ def open_source(source: Source, params: IngestParams | None = None, *, scratch: 
 
 
 def scan_source(source: Source, params: IngestParams, scratch: Path, budget: int, like: Dataset | None = None) -> Scan:
-    """Return what a source holds, or what it adds to the data set `like`; scratch : a folder for what is unpacked.
+    """Return the scan of a source, or of the rows that it adds to the data set `like`.
 
-    Raises DataError: it cannot be used.
+    scratch : a folder for decompressed files. Raises DataError: the source cannot be used.
     """
     columns, leave_out = (None, list[str]()) if like is None else (Columns.of(like.attributes), left_out_of(like))
     try:
@@ -66,14 +66,14 @@ def scan_source(source: Source, params: IngestParams, scratch: Path, budget: int
 
 
 def left_out_of(dataset: Dataset) -> list[str]:
-    """Return the names of the columns of a table that are not in the data set that was read from it."""
+    """Return the names of the columns of a table that its data set does not have."""
     return [record["name"] for record in dataset.attributes.get("survey", ()) if not record["used"]]
 
 
 def of_all_cells(error: CellError, source: Source, params: IngestParams, execution: Execution, parts: Parts,
                  scratch: Path, like: Dataset | None = None, columns: Columns | None = None,
                  leave_out: Collection[str] = ()) -> DataError:
-    """Return the error for all cells of a source that are no numbers, found in a pass over it, in place of the first.
+    """Return the error for all cells of a source that are not numbers; `error` reports only the first.
 
     The other parameters are those of `ingest`.
     """

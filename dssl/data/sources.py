@@ -1,4 +1,4 @@
-"""Where data come from: a path, a URL, or a name that stands for a file.
+"""Find the files of a source, which is a path, a URL, or the name of a data set.
 
 `manifolds:POINTSxCOLUMNS` or `manifolds:POINTSxCOLUMNS:SEED` stands for curved manifolds of that size (`synthetic.py`).
 Another name is looked up in `$DSSL_DATA`, then in the cache (`$DSSL_CACHE`, default ~/.cache/dssl), then among the sets
@@ -58,13 +58,13 @@ def find_source(name: str | Path | Sequence[str | Path], *, labels: str | Path |
 
     Raise DataError saying where it was looked for, and which names are near, if nothing is found.
     """
-    names = [str(name)] if isinstance(name, (str, Path)) else [str(one) for one in name]
+    names = [str(name)] if isinstance(name, (str, Path)) else [str(text) for text in name]
     require(len(names) > 0, "the source is an empty list", why="there are no rows to read", error=DataError,
             fix="name a file, a URL or a data set")
-    for one in (*names, *([] if labels is None else [str(labels)])):
-        if is_url(one):
-            require_no_secret(one, DataError)
-    expanded = [path for one in names for path in matching_paths(one)]
+    for text in (*names, *([] if labels is None else [str(labels)])):
+        if is_url(text):
+            require_no_secret(text, DataError)
+    expanded = [path for text in names for path in matching_paths(text)]
     records = {record.name: record for record in known}
     if len(expanded) == 1:
         return _find_one(expanded[0], labels, format, download, records)
@@ -72,28 +72,28 @@ def find_source(name: str | Path | Sequence[str | Path], *, labels: str | Path |
     require(len(label_files) == len(expanded), f"{len(expanded)} files and {len(label_files)} files of labels",
             why="each file has its own labels, in the same order", error=DataError,
             fix="give `labels` as a pattern that matches one file for each")
-    sources = [_find_one(one, beside, format, download, records)
-             for one, beside in zip(expanded, label_files, strict=True)]
-    places: dict[Path, str] = {}
+    sources = [_find_one(text, beside, format, download, records)
+             for text, beside in zip(expanded, label_files, strict=True)]
+    name_of: dict[Path, str] = {}
     for source in sources:
         place = source.path.resolve()
-        require(place not in places, f"{source.name} and {places.get(place)} are one file", error=DataError,
+        require(place not in name_of, f"{source.name} and {name_of.get(place)} are one file", error=DataError,
                 why="its rows would be there twice", fix="name each file once")
-        places[place] = source.name
+        name_of[place] = source.name
     shown = ", ".join(names)
     return joined(sources, shown if len(shown) <= 200 else f"{names[0]} and {len(names) - 1} more")
 
 
-def _find_one(place: str | objects.ObjectPath, labels: str | objects.ObjectPath | Path | None, format: str | None,
+def _find_one(location: str | objects.ObjectPath, labels: str | objects.ObjectPath | Path | None, format: str | None,
               download: bool, known: Mapping[str, FileRecord]) -> Source:
-    text = str(place)
+    text = str(location)
     if is_object_url(text) and labels is None and text in known and download:
-        copy = copy_of(objects.object_path(text) if isinstance(place, str) else place, _urls())
+        copy = copy_of(objects.object_path(text) if isinstance(location, str) else location, _urls())
         if copy.version == known[text].version:
             return Source(text, copy.path, version=known[text].version, digest=known[text].digest)
         path = copy.fetched()
     else:
-        path = _download(place, download) if is_url(text) else _local(text, download)
+        path = _download(location, download) if is_url(text) else _local(text, download)
     beside = None
     if labels is not None:
         beside = _download(labels, download) if is_url(str(labels)) else path_of(str(labels))
@@ -110,11 +110,11 @@ def _find_one(place: str | objects.ObjectPath, labels: str | objects.ObjectPath 
 
 
 def fetch(file: Source) -> None:
-    """Download a file unless it is there."""
+    """Download a file unless the cache has it."""
     if is_object_url(file.name) and not file.path.exists():
         path = copy_of(objects.object_path(file.name), _urls()).fetched()
         require(path == file.path, f"{file.name} has changed", error=DataError, fix="run again",
-                why="it is not the object any more that was found when the run was planned")
+                why="the object differs from the one for which the run was planned")
 
 
 def cache_folder() -> Path:
@@ -123,7 +123,7 @@ def cache_folder() -> Path:
 
 
 def _urls() -> Path:
-    """Return the folder of copies of what URLs name."""
+    """Return the folder of downloaded URLs."""
     return cache_folder() / "urls"
 
 
@@ -163,7 +163,7 @@ def _local(text: str, download: bool) -> Path:
 
 
 def named_files(folder: Path) -> dict[str, Path]:
-    """Return the data files of a folder by the names that stand for them: mnist.npz is mnist, a9a.svm.gz is a9a."""
+    """Return the data files of a folder by the names of their data sets: mnist for mnist.npz, a9a for a9a.svm.gz."""
     if not folder.is_dir():
         return {}
     named: dict[str, Path] = {}
@@ -176,7 +176,7 @@ def named_files(folder: Path) -> dict[str, Path]:
     return named
 
 
-# ---- sets that scikit-learn brings or fetches, kept as npz
+# ---- data sets that scikit-learn contains or downloads, stored as npz
 
 
 def _bundled(name: str) -> Path:
@@ -202,7 +202,7 @@ def _manifolds(points: int, columns: int, seed: int) -> Path:
 
 
 def _online() -> bool:
-    """Return whether OpenML can be reached, without waiting for long retries."""
+    """Return whether OpenML answers, without long retries."""
     try:
         socket.create_connection((OPENML_HOST, 443), timeout=5).close()
     except OSError:
@@ -211,7 +211,7 @@ def _online() -> bool:
 
 
 def _openml(name: str) -> Path:
-    """Fetch a set from OpenML and keep it in the cache."""
+    """Download a data set from OpenML into the cache."""
     known_as = OPENML_NAMES.get(name, name)
     try:
         bunch = library("sklearn.datasets").fetch_openml(known_as, as_frame=True, parser="auto", n_retries=2)
@@ -251,7 +251,7 @@ def table_of_frame(frame: pd.DataFrame, target: pd.Series | None,
 
 def save_npz(path: Path, X: np.ndarray, y: np.ndarray | None, columns: list[str], label_names: list[str],
              train_rows: int | None = None) -> None:
-    """Write an npz file of equal bytes wherever it is made; a reader sees all of it or nothing."""
+    """Write an npz file, atomically, with the same bytes on every machine."""
     arrays: dict[str, Any] = {"X": np.ascontiguousarray(X), "columns": np.array(columns, str)}
     if y is not None:
         arrays["y"] = y
@@ -266,11 +266,11 @@ def save_npz(path: Path, X: np.ndarray, y: np.ndarray | None, columns: list[str]
 # ---- URLs
 
 
-def _download(place: str | Path, download: bool) -> Path:
-    """Return the cached copy of a URL, downloaded if there is none yet; file:// is the file itself."""
-    if isinstance(place, objects.ObjectPath):
-        return copy_of(place, _urls()).fetched() if download else last_copy(place, _urls())
-    url = str(place)
+def _download(location: str | Path, download: bool) -> Path:
+    """Return the cached copy of a URL, after downloading it if necessary; a file:// URL is the file itself."""
+    if isinstance(location, objects.ObjectPath):
+        return copy_of(location, _urls()).fetched() if download else last_copy(location, _urls())
+    url = str(location)
     try:
         parts = urlsplit(url)
     except ValueError as error:

@@ -1,9 +1,9 @@
-"""What the columns of a file hold: how many cells are there, their mean, the levels of text, and what they are like.
+"""Survey of the columns of a file: the number of cells, their mean, the levels of text, and `Traits`.
 
 Block step: count, sum, levels and `Traits` of each column of a block. Combine step: over all blocks, in their order.
-Finish step: which columns are left out (`findings`), and the `Columns` that make X. The mean is the fill for missing
-cells because it takes one pass and combines over blocks: sums are kept in two floats each, about 106 bits, so that the
-mean is the rounded true one whatever the blocks are. (A median would need the values themselves.)
+Finish step: the columns that are left out (`findings`), and the `Columns` that make X. The mean fills missing cells
+because it needs one pass and combines over blocks. Each sum is kept in two floats, about 106 bits, so that the mean is
+correctly rounded for any blocks. (A median would need the values themselves.)
 """
 
 from collections import Counter
@@ -21,17 +21,17 @@ from ..execution.tasks import Execution
 from ..storage.blocks import Parts, PartWriter, Receipt
 from .columns import EXAMPLES, Columns, cells_of, missing_text, spellings
 from .readers.base import FEWEST_ROWS, Reader
-from .readers.cells import MOST_LEVELS, Reading
+from .readers.cells import MAX_LEVELS, Reading
 from .traits import Traits
 
 
 @dataclass
 class Survey:
-    """What the columns of some rows hold; arrays have shape (d,).
+    """The survey of some rows; arrays have shape (d,).
 
-    present : int64, cells that are there. high, low : float64, whose sum is the sum of the finite ones of them.
-    levels : by column of text, how many cells have each text, ascending, of at most `MOST_LEVELS` + 1 of them.
-    first_missing : by column of text, the row of its first missing cell.
+    present : int64, number of cells that are not missing. high, low : float64; high + low is the sum of the finite
+    cells. levels : by column of text, the number of cells with each text, sorted by text, of at most `MAX_LEVELS` + 1
+    texts. first_missing : by column of text, the row of its first missing cell.
     """
 
     n_rows: int
@@ -42,19 +42,19 @@ class Survey:
     first_missing: dict[int, int] = field(default_factory=dict)
 
     def chosen(self, columns: Sequence[int]) -> "Survey":
-        """Return what is known of some of the columns."""
-        place = {j: k for k, j in enumerate(columns)}
-        levels = {place[j]: texts for j, texts in self.levels.items() if j in place}
-        missing = {place[j]: row for j, row in self.first_missing.items() if j in place}
+        """Return the survey of some of the columns."""
+        new_number = {j: k for k, j in enumerate(columns)}
+        levels = {new_number[j]: texts for j, texts in self.levels.items() if j in new_number}
+        missing = {new_number[j]: row for j, row in self.first_missing.items() if j in new_number}
         numbers = list(columns)
         return Survey(self.n_rows, self.present[numbers], self.high[numbers], self.low[numbers], levels, missing)
 
     @classmethod
     def of(cls, X: Any, first_row: int = 0, names: Sequence[str] | None = None,
            text: Collection[int] = ()) -> "Survey":
-        """Return what a block holds: an ndarray or csr_array of float64, or a DataFrame.
+        """Return the survey of a block: an ndarray or csr_array of float64, or a DataFrame.
 
-        first_row : its first row. text : columns that are text even where none of these rows has a cell.
+        first_row : number of its first row. text : columns that are text even if all cells of the block are missing.
         """
         n, d = X.shape
         survey = cls(n, np.full(d, n), np.zeros(d), np.zeros(d))
@@ -79,7 +79,7 @@ class Survey:
         return survey
 
     def merge(self, other: "Survey") -> "Survey":
-        """Return what both hold; the rows of `other` come after these."""
+        """Return the survey of the rows of both; those of `other` come after these."""
         with np.errstate(over="ignore", invalid="ignore"):  # choose_columns refuses what is not finite
             high, error = two_sum(self.high, other.high)
             high, low = two_sum(high, error + self.low + other.low)
@@ -90,11 +90,11 @@ class Survey:
 
 
 def _first_levels(counts: Mapping[str, int]) -> dict[str, int]:
-    return dict(sorted(counts.items())[:MOST_LEVELS + 1])
+    return dict(sorted(counts.items())[:MAX_LEVELS + 1])
 
 
 def two_sum(a: Any, b: Any) -> tuple[Any, Any]:
-    """Return the rounded sum and what the rounding left out, exactly (Knuth, TAOCP 2, 4.2.2, theorem B)."""
+    """Return the rounded sum and its exact rounding error (Knuth, TAOCP 2, 4.2.2, theorem B)."""
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)
@@ -105,7 +105,7 @@ _two_sum = njit(nogil=True, cache=True)(two_sum)
 
 @njit(nogil=True, cache=True)
 def _add_entries(columns, values, present, high, low):
-    """Add values to the sums of their columns, and count down those that are missing: NaN."""
+    """Add values to the sums of their columns; subtract missing ones, which are NaN, from the number of cells."""
     for k in range(len(values)):
         j = columns[k]
         value = values[k]
@@ -125,31 +125,31 @@ def _add_rows(X, present, high, low):
 
 def choose_columns(survey: Survey, names: Sequence[str] | None, source: str, *, impute: bool,
                    readings: Mapping[int, Reading] | None = None) -> Columns:
-    """Return what becomes of the columns of a whole file; readings : of those of yes and no, or with a unit.
+    """Return the encoding of the columns of a whole file; readings : of columns of yes and no, or with a unit.
 
-    Raises DataError: a column has no cell at all to take the mean of, its mean is no float64, it has more than
-    `MOST_LEVELS` levels or as many as cells, or it is text with missing cells and these are an error.
+    Raises DataError: all cells of a column are missing, so that it has no mean; its mean exceeds float64; it has more
+    than `MAX_LEVELS` levels, or as many as cells; or it is text with missing cells, and these are an error.
     """
     d = len(survey.present)
     empty = [column_label(names, j) for j in np.flatnonzero(survey.present == 0).tolist()]
-    require(not (impute and empty), f"{source}: {', '.join(empty[:EXAMPLES])} has no cell that is not missing",
-            why="there is nothing to fill its cells from", fix="leave it out (CSV: `drop:`)", error=DataError)
+    require(not (impute and empty), f"{source}: all cells of {', '.join(empty[:EXAMPLES])} are missing",
+            why="they are filled with the mean of the column", fix="leave it out (CSV: `drop:`)", error=DataError)
     levels: dict[int, tuple[str | None, ...]] = {}
     for j in sorted(survey.levels):
         texts = spellings(survey.levels[j])
         missing = survey.n_rows - int(survey.present[j])
-        if len(survey.levels[j]) > MOST_LEVELS:  # of more, those beyond are not known
+        if len(survey.levels[j]) > MAX_LEVELS:
             raise DataError(explain(
-                f"{source}: {column_label(names, j)} has more than {MOST_LEVELS:,} different texts, for example "
+                f"{source}: {column_label(names, j)} has more than {MAX_LEVELS:,} different texts, for example "
                 f"{', '.join(map(repr, texts[:3]))}",
-                why="it looks like an identifier, and a column for each text would tell every row from every other",
+                why="it looks like an identifier, and a column for each text would mark every single row",
                 fix="leave it out (CSV: `drop:`), or join its rare texts into one"))
         if len(texts) == int(survey.present[j]) >= FEWEST_ROWS:
             raise DataError(explain(
-                f"{source}: {column_label(names, j)} is text of which none comes twice, such as "
+                f"{source}: {column_label(names, j)} is text without a repeated value, such as "
                 f"{', '.join(map(repr, texts[:3]))}",
-                why="it is no category: a column for each text would tell every row from every other",
-                fix="leave it out (CSV: `drop:`), or make numbers of it, of dates days"))
+                why="it is not a category: a column for each text would mark every single row",
+                fix="leave it out (CSV: `drop:`), or convert it to numbers, and dates to days"))
         if missing and not impute:
             raise missing_text(f"{source}: {column_label(names, j)}", missing, survey.first_missing[j])
         levels[j] = (*texts, None) if missing else (*texts,)
@@ -158,10 +158,10 @@ def choose_columns(survey: Survey, names: Sequence[str] | None, source: str, *, 
         with np.errstate(over="ignore", invalid="ignore"):
             fill = (survey.high + survey.low) / np.maximum(survey.present, 1)
         fill[list(levels)] = np.nan
-        wild = [j for j in np.flatnonzero(~np.isfinite(fill)).tolist() if j not in levels]
-        require(not wild, f"{source}: the cells of {column_label(names, wild[0]) if wild else ''} sum beyond float64",
-                why="their mean, which missing cells take, is unknown", fix="rescale the column, or leave it out",
-                error=DataError)
+        too_large = [j for j in np.flatnonzero(~np.isfinite(fill)).tolist() if j not in levels]
+        label = column_label(names, too_large[0]) if too_large else ""
+        require(not too_large, f"{source}: the sum of the cells of {label} exceeds float64", error=DataError,
+                why="missing cells are filled with their mean", fix="rescale the column, or leave it out")
     imputed = survey.n_rows - survey.present if impute else np.zeros(d, np.int64)
     return Columns(tuple(names) if names else None, d, fill, levels, np.asarray(imputed, np.int64),
                    dict(readings or {}))
@@ -169,7 +169,7 @@ def choose_columns(survey: Survey, names: Sequence[str] | None, source: str, *, 
 
 @dataclass(frozen=True)
 class SurveyTask:
-    """Find what the columns of one block of rows hold, and write it to the block's own part."""
+    """Survey the columns of one block of rows, and write the result to the block's part."""
 
     reader: Reader
     start: int
@@ -192,7 +192,7 @@ class SurveyTask:
 
 def survey_file(reader: Reader, ranges: Sequence[tuple[int, int]], execution: Execution,
                 parts: Parts) -> tuple[Survey, Traits | None]:
-    """Return what the columns of a file hold, found in one pass over it by blocks, and what they are like."""
+    """Return the survey and the traits of the columns of a file, from one pass over its blocks."""
     tasks = [SurveyTask(reader.narrow(start, stop), start, stop) for start, stop in ranges]
     blocks = _surveys(tasks, execution, parts)
     whole, traits = blocks[0]

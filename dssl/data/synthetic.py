@@ -1,4 +1,4 @@
-"""Data that are made and not read, of any size: curved manifolds.
+"""Synthetic data of any size: curved manifolds.
 
 Any range of rows is made on its own, and is the same whatever else is made.
 """
@@ -13,14 +13,14 @@ from ..base.errors import require
 from ..storage.blocks import Rows, block_rng
 from ..storage.views import take_by_chunk
 
-BLOCK_ROWS = 4096  # that share a random stream
+BLOCK_ROWS = 4096  # rows with the same random stream
 MAPS, POINTS = 0, 1  # random streams
-FOLDS = 16  # waves that a manifold is made of
+FOLDS = 16  # number of waves in a manifold
 
 
 @dataclass(frozen=True, kw_only=True)
 class ManifoldParams:
-    """Points of curved manifolds, one a class.
+    """Parameters of points on curved manifolds, one for each class.
 
     A point of class c has coordinates u, uniform in [0, 1]^dimension, and is `A sin(B_c' u + p_c)` plus normal noise:
     A (columns, 16) is one for all classes, with orthonormal columns where there are 16 or more; B_c (dimension, 16) is
@@ -38,10 +38,10 @@ class ManifoldParams:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, least in (("points", 1), ("columns", 1), ("classes", 1), ("dimension", 1)):
+        for name, minimum in (("points", 1), ("columns", 1), ("classes", 1), ("dimension", 1)):
             value = getattr(self, name)
-            require(isinstance(value, int) and not isinstance(value, bool) and value >= least,
-                    f"{name}={value!r}, expected a whole number >= {least}",
+            require(isinstance(value, int) and not isinstance(value, bool) and value >= minimum,
+                    f"{name}={value!r}, expected a whole number >= {minimum}",
                     why="it is a size of the points that are made", fix="write manifolds:1000000x64, for example")
         require(isinstance(self.noise, (int, float)) and 0 <= self.noise < 1e6, f"noise={self.noise!r}",
                 why="it is a standard deviation", fix="use 0.02")
@@ -49,7 +49,7 @@ class ManifoldParams:
 
 
 class CurvedManifolds:
-    """The points that `ManifoldParams` describes, made by ranges of rows."""
+    """The points of `ManifoldParams`, which are computed by ranges of rows."""
 
     def __init__(self, params: ManifoldParams):
         self.params = params
@@ -77,20 +77,20 @@ class CurvedManifolds:
         return X, y
 
     def _block(self, block: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the rows of one random stream: all of them, so that a range does not depend on where it ends."""
+        """Return all rows of one random stream, so that a row does not depend on the range that is read."""
         of, (A, B, p), rng = self.params, self._maps, block_rng(self.params.seed, POINTS, block)
         y = rng.integers(of.classes, size=BLOCK_ROWS)
         u = rng.random((BLOCK_ROWS, of.dimension))
         waves = np.empty((BLOCK_ROWS, FOLDS))
         for c in range(of.classes):
-            mine = y == c
-            waves[mine] = np.sin(u[mine] @ B[c] + p[c])
+            of_class = y == c
+            waves[of_class] = np.sin(u[of_class] @ B[c] + p[c])
         noise = rng.standard_normal((BLOCK_ROWS, of.columns), np.float32)
         return (waves @ A.T).astype(np.float32) + np.float32(of.noise) * noise, y
 
 
 class ManifoldRows(Rows):
-    """X of curved manifolds, made each time it is read."""
+    """X of curved manifolds, computed each time it is read."""
 
     chunk_rows = BLOCK_ROWS
 

@@ -59,7 +59,7 @@ def target_of(y: Any, n_rows: int) -> tuple[np.ndarray, list[str] | None]:
         require(kind in ("integer", "floating", "mixed-integer-float", "boolean", "empty"), error=DataError,
                 what=f"labels are {kind}", why="classes are named by numbers, or by text",
                 fix="make all labels text, or all numbers")
-        array = np.array([np.nan if gone else value for value, gone in zip(cells, missing, strict=True)])
+        array = np.array([np.nan if is_missing else value for value, is_missing in zip(cells, missing, strict=True)])
     require(array.dtype.kind != "f" or not np.isinf(array).any(), "y holds infinite values", error=DataError,
             why="no model can fit them", fix="drop these rows, or mark them unlabeled with NaN")
     return array.astype(np.float64 if array.dtype.kind == "f" else np.int64), None
@@ -73,8 +73,8 @@ def text_of(y: np.ndarray) -> np.ndarray:
     if y.dtype == object:
         return y
     missing = np.isnan(y) if y.dtype.kind == "f" else y == -1
-    return np.array([None if gone else number_text(label)
-                     for label, gone in zip(y.tolist(), missing, strict=True)], object)
+    return np.array([None if is_missing else number_text(label)
+                     for label, is_missing in zip(y.tolist(), missing, strict=True)], object)
 
 
 def number_texts(values: np.ndarray) -> np.ndarray:
@@ -105,10 +105,10 @@ def code_text(y: np.ndarray) -> tuple[np.ndarray, list[str] | None]:
     return codes, names.tolist()
 
 
-def recoded(codes: np.ndarray, names: Sequence[str], wanted: Sequence[str]) -> np.ndarray:
-    """Return codes of `names` as codes of `wanted`, -1 as it is."""
-    place = {name: code for code, name in enumerate(wanted)}
-    return np.array([*(place[name] for name in names), -1], np.int64)[codes]
+def recoded(codes: np.ndarray, names: Sequence[str], new_names: Sequence[str]) -> np.ndarray:
+    """Return codes of `names` as codes of `new_names`, -1 as it is."""
+    code_of = {name: code for code, name in enumerate(new_names)}
+    return np.array([*(code_of[name] for name in names), -1], np.int64)[codes]
 
 
 def named_labels(codes: np.ndarray, names: Sequence[str] | None) -> np.ndarray:

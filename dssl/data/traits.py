@@ -103,27 +103,27 @@ class Traits:
     @np.errstate(over="ignore", invalid="ignore")
     def merge(self, other: "Traits") -> "Traits":
         """Return what both are like; the rows of `other` come after these."""
-        mine = self.figures
-        theirs = other.figures
-        made = {name: mine[name] + theirs[name] for name in ("present", "labeled")}
-        made["smallest"] = np.minimum(mine["smallest"], theirs["smallest"])
-        made["largest"] = np.maximum(mine["largest"], theirs["largest"])
+        left = self.figures
+        right = other.figures
+        made = {name: left[name] + right[name] for name in ("present", "labeled")}
+        made["smallest"] = np.minimum(left["smallest"], right["smallest"])
+        made["largest"] = np.maximum(left["largest"], right["largest"])
         for end in ("smallest", "largest"):
-            made[f"at_{end}"] = sum(np.where(of[end] == made[end], of[f"at_{end}"], 0) for of in (mine, theirs))
-        before = ~np.isnan(mine["last"])
-        after = ~np.isnan(theirs["first"])
+            made[f"at_{end}"] = sum(np.where(of[end] == made[end], of[f"at_{end}"], 0) for of in (left, right))
+        before = ~np.isnan(left["last"])
+        after = ~np.isnan(right["first"])
         both = before & after
-        made["first"] = np.where(before, mine["first"], theirs["first"])
-        made["last"] = np.where(after, theirs["last"], mine["last"])
+        made["first"] = np.where(before, left["first"], right["first"])
+        made["last"] = np.where(after, right["last"], left["last"])
         for name, sign in (("rises", 1), ("falls", -1)):
-            made[name] = mine[name] * theirs[name] * (~both | (sign * theirs["first"] > sign * mine["last"]))
-        made["whole"] = mine["whole"] * theirs["whole"]
+            made[name] = left[name] * right[name] * (~both | (sign * right["first"] > sign * left["last"]))
+        made["whole"] = left["whole"] * right["whole"]
         counted = both & (made["whole"] > 0)
-        apart = np.abs(np.subtract(theirs["first"], mine["first"], out=np.zeros(self.d), where=counted))
-        made["step"] = reduce(np.gcd, (part.astype(np.int64) for part in (mine["step"], theirs["step"], apart))
+        apart = np.abs(np.subtract(right["first"], left["first"], out=np.zeros(self.d), where=counted))
+        made["step"] = reduce(np.gcd, (part.astype(np.int64) for part in (left["step"], right["step"], apart))
                               ).astype(np.float64)
-        made |= _joint_moments(mine, theirs)
-        made["unlike"] = mine["unlike"] * theirs["unlike"] * (mine["last"] != theirs["first"])
+        made |= _joint_moments(left, right)
+        made["unlike"] = left["unlike"] * right["unlike"] * (left["last"] != right["first"])
         sample = {j: values for of in (self, other) for j, values in of.sample.items() if made["unlike"][j]}
         for j in sample.keys() & self.sample.keys() & other.sample.keys():
             values = _distinct(np.concatenate([self.sample[j], other.sample[j]]))
@@ -145,8 +145,8 @@ class Traits:
                        for name in {*self.classes, *other.classes}}
             classes = classes if len(classes) <= MAX_PAIRED else None
         dates = self.dates & other.dates
-        dates |= {j for j in self.dates - dates if theirs["present"][j] == 0}
-        dates |= {j for j in other.dates - dates if mine["present"][j] == 0}
+        dates |= {j for j in self.dates - dates if right["present"][j] == 0}
+        dates |= {j for j in other.dates - dates if left["present"][j] == 0}
         return Traits(self.total, self.n_rows + other.n_rows, made, self.projected + other.projected,
                       self.weight + other.weight, sample, dates, pairs if classes is not None else {}, classes)
 
@@ -181,15 +181,15 @@ class Traits:
 
     def _add_text(self, j: int, cells: np.ndarray) -> None:
         """Add a column of text of these rows."""
-        there = cells[~pd.isna(cells)]
-        self.figures["present"][j] = len(there)
+        present = cells[~pd.isna(cells)]
+        self.figures["present"][j] = len(present)
         self.figures["whole"][j] = 0
-        if len(there):
-            values = _sampled(pd.util.hash_array(there), self.total)
+        if len(present):
+            values = _sampled(pd.util.hash_array(present), self.total)
             self.figures["unlike"][j] = float(values is not None)
             if values is not None and len(values):
                 self.sample[j] = values
-            if bool(pd.Series(there).str.strip().str.fullmatch(DATE).all()):
+            if bool(pd.Series(present).str.strip().str.fullmatch(DATE).all()):
                 self.dates.add(j)
 
     def _add_pairs(self, X: Any, text: dict[int, np.ndarray], names: list[str], codes: np.ndarray) -> None:
@@ -243,40 +243,40 @@ def _of_numbers(made: type[Traits], X: Any, rows: slice, text: dict[int, np.ndar
     """
     if text:
         block = np.full((rows.stop - rows.start, X.shape[1]), np.nan)
-        others = [j for j in range(X.shape[1]) if j not in text]
-        if others:
-            block[:, others] = _numbers(X.iloc[:, others], rows, slice(None))
+        number_columns = [j for j in range(X.shape[1]) if j not in text]
+        if number_columns:
+            block[:, number_columns] = _numbers(X.iloc[:, number_columns], rows, slice(None))
     else:
         block = _numbers(X, rows, slice(None))
     n, d = block.shape
     figures = _nothing(d)
     finite = np.isfinite(block)
     whole_rows = bool(finite.all())
-    gaps = np.flatnonzero(~finite.all(axis=0)) if not whole_rows else np.empty(0, int)
-    there = finite if whole_rows else ~np.isnan(block)
+    incomplete = np.flatnonzero(~finite.all(axis=0)) if not whole_rows else np.empty(0, int)
+    present = finite if whole_rows else ~np.isnan(block)
     low, high, filled = (block if whole_rows else np.where(finite, block, end) for end in (np.inf, -np.inf, 0.0))
-    figures["present"] = np.full(d, float(n)) if whole_rows else there.sum(axis=0).astype(float)
+    figures["present"] = np.full(d, float(n)) if whole_rows else present.sum(axis=0).astype(float)
     for end, extreme in (("smallest", low.min(axis=0)), ("largest", high.max(axis=0))):
         figures[end], figures[f"at_{end}"] = extreme, np.count_nonzero(block == extreme, axis=0).astype(float)
-    _add_order(figures, block, there, gaps)
+    _add_order(figures, block, present, incomplete)
     whole = _narrowed(_are_whole, block)
     figures["whole"] = np.isin(np.arange(d), whole).astype(float)
     sample: dict[int, np.ndarray] = {}
     unlike = whole[(figures["unlike"][whole] > 0) & may_be_key[whole]]
     if len(unlike):
-        figures["step"][unlike] = _steps(block[:, unlike], ~there[:, unlike])
+        figures["step"][unlike] = _steps(block[:, unlike], ~present[:, unlike])
         bits = mixed((filled[:, unlike] + 0.0).view(np.uint64))
-        chosen = (bits < _threshold(total)) & there[:, unlike]
-        for place in np.flatnonzero(chosen.any(axis=0)).tolist():
-            values = _distinct(bits[chosen[:, place], place])
+        chosen = (bits < _threshold(total)) & present[:, unlike]
+        for position in np.flatnonzero(chosen.any(axis=0)).tolist():
+            values = _distinct(bits[chosen[:, position], position])
             if values is not None:
-                sample[int(unlike[place])] = values
+                sample[int(unlike[position])] = values
             else:
-                figures["unlike"][unlike[place]] = 0
+                figures["unlike"][unlike[position]] = 0
     if y is not None:
         figures |= _moments(block if whole_rows else np.where(finite, block, np.nan), y)
     weights = random_rows(start, start + n)
-    weight = weights.sum(axis=1, keepdims=True) if whole_rows else weights @ there.astype(np.float64)
+    weight = weights.sum(axis=1, keepdims=True) if whole_rows else weights @ present.astype(np.float64)
     return made(total, n, figures, weights @ filled, weight, sample)
 
 
@@ -292,18 +292,18 @@ def _are_whole(cells: np.ndarray) -> np.ndarray:
     return ((np.rint(cells) == cells) & (np.abs(cells) < LARGEST_WHOLE)) | np.isnan(cells)
 
 
-def _add_order(figures: dict[str, np.ndarray], block: np.ndarray, there: np.ndarray, gaps: np.ndarray) -> None:
+def _add_order(figures: dict[str, np.ndarray], block: np.ndarray, present: np.ndarray, incomplete: np.ndarray) -> None:
     """Set the first and last cells, whether numbers rise or fall, and whether two in a row are equal.
 
-    there : which cells are. gaps : columns with cells that are missing or infinite.
+    present : which cells are. incomplete : columns with cells that are missing or infinite.
     """
     figures["first"][:], figures["last"][:] = block[0], block[-1]
     for name, sign in (("rises", 1), ("falls", -1)):
         columns = _narrowed(lambda cells: np.diff(cells, axis=0, prepend=-np.inf) > 0, sign * block)
         figures[name] = np.isin(np.arange(block.shape[1]), columns).astype(float)
     figures["unlike"] = 1.0 - (block[1:] == block[:-1]).any(axis=0)
-    for j in gaps.tolist():
-        cells = block[there[:, j], j]
+    for j in incomplete.tolist():
+        cells = block[present[:, j], j]
         if len(cells):
             figures["first"][j], figures["last"][j] = cells[0], cells[-1]
         change = np.diff(cells)
@@ -329,18 +329,18 @@ def _moments(block: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
             "target_squares": np.full(d, (of_target**2).sum())}
 
 
-def _joint_moments(mine: dict[str, np.ndarray], theirs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _joint_moments(left: dict[str, np.ndarray], right: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return means and squared deviations of two sets of rows, of columns and target (Chan, Golub, LeVeque, 1979)."""
-    n = mine["labeled"]
-    m = theirs["labeled"]
+    n = left["labeled"]
+    m = right["labeled"]
     share = np.divide(m, n + m, out=np.zeros_like(m), where=n + m > 0)
-    apart = theirs["mean"] - mine["mean"]
-    target_apart = theirs["target_mean"] - mine["target_mean"]
-    return {"mean": mine["mean"] + apart * share,
-            "squares": mine["squares"] + theirs["squares"] + apart**2 * (n * share),
-            "product": mine["product"] + theirs["product"] + apart * target_apart * (n * share),
-            "target_mean": mine["target_mean"] + target_apart * share,
-            "target_squares": mine["target_squares"] + theirs["target_squares"] + target_apart**2 * (n * share)}
+    shift = right["mean"] - left["mean"]
+    target_shift = right["target_mean"] - left["target_mean"]
+    return {"mean": left["mean"] + shift * share,
+            "squares": left["squares"] + right["squares"] + shift**2 * (n * share),
+            "product": left["product"] + right["product"] + shift * target_shift * (n * share),
+            "target_mean": left["target_mean"] + target_shift * share,
+            "target_squares": left["target_squares"] + right["target_squares"] + target_shift**2 * (n * share)}
 
 
 def mixed(values: np.ndarray) -> np.ndarray:

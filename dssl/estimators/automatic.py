@@ -10,7 +10,7 @@ import numpy as np
 from ..base.errors import explain, require
 from ..data.dataset import Dataset
 from ..data.frames import index_labels
-from ..data.scaling.outliers import warn_far_rows
+from ..data.scaling.outliers import warn_outlier_rows
 from ..data.scaling.scaling import Scaling
 from ..execution.size import budget_of
 from ..execution.tasks import Execution
@@ -81,7 +81,7 @@ class AutomaticEstimator(MethodEstimator):
         self._warn_of_identifiers(rows)
         scaling, tried = choose_scale(rows, None, target, execution, self.random_state,
                                       X.categories if isinstance(X, Dataset) else None)
-        warn_far_rows(scaling.attributes.get("outliers"), self._column_names or None, partial(index_labels, X))
+        warn_outlier_rows(scaling.attributes.get("outliers"), self._column_names or None, partial(index_labels, X))
         return scaling, tried
 
     def _learn(self, rows: Rows, target: Any, weight: np.ndarray | None, graph: Any, params: AutomaticParams,

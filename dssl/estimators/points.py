@@ -12,8 +12,8 @@ from ..data.dataset import Dataset
 from ..data.findings import warn_identifiers
 from ..data.frames import as_pandas, index_labels
 from ..data.inputs import header_of, in_order, rows_of
-from ..data.scaling.out_of_range import warn_beyond
-from ..data.scaling.outliers import warn_far_rows
+from ..data.scaling.out_of_range import warn_out_of_range
+from ..data.scaling.outliers import warn_outlier_rows
 from ..data.scaling.rows import scaled
 from ..data.scaling.scaling import Scaling, ScalingParams, fit_scaling
 from ..data.scaling.units import warn_unlike
@@ -69,7 +69,7 @@ class PointReader(GroupedParams):
         if header is None:
             validate_data(self, np.empty((0, *rows.shape[1:])), reset=reset, skip_check_array=True)
         if warns and isinstance(rows, ArrayRows) and self.scaling_.seen is not None:  # others would be read twice
-            warn_beyond(self.scaling_.seen, rows, InProcess(memory_budget=execution.memory_budget),
+            warn_out_of_range(self.scaling_.seen, rows, InProcess(memory_budget=execution.memory_budget),
                         self._column_names or None)
         return execution.share_rows(rows)
 
@@ -96,7 +96,7 @@ class PointReader(GroupedParams):
             params = ScalingParams(kind="none")
         scaling = fit_scaling(rows, None, params, execution, feature_names=names or None,
                               categories=X.categories if isinstance(X, Dataset) else None)
-        warn_far_rows(scaling.attributes.get("outliers"), names or None, partial(index_labels, X))
+        warn_outlier_rows(scaling.attributes.get("outliers"), names or None, partial(index_labels, X))
         return scaling
 
     def _warn_of_identifiers(self, rows: Rows) -> None:

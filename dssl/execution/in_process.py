@@ -13,7 +13,7 @@ from .window import Finished, Looks, run_in_window
 
 
 class InProcess(Execution):
-    """Runs tasks in threads of this process, one core each."""
+    """Runs tasks in threads of this process, on one core each."""
 
     def __init__(self, threads: int | None = None, memory_budget: int = MEMORY_BUDGET):
         self.threads = self.tasks_per_process = self.tasks_at_once = threads or available_cores()
@@ -23,8 +23,8 @@ class InProcess(Execution):
         return MemoryParts()
 
     def _run(self, pending: list[tuple[int, Task]], parts: Parts, done: Callable[[int, Receipt], None]) -> None:
-        # One core a task, for a lone one too: BLAS rounds differently on two threads than on one, and a spec gives the
-        # same bits in threads, in workers and on any number of cores.
+        # One core per task, even for a single task: BLAS rounds differently on two threads than on one, and a spec
+        # gives the same bits in threads, in workers and on any number of cores.
         threads = min(self.threads, len(pending))
         limit_caches(self.memory_budget)
         with one_thread():
@@ -44,7 +44,7 @@ class InProcess(Execution):
                         future.cancel()
 
     def map_delayed(self, blocks: Sequence[Any], task: Callable[[Any], Task], parts: Parts) -> list[Receipt]:
-        import dask  # a tenth of a second, which only those wait for who pass collections
+        import dask  # takes a tenth of a second, needed for collections only
 
         settle()
         with one_thread():
@@ -54,7 +54,7 @@ class InProcess(Execution):
 
 def delayed_parts(run: Callable[[Task, Parts, int], Receipt], blocks: Sequence[Any], task: Callable[[Any], Task],
                   parts: Parts) -> list[Any]:
-    """Return the delayed receipts of `run(task(block), parts, i)` of each delayed block i."""
+    """Return the delayed receipt of `run(task(block), parts, i)` for each delayed block i."""
     from dask import delayed
 
     def write(block: Any, index: int) -> Receipt:

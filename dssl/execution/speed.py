@@ -1,6 +1,6 @@
-"""How fast this machine is beside the one on which the rates of costs were measured.
+"""The speed of this machine relative to the one on which the rates of `cost` were measured.
 
-Estimates of seconds alone follow from it: nothing that is chosen, and no byte that is stored.
+It scales estimates of seconds only; no choice of a method and no stored byte depends on it.
 """
 
 import socket
@@ -18,15 +18,15 @@ from ..storage.frames import pack, unpack
 from .tasks import one_thread
 
 FILE = "speed.json"
-PROBE_SECONDS = 0.1  # of each of the probes
-KEPT_SECONDS = 30 * 86400  # for which a measurement holds
+PROBE_SECONDS = 0.1  # running time of each probe
+VALID_SECONDS = 30 * 86400  # a stored measurement is used for so long
 SIZE = 256
-# Seconds that the probes take on one idle core of the machine of `execution.cost`.
+# Seconds of the probes on one idle core of the reference machine of `execution.cost`.
 REFERENCE = {"product": 7.5e-4, "kernel": 6.8e-5, "storage": 5.8e-4}
 
 
 def _probes() -> dict[str, Callable[[], object]]:
-    """Return what stages do most: a matrix product, values of a kernel, and a block that is stored and read."""
+    """Return the operations that dominate stages: a matrix product, kernel values, and storing and reading a block."""
     X = np.random.default_rng(0).normal(size=(SIZE, SIZE))
     block = X.astype(np.float32)
     out = np.empty_like(X)
@@ -36,16 +36,15 @@ def _probes() -> dict[str, Callable[[], object]]:
         np.negative(out, out=out)
         np.exp(out, out=out)
 
-    # Into arrays that are there: memory from the system takes up to eight times the work, or no time, by what was
-    # imported before.
+    # The outputs are allocated beforehand: fresh memory from the system can take eight times as long as the work.
     return {"product": lambda: np.matmul(X, X, out=out), "kernel": kernel,
             "storage": lambda: unpack(*pack(block), block.nbytes)}
 
 
 def measure_slowness(seconds: float = PROBE_SECONDS) -> float:
-    """Return how many times as long this machine takes as the one of the rates: the geometric mean of the probes.
+    """Return the time of this machine relative to the reference machine: the geometric mean over the probes.
 
-    Each runs for so many seconds; its fastest run counts, which others on the machine have disturbed least.
+    Each probe repeats for `seconds`; only its fastest run counts, which other processes have disturbed least.
     """
     ratios = []
     with one_thread():
@@ -62,13 +61,13 @@ def measure_slowness(seconds: float = PROBE_SECONDS) -> float:
 
 @lru_cache(maxsize=8)
 def slowness(folder: Path) -> float:
-    """Return `measure_slowness`, which is measured once on a host and kept in a folder if it can be written."""
+    """Return `measure_slowness`, measured once per host and stored in a folder if it is writable."""
     path = folder / FILE
     host = socket.gethostname()
     with suppress(OSError, IntegrityError, KeyError, TypeError):
         known = read_json(path)
-        is_of_here = known["host"] == host and known["reference"] == REFERENCE
-        if is_of_here and 0 <= time.time() - known["measured"] < KEPT_SECONDS:
+        is_current = known["host"] == host and known["reference"] == REFERENCE
+        if is_current and 0 <= time.time() - known["measured"] < VALID_SECONDS:
             return float(known["slowness"])
     factor = measure_slowness()
     with suppress(OSError):

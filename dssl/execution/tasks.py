@@ -1,8 +1,8 @@
-"""Tasks, reductions of them, and what runs them: threads of this process, or the workers of a Dask client.
+"""Tasks, reductions of tasks, and the executions that run them: threads of this process or a Dask client's workers.
 
-A task is a small picklable callable: it is given the writer of its own part, reads its block, calls a block
-function, writes the part, and returns a receipt. Every execution skips parts that are already complete, so a
-stage that was killed repeats only what is missing, and all give the same parts.
+A task is a small picklable callable: it receives the writer of its own part, reads its block, calls a block function,
+writes the part, and returns a receipt. Every execution skips parts that are already complete, so a stage that was
+killed repeats only what is missing. All executions produce the same parts.
 """
 
 import os
@@ -28,43 +28,44 @@ from ..storage.write_behind import settle
 from .cost import WorkerRoom
 from .worker_kinds import this_processor
 
-SHARED_CHUNK = 16 << 20  # bytes of rows in one chunk when an array of the driver is shared with workers
+SHARED_CHUNK = 16 << 20  # bytes of rows per chunk when the driver shares an array with workers
 FAN_IN = 8  # shares of a reduction that are combined at a time
 
-Progress = Callable[[int, int], None]  # (tasks done, tasks in all)
-Share = dict[str, np.ndarray]  # what one task of a reduction found: the named arrays of its part
-Found = TypeVar("Found")
+Progress = Callable[[int, int], None]  # (tasks done, tasks in total)
+Share = dict[str, np.ndarray]  # the result of one task of a reduction: the named arrays of its part
+Result = TypeVar("Result")
+Answer = TypeVar("Answer")
 
 
 class Task(Protocol):
-    """What an execution runs: reads a block, writes its own part, returns a receipt of JSON values.
+    """A callable that an execution runs: it reads a block, writes its own part, and returns a receipt of JSON values.
 
-    A task that has a `home`, a whole number, runs on the same worker as others with that number, as long as it lives.
+    Tasks with the same integer attribute `home` run on the same worker as long as that worker lives.
     """
 
     def __call__(self, out: PartWriter) -> Receipt: ...
 
 
 @dataclass(frozen=True)
-class Reduction(Generic[Found]):
+class Reduction(Generic[Result]):
     """A block step, a combine step and a finish step, run by `Execution.reduce`.
 
     tasks : one or more; each writes its share as the named arrays of its own part.
-    combine : returns what two shares are together, the second of blocks that come after those of the first; it may
-        write to the first. A plain function, since tasks carry it.
-    finish : returns what is sought from the share of all blocks.
-    fan_in : so many shares in a row are combined, then so many of these, and so on: the result depends on it to the
-        last digit, and never on which task was ready first, nor where it ran.
+    combine : merges two shares, where the second comes from later blocks; it may write to the first. It must be
+        picklable, since tasks carry it.
+    finish : computes the result from the share of all blocks.
+    fan_in : the number of consecutive shares that are combined at each level of the tree. Rounding depends on it, but
+        never on which task finished first or where it ran.
     """
 
     tasks: Sequence[Task]
     combine: Callable[[Share, Share], Share]
-    finish: Callable[[Share], Found]
+    finish: Callable[[Share], Result]
     fan_in: int = FAN_IN
 
 
 def add(total: Share, share: Share) -> Share:
-    """Add the arrays of a share to those of the same names; the combine step of sums."""
+    """Add the arrays of a share to those of the same name; the combine step of sums."""
     for name, array in share.items():
         total[name] += array
     return total
@@ -76,7 +77,7 @@ def sums(tasks: Sequence[Task], fan_in: int = FAN_IN) -> Reduction[Share]:
 
 
 def combined(shares: Iterable[Share], combine: Callable[[Share, Share], Share]) -> Share:
-    """Return shares combined from the first to the last, which are read one at a time and stay as they are."""
+    """Combine shares from the first to the last; they are read one at a time and not modified."""
     following = iter(shares)
     total = {name: np.array(array) for name, array in next(following).items()}
     for share in following:
@@ -98,9 +99,9 @@ class CombineTask:
 
 
 class TaskCount:
-    """Counts tasks of one map after the other, and tells of each how many are done, of how many.
+    """Counts the tasks of consecutive maps, and reports (tasks done, tasks in total).
 
-    expected : how many there will be in all, as far as is known; more where more were begun.
+    expected : the total as far as it is known; it grows if more tasks begin.
     """
 
     def __init__(self, tell: Progress, expected: int):
@@ -110,14 +111,14 @@ class TaskCount:
         self._done = 0
 
     def begin(self, count: int, done: int) -> None:
-        """Note that so many tasks are begun, some of which were done before."""
+        """Record that `count` tasks begin, of which `done` are already complete."""
         self._begun += count
         self._done += done
         self._of = max(self._of, self._begun)
         self._tell(self._done, self._of)
 
     def one_more(self) -> None:
-        """Note that a task is done."""
+        """Record that a task is done."""
         self._done += 1
         self._tell(self._done, self._of)
 
@@ -126,39 +127,39 @@ class Execution(ABC):
     """Runs the tasks of a stage."""
 
     memory_budget: int  # bytes that one task may take
-    scratch_folder: str | None = None  # where parts that are not kept go, if they have to be stored
-    smallest_worker: WorkerRoom | None = None  # which any task may come to; None where nobody says
-    processors: Sequence[str] = ()  # the kinds that workers have, and those that parts were computed on; each once
-    tasks_per_process: int = 1  # that run side by side
-    tasks_at_once: int = 1  # that run side by side, in all processes
-    largest_task_bytes: int | None = None  # measured, of all tasks since it was last set to None
-    largest_process_bytes: int = 0  # the most that a process of one of them has held, since it was last set to 0
-    counter: TaskCount | None = None  # told of all tasks
-    allowed: Callable[[], None] = staticmethod(lambda: None)  # asked while tasks run; raises to end them
+    scratch_folder: str | None = None  # where temporary parts go if they have to be stored
+    smallest_worker: WorkerRoom | None = None  # any task may run there; None if no worker has a memory limit
+    processors: Sequence[str] = ()  # the distinct processors of workers, and those that computed parts
+    tasks_per_process: int = 1  # that run concurrently
+    tasks_at_once: int = 1  # that run concurrently, in all processes
+    largest_task_bytes: int | None = None  # the measured maximum over tasks since it was last set to None
+    largest_process_bytes: int = 0  # the measured maximum over their processes since it was last set to 0
+    counter: TaskCount | None = None  # receives the progress of all tasks
+    allowed: Callable[[], None] = staticmethod(lambda: None)  # called while tasks run; raises to stop them
 
     @abstractmethod
     def scratch(self) -> Parts:
-        """Return a place for parts that only this computation needs."""
+        """Return temporary parts, which only this computation needs."""
 
     def within(self, memory_budget: int) -> Self:
-        """Return the same execution, whose tasks may take so many bytes each."""
+        """Return the same execution with another memory budget per task (bytes)."""
         narrowed = copy(self)
         narrowed.memory_budget = memory_budget
         return narrowed
 
     def share(self, **arrays: np.ndarray) -> Arrays:
-        """Return named arrays in a form that every task can load without carrying them."""
+        """Return named arrays in a form that tasks can load instead of being pickled with them."""
         parts = self.scratch()
-        # By rows, as they come from a store: BLAS rounds differently on an array that lies by columns.
+        # In C order, as arrays come from a store: BLAS rounds differently on arrays in Fortran order.
         parts.write(0, {name: np.asarray(array, order="C") for name, array in arrays.items()})
         return parts.arrays(0)
 
     def share_rows(self, rows: Rows) -> Rows:
-        """Return rows in a form that every task can read without carrying them."""
+        """Return rows in a form that tasks can read instead of being pickled with them."""
         return rows
 
-    def ask_workers(self, question: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
-        """Return the answer of every other process that runs tasks, by its address."""
+    def ask_workers(self, question: Callable[..., Answer], *arguments: Any) -> dict[str, Answer]:
+        """Call a function in every other process that runs tasks; return the results by address."""
         return {}
 
     @abstractmethod
@@ -166,7 +167,7 @@ class Execution(ABC):
         """Run the tasks, each with its number, and report each receipt as it arrives."""
 
     def map(self, tasks: Sequence[Task], parts: Parts) -> list[Receipt]:
-        """Run task i into part i unless that part is complete; return all receipts in the order of the tasks."""
+        """Run task i into part i unless that part is complete; return all receipts in task order."""
         receipts = parts.receipts(len(tasks))
         pending = [(index, task) for index, task in enumerate(tasks) if index not in receipts]
         if self.counter:
@@ -178,26 +179,26 @@ class Execution(ABC):
                 self.counter.one_more()
 
         if pending:
-            settle()  # what tasks read and fill is there before one of them is said to be finished
+            settle()  # inputs must be stored before the tasks that read them start
         self._run(pending, parts, done)
         peaks = [self.largest_task_bytes, *(receipt.get("task_peak_bytes") for receipt in receipts.values())]
         self.largest_task_bytes = max((peak for peak in peaks if peak is not None), default=None)
         self.largest_process_bytes = max([self.largest_process_bytes, *(
             receipt.get("peak_rss_bytes", 0) for receipt in receipts.values())])
-        # Of workers that came later, too, and of those of a run before that has made some of the parts.
+        # Includes workers that joined later, and those of an earlier run that made some of the parts.
         kinds = {receipt["processor"] for receipt in receipts.values() if "processor" in receipt}
         self.processors = sorted(kinds.union(self.processors))
         return [receipts[index] for index in range(len(tasks))]
 
     @abstractmethod
     def map_delayed(self, blocks: Sequence[Any], task: Callable[[Any], Task], parts: Parts) -> list[Receipt]:
-        """Run `task(block)` into part i for dask delayed block i, in the process that computes the block."""
+        """Run `task(block)` into part i for each Dask delayed block i, in the process that computes the block."""
 
-    def reduce(self, reduction: Reduction[Found], parts: Parts | None = None) -> Found:
+    def reduce(self, reduction: Reduction[Result], parts: Parts | None = None) -> Result:
         """Run the tasks of a reduction, combine their shares as a tree, and finish.
 
-        Shares that fit a sixteenth of the memory budget together are combined here; larger ones by tasks of two each.
-        parts : where the shares of the tasks go; finished ones are used, and all are kept. Scratch by default.
+        Shares that together fit a sixteenth of the memory budget are combined in this process, larger ones by tasks.
+        parts : stores the shares, which are kept; complete ones are not computed again. Temporary by default.
         """
         count = len(reduction.tasks)
         combine = reduction.combine
@@ -222,7 +223,7 @@ class Execution(ABC):
 
 
 def combined_by_tasks(count: int, share_bytes: int, budget: int) -> bool:
-    """Return whether so many shares are combined by tasks, and not where the reduction is run."""
+    """Return whether `count` shares are combined by tasks, and not in the process that runs the reduction."""
     return count > 1 and count * share_bytes > budget // 16
 
 
@@ -238,16 +239,16 @@ def combining_tasks(count: int, share_bytes: int, budget: int, fan_in: int = FAN
 def run_part(task: Task, parts: Parts, index: int) -> Receipt:
     """Run one task into its part and record the receipt with seconds and peak memory (bytes).
 
-    `task_peak_bytes` is how far the process grew during the task, None where that cannot be measured; it is the task's
-    own where no other runs in the process. `peak_rss_bytes` is the most that the process has ever held. `processor` is
-    that which computed it.
+    `task_peak_bytes` is the growth of the process during the task, None where that cannot be measured; tasks that run
+    concurrently in one process share it. `peak_rss_bytes` is the peak size of the process so far. `processor` names the
+    processor that ran the task.
     """
     begin = time.perf_counter()
     attempt = uuid.uuid4().hex[:12]
     with journal():
         try:
             with PeakMemory() as peak:
-                # As it is read again by a resumed run.
+                # Converted to JSON types, as a resumed run reads it.
                 receipt = plain(dict(task(PartWriter(parts, index, attempt)) or {}))
         except BaseException:
             parts.discard(index, attempt)
@@ -258,13 +259,13 @@ def run_part(task: Task, parts: Parts, index: int) -> Receipt:
 
 
 def one_thread() -> Any:
-    """Return a context in which this process computes as a task does: BLAS on one core, so that bits are equal."""
+    """Return a context in which BLAS uses one core, as in a task, so that results are the same to the last bit."""
     return _thread_pools(len(sys.modules)).limit(limits=1)
 
 
 @lru_cache(maxsize=1)
 def _thread_pools(modules: int) -> ThreadpoolController:
-    """Return the thread pools of this process's libraries; looked for again, 8 ms, once a module has been imported."""
+    """Return the thread pools of loaded libraries; the search takes 8 ms, and repeats after further imports."""
     return ThreadpoolController()
 
 
@@ -277,10 +278,11 @@ Work = Callable[[Parts], Receipt]
 
 
 class Steps:
-    """Steps in the order in which they are called, which follows from what they return and from nothing else.
+    """Numbered steps of a computation that can be resumed.
 
-    Each writes to a place of its own within `parts`, whose receipts are the records: a step that has one is not run
-    again, and what it wrote may be gone, removed with the step that read it last.
+    Each step writes to its own parts within `parts`, and its receipt there records that it is complete: a complete step
+    is not run again, even if a later step has removed its parts. The order of the calls may depend on nothing but the
+    receipts.
     """
 
     def __init__(self, parts: Parts, execution: Execution):
@@ -289,28 +291,28 @@ class Steps:
         self._count = 0
 
     def run(self, name: str, work: Work, used: Sequence[Parts] = ()) -> tuple[Parts, Receipt]:
-        """Return the place of a step and what `work(place)` returned, which is JSON.
+        """Return the parts of a step and the JSON receipt that `work` returned for them.
 
-        used : places that nothing reads after this step; they are removed.
+        used : parts that no later step reads; they are removed.
         """
         number = self._count
         self._count += 1
-        place = self.parts.within(f"{number:03d}-{name}")
+        step_parts = self.parts.within(f"{number:03d}-{name}")
         receipt = self.parts.receipt_of(number)
         if receipt is None:
-            receipt = self.parts.finish(number, plain(work(place)))
+            receipt = self.parts.finish(number, plain(work(step_parts)))
         elif self.execution.counter:
             self.execution.counter.begin(receipt.get("tasks", 0), receipt.get("tasks", 0))
         for parts in used:
             parts.remove()
-        return place, receipt
+        return step_parts, receipt
 
     def map(self, name: str, tasks: Callable[[Parts], Sequence[Task]],
             summary: Callable[[list[Receipt]], Receipt] = lambda receipts: {}, used: Sequence[Parts] = ()
             ) -> tuple[Parts, Receipt]:
-        """Run tasks into the place of a step; return it, and what `found` returns of their receipts."""
-        def work(place: Parts) -> Receipt:
-            receipts = self.execution.map(tasks(place), place)
+        """Run tasks into the parts of a step; return the parts, and the `summary` of the tasks' receipts."""
+        def work(step_parts: Parts) -> Receipt:
+            receipts = self.execution.map(tasks(step_parts), step_parts)
             return {**summary(receipts), "tasks": len(receipts)}
 
         return self.run(name, work, used)

@@ -1,4 +1,4 @@
-"""A few tasks under way at a time, and waiting for them so that an interrupt breaks no lock."""
+"""A window of running tasks, and a wait for them in which an interrupt breaks no lock."""
 
 import signal
 import threading
@@ -14,14 +14,14 @@ from ..base.errors import raise_preempted, raise_terminated
 from ..storage.blocks import Receipt
 from .tasks import Task
 
-LOOK_EVERY = 1.0  # seconds between two looks at whether tasks may and can go on
-# What raises KeyboardInterrupt when a signal comes; the latter two where the command line has set them.
+LOOK_EVERY = 1.0  # seconds between two checks whether tasks may and can continue
+# The handlers that raise KeyboardInterrupt; the command line installs the latter two.
 RAISED_BY: dict[int, Callable[[int, FrameType | None], Any]] = {
     signal.SIGINT: signal.default_int_handler, signal.SIGTERM: raise_terminated, signal.SIGUSR1: raise_preempted}
 
 
 class Looks:
-    """Calls a function every so many seconds, whenever it is given the chance."""
+    """Calls a function at most every so many `seconds`."""
 
     def __init__(self, look: Callable[[], None], seconds: float = LOOK_EVERY):
         self._look = look
@@ -29,35 +29,35 @@ class Looks:
         self._next = time.monotonic() + seconds
 
     def take(self) -> None:
-        """Look, unless that was a moment ago."""
+        """Call the function unless that was less than `seconds` ago."""
         if time.monotonic() >= self._next:
             self._look()
             self._next = time.monotonic() + self.seconds
 
 
 class Finished:
-    """A queue on which one thread waits for what finishes in others; while it is open, `get` raises KeyboardInterrupt.
+    """A queue on which one thread waits for the results of others; while it is open, `get` raises KeyboardInterrupt.
 
-    Python raises it between any two steps of the main thread, also within `threading.Condition.wait`, between giving a
-    lock back and taking it again: then another thread fails with "release unlocked lock" and prints its traceback, or
-    waits forever. So the first SIGINT only wakes `get`; a second one is raised wherever the main thread is. SIGTERM is
-    treated alike where it raises `Terminated`.
+    Python raises KeyboardInterrupt between any two instructions of the main thread, even within
+    `threading.Condition.wait`, between releasing a lock and acquiring it again. Another thread then fails with "release
+    unlocked lock" or waits forever. So the first SIGINT only wakes `get`; a second one is raised wherever the main
+    thread is. SIGTERM and SIGUSR1 are treated the same way if they raise `Terminated` and `Preempted`.
     """
 
     def __init__(self) -> None:
-        self._queue: SimpleQueue[Any] = SimpleQueue()  # written in C: its `put` may be called by a signal's handler
+        self._queue: SimpleQueue[Any] = SimpleQueue()  # written in C, so a signal handler may call its `put`
         self._interrupted_by: int | None = None
         self._deferred: list[int] = []
 
     def __enter__(self) -> Self:
-        # Only the main thread has handlers; one that somebody else has set stays.
+        # Only the main thread has handlers; handlers of other libraries stay in place.
         if threading.current_thread() is threading.main_thread():
             self._deferred = [number for number, handler in RAISED_BY.items() if signal.getsignal(number) is handler]
         for number in self._deferred:
             signal.signal(number, self._interrupt)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *details: object) -> None:
         self._defer_no_more()
         if kind is None:
             self.heed()
@@ -72,11 +72,11 @@ class Finished:
         self._queue.put(None)
 
     def put(self, item: Any) -> None:
-        """Add what has finished; from any thread."""
+        """Add a finished item; callable from any thread."""
         self._queue.put(item)
 
     def get(self, seconds: float | None = None) -> Any:
-        """Return what has finished first, None if nothing has in some seconds; raise KeyboardInterrupt if one came."""
+        """Return the first finished item, None after `seconds`; raise KeyboardInterrupt if a signal has arrived."""
         item = None
         if self._interrupted_by is None:
             with suppress(Empty):
@@ -85,7 +85,7 @@ class Finished:
         return item
 
     def heed(self) -> None:
-        """Raise KeyboardInterrupt if one has come."""
+        """Raise KeyboardInterrupt if a signal has arrived."""
         if self._interrupted_by is not None:
             RAISED_BY[self._interrupted_by](self._interrupted_by, None)
 
@@ -94,18 +94,18 @@ def run_in_window(pending: list[tuple[int, Task]], size: int, submit: Callable[[
                   done: Callable[[int, Receipt], None], running: dict[Any, int], finished: Finished,
                   look: Callable[[], None], stored: Callable[[Any, int], Receipt | None] | None = None,
                   look_every: float = LOOK_EVERY) -> None:
-    """Submit tasks so that `size` of them are under way, and report each receipt as it arrives.
+    """Keep `size` tasks submitted until all are done, and report each receipt as it arrives.
 
-    submit : returns a future with `add_done_callback`. running : the futures under way with their numbers, for the
-    caller to cancel when an error is raised. finished : where they arrive. look : called about every `look_every`
-    seconds, and raises to end it. stored : returns the receipt of a future that has finished, where it need not be
-    asked for it.
+    submit : returns a future with `add_done_callback`. running : the submitted futures with their task numbers, which
+    the caller cancels if an error is raised. finished : receives finished futures. look : called about every
+    `look_every` seconds; raises to stop. stored : returns the receipt of a finished future if it can be read without
+    the future's worker.
     """
     queue = iter(pending)
     looks = Looks(look, look_every)
 
-    def start(most: int) -> None:
-        for index, task in islice(queue, most):
+    def start(count: int) -> None:
+        for index, task in islice(queue, count):
             future = submit(index, task)
             running[future] = index
             future.add_done_callback(finished.put)
@@ -123,7 +123,7 @@ def run_in_window(pending: list[tuple[int, Task]], size: int, submit: Callable[[
 
 
 def _result(future: Any, finished: Finished, looks: Looks) -> Receipt:
-    """Return a result, for which there is another wait where its worker died before it was asked for."""
+    """Return the result of a future; waits again if the worker died before it could send the result."""
     while True:
         try:
             return future.result(timeout=looks.seconds)

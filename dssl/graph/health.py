@@ -232,7 +232,7 @@ def health_cost(n: int, k: int, nnz: int, budget: int) -> Cost:
     blocks, components = block_count(n, height), components_cost(n, height, nnz, budget)
     return cost_of(2 * blocks + 1 + min(blocks, MAX_RUNS) + components.tasks, 12 * nnz + 12 * n * k + components.read,
                    19 * n + components.written, max(entry * height, components.peak - STEP_BYTES), entry,
-                   asked=components.asked)
+                   extra_requests=components.extra_requests)
 
 
 def _listed(parts: list[dict[str, Any]]) -> dict[str, Any]:

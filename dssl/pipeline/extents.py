@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from ..data.readers.base import Reader
-from ..data.scaling.outliers import Reaches, outliers_of, sampled_places
+from ..data.scaling.outliers import Outliers, Reaches, outliers_of, sampled_positions
 from ..data.scaling.scaling import merged, moments_of
 from ..execution.tasks import Execution, Reduction, Share
 from ..storage.blocks import Arrays, PartWriter, Receipt
@@ -20,7 +20,7 @@ class Extents:
 
     smallest: np.ndarray
     largest: np.ndarray
-    outliers: dict[str, Any] | None
+    outliers: Outliers | None
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def extents_of(reader: Reader, ranges: Sequence[tuple[int, int]], execution: Exe
         return Reduction([ExtentsTask(reader.narrow(start, stop), start, stop, arrays) for start, stop in ranges],
                          joined if "sampled" in shared else merged, lambda share: share)
 
-    sample = execution.reduce(of(sampled=sampled_places(scan.n_rows, scan.n_columns)))["sample"]
+    sample = execution.reduce(of(sampled=sampled_positions(scan.n_rows, scan.n_columns)))["sample"]
     is_number = ~np.isnan(sample).all(axis=0)
     sample = np.where(is_number, sample, 0.0)
     reaches = Reaches.of(np.where(np.isnan(sample), np.nanmedian(sample, axis=0), sample))

@@ -138,7 +138,7 @@ class Growth:
         """Return the files in the order of their rows: those of the last run in its order, then the new ones."""
         if not self.goes_on or self.changes is None:
             return self.current
-        places = sorted(self.changes.kept, key=lambda place: self.changes.kept[place] if self.changes else 0)
+        places = sorted(self.changes.record_of, key=lambda place: self.changes.record_of[place] if self.changes else 0)
         return joined([*(self.current.files[place] for place in places), *self.new], self.current.name)
 
     def bases(self, workspace: Workspace, values: Mapping[str, Any]) -> dict[str, str]:
@@ -165,7 +165,7 @@ class Growth:
         """Return the new files that come before old ones in natural order, whose rows come after theirs."""
         if not self.grows or self.changes is None:
             return []
-        last = max(self.changes.kept)
+        last = max(self.changes.record_of)
         return [self.current.files[place] for place in self.changes.new if place < last]
 
     def notes(self, n_rows: int | None) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Literal, Required, TypedDict
 from ..base.errors import DataError, require
 from ..report.record import Attributes, Result
 from ..storage.artifacts import Workspace, parts_in
-from ..storage.files import at_once, disk_bytes, path_at, read_record
+from ..storage.files import concurrently, disk_bytes, path_at, read_record
 from ..storage.manifests import read_begun, read_manifest
 from ..storage.verify import describe_arrays
 from .growth import last_runs
@@ -154,7 +154,7 @@ def with_disk_bytes(result: Result, workspace: Workspace, kind: Kind) -> Result:
     """Return the document of a run with what its artifacts keep on disk now, and how much of that is intermediate."""
     passing = {stage.name for stage in kind.stages if stage.intermediate and result["run"] not in last_runs(workspace)}
     folders = [workspace.folder_of(record["name"], record["address"]) for record in result["stages"]]
-    for record, size in zip(result["stages"], at_once(disk_bytes, folders, workspace.root), strict=True):
+    for record, size in zip(result["stages"], concurrently(disk_bytes, folders, workspace.root), strict=True):
         record["disk_bytes"] = size
     result["intermediate_bytes"] = sum(stage["disk_bytes"] for stage in result["stages"] if stage["name"] in passing)
     return result

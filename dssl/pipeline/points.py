@@ -11,7 +11,7 @@ from ..data.ingest_cost import PARSED_SECONDS
 from ..data.ingest_params import IngestParams
 from ..data.label_files import Identifiers, LabelLine, have_column, read_label_files, spelled_as
 from ..data.labels import DRAW_ROWS, choose_labels
-from ..data.scaling.outliers import SHOWN, far_rows_in_words
+from ..data.scaling.outliers import SHOWN, describe_outlier_rows
 from ..data.scaling.rows import ScaledRows, scaled_rows, scaling_cost
 from ..data.scaling.scaling import Scaling, ScalingParams, fit_scaling
 from ..data.scaling.units import warn_unlike
@@ -99,7 +99,7 @@ def scale_points(context: Context, params: ScalingParams, *, by_labels: bool = F
     if outliers and outliers["n_rows"]:
         # Where rows were added, files that were read before are not opened for their names.
         called = [] if context.base else rows_called(context, outliers["rows"][:SHOWN])
-        attributes["far_rows"] = far_rows_in_words(outliers, dataset.feature_names, called)
+        attributes["far_rows"] = describe_outlier_rows(outliers, dataset.feature_names, called)
     if not rows.is_sparse:
         return attributes
     first, dtype = {"train": 0, "test": len(tasks["train"])}, np.result_type(rows.dtype, np.float32)
@@ -201,7 +201,7 @@ def _told(context: Context, chosen: Target, by_row: Mapping[int, LabelLine]) -> 
         return chosen, {}
     source = context.files["labels"].source
     rows, texts = np.array([*by_row], np.int64), [line.label for line in by_row.values()]
-    lines = [line.place for line in by_row.values()]
+    lines = [line.origin for line in by_row.values()]
     last = max(int(context.rows("split", name).read(n - 1, n)[0]) for name in ("train", "test", "rest")
                if (n := len(context.rows("split", name))))
     absent = np.flatnonzero(rows > last)

@@ -30,16 +30,16 @@ class AddressRuntime(DaskRuntime):
     @classmethod
     def _is_an_address(cls, address: str) -> str:
         try:
-            place = urlsplit(address)
-            sound = bool(place.scheme and place.hostname) and place.port != 0
+            url = urlsplit(address)
+            sound = bool(url.scheme and url.hostname) and url.port != 0
         except ValueError:
             sound = False
-        require(sound, f"{address!r} is not an address", why="a scheduler is reached there", error=SpecError,
+        require(sound, f"{address!r} is not an address", why="dssl connects to the scheduler there", error=SpecError,
                 fix="write tcp://HOST:PORT or tls://HOST:PORT")
         return address
 
     @model_validator(mode="after")
-    def _is_one_or_the_other(self) -> Self:
+    def _encryption_options_agree(self) -> Self:
         encrypted = self.address.startswith("tls://")
         require(encrypted or self.tls is None, f"tls with the address {self.address}", error=SpecError,
                 why="the connection would not be encrypted", fix="write tls:// in the address, or leave tls out")
@@ -53,14 +53,15 @@ class AddressRuntime(DaskRuntime):
             yield OnDask(client, memory_budget, self.patience), f"the scheduler at {self.address}"
 
     def engine(self) -> Detached:
-        return Detached()  # of one process, which is the driver
+        return Detached()  # the only process of the job is the driver
 
     def _connect(self) -> Client:
         scheme = urlsplit(self.address).scheme
         host = urlsplit(self.address).hostname or ""
         if scheme == "tls" and self.tls is None:
             raise ClusterError(explain(
-                f"{self.address} is encrypted, and no certificates are given", why="the scheduler would refuse us",
+                f"{self.address} is encrypted, and no certificates are given",
+                why="the scheduler would refuse the connection",
                 fix="describe it in a file: kind: address, address, and tls: {ca_file, cert, key}"))
         if scheme != "tls" and not self.insecure and not is_loopback(host):
             raise ClusterError(explain(
@@ -73,12 +74,12 @@ class AddressRuntime(DaskRuntime):
             return Client(self.address, security=security, timeout=self.timeout)
         except (OSError, ValueError, TypeError) as error:
             raise ClusterError(explain(f"no scheduler answers at {self.address} ({error})",
-                                       why="tasks have nowhere to run",
+                                       why="tasks run on the workers of a scheduler",
                                        fix="start it with `dask scheduler`, or check the address")) from error
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a host is this machine by its name or address alone."""
+    """Return whether a name or address always means this machine."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -1,7 +1,7 @@
-"""Certificates for a Dask cluster of several machines: an authority, and what scheduler, workers and clients show.
+"""Certificates for a Dask cluster of several machines: an authority, and certificates of scheduler, workers, clients.
 
-Each process trusts those alone whose certificate the same authority has signed. A client's certificate cannot pose as
-a scheduler or worker: it is for connections that its holder opens.
+A process trusts another one only if the same authority has signed its certificate. The holder of a client's
+certificate can open connections, but cannot pose as a scheduler or worker.
 """
 
 import ipaddress
@@ -27,46 +27,46 @@ from ..base.errors import SpecError, explain, require
 from ..storage.files import draft_of
 
 CA_DAYS = 3650
-EARLIER = timedelta(hours=1)  # by which certificates begin before now, for machines whose clocks are late
-OPENS = ExtendedKeyUsageOID.CLIENT_AUTH
-SERVES = ExtendedKeyUsageOID.SERVER_AUTH
-ROLES = {"scheduler": [SERVES, OPENS], "worker": [SERVES, OPENS], "client": [OPENS]}
+CLOCK_TOLERANCE = timedelta(hours=1)  # certificates are valid from that long before now, for clocks that are late
+CLIENT = ExtendedKeyUsageOID.CLIENT_AUTH
+SERVER = ExtendedKeyUsageOID.SERVER_AUTH
+ROLES = {"scheduler": [SERVER, CLIENT], "worker": [SERVER, CLIENT], "client": [CLIENT]}
 Pair = tuple[x509.Certificate, ec.EllipticCurvePrivateKey]
 
 
 def make_certificates(folder: Path, hosts: Sequence[str], days: int) -> bool:
-    """Write certificates and keys of scheduler, worker and client, and return whether their authority is new.
+    """Write certificates and keys of scheduler, worker and client; return whether their authority is new.
 
-    An authority that the folder holds signs again: what its processes trust stays the same. `NAME.pem` is a
-    certificate, `NAME-key.pem` its key, which its owner alone can read.
+    If the folder holds an authority, it signs the new certificates too, so that running processes trust them.
+    `NAME.pem` is a certificate and `NAME-key.pem` its key, which only its owner can read.
 
-    hosts : names or addresses that the scheduler's and the workers' certificates hold. days : for which they are valid.
+    hosts : names or addresses in the certificates of scheduler and workers. days : for which they are valid.
 
     Raises
     ------
-    SpecError : the folder holds half an authority, or one that ends before the certificates would.
+    SpecError : the folder has only one of the two files of an authority, or its authority expires too early.
     """
     paths = folder / "ca.pem", folder / "ca-key.pem"
-    there = [path.exists() for path in paths]
-    require(all(there) or not any(there), f"{folder} holds only one of {paths[0].name} and {paths[1].name}",
-            why="an authority signs with its key, and is trusted by its certificate", error=SpecError,
-            fix="bring the other one back, or name another folder")
-    authority = _read(*paths) if all(there) else _authority()
+    existing = [path.exists() for path in paths]
+    require(all(existing) or not any(existing), f"{folder} holds only one of {paths[0].name} and {paths[1].name}",
+            why="an authority consists of a certificate and its key", error=SpecError,
+            fix="restore the other file, or name another folder")
+    authority = _read(*paths) if all(existing) else _authority()
     ends = datetime.now(UTC) + timedelta(days=days)
     last = authority[0].not_valid_after_utc
     require(ends <= last, f"certificates for {days} days", error=SpecError,
             why=f"their authority, {paths[0]}, is valid until {last:%Y-%m-%d}",
-            fix="lower --days, or name another folder, for an authority that every process must be given anew")
-    signed = {role: _signed(role, authority, hosts if SERVES in ROLES[role] else (), ends) for role in ROLES}
-    for name, pair in signed.items() if all(there) else {"ca": authority, **signed}.items():
+            fix="lower --days, or name another folder: it gets a new authority, whose certificates every process needs")
+    signed = {role: _signed(role, authority, hosts if SERVER in ROLES[role] else (), ends) for role in ROLES}
+    for name, pair in signed.items() if all(existing) else {"ca": authority, **signed}.items():
         _write(folder, name, pair)
-    return not all(there)
+    return not all(existing)
 
 
 def _authority() -> Pair:
     key = ec.generate_private_key(ec.SECP256R1())
     number = x509.random_serial_number()
-    name = _name(f"dssl CA {number:x}"[:40])  # one of its own: OpenSSL seeks authorities by name
+    name = _name(f"dssl CA {number:x}"[:40])  # unique, because OpenSSL looks authorities up by name
     ends = datetime.now(UTC) + timedelta(days=CA_DAYS)
     made = (_builder(name, name, key.public_key(), key.public_key(), number, ends)
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
@@ -90,7 +90,7 @@ def _signed(role: str, authority: Pair, hosts: Sequence[str], ends: datetime) ->
 def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey,
              signing: ec.EllipticCurvePublicKey, number: int, ends: datetime) -> x509.CertificateBuilder:
     return (x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(key).serial_number(number)
-            .not_valid_before(datetime.now(UTC) - EARLIER).not_valid_after(ends)
+            .not_valid_before(datetime.now(UTC) - CLOCK_TOLERANCE).not_valid_after(ends)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signing), critical=False))
 
@@ -103,7 +103,7 @@ def _host(host: str) -> x509.GeneralName:
     with suppress(ValueError):
         return x509.IPAddress(ipaddress.ip_address(host))
     require(re.fullmatch(r"[A-Za-z0-9._-]+", host) is not None, f"--host {host!r}", error=SpecError,
-            why="a certificate holds a name or an address of a machine", fix="write it without scheme and port")
+            why="a certificate names a machine by its name or address", fix="write it without scheme and port")
     return x509.DNSName(host)
 
 
@@ -118,11 +118,11 @@ def _read(certificate: Path, key: Path) -> Pair:
         loaded = load_pem_private_key(key.read_bytes(), None)
         authority = x509.load_pem_x509_certificate(certificate.read_bytes())
     except (ValueError, TypeError) as error:
-        raise SpecError(explain(f"{certificate} and {key} are no authority ({error})",
-                                why="certificates are signed with its key", fix="name another folder")) from error
+        raise SpecError(explain(f"{certificate} and {key} are not the files of an authority ({error})",
+                                why="its key signs the new certificates", fix="name another folder")) from error
     require(isinstance(loaded, ec.EllipticCurvePrivateKey) and loaded.public_key() == authority.public_key(),
-            f"{key} is not the key of {certificate}", why="certificates are signed with it", error=SpecError,
-            fix="bring the right one back, or name another folder")
+            f"{key} is not the key of {certificate}", why="it signs the new certificates", error=SpecError,
+            fix="restore the right key, or name another folder")
     assert isinstance(loaded, ec.EllipticCurvePrivateKey)
     return authority, loaded
 

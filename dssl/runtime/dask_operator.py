@@ -9,9 +9,10 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from ..base.digest import JsonObject
 from ..base.errors import ClusterError, SpecError, explain, require
 from ..execution.size import size_of
-from .description import BESIDE, SMALLEST
+from .description import MIN_MEMORY, OTHER_BYTES
 from .kubernetes import Kubernetes, PodFields
 from .pool import PoolRuntime
 
@@ -23,26 +24,26 @@ ROUTES = {"scheduler": '["distributed.http.scheduler.api", "distributed.http.hea
 SETTINGS = {"DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "60s", "DASK_DISTRIBUTED__WORKER__MEMORY__TARGET": "False",
             "DASK_DISTRIBUTED__WORKER__MEMORY__SPILL": "False", "DASK_DISTRIBUTED__WORKER__MEMORY__PAUSE": "False",
             "DASK_DISTRIBUTED__SCHEDULER__HTTP__ROUTES": ROUTES["scheduler"],
-            "DASK_DISTRIBUTED__WORKER__HTTP__ROUTES": ROUTES["worker"]}  # as `description.SETTINGS`
+            "DASK_DISTRIBUTED__WORKER__HTTP__ROUTES": ROUTES["worker"]}  # like `description.SETTINGS`
 
 
 class OperatorRuntime(PodFields, PoolRuntime):
-    """Pods that the Dask operator starts; the driver is this process, best a pod itself.
+    """Pods that the Dask operator starts; the driver is this process, which should be a pod itself.
 
-    The operator knows no TLS: whoever reaches the scheduler's port in the network of the pods can run code on every
-    worker.
+    The operator does not support TLS: whoever reaches the scheduler's port in the network of the pods can run code on
+    every worker.
     """
 
     kind: Literal["dask-operator"] = "dask-operator"
     memory_limit: str = Field(description="of a worker's pod")
-    insecure: Literal[True] = Field(description="that you know that the operator encrypts nothing: true")
+    insecure: Literal[True] = Field(description="true: you know that the operator encrypts nothing")
     idle_timeout: int = Field(default=3600, ge=60, description="seconds without a task after which the operator "
                                                                "removes the cluster of a driver that was killed")
 
     @field_validator("memory_limit")
     @classmethod
     def _is_enough(cls, text: str) -> str:
-        require(size_of(text) >= SMALLEST, f"memory_limit: {text}", error=SpecError,
+        require(size_of(text) >= MIN_MEMORY, f"memory_limit: {text}", error=SpecError,
                 why="Kubernetes ends a pod that takes more", fix="write a size of 1GiB or more")
         return text
 
@@ -57,10 +58,10 @@ class OperatorRuntime(PodFields, PoolRuntime):
         return fields
 
     @model_validator(mode="after")
-    def _outlasts_the_queue(self) -> Self:
+    def _idle_timeout_covers_joining(self) -> Self:
         require(self.idle_timeout >= self.join_timeout, f"idle_timeout: {self.idle_timeout}", error=SpecError,
                 why=f"a run waits {self.join_timeout:.0f} seconds for its first worker (join_timeout), without a task",
-                fix="make it as long")
+                fix="set it to join_timeout or more")
         return self
 
     @property
@@ -68,7 +69,7 @@ class OperatorRuntime(PodFields, PoolRuntime):
         return "the Dask operator"
 
     @property
-    def if_none_came(self) -> str:
+    def fix_without_workers(self) -> str:
         return f"see `kubectl --namespace {self.namespace} get daskclusters,pods`, and their events"
 
     def pool(self, stack: ExitStack) -> Any:
@@ -80,33 +81,33 @@ class OperatorRuntime(PodFields, PoolRuntime):
         except ImportError as error:
             raise SpecError(explain("kind: dask-operator needs dask-kubernetes", why=str(error),
                                     fix="install it: pip install dask-kubernetes")) from error
-        made: Future[Any] = Future()
+        cluster: Future[Any] = Future()
         name = f"dssl-{uuid.uuid4().hex[:12]}"
         spec = self.cluster(name, Path.cwd())
 
         def create() -> None:
             try:
-                made.set_result(KubeCluster(custom_cluster_spec=spec, namespace=self.namespace, quiet=True,
+                cluster.set_result(KubeCluster(custom_cluster_spec=spec, namespace=self.namespace, quiet=True,
                                             shutdown_on_close=True))
-            except BaseException as error:  # it belongs to who waits
-                made.set_exception(error)
+            except BaseException as error:  # the thread that waits raises it
+                cluster.set_exception(error)
 
         try:
-            # It waits for ever for a scheduler whose pod waits for ever.
+            # In a thread, since KubeCluster waits forever if the scheduler's pod never starts.
             threading.Thread(target=create, daemon=True).start()
             try:
-                return stack.enter_context(made.result(timeout=self.join_timeout))
+                return stack.enter_context(cluster.result(timeout=self.join_timeout))
             finally:
-                if not made.done():
+                if not cluster.done():
                     kind = kr8s.objects.new_class("DaskCluster", "kubernetes.dask.org/v1", asyncio=False)
                     kind.get(name, namespace=self.namespace).delete()
         except (HTTPError, OSError, RuntimeError, ValueError, SchedulerStartupError, kr8s.NotFoundError,
                 kr8s.ServerError, kr8s.APITimeoutError, kr8s.ConnectionClosedError) as error:
-            said = str(error) or f"the scheduler did not start within {self.join_timeout:.0f} seconds"
+            reason = str(error) or f"the scheduler did not start within {self.join_timeout:.0f} seconds"
             raise ClusterError(explain(
-                f"the Dask operator gives no cluster: {said}", why="tasks have nowhere to run",
+                f"the Dask operator gives no cluster: {reason}", why="tasks run on its workers",
                 fix="see that the operator is installed, and that you may create daskclusters in the namespace "
-                    f"{self.namespace}; {self.if_none_came}")) from error
+                    f"{self.namespace}; {self.fix_without_workers}")) from error
 
     def ask_for_workers(self, pool: Any, count: int) -> None:
         pool.scale(count)
@@ -114,15 +115,15 @@ class OperatorRuntime(PodFields, PoolRuntime):
     def adapt(self, pool: Any) -> None:
         pool.adapt(minimum=self.least_workers, maximum=self.workers)
 
-    def cluster(self, name: str, cwd: Path) -> dict[str, Any]:
-        """Return the DaskCluster: a pod of the scheduler with its service, and workers of one pod each."""
+    def cluster(self, name: str, cwd: Path) -> JsonObject:
+        """Return the DaskCluster: a pod of the scheduler with its service, and a pod for each worker."""
         pods = Kubernetes(
             image=self.image, namespace=self.namespace, claim=self.claim, mount=self.mount, user=self.user,
             memory=size_of(self.memory_limit), cores=1, max_restarts=0, labels=self.labels,
             node_selector=self.node_selector, secrets=self.secrets, pull_secrets=self.pull_secrets,
             priority_class=self.priority_class)
-        worker = size_of(self.memory_limit) - BESIDE
-        ports = [("tcp-comm", SCHEDULER_PORT), ("http-dashboard", HTTP_PORT)]  # the names that the operator looks for
+        worker = size_of(self.memory_limit) - OTHER_BYTES
+        ports = [("tcp-comm", SCHEDULER_PORT), ("http-dashboard", HTTP_PORT)]  # names that the operator expects
         return {
             "apiVersion": "kubernetes.dask.org/v1", "kind": "DaskCluster",
             "metadata": pods.metadata(name, pods.labelled(name)),
@@ -146,8 +147,8 @@ class OperatorRuntime(PodFields, PoolRuntime):
                     "--local-directory", "/tmp", "--no-dashboard"], None, {})}}}
 
     def _pod(self, pods: Kubernetes, cwd: Path, name: str, command: list[str], memory: int | None,
-             more: dict[str, Any]) -> dict[str, Any]:
-        """Return the spec of a pod that its Deployment starts again."""
+             fields: JsonObject) -> JsonObject:
+        """Return the spec of a pod that its Deployment restarts. fields : further ones of the container."""
         pod = pods.pod(command, cwd, SETTINGS, memory)
         container, = pod["containers"]
-        return pod | {"restartPolicy": "Always", "containers": [container | {"name": name} | more]}
+        return pod | {"restartPolicy": "Always", "containers": [container | {"name": name} | fields]}

@@ -1,9 +1,8 @@
-"""What a cluster description is: a few checked fields, how an execution is started from them, and a batch job."""
+"""Base classes of cluster descriptions: validated fields, and how dssl starts an execution or a batch job with them."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -14,11 +13,11 @@ from ..execution.tasks import Execution
 from ..execution.watchdog import PATIENCE
 from .engine import Engine
 
-# A worker that is stopped is given up after one to two and a half minutes, and its tasks run elsewhere. One that is
-# full is not paused, since it may wait for ever for memory that nobody gives back: it goes on, and is ended at 95 % of
-# its limit. A task that has ended four workers is named. No page is served over HTTP: anybody who reaches the port
-# could read it.
-SETTINGS: dict[str, Any] = {
+# Dask gives up a worker that hangs after one to two and a half minutes, and runs its tasks elsewhere. A worker whose
+# memory is full is not paused, since it could wait forever: it goes on, and Dask ends it at 95 % of its limit. The
+# error names a task that has ended four workers. No page is served over HTTP, since anybody who reaches the port could
+# read it.
+SETTINGS: Mapping[str, str | float | bool | list[str]] = {
     "distributed.scheduler.worker-ttl": "60s", "distributed.scheduler.allowed-failures": 3,
     "distributed.worker.memory.target": False, "distributed.worker.memory.spill": False,
     "distributed.worker.memory.pause": False, "distributed.worker.memory.terminate": 0.95,
@@ -26,7 +25,7 @@ SETTINGS: dict[str, Any] = {
 
 
 class Runtime(BaseModel, ABC):
-    """A place to run; each kind has a field `kind` with a name of its own, and is listed in `start.Described`."""
+    """A runtime of tasks. Each kind has a field `kind` with its own name, and `start.Described` lists it."""
 
     model_config = ConfigDict(extra="forbid")
     max_restarts: int = Field(default=3, ge=0, description="how often a submitted job is started again after it was "
@@ -34,16 +33,16 @@ class Runtime(BaseModel, ABC):
 
     @abstractmethod
     def start(self, memory_budget: int) -> AbstractContextManager[tuple[Execution, str]]:
-        """Give an execution and one line that says where it runs; close it afterwards.
+        """Yield an execution and one line that says where it runs; close it afterwards.
 
         Raises
         ------
-        ClusterError : it cannot be reached.
+        ClusterError : dssl cannot reach it.
         """
 
     @abstractmethod
     def engine(self) -> Engine:
-        """Return what starts a submitted job there."""
+        """Return the engine that starts a submitted job there."""
 
     @property
     def ranks(self) -> int:
@@ -52,26 +51,26 @@ class Runtime(BaseModel, ABC):
 
     @property
     def keeps_logs(self) -> bool:
-        """Whether each process writes its log itself, which an engine otherwise does for it."""
+        """Whether each process writes its own log; otherwise the engine writes it."""
         return False
 
 
 class DaskRuntime(Runtime):
-    """A place whose tasks run on Dask workers."""
+    """A runtime whose tasks run on Dask workers."""
 
     patience: float = Field(default=PATIENCE, gt=0, allow_inf_nan=False, description="seconds without a running worker "
                                                                                    "after which a run ends")
 
 
 class RankedRuntime(DaskRuntime):
-    """A place where a submitted job is scheduler, driver and workers, each a process with a rank."""
+    """A runtime where a submitted job consists of scheduler, driver and workers, each a process with a rank."""
 
     workers: int = Field(ge=1)
     threads_per_worker: int = Field(default=1, ge=1)
     memory_limit: str = Field(description="of one worker")
     join_timeout: float = Field(default=120.0, gt=0, allow_inf_nan=False,
                                 description="seconds in which the processes of a job must find each other")
-    interface: str | None = Field(default=None, description="network interface, such as ib0, by which they do")
+    interface: str | None = Field(default=None, description="network interface that they use, such as ib0")
 
     @field_validator("memory_limit")
     @classmethod
@@ -87,7 +86,7 @@ class RankedRuntime(DaskRuntime):
 
     @property
     def host(self) -> str | None:
-        """The address at which scheduler and workers listen; None for that of the machine."""
+        """The address at which scheduler and workers listen; None for the machine's own."""
         return None
 
     @property
@@ -96,37 +95,37 @@ class RankedRuntime(DaskRuntime):
         return False
 
     def worker_memory(self) -> int | str:
-        """Return the memory limit of a worker (bytes), or "auto" for its share of this machine's."""
+        """Return the memory limit of a worker (bytes), or "auto" for its share of the machine's memory."""
         return self.memory_limit if self.memory_limit == "auto" else size_of(self.memory_limit)
 
     @property
     def beside(self) -> int:
-        """The bytes of `memory_limit` that other processes have beside the worker."""
+        """The bytes of `memory_limit` for processes other than the worker."""
         return 0
 
     @property
     def worker_room(self) -> WorkerRoom | None:
-        """What a worker has for tasks; None where that depends on the machine."""
+        """The memory that a worker has for tasks; None if that depends on the machine."""
         limit = self.worker_memory()
         return None if isinstance(limit, str) else WorkerRoom(limit, self.threads_per_worker, beside=self.beside)
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Mapping[str, object]:
         """Return Dask's settings for scheduler and workers."""
         return SETTINGS
 
 
-BESIDE = 384 << 20  # bytes of a worker's process that its worker does not have: the Nanny's, and those of `dssl pod`
-SMALLEST = 1 << 30  # bytes of a process of a batch job
+OTHER_BYTES = 384 << 20  # of `memory_limit`, for the processes beside a worker: its Nanny, and `dssl pod`
+MIN_MEMORY = 1 << 30  # bytes of a process of a batch job
 
 
 class BatchRuntime(RankedRuntime):
-    """A place whose processes are started for one run, each with an amount of memory that the engine is asked for."""
+    """A runtime whose processes are started for one run; the engine reserves `memory_limit` for each."""
 
     @field_validator("memory_limit")
     @classmethod
     def _is_enough(cls, text: str) -> str:
-        require(text != "auto" and size_of(text) >= SMALLEST, f"memory_limit: {text}", error=SpecError,
-                why="the engine is asked for that much for each process, and ends a process that takes more",
+        require(text != "auto" and size_of(text) >= MIN_MEMORY, f"memory_limit: {text}", error=SpecError,
+                why="the engine reserves that much for each process, and ends a process that takes more",
                 fix="write a size of 1GiB or more")
         return text
 
@@ -139,18 +138,22 @@ class BatchRuntime(RankedRuntime):
     def start(self, memory_budget: int) -> Iterator[tuple[Execution, str]]:
         raise SpecError(explain(
             f"kind: {getattr(self, 'kind', '')} describes a batch job, not a running cluster",
-            why="its processes are started for one run", fix=self.instead))
-        yield  # a context manager's function is a generator
+            why="its processes are started for one run", fix=self.fix_without_cluster))
+        yield  # makes the function a generator, which a context manager needs
 
     @property
-    def instead(self) -> str:
-        """What to do where a cluster is needed that is there."""
+    def fix_without_cluster(self) -> str:
+        """What to do if a command needs a running cluster."""
         return "submit the run with `dssl submit`"
 
     @property
     def beside(self) -> int:
-        return BESIDE
+        return OTHER_BYTES
 
     def worker_memory(self) -> int:
-        """Return the bytes of a worker: Dask ends one that exceeds its limit with a message, the engine without."""
-        return self.memory - BESIDE
+        """Return the bytes of a worker.
+
+        They are fewer than the engine's limit, so that Dask ends a worker that exceeds them with a message; the engine
+        would end it without one.
+        """
+        return self.memory - OTHER_BYTES

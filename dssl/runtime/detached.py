@@ -1,4 +1,4 @@
-"""A job of detached processes on this machine, with a launcher that starts its ranks and outlives the terminal."""
+"""A job of processes on this machine; its launcher starts them, and goes on when the terminal closes."""
 
 import os
 import shlex
@@ -7,34 +7,33 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import psutil
 
 from ..base.errors import COME_BACK
-from .engine import DRIVER, FIRST_WORKER, JOB_LOG, SCHEDULER, START, Engine, Job
+from .engine import DRIVER, FIRST_WORKER, JOB_LOG, SCHEDULER, START, Engine, Handle, Job
 
-LOOK_EVERY = 0.2  # seconds between two looks at the processes
-GRACE = 20.0  # seconds that the others have to end once the driver has
-REPLACED = 10  # workers that are started again, in one start of a job, while no part is finished
+LOOK_EVERY = 0.2  # seconds between two checks of the processes
+GRACE = 20.0  # seconds that the other processes have to end after the driver has ended
+MAX_RESTARTS = 10  # of workers, in one start of a job, while no part is finished
 
 
 class Detached(Engine):
-    """Starts a launcher in a session of its own."""
+    """Starts a launcher in its own session."""
 
     name = "this machine"
 
     def render(self, job: Job) -> str:
-        """Return a shell script that starts the launcher: what `submit` does, to be read and repeated."""
+        """Return a shell script that starts the launcher; `submit` runs it, and a user can read and run it too."""
         return (f"#!/bin/sh\n# dssl: {job.ranks} process{'es' if job.ranks > 1 else ''} on this machine, started again "
                 f"when interrupted\ncd {shlex.quote(str(job.cwd))} || exit 1\n"
                 f"exec {shlex.join(self._launcher(job))}\n")
 
-    def submit(self, job: Job, rendered: Path) -> dict[str, Any]:
+    def submit(self, job: Job, rendered: Path) -> Handle:
         log = os.open(job.logs / JOB_LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             process = subprocess.Popen(["/bin/sh", str(rendered)], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
@@ -44,10 +43,10 @@ class Detached(Engine):
         return {"pid": process.pid, "started": psutil.Process(process.pid).create_time(),
                 "host": socket.gethostname()}
 
-    def knows(self, handle: Mapping[str, Any]) -> bool:
+    def knows(self, handle: Handle) -> bool:
         return handle["host"] != socket.gethostname() or _process(handle) is not None
 
-    def cancel(self, handle: Mapping[str, Any]) -> None:
+    def cancel(self, handle: Handle) -> None:
         if (process := _process(handle)) is not None:
             process.send_signal(signal.SIGTERM)
 
@@ -55,8 +54,8 @@ class Detached(Engine):
         return [*job.command[:-2], "launch", job.command[-1]]
 
 
-def _process(handle: Mapping[str, Any]) -> psutil.Process | None:
-    """Return the launcher if it lives."""
+def _process(handle: Handle) -> psutil.Process | None:
+    """Return the launcher's process if it is running."""
     with suppress(psutil.NoSuchProcess):
         process = psutil.Process(handle["pid"])
         if abs(process.create_time() - handle["started"]) < 1 and process.status() != psutil.STATUS_ZOMBIE:
@@ -65,11 +64,12 @@ def _process(handle: Mapping[str, Any]) -> psutil.Process | None:
 
 
 def launch(job: Job, finished: Callable[[], int], look_every: float = LOOK_EVERY) -> int:
-    """Start the ranks of a job, and start them again as long as settling says so; return the last exit code.
+    """Start the ranks of a job, and restart them as long as the settle command says so; return its last exit code.
 
-    SIGTERM and SIGUSR1 are passed on to the driver. A worker's process that ends is started again, unless `REPLACED`
-    have ended since a part was finished. finished : returns how many are.
-    look_every : seconds between two looks at the processes.
+    The driver gets SIGTERM and SIGUSR1. A worker's process that ends is restarted, unless `MAX_RESTARTS` have ended
+    since the last part was finished.
+
+    finished : returns the number of finished parts. look_every : seconds between two checks of the processes.
     """
     start = 0
     while True:
@@ -90,8 +90,8 @@ class _Start:
         self.look_every = look_every
         self.driver_rank = DRIVER if job.ranks > 1 else 0
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
-        self.replaced = 0  # since as many parts were finished as `seen` says
-        self.seen = finished()
+        self.replaced = 0  # since as many parts were finished as `finished_before` says
+        self.finished_before = finished()
 
     def run(self) -> None:
         for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
@@ -102,7 +102,8 @@ class _Start:
         while driver.poll() is None:
             time.sleep(self.look_every)
             self._replace_workers()
-        self._end_others(GRACE if driver.returncode >= 0 else 0.0)  # after one that was killed, nobody ends them
+        # A driver that ends by itself ends the others, too; one that was killed does not.
+        self._end_other_ranks(GRACE if driver.returncode >= 0 else 0.0)
 
     def _started(self, rank: int) -> subprocess.Popen[bytes]:
         environment = os.environ | {"DSSL_RANK": str(rank), "DSSL_RANKS": str(self.job.ranks), START: str(self.number)}
@@ -115,24 +116,24 @@ class _Start:
 
     def _replace_workers(self) -> None:
         if self.processes[SCHEDULER].poll() is not None:
-            return  # the driver ends soon, too
+            return  # without a scheduler the driver ends soon
         for rank, process in list(self.processes.items()):
             if rank < FIRST_WORKER or process.poll() is None:
                 continue
-            seen = self.finished()
-            if seen != self.seen:
-                self.seen = seen
+            finished_count = self.finished()
+            if finished_count != self.finished_before:
+                self.finished_before = finished_count
                 self.replaced = 0
-            if self.replaced == REPLACED:
-                print(f"rank {rank} ended with {process.returncode}, the {REPLACED + 1}th while no part was finished: "
-                      "it is not started again", file=sys.stderr, flush=True)
+            if self.replaced == MAX_RESTARTS:
+                print(f"rank {rank} ended with {process.returncode}, the {MAX_RESTARTS + 1}th while no part was "
+                      "finished: it is not started again", file=sys.stderr, flush=True)
                 del self.processes[rank]
                 continue
             self.replaced += 1
             print(f"rank {rank} ended with {process.returncode}, and is started again", file=sys.stderr, flush=True)
             self.processes[rank] = self._started(rank)
 
-    def _end_others(self, grace: float) -> None:
+    def _end_other_ranks(self, grace: float) -> None:
         until = time.monotonic() + grace
         for rank, process in self.processes.items():
             with suppress(subprocess.TimeoutExpired):
@@ -149,9 +150,9 @@ class _Start:
 
 
 def _kill_tree(pid: int) -> None:
-    """Kill a process and those that it started, such as a Nanny's worker."""
+    """Kill a process and its children, such as a Nanny's worker."""
     with suppress(psutil.NoSuchProcess):
         process = psutil.Process(pid)
-        for one in (*process.children(recursive=True), process):
+        for member in (*process.children(recursive=True), process):
             with suppress(psutil.NoSuchProcess):
-                one.kill()
+                member.kill()

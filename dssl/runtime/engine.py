@@ -1,4 +1,4 @@
-"""A batch job, what every engine can do with one, and which of its processes a process is."""
+"""Batch jobs, the base class of engines that run them, and the rank of a process in its job."""
 
 import shlex
 import subprocess
@@ -10,17 +10,18 @@ from typing import Any, Self
 
 from ..base.errors import ClusterError, explain
 
-JOB_LOG = "job.log"  # in a run's logs, what an engine's script says itself
-NOTICE = 120  # seconds before the end of its time at which a job gets a signal
+JOB_LOG = "job.log"  # in a run's logs, the output of an engine's script itself
+NOTICE = 120  # seconds between the signal that a job gets before its time is over, and that moment
+Handle = Mapping[str, Any]  # the JSON object by which an engine identifies a job
 
 
 @dataclass(frozen=True)
 class Job:
-    """What an engine starts.
+    """A job for an engine.
 
     name : of the engine's job, the same for the same spec. folder : of the run. command : starts one rank. settle :
-    says after each start whether another is due, by the exit code `COME_BACK`. cwd : where they are started. ranks :
-    processes side by side.
+    command that runs after each start of the job, and exits with `COME_BACK` if the job must start again. cwd : working
+    folder of both commands. ranks : number of processes that run side by side.
     """
 
     name: str
@@ -40,46 +41,46 @@ class Job:
 
 
 class Engine(ABC):
-    """Something that starts jobs: a queue, an orchestrator, or this machine."""
+    """A system that starts jobs: a queue, an orchestrator, or this machine."""
 
-    name: str  # as people know it
-    file = "job.sh"  # under which the rendered job lies in the run's folder
+    name: str  # for messages
+    file = "job.sh"  # name of the rendered job in the run's folder
 
     @abstractmethod
     def render(self, job: Job) -> str:
         """Return the script or the manifest of a job."""
 
     @abstractmethod
-    def submit(self, job: Job, rendered: Path) -> Mapping[str, Any]:
-        """Hand over a rendered job; return what the engine knows it by (JSON).
+    def submit(self, job: Job, rendered: Path) -> Handle:
+        """Submit a rendered job; return its handle.
 
-        Raises ClusterError: the engine cannot be reached, or refuses.
+        Raises ClusterError: the engine does not answer, or refuses.
         """
 
     @abstractmethod
-    def knows(self, handle: Mapping[str, Any]) -> bool:
+    def knows(self, handle: Handle) -> bool:
         """Return whether the job waits or runs.
 
-        Raises ClusterError: the engine cannot be asked.
+        Raises ClusterError: the engine does not answer.
         """
 
     @abstractmethod
-    def cancel(self, handle: Mapping[str, Any]) -> None:
+    def cancel(self, handle: Handle) -> None:
         """End a job; its driver gets a signal, so that finished parts stay."""
 
 
-def asked(command: Sequence[str], *, fix: str, text: str | None = None,
+def run_command(command: Sequence[str], *, fix: str, text: str | None = None,
           environment: Mapping[str, str] | None = None) -> str:
-    """Return what a command of an engine prints; raise ClusterError with what it says if it fails.
+    """Return the output of a command of an engine; raise ClusterError with its message if it fails.
 
-    text : for its standard input. environment : by default that of this process.
+    text : its standard input. environment : by default that of this process.
     """
     try:
-        # In a group of its own, so that Ctrl-C, which a terminal sends to a whole group, does not end it half-way.
+        # In its own group: a terminal sends Ctrl-C to a whole group, which would end the command half-way.
         done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=60, check=False,
                               process_group=0, env=environment)
     except FileNotFoundError as error:
-        raise ClusterError(explain(f"there is no command {command[0]}", why="the job is handed over by it",
+        raise ClusterError(explain(f"there is no command {command[0]}", why="dssl submits the job with it",
                                    fix=fix)) from error
     except subprocess.TimeoutExpired as error:
         raise ClusterError(explain(f"`{shlex.join(command)}` has not ended within a minute",
@@ -94,19 +95,19 @@ def asked(command: Sequence[str], *, fix: str, text: str | None = None,
 SCHEDULER = 0
 DRIVER = 1
 FIRST_WORKER = 2
-RANKS = "DSSL_RANKS"  # the variable that counts them
-# By what a process learns its rank, and of how many: the first pair of which both are set.
+RANKS = "DSSL_RANKS"  # the variable with the number of ranks
+# Variables with the rank of a process and the number of ranks; the first pair of which both are set counts.
 VARIABLES = (("DSSL_RANK", RANKS), ("SLURM_PROCID", "SLURM_NTASKS"), ("JOB_COMPLETION_INDEX", RANKS),
              ("PMI_RANK", "PMI_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"))
-START = "DSSL_START"  # the variable that numbers the starts of a job
+START = "DSSL_START"  # the variable with the number of earlier starts of the job
 
 
 @dataclass(frozen=True)
 class Rank:
-    """Which of the processes of a job this is: `number` of `count`; `start`, how often the job was started before.
+    """The rank of this process in its job: `number` of `count`. start : how often the job was started before.
 
-    An engine that replaces each process alone, as Kubernetes does, numbers no starts: there it is "0", and a scheduler
-    writes its address over that of the one before it.
+    An engine that restarts single processes, as Kubernetes does, does not count starts: there `start` is always "0",
+    and a new scheduler overwrites the address of the one before it.
     """
 
     number: int
@@ -115,9 +116,9 @@ class Rank:
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Self:
-        """Return the rank that an engine's variables tell; of a process that none has started, the driver alone.
+        """Return the rank from an engine's variables; without these, that of a driver which is the only process.
 
-        Raises ClusterError: a variable is no number, or the rank is not below the count.
+        Raises ClusterError: a variable is not a number, or the rank is not below the count.
         """
         start = environment.get(START) or environment.get("SLURM_RESTART_COUNT") or "0"
         for number, count in VARIABLES:
@@ -129,14 +130,14 @@ class Rank:
                 if not 0 <= rank.number < rank.count:
                     raise ClusterError(explain(
                         f"{number}={environment[number]!r} with {count}={environment[count]!r}",
-                        why="a process learns from these whether it is scheduler, driver or worker",
+                        why="these variables say whether a process is scheduler, driver or worker",
                         fix="let the batch system set these variables; processes are numbered from 0"))
                 return rank
         return cls(0, 1, start)
 
     @property
     def role(self) -> str:
-        """Return what the process does: "scheduler", "driver" or "worker"."""
+        """The role of the process: "scheduler", "driver" or "worker"."""
         if self.count == 1 or self.number == DRIVER:
             return "driver"
         return "scheduler" if self.number == SCHEDULER else "worker"

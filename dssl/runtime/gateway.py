@@ -1,4 +1,4 @@
-"""An elastic pool of a Dask Gateway: a server that starts clusters for its users, on whatever it runs."""
+"""An elastic pool of a Dask Gateway, a server that starts clusters for its users."""
 
 from contextlib import ExitStack
 from typing import Any, Literal, Self
@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
+from ..base.digest import JsonObject
 from ..base.errors import ClusterError, SpecError, explain, require
 from ..base.urls import require_no_secret
 from .address import is_loopback
@@ -14,40 +15,39 @@ from .pool import PoolRuntime
 INSTALL = "install it in the gateway's version: pip install dask-gateway"
 ENVIRONMENT = "DASK_GATEWAY__AUTH__TYPE (basic, kerberos, jupyterhub), and DASK_GATEWAY__AUTH__KWARGS__PASSWORD or " \
     "JUPYTERHUB_API_TOKEN"
-CLOSED: list[Any] = []  # what dask-gateway closes again when it is collected, which prints an error
+CLOSED: list[Any] = []  # references: dask-gateway closes an object again when it is collected, and prints an error
 
 
 class GatewayRuntime(PoolRuntime):
     """Scheduler and workers that a Dask Gateway starts; the driver is this process.
 
-    Credentials come from Dask's configuration or the environment, never from a description. The gateway hands out the
-    certificates of a cluster to its owner alone.
+    Credentials come from Dask's configuration or the environment, never from a description. The gateway gives the
+    certificates of a cluster only to its owner.
     """
 
     kind: Literal["gateway"] = "gateway"
     address: str = Field(description="of the gateway, https://HOST")
     proxy_address: str | None = Field(default=None, description="gateway://HOST:PORT of its schedulers, where it is "
                                                                 "another")
-    options: dict[str, Any] = Field(default={}, description="what the gateway lets its users choose, such as "
-                                                            "worker_memory or image")
-    insecure: bool = Field(default=False, description="whether the address on another machine may be http://: whoever "
-                                                      "listens has your password, and the cluster's certificates")
+    options: JsonObject = Field(default={}, description="options of the gateway, such as worker_memory or image")
+    insecure: bool = Field(default=False, description="whether the address on another machine may be http://; whoever "
+                                                      "listens then gets your password and the cluster's certificates")
 
     @field_validator("address")
     @classmethod
     def _is_an_address(cls, address: str) -> str:
         require_no_secret(address, SpecError)
-        place = urlsplit(address)
-        require(place.scheme in ("http", "https") and bool(place.hostname), f"{address!r} is not a gateway's address",
-                why="a gateway is asked by HTTP", fix="write https://HOST", error=SpecError)
+        url = urlsplit(address)
+        require(url.scheme in ("http", "https") and bool(url.hostname), f"{address!r} is not a gateway's address",
+                why="a gateway answers over HTTP", fix="write https://HOST", error=SpecError)
         return address
 
     @model_validator(mode="after")
     def _is_encrypted(self) -> Self:
-        place = urlsplit(self.address)
-        require(place.scheme == "https" or self.insecure or is_loopback(place.hostname or ""), error=SpecError,
+        url = urlsplit(self.address)
+        require(url.scheme == "https" or self.insecure or is_loopback(url.hostname or ""), error=SpecError,
                 what=f"{self.address} is neither encrypted nor on this machine",
-                why="whoever listens has your password, and the certificates of the cluster",
+                why="whoever listens gets your password, and the certificates of the cluster",
                 fix="write https://, or insecure: true in a network that you trust")
         return self
 
@@ -56,7 +56,7 @@ class GatewayRuntime(PoolRuntime):
         return f"the gateway {self.address}"
 
     @property
-    def if_none_came(self) -> str:
+    def fix_without_workers(self) -> str:
         return "see the gateway's log and your limits there; raise join_timeout where machines are started first"
 
     def pool(self, stack: ExitStack) -> Any:
@@ -79,11 +79,11 @@ class GatewayRuntime(PoolRuntime):
                 raise ClusterError(explain(f"{self.address} refuses you ({error.status} {error.message})",
                                            why="a gateway starts clusters for users that it knows",
                                            fix=f"set in the environment: {ENVIRONMENT}")) from error
-            raise ClusterError(explain(f"{self.address} gives no cluster ({error})", why="tasks have nowhere to run",
+            raise ClusterError(explain(f"{self.address} gives no cluster ({error})", why="tasks run on its workers",
                                        fix="check the address, and see the gateway's log")) from error
 
     def _options(self, offered: Any) -> Any:
-        """Return what the gateway lets its users choose, chosen as the description says."""
+        """Set the gateway's options as the description says; return them."""
         unknown = sorted(set(self.options) - set(offered))
         require(not unknown, f"options: {', '.join(unknown)}", error=SpecError, fix="leave them out",
                 why=f"{self.address} lets its users choose {', '.join(sorted(offered)) or 'nothing'}")
@@ -92,7 +92,7 @@ class GatewayRuntime(PoolRuntime):
                 offered[name] = value
             except (ValueError, TypeError) as error:
                 raise SpecError(explain(f"options: {name}: {value} ({error})", why=f"{self.address} does not accept it",
-                                        fix="mend it in the description")) from error
+                                        fix="correct it in the description")) from error
         return offered
 
     def ask_for_workers(self, pool: Any, count: int) -> None:

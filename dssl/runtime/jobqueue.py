@@ -15,25 +15,26 @@ from distributed.deploy.spec import ProcessInterface
 from distributed.security import Security
 from pydantic import Field, field_validator, model_validator
 
+from ..base.digest import JsonObject
 from ..base.errors import ClusterError, SpecError, explain, require
 from ..execution.size import size_of
-from .description import BESIDE, SMALLEST
+from .description import MIN_MEMORY, OTHER_BYTES
 from .pool import PoolRuntime
 
 CLUSTERS = {"slurm": "SLURMCluster", "pbs": "PBSCluster", "lsf": "LSFCluster", "sge": "SGECluster",
             "htcondor": "HTCondorCluster", "oar": "OARCluster"}  # of dask-jobqueue
-MARGIN = 0.1  # of its wall clock by which a worker leaves before the end, of its own accord
+MARGIN = 0.1  # share of its wall clock that is left when a worker ends by itself
 MIN_MARGIN = 120.0  # seconds of it
-AGAIN = 30.0  # seconds after which a job that was not taken is asked for again
-WITHOUT_QUEUE = ("htcondor",)  # systems that know neither queues nor wall clocks
+RETRY_SECONDS = 30.0  # after which a job that the system refused is submitted again
+WITHOUT_QUEUE = ("htcondor",)  # systems that have neither queues nor wall clocks
 
 
-def _repeated(job: Any) -> Any:
-    """Return a class of jobs that are asked for again where their system did not take them.
+def _resubmitting(job: Any) -> Any:
+    """Return a class of jobs that are submitted again after their system refused them.
 
-    dask-jobqueue counts such a job among those that wait, for ever.
+    dask-jobqueue alone counts such a job among those that wait, forever.
     """
-    class Repeated(job):
+    class Resubmitting(job):
         refusal = ""
 
         async def start(self) -> None:
@@ -41,27 +42,28 @@ def _repeated(job: Any) -> Any:
                 await super().start()
             except (RuntimeError, ValueError) as error:
                 self.refusal = " ".join(str(error).rpartition("stderr:")[2].split())
-                asyncio.get_running_loop().call_later(AGAIN, self._leave)
+                asyncio.get_running_loop().call_later(RETRY_SECONDS, self._leave)
                 await ProcessInterface.start(self)
 
         async def close(self) -> None:
             await super().close()
-            await ProcessInterface.close(self)  # which dask-jobqueue leaves out: a job that lives on ends in an error
+            await ProcessInterface.close(self)  # dask-jobqueue omits this, and a job that still runs raises an error
 
         def _leave(self) -> None:
             pool = self._cluster()
             if pool is not None and self.name in pool.worker_spec:
-                warnings.warn(f"a job for a worker was not taken, and is asked for again: {self.refusal}", stacklevel=1)
-                del pool.worker_spec[self.name]  # adapting sees that one is missing
+                warnings.warn(f"the system refused a job for a worker, and dssl submits it again: {self.refusal}",
+                              stacklevel=1)
+                del pool.worker_spec[self.name]  # adaptive scaling then starts another
 
-    return Repeated
+    return Resubmitting
 
 
 class JobqueueRuntime(PoolRuntime):
     """Workers that a batch system starts one by one, through dask-jobqueue; scheduler and driver are this process.
 
-    A worker ends by itself before its wall clock does, after it has handed its results over, and each at a time of its
-    own; while tasks wait, others are asked for.
+    A worker ends before its wall clock does, after it has handed over its results; workers end at different times.
+    While tasks wait, further workers are started.
     """
 
     kind: Literal["jobqueue"] = "jobqueue"
@@ -70,21 +72,20 @@ class JobqueueRuntime(PoolRuntime):
     memory_limit: str = Field(description="of one worker's job")
     walltime: str = Field(default="1h", description="of one worker's job, such as 90m or 4h")
     idle_timeout: float = Field(default=60.0, ge=1, allow_inf_nan=False,
-                                description="seconds without a task for it after which a worker, or a job that waits, "
-                                            "is given up")
+                                description="seconds after which a worker without a task, or its waiting job, ends")
     queue: str | None = Field(default=None, description="or partition")
     account: str | None = None
     directives: list[str] = Field(default=[], description="further lines for the head of a job's script, without "
-                                                          "its mark")
+                                                          "a prefix such as #SBATCH")
     prologue: list[str] = Field(default=[], description="shell lines before the worker starts, such as module load")
-    shared_folder: str = Field(default=".", description="that all nodes mount: the certificates of the run lie there")
+    shared_folder: str = Field(default=".", description="that all nodes mount, for the certificates of the run")
     interface: str | None = Field(default=None, description="network interface, such as ib0")
 
     @field_validator("memory_limit")
     @classmethod
     def _is_enough(cls, text: str) -> str:
-        require(size_of(text) >= SMALLEST, f"memory_limit: {text}", error=SpecError,
-                why="the system is asked for that much for each job, and ends a job that takes more",
+        require(size_of(text) >= MIN_MEMORY, f"memory_limit: {text}", error=SpecError,
+                why="the system reserves that much for each job, and ends a job that takes more",
                 fix="write a size of 1GiB or more")
         return text
 
@@ -101,10 +102,10 @@ class JobqueueRuntime(PoolRuntime):
         return text
 
     @model_validator(mode="after")
-    def _is_known_there(self) -> Self:
+    def _system_has_queues(self) -> Self:
         require(self.system not in WITHOUT_QUEUE or (self.queue is None and self.account is None), error=SpecError,
-                what=f"queue or account with system: {self.system}", why="it has neither",
-                fix="leave them out, or write what it has among directives")
+                what=f"queue or account with system: {self.system}", why="this system has neither",
+                fix="leave them out, or write its own options in directives")
         return self
 
     @property
@@ -112,37 +113,37 @@ class JobqueueRuntime(PoolRuntime):
         return f"jobs of {self.system}"
 
     @property
-    def if_none_came(self) -> str:
-        return "look at the queue, and at the jobs' output; raise join_timeout where jobs wait long"
+    def fix_without_workers(self) -> str:
+        return "look at the queue and at the jobs' output; raise join_timeout if jobs wait long"
 
     def pool(self, stack: ExitStack) -> Any:
         try:
-            made = getattr(import_module("dask_jobqueue"), CLUSTERS[self.system])
+            cluster_class = getattr(import_module("dask_jobqueue"), CLUSTERS[self.system])
         except ImportError as error:
             raise SpecError(explain("kind: jobqueue needs dask-jobqueue", why=str(error),
                                     fix="install it: pip install dask-jobqueue")) from error
-        command = made.job_cls.submit_command.split()[0]
+        command = cluster_class.job_cls.submit_command.split()[0]
         require(shutil.which(command) is not None, f"this machine has no command {command}", error=ClusterError,
-                why=f"dask-jobqueue asks {self.system} for workers by it",
-                fix="run this where the commands of the system are, such as a login node")
-        return stack.enter_context(made(job_cls=_repeated(made.job_cls), **self._options()))
+                why=f"dask-jobqueue submits the workers to {self.system} with it",
+                fix="run this on a machine that has the commands of the system, such as a login node")
+        return stack.enter_context(cluster_class(job_cls=_resubmitting(cluster_class.job_cls), **self._options()))
 
     def ask_for_workers(self, pool: Any, count: int) -> None:
         async def submitted() -> list[str]:
-            await pool  # until the jobs are handed over
+            await pool  # until the jobs are submitted
             return [job.refusal for job in pool.workers.values() if job.refusal]
 
         pool.scale(count)
         refusals = pool.sync(submitted)
-        require(not refusals, f"{self.system} takes no job for a worker", error=ClusterError, why="; ".join(refusals),
-                fix="mend queue, account, walltime, memory_limit or directives")
+        require(not refusals, f"{self.system} refuses the job of a worker", error=ClusterError,
+                why="; ".join(refusals), fix="correct queue, account, walltime, memory_limit or directives")
 
     def adapt(self, pool: Any) -> None:
         pool.adapt(minimum=self.least_workers, maximum=self.workers, interval="1s",
                    wait_count=math.ceil(self.idle_timeout))
 
-    def _options(self) -> dict[str, Any]:
-        """Return what dask-jobqueue is given."""
+    def _options(self) -> JsonObject:
+        """Return the arguments of dask-jobqueue's cluster."""
         seconds = parse_timedelta(self.walltime)
         margin = max(MIN_MARGIN, MARGIN * seconds)
         hours = int(seconds // 3600)
@@ -152,8 +153,8 @@ class JobqueueRuntime(PoolRuntime):
             "cores": 1, "processes": 1, "memory": str(size_of(self.memory_limit)), "python": sys.executable,
             "protocol": "tls://", "security": Security.temporary(), "shared_temp_directory": folder,
             "interface": self.interface, "log_directory": folder,
-            # The last one counts: a worker has less than its job, as its Nanny runs there too.
-            "worker_extra_args": ["--memory-limit", str(size_of(self.memory_limit) - BESIDE),
+            # A worker has less memory than its job, since its Nanny runs there too. The last such argument counts.
+            "worker_extra_args": ["--memory-limit", str(size_of(self.memory_limit) - OTHER_BYTES),
                                   "--lifetime", f"{seconds - margin:.0f}s", "--lifetime-stagger", f"{margin / 2:.0f}s",
                                   "--no-dashboard"],
             "job_script_prologue": [*self.prologue, *(f"export {name}=1" for name in (

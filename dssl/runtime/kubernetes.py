@@ -1,8 +1,8 @@
 """Kubernetes: a submitted job is one Indexed Job of `batch/v1`, whose pods are the ranks.
 
-The index of a pod is its rank. A pod that ends with the exit code `COME_BACK` is replaced, alone: the ranks meet at the
-file of the newest scheduler on the shared volume. With any other exit code the run has ended for good, and so has the
-job; it has succeeded once the driver has.
+The index of a pod is its rank. Kubernetes replaces a pod that ends with the exit code `COME_BACK`, and leaves the other
+pods as they are: all read the address of the newest scheduler from the shared volume. Any other exit code ends the run
+and the job for good. The job succeeds when the driver does.
 """
 
 import json
@@ -19,16 +19,17 @@ from typing import IO, Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, Field, field_validator
 
+from ..base.digest import JsonObject
 from ..base.errors import COME_BACK, ClusterError, SpecError, require
 from ..base.yaml import yaml_text
 from .description import BatchRuntime
-from .engine import DRIVER, NOTICE, RANKS, Engine, Job, asked
+from .engine import DRIVER, NOTICE, RANKS, Engine, Handle, Job, run_command
 
 FIX = "install kubectl, check `kubectl auth can-i create jobs`, and see the message above"
 HOST = "DSSL_HOST"  # the variable with a pod's address
-FAILURES = 10  # of one pod, beside one for each start of the job
-KEPT = 7 * 24 * 3600  # seconds for which Kubernetes shows a job that has ended
-FINAL = (1, 2, 3, 4, 5)  # exit codes of a run that has ended for good; one that was cancelled has no job any more
+FAILURES = 10  # that one pod may have in addition to one for each start of the job
+JOB_TTL = 7 * 24 * 3600  # seconds for which Kubernetes shows a job that has ended
+FINAL = (1, 2, 3, 4, 5)  # exit codes of a run that has ended for good; a cancelled run has no job any more
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 CACHES = {"NUMBA_CACHE_DIR": "/tmp/numba", "MPLCONFIGDIR": "/tmp/matplotlib", "HOME": "/tmp"}
 HEAD = """\
@@ -39,11 +40,11 @@ HEAD = """\
 
 @dataclass(frozen=True)
 class Kubernetes(Engine):
-    """Hands jobs to `kubectl`.
+    """Submits jobs with `kubectl`.
 
-    claim : the PersistentVolumeClaim with the workspace, which all pods mount at `mount`. user : by whose number the
-    processes run. memory : of each pod, bytes. cores : of each pod. secrets : names of those whose keys become
-    variables. pull_secrets : names of those that open the registry of the image.
+    claim : the PersistentVolumeClaim with the workspace, which all pods mount at `mount`. user : the number of the user
+    that runs the processes. memory : of each pod, bytes. cores : of each pod. secrets : names of Secrets whose keys
+    become variables. pull_secrets : names of Secrets for the registry of the image.
     """
 
     image: str
@@ -63,7 +64,7 @@ class Kubernetes(Engine):
     name = "Kubernetes"
     file = "job.yaml"
 
-    # ---- what is handed over
+    # ---- manifests
 
     def render(self, job: Job) -> str:
         self.require_on_volume("the workspace", job.folder)
@@ -77,13 +78,13 @@ class Kubernetes(Engine):
                     {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
                     {"action": "FailJob", "onExitCodes": {"containerName": "dssl", "operator": "In",
                                                           "values": list(FINAL)}}]},
-                "successPolicy": {"rules": [{"succeededIndexes": str(DRIVER)}]}, "ttlSecondsAfterFinished": KEPT,
+                "successPolicy": {"rules": [{"succeededIndexes": str(DRIVER)}]}, "ttlSecondsAfterFinished": JOB_TTL,
                 "template": {"metadata": {"labels": labels}, "spec": self.pod(
                     ["dssl", "pod", str(job.folder)], job.cwd, {RANKS: str(job.ranks)})}}}
         return HEAD.format(ranks=job.ranks, come_back=COME_BACK, hand_over="kubectl create -f job.yaml") + \
             yaml_text(made)
 
-    def metadata(self, name: str, labels: Mapping[str, str]) -> dict[str, Any]:
+    def metadata(self, name: str, labels: Mapping[str, str]) -> JsonObject:
         """Return the metadata of an object."""
         return {"name": name, "namespace": self.namespace, "labels": dict(labels)}
 
@@ -93,18 +94,18 @@ class Kubernetes(Engine):
                 "app.kubernetes.io/managed-by": "dssl", **self.labels}
 
     def pod(self, command: Sequence[str], cwd: Path, variables: Mapping[str, str],
-            memory: int | None = None) -> dict[str, Any]:
-        """Return the spec of a pod that is started once, not as root, and that writes to its volumes alone.
+            memory: int | None = None) -> JsonObject:
+        """Return the spec of a pod that starts once, does not run as root, and can write only to its volumes.
 
         memory : of the pod, bytes; by default that of a rank.
         """
         self.require_on_volume("the folder in which you are", cwd)
         amount = {"cpu": str(self.cores), "memory": f"{(memory or self.memory) >> 20}Mi"}
-        set_here = dict(variables) | {name: str(self.cores) for name in THREADS} | CACHES
+        values = dict(variables) | {name: str(self.cores) for name in THREADS} | CACHES
         container = {
             "name": "dssl", "image": self.image, "command": list(command), "workingDir": str(cwd),
             "env": [{"name": HOST, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
-                    *({"name": name, "value": value} for name, value in set_here.items())],
+                    *({"name": name, "value": value} for name, value in values.items())],
             **({"envFrom": [{"secretRef": {"name": name}} for name in self.secrets]} if self.secrets else {}),
             "resources": {"requests": amount, "limits": dict(amount)},
             "securityContext": {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True,
@@ -134,33 +135,34 @@ class Kubernetes(Engine):
 
     # ---- kubectl
 
-    def submit(self, job: Job, rendered: Path) -> dict[str, Any]:
-        there = self._object(job.name)
-        require(there is None or _has_ended(there), f"the job {job.name} is already running, for run {_run(there)}",
-                error=ClusterError, why="a spec is never run twice at once",
-                fix=f"wait for it (`dssl wait {_run(there)}`), or end it: kubectl --namespace {self.namespace} delete "
-                    f"job {job.name}")
-        if there is not None:
+    def submit(self, job: Job, rendered: Path) -> Handle:
+        existing = self._object(job.name)
+        run = _run(existing)
+        require(existing is None or _has_ended(existing), f"the job {job.name} is already running, for run {run}",
+                error=ClusterError, why="the same spec never runs twice at a time",
+                fix=f"wait for it (`dssl wait {run}`), or end it: kubectl --namespace {self.namespace} delete job "
+                    f"{job.name}")
+        if existing is not None:
             self.kubectl("delete", "job", job.name, "--ignore-not-found", "--cascade=foreground")
         made = json.loads(self.kubectl("create", "--filename", str(rendered), "--output", "json"))
         return {"job": job.name, "uid": made["metadata"]["uid"]}
 
-    def knows(self, handle: Mapping[str, Any]) -> bool:
+    def knows(self, handle: Handle) -> bool:
         job = self._object(handle["job"])
         return job is not None and job["metadata"]["uid"] == handle["uid"] and not _has_ended(job)
 
-    def cancel(self, handle: Mapping[str, Any]) -> None:
+    def cancel(self, handle: Handle) -> None:
         if self.knows(handle):
             self.kubectl("delete", "job", handle["job"], "--ignore-not-found", "--wait=false")
 
-    def _object(self, name: str) -> dict[str, Any] | None:
-        """Return a job as Kubernetes has it; None where there is none."""
+    def _object(self, name: str) -> JsonObject | None:
+        """Return the object of a job in Kubernetes; None if there is none."""
         text = self.kubectl("get", "job", name, "--ignore-not-found", "--output", "json")
-        return cast("dict[str, Any]", json.loads(text)) if text.strip() else None
+        return cast(JsonObject, json.loads(text)) if text.strip() else None
 
     def kubectl(self, *words: str) -> str:
-        """Return what kubectl prints; raise ClusterError if it fails."""
-        return asked(["kubectl", "--namespace", self.namespace, *words], fix=FIX)
+        """Return the output of kubectl; raise ClusterError if it fails."""
+        return run_command(["kubectl", "--namespace", self.namespace, *words], fix=FIX)
 
 
 def _has_ended(job: Mapping[str, Any]) -> bool:
@@ -169,9 +171,8 @@ def _has_ended(job: Mapping[str, Any]) -> bool:
 
 
 def _run(job: Mapping[str, Any] | None) -> str:
-    """Return the run of a job."""
+    """Return the name of the run of a job."""
     return str(job["metadata"].get("labels", {}).get("dssl/run", "(unknown)")) if job else ""
-
 
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")]
@@ -181,27 +182,27 @@ class PodFields(BaseModel):
     """Fields of the descriptions of pods that mount one volume."""
 
     image: str = Field(pattern=r"^[\w][\w.:/@-]*$", description="of all pods, best by digest: NAME@sha256:...")
-    claim: Name = Field(description="PersistentVolumeClaim with the workspace; ReadWriteMany where there is more than "
+    claim: Name = Field(description="PersistentVolumeClaim with the workspace; ReadWriteMany if there is more than "
                                     "one node")
-    mount: Path = Field(description="where the pods, and the machine that submits, mount it")
+    mount: Path = Field(description="path at which the pods, and the machine that submits, mount it")
     namespace: Name = "default"
-    user: int = Field(default=1000, ge=1, description="number of the user, and of the group, that the processes have")
+    user: int = Field(default=1000, ge=1, description="number of the user, and of the group, that runs the processes")
     labels: dict[str, str] = Field(default={}, description="of the objects, such as that of a queue")
     node_selector: dict[str, str] = Field(default={}, description="labels of the nodes to use")
     secrets: list[Name] = Field(default=[], description="names of Secrets whose keys become variables of the pods")
-    pull_secrets: list[Name] = Field(default=[], description="names of Secrets that open the image's registry")
+    pull_secrets: list[Name] = Field(default=[], description="names of Secrets for the image's registry")
     priority_class: Name | None = None
 
     @field_validator("mount")
     @classmethod
     def _is_absolute(cls, mount: Path) -> Path:
         require(mount.is_absolute() and mount != Path("/"), f"mount: {mount}", error=SpecError,
-                why="a volume is mounted at an absolute path below /", fix="write such as /work")
+                why="a volume is mounted at an absolute path below /", fix="write a path such as /work")
         return mount
 
 
 class KubernetesRuntime(PodFields, BatchRuntime):
-    """Pods of one Job, which `dssl submit` hands over."""
+    """Pods of one Job, which `dssl submit` creates."""
 
     kind: Literal["kubernetes"] = "kubernetes"
     join_timeout: float = Field(default=900.0, gt=0, allow_inf_nan=False,
@@ -210,7 +211,7 @@ class KubernetesRuntime(PodFields, BatchRuntime):
 
     @property
     def host(self) -> str | None:
-        """The address of the pod, which the others reach; None where an interface is named."""
+        """The address of the pod, at which others reach it; None if the description names an interface."""
         return None if self.interface else os.environ.get(HOST)
 
     def engine(self) -> Kubernetes:
@@ -221,14 +222,14 @@ class KubernetesRuntime(PodFields, BatchRuntime):
             pull_secrets=self.pull_secrets, priority_class=self.priority_class)
 
 
-LAST_WORDS = 5.0  # seconds for which output is read of a rank that has ended, whose own processes may still live
+OUTPUT_SECONDS = 5.0  # for which output is read after a rank has ended, since processes that it started may go on
 
 
 def attend(command: Sequence[str], log: Path) -> int:
-    """Run a command to its end; return its exit code, -N where signal N ended it.
+    """Run a command to its end; return its exit code, or -N if signal N ended it.
 
-    What it says goes to the standard output of this process, which `kubectl logs` shows, and to `log`. SIGTERM and
-    SIGUSR1 are passed on. Raises OSError: the log cannot be written.
+    Its output goes to `log` and to the standard output of this process, which `kubectl logs` shows. It gets SIGTERM and
+    SIGUSR1. Raises OSError: the log cannot be written.
     """
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     process: subprocess.Popen[bytes] | None = None
@@ -249,12 +250,12 @@ def attend(command: Sequence[str], log: Path) -> int:
     reader = threading.Thread(target=_copy, args=(process.stdout, descriptor), daemon=True)
     reader.start()
     code = process.wait()
-    reader.join(LAST_WORDS)
+    reader.join(OUTPUT_SECONDS)
     return code
 
 
 def _copy(source: IO[bytes], descriptor: int) -> None:
-    """Append all that comes from a pipe to an open file and to standard output."""
+    """Append everything from a pipe to an open file and to standard output."""
     with open(descriptor, "wb", buffering=0) as file:
         while chunk := os.read(source.fileno(), 1 << 16):
             file.write(chunk)

@@ -3,10 +3,10 @@
 import logging
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
-from typing import Any, Literal
+from typing import Literal
 
 import dask
 from distributed import Client, LocalCluster
@@ -31,30 +31,30 @@ class LocalRuntime(RankedRuntime):
 
     @field_validator("dashboard")
     @classmethod
-    def _can_be_served(cls, wanted: bool) -> bool:
-        require(not wanted or find_spec("bokeh") is not None, "dashboard: true needs bokeh", error=SpecError,
+    def _can_be_served(cls, dashboard: bool) -> bool:
+        require(not dashboard or find_spec("bokeh") is not None, "dashboard: true needs bokeh", error=SpecError,
                 why="Dask draws its dashboard with it", fix="install it: pip install bokeh")
-        return wanted
+        return dashboard
 
     @field_validator("interface")
     @classmethod
     def _is_loopback(cls, name: str | None) -> None:
         require(name is None, f"interface: {name} of kind: local", error=SpecError,
-                why="its processes reach each other on this machine alone", fix="leave it out")
+                why="its processes connect to each other only on this machine", fix="leave it out")
 
     @property
     def serves_dashboard(self) -> bool:
         """Whether the scheduler serves Dask's dashboard."""
         return self.dashboard
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Mapping[str, object]:
         """Return Dask's settings for scheduler and workers."""
         routes = "distributed.scheduler.http.routes"
-        return SETTINGS | ({routes: dask.config.get(routes)} if self.dashboard else {})
+        return {**SETTINGS, **({routes: dask.config.get(routes)} if self.dashboard else {})}
 
     @property
     def host(self) -> str:
-        """The address at which scheduler and workers of a submitted job listen: no other machine reaches it."""
+        """The address at which scheduler and workers of a submitted job listen; no other machine reaches it."""
         return "127.0.0.1"
 
     def engine(self) -> Detached:
@@ -63,14 +63,14 @@ class LocalRuntime(RankedRuntime):
     @contextmanager
     def start(self, memory_budget: int) -> Iterator[tuple[OnDask, str]]:
         with ExitStack() as stack:
-            stack.enter_context(dask.config.set(self.settings()))  # which worker processes inherit, and doctor asks for
+            stack.enter_context(dask.config.set(self.settings()))  # worker processes inherit it, and doctor checks it
             with _interrupts_ignored():
                 cluster = stack.enter_context(LocalCluster(
                     n_workers=self.workers, threads_per_worker=self.threads_per_worker, processes=True,
                     memory_limit=self.memory_limit, dashboard_address=None, silence_logs=logging.CRITICAL,
-                    # Certificates that only these processes have: a loopback port takes code from any user of the host.
+                    # Without certificates any user of the host could run code through the loopback port.
                     security=Security.temporary(),
-                    # Without a port of its own choice the scheduler warns where 8787 is taken.
+                    # Port 0: the scheduler would warn if its default port, 8787, is in use.
                     scheduler_kwargs={"dashboard_address": "127.0.0.1:0", "dashboard": self.dashboard}))
             client = stack.enter_context(Client(cluster))
             link = f", dashboard at {cluster.dashboard_link}" if self.dashboard else ""
@@ -80,9 +80,9 @@ class LocalRuntime(RankedRuntime):
 
 @contextmanager
 def _interrupts_ignored() -> Iterator[None]:
-    """Ignore SIGINT, and have the processes that are started meanwhile ignore it for good.
+    """Ignore SIGINT for a while; processes that are started meanwhile ignore it for good.
 
-    A terminal sends it to all of them. The command ends its workers itself; a page of their tracebacks tells nothing.
+    A terminal sends SIGINT to all of them. The command ends its workers itself, and their tracebacks would not help.
     """
     if threading.current_thread() is not threading.main_thread():  # only the main thread may set a handler
         yield

@@ -1,11 +1,11 @@
-"""A run as one command that many processes start: each reads its rank, and is scheduler, driver or worker.
+"""A run as one command that many processes start: the rank of each says if it is scheduler, driver or worker.
 
-    rank 0     the scheduler: it writes its address and the certificates of this start into the run's folder
-    rank 1     the driver: it runs the pipeline on the others
-    rank 2...  a Nanny with its worker process, which is started again if it dies
+    rank 0     the scheduler; it writes its address and the certificates of this start into the run's folder
+    rank 1     the driver; it runs the pipeline on the others
+    rank 2...  a Nanny with its worker process, which the Nanny restarts if it dies
 
-The pattern is that of `dask_jobqueue.runner.BaseRunner`, whose workers have no Nanny by default: no memory limit, no
-pinned threads, and none is started again.
+`dask_jobqueue.runner.BaseRunner` does the same, but its workers have no Nanny by default, and thus no memory limit, no
+pinned threads and no restart.
 """
 
 import asyncio
@@ -17,60 +17,60 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import dask
 from distributed import Client, Nanny, Scheduler
 from distributed.comm import connect
 from distributed.security import Security
 
+from ..base.digest import JsonObject
 from ..base.errors import ClusterError, explain
 from ..execution.on_dask import OnDask
 from ..storage.files import draft_of
 from .description import RankedRuntime
 
-LOOK_EVERY = 0.5  # seconds between two looks at whether a file is there, or whether the driver lives
-LOST = 10.0  # seconds for which a driver seeks a scheduler that is gone
-# Workers that a task may end: nobody watches a submitted run, an engine may take its workers away, and a task also
-# counts those on which it only waited.
-ALLOWED = {"distributed.scheduler.allowed-failures": 10}
-DRIVER_GONE = 15.0  # seconds without a client after which a scheduler ends
+LOOK_EVERY = 0.5  # seconds between two checks for a file, or for the driver
+CONNECT_SECONDS = 10.0  # for which a driver tries to connect to one scheduler
+# Number of workers that may end while a task is assigned to them. It is high because nobody watches a submitted run, an
+# engine may end its workers at any time, and Dask also counts workers on which a task only waited.
+SETTINGS = {"distributed.scheduler.allowed-failures": 10}
+DRIVER_TIMEOUT = 15.0  # seconds without a client after which a scheduler ends
 KEYS = ("tls_ca_file", "tls_client_cert", "tls_client_key", "tls_scheduler_cert", "tls_scheduler_key",
         "tls_worker_cert", "tls_worker_key")
 
 
 @dataclass(frozen=True)
 class Meeting:
-    """How the ranks of one start of a job find each other: a file that the scheduler writes, for its owner alone.
+    """The file by which the ranks of one start of a job find each other; the scheduler writes it.
 
-    Where an engine replaces each rank alone, the file is that of the newest scheduler. That one may have been killed,
-    so the others wait until a scheduler answers.
+    Only its owner can read it. If an engine restarts single ranks, the file belongs to the newest scheduler, which may
+    have been killed; so the other ranks wait until a scheduler answers.
     """
 
     folder: Path
     start: str
-    answers: float = 3.0  # seconds in which a scheduler that is there answers
+    timeout: float = 3.0  # seconds in which a running scheduler must answer
 
     @property
     def path(self) -> Path:
         return self.folder / f"address-{self.start}.json"
 
     def announce(self, address: str, security: Security) -> None:
-        """Write where the scheduler is, and what opens it."""
+        """Write the address of the scheduler, and the certificates for it."""
         with draft_of(self.path) as draft:
             descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with open(descriptor, "w", encoding="utf-8") as file:
                 json.dump({"address": address, **{key: getattr(security, key) for key in KEYS}}, file)
 
     def wait(self, seconds: float) -> tuple[str, Security]:
-        """Return the address of a scheduler that answers and what opens it; raise ClusterError if none comes."""
+        """Return the address of a scheduler that answers, with certificates; raise ClusterError if none does."""
         until = time.monotonic() + seconds
         while True:
             with suppress(FileNotFoundError):
-                record: dict[str, Any] = json.loads(self.path.read_text(encoding="utf-8"))
+                record: JsonObject = json.loads(self.path.read_text(encoding="utf-8"))
                 address = record.pop("address")
                 security = Security(require_encryption=True, **record)
-                if asyncio.run(_answers(address, security, self.answers)):
+                if asyncio.run(_answers(address, security, self.timeout)):
                     return address, security
             if time.monotonic() >= until:
                 raise ClusterError(explain(
@@ -80,14 +80,14 @@ class Meeting:
             time.sleep(LOOK_EVERY)
 
     def forget(self, address: str) -> None:
-        """Remove the file of a scheduler, whose certificates open nothing any more; that of a later one stays."""
+        """Remove the file of a scheduler that ends; the file of a later scheduler stays."""
         with suppress(FileNotFoundError):
             if json.loads(self.path.read_text(encoding="utf-8"))["address"] == address:
                 self.path.unlink()
 
 
 async def _answers(address: str, security: Security, seconds: float) -> bool:
-    """Return whether a scheduler is there, and takes the certificates."""
+    """Return whether a scheduler answers and accepts the certificates."""
     try:
         comm = await connect(address, timeout=seconds, **security.get_connection_args("client"))
     except OSError:
@@ -97,13 +97,13 @@ async def _answers(address: str, security: Security, seconds: float) -> bool:
 
 
 def forget_meetings(folder: Path) -> None:
-    """Remove what schedulers that were killed have left in a run's folder."""
+    """Remove the address files of killed schedulers from a run's folder."""
     for path in folder.glob("address-*.json"):
         path.unlink(missing_ok=True)
 
 
 def serve_scheduler(meeting: Meeting, runtime: RankedRuntime) -> None:
-    """Be the scheduler until the driver has ended it, or has been gone for `DRIVER_GONE` seconds."""
+    """Run the scheduler until the driver ends it, or has been disconnected for `DRIVER_TIMEOUT` seconds."""
     _leave_signals_to_the_driver()
 
     async def serve() -> None:
@@ -119,17 +119,17 @@ def serve_scheduler(meeting: Meeting, runtime: RankedRuntime) -> None:
                     now = time.monotonic()
                     if set(scheduler.clients) - {"fire-and-forget"}:
                         last_seen = now
-                    elif now - last_seen > DRIVER_GONE:
+                    elif now - last_seen > DRIVER_TIMEOUT:
                         break
             finally:
-                meeting.forget(scheduler.address)  # before it ends: who reads the file finds it, or waits for the next
+                meeting.forget(scheduler.address)  # before it ends, so that readers of the file wait for the next one
 
-    with dask.config.set(runtime.settings() | ALLOWED):
+    with dask.config.set({**runtime.settings(), **SETTINGS}):
         asyncio.run(serve())
 
 
 def serve_worker(meeting: Meeting, runtime: RankedRuntime) -> None:
-    """Be a Nanny with its worker until the scheduler ends it or is gone."""
+    """Run a Nanny with its worker until the scheduler ends it or stops."""
     _leave_signals_to_the_driver()
     address, security = meeting.wait(runtime.join_timeout)
 
@@ -146,39 +146,42 @@ def serve_worker(meeting: Meeting, runtime: RankedRuntime) -> None:
 
 @contextmanager
 def driven(meeting: Meeting, runtime: RankedRuntime, workers: int, memory_budget: int) -> Iterator[tuple[OnDask, str]]:
-    """Give the execution on the other ranks of a job, and one line that says what it is; end them afterwards.
+    """Yield the execution on the other ranks of a job, and one line that describes it; end the ranks afterwards.
 
-    workers : how many there are. One that does not come within `join_timeout` is not waited for; raises ClusterError
-    where none comes.
+    workers : their number. The run starts after `join_timeout` with the workers that have connected; raises
+    ClusterError if none has.
     """
     seconds = runtime.join_timeout
     with dask.config.set(runtime.settings()), _connected(meeting, seconds) as client:
         try:
             with suppress(TimeoutError):
                 client.wait_for_workers(workers, timeout=seconds)
-            come = len(client.scheduler_info(n_workers=-1)["workers"])
-            if come == 0:
+            connected = len(client.scheduler_info(n_workers=-1)["workers"])
+            if connected == 0:
                 raise ClusterError(explain(
                     f"none of the {workers} workers has connected within {seconds:.0f} seconds",
-                    why="tasks have nowhere to run",
+                    why="tasks run on workers",
                     fix="see the logs of the workers: `dssl logs RUN --rank 2`, and so on"))
             yield (OnDask(client, memory_budget, runtime.patience, runtime.beside),
-                   f"{come} of {workers} workers, {runtime.threads_per_worker} thread(s) each")
+                   f"{connected} of {workers} workers, {runtime.threads_per_worker} thread(s) each")
         finally:
             if client.status == "running":
                 client.shutdown()
 
 
 def _connected(meeting: Meeting, seconds: float) -> Client:
-    """Return a client of the scheduler; one that ends just then, since the driver before was gone, has a successor."""
+    """Return a client of the scheduler.
+
+    A scheduler may end at that moment, since an earlier driver has disconnected; then wait for the next scheduler.
+    """
     until = time.monotonic() + seconds
     while True:
         address, security = meeting.wait(until - time.monotonic())
         with suppress(OSError):
-            return Client(address, security=security, timeout=LOST)
+            return Client(address, security=security, timeout=CONNECT_SECONDS)
 
 
 def _leave_signals_to_the_driver() -> None:
-    """Ignore what an engine sends to all processes of a job: the driver ends the others."""
+    """Ignore the signals that an engine sends to all processes of a job: the driver ends the other ones."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, signal.SIG_IGN)

@@ -6,15 +6,15 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from ..base.errors import COME_BACK, ClusterError, SpecError, require
-from .description import BESIDE, BatchRuntime
-from .engine import JOB_LOG, NOTICE, Engine, Job, asked
+from .description import OTHER_BYTES, BatchRuntime
+from .engine import JOB_LOG, NOTICE, Engine, Handle, Job, run_command
 
-FIX = "run this where Slurm's commands are, such as a login node, and see the message above"
+FIX = "run this on a machine that has Slurm's commands, such as a login node, and see the message above"
 LIVING = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SUSPENDED",
           "STOPPED", "RESIZING", "SIGNALING", "STAGE_OUT", "SPECIAL_EXIT")
 
@@ -45,7 +45,7 @@ exit $code
 
 @dataclass(frozen=True)
 class Slurm(Engine):
-    """Hands jobs to `sbatch`.
+    """Submits jobs with `sbatch`.
 
     time : wall clock of a job, as Slurm writes it. memory : of each process, bytes. cores : of each process.
     directives : further lines for `#SBATCH`. prologue : shell lines before the ranks start.
@@ -75,46 +75,47 @@ class Slurm(Engine):
             logs=shlex.quote(file_pattern(job.logs)), command=shlex.join(job.command), settle=shlex.join(job.settle),
             come_back=COME_BACK)
 
-    def submit(self, job: Job, rendered: Path) -> dict[str, Any]:
-        answer = asked(["sbatch", "--parsable", str(rendered)], fix=FIX, environment=outside_of_a_job(os.environ))
+    def submit(self, job: Job, rendered: Path) -> Handle:
+        answer = run_command(["sbatch", "--parsable", str(rendered)], fix=FIX, environment=outside_of_a_job(os.environ))
         return {"job": answer.strip().split(";")[0]}
 
-    def knows(self, handle: Mapping[str, Any]) -> bool:
+    def knows(self, handle: Handle) -> bool:
         try:
-            state = asked(["squeue", "--noheader", "--states=all", f"--jobs={handle['job']}", "--format=%T"], fix=FIX)
+            state = run_command(["squeue", "--noheader", "--states=all", f"--jobs={handle['job']}", "--format=%T"],
+                                fix=FIX)
         except ClusterError as error:
             if "Invalid job id" in str(error):  # a job that ended some time ago
                 return False
             raise
         return state.strip() in LIVING
 
-    def cancel(self, handle: Mapping[str, Any]) -> None:
-        asked(["scancel", handle["job"]], fix=FIX)
+    def cancel(self, handle: Handle) -> None:
+        run_command(["scancel", handle["job"]], fix=FIX)
 
 
 def outside_of_a_job(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that a job is to inherit: none that Slurm has set for the job in which this process runs.
+    """Return the variables that a new job may inherit: all but those that Slurm has set for the job of this process.
 
-    Else `sbatch` and `srun` take over the memory, nodes and tasks of that job beside those that are asked for.
+    With these, `sbatch` and `srun` would also take over the memory, nodes and tasks of this process's job.
     """
     return {name: value for name, value in environment.items()
             if not name.startswith("SLURM_") or name == "SLURM_CONF"}
 
 
 def file_pattern(path: Path) -> str:
-    """Return the name of a log as `--output` takes it, which puts the job's number in the place of `%j`."""
+    """Return the name of a log for `--output`, which would replace `%j` by the job's number."""
     return str(path).replace("%", "%%")
 
 
 def as_word(text: str) -> str:
-    """Return a text that is one word in a line of `#SBATCH`; raise SpecError if there is none."""
+    """Return a text as one word of a line of `#SBATCH`; raise SpecError if that is impossible."""
     require(not set(text) & set('"\\\n'), f"the path {text!r} has a quotation mark, a backslash or a line break",
             error=SpecError, why="Slurm cannot read it from a line of #SBATCH", fix="use a folder with another name")
     return text if re.fullmatch(r"[\w@%+=:,./-]*", text) else f'"{text}"'
 
 
 class SlurmRuntime(BatchRuntime):
-    """Processes of one Slurm job, which `dssl submit` hands over."""
+    """Processes of one Slurm job, which `dssl submit` submits."""
 
     kind: Literal["slurm"] = "slurm"
     time: str = Field(pattern=r"^(\d+|\d+:\d+|\d+:\d+:\d+|\d+-\d+(:\d+){0,2})$", description="wall clock of one start, "
@@ -126,16 +127,16 @@ class SlurmRuntime(BatchRuntime):
     prologue: list[str] = Field(default=[], description="shell lines before the processes start, such as module load")
 
     @property
-    def instead(self) -> str:
-        """What to do where a cluster is needed that is there."""
-        return "submit the run with `dssl submit`, or use kind: jobqueue, whose workers come and go"
+    def fix_without_cluster(self) -> str:
+        """What to do if a command needs a running cluster."""
+        return "submit the run with `dssl submit`, or use kind: jobqueue, whose workers start and end with the tasks"
 
     def engine(self) -> Slurm:
         return Slurm(time=self.time, memory=self.memory, cores=self.threads_per_worker, partition=self.partition,
                      account=self.account, nodes=self.nodes, directives=self.directives, prologue=self.prologue)
 
     def worker_memory(self) -> int:
-        """Return the bytes of a worker: what the description says, or less where Slurm has granted less."""
+        """Return the bytes of a worker: those of the description, or fewer if Slurm has granted fewer."""
         granted = os.environ.get("SLURM_MEM_PER_CPU")  # MB; of each of the cores of a process
         share = int(granted) * self.threads_per_worker << 20 if granted else self.memory
-        return min(share, self.memory) - BESIDE
+        return min(share, self.memory) - OTHER_BYTES

@@ -1,16 +1,16 @@
-"""Where tasks run, from a cluster description: a YAML file that says where, and never what.
+"""Load cluster descriptions, YAML files that say where tasks run, and open their runtimes.
 
     kind: local        workers, threads_per_worker, memory_limit, patience
     kind: address      address (tcp:// on this machine, tls:// anywhere), tls: {ca_file, cert, key}, insecure, patience
-    kind: slurm        workers, memory_limit, time, ...: one job, for `dssl submit` alone (cluster/slurm.yaml)
+    kind: slurm        workers, memory_limit, time, ...: one job, only for `dssl submit` (cluster/slurm.yaml)
     kind: kubernetes   workers, memory_limit, image, claim, ...: likewise (cluster/kubernetes.yaml)
     kind: script       workers, memory_limit, template, submit, query, cancel, ...: likewise (cluster/pbs.yaml)
-    kind: jobqueue     system, workers, memory_limit, walltime, ...: workers come and go (cluster/jobqueue.yaml)
+    kind: jobqueue     system, workers, memory_limit, walltime, ...: an elastic pool (cluster/jobqueue.yaml)
     kind: gateway      address, workers, options, ...: likewise (cluster/gateway.yaml)
     kind: dask-operator  image, claim, workers, ...: likewise, of Kubernetes (cluster/dask-operator.yaml)
     kind: in-process   threads
 
-A new kind is a class, and its place in `Described`.
+A new kind is a class that `Described` lists.
 """
 
 import logging
@@ -65,14 +65,15 @@ def load_runtime(source: str | Path | None) -> Runtime:
 
     Raises
     ------
-    SpecError : the file is missing, or says something no runtime can do.
+    SpecError : the file is missing, or is not the description of a runtime.
     """
     if source is None:
         return LocalRuntime()
     if source == "in-process":
         fields = {"kind": "in-process"}
     elif isinstance(source, str) and re.fullmatch(r"[\w.-]+:\d+|\[[\da-fA-F:]+\]:\d+", source):
-        raise SpecError(explain(f"{source} lacks the scheme of an address", why="a connection is encrypted or not",
+        raise SpecError(explain(f"{source} lacks the scheme of an address",
+                                why="the scheme says whether the connection is encrypted",
                                 fix=f"write tls://{source}, or tcp://{source} for a scheduler on this machine"))
     elif "://" in str(source):
         fields = {"kind": "address", "address": str(source)}
@@ -83,19 +84,19 @@ def load_runtime(source: str | Path | None) -> Runtime:
         return DESCRIPTION.validate_python(fields)
     except ValidationError as error:
         wrong = "; ".join(f"{'.'.join(map(str, item['loc'])) or 'kind'}: {said(item)}" for item in error.errors())
-        raise SpecError(explain(f"{source} is not a cluster description: {wrong}", why="tasks need a place to run",
+        raise SpecError(explain(f"{source} is not a cluster description: {wrong}", why="it says where tasks run",
                                 fix="see cluster/local.yaml")) from error
 
 
 @contextmanager
 def open_runtime(source: str | Path | None, memory_budget: int | None = None) -> Iterator[tuple[Execution, str]]:
-    """Give an execution on the described runtime and one line that says what it is; close it afterwards.
+    """Yield an execution on the described runtime and one line that describes it; close it afterwards.
 
     Raises
     ------
-    ClusterError : no scheduler answers, or an address off this machine is not encrypted.
+    ClusterError : no scheduler answers, or an address on another machine is not encrypted.
     """
-    for name in ("distributed", "distributed.client"):  # what they report, a run's own messages say in one sentence
+    for name in ("distributed", "distributed.client"):  # dssl's own messages say the same in one sentence
         logging.getLogger(name).setLevel(logging.CRITICAL)
     with load_runtime(source).start(memory_budget or MEMORY_BUDGET) as started:
         yield started

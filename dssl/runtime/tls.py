@@ -1,6 +1,6 @@
-"""Encrypted connections to a scheduler that somebody has started: what stands in their way is found before the first.
+"""Encrypted connections to a running scheduler; dssl checks the certificates before it connects.
 
-Dask folds all of it into a connection that is closed, or that times out.
+Dask itself reports every problem with them as a connection that was closed or timed out.
 """
 
 import socket
@@ -17,13 +17,13 @@ from pydantic import BaseModel, ConfigDict
 
 from ..base.errors import ClusterError, explain
 
-SILENCE = 2.0  # seconds without a word after which an unencrypted scheduler is tried for an encrypted one
-EXPIRED, NOT_YET = 10, 9  # of OpenSSL's reasons not to trust a certificate
+SILENCE = 2.0  # seconds without data after which dssl tests whether an unencrypted scheduler is an encrypted one
+EXPIRED, NOT_YET = 10, 9  # OpenSSL's codes of certificates that have expired, or are not valid yet
 MAKE_THEM = "make certificates with `dssl cluster certs FOLDER`, and start scheduler and workers with them"
 
 
 class TlsFiles(BaseModel):
-    """Certificates, as Dask names them."""
+    """Files of certificates and a key, with Dask's names."""
 
     model_config = ConfigDict(extra="forbid")
     ca_file: str
@@ -31,12 +31,12 @@ class TlsFiles(BaseModel):
     key: str
 
     def security(self) -> Security:
-        """Return what Dask's client is given.
+        """Return the security of Dask's client.
 
         Raises
         ------
-        ClusterError : a file is missing or holds something else, the key is that of another certificate, the CA has not
-            signed the certificate, or one of both has expired.
+        ClusterError : a file is missing or is of another kind, the key is that of another certificate, the CA has not
+            signed the certificate, or one of the two has expired.
         """
         certificates = {path: _certificate(path) for path in (self.cert, self.ca_file)}
         _require_key(self, certificates[self.cert])
@@ -46,18 +46,18 @@ class TlsFiles(BaseModel):
 
 
 def knock(address: str, tls: TlsFiles | None, timeout: float) -> Security | None:
-    """Return what Dask's client is given, unless a first connection shows that it would be refused.
+    """Return the security of Dask's client after a first connection with it has succeeded.
 
     Raises
     ------
-    OSError : nobody is there.
-    ClusterError : the certificates are not sound, one of both sides encrypts and the other does not, or one does not
-        trust the other's certificate.
+    OSError : nothing listens at the address.
+    ClusterError : the certificates are not valid, only one side encrypts, or one side does not trust the other's
+        certificate.
     """
     if tls is None:
         if not _speaks_first(address, timeout) and _encrypts(address, timeout):
             raise ClusterError(explain(
-                f"the scheduler at {address} speaks TLS alone", why="it refuses connections that are not encrypted",
+                f"the scheduler at {address} requires TLS", why="it refuses connections that are not encrypted",
                 fix=f"write {address.replace('tcp://', 'tls://')}, in a file with kind: address and tls: "
                     "{ca_file, cert, key}"))
         return None
@@ -65,7 +65,7 @@ def knock(address: str, tls: TlsFiles | None, timeout: float) -> Security | None
     context = security.get_connection_args("client")["ssl_context"]
     try:
         with _connected(address, timeout) as plain, context.wrap_socket(plain) as encrypted, suppress(TimeoutError):
-            encrypted.recv(1)  # with TLS 1.3 a refusal of our certificate comes after the handshake
+            encrypted.recv(1)  # with TLS 1.3 a server refuses the client's certificate after the handshake
     except ssl.SSLCertVerificationError as error:
         raise _distrust(address, tls, error) from error
     except ssl.SSLError as error:
@@ -74,12 +74,12 @@ def knock(address: str, tls: TlsFiles | None, timeout: float) -> Security | None
 
 
 def _connected(address: str, timeout: float) -> socket.socket:
-    place = urlsplit(address)
-    return socket.create_connection((place.hostname or "", place.port or 0), timeout)
+    url = urlsplit(address)
+    return socket.create_connection((url.hostname or "", url.port or 0), timeout)
 
 
 def _speaks_first(address: str, timeout: float) -> bool:
-    """Return whether a server says something before it has heard anything, as an unencrypted scheduler does."""
+    """Return whether a server sends data before it has received any, as an unencrypted scheduler does."""
     with _connected(address, timeout) as plain:
         plain.settimeout(min(timeout, SILENCE))
         with suppress(TimeoutError):
@@ -88,7 +88,7 @@ def _speaks_first(address: str, timeout: float) -> bool:
 
 
 def _encrypts(address: str, timeout: float) -> bool:
-    """Return whether a server answers in TLS, whatever it is and whoever we are."""
+    """Return whether a server answers with TLS; no certificate is checked."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -102,24 +102,24 @@ def _encrypts(address: str, timeout: float) -> bool:
 
 
 def _distrust(address: str, tls: TlsFiles, error: ssl.SSLCertVerificationError) -> ClusterError:
-    """Return the error of a scheduler whose certificate we do not trust."""
+    """Return the error for a scheduler whose certificate dssl does not trust."""
     if error.verify_code == EXPIRED:
         return ClusterError(explain(
             f"the certificate of the scheduler at {address} has expired",
-            why="who holds an old key could pose as the scheduler",
+            why="the holder of an old key could pose as the scheduler",
             fix="renew it with `dssl cluster certs FOLDER` of the folder with its CA, and start the scheduler again"))
     return ClusterError(explain(
         f"the certificate of the scheduler at {address} is not signed by {tls.ca_file} ({error.verify_message})",
-        why="another server than the one that is meant may answer there",
+        why="another server may answer at that address",
         fix="check the address, and take ca_file, cert and key from the folder with the scheduler's own certificates"))
 
 
 def _refusal(address: str, tls: TlsFiles, error: ssl.SSLError) -> ClusterError:
-    """Return the error of a scheduler that does not go on with us."""
+    """Return the error for a scheduler that refuses the connection."""
     reason = error.reason or str(error)
     if reason == "WRONG_VERSION_NUMBER":
         return ClusterError(explain(
-            f"the scheduler at {address} does not speak TLS", why="whoever can reach it can run code on every worker",
+            f"the scheduler at {address} does not use TLS", why="whoever can reach it can run code on every worker",
             fix=f"{MAKE_THEM}; or, in a network that you trust, write {address.replace('tls://', 'tcp://')} and "
                 "insecure: true in place of tls"))
     if reason.endswith("ALERT_UNKNOWN_CA"):
@@ -138,7 +138,7 @@ def _read(path: str) -> bytes:
         return Path(path).read_bytes()
     except OSError as error:
         raise ClusterError(explain(f"there is no certificate {path} ({error.strerror})",
-                                   why="without certificate and key the scheduler refuses us",
+                                   why="without certificate and key the scheduler refuses the connection",
                                    fix=f"check tls; or {MAKE_THEM}")) from error
 
 
@@ -162,14 +162,14 @@ def _require_key(tls: TlsFiles, certificate: x509.Certificate) -> None:
                                    fix="name a file that begins with -----BEGIN PRIVATE KEY-----")) from error
     if key.public_key() != certificate.public_key():
         raise ClusterError(explain(f"{tls.key} is not the key of {tls.cert}",
-                                   why="only who holds its key can show a certificate",
+                                   why="a certificate can be used only with its own key",
                                    fix="name files that were made together"))
 
 
 def _require_trust(tls: TlsFiles, certificates: dict[str, x509.Certificate]) -> None:
-    """Raise ClusterError unless a scheduler with our CA would trust our certificate; OpenSSL is asked.
+    """Raise ClusterError unless, by OpenSSL's check, a scheduler with the same CA would trust the certificate.
 
-    certificates : ours and the CA's, by file.
+    certificates : the client's and the CA's, by file.
     """
     try:
         _shake_hands(tls)
@@ -182,24 +182,25 @@ def _require_trust(tls: TlsFiles, certificates: dict[str, x509.Certificate]) -> 
                 when = f"has expired on {last:%Y-%m-%d %H:%M} UTC" if now > last else \
                     f"is valid from {first:%Y-%m-%d %H:%M} UTC on"
                 raise ClusterError(explain(
-                    f"{path} {when}", why="the scheduler would refuse us", fix="renew the certificates with `dssl "
-                    "cluster certs FOLDER`, or set this machine's clock right")) from error
+                    f"{path} {when}", why="the scheduler would refuse the connection",
+                    fix="renew the certificates with `dssl cluster certs FOLDER`, or correct this machine's "
+                        "clock")) from error
         raise ClusterError(explain(
-            f"{tls.cert} is not signed by {tls.ca_file} ({error.verify_message})", why="the scheduler would refuse us",
-            fix="name files that were made together")) from error
+            f"{tls.cert} is not signed by {tls.ca_file} ({error.verify_message})",
+            why="the scheduler would refuse the connection", fix="name files that were made together")) from error
 
 
 def _shake_hands(tls: TlsFiles) -> None:
-    """Have a client with our certificate meet a server in this process that trusts our CA."""
+    """Connect a client with the certificate to a server in this process that trusts the CA."""
     listening = Security(tls_ca_file=tls.ca_file, tls_scheduler_cert=tls.cert, tls_scheduler_key=tls.key)
     connecting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     connecting.check_hostname = False
     connecting.verify_mode = ssl.CERT_NONE
     connecting.load_cert_chain(tls.cert, tls.key)
-    there = ssl.MemoryBIO()
-    back = ssl.MemoryBIO()
-    sides = (connecting.wrap_bio(back, there),
-             listening.get_listen_args("scheduler")["ssl_context"].wrap_bio(there, back, server_side=True))
+    outgoing = ssl.MemoryBIO()
+    incoming = ssl.MemoryBIO()
+    sides = (connecting.wrap_bio(incoming, outgoing),
+             listening.get_listen_args("scheduler")["ssl_context"].wrap_bio(outgoing, incoming, server_side=True))
     for side in sides * 2:
         with suppress(ssl.SSLWantReadError):
             side.do_handshake()

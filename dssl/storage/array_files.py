@@ -1,12 +1,12 @@
 """The door to Zarr: checksummed arrays in folders, written and read by whole chunks.
 
-Every chunk carries a CRC-32C, so a flipped byte is an error and not a wrong number. Zarr reads a chunk that
-is missing as zeros; here every chunk is written, even an empty one, and a chunk that is not there is an error.
-A chunk is the unit of writing: two tasks never share one.
+Every chunk carries a CRC-32C, so a flipped byte is an error and not a wrong number. Zarr reads a missing chunk as
+zeros; here every chunk is written, even an empty one, and a missing chunk is an error. A chunk is the unit of writing:
+two tasks never share one.
 
-Zarr describes the arrays, and any of its readers opens them. Their chunks are coded here, by the codecs `bytes`, `zstd`
-and `crc32c`, one after the other in the thread of the task: Zarr passes each through an event loop and two threads,
-1 to 2 ms of a core, which is most of what a small array takes.
+Zarr writes the descriptions of the arrays, so any Zarr reader can open them. Chunks are encoded here, by the codecs
+`bytes`, `zstd` and `crc32c`, in the thread of the task: Zarr passes each chunk through an event loop and two threads,
+which takes 1 to 2 ms of a core and would dominate the cost of a small array.
 """
 
 import hashlib
@@ -24,10 +24,11 @@ from zarr.codecs import Crc32cCodec, ZstdCodec
 from zarr.core.buffer import cpu
 from zarr.storage import MemoryStore
 
+from ..base.digest import JsonObject
 from ..base.errors import DataError, IntegrityError, explain, require
 from .cache import FETCHED
-from .files import files_in, outlasting, remove_tree, write_file, write_part_file
-from .frames import CRC_BYTES, ZSTD_LEVEL, damaged, lost, pack, unpack
+from .files import files_in, remove_tree, retrying, write_file, write_part_file
+from .frames import CRC_BYTES, ZSTD_LEVEL, array_error, damaged_error, pack, unpack
 from .objects import ObjectPath
 from .packs import read_once
 
@@ -35,16 +36,17 @@ DESCRIPTION = "zarr.json"
 
 
 def described_array(shape: tuple[int, ...], dtype: Any, chunk_rows: int, chunk_columns: int | None = None,
-                    attributes: dict[str, Any] | None = None) -> tuple[zarr.Array, bytes]:
-    """Return a Zarr 3 array of numbers or booleans, chunked by rows (and columns), each chunk checksummed; and how it
-    is described in its file.
+                    attributes: JsonObject | None = None) -> tuple[zarr.Array, bytes]:
+    """Return a Zarr 3 array of numbers or booleans with checksummed chunks, and the bytes of its description file.
 
-    Raise DataError if the dtype is not numeric; strings and objects have no form that is safe to read back.
+    Raises
+    ------
+    DataError : the dtype is not numeric; strings and objects cannot be stored in a form that is safe to read back.
     """
     dtype = np.dtype(dtype)
     require(dtype.kind in "biuf", f"cannot store dtype {dtype}", error=DataError,
             why="only numbers and booleans have one meaning on every machine",
-            fix="code categories and text as integers first; class names go into the attributes")
+            fix="encode categories and text as integers first; class names go into the attributes")
     trailing = tuple(max(size, 1) for size in shape[1:])
     if chunk_columns:
         trailing = (chunk_columns, *trailing[1:])
@@ -57,9 +59,9 @@ def described_array(shape: tuple[int, ...], dtype: Any, chunk_rows: int, chunk_c
 
 def create_array(path: Path, shape: tuple[int, ...], dtype: Any, chunk_rows: int, chunk_columns: int | None = None,
                  *, is_new: bool = False) -> bytes | None:
-    """Describe an array in its file, see `described_array`, and return what the file holds; None if there is one.
+    """Write the description file of an array, see `described_array`; return its bytes, or None if the file exists.
 
-    is_new : whether it is known that there is none.
+    is_new : whether it is known that the file does not exist.
     """
     array, text = described_array(shape, dtype, chunk_rows, chunk_columns)
     if is_new:
@@ -71,12 +73,12 @@ def create_array(path: Path, shape: tuple[int, ...], dtype: Any, chunk_rows: int
     return text
 
 
-@outlasting
+@retrying
 def open_array(path: Path) -> zarr.Array:
-    """Open an array to be read; raise IntegrityError if there is none."""
+    """Open an array for reading; raise IntegrityError if there is none."""
     try:
         stamp: tuple[int, ...] = ()
-        if not isinstance(path, ObjectPath):  # of which a request would be asked each time, see `forget_arrays`
+        if not isinstance(path, ObjectPath):  # a store would take a request each time; see `forget_arrays` instead
             status = (path / DESCRIPTION).stat()
             stamp = status.st_mtime_ns, status.st_ino
         array = _OPENED.get(path, stamp)
@@ -84,59 +86,58 @@ def open_array(path: Path) -> zarr.Array:
     except FileNotFoundError:
         raise IntegrityError(explain(
             f"{path} is not a Zarr array", why="the array was deleted, or its stage never finished",
-            fix="run again: the stage that makes it will see that it is missing")) from None
+            fix="run again: the stage that makes it will notice that it is missing")) from None
 
 
 class OpenArrays:
-    """Arrays that this process has opened, whose descriptions are read once as long as their files have one stamp."""
+    """A cache of opened arrays: a description is read again only if the time stamp of its file has changed."""
 
-    def __init__(self, most: int):
-        self._most = most
-        self._held = dict[Path, tuple[tuple[int, ...], zarr.Array]]()
+    def __init__(self, capacity: int):
+        self._capacity = capacity
+        self._arrays = dict[Path, tuple[tuple[int, ...], zarr.Array]]()
         self._lock = Lock()
 
     def get(self, path: Path, stamp: tuple[int, ...]) -> zarr.Array | None:
-        """Return an array if it was opened when its description had this stamp."""
-        held = self._held.get(path)
+        """Return an array if it was opened with this stamp."""
+        held = self._arrays.get(path)
         return held[1] if held is not None and held[0] == stamp else None
 
     def keep(self, path: Path, stamp: tuple[int, ...], array: zarr.Array) -> zarr.Array:
-        """Keep an array, in place of the one that was opened first if there are too many; return it."""
+        """Add an array and return it; the oldest one is dropped if there are too many."""
         with self._lock:
-            self._held.pop(path, None)
-            if len(self._held) >= self._most:
-                del self._held[next(iter(self._held))]
-            self._held[path] = stamp, array
+            self._arrays.pop(path, None)
+            if len(self._arrays) >= self._capacity:
+                del self._arrays[next(iter(self._arrays))]
+            self._arrays[path] = stamp, array
         return array
 
     def forget(self, folder: Path) -> None:
-        """Forget the arrays in a folder."""
+        """Drop the arrays in a folder."""
         steps = folder.parts
         with self._lock:
-            for path in [path for path in self._held if path.parts[:len(steps)] == steps]:
-                del self._held[path]
-
+            for path in [path for path in self._arrays if path.parts[:len(steps)] == steps]:
+                del self._arrays[path]
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Drop all arrays."""
         with self._lock:
-            self._held.clear()
+            self._arrays.clear()
 
 
 _OPENED = OpenArrays(1024)
 
 
 def begin_anew() -> None:
-    """Have this process read all objects anew, since other processes may have written meanwhile."""
+    """Clear the caches of this process, since other processes may have written in the meantime."""
     _OPENED.clear()
     FETCHED.clear()
 
 
 def forget_arrays(folder: Path) -> None:
-    """Have this process read what lies below a folder anew, since others may come to its place.
+    """Drop a folder from the caches of this process, since it may be written again.
 
-    Other processes have nothing of it: a folder of parts has a name of its own (`artifacts`, `scratch`), or is not
-    written again before they `begin_anew`.
+    Other processes have cached nothing of it: folders of parts have unique names (`artifacts`, `scratch`), or are not
+    written again before the other processes call `begin_anew`.
     """
     _OPENED.forget(folder)
     if isinstance(folder, ObjectPath):
@@ -155,12 +156,12 @@ def _read_description(path: Path) -> zarr.Array:
         sound = False
         reason = f"Zarr cannot read it ({type(error).__name__}: {error})"
     if not sound:
-        raise damaged(path / DESCRIPTION, path, reason)
+        raise damaged_error(path / DESCRIPTION, path, reason)
     return array
 
 
 def _chunks(array: zarr.Array, axis: int, start: int, stop: int) -> Iterator[tuple[str, list[slice]]]:
-    """Yield the name of each chunk that a range of rows (axis 0) or columns (1) touches, and its box in the array."""
+    """Yield the name and the index box of each chunk that overlaps a range of rows (axis 0) or columns (1)."""
     shape = array.shape
     chunks = array.chunks
     numbers = [range(-(-size // unit)) for size, unit in zip(shape, chunks, strict=True)]
@@ -178,68 +179,68 @@ def _stored_dtype(array: zarr.Array) -> np.dtype:
 def write_chunks(path: Path, axis: int, start: int, block: np.ndarray) -> None:
     """Write whole chunks along one axis (0 rows, 1 columns) from index `start` on.
 
-    Raise ParameterError if the block does not begin and end at chunk boundaries.
+    Raises
+    ------
+    ParameterError : the block does not begin and end at chunk boundaries.
     """
     fill_chunks(open_array(path), path, axis, start, block)
 
 
 def fill_chunks(array: zarr.Array, path: Path, axis: int, start: int, block: np.ndarray) -> None:
-    """Write whole chunks of an array that is open, as `write_chunks` does."""
+    """Write whole chunks of an open array, as `write_chunks` does."""
     for name, pieces in chunk_files(array, path.name, axis, start, block):
         write_part_file(path / name, *pieces)
 
 
 def chunk_files(array: zarr.Array, name: str, axis: int, start: int, block: np.ndarray
                 ) -> Iterator[tuple[str, tuple[bytes, ...]]]:
-    """Yield what the files of whole chunks hold, by their names in the array's folder, as `write_chunks` writes them.
-
-    name : of the array, in messages.
-    """
+    """Yield the file name and the bytes of whole chunks, as `write_chunks` writes them; `name` is for messages."""
     unit = array.chunks[axis]
     stop = start + block.shape[axis]
     require(start % unit == 0 and (stop % unit == 0 or stop == array.shape[axis]),
             f"{('rows', 'columns')[axis]} {start} to {stop} of {name} do not fill chunks of {unit}",
-            why="two tasks that write into one chunk overwrite each other",
+            why="two tasks that write into one chunk would overwrite each other",
             fix=f"give every task a multiple of {unit}")
     beside = [shape[:axis] + shape[axis + 1:] for shape in (block.shape, array.shape)]
     require(beside[0] == beside[1] and stop <= array.shape[axis],
             f"a block of shape {block.shape} for {name} of shape {array.shape}, at {start}",
-            why="what it does not fill would be zeros", fix="pass a block of the array's own shape")
+            why="the rest of the chunks would be zeros", fix="pass a block with the array's own shape")
     dtype = _stored_dtype(array)
     for key, box in _chunks(array, axis, start, stop):
         box[axis] = slice(box[axis].start - start, box[axis].stop - start)
         chunk = np.ascontiguousarray(block[tuple(box)], dtype)
-        if chunk.shape != array.chunks:  # at the end of an axis a chunk is filled up
+        if chunk.shape != array.chunks:  # the last chunk of an axis is padded
             chunk = np.pad(chunk, [(0, full - size) for size, full in zip(chunk.shape, array.chunks, strict=True)])
         yield key, pack(chunk)
 
 
 def _decoded(array: zarr.Array, path: Path, name: str) -> np.ndarray:
-    """Return one chunk, whole; raise IntegrityError if it is missing, cut short, or was changed."""
+    """Return one whole chunk; raise IntegrityError if it is missing, truncated or changed."""
     file = path / name
     try:
         stored = read_once(file)
     except FileNotFoundError:
-        raise lost(f"{file} is missing", path,
-                   "its values cannot be guessed, and Zarr would read them as zeros") from None
+        raise array_error(f"{file} is missing", path,
+                   "its values are lost, and Zarr would read them as zeros") from None
     try:
         values = unpack(stored[:-CRC_BYTES], stored[-CRC_BYTES:],
                         _stored_dtype(array).itemsize * math.prod(array.chunks))
     except ValueError as error:
-        raise damaged(file, path, str(error)) from error
+        raise damaged_error(file, path, str(error)) from error
     try:
         return np.frombuffer(values, _stored_dtype(array)).reshape(array.chunks)
     except ValueError as error:
-        raise damaged(file, path, f"it is no chunk of {array.chunks} {array.dtype} ({error})") from error
+        raise damaged_error(file, path, f"it is not a chunk of shape {array.chunks} and type {array.dtype} ({error})"
+                            ) from error
 
 
 def read_rows(path: Path, start: int, stop: int) -> np.ndarray:
-    """Return rows [start, stop); raise IntegrityError naming a chunk that is missing, cut short, or was changed."""
+    """Return rows [start, stop); raise IntegrityError if a chunk is missing, truncated or changed."""
     return rows_of(open_array(path), path, start, stop)
 
 
 def read_chunk(path: Path, number: int) -> np.ndarray:
-    """Return a chunk of rows as it is stored, filled up at the end of the array, of one whose rows each lie in one."""
+    """Return one chunk of rows, padded at the end of the array; each row must lie in a single chunk."""
     array = open_array(path)
     start = number * array.chunks[0]
     (name, _), = _chunks(array, 0, start, start + 1)
@@ -247,12 +248,12 @@ def read_chunk(path: Path, number: int) -> np.ndarray:
 
 
 def read_columns(path: Path, start: int, stop: int) -> np.ndarray:
-    """Return columns [start, stop) of all rows, as `read_rows` does; chunks without one of them are not read."""
+    """Return columns [start, stop) of all rows, as `read_rows` does; other chunks are not read."""
     return _range_of(open_array(path), path, 1, start, stop)
 
 
 def rows_of(array: zarr.Array, path: Path, start: int, stop: int) -> np.ndarray:
-    """Return rows [start, stop) of an array that is open, as `read_rows` does."""
+    """Return rows [start, stop) of an open array, as `read_rows` does."""
     return _range_of(array, path, 0, start, stop)
 
 
@@ -285,7 +286,7 @@ def checksum(array: np.ndarray) -> str:
 
 
 def is_like(path: Path, shape: tuple[int, ...], dtype: Any, block_rows: int, block_columns: int | None) -> bool:
-    """Return whether an array of this shape, dtype and chunks is there."""
+    """Return whether an array with this shape, dtype and chunks exists."""
     if not (path / DESCRIPTION).is_file():
         return False
     array = open_array(path)
@@ -294,7 +295,7 @@ def is_like(path: Path, shape: tuple[int, ...], dtype: Any, block_rows: int, blo
 
 
 def remove_array(path: Path) -> None:
-    """Delete an array, its description last: what has none may hold no chunk of another shape."""
+    """Delete an array, its description last: a folder without a description must not contain chunks."""
     for file, _ in list(files_in(path)):
         if file.name != DESCRIPTION:
             file.unlink(missing_ok=True)

@@ -1,7 +1,7 @@
-"""Rows and parts: how a task reads its block and where it puts what it made.
+"""Rows and parts: how a task reads its block and where it writes its result.
 
-`Rows` is a tall array read by ranges, `Arrays` a few named arrays read whole, `Parts` the place where the tasks of one
-stage write. Each has a form in memory here and a stored form in `store`; a task cannot tell which it holds.
+`Rows` is a tall array that is read by ranges, `Arrays` are a few named arrays that are read whole, and `Parts` is where
+the tasks of one stage write. Each has a form in memory here and a stored form in `store`; tasks work with either.
 """
 
 from abc import ABC, abstractmethod
@@ -12,72 +12,76 @@ from typing import Any
 
 import numpy as np
 
-from ..base.digest import require_random_state
+from ..base.digest import JsonObject, require_random_state
 from ..base.errors import BudgetError, require
 
-STEP_BYTES = 4 << 20  # what any step takes: receipts, descriptions of arrays; 30 tasks that do nothing took 0.6 MB
-STREAM_ROWS = 1 << 16  # in one chunk of an array that is written from its first row to its last
-Receipt = dict[str, Any]  # JSON: what a task reports about the part it wrote
+STEP_BYTES = 4 << 20  # overhead of any step, such as receipts and descriptions; 30 empty tasks took 0.6 MB
+STREAM_ROWS = 1 << 16  # rows per chunk of an array that is written from its first row to its last
+Receipt = JsonObject  # what a task reports about the part that it wrote
 
 
 def row_ranges(n_rows: int, block_rows: int) -> list[tuple[int, int]]:
     """Return the consecutive ranges [start, stop) of `block_rows` rows that cover `n_rows`; the last may be short."""
     require(block_rows >= 1, f"block_rows={block_rows}, expected >= 1",
-            why="a block holds at least one row", fix="leave block_rows unset to have it follow the memory budget")
+            why="a block holds at least one row", fix="leave block_rows unset; it then follows the memory budget")
     return [(start, min(start + block_rows, n_rows)) for start in range(0, n_rows, block_rows)]
 
 
 def arrays_within(budget: int) -> int:
-    """Return the bytes of arrays that fit a budget, beside what any step takes: `STEP_BYTES`, an eighth at most."""
+    """Return the budget minus the overhead of a step: `STEP_BYTES`, but at most an eighth of the budget."""
     return budget - min(STEP_BYTES, budget // 8)
 
 
 def budget_beside(arrays: int) -> int:
-    """Return the least budget that has room for so many bytes of arrays; see `arrays_within`."""
+    """Return the smallest budget with room for `arrays` bytes; the inverse of `arrays_within`."""
     return arrays + min(STEP_BYTES, max(0, arrays - 1) // 7)
 
 
 def rows_that_fit(budget_bytes: int, bytes_per_row: int, n_rows: int, *, fixed_bytes: int = 0, share: int = 1) -> int:
-    """Return the largest block height within a share of the budget, beside the `fixed_bytes` that every block needs.
+    """Return the largest block height within 1 / `share` of the budget, after the `fixed_bytes` of every block.
 
-    share : 4 for a quarter; of a whole one see `arrays_within`. Raise BudgetError, with what would do, if no row fits.
+    With share = 1, the overhead of a step is subtracted, see `arrays_within`.
+
+    Raises
+    ------
+    BudgetError : not even one row fits; the message names a sufficient budget.
     """
     within = arrays_within(budget_bytes)
-    of = ""
-    least = fixed_bytes + bytes_per_row
-    enough = budget_beside(least)
+    share_note = ""
+    row_need = fixed_bytes + bytes_per_row
+    min_budget = budget_beside(row_need)
     if share > 1:
         within = budget_bytes // share
-        of = f", and blocks have 1/{share} of it"
-        enough = share * least
+        share_note = f", and blocks have 1/{share} of it"
+        min_budget = share * row_need
     fit = (within - fixed_bytes) // max(bytes_per_row, 1)
-    require(fit >= 1, f"one row needs {least:,} bytes, the memory budget is {budget_bytes:,}{of}",
+    require(fit >= 1, f"one row needs {row_need:,} bytes, the memory budget is {budget_bytes:,}{share_note}",
             why="a task holds at least one row of its block in memory", error=BudgetError,
-            fix=f"raise memory_budget to {enough:,} bytes or more, or lower the size that each row drags along "
+            fix=f"raise memory_budget to {min_budget:,} bytes or more, or reduce what each row needs "
                 "(columns, subsample, neighbors)")
     return int(min(fit, max(n_rows, 1)))
 
 
 def block_rng(random_state: int, *stream: int) -> np.random.Generator:
-    """Return the random stream of one block, equal whoever computes the block; raise ParameterError of a wrong seed."""
+    """Return the random stream of one block, which is the same wherever the block is computed."""
     require_random_state(random_state)
     return np.random.default_rng([random_state, *stream])
 
 
 class Rows(ABC):
-    """A tall array, one row a point, that is read by ranges of rows.
+    """A tall array with one row per point that is read by ranges of rows.
 
-    Where `is_sparse`, `read` and `take` return `scipy.sparse.csr_array` with sorted int32 columns; else ndarray.
+    If `is_sparse`, `read` and `take` return `scipy.sparse.csr_array` with sorted int32 columns, otherwise ndarray.
     """
 
     shape: tuple[int, ...]
     dtype: np.dtype
     is_sparse: bool = False
-    held: bool = False  # in this process, so that a task on another machine would carry them
+    held: bool = False  # in memory, so that a task on another machine would carry a copy
 
     @property
     def row_bytes(self) -> int:
-        """Return the bytes of one row as it is read, on average."""
+        """Return the average bytes of one row in memory."""
         return max(1, self.dtype.itemsize * int(np.prod(self.shape[1:])))
 
     @abstractmethod
@@ -92,7 +96,7 @@ class Rows(ABC):
         return self.shape[0]
 
     def read_columns(self, first: int, last: int) -> np.ndarray:
-        """Return columns [first, last) of all rows, which are dense."""
+        """Return columns [first, last) of all rows; the rows must be dense."""
         return self.read_all()[:, first:last]
 
     def blocks(self, block_rows: int) -> Iterator[tuple[int, np.ndarray]]:
@@ -123,12 +127,12 @@ class ArrayRows(Rows):
 
 
 class Arrays(ABC):
-    """Named arrays that a task needs whole, with JSON attributes."""
+    """Named arrays that a task reads whole."""
 
     @property
     @abstractmethod
     def nbytes(self) -> int:
-        """Return the bytes of all arrays, without loading them."""
+        """Return the total bytes of the arrays without loading them."""
 
     @abstractmethod
     def load(self) -> dict[str, np.ndarray]:
@@ -150,23 +154,23 @@ class HeldArrays(Arrays):
 
 
 class Parts(ABC):
-    """Where the tasks of one stage write: one part a task, and shared arrays that the tasks fill by rows.
+    """Where the tasks of one stage write: one part per task, and shared arrays that the tasks fill by rows.
 
-    A part is done when its receipt exists; the receipt is written after the arrays, once, and names the attempt that
-    wrote them: a task that runs twice leaves one part, whichever attempt is first, and none is written over another.
+    A part is complete when its receipt exists. The receipt is written once, after the arrays, and names the attempt
+    that wrote them: if a task runs twice, the first attempt to finish is the part, and nothing is overwritten.
     """
 
     @abstractmethod
     def allocate(self, name: str, shape: tuple[int, ...], dtype: Any, block_rows: int,
                  block_columns: int | None = None) -> None:
-        """Create a shared array that tasks fill in blocks of rows, or of columns; an equal one that exists stays."""
+        """Create a shared array that tasks fill by blocks of rows or columns; an existing equal one stays."""
 
     @abstractmethod
     def write(self, index: int, arrays: Mapping[str, np.ndarray], attempt: str | None = None) -> None:
         """Write the named arrays of one part.
 
-        attempt : of a task, whose arrays are the part's once `finish` has named it; None: in the place of what was
-        there, at once.
+        attempt : names the attempt of a task; its arrays become the part when `finish` names it too. With None, they
+        replace the part at once.
         """
 
     @abstractmethod
@@ -175,27 +179,27 @@ class Parts(ABC):
 
     @abstractmethod
     def finish(self, index: int, receipt: Receipt, attempt: str | None = None) -> Receipt:
-        """Record that the part is complete; return the receipt that stands, of another attempt if that was first."""
+        """Record that the part is complete; return its receipt, which is another attempt's if that was first."""
 
     @abstractmethod
     def discard(self, index: int, attempt: str) -> None:
-        """Delete what an attempt that failed has written."""
+        """Delete what a failed attempt has written."""
 
     @abstractmethod
     def receipts(self, count: int) -> dict[int, Receipt]:
-        """Return the receipts of those of parts 0 .. count - 1 that are complete."""
+        """Return the receipts of the complete parts among 0 .. count - 1."""
 
     @abstractmethod
     def receipt_of(self, index: int) -> Receipt | None:
-        """Return the receipt of a part; None if it is not complete."""
+        """Return the receipt of a part, None if it is not complete."""
 
     @abstractmethod
     def receipt(self, index: int) -> Receipt:
-        """Return the receipt of a part that is known to be complete; raise IntegrityError if it is not."""
+        """Return the receipt of a part that should be complete; raise IntegrityError if it is not."""
 
     @abstractmethod
     def read(self, index: int, names: Collection[str] | None = None) -> dict[str, np.ndarray]:
-        """Return the named arrays of one part, or those of them that `names` asks for."""
+        """Return the named arrays of one part, or only those in `names`."""
 
     @abstractmethod
     def write_buckets(self, index: int, order: np.ndarray, starts: np.ndarray, arrays: Mapping[str, np.ndarray],
@@ -212,15 +216,15 @@ class Parts(ABC):
 
     @abstractmethod
     def within(self, name: str) -> "Parts":
-        """Return a place of its own inside this one, for a step whose parts are not the result."""
+        """Return separate parts inside these, for an intermediate step."""
 
     @abstractmethod
     def arrays(self, index: int) -> Arrays:
-        """Return the named arrays of one part, to be read whole by the tasks that need them."""
+        """Return a handle to the named arrays of one part, which tasks read whole."""
 
     @abstractmethod
     def rows(self, name: str) -> Rows:
-        """Return a shared array, to be read by ranges."""
+        """Return a shared array, which is read by ranges."""
 
     @abstractmethod
     def remove(self) -> None:
@@ -228,7 +232,7 @@ class Parts(ABC):
 
 
 def write_dense(rows: Rows, parts: Parts, name: str, block_rows: int) -> Rows:
-    """Write rows block by block as a shared array of parts, and return them as they lie there."""
+    """Write rows block by block as a shared array of parts; return the stored rows."""
     parts.allocate(name, rows.shape, rows.dtype, block_rows)
     for start, block in rows.blocks(block_rows):
         parts.write_range(start, {name: block})
@@ -236,7 +240,7 @@ def write_dense(rows: Rows, parts: Parts, name: str, block_rows: int) -> Rows:
 
 
 class RowStream:
-    """A shared array of numbers (n,) that is written from its first row to its last, however many come at a time."""
+    """A shared array of numbers (n,) that is written from its first row to its last, in pieces of any size."""
 
     def __init__(self, parts: Parts, name: str, n: int, dtype: Any):
         self.parts = parts
@@ -248,7 +252,7 @@ class RowStream:
         parts.allocate(name, (n,), dtype, self.height)
 
     def add(self, rows: np.ndarray) -> None:
-        """Add rows after those before them; whole chunks are written."""
+        """Append rows; whole chunks are written at once."""
         self._pending.append(rows)
         held = sum(map(len, self._pending))
         if held >= self.height:
@@ -262,15 +266,15 @@ class RowStream:
         self._pending = [rows[count:].copy()]
 
     def close(self) -> None:
-        """Write what is left; raise ParameterError unless all n rows have come."""
+        """Write the remaining rows; raise ParameterError unless n rows were added in total."""
         self._write(sum(map(len, self._pending)))
-        require(self._written == self.n, f"{self._written} of {self.n} rows of {self.name} have come",
-                why="the others would be zeros", fix="add as many rows as were announced")
+        require(self._written == self.n, f"{self._written} of {self.n} rows of {self.name} were added",
+                why="the missing rows would be zeros", fix="add exactly as many rows as announced")
 
 
 @dataclass(frozen=True)
 class PartWriter:
-    """The one part that a task may write, in one attempt of it."""
+    """The one part that a task may write, in one attempt."""
 
     parts: Parts
     index: int

@@ -1,12 +1,12 @@
-"""A file of buckets: rows of a few arrays, each bucket a frame of its own that is read without any other.
+"""A bucket file: rows of a few arrays in buckets, each in its own compressed frame that can be read alone.
 
-    description   its length (8 bytes), JSON: the part's number, the number of buckets, type and width of each array;
-                  and a checksum
-    entries       32 bytes a bucket: where its frame starts, its bytes, its rows, the frame's checksum, and one of these
-                  and of the bucket's number
-    frames        the rows of a bucket, one array after the other, compressed; none of an empty bucket
+    description   its length (8 bytes); JSON with the part's number, the number of buckets, and the type and width of
+                  each array; and a checksum
+    entries       32 bytes per bucket: the start of its frame, its bytes, its rows, the frame's checksum, and a checksum
+                  of the entry and of the bucket's number
+    frames        the rows of a bucket, one array after the other, compressed; an empty bucket has no frame
 
-so that a reader takes three reads of a few bytes, and the frame, from a file of any size.
+A reader needs three small reads, and one for the frame, whatever the size of the file.
 """
 
 import json
@@ -14,33 +14,41 @@ import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO, TypedDict
 
 import numpy as np
 
 from ..base.errors import DataError, require
-from .files import draft_of, outlasting
-from .frames import CRC_BYTES, crc, damaged, lost, pack, unpack
+from .files import draft_of, retrying
+from .frames import CRC_BYTES, array_error, crc, damaged_error, pack, unpack
 
 ENTRY = np.dtype([("start", "<u8"), ("bytes", "<u8"), ("rows", "<u8"), ("frame", "<u4"), ("entry", "<u4")])
 LENGTH_BYTES = 8
 LONGEST_DESCRIPTION = 1 << 20
 
-Description = dict[str, Any]
+
+class Description(TypedDict):
+    """The description of a bucket file; `arrays` has the type and the width of each array."""
+
+    part: int
+    buckets: int
+    arrays: dict[str, tuple[str, list[int]]]
 
 
-@outlasting
+@retrying
 def write_buckets(file: Path, part: int, order: np.ndarray, starts: np.ndarray, arrays: Mapping[str, np.ndarray]
                   ) -> None:
-    """Write rows `order[starts[b]:starts[b + 1]]` of each array as bucket b; holds one bucket twice beside the arrays.
+    """Write rows `order[starts[b]:starts[b + 1]]` of each array as bucket b; holds one bucket twice.
 
-    Raise DataError if a dtype is not numeric.
+    Raises
+    ------
+    DataError : a dtype is not numeric.
     """
     for name, array in arrays.items():
         require(array.dtype.kind in "biuf", f"cannot store {name} of dtype {array.dtype}", error=DataError,
-                why="only numbers and booleans have one meaning on every machine", fix="code it as integers first")
-    described = {"part": part, "buckets": len(starts) - 1, "arrays": {
-        name: [array.dtype.newbyteorder("<").str, list(array.shape[1:])] for name, array in arrays.items()}}
+                why="only numbers and booleans have one meaning on every machine", fix="encode it as integers first")
+    described: Description = {"part": part, "buckets": len(starts) - 1, "arrays": {
+        name: (array.dtype.newbyteorder("<").str, list(array.shape[1:])) for name, array in arrays.items()}}
     text = json.dumps(described).encode()
     head = len(text).to_bytes(LENGTH_BYTES, "little") + text
     entries = np.zeros(len(starts) - 1, ENTRY)
@@ -68,17 +76,17 @@ def _entry_crc(entry: np.void, bucket: int) -> int:
 
 
 def _described(stored: BinaryIO, file: Path, part: int) -> Description:
-    """Return the description, and leave the file at its entries."""
+    """Return the description; the file is then positioned at its entries."""
     head = stored.read(LENGTH_BYTES)
     length = int.from_bytes(head, "little")
     if not 0 < length <= LONGEST_DESCRIPTION:
-        raise damaged(file, file, "it does not begin with a description")
+        raise damaged_error(file, file, "it does not begin with a description")
     head += stored.read(length)
     if crc(head) != stored.read(CRC_BYTES):
-        raise damaged(file, file, "its description does not match its checksum")
-    described = json.loads(head[LENGTH_BYTES:])
+        raise damaged_error(file, file, "its description does not match its checksum")
+    described: Description = json.loads(head[LENGTH_BYTES:])
     if described["part"] != part:
-        raise damaged(file, file, f"it is that of part {described['part']}")
+        raise damaged_error(file, file, f"it belongs to part {described['part']}")
     return described
 
 
@@ -86,7 +94,7 @@ def _open(file: Path) -> BinaryIO:
     try:
         return file.open("rb")
     except FileNotFoundError:
-        raise lost(f"{file} is missing", file, "the buckets of a finished task are in it") from None
+        raise array_error(f"{file} is missing", file, "it contains the buckets of a finished task") from None
 
 
 def _entry(stored: BinaryIO, file: Path, described: Description, bucket: int) -> np.void:
@@ -98,19 +106,19 @@ def _entry(stored: BinaryIO, file: Path, described: Description, bucket: int) ->
         entry = np.frombuffer(raw, ENTRY)[0]
         if entry["entry"] == _entry_crc(entry, bucket):
             return entry
-    raise damaged(file, file, f"the entry of bucket {bucket} does not match its checksum")
+    raise damaged_error(file, file, f"the entry of bucket {bucket} does not match its checksum")
 
 
-@outlasting
+@retrying
 def bucket_rows(file: Path, part: int, bucket: int) -> int:
     """Return the number of rows in a bucket; raise IntegrityError if the file is missing or its entry damaged."""
     with _open(file) as stored:
         return int(_entry(stored, file, _described(stored, file, part), bucket)["rows"])
 
 
-@outlasting
+@retrying
 def read_bucket(file: Path, part: int, bucket: int) -> dict[str, np.ndarray]:
-    """Return the rows of a bucket, not to be written to; raise IntegrityError if they are not as they were written."""
+    """Return the rows of a bucket, which must not be modified; raise IntegrityError if they are damaged."""
     with _open(file) as stored:
         described = _described(stored, file, part)
         entry = _entry(stored, file, described, bucket)
@@ -121,7 +129,7 @@ def read_bucket(file: Path, part: int, bucket: int) -> dict[str, np.ndarray]:
     try:
         values = unpack(packed, int(entry["frame"]).to_bytes(CRC_BYTES, "little"), size) if rows else b""
     except ValueError as error:
-        raise damaged(file, file, f"bucket {bucket}: {error}") from error
+        raise damaged_error(file, file, f"bucket {bucket}: {error}") from error
     arrays = {}
     at = 0
     for name, (dtype, width) in described["arrays"].items():

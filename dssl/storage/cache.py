@@ -1,4 +1,4 @@
-"""Caches of a process from one task to the next: arrays that many tasks read, bounded, and released when asked."""
+"""Bounded caches that keep arrays in a process from one task to the next."""
 
 from abc import ABC, abstractmethod
 from collections import OrderedDict
@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-CACHE_BYTES = 1 << 30  # where no execution has said how much
-FETCHED_BYTES = 32 << 20  # the most of `FETCHED`
-FETCHED_SHARE = 8  # of a task's memory budget it has one part in so many
+CACHE_BYTES = 1 << 30  # the default limit, unless an execution sets one
+FETCHED_BYTES = 32 << 20  # the maximum limit of `FETCHED`
+FETCHED_SHARE = 8  # `FETCHED` gets at most 1/8 of a task's memory budget
 
 Loaded = dict[str, np.ndarray]
 
 
 class Cache(ABC):
-    """A cache of this process; `release_caches` knows every one."""
+    """A cache of this process, which `release_caches` can empty."""
 
     def __init__(self) -> None:
         _CACHES.append(self)
@@ -25,28 +25,28 @@ class Cache(ABC):
     @property
     @abstractmethod
     def nbytes(self) -> int:
-        """Return the bytes that are kept."""
+        """Return the bytes in the cache."""
 
     @abstractmethod
     def clear(self) -> None:
-        """Empty the cache; what is in use at the moment stays alive with its user."""
+        """Empty the cache; values in use stay alive with their users."""
 
 
 _CACHES: list[Cache] = []
 
 
 def release_caches() -> bool:
-    """Let go of everything that this process keeps; return whether there was something."""
-    kept = [one for one in _CACHES if one.nbytes]
-    for one in kept:
-        one.clear()
-    return bool(kept)
+    """Empty all caches of this process; return whether there was anything in them."""
+    filled = [cache for cache in _CACHES if cache.nbytes]
+    for cache in filled:
+        cache.clear()
+    return bool(filled)
 
 
 class ArrayCache(Cache):
-    """Named arrays by key, up to `limit` bytes, of which those go first that were asked for longest ago.
+    """A least-recently-used cache of named arrays, up to `limit` bytes.
 
-    limit : the memory budget of the tasks that run here. Arrays that exceed it are read by each task, and not kept.
+    limit : the memory budget of the tasks in this process. Larger arrays are read by each task and not cached.
     """
 
     def __init__(self, limit: int = CACHE_BYTES):
@@ -59,13 +59,13 @@ class ArrayCache(Cache):
     def nbytes(self) -> int:
         return sum(_bytes_of(arrays) for arrays in list(self.entries.values()))
 
-    def get(self, key: Hashable, measure: Callable[[], int], read: Callable[[], Loaded]) -> Loaded:
-        """Return the arrays of a key, read where they are not kept; there is room for their bytes before that."""
+    def get(self, key: Hashable, size_of: Callable[[], int], read: Callable[[], Loaded]) -> Loaded:
+        """Return the arrays of a key, reading them if they are not cached; room is made for them before that."""
         with self._lock:
             if key in self.entries:
                 self.entries.move_to_end(key)
                 return self.entries[key]
-            nbytes = measure()
+            nbytes = size_of()
             keeps = nbytes <= self.limit
             while keeps and self.entries and self.nbytes + nbytes > self.limit:
                 self.entries.popitem(last=False)
@@ -86,7 +86,7 @@ def _bytes_of(arrays: Mapping[str, np.ndarray]) -> int:
 
 
 class ObjectCache(Cache):
-    """What was fetched of objects that never change, up to `limit` bytes, the last that were asked for."""
+    """A least-recently-used cache of immutable objects, up to `limit` bytes."""
 
     def __init__(self, limit: int = FETCHED_BYTES):
         super().__init__()
@@ -99,17 +99,17 @@ class ObjectCache(Cache):
         return sum(size for _, size in list(self._held.values()))
 
     def get(self, key: Path, fetch: Callable[[], tuple[Any, int]]) -> Any:
-        """Return what lies at a path, fetched with its size where it is not kept."""
+        """Return the value at a path; if it is not cached, `fetch` returns it with its size."""
         with self._lock:
             if key in self._held:
                 self._held.move_to_end(key)
                 return self._held[key][0]
-        value, size = fetch()  # meanwhile others may ask
+        value, size = fetch()  # without the lock, so that other threads can use the cache
         self.keep(key, value, size)
         return value
 
     def keep(self, key: Path, value: Any, size: int) -> None:
-        """Keep what lies at a path, if there is room for it."""
+        """Add the value at a path unless it exceeds the limit."""
         with self._lock:
             self._held.pop(key, None)
             if size <= self.limit:
@@ -119,7 +119,7 @@ class ObjectCache(Cache):
                     total -= self._held.popitem(last=False)[1][1]
 
     def forget(self, folder: Path) -> None:
-        """Let go of what lies below a folder."""
+        """Drop the values below a folder."""
         with self._lock:
             for path in [path for path in self._held if path.is_relative_to(folder)]:
                 del self._held[path]
@@ -130,7 +130,7 @@ class ObjectCache(Cache):
 
 
 def limit_caches(budget: int) -> None:
-    """Bound what this process keeps by the memory budget of a task."""
+    """Limit the caches of this process according to the memory budget of a task."""
     ARRAYS.limit = budget
     FETCHED.limit = min(FETCHED_BYTES, budget // FETCHED_SHARE)
 

@@ -1,8 +1,8 @@
-"""Sparse rows in this process: their form as named arrays, their digest, and their arithmetic.
+"""Sparse rows in memory: their form as named arrays, their digest, and their arithmetic.
 
-Sparse rows are `scipy.sparse.csr_array` as `as_csr` makes them: columns ascend within a row, and none is there twice.
-Every sum over a row runs in the order of its columns, so equal rows give equal bits and a product does not depend on
-which row comes first.
+Sparse rows are `scipy.sparse.csr_array` in the form that `as_csr` returns: columns ascend within a row, without
+duplicates. Every sum over a row runs in the order of its columns, so equal rows give identical results, and products
+are exactly symmetric.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from .blocks import ArrayRows, Rows
 
 
 def as_csr(matrix: Any) -> sparse.csr_array:
-    """Return a sparse matrix as CSR with sorted int32 columns and no entry twice; the given one is not changed."""
+    """Return a sparse matrix as CSR with sorted int32 columns and no duplicates; the argument is not modified."""
     csr = sparse.csr_array(matrix)
     if not csr.has_canonical_format:
         csr = csr.copy()
@@ -41,12 +41,12 @@ def narrow_csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape:
 
 
 def csr_row_bytes(nnz: int, n_rows: int, dtype: np.dtype) -> int:
-    """Return the bytes of one row of a CSR matrix, on average: values, int32 columns, and its pointer."""
+    """Return the average bytes of one row of a CSR matrix: values, int32 columns, and its pointer."""
     return -(-nnz * (dtype.itemsize + 4) // max(n_rows, 1)) + 8
 
 
 class CsrRows(Rows):
-    """Rows of a sparse matrix in this process."""
+    """Rows of a sparse matrix in memory."""
 
     is_sparse = held = True
 
@@ -66,9 +66,11 @@ class CsrRows(Rows):
 
 
 def as_rows(X: Any) -> Rows:
-    """Return `X` as Rows: Rows as they are, a sparse matrix as CSR, anything array-like as an array.
+    """Return `X` as Rows: Rows unchanged, a sparse matrix as CSR, anything array-like as an array.
 
-    Raise ParameterError if `X` cannot be indexed by rows.
+    Raises
+    ------
+    ParameterError : `X` cannot be indexed by rows.
     """
     if isinstance(X, Rows):
         return X
@@ -87,12 +89,12 @@ def csr_arrays(block: Any) -> dict[str, np.ndarray]:
 
 
 def csr_of(arrays: Mapping[str, np.ndarray], shape: tuple[int, int]) -> sparse.csr_array:
-    """Return the sparse rows that `csr_arrays` gave the arrays of."""
+    """Return the sparse rows from the arrays of `csr_arrays`."""
     return narrow_csr(arrays["data"], arrays["indices"], arrays["indptr"], shape)
 
 
 def stack_points(*blocks: Any) -> Any:
-    """Return blocks of points (n_i, d) one under the other; sparse if any of them is."""
+    """Return blocks of points (n_i, d) stacked vertically; sparse if any of them is."""
     if any(sparse.issparse(block) for block in blocks):
         return as_csr(sparse.vstack([as_csr(block) for block in blocks], format="csr"))
     return np.concatenate(blocks)
@@ -107,7 +109,7 @@ def point_arrays(name: str, points: Any) -> dict[str, np.ndarray]:
 
 
 def points_of(arrays: Mapping[str, np.ndarray], name: str) -> Any:
-    """Return the points that `point_arrays` gave the arrays of; raise KeyError if there are none."""
+    """Return the points from the arrays of `point_arrays`; raise KeyError if there are none."""
     if name in arrays or f"{name}.shape" not in arrays:
         return arrays[name]
     n, d = (int(size) for size in arrays[f"{name}.shape"])
@@ -121,16 +123,16 @@ def points_nbytes(points: Any) -> int:
     return int(points.nbytes)
 
 
-DIGEST_ROWS = 1 << 12  # that are read at a time; the digest depends on it
+DIGEST_ROWS = 1 << 12  # rows read at a time; the digest depends on it
 
 
 def digest_of_arrays(arrays: Mapping[str, np.ndarray]) -> str:
-    """Return the hex SHA-256 of named arrays of numbers: names, shapes, types and values."""
+    """Return the hex SHA-256 of the names, shapes, types and values of numeric arrays."""
     return digest({name: [list(array.shape), array.dtype.name, checksum(array)] for name, array in arrays.items()})
 
 
 def digest_of_rows(rows: Rows) -> str:
-    """Return the hex SHA-256 of the shape, type and values of rows, dense or sparse; reads them once."""
+    """Return the hex SHA-256 of the shape, type and values of dense or sparse rows; reads them once."""
     state = hashlib.sha256(digest({"shape": list(rows.shape), "sparse": rows.is_sparse}).encode())
     for _, block in rows.blocks(DIGEST_ROWS):
         state.update(digest_of_arrays(csr_arrays(block) if rows.is_sparse else {"rows": block}).encode())
@@ -138,7 +140,7 @@ def digest_of_rows(rows: Rows) -> str:
 
 
 def with_values(rows: Any, values: np.ndarray) -> sparse.csr_array:
-    """Return sparse rows with the same columns and other values, one an entry."""
+    """Return sparse rows with the same columns and new values, one per entry."""
     same = sparse.csr_array((values, rows.indices, rows.indptr), shape=rows.shape)
     same.has_canonical_format = True
     return same
@@ -149,7 +151,7 @@ def _row_of_entries(rows: Any) -> np.ndarray:
 
 
 def _row_sums(rows: Any, values: np.ndarray) -> np.ndarray:
-    """Return the sums of values, one an entry, over rows; of no entries at all bincount gives integers."""
+    """Return the row sums of values, one per entry; the cast matters if there are no entries."""
     return np.bincount(_row_of_entries(rows), values, rows.shape[0]).astype(np.float64, copy=False)
 
 
@@ -164,16 +166,16 @@ def absolute_sums(rows: Any) -> np.ndarray:
 
 
 def largest_of_rows(rows: Any) -> np.ndarray:
-    """Return the largest |x_ij| of each sparse row, shape (n,), float64; NaN where a value is, 0 without entries."""
+    """Return the largest |x_ij| of each sparse row, shape (n,), float64; NaN propagates, an empty row gives 0."""
     largest = np.zeros(rows.shape[0])
-    with np.errstate(invalid="ignore"):  # NumPy warns of some NaN
+    with np.errstate(invalid="ignore"):  # NumPy warns about NaN
         np.maximum.at(largest, _row_of_entries(rows), np.abs(rows.data, dtype=np.float64))
     return largest
 
 
 def unit_rows(rows: Any) -> Any:
-    """Return rows of Euclidean length 1, sparse ones in float64, dense ones in their type; zero rows stay zero."""
-    # First by the largest entry: the square of 1e-200 is 0, of 1e200 infinite.
+    """Scale rows to Euclidean length 1; sparse rows become float64, dense rows keep their type, zero rows stay zero."""
+    # Divide by the largest entry first: the square of 1e-200 is 0, and of 1e200 infinite.
     if not sparse.issparse(rows):
         largest = np.abs(rows).max(axis=1, keepdims=True, initial=0)
         scaled = rows / np.where(largest > 0, largest, 1)
@@ -187,20 +189,23 @@ def unit_rows(rows: Any) -> Any:
 
 
 def products(X: Any, Z: Any) -> np.ndarray:
-    """Return x_i . z_j of sparse rows, shape (n, m), float64, dense; exactly symmetric if X equals Z.
+    """Return x_i . z_j of sparse rows as a dense float64 array (n, m); exactly symmetric if X equals Z.
 
-    One pass over the inverted index of Z for each row of X: one multiplication for every column that both hold.
+    Each row of X walks the inverted index of Z, with one multiplication for every column that both rows have.
     """
     return _added(add_products, X, Z)
 
 
 def overlaps(X: Any, Z: Any) -> np.ndarray:
-    """Return sum_c |x_c| + |z_c| - |x_c - z_c| of sparse rows, shape (n, m): twice the smaller where signs agree."""
+    """Return sum_c |x_c| + |z_c| - |x_c - z_c| of sparse rows, shape (n, m).
+
+    A column contributes twice the smaller magnitude if the signs agree, and nothing otherwise.
+    """
     return _added(_add_overlaps, X, Z)
 
 
 def _added(add: Any, X: Any, Z: Any) -> np.ndarray:
-    """Return what `add` makes of the rows of X and the inverted index of Z: by column its rows, ascending, float64."""
+    """Return the block (n, m) that `add` fills from the rows of X and the inverted index of Z."""
     columns = Z.astype(np.float64, copy=False).tocsc()
     block = np.zeros((X.shape[0], Z.shape[0]))
     add(X.indptr, X.indices, X.data, columns.indptr, columns.indices, columns.data, block)
@@ -212,20 +217,20 @@ def add_products(indptr, indices, data, starts, rows, values, block):
     """Add x_i . z_j to block (n, m): X by rows (`indptr`, `indices`, `data`), Z by columns (`starts`, `rows`, ...)."""
     for i in range(block.shape[0]):
         line = block[i]
-        for place in range(indptr[i], indptr[i + 1]):
-            column = indices[place]
-            value = np.float64(data[place])
-            for other in range(starts[column], starts[column + 1]):
-                line[rows[other]] += value * values[other]
+        for entry in range(indptr[i], indptr[i + 1]):
+            column = indices[entry]
+            value = np.float64(data[entry])
+            for match in range(starts[column], starts[column + 1]):
+                line[rows[match]] += value * values[match]
 
 
 @njit(nogil=True, cache=True)
 def _add_overlaps(indptr, indices, data, starts, rows, values, block):
     for i in range(block.shape[0]):
         line = block[i]
-        for place in range(indptr[i], indptr[i + 1]):
-            column = indices[place]
-            value = np.float64(data[place])
-            for other in range(starts[column], starts[column + 1]):
-                if (value > 0) == (values[other] > 0):
-                    line[rows[other]] += 2 * min(abs(value), abs(values[other]))
+        for entry in range(indptr[i], indptr[i + 1]):
+            column = indices[entry]
+            value = np.float64(data[entry])
+            for match in range(starts[column], starts[column + 1]):
+                if (value > 0) == (values[match] > 0):
+                    line[rows[match]] += 2 * min(abs(value), abs(values[match]))

@@ -1,16 +1,16 @@
-"""Lines of delimited text, the one way in which dssl writes them."""
+"""Writes CSV files, optionally with cells that are safe to open in a spreadsheet."""
 
 import csv
 from collections.abc import Iterable, Sequence
 from typing import Any, TextIO
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # with which a spreadsheet takes a cell for a formula
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet takes a cell that begins with one of these for a formula
 
 
 class CsvLines:
     """Writes lines of cells to a file.
 
-    safe : whether text that a spreadsheet would take for a formula gets an apostrophe before it; numbers stay.
+    safe : whether text that a spreadsheet would take for a formula is prefixed with an apostrophe.
     """
 
     def __init__(self, file: TextIO, safe: bool = False):
@@ -27,9 +27,9 @@ class CsvLines:
 
 
 def harmless(cell: Any) -> Any:
-    """Return a cell as a spreadsheet shows it and does not compute it: text that begins a formula after an apostrophe.
+    """Return a cell that a spreadsheet does not evaluate: an apostrophe precedes text that begins like a formula.
 
-    Text that is a number, such as "-1.5", computes nothing and stays.
+    Text that is a number, such as "-1.5", stays.
     """
     if not isinstance(cell, str) or not cell.startswith(FORMULA):
         return cell

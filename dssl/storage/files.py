@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, errors that pass, and the place that a URL names."""
+"""Atomic files in folders and object stores, retries after passing errors, and the paths that URLs name."""
 
 import errno
 import json
@@ -14,28 +14,29 @@ from functools import partial, wraps
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
+from ..base.digest import JsonObject
 from ..base.errors import IntegrityError, explain, require
 from ..base.urls import STORES, is_object_url
 from .cache import FETCHED
 from .objects import ObjectPath, object_path
 from .write_behind import AT_ONCE, LARGEST_BEHIND, settle, write_behind
 
-# What a file server says that is busy or starts again; a full disk and a missing permission do not pass.
+# Errors of a file server that is busy or restarts; a full disk or a missing permission does not pass.
 PASSING = frozenset({errno.EIO, errno.ESTALE, errno.EAGAIN, errno.ETIMEDOUT, errno.EINTR, errno.EBUSY, errno.ECONNRESET,
                      errno.ENOTCONN, errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EREMOTEIO})
 PAUSES = (0.05, 0.2, 0.8, 3.0)  # seconds before the second, third, ... attempt
 
-MADE_ANEW = "delete the artifact that holds it and run again"  # what mends a damaged file in one
+MADE_ANEW = "delete the artifact that contains it and run again"  # the fix for a damaged file of an artifact
 
-Given = ParamSpec("Given")
-Made = TypeVar("Made")
-Asked = TypeVar("Asked")
+Args = ParamSpec("Args")
+Result = TypeVar("Result")
+Item = TypeVar("Item")
 
 
-def outlasting(action: Callable[Given, Made]) -> Callable[Given, Made]:
-    """Have a function, which may be called again, try again after an `OSError` that passes; a few times, 4 seconds."""
+def retrying(action: Callable[Args, Result]) -> Callable[Args, Result]:
+    """Retry an idempotent function a few times, for 4 seconds, after an `OSError` that may pass."""
     @wraps(action)
-    def tried(*args: Given.args, **kwargs: Given.kwargs) -> Made:
+    def retried(*args: Args.args, **kwargs: Args.kwargs) -> Result:
         for pause in PAUSES:
             try:
                 return action(*args, **kwargs)
@@ -45,11 +46,11 @@ def outlasting(action: Callable[Given, Made]) -> Callable[Given, Made]:
             time.sleep(pause)
         return action(*args, **kwargs)
 
-    return tried
+    return retried
 
 
-@outlasting
-def is_there(path: Path) -> bool:
+@retrying
+def is_visible(path: Path) -> bool:
     """Return whether this process can see a file."""
     try:
         path.stat()
@@ -61,17 +62,17 @@ def is_there(path: Path) -> bool:
 @contextmanager
 def draft_of(path: Path, publish: Callable[[Path, Path], None] = os.replace, *, of_part: bool = False
              ) -> Iterator[Path]:
-    """Yield the name of a file to write beside `path`, which it becomes at once at the end; an error leaves none.
+    """Yield the path of a draft that atomically becomes `path` at the end; after an error, nothing is left.
 
-    What becomes an object is written in the folder of temporary files, and then sent; `of_part` as `write_part_file`
-    does.
+    The draft of an object is written to a temporary folder and then uploaded; with `of_part`, as `write_part_file`
+    does it.
     """
     if isinstance(path, ObjectPath):
         with tempfile.TemporaryDirectory(prefix="dssl-") as folder:
             draft = Path(folder, path.name)
             yield draft
             if of_part and draft.stat().st_size <= LARGEST_BEHIND:
-                write_behind(path, partial(outlasting(path.put), draft.read_bytes()))
+                write_behind(path, partial(retrying(path.put), draft.read_bytes()))
             else:
                 path.upload(draft, exclusive=publish is publish_once)
         return
@@ -81,7 +82,7 @@ def draft_of(path: Path, publish: Callable[[Path, Path], None] = os.replace, *, 
         yield draft
         publish(draft, path)
     except OSError as error:
-        if error.errno is not None and error.filename is None:  # a write names no file, of a full disk for one
+        if error.errno is not None and error.filename is None:  # a failed write, on a full disk say, names no file
             error.filename = str(path)
         raise
     finally:
@@ -89,27 +90,27 @@ def draft_of(path: Path, publish: Callable[[Path, Path], None] = os.replace, *, 
 
 
 def publish_once(draft: Path, path: Path) -> None:
-    """Give a draft its name; raise FileExistsError if another has it."""
+    """Give a draft its final name; raise FileExistsError if another file has it."""
     try:
         os.link(draft, path)
     except FileExistsError:
-        if not os.path.samefile(draft, path):  # a file server may have done it, and lost its answer
+        if not os.path.samefile(draft, path):  # a file server may have made the link and lost its reply
             raise
 
 
 def write_file(path: Path, *pieces: bytes, exclusive: bool = False, durable: bool = False) -> bool:
-    """Write one file of these bytes so that a reader sees all of it or nothing.
+    """Write a file of these bytes atomically; return whether it was written.
 
-    With `exclusive`, return False and change nothing if the file already exists; the first writer wins. Unless
-    `durable`, it is not waited for until it is on the disk, 2 ms: a power cut may leave it empty. An object is there
-    when all that this thread has written behind is.
+    With `exclusive`, return False and change nothing if the file already exists; the first writer wins. With `durable`,
+    wait about 2 ms until it is on disk; otherwise a power cut may leave it empty. An object is written after everything
+    that this thread has written behind.
     """
     if isinstance(path, ObjectPath):
-        settle()  # once: it tells of an error once, after which nothing may be written here
+        settle()  # outside of the retries: it raises each error once, after which nothing may be written here
     return _written(path, pieces, exclusive, durable)
 
 
-@outlasting
+@retrying
 def _written(path: Path, pieces: Sequence[bytes], exclusive: bool, durable: bool) -> bool:
     if isinstance(path, ObjectPath):
         value = _joined(pieces)
@@ -128,22 +129,22 @@ def _written(path: Path, pieces: Sequence[bytes], exclusive: bool, durable: bool
 
 
 def _joined(pieces: Sequence[bytes]) -> bytes:
-    """Return the bytes of an object; of one piece without a copy."""
+    """Return the bytes of an object; a single piece is not copied."""
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def write_part_file(path: Path, *pieces: bytes, last: bool = False) -> None:
-    """Write one file of a part, as `write_file` does; a small object is written behind, see there, and kept here."""
+    """Write one file of a part, as `write_file` does; a small object is written behind and cached in this process."""
     size = sum(map(len, pieces))
     if not isinstance(path, ObjectPath) or size > LARGEST_BEHIND:
         write_file(path, *pieces)
         return
     value = _joined(pieces)
     FETCHED.keep(path, memoryview(value), size)
-    write_behind(path, partial(outlasting(path.put), value), last=last)
+    write_behind(path, partial(retrying(path.put), value), last=last)
 
 
-@outlasting
+@retrying
 def read_file(path: Path) -> memoryview:
     """Return the bytes of a file."""
     if isinstance(path, ObjectPath):
@@ -153,7 +154,7 @@ def read_file(path: Path) -> memoryview:
 
 
 def remove_tree(folder: Path) -> None:
-    """Delete a folder and all that is in it, if it is there."""
+    """Delete a folder and everything in it, if it exists."""
     if isinstance(folder, ObjectPath):
         folder.remove_below()
     else:
@@ -161,7 +162,7 @@ def remove_tree(folder: Path) -> None:
 
 
 def files_in(folder: Path) -> Iterator[tuple[Path, int]]:
-    """Yield the files of a folder, at any depth, and their bytes."""
+    """Yield the files of a folder at any depth with their sizes (bytes)."""
     if isinstance(folder, ObjectPath):
         yield from ((path, status.st_size) for path, status in folder.below())
         return
@@ -171,49 +172,43 @@ def files_in(folder: Path) -> Iterator[tuple[Path, int]]:
 
 
 def disk_bytes(folder: Path) -> int:
-    """Return the bytes of all files of a folder."""
+    """Return the total size of the files of a folder (bytes)."""
     return sum(size for _, size in files_in(folder))
 
 
-def at_once(ask: Callable[[Asked], Made], asked: Iterable[Asked], place: Path) -> list[Made]:
-    """Return what a function returns of each of several, in their order; of objects it is asked for several at once.
+def concurrently(function: Callable[[Item], Result], items: Iterable[Item], folder: Path) -> list[Result]:
+    """Return `function(item)` of each item, in their order; the calls are concurrent if `folder` is an object store."""
+    pending = list(items)
+    if not isinstance(folder, ObjectPath) or len(pending) < 2:
+        return [function(item) for item in pending]
 
-    place : where what it reads lies.
-    """
-    pending = list(asked)
-    if not isinstance(place, ObjectPath) or len(pending) < 2:
-        return [ask(item) for item in pending]
-
-    def asked_alone(item: Asked) -> Made:
+    def call(item: Item) -> Result:
         try:
-            return ask(item)
+            return function(item)
         finally:
             settle()
 
     with ThreadPoolExecutor(min(AT_ONCE, len(pending))) as pool:
-        return list(pool.map(asked_alone, pending))
+        return list(pool.map(call, pending))
 
 
 def json_bytes(value: Any) -> bytes:
-    """Return the text of a value in a JSON file."""
+    """Return the content of a JSON file with a value."""
     return json.dumps(value, indent=1, sort_keys=True, allow_nan=False).encode()
 
 
 def write_json(path: Path, value: Any, *, exclusive: bool = False, durable: bool = True) -> bool:
-    """Write one JSON file so that a reader sees all of it or nothing.
-
-    exclusive, durable : see `write_file`.
-    """
+    """Write a JSON file atomically; exclusive, durable : see `write_file`."""
     return write_file(path, json_bytes(value), exclusive=exclusive, durable=durable)
 
 
 def read_json(path: Path) -> Any:
-    """Return the value of one JSON file; raise IntegrityError if it is not JSON."""
+    """Return the value of a JSON file; raise IntegrityError if it is not JSON."""
     return value_of(bytes(read_file(path)), path)
 
 
 def value_of(text: bytes, path: Path) -> Any:
-    """Return the value of the text of a JSON file; raise IntegrityError if it is none."""
+    """Return the value of the content of a JSON file; raise IntegrityError if it is not JSON."""
     try:
         return json.loads(text.decode())
     except ValueError as error:
@@ -222,38 +217,40 @@ def value_of(text: bytes, path: Path) -> Any:
             fix=MADE_ANEW)) from error
 
 
-def read_record(path: Path, fields: Mapping[str, type | tuple[type, ...]], *, fix: str) -> dict[str, Any]:
-    """Return the object of a JSON file; raise IntegrityError unless it has these fields, with values of these types."""
+def read_record(path: Path, fields: Mapping[str, type | tuple[type, ...]], *, fix: str) -> JsonObject:
+    """Return the object in a JSON file; raise IntegrityError unless it has these fields with these types."""
     return record_of(bytes(read_file(path)), path, fields, fix=fix)
 
 
-def record_of(text: bytes, path: Path, fields: Mapping[str, type | tuple[type, ...]], *, fix: str) -> dict[str, Any]:
-    """Return the object of the text of a JSON file, see `read_record`."""
+def record_of(text: bytes, path: Path, fields: Mapping[str, type | tuple[type, ...]], *, fix: str) -> JsonObject:
+    """Return the object in the content of a JSON file, see `read_record`."""
     record = value_of(text, path)
     is_object = isinstance(record, dict)
     wrong = [name for name, kind in fields.items() if not (is_object and isinstance(record.get(name), kind))]
     require(is_object and not wrong, f"{path} is damaged", error=IntegrityError, fix=fix,
-            why=f"it lacks a sound value of {', '.join(wrong)}" if is_object else "it holds no JSON object")
+            why=f"{', '.join(wrong)} is missing or has a wrong type" if is_object else "it is not a JSON object")
     return record
 
 
 def require_name(name: Any, path: Path, *, nested: bool = False) -> str:
-    """Return a name that a file gives to another; raise IntegrityError if it could lead out of the folder.
+    """Return the name of a file that another file refers to; raise IntegrityError if it could leave the folder.
 
-    nested : whether it may be several names with slashes between them, each of a folder in the one before.
+    nested : whether the name may contain slashes, as in the path of a file in subfolders.
     """
     steps = name.split("/") if nested and isinstance(name, str) else [name]
     plain = all(isinstance(step, str) and step not in ("", ".", "..") and os.path.basename(step) == step
                 and "\0" not in step for step in steps)
-    require(plain, f"{path} names {name!r}", why="that is no name of a file, and may lie elsewhere",
+    require(plain, f"{path} refers to {name!r}", why="that is not a file name, and may lead to another folder",
             fix=MADE_ANEW, error=IntegrityError)
     return name
 
 
-def place_of(url: str | Path) -> Path:
-    """Return the folder of this machine, or the path in an object store, that a path or URL names.
+def resolved_path(url: str | Path) -> Path:
+    """Return the absolute path, local or in an object store, that a path or URL names.
 
-    Raises ParameterError: it names another kind of place, or a store with credentials in its URL.
+    Raises
+    ------
+    ParameterError : the kind of URL is not supported, or the URL contains credentials.
     """
     if isinstance(url, ObjectPath):
         return url
@@ -262,25 +259,25 @@ def place_of(url: str | Path) -> Path:
         return object_path(text)
     known = ", ".join(f"{scheme}://" for scheme in ("file", *STORES))
     require("://" not in text or text.startswith("file://"), f"{text} is not supported",
-            why="a workspace lies in a folder or in an object store",
-            fix=f"name a folder that every worker can open, or a URL that begins with one of {known}")
+            why="a workspace is a folder, or a prefix in an object store",
+            fix=f"use a folder that every worker can open, or a URL that begins with one of {known}")
     return Path(text.removeprefix("file://")).expanduser().resolve()
 
 
 def path_at(text: str | Path) -> Path:
-    """Return the path that a text names, as it is written."""
+    """Return the path that a text names, without resolving it."""
     if isinstance(text, ObjectPath):
         return text
     return object_path(text) if isinstance(text, str) and is_object_url(text) else Path(text)
 
 
 def has_folder(path: Path) -> bool:
-    """Return whether a file can be written at a path: its folder is there, or it is that of an object."""
+    """Return whether a file can be written at a path: its folder exists, or it is an object."""
     return isinstance(path, ObjectPath) or path.parent.is_dir()
 
 
 def named_in(folder: Path, name: str) -> Path:
-    """Return what a file of a folder names, by a path that is relative to it or by a whole one, without any `..`."""
+    """Return the normalized path that a file in `folder` refers to by a relative or absolute name."""
     if is_object_url(name):
         return object_path(name)
     path = folder / name

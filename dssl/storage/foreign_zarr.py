@@ -1,7 +1,7 @@
-"""The door to Zarr that others wrote: arrays of version 2 or 3 on a local disk, read as Zarr reads them.
+"""The door to Zarr arrays of other programs: version 2 or 3 on a local disk, read by Zarr itself.
 
-They need not carry checksums, and a chunk that is missing stands for its fill value; what dssl writes itself is read by
-`store`, which knows better.
+They need not carry checksums, and a missing chunk stands for the fill value. Arrays that dssl has written are read by
+`store`, which checks both.
 """
 
 import asyncio
@@ -25,42 +25,43 @@ from numcodecs.abc import Codec
 from zarr.abc.codec import ArrayArrayCodec, BytesBytesCodec
 from zarr.codecs import ShardingCodec
 
+from ..base.digest import JsonObject
 from ..base.errors import DataError, explain, require
 from .array_files import DESCRIPTION
 from .files import files_in, json_bytes, read_file, read_json, write_json
 from .frames import content_size
 from .objects import ObjectPath
 
-DEFLATED = 1032  # times at most that deflated bytes unpack to
+DEFLATED = 1032  # the maximum compression ratio of deflate
 PIECE = 1 << 20
-BLOCK, MAGIC = 1 << 17, b"\x28\xb5\x2f\xfd"  # the largest block of zstd, and how its frames begin
-# Codecs whose result is as large as what they are given, or bounded by a type and a number of cells.
-GROW_NOT = frozenset({
+BLOCK, MAGIC = 1 << 17, b"\x28\xb5\x2f\xfd"  # the largest block of zstd, and the first bytes of its frames
+# Codecs whose output is no larger than their input, or bounded by the type and the number of values.
+SIZE_PRESERVING = frozenset({
     "adler32", "astype", "base64", "bitround", "bytes", "categorize", "crc32", "crc32c", "delta", "fixedscaleoffset",
     "fletcher32", "jenkins_lookup3", "json2", "msgpack2", "packbits", "quantize", "shuffle", "vlen-array",
     "vlen-bytes", "vlen-utf8"})
 
 
 def require_known(kind: str, name: str) -> None:
-    """Raise DataError if nothing is known of a codec."""
-    require(kind in GROW_NOT, f"{name} has chunks of the codec {kind!r}", error=DataError,
-            why="dssl cannot tell to how many bytes they unpack, which may be more than the memory has",
+    """Raise DataError for a codec whose decompressed size cannot be bounded."""
+    require(kind in SIZE_PRESERVING, f"{name} has chunks of the codec {kind!r}", error=DataError,
+            why="dssl cannot tell how large they are decompressed, which may exceed the memory",
             fix="write it again with zstd, blosc, gzip, lz4 or no compression")
 
 
-def require_bounded(kind: str, configuration: Mapping[str, Any], packed: bytes, most: int, name: str) -> None:
-    """Raise DataError if a chunk unpacks to more than `most` bytes."""
-    if UNPACKED[kind](packed, configuration, most) > most:
+def require_bounded(kind: str, configuration: Mapping[str, Any], packed: bytes, max_bytes: int, name: str) -> None:
+    """Raise DataError if a chunk decompresses to more than `max_bytes` bytes."""
+    if UNPACKED[kind](packed, configuration, max_bytes) > max_bytes:
         raise DataError(explain(
-            f"{name} has a chunk of {len(packed):,} bytes that unpacks to more than {most:,} bytes",
-            why="shape and type of its chunks leave room for no more; it is damaged, or made to fill the memory",
+            f"{name} has a chunk of {len(packed):,} bytes that decompresses to more than {max_bytes:,} bytes",
+            why="its shape and type allow no more; it is damaged, or made to fill the memory",
             fix="copy the folder again, or write it again with Zarr 2 or 3"))
 
 
-def _counted(source: Any, most: int) -> int:
-    """Return how many bytes a stream unpacks to, or a number above `most`."""
+def _counted(source: Any, max_bytes: int) -> int:
+    """Return the decompressed size of a stream, or some number above `max_bytes`."""
     count = 0
-    while count <= most and (piece := source.read(PIECE)):
+    while count <= max_bytes and (piece := source.read(PIECE)):
         count += len(piece)
     return count
 
@@ -68,66 +69,66 @@ def _counted(source: Any, most: int) -> int:
 def _deflated(
     counted: Callable[[bytes, Mapping[str, Any], int], int],
 ) -> Callable[[bytes, Mapping[str, Any], int], int]:
-    """Return how to count deflated bytes, most of which need not be unpacked for it."""
-    return lambda packed, configuration, most: (
-        DEFLATED * len(packed) if DEFLATED * len(packed) <= most else counted(packed, configuration, most))
+    """Return a size function for deflated bytes that decompresses only if the maximum ratio could exceed the bound."""
+    return lambda packed, configuration, max_bytes: (
+        DEFLATED * len(packed) if DEFLATED * len(packed) <= max_bytes else counted(packed, configuration, max_bytes))
 
 
 class _Zlib(io.RawIOBase):
-    """The bytes of a zlib stream, a piece at a time."""
+    """The decompressed bytes of a zlib stream, read piece by piece."""
 
     def __init__(self, packed: bytes):
-        self._rest = packed
+        self._remaining = packed
         self._state = zlib.decompressobj()
 
     def read(self, size: int = -1) -> bytes:
-        piece = self._state.decompress(self._rest, size)
-        self._rest = self._state.unconsumed_tail
+        piece = self._state.decompress(self._remaining, size)
+        self._remaining = self._state.unconsumed_tail
         return piece
 
 
-def _zstd(packed: bytes, configuration: Mapping[str, Any], most: int) -> int:
-    """Return what the head of the first frame says, to which the codec keeps; or what its blocks have at least.
+def _zstd(packed: bytes, configuration: Mapping[str, Any], max_bytes: int) -> int:
+    """Return the size in the header of the first frame, which the codec enforces, or a lower bound from its blocks.
 
-    All but the last of a frame that tells no size are taken for full, as they are unless a writer is made to hurry.
+    In a frame without a size, all blocks but the last count as full, which they are unless the writer flushes early.
     """
     size = content_size(packed)
     return size if size is not None else max(0, _zstd_blocks(packed) - BLOCK)
 
 
 def _zstd_blocks(packed: bytes) -> int:
-    """Return the most bytes that the blocks of zstd frames unpack to; see RFC 8878, section 3.1.1."""
-    place = count = 0
-    while packed[place:place + 4] == MAGIC and place + 5 < len(packed):
-        flags = packed[place + 4]
-        window = packed[place + 5]
+    """Return an upper bound of the decompressed size of the blocks of zstd frames; see RFC 8878, section 3.1.1."""
+    offset = count = 0
+    while packed[offset:offset + 4] == MAGIC and offset + 5 < len(packed):
+        flags = packed[offset + 4]
+        window = packed[offset + 5]
         largest = BLOCK
-        place += 5 + (0, 1, 2, 4)[flags & 3] + (int(bool(flags & 32)), 2, 4, 8)[flags >> 6]
+        offset += 5 + (0, 1, 2, 4)[flags & 3] + (int(bool(flags & 32)), 2, 4, 8)[flags >> 6]
         if not flags & 32:
             largest = min(BLOCK, (1 << (10 + (window >> 3))) // 8 * (8 + (window & 7)))
-            place += 1
+            offset += 1
         is_last = False
-        while not is_last and place + 3 <= len(packed):
-            block = int.from_bytes(packed[place:place + 3], "little")
+        while not is_last and offset + 3 <= len(packed):
+            block = int.from_bytes(packed[offset:offset + 3], "little")
             is_last = bool(block & 1)
             kind = block >> 1 & 3
             size = block >> 3
             count += largest if kind == 2 else size  # 2: compressed; 0: as it is; 1: one byte, many times
-            place += 3 + (1 if kind == 1 else size)
-        place += 4 * bool(flags & 4)  # a checksum
+            offset += 3 + (1 if kind == 1 else size)
+        offset += 4 * bool(flags & 4)  # a checksum
     return count
 
 
-def _size_at(place: int) -> Callable[[bytes, Mapping[str, Any], int], int]:
-    """Return how to read the size in a header, of 4 bytes at a place."""
-    return lambda packed, configuration, most: int.from_bytes(packed[place:place + 4], "little")
+def _size_at(offset: int) -> Callable[[bytes, Mapping[str, Any], int], int]:
+    """Return a size function that reads 4 bytes of a header at an offset."""
+    return lambda packed, configuration, max_bytes: int.from_bytes(packed[offset:offset + 4], "little")
 
 
 def _stream(open_stream: Callable[..., Any]) -> Callable[[bytes, Mapping[str, Any], int], int]:
-    """Return how to count what a stream of some packed bytes and a configuration holds."""
-    def unpacked(packed: bytes, configuration: Mapping[str, Any], most: int) -> int:
+    """Return a size function that counts the bytes of a decompressing stream."""
+    def unpacked(packed: bytes, configuration: Mapping[str, Any], max_bytes: int) -> int:
         with open_stream(io.BytesIO(packed), configuration) as stream:
-            return _counted(stream, most)
+            return _counted(stream, max_bytes)
 
     return unpacked
 
@@ -136,16 +137,16 @@ def _lzma(file: Any, configuration: Mapping[str, Any]) -> Any:
     return lzma.LZMAFile(file, format=configuration.get("format"), filters=configuration.get("filters"))
 
 
-# By codec, the bytes that packed ones unpack to; where these are more than some number, any above it.
+# By codec, a function that returns the decompressed size, or any number above `max_bytes` if it is larger.
 UNPACKED: dict[str, Callable[[bytes, Mapping[str, Any], int], int]] = {
     "blosc": _size_at(4), "lz4": _size_at(0), "zstd": _zstd, "bz2": _stream(lambda file, _: bz2.BZ2File(file)),
     "gzip": _deflated(_stream(lambda file, _: gzip.GzipFile(fileobj=file))), "lzma": _stream(_lzma),
     "zlib": _deflated(_stream(lambda file, _: _Zlib(file.read())))}
 
 
-BESIDE = 1 << 16  # bytes that a chunk may have beside its values: checksums, headers
-TEXT_BYTES = 1 << 10  # of a cell that is text of any length
-FILTERED_BYTES = 16  # of a cell of a filter, whatever type it makes of it
+BESIDE = 1 << 16  # bytes of a chunk besides its values, such as checksums and headers
+TEXT_BYTES = 1 << 10  # allowed per value of variable-length text
+FILTERED_BYTES = 16  # allowed per value between filters, whatever their type
 MARKS = ("zarr.json", ".zarray", ".zgroup")
 
 
@@ -156,10 +157,10 @@ def is_zarr(folder: Path) -> bool:
 
 @dataclass(frozen=True)
 class ForeignArray:
-    """An array of a folder, opened where its rows are read; a chunk that is missing holds the fill value.
+    """An array in a folder, which is opened where its rows are read; missing chunks have the fill value.
 
-    member : its name in the group, None where the folder is the array. unit_bytes : of the chunks that are decoded
-    whole to read one row.
+    member : its name in the group, None if the folder itself is the array. unit_bytes : the size of the chunks that are
+    decoded to read one row.
     """
 
     folder: Path
@@ -170,7 +171,7 @@ class ForeignArray:
     unit_bytes: int
 
     def __getitem__(self, rows: slice) -> np.ndarray:
-        """Return some rows; raise DataError if a chunk cannot be decoded, or is larger than `unit_bytes` tells."""
+        """Return some rows; raise DataError if a chunk cannot be decoded, or is larger than its shape allows."""
         with _explained(self.name):
             node: Any = zarr.open(str(self.folder), mode="r")
             array = node if self.member is None else node[self.member]
@@ -179,9 +180,11 @@ class ForeignArray:
 
 
 def list_arrays(folder: Path, name: str) -> dict[str, ForeignArray]:
-    """Return the arrays of a group by their names, or a lone array as X.
+    """Return the arrays of a group by name, or a single array as X.
 
-    Raise DataError if the folder is not Zarr of version 2 or 3, or is damaged.
+    Raises
+    ------
+    DataError : the folder is not Zarr version 2 or 3, or is damaged.
     """
     with _explained(name):
         node = zarr.open(str(folder), mode="r")
@@ -193,36 +196,38 @@ def list_arrays(folder: Path, name: str) -> dict[str, ForeignArray]:
 def _describe(folder: Path, name: str, member: str | None, array: zarr.Array) -> ForeignArray:
     _require_harmless(array, f"{name}[{member or 'X'!r}]")
     dtype = np.dtype(array.dtype)
-    # Of the chunks that a row lies in, Zarr decodes a few at a time.
+    # Zarr decodes only a few of the chunks that contain a row at a time.
     beside = int(np.prod([-(-size // chunk) for size, chunk in zip(array.shape[1:], array.chunks[1:], strict=True)]))
-    at_once = min(beside, int(zarr.config.get("async.concurrency")))
+    n_parallel = min(beside, int(zarr.config.get("async.concurrency")))
     return ForeignArray(folder, name, member, array.shape, dtype,
-                        at_once * int(np.prod(array.chunks)) * dtype.itemsize)
+                        n_parallel * int(np.prod(array.chunks)) * dtype.itemsize)
 
 
 def _require_harmless(array: zarr.Array, name: str) -> None:
-    """Raise DataError if reading an array would unpickle: its codecs name pickle."""
+    """Raise DataError if reading an array would unpickle objects."""
     described = json.dumps(array.metadata.to_dict(), default=str)
-    require("pickle" not in described, f"{name} holds Python objects, stored with pickle", error=DataError,
-            why="unpickling a file runs whatever code it holds", fix="save it again with a numeric or text dtype")
+    require("pickle" not in described, f"{name} contains Python objects, stored with pickle", error=DataError,
+            why="unpickling a file runs whatever code it contains", fix="save it again with a numeric or text dtype")
 
 
 def _bounded(array: "zarr.Array[Any]", name: str) -> "zarr.Array[Any]":
-    """Return an array, none of whose chunks unpacks to more than its shape and type tell.
+    """Return an array whose chunks cannot decompress to more than their shape and type allow.
 
-    Raises DataError: it has a codec of which nothing is known; and, where rows are read, a chunk unpacks to more.
+    Raises
+    ------
+    DataError : a codec is unknown; later, when rows are read, a chunk is too large.
     """
     metadata: Any = array.metadata
     if metadata.zarr_format == 3:
         metadata = replace(metadata, codecs=_bounded_codecs(metadata.codecs, name))
     else:
         cell = _cell_bytes(np.dtype(array.dtype))
-        most = BESIDE + prod(metadata.chunks) * (max(cell, FILTERED_BYTES) if metadata.filters else cell)
+        max_bytes = BESIDE + prod(metadata.chunks) * (max(cell, FILTERED_BYTES) if metadata.filters else cell)
         filters = metadata.filters
         compressor = metadata.compressor
         metadata = replace(
-            metadata, filters=filters and tuple(_bounded_filter(codec, most, name) for codec in filters),
-            compressor=compressor and _bounded_filter(compressor, most, name))
+            metadata, filters=filters and tuple(_bounded_filter(codec, max_bytes, name) for codec in filters),
+            compressor=compressor and _bounded_filter(compressor, max_bytes, name))
     return zarr.Array(zarr.AsyncArray(metadata, array.store_path))
 
 
@@ -242,9 +247,9 @@ def _bounded_codecs(codecs: Iterable[Any], name: str) -> tuple[Any, ...]:
     return tuple(made)
 
 
-def _bounded_filter(codec: Any, most: int, name: str) -> Any:
+def _bounded_filter(codec: Any, max_bytes: int, name: str) -> Any:
     if codec.codec_id in UNPACKED:
-        return BoundedFilter(codec, most, name)
+        return BoundedFilter(codec, max_bytes, name)
     require_known(codec.codec_id, name)
     return codec
 
@@ -255,7 +260,7 @@ def _cell_bytes(dtype: np.dtype) -> int:
 
 @dataclass(frozen=True)
 class BoundedCodec(BytesBytesCodec):
-    """A codec of version 3 that first asks to how many bytes a chunk unpacks."""
+    """A codec of version 3 that checks the decompressed size of a chunk before it decodes."""
 
     codec: Any
     kind: str
@@ -274,8 +279,8 @@ class BoundedCodec(BytesBytesCodec):
         chunks = list(chunks_and_specs)
         for chunk, spec in chunks:
             if chunk is not None:
-                most = BESIDE + prod(spec.shape) * _cell_bytes(spec.dtype.to_native_dtype())
-                await asyncio.to_thread(require_bounded, self.kind, self.configuration, chunk.to_bytes(), most,
+                max_bytes = BESIDE + prod(spec.shape) * _cell_bytes(spec.dtype.to_native_dtype())
+                await asyncio.to_thread(require_bounded, self.kind, self.configuration, chunk.to_bytes(), max_bytes,
                                         self.name)
         return await self.codec.decode(chunks)
 
@@ -284,26 +289,26 @@ class BoundedCodec(BytesBytesCodec):
 
 
 class BoundedFilter(Codec):
-    """A compressor or filter of version 2 that first asks to how many bytes a chunk unpacks."""
+    """A compressor or filter of version 2 that checks the decompressed size of a chunk before it decodes."""
 
     codec_id = "bounded"
 
-    def __init__(self, codec: Any, most: int, name: str):
+    def __init__(self, codec: Any, max_bytes: int, name: str):
         self.codec = codec
-        self.most = most
+        self.max_bytes = max_bytes
         self.name = name
 
     def encode(self, buf: Any) -> Any:
         return self.codec.encode(buf)
 
     def decode(self, buf: Any, out: Any = None) -> Any:
-        require_bounded(self.codec.codec_id, self.codec.get_config(), bytes(buf), self.most, self.name)
+        require_bounded(self.codec.codec_id, self.codec.get_config(), bytes(buf), self.max_bytes, self.name)
         return self.codec.decode(buf, out)
 
 
 @contextmanager
 def _explained(name: str) -> Iterator[None]:
-    """Turn the errors of Zarr and its codecs into one that names the folder."""
+    """Turn the errors of Zarr and its codecs into a DataError that names the folder."""
     try:
         yield
     except DataError:
@@ -318,10 +323,12 @@ def _explained(name: str) -> Iterator[None]:
             fix="copy the folder again, or write it again with Zarr 2 or 3")) from error
 
 
-def publish_array(source: Path, target: Path, attributes: dict[str, Any]) -> None:
-    """Give an array that was written attributes for its readers, and move it to its place: they see all or nothing.
+def publish_array(source: Path, target: Path, attributes: JsonObject) -> None:
+    """Add attributes to a written array and move it to its final path atomically.
 
-    Raises DataError: another array has come there meanwhile.
+    Raises
+    ------
+    DataError : another array was created there in the meantime.
     """
     described = read_json(source / DESCRIPTION)
     described["attributes"] = {**described.get("attributes", {}), **attributes}
@@ -338,10 +345,10 @@ def publish_array(source: Path, target: Path, attributes: dict[str, Any]) -> Non
 
 
 def _copy_objects(source: Path, target: ObjectPath, description: bytes) -> None:
-    """Copy the chunks of an array to a place in a store, each unless another is there, and its description last.
+    """Copy an array to a path in an object store, never over a different object, its description last.
 
-    All writers copy the chunks in one order, so that of two the one that is first to copy a chunk in which they differ
-    goes on, and the other has written nothing else than what the first one wrote.
+    All writers copy the chunks in the same order. Of two writers, the first to copy a chunk in which they differ goes
+    on, and the other stops without having written anything else than the first one.
     """
     chunks = sorted(path.relative_to(source).as_posix() for path, _ in files_in(source))
     for name in (name for name in chunks if name != DESCRIPTION):
@@ -352,5 +359,5 @@ def _copy_objects(source: Path, target: ObjectPath, description: bytes) -> None:
 
 
 def _exists(target: Path) -> DataError:
-    return DataError(explain(f"{target} exists", why="somebody else has written it meanwhile",
-                             fix="name another path"))
+    return DataError(explain(f"{target} exists", why="another process has written it in the meantime",
+                             fix="use another path"))

@@ -1,4 +1,4 @@
-"""Frames: bytes compressed by zstd, with the CRC-32C of what is stored, so that a flipped bit is an error."""
+"""Frames: bytes compressed by zstd with the CRC-32C of the compressed bytes, so that a flipped bit is an error."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ CRC_AT_ONCE = 1 << 20
 
 
 def crc(stored: bytes | memoryview) -> bytes:
-    """Return the CRC-32C of bytes, little-endian; copies a few at a time of what is no `bytes`."""
+    """Return the CRC-32C of bytes, little-endian; a `memoryview` is copied in small pieces."""
     value = 0
     for start in range(0, len(stored), CRC_AT_ONCE):
         value = google_crc32c.extend(value, bytes(stored[start:start + CRC_AT_ONCE]))
@@ -22,21 +22,21 @@ def crc(stored: bytes | memoryview) -> bytes:
 
 
 def pack(values: Any) -> tuple[bytes, bytes]:
-    """Return the values of a contiguous buffer compressed, and the checksum of the result."""
+    """Compress a contiguous buffer; return the result and its checksum."""
     packed = Zstd(level=ZSTD_LEVEL).encode(values)
     return packed, crc(packed)
 
 
 def unpack(packed: bytes | memoryview, checksum: bytes | memoryview, size: int) -> bytes:
-    """Return the `size` bytes that `pack` was given; raise ValueError, saying why, if they are not as it returned them.
+    """Return the `size` bytes that `pack` compressed; raise ValueError with the reason if they are damaged.
 
-    How much a frame unpacks to is read from its head: one of 64 KB can hold gigabytes of zeros.
+    The header is checked before decompression: a frame of 64 KB can contain gigabytes of zeros.
     """
     if crc(packed) != checksum:
         raise ValueError("its bytes do not match their checksum")
     if (unpacked := content_size(packed)) != size:
-        raise ValueError(f"it unpacks to {'an unknown number of' if unpacked is None else f'{unpacked:,}'} bytes, "
-                         f"{size:,} are due")
+        raise ValueError(f"it decompresses to {'an unknown number of' if unpacked is None else f'{unpacked:,}'} bytes, "
+                         f"expected {size:,}")
     try:
         return Zstd(level=ZSTD_LEVEL).decode(packed)
     except RuntimeError as error:
@@ -44,7 +44,7 @@ def unpack(packed: bytes | memoryview, checksum: bytes | memoryview, size: int) 
 
 
 def content_size(packed: bytes | memoryview) -> int | None:
-    """Return the bytes that a zstd frame unpacks to, as its head says (RFC 8878, 3.1.1.1); None where it does not."""
+    """Return the decompressed size in the header of a zstd frame (RFC 8878, 3.1.1.1), None if it is not given."""
     if len(packed) < 5:
         return None
     flags = packed[4]
@@ -56,14 +56,14 @@ def content_size(packed: bytes | memoryview) -> int | None:
     return int.from_bytes(packed[begin:begin + width], "little") + (256 if width == 2 else 0)
 
 
-def damaged(file: Path, path: Path, why: str) -> IntegrityError:
-    """Return the error of a file of the array at `path` that holds something else than was written."""
-    return lost(f"{file} is damaged", path, why, "; then check the disk")
+def damaged_error(file: Path, path: Path, why: str) -> IntegrityError:
+    """Return the error for a file of the array at `path` that does not contain what was written."""
+    return array_error(f"{file} is damaged", path, why, "; then check the disk")
 
 
-def lost(what: str, path: Path, why: str, then: str = "") -> IntegrityError:
-    """Return the error for an array that is not as it was written; the fix names the artifact that it belongs to."""
+def array_error(what: str, path: Path, why: str, then: str = "") -> IntegrityError:
+    """Return the error for a missing or damaged array; the fix names the artifact to which it belongs."""
     marks = ("manifest.json", "begun.json")
     artifact = next((above for above in path.parents if any((above / mark).exists() for mark in marks)), path)
-    return IntegrityError(explain(what, why=why, fix=f"delete {artifact} and run again: only that artifact is made anew"
-                                                     + then))
+    return IntegrityError(explain(
+        what, why=why, fix=f"delete {artifact} and run again: only that artifact is made again{then}"))

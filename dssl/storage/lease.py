@@ -1,10 +1,10 @@
-"""One writer at a time in a folder of an object store: a lease with an epoch, changed by compare-and-swap alone.
+"""The lock of a folder in an object store: a lease with an epoch, changed by compare-and-swap only.
 
-    lease = {epoch, beat, and who holds it: host, boot, namespace, pid, started, token}
+    lease = {epoch, beat, and its holder: host, boot, namespace, pid, started, token}
 
-Whoever takes it adds one to the epoch, whoever holds it adds one to the beat. No clock of a store or of another host is
-looked at: a lease is taken over when this process has seen one beat for `lease` seconds of its own clock. Its holder
-has ended by then, since it stops when it could not renew it for `SAFE` of these by its own.
+A process that takes the lease increments the epoch, and its holder increments the beat. No clock of the store or of
+another host is read: a process takes the lease over after it has seen the same beat for `lease` seconds of its own
+clock. The holder has stopped by then, since it stops if it could not renew the lease for `SAFE` of these by its clock.
 """
 
 import json
@@ -24,10 +24,11 @@ from .objects import ObjectPath
 
 @lru_cache(maxsize=64)
 def require_exclusive(root: ObjectPath) -> None:
-    """Try with four requests whether a store lets one of two writers win, once a process.
+    """Check with four requests, once per process, that a store honors conditional writes.
 
-    Raises ClusterError: it lets both win, so that nothing could keep two runs from writing the same parts; or it
-    cannot be written.
+    Raises
+    ------
+    ClusterError : of two writers both succeed, so two runs could write the same parts; or the store is not writable.
     """
     probe = root / f"probe-{os.urandom(8).hex()}"
     try:
@@ -38,50 +39,50 @@ def require_exclusive(root: ObjectPath) -> None:
         probe.unlink(missing_ok=True)
     except OSError as error:
         raise ClusterError(explain(
-            f"the store of {root} cannot be used: {error.strerror or error}", why="a workspace is written there",
+            f"the store of {root} cannot be used: {error.strerror or error}", why="the workspace must be writable",
             fix="check the bucket, the endpoint and the credentials in the environment, such as AWS_ENDPOINT_URL and "
                 "AWS_ACCESS_KEY_ID")) from None
     if twice or replaced or not created:
         what = "replaces an object that has changed" if replaced else "refuses to create an object"
         if twice:
-            what = "creates an object that is there"
+            what = "creates an object that exists"
         raise ClusterError(explain(
-            f"the store of {root} {what}, though it is asked not to",
+            f"the store of {root} {what}, against the condition of the request",
             why="it ignores conditional requests, so two runs could own the workspace at once and mix their parts",
             fix="use a store that honors If-None-Match and If-Match, such as AWS S3, MinIO, Ceph or R2, or a folder"))
 
 
-SAFE = 0.75  # of a lease without a renewal, after which a holder stops
-STALE_SECONDS = 10 * LEASE_SECONDS  # after which `dssl status` calls a holder lost
+SAFE = 0.75  # a holder stops if it could not renew the lease for this share of its seconds
+STALE_SECONDS = 10 * LEASE_SECONDS  # `dssl status` calls a holder lost after so long
 
 
 def lock_at(path: Path, **options: Any) -> Lock:
-    """Return the lock whose file or object is at a path; options : see `Lock`."""
+    """Return the lock with the file or object at a path; options : see `Lock`."""
     return ObjectLease(path, **options) if isinstance(path, ObjectPath) else FolderLock(path, **options)
 
 
 class ObjectLease(Lock):
-    """One writer at a time in a folder of an object store."""
+    """The lock of a folder in an object store."""
 
     path: ObjectPath
-    give_back = 10.0  # seconds for which a process that ends waits until the lease is given back
-    _seen: tuple[Any, float] | None = None  # the beat that was seen last, and since when
-    _lives = True  # whether its holder was seen to renew it
-    _record: Holder  # what the lease says since this process renewed it
-    _taker: Holder | None = None  # who has it now, where it was lost
+    give_back = 10.0  # how many seconds a process that ends waits for the release of the lease
+    _last_beat: tuple[Any, float] | None = None  # the last beat of the holder, and when it was first seen
+    _lives = True  # whether the holder was seen to renew it
+    _record: Holder  # the content of the lease since this process renewed it
+    _taker: Holder | None = None  # the process that took the lease over from this one
 
     def _take(self) -> Self:
         require_exclusive(self.path.parent)
         begun = clock()
         holder, version = _read(self.path)
         if holder is None:
-            self._record = {**self._mine, "epoch": 1, "beat": 0}
+            self._record = {**self._this_process, "epoch": 1, "beat": 0}
             taken = self.path.create(_bytes(self._record))
         else:
-            if is_holder(holder) and not self._is_free(holder):
+            if is_holder(holder) and not self._is_abandoned(holder):
                 raise self._held_by(holder)
             epoch = holder["epoch"] if isinstance(holder.get("epoch"), int) else 0
-            self._record = {**self._mine, "epoch": epoch + 1, "beat": 0}
+            self._record = {**self._this_process, "epoch": epoch + 1, "beat": 0}
             taken = self.path.swap(_bytes(self._record), version)
         if taken is None:
             raise LockedError(explain(f"another process has just taken the lock {self.path}",
@@ -91,26 +92,26 @@ class ObjectLease(Lock):
         self._start_renewing()
         return self
 
-    def _is_free(self, holder: Holder) -> bool:
-        """Return whether the holder is gone, or has not renewed the lease for as long as this process looks at it."""
+    def _is_abandoned(self, holder: Holder) -> bool:
+        """Return whether the holder is gone, or has not renewed the lease for `LEASE_SECONDS` of this clock."""
         beat = (holder["token"], holder.get("epoch"), holder.get("beat"))
-        if self._seen is None or self._seen[0] != beat:
-            self._lives = self._seen is not None and self._seen[0][0] == beat[0]
-            self._seen = beat, clock()
+        if self._last_beat is None or self._last_beat[0] != beat:
+            self._lives = self._last_beat is not None and self._last_beat[0][0] == beat[0]
+            self._last_beat = beat, clock()
         gone = is_gone(holder)
         if gone is not None:
             self._lives = not gone
             return gone
-        return clock() - self._seen[1] > self.lease
+        return clock() - self._last_beat[1] > self.lease
 
     def _may_be_dead(self) -> bool:
-        return self._seen is not None and not self._lives
+        return self._last_beat is not None and not self._lives
 
     def _renew(self) -> None:
         while not self._released.wait(self.lease / 6):
             begun = clock()
             record: Holder = {**self._record, "beat": self._record["beat"] + 1}
-            with suppress(OSError):  # of a store that is away there is time for another attempt
+            with suppress(OSError):  # if the store does not respond, there is time for another attempt
                 version = self.path.swap(_bytes(record), self._version)
                 if version is None:
                     self._taker = _read(self.path)[0] or {}
@@ -118,8 +119,8 @@ class ObjectLease(Lock):
                 self._record = record
                 self._version = version
                 self._renewed = begun
-        with suppress(OSError):  # who comes next sees that this process is gone, or waits
-            # No other process may take it so early, and so nothing of another is deleted.
+        with suppress(OSError):  # otherwise the next process sees that this one is gone, or waits
+            # No other process can have taken the lease so early, so this deletes no other holder's lease.
             if self.clears and clock() - self._renewed <= SAFE * self.lease and all(
                     path == self.path for path in self.path.parent.iterdir()):
                 self.path.unlink(missing_ok=True)
@@ -133,23 +134,23 @@ class ObjectLease(Lock):
             raise LockedError(explain(
                 f"{who} has taken over the lock {self.path} from this process",
                 why=f"this process renewed it {age:.0f} seconds ago; {self.why}",
-                fix="see what held this process up, then run again: finished parts are kept"))
+                fix="find out what delayed this process, then run again: finished parts are kept"))
         if age > SAFE * self.lease:
             raise LockedError(explain(
                 f"another process may take {self.path}, which this process holds",
                 why=f"it was not renewed for {age:.0f} seconds; {self.why}",
-                fix="see whether the store can be reached, then run again: finished parts are kept"))
+                fix="check whether the store can be reached, then run again: finished parts are kept"))
 
     def __exit__(self, *exc: object) -> None:
-        """Have the thread that renews the lease give it back; it goes on after a while if the store does not answer."""
+        """Let the renewing thread release the lease; give up after a while if the store does not respond."""
         self._released.set()
         self._renewer.join(self.give_back)
 
 
 def is_held_by(path: Path, host: str, pid: int) -> bool:
-    """Return whether a process holds the lock at a path and, as far as this machine can see, still runs.
+    """Return whether a process holds the lock at a path and, as far as this machine can tell, still runs.
 
-    For whoever looks at a run: of a holder on another host, what the store and this machine say of the time counts.
+    It serves status displays only: for a holder on another host it compares the clocks of the store and this machine.
     """
     if not isinstance(path, ObjectPath):
         return folder_is_held_by(path, host, pid)
@@ -161,7 +162,7 @@ def is_held_by(path: Path, host: str, pid: int) -> bool:
 
 
 def _read(path: ObjectPath) -> tuple[Holder | None, Version]:
-    """Return what a lease says, {} if it cannot be read and so belongs to nobody, and None where there is none."""
+    """Return the content of a lease, {} if it is unreadable and belongs to nobody, and None if there is none."""
     try:
         stored, version = path.get()
     except FileNotFoundError:

@@ -1,8 +1,8 @@
-"""What a process knows of the files of parts because it wrote or read them, so that no list is asked for them.
+"""A record of the files of parts that a process wrote or read, so that it need not list folders.
 
-A list may be old: where directories are cached, and in some stores. So whoever writes a file that a manifest names
-notes its SHA-256. What a task writes, in whatever process, wherever it goes, its receipt tells (`journal`); what the
-process that runs the stage writes between tasks, the next receipt that it writes itself tells.
+Listings can be out of date, in cached directories and in some stores. So each writer of a file that a manifest names
+records its SHA-256. The receipt of a task carries the records of all files that the task wrote (`journal`). The records
+of files that the stage's own process wrote between tasks go into the next receipt that this process writes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,9 +16,9 @@ _JOURNAL: ContextVar[dict[str, str] | None] = ContextVar("journal", default=None
 
 @contextmanager
 def journal() -> Iterator[None]:
-    """Have this thread keep a journal of what it writes meanwhile, for the receipt of the task that it runs.
+    """Keep a journal of the files that this thread writes, for the receipt of the task that it runs.
 
-    The journal around this one, of a task that runs tasks, gets the same entries.
+    If a task runs tasks, the outer journal gets the same entries.
     """
     around = _JOURNAL.get()
     checksums: dict[str, str] = {}
@@ -32,10 +32,10 @@ def journal() -> Iterator[None]:
 
 
 class Ledger:
-    """The descriptions below a folder that are known, and the attempts that are known to have written parts.
+    """The known description files below a folder, and the known attempts that wrote parts.
 
-    root : the folder. is_new : whether no other process has written there before this one made it. is_complete :
-    whether nothing is written there any more.
+    root : the folder. is_new : whether this process created it, so that it knows all files. is_complete : whether
+    nothing will be written there any more.
     """
 
     def __init__(self, root: Path, *, is_new: bool = False, is_complete: bool = False):
@@ -43,13 +43,13 @@ class Ledger:
         self.is_new = is_new
         self.is_complete = is_complete
         self._files: dict[str, str] = {}  # their SHA-256, by path
-        self._unreceipted: set[str] = set()  # written here, and in no receipt
+        self._unreceipted: set[str] = set()  # written by this process, but in no receipt yet
         self._attempts: dict[str, str] = {}  # by the folder of the part
-        self._writing: set[str] = set()  # the folders of attempts that have written
+        self._writing: set[str] = set()  # the folders of attempts that have written something
         self._lock = Lock()
 
     def wrote(self, path: Path, checksum: str) -> None:
-        """Note a description that this process has written."""
+        """Record a description file that this process has written."""
         written = _JOURNAL.get()
         name = str(path)
         if written is not None:
@@ -60,13 +60,13 @@ class Ledger:
                 self._unreceipted.add(name)
 
     def learn(self, path: Path, checksum: str, checksums: Mapping[str, str]) -> None:
-        """Note a receipt that was read, and the descriptions that it tells of by their paths from the root."""
+        """Record a receipt that was read, and the description files that it lists by their paths from the root."""
         with self._lock:
             self._files[str(path)] = checksum
             self._files |= {f"{self.root}/{name}": digest for name, digest in checksums.items()}
 
     def learn_all(self, files: Mapping[str, str]) -> None:
-        """Note the descriptions of a manifest by their paths from the root, and the attempts that they are of."""
+        """Record the description files of a manifest by their paths from the root, and the attempts of its parts."""
         with self._lock:
             for name, checksum in files.items():
                 self._files[f"{self.root}/{name}"] = checksum
@@ -76,9 +76,9 @@ class Ledger:
                     self._attempts[f"{self.root}{before}/parts/{number}"] = inside.partition("/")[0]
 
     def checksums_for(self, folder: Path) -> dict[str, str]:
-        """Return what a receipt in a folder tells of, by paths from the root: what its task wrote.
+        """Return the checksums for a receipt in a folder, by paths from the root: of the files that its task wrote.
 
-        Outside of a task it lists what was written below the folder and is in no other receipt.
+        Outside of a task, these are the files below the folder that are in no receipt yet.
         """
         written = _JOURNAL.get()
         below = f"{folder}/"
@@ -90,46 +90,46 @@ class Ledger:
         return {name.removeprefix(root): written[name] for name in sorted(written) if name.startswith(root)}
 
     def forget(self, path: Path) -> None:
-        """Forget what is known of a file, or of a folder and all that is in it."""
+        """Drop the records of a file, or of a folder and everything in it."""
         written = _JOURNAL.get()
         name = str(path)
         below = f"{path}/"
         with self._lock:
-            for known in (self._files, self._attempts, *([] if written is None else [written])):
-                for gone in [other for other in known if other == name or other.startswith(below)]:
-                    del known[gone]
+            for table in (self._files, self._attempts, *([] if written is None else [written])):
+                for key in [key for key in table if key == name or key.startswith(below)]:
+                    del table[key]
             for names in (self._unreceipted, self._writing):
-                names -= {other for other in names if other == name or other.startswith(below)}
+                names -= {key for key in names if key == name or key.startswith(below)}
 
     def files(self) -> dict[str, str]:
-        """Return the SHA-256 of all descriptions that are known, by their paths from the root."""
+        """Return the SHA-256 of all known description files by their paths from the root."""
         with self._lock:
             return {name.removeprefix(f"{self.root}/"): checksum for name, checksum in self._files.items()}
 
     def knows_of(self, folder: Path) -> bool:
-        """Return whether any description below a folder is known."""
+        """Return whether any description file below a folder is known."""
         below = f"{folder}/"
         with self._lock:
             return any(name.startswith(below) for name in self._files)
 
     def knows(self, path: Path) -> bool:
-        """Return whether a description is known."""
+        """Return whether a description file is known."""
         return str(path) in self._files
 
     def note_writing(self, attempt: Path) -> None:
-        """Note the folder of an attempt that has written arrays or buckets."""
+        """Record the folder of an attempt that has written arrays or buckets."""
         with self._lock:
             self._writing.add(str(attempt))
 
     def has_written(self, attempt: Path) -> bool:
-        """Return whether an attempt has written, by its folder."""
+        """Return whether the attempt in a folder has written anything."""
         return str(attempt) in self._writing
 
     def note_attempt(self, part: Path, attempt: str) -> None:
-        """Note which attempt wrote a part."""
+        """Record which attempt wrote a part."""
         with self._lock:
             self._attempts[str(part)] = attempt
 
     def attempt(self, part: Path) -> str | None:
-        """Return the attempt that is known to have written a part."""
+        """Return the attempt that wrote a part, None if it is not known."""
         return self._attempts.get(str(part))

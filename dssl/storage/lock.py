@@ -1,4 +1,4 @@
-"""One writer at a time in a folder, on any number of machines that share it."""
+"""The lock of a folder: one writer at a time, on any number of machines that share the folder."""
 
 import fcntl
 import os
@@ -17,18 +17,18 @@ import psutil
 from ..base.errors import IntegrityError, LockedError, explain
 from .files import read_json, write_json
 
-WAIT_STEP = 0.2  # seconds between looks at a lock that is waited for
-LEASE_SECONDS = 60.0  # a lock whose holder has not renewed it for so long is free
-BOOT, NAMESPACE = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid")  # of Linux alone
+WAIT_STEP = 0.2  # seconds between two attempts to take a lock
+LEASE_SECONDS = 60.0  # a lock that was not renewed for so long counts as abandoned
+BOOT, NAMESPACE = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid")  # exist on Linux only
 
 
 def clock() -> float:
-    """Return the seconds of this machine's clock, which goes on where it can while the machine is suspended."""
+    """Return the seconds of a monotonic clock that, where possible, also counts while the machine is suspended."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
 class Holder(TypedDict, total=False):
-    """Who holds a lock, as its file says; an object's has the epoch and the beat of its lease too."""
+    """The holder of a lock, as its file records it; epoch and beat exist in object stores only."""
 
     host: str
     boot: str
@@ -41,16 +41,17 @@ class Holder(TypedDict, total=False):
 
 
 class WaitsForLock(UserWarning):
-    """Another process writes to the folder, and is waited for."""
+    """Another process holds the lock, and this process waits for it."""
 
 
 class Lock(ABC):
-    """One writer at a time in a folder.
+    """The lock of a folder, which has one writer at a time.
 
-    wait : seconds for which another holder is waited for, after a warning; 0 raises LockedError at once. It is taken
-    over when its process is gone, if this process can see it (`here`), or else when it was not renewed for `lease`
-    seconds, so nobody has to remove one by hand. No two clocks are compared.
-    clears : whether a folder that holds nothing else is removed when the lock is given back.
+    A lock is taken over if its holder is gone and this process can see that (`host_identity`), or if it was not renewed
+    for `lease` seconds; nobody has to remove a lock by hand. Clocks of two machines are never compared.
+
+    wait : seconds to wait for another holder, after a warning; with 0, LockedError is raised at once.
+    clears : whether a folder that contains nothing else is removed when the lock is released.
     """
 
     def __init__(self, path: Path, *, why: str = "two runs would write the same parts",
@@ -62,19 +63,19 @@ class Lock(ABC):
         self.wait = wait
         self.clears = clears
         self.lease = lease
-        self._mine = cast(Holder, {**here(), "pid": os.getpid(), "token": os.urandom(8).hex(),
+        self._this_process = cast(Holder, {**host_identity(), "pid": os.getpid(), "token": os.urandom(8).hex(),
                                    "started": psutil.Process().create_time()})
         self._released = threading.Event()
         self._renewed = 0.0  # see `clock`
 
     def __enter__(self) -> Self:
-        given_up = time.monotonic() + self.wait
+        deadline = time.monotonic() + self.wait
         announced = False
         while True:
             try:
                 return self._take()
             except LockedError as error:
-                if time.monotonic() >= given_up and not self._may_be_dead():
+                if time.monotonic() >= deadline and not self._may_be_dead():
                     raise
                 if not announced:
                     warnings.warn(f"{error.args[0].splitlines()[0]}: waiting for it", WaitsForLock, stacklevel=3)
@@ -86,7 +87,7 @@ class Lock(ABC):
         """Take the lock; raise LockedError if there is another holder."""
 
     def _may_be_dead(self) -> bool:
-        """Return whether a longer look would tell if the holder lives."""
+        """Return whether waiting a little longer would show if the holder is alive."""
         return False
 
     @abstractmethod
@@ -95,10 +96,10 @@ class Lock(ABC):
 
     @abstractmethod
     def __exit__(self, *exc: object) -> None:
-        """Give the lock back."""
+        """Release the lock."""
 
     def _held_by(self, holder: Holder) -> LockedError:
-        """Return the error of a lock that another process has."""
+        """Return the error for a lock that another process holds."""
         return LockedError(explain(f"process {holder['pid']} on {holder['host']} is using {self.path.parent}",
                                    why=self.why, fix=self.fix))
 
@@ -108,22 +109,22 @@ class Lock(ABC):
 
     @abstractmethod
     def _renew(self) -> None:
-        """Renew the lock until it is given back; run by a thread."""
+        """Renew the lock until it is released; runs in a thread."""
 
 
 class FolderLock(Lock):
-    """One writer at a time in a folder: a file with its holder, renewed while it lives.
+    """The lock of a folder as a file that names its holder, and that the holder touches while it lives.
 
-    The times of its renewal are those of the folder's file system.
+    All times are those of the folder's file system.
     """
 
     def _take(self) -> Self:
         with self._guard():
             holder = _holder(self.path)
-            if holder and not _is_free(self.path, holder, self.lease):
+            if holder and not _is_abandoned(self.path, holder, self.lease):
                 raise self._held_by(holder)
             self.path.unlink(missing_ok=True)
-            if not write_json(self.path, self._mine, exclusive=True):
+            if not write_json(self.path, self._this_process, exclusive=True):
                 raise LockedError(explain(f"another process has just taken the lock {self.path}",
                                           why="several processes started at the same time", fix="try again"))
         self._renewed = clock()
@@ -132,16 +133,16 @@ class FolderLock(Lock):
 
     @contextmanager
     def _guard(self) -> Iterator[None]:
-        """Let one process at a time look at the lock and change it, or two would take over the same stale one."""
+        """Let one process at a time inspect and change the lock, so that two cannot take over the same stale lock."""
         guard = self.path.with_name(".lock")
         while True:
             try:
                 file = os.open(guard, os.O_RDWR | os.O_CREAT, 0o666)
-            except FileNotFoundError:  # no folder yet, or another process has just removed it
+            except FileNotFoundError:  # the folder does not exist yet, or another process has just removed it
                 _make_folder(guard.parent)
                 continue
             try:
-                with suppress(OSError):  # a file system without such locks: the exclusive link decides most races
+                with suppress(OSError):  # on a file system without such locks, the exclusive link decides most races
                     fcntl.flock(file, fcntl.LOCK_EX)
                 if _is_at(guard, file):
                     yield
@@ -151,11 +152,11 @@ class FolderLock(Lock):
 
     @property
     def _held(self) -> bool:
-        return (_holder(self.path) or {}).get("token") == self._mine["token"]
+        return (_holder(self.path) or {}).get("token") == self._this_process["token"]
 
     def _renew(self) -> None:
         while not self._released.wait(self.lease / 6):
-            with suppress(OSError), self._guard():  # of a file server that is away there is time for another attempt
+            with suppress(OSError), self._guard():  # if a file server does not respond, there is time to try again
                 if self._held:
                     os.utime(self.path)
                     self._renewed = clock()
@@ -166,48 +167,48 @@ class FolderLock(Lock):
         try:
             holder = _holder(self.path)
         except OSError:
-            holder = self._mine  # a lock that cannot be read now is ours as long as it was renewed
-        mine = holder is not None and holder.get("token") == self._mine["token"]
-        if mine and not late:
+            holder = self._this_process  # a lock that cannot be read now is ours as long as we renewed it
+        is_holding = holder is not None and holder.get("token") == self._this_process["token"]
+        if is_holding and not late:
             return
-        if holder and not mine:
+        if holder and not is_holding:
             what = f"process {holder['pid']} on {holder['host']} has taken over the lock {self.path} from this process"
-        elif mine:
+        elif is_holding:
             what = f"another process may take {self.path}, which this process holds"
         else:
             what = f"{self.path} is no longer the lock of this process: another process may have taken it"
         known = f"it was not renewed for {age:.0f} seconds" if late else (
-            f"this process renewed it {age:.0f} seconds ago, so that another process took it to be dead, or somebody "
-            f"changed the file")
+            f"this process renewed it {age:.0f} seconds ago; another process took it for dead, or somebody changed the "
+            "file")
         raise LockedError(explain(
             what, why=f"{known}; {self.why}",
-            fix="see what held this process up, then run again: finished parts are kept" if late else
-                "see what else writes to the folder, then run again: finished parts are kept"))
+            fix="find out what delayed this process, then run again: finished parts are kept" if late else
+                "find out what else writes to the folder, then run again: finished parts are kept"))
 
     def __exit__(self, *exc: object) -> None:
         self._released.set()
         self._renewer.join()
         with self._guard():
-            if self._held:  # a run that was thought dead may have lost it
+            if self._held:  # another process may have taken the lock over
                 self.path.unlink(missing_ok=True)
             if self.clears and not self.path.exists():
                 self._remove_folder()
 
     def _remove_folder(self) -> None:
-        """Remove the folder if nothing but the guard, which this process has, is in it."""
+        """Remove the folder if it contains nothing but the guard, which this process holds."""
         guard = self.path.with_name(".lock")
         if all(path == guard for path in guard.parent.iterdir()):
-            guard.unlink(missing_ok=True)  # whoever waits for it sees that it is gone, and begins again
-            with suppress(OSError):  # another process has already made a guard of its own
+            guard.unlink(missing_ok=True)  # a process that waits for it notices, and starts again
+            with suppress(OSError):  # another process has already created a new guard
                 guard.parent.rmdir()
 
 
 def _make_folder(path: Path) -> None:
-    """Make a folder, which other processes may make, and remove, at the same time."""
+    """Create a folder that other processes may create or remove at the same time."""
     try:
         path.mkdir(parents=True)
     except FileExistsError:
-        if path.is_symlink():  # that leads nowhere
+        if path.is_symlink():  # a dangling link
             raise
 
 
@@ -219,10 +220,10 @@ def _is_at(path: Path, descriptor: int) -> bool:
         return False
 
 
-def here() -> dict[str, str | None]:
-    """Return what has to agree before a process number can be looked up: host, boot and PID namespace.
+def host_identity() -> dict[str, str | None]:
+    """Return what must be equal for a process number to have the same meaning: host, boot and PID namespace.
 
-    Containers may have one host name, and number their processes each from 1; a host begins anew when it is started.
+    Several containers can have the same host name, and each numbers its processes from 1, as a rebooted host does.
     """
     return {"host": socket.gethostname(),
             "boot": BOOT.read_text(encoding="ascii").strip() if BOOT.exists() else None,
@@ -230,9 +231,9 @@ def here() -> dict[str, str | None]:
 
 
 def is_gone(holder: Holder) -> bool | None:
-    """Return whether the process that holds a lock is gone; None where this process cannot see it."""
-    place = here()
-    if place != {name: holder.get(name) for name in place}:
+    """Return whether the process that holds a lock is gone; None if this process cannot tell."""
+    identity = host_identity()
+    if identity != {name: holder.get(name) for name in identity}:
         return None
     try:  # a process with the same number and another start is another process
         return abs(psutil.Process(int(holder["pid"])).create_time() - float(holder["started"])) > 1
@@ -241,16 +242,16 @@ def is_gone(holder: Holder) -> bool | None:
 
 
 def folder_is_held_by(path: Path, host: str, pid: int) -> bool:
-    """Return whether a process holds the lock of a folder and is still there."""
+    """Return whether a process holds the lock of a folder and still runs."""
     try:
         holder = _holder(path)
-        return not (not holder or (holder["host"], holder["pid"]) != (host, pid) or _is_free(path, holder))
-    except FileNotFoundError:  # given back meanwhile
+        return not (not holder or (holder["host"], holder["pid"]) != (host, pid) or _is_abandoned(path, holder))
+    except FileNotFoundError:  # released in the meantime
         return False
 
 
-def _is_free(path: Path, holder: Holder, lease: float = LEASE_SECONDS) -> bool:
-    """Return whether the holder of a lock is gone."""
+def _is_abandoned(path: Path, holder: Holder, lease: float = LEASE_SECONDS) -> bool:
+    """Return whether the holder of a lock is gone, or has not renewed it for `lease` seconds."""
     gone = is_gone(holder)
     if gone is not None:
         return gone
@@ -260,7 +261,7 @@ def _is_free(path: Path, holder: Holder, lease: float = LEASE_SECONDS) -> bool:
 
 
 def _holder(path: Path) -> Holder | None:
-    """Return who holds a lock: None where there is none, {} if it cannot be read and so belongs to nobody."""
+    """Return the holder of a lock, None if there is no lock, {} if it is unreadable and so belongs to nobody."""
     try:
         holder = read_json(path)
     except FileNotFoundError:
@@ -271,6 +272,6 @@ def _holder(path: Path) -> Holder | None:
 
 
 def is_holder(record: Any) -> TypeGuard[Holder]:
-    """Return whether a record says who holds a lock."""
+    """Return whether a record names the holder of a lock."""
     kinds = {"host": str, "pid": int, "token": str, "started": float}
     return isinstance(record, dict) and all(isinstance(record.get(name), kind) for name, kind in kinds.items())

@@ -1,6 +1,6 @@
-"""The door to obstore: stores by their buckets, what is known of an object, and errors in the words of files.
+"""The door to obstore: stores by bucket, the status of objects, and errors translated into those of files.
 
-Credentials, region and endpoint come from the environment or the machine's role, as each store's own tools take them.
+Credentials, region and endpoint come from the environment or the machine's role, as in each store's own tools.
 """
 
 import errno
@@ -16,14 +16,14 @@ from typing import Any
 from ..base.errors import ParameterError, explain
 from ..base.urls import hosts_alone
 
-RETRIES, RETRY_FOR = 8, timedelta(seconds=60)  # of requests that a store answers by 429 or 5xx, or not at all
+RETRIES, RETRY_FOR = 8, timedelta(seconds=60)  # for requests that fail with 429 or 5xx, or get no answer
 
-Version = dict[str, str]  # of an object, by which a store compares before it swaps
+Version = dict[str, str]  # identifies the content of an object in conditional writes
 
 
 @dataclass(frozen=True)
 class ObjectStat:
-    """What is known of an object: its bytes, when it was written, and a number that changes with its content."""
+    """The status of an object: its size, when it was written, and a number that changes with its content."""
 
     st_size: int
     st_mtime_ns: int
@@ -54,19 +54,18 @@ def store_of(scheme: str, bucket: str) -> Any:
 
 
 def version_of(meta: Any) -> Version:
-    """Return what a store compares: of S3 and Azure the ETag, of Google the generation."""
+    """Return the version of an object: the ETag on S3 and Azure, the generation on Google."""
     return {name: meta[name] for name in ("e_tag", "version") if meta[name] is not None}
 
 
 def stat_of(meta: Any) -> ObjectStat:
-    """Return what a store says of an object."""
+    """Return the status of an object from its metadata."""
     return ObjectStat(meta["size"], int(meta["last_modified"].timestamp() * 1e9), hash(meta["e_tag"]))
 
 
 @contextmanager
 def as_file_errors(path: Path) -> Iterator[None]:
-    """Turn the errors of obstore into those of files; of its text one line, of its URLs, which may be signed, the host.
-    """
+    """Translate errors of obstore into errors of files, with one line of its text and URLs cut after the host."""
     from obstore import exceptions as refused
 
     try:
@@ -82,4 +81,4 @@ def as_file_errors(path: Path) -> Iterator[None]:
                               str(path)) from None
     except (refused.BaseError, PermissionError) as error:
         first = hosts_alone(str(error).partition("\n")[0])
-        raise OSError(errno.ECOMM, f"the object store does not answer as it should: {first}", str(path)) from None
+        raise OSError(errno.ECOMM, f"the object store reports an error: {first}", str(path)) from None

@@ -1,7 +1,7 @@
 """Paths on `s3://`, `gs://` and `az://`, whose files are objects.
 
-An `ObjectPath` is a `Path`: what reads or writes a workspace does not ask where it lies. A URL that holds credentials
-is refused, so that none is ever written down.
+An `ObjectPath` is a `Path`, so most code that reads or writes a workspace works on either. URLs with credentials are
+refused, so that no credentials are ever written down.
 """
 
 import errno
@@ -24,27 +24,27 @@ from .cache import FETCHED
 from .object_client import ObjectStat, Version, as_file_errors, obstore, stat_of, store_of, version_of
 from .write_behind import settle, wait_for, wait_for_removal
 
-LARGEST_PUT = 64 << 20  # bytes that go in one request; what is larger goes in pieces
-PIECE = 8 << 20  # bytes of an object that are held while it is downloaded
-MAGIC = re.compile(r"[*?\[]")  # what makes a name a pattern
-CONFLICT_PAUSES = (0, 0.05, 0.2, 0.8)  # seconds before each attempt of a conditional write that meets another (409)
+LARGEST_PUT = 64 << 20  # bytes in one request; larger objects are uploaded in pieces
+PIECE = 8 << 20  # bytes in memory during a download
+MAGIC = re.compile(r"[*?\[]")  # characters that make a name a pattern
+CONFLICT_PAUSES = (0, 0.05, 0.2, 0.8)  # seconds before each attempt of a conditional write that conflicts (409)
 
 
 class ObjectPath(PosixPath):
     """A path in an object store, with the methods of `Path` that make sense there.
 
-    There are no folders: one is there while something is in it. Nothing is renamed. A file is seen whole or not at all.
+    A folder exists as long as it contains something. Nothing can be renamed. Objects are written atomically.
     """
 
-    listed: Version | None = None  # the version that a list of the store told
+    listed: Version | None = None  # the version according to a listing of the store
 
     def __str__(self) -> str:
         text = super().__str__()
-        scheme, colon, rest = text.partition(":/")
-        return f"{scheme}://{rest}" if colon and scheme in STORES else text
+        scheme, colon, location = text.partition(":/")
+        return f"{scheme}://{location}" if colon and scheme in STORES else text
 
     def __fspath__(self) -> str:
-        raise TypeError(f"{self} lies in an object store and is no file of this machine")
+        raise TypeError(f"{self} lies in an object store and is not a local file")
 
     @property
     def parents(self) -> Any:
@@ -58,7 +58,7 @@ class ObjectPath(PosixPath):
 
     @property
     def key(self) -> str:
-        """The name of the object in its bucket."""
+        """The key of the object in its bucket."""
         return "/".join(self.parts[2:])
 
     def resolve(self, strict: bool = False) -> Self:
@@ -77,33 +77,35 @@ class ObjectPath(PosixPath):
     # ---- whole objects
 
     def get(self) -> tuple[memoryview, Version]:
-        """Return the bytes of the object, and its version; raise FileNotFoundError."""
+        """Return the bytes and the version of the object; raise FileNotFoundError if there is none."""
         wait_for(self)
         with as_file_errors(self):
             answer = obstore().get(self.store, self.key)
             return memoryview(answer.bytes()), version_of(answer.meta)
 
     def put(self, value: Any) -> Version:
-        """Write the object; of two at once the later stays."""
+        """Write the object; of two concurrent writes the later one stays."""
         wait_for_removal(self)
         with as_file_errors(self):
             return version_of(obstore().put(self.store, self.key, value, use_multipart=len(value) > LARGEST_PUT))
 
     def create(self, value: bytes) -> Version | None:
-        """Write the object unless there is one; return its version, or None if another one is there."""
+        """Write the object unless it exists; return its version, or None if a different one exists."""
         return self._written_if("create", value, {})
 
     def swap(self, value: bytes, version: Version) -> Version | None:
-        """Write the object if it is still of a version; return the new version, or None if it has changed."""
+        """Write the object if it still has a version; return the new version, or None if it has changed."""
         return self._written_if(dict(version), value, version)
 
     def _written_if(self, mode: Any, value: bytes, before: Version) -> Version | None:
-        """Write the object under a condition; return its version, or None if it is not as it was before.
+        """Write the object under a condition; return its version, or None if the condition does not hold.
 
-        An answer that was lost is asked for again by the client, so that an object of the same bytes counts as this
-        one: values of several writers must differ. 409 says only that another request is under way.
+        The client repeats a request whose answer was lost, so an existing object with the same bytes counts as this
+        one; different writers must write different values. Status 409 only says that another request is in progress.
 
-        Raises OSError: the store refuses again and again, though nothing has changed.
+        Raises
+        ------
+        OSError : the store keeps refusing although nothing has changed.
         """
         settle()
         for pause in CONFLICT_PAUSES:
@@ -112,17 +114,17 @@ class ObjectPath(PosixPath):
                 return self._put_if(mode, value)
             except (FileExistsError, FileNotFoundError):
                 try:
-                    there, version = self.get()
+                    stored, version = self.get()
                 except FileNotFoundError:
-                    there = memoryview(b"")
+                    stored = memoryview(b"")
                     version = {}
-                if version and there == value:
+                if version and stored == value:
                     return version
-                # Some stores tell the generation or version of an object in one answer and not in another.
+                # Some stores report the generation or version of an object in some answers only.
                 common = version.keys() & before
                 if bool(version) != bool(before) or any(version[name] != before[name] for name in common):
                     return None
-        raise OSError(errno.ECOMM, "the store refuses to write the object, though nobody has changed it", str(self))
+        raise OSError(errno.ECOMM, "the store refuses to write the object although nobody has changed it", str(self))
 
     def _put_if(self, mode: Any, value: bytes) -> Version:
         """Write the object under a condition; raise FileExistsError if it does not hold."""
@@ -131,7 +133,7 @@ class ObjectPath(PosixPath):
             return version_of(obstore().put(self.store, self.key, value, mode=mode, use_multipart=False))
 
     def is_refused(self, mode: Any, value: bytes) -> bool:
-        """Return whether the store does not write the object under a condition, asked once."""
+        """Return whether the store refuses a conditional write; tried once."""
         try:
             self._put_if(mode, value)
         except FileExistsError:
@@ -139,7 +141,7 @@ class ObjectPath(PosixPath):
         return False
 
     def upload(self, file: Path, *, exclusive: bool = False) -> None:
-        """Write the object from a file of this machine; raise FileExistsError if it must be new and is not."""
+        """Upload a local file; raise FileExistsError if `exclusive` and the object exists."""
         if exclusive:
             if self.create(file.read_bytes()) is None:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(self))
@@ -149,14 +151,14 @@ class ObjectPath(PosixPath):
             obstore().put(self.store, self.key, file, use_multipart=file.stat().st_size > LARGEST_PUT)
 
     def download(self, file: Path) -> None:
-        """Write the object to a file of this machine, piece by piece."""
+        """Download the object to a local file, piece by piece."""
         wait_for(self)
         with as_file_errors(self), open(file, "wb") as out:
             for piece in obstore().get(self.store, self.key).stream(min_chunk_size=PIECE):
                 out.write(piece)
 
     def version(self) -> str:
-        """Return a name of the object's content that changes with it; asks the store unless it was listed."""
+        """Return a short digest that changes with the object's content; takes a request unless it was listed."""
         version = self.listed
         if version is None:
             with as_file_errors(self):
@@ -179,7 +181,7 @@ class ObjectPath(PosixPath):
         return self.write_bytes(data.encode(encoding or "utf-8", errors or "strict"))
 
     def open(self, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
-        """Open the object to be read: as text whole; as bytes, of one that never changes, where they are read."""
+        """Open the object for reading: text is read whole, bytes of an immutable object are fetched in ranges."""
         if mode == "rb":
             return ObjectReader(self)
         require(mode == "r", f"{self} opened as {mode!r}", why="objects are written whole", fix="use `draft_of`")
@@ -189,7 +191,7 @@ class ObjectPath(PosixPath):
         self.put(b"")
 
     def unlink(self, missing_ok: bool = False) -> None:
-        """Delete the object; stores do not say whether there was one."""
+        """Delete the object; some stores do not report whether it existed."""
         wait_for(self)
         with as_file_errors(self):
             try:
@@ -198,7 +200,7 @@ class ObjectPath(PosixPath):
                 if not missing_ok:
                     raise
 
-    # ---- what is there
+    # ---- status and listings
 
     def stat(self, *, follow_symlinks: bool = True) -> Any:
         wait_for(self)
@@ -215,7 +217,7 @@ class ObjectPath(PosixPath):
         return True
 
     def is_dir(self) -> bool:
-        """Return whether something is below this path."""
+        """Return whether there are objects below this path."""
         return next(self.below(), None) is not None
 
     def exists(self) -> bool:
@@ -225,18 +227,18 @@ class ObjectPath(PosixPath):
         return self.resolve() == other_path
 
     def mkdir(self, mode: int = 0o777, parents: bool = False, exist_ok: bool = False) -> None:
-        """Do nothing: folders need not be made."""
+        """Do nothing: folders need not be created."""
 
     def rmdir(self) -> None:
-        """Do nothing: a folder is gone when nothing is in it."""
+        """Do nothing: a folder vanishes when it is empty."""
 
     def rename(self, target: Any) -> Any:
-        raise OSError(errno.ENOTSUP, "object stores rename nothing", str(self))
+        raise OSError(errno.ENOTSUP, "object stores cannot rename", str(self))
 
     replace = rename
 
     def below(self) -> Iterator[tuple[Self, ObjectStat]]:
-        """Yield what lies below this path, at any depth."""
+        """Yield the objects below this path at any depth."""
         settle(removals=True)
         with as_file_errors(self):
             for page in obstore().list(self.store, self.key or None):
@@ -251,17 +253,17 @@ class ObjectPath(PosixPath):
         yield from (self._at(meta["path"], version_of(meta)) for meta in listing["objects"])
 
     def glob(self, pattern: str, **kwargs: Any) -> Iterator[Self]:  # type: ignore[override]
-        """Yield the objects and folders that match; of patterns with `**`, for folders at any depth, objects alone."""
+        """Yield the matching objects and folders; patterns with `**` match objects only."""
         steps = pattern.split("/")
         plain = list(takewhile(lambda step: not MAGIC.search(step), steps))
         start = self.joinpath(*plain)
-        rest = steps[len(plain):]
-        if "**" in rest:
-            yield from (path for path, _ in start.below() if matches(path.parts[len(start.parts):], rest))
-        elif rest:
+        remaining = steps[len(plain):]
+        if "**" in remaining:
+            yield from (path for path, _ in start.below() if matches(path.parts[len(start.parts):], remaining))
+        elif remaining:
             for child in start.iterdir():
-                if fnmatchcase(child.name, rest[0]):
-                    yield from child.glob("/".join(rest[1:])) if rest[1:] else (child,)
+                if fnmatchcase(child.name, remaining[0]):
+                    yield from child.glob("/".join(remaining[1:])) if remaining[1:] else (child,)
         elif start.exists():
             yield start
 
@@ -274,10 +276,7 @@ class ObjectPath(PosixPath):
         return path
 
     def remove_below(self, first: str = "") -> None:
-        """Delete everything below this path.
-
-        first : the name of folders, at any depth, that are gone before the rest is.
-        """
+        """Delete everything below this path; folders named `first`, at any depth, are deleted before the rest."""
         keys = [path.key for path, _ in self.below()]
         early = [key for key in keys if first in key.split("/")[len(self.parts) - 2:]] if first else []
         with as_file_errors(self):
@@ -287,7 +286,7 @@ class ObjectPath(PosixPath):
 
 
 def matches(names: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Return whether names, of which each lies in the one before, match a pattern step by step."""
+    """Return whether the steps of a path match the steps of a pattern."""
     if not pattern:
         return not names
     if pattern[0] == "**":
@@ -296,9 +295,11 @@ def matches(names: Sequence[str], pattern: Sequence[str]) -> bool:
 
 
 class ObjectReader:
-    """Reads an object that never changes from where it is sought, `READ_AHEAD` bytes or what is asked for; see `open`.
+    """A file object for an immutable object that fetches at least `READ_AHEAD` bytes at a time; see `open`.
 
-    Raises FileNotFoundError: there is no such object.
+    Raises
+    ------
+    FileNotFoundError : there is no such object.
     """
 
     def __init__(self, path: ObjectPath):
@@ -306,20 +307,20 @@ class ObjectReader:
         self.at = 0
         self._start = 0
         self._size = -1
-        self._kept, self._size = FETCHED.get(path, self._head)
+        self._content, self._size = FETCHED.get(path, self._head)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        """Do nothing: no connection is held."""
+        """Do nothing: there is no open connection."""
 
     def read(self, count: int) -> bytes:
         start = self.at - self._start
-        if start < 0 or start + count > len(self._kept):
-            self._start, self._kept = self.at, self._fetch(self.at, max(count, READ_AHEAD))
+        if start < 0 or start + count > len(self._content):
+            self._start, self._content = self.at, self._fetch(self.at, max(count, READ_AHEAD))
             start = 0
-        content = bytes(self._kept[start:start + count])
+        content = bytes(self._content[start:start + count])
         self.at += len(content)
         return content
 
@@ -331,12 +332,12 @@ class ObjectReader:
         return self.at
 
     def _head(self) -> tuple[tuple[memoryview, int], int]:
-        """Return the first bytes with the size of the object, and how many they are."""
+        """Return ((first bytes, size of the object), number of these bytes)."""
         content = self._fetch(0, READ_AHEAD)
         return (content, self._size), len(content)
 
     def _fetch(self, start: int, count: int) -> memoryview:
-        """Return as many bytes from there on as there are."""
+        """Return up to `count` bytes from `start` on."""
         if 0 <= self._size <= start:
             return memoryview(b"")
         wait_for(self.path)
@@ -346,24 +347,25 @@ class ObjectReader:
             return memoryview(answer.bytes())
 
 
-READ_AHEAD = 64 << 10  # bytes that are fetched at least where a part of an object is read
+READ_AHEAD = 64 << 10  # the minimum number of bytes of a range request
 
 
 def object_path(url: str, *, pattern: bool = False) -> ObjectPath:
-    """Return the path that a URL names; with `pattern`, it may be one of many, and hold `?`.
+    """Return the path that a URL names; with `pattern`, it may contain the wildcard `?`.
 
-    Raises ParameterError: the URL holds credentials or a query, names no bucket, or leads out of it; obstore is not
-    installed.
+    Raises
+    ------
+    ParameterError : the URL contains credentials or a query, names no bucket, or leaves it; obstore is missing.
     """
     require_no_secret(url)
-    scheme, _, rest = url.partition("://")
-    bucket, _, key = rest.partition("/")
-    require(pattern or "?" not in key, f"{url} with a question mark", why="it stands for any character in the names of "
-            "sources, and object stores have no queries", fix="name one place")
-    require(bool(bucket), f"{scheme}:// without a bucket", why="objects lie in one",
+    scheme, _, location = url.partition("://")
+    bucket, _, key = location.partition("/")
+    require(pattern or "?" not in key, f"{url} with a question mark",
+            why="it is a wildcard in sources, and object stores have no queries", fix="name a single folder or object")
+    require(bool(bucket), f"{scheme}:// without a bucket", why="every object lies in a bucket",
             fix=f"write {scheme}://BUCKET/FOLDER")
     steps = [step for step in key.split("/") if step]
-    require(".." not in steps, f"{url} with `..`", why="object stores have no folders, and take it for a name",
-            fix="name the place itself")
+    require(".." not in steps, f"{url} with `..`", why="object stores would take it for the name of a folder",
+            fix="write the path without it")
     obstore()
     return ObjectPath(f"{scheme}:", bucket, *steps)

@@ -1,6 +1,6 @@
-"""Small files of a part as one object: what an object store asks and is paid for is requests, and each takes its time.
+"""Packs: the small files of a part as one object, since each request to an object store takes time and money.
 
-A pack is a ZIP archive whose members are stored as they are, so that Zarr's own `ZipStore` opens it too.
+A pack is a ZIP archive with uncompressed members, which Zarr's own `ZipStore` can open too.
 """
 
 import io
@@ -9,21 +9,21 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from .cache import FETCHED
-from .files import outlasting, read_file, write_part_file
-from .frames import damaged
+from .files import read_file, retrying, write_part_file
+from .frames import damaged_error
 from .objects import ObjectPath
 
 PACK = "arrays.zip"  # in the folder of an attempt
-PACK_BYTES = 8 << 20  # of the files of a part that are packed at most; larger ones are objects of their own
+PACK_BYTES = 8 << 20  # the maximum size of a pack; the files of larger parts are separate objects
 
 Members = dict[str, bytes]
-Pieces = tuple[bytes, ...]  # what a file holds, one after the other
+Pieces = tuple[bytes, ...]  # the content of a file
 
 
 def write_part(folder: Path, files: Iterable[tuple[str, Pieces]]) -> Iterator[tuple[Path, Pieces]]:
-    """Write the files of a part, by their names in its folder; yield the path of each file, and what it holds.
+    """Write the files of a part, given by name and content; yield the path and the content of each written file.
 
-    In an object store they are one pack unless they are more than `PACK_BYTES` together.
+    In an object store they form one pack, unless they exceed `PACK_BYTES` in total.
     """
     held: list[tuple[str, Pieces]] = []
     size = 0
@@ -45,7 +45,7 @@ def _write_all(folder: Path, files: Iterable[tuple[str, Pieces]]) -> Iterator[tu
 
 
 def _packed(files: Iterable[tuple[str, Pieces]]) -> bytes:
-    """Return an archive of files, which has the same bytes whenever it is made."""
+    """Return an archive of files; equal files give equal bytes."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
         for name, pieces in files:
@@ -54,15 +54,15 @@ def _packed(files: Iterable[tuple[str, Pieces]]) -> bytes:
 
 
 def members_of(pack: Path, stored: bytes | memoryview) -> Members:
-    """Return the files of a pack by name; raise IntegrityError if it is not as it was written."""
+    """Return the files of a pack by name; raise IntegrityError if it is damaged."""
     try:
         with zipfile.ZipFile(io.BytesIO(stored)) as archive:
             return {name: archive.read(name) for name in archive.namelist()}
     except (zipfile.BadZipFile, OSError, ValueError, EOFError, NotImplementedError) as error:
-        raise damaged(pack, pack, f"it is no archive, or not the one that was written ({error})") from error
+        raise damaged_error(pack, pack, f"it cannot be read as an archive ({error})") from error
 
 
-@outlasting
+@retrying
 def packed_in(folder: Path) -> Path | None:
     """Return the pack in the folder of an attempt, None if there is none."""
     if not isinstance(folder, ObjectPath):
@@ -82,14 +82,14 @@ def _members(pack: ObjectPath) -> Members:
     content: Members | memoryview = FETCHED.get(pack, fetch)
     if isinstance(content, dict):
         return content
-    members = members_of(pack, content)  # as this process has written it
+    members = members_of(pack, content)  # this process has written it and cached the bytes
     FETCHED.keep(pack, members, sum(map(len, members.values())))
     return members
 
 
-@outlasting
+@retrying
 def read_once(path: Path) -> memoryview:
-    """Return the bytes of a file that never changes, or of one in a pack; what was fetched is kept in this process."""
+    """Return the bytes of an immutable file, which may be in a pack; objects are cached in this process."""
     if not isinstance(path, ObjectPath):
         return read_file(path)
     steps = path.parts
@@ -99,8 +99,8 @@ def read_once(path: Path) -> memoryview:
             content = path.get()[0]
             return content, len(content)
 
-        kept: memoryview = FETCHED.get(path, fetch)
-        return kept
+        fetched: memoryview = FETCHED.get(path, fetch)
+        return fetched
     name = "/".join(steps[at + 1:])
     members = _members(type(path)(*steps[:at + 1]))
     if name not in members:

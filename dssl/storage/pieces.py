@@ -1,9 +1,9 @@
-"""Rows in pieces, one after the other, read as one array; and sparse rows as pieces that lie in parts."""
+"""Rows in consecutive pieces that are read as one array, and sparse rows whose pieces are stored in parts."""
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from scipy import sparse
@@ -26,13 +26,13 @@ def pieces_of(starts: np.ndarray, start: int, stop: int) -> Iterator[tuple[int, 
 
 
 class RowsInPieces(Rows):
-    """Rows in pieces: rows [starts[i], starts[i + 1]) are those of piece i."""
+    """Rows in pieces: piece i holds rows [starts[i], starts[i + 1])."""
 
     starts: np.ndarray
 
     @abstractmethod
     def piece(self, index: int) -> Rows:
-        """Return one of the pieces, of one or more rows."""
+        """Return one of the pieces, which has at least one row."""
 
     def read(self, start: int, stop: int) -> Any:
         stop = min(stop, len(self))
@@ -42,14 +42,15 @@ class RowsInPieces(Rows):
         return blocks[0] if len(blocks) == 1 else stack_points(*blocks)
 
     def take(self, ids: np.ndarray) -> Any:
-        """Return the rows with these numbers, in this order; each piece is asked once."""
+        """Return the rows with these numbers, in this order; each piece is read once."""
         starts = self.starts
         piece_of = np.searchsorted(starts, ids, side="right") - 1
-        return take_by_group(self, ids, piece_of, lambda i, mine: self.piece(i).take(mine - int(starts[i])))
+        return take_by_group(self, ids, piece_of,
+                             lambda i, ids_of_piece: self.piece(i).take(ids_of_piece - int(starts[i])))
 
 
 class JoinedRows(RowsInPieces):
-    """Dense rows of equal width and type; raises ParameterError if there is no piece, or one is of another kind."""
+    """Dense pieces of equal width and type as one array; raises ParameterError if they do not match."""
 
     def __init__(self, pieces: Sequence[Rows]):
         self.pieces = list(pieces)
@@ -57,7 +58,7 @@ class JoinedRows(RowsInPieces):
         first = self.pieces[0]
         for piece in self.pieces:
             require(piece.shape[1:] == first.shape[1:] and piece.dtype == first.dtype and not piece.is_sparse,
-                    f"{piece!r} does not go on from {first!r}", why="rows of one array have one width and one type",
+                    f"{piece!r} does not match {first!r}", why="the rows of an array have one width and one type",
                     fix="convert one of them")
         self.starts = np.cumsum([0, *(len(piece) for piece in self.pieces)])
         self.shape = (int(self.starts[-1]), *first.shape[1:])
@@ -71,11 +72,21 @@ class JoinedRows(RowsInPieces):
         return f"JoinedRows({self.pieces!r})"
 
 
+class CsrDescription(TypedDict):
+    """What `BlockedCsrRows.of` needs, beside the parts, to open the rows again."""
+
+    shape: list[int]
+    dtype: str
+    block_rows: int
+    nnz: int
+    first: int
+
+
 @dataclass(frozen=True)
 class BlockedCsrRows(RowsInPieces):
-    """Rows of a sparse matrix in parts: rows [i b, (i + 1) b) are `data`, `indices`, `indptr` of part first + i.
+    """Rows of a sparse matrix in parts: part first + i holds rows [i b, (i + 1) b) as `data`, `indices` and `indptr`.
 
-    `describe` gives the JSON that `of` reads; a task writes a block with `csr_arrays`.
+    `describe` returns the JSON that `of` reads; a task writes a block with `csr_arrays`.
     """
 
     parts: Parts
@@ -87,13 +98,14 @@ class BlockedCsrRows(RowsInPieces):
     is_sparse = True
 
     @classmethod
-    def of(cls, parts: Parts, described: Mapping[str, Any]) -> "BlockedCsrRows":
+    def of(cls, parts: Parts, described: CsrDescription) -> "BlockedCsrRows":
         """Return the rows that `describe` described."""
-        return cls(parts, (int(described["shape"][0]), int(described["shape"][1])), np.dtype(described["dtype"]),
-                   int(described["block_rows"]), int(described["nnz"]), int(described["first"]))
+        n, d = described["shape"]
+        return cls(parts, (n, d), np.dtype(described["dtype"]), described["block_rows"], described["nnz"],
+                   described["first"])
 
-    def describe(self) -> dict[str, Any]:
-        """Return JSON from which, with the parts, `of` makes these rows again."""
+    def describe(self) -> CsrDescription:
+        """Return the JSON from which `of` opens these rows again, given their parts."""
         return {"shape": list(self.shape), "dtype": self.dtype.str, "block_rows": self.block_rows, "nnz": self.nnz,
                 "first": self.first}
 
@@ -115,7 +127,7 @@ class BlockedCsrRows(RowsInPieces):
 
 
 def write_sparse(rows: Rows, parts: Parts, block_rows: int) -> BlockedCsrRows:
-    """Write sparse rows to `parts`, a part for every `block_rows` of them, and return them as they lie there."""
+    """Write sparse rows to `parts`, one part per `block_rows` rows; return the stored rows."""
     entries = 0
     for number, (start, stop) in enumerate(row_ranges(len(rows), block_rows)):
         arrays = csr_arrays(rows.read(start, stop))

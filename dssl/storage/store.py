@@ -1,4 +1,4 @@
-"""Rows and parts in folders of checksummed arrays (`array_files`): read by rows, written by parts."""
+"""Rows and parts that are stored in folders of checksummed arrays (`array_files`)."""
 
 import hashlib
 import uuid
@@ -27,17 +27,17 @@ from .bucket_file import bucket_rows, check_buckets, read_bucket, write_buckets
 from .cache import ARRAYS
 from .files import (
     MADE_ANEW,
-    at_once,
+    concurrently,
     json_bytes,
-    place_of,
     read_file,
     record_of,
     remove_tree,
     require_name,
+    resolved_path,
     write_file,
     write_part_file,
 )
-from .frames import lost
+from .frames import array_error
 from .ledger import Ledger
 from .objects import ObjectPath
 from .packs import PACK, packed_in, read_once, write_part
@@ -45,37 +45,37 @@ from .part_files import CHUNK_BYTES, NAMES, files_of, names_in, read_whole
 from .views import take_by_chunk, take_by_group
 from .write_behind import LARGEST_BEHIND, remove_behind
 
-BUCKETS = "buckets"  # what a part holds for others
-WRITTEN = "written.json"  # names the attempt that a part is of where no task wrote it
-WROTE = "wrote"  # what a receipt tells of: the SHA-256 of the descriptions that its task wrote, see `ledger`
+BUCKETS = "buckets"  # the bucket file of a part
+WRITTEN = "written.json"  # names the attempt of a part that no task wrote
+WROTE = "wrote"  # the key of a receipt with the SHA-256 of the description files of its task, see `ledger`
 MARK = ".seen-by-workers-"
-MANIFEST = "dataset.json"  # of a data set; written last
+MANIFEST = "dataset.json"  # the manifest of a data set, which is written last
 
-# Bytes that reading or writing takes beside the values, of a chunk: the chunk, and the chunk as it is stored, half as
-# large. Measured: 1.3 of numbers with two decimals, 2.0 of normal deviates, which do not shrink.
+# Memory for reading or writing a chunk, relative to its size: the chunk, and its compressed form, half as large.
+# Measured: 1.3 for numbers with two decimals, and 2.0 for normal deviates, which do not compress.
 OF_A_CHUNK = 1.5
 
 
 def decoding_bytes(chunk_bytes: float) -> float:
-    """Return what reading rows takes beside its result: chunks are decoded one after the other."""
+    """Return the memory that reading rows takes beside the result; chunks are decoded one after the other."""
     return chunk_bytes * OF_A_CHUNK
 
 
 def whole_bytes(nbytes: float) -> float:
-    """Return what reading or writing a part's array takes beside it: its chunks come one after the other."""
+    """Return the memory that reading or writing a part's array takes beside the array."""
     return decoding_bytes(min(nbytes, CHUNK_BYTES))
 
 
 class StoredRows(Rows):
-    """Rows of a Zarr array; pickles as its path, opens where it is read."""
+    """Rows of a Zarr array; pickled as its path, and opened where it is read."""
 
     def __init__(self, path: str | Path):
-        self.path = place_of(path) if isinstance(path, str) else path
+        self.path = resolved_path(path) if isinstance(path, str) else path
         array = open_array(self.path)
         self.shape = array.shape
         self.dtype = array.dtype
         self.chunk_rows: int = array.chunks[0]
-        self.rows_are_whole = array.chunks[1:] == array.shape[1:]  # each lies in one chunk
+        self.rows_are_whole = array.chunks[1:] == array.shape[1:]  # each row lies in one chunk
 
     def read(self, start: int, stop: int) -> np.ndarray:
         return read_rows(self.path, start, min(stop, self.shape[0]))
@@ -84,11 +84,14 @@ class StoredRows(Rows):
         return read_columns(self.path, first, last)
 
     def take(self, ids: np.ndarray) -> np.ndarray:
-        """Return the rows with these numbers; reads each chunk that holds one of them once."""
+        """Return the rows with these numbers; each chunk is read at most once."""
         if not self.rows_are_whole:
             return take_by_chunk(self, ids, self.chunk_rows)
-        return take_by_group(self, ids, np.asarray(ids, np.int64) // self.chunk_rows,
-                             lambda number, mine: read_chunk(self.path, number)[mine - number * self.chunk_rows])
+
+        def read(number: int, ids_of_chunk: np.ndarray) -> np.ndarray:
+            return read_chunk(self.path, number)[ids_of_chunk - number * self.chunk_rows]
+
+        return take_by_group(self, ids, np.asarray(ids, np.int64) // self.chunk_rows, read)
 
     def __repr__(self) -> str:
         return f"StoredRows({str(self.path)!r}, shape={self.shape}, dtype={self.dtype})"
@@ -97,15 +100,15 @@ class StoredRows(Rows):
 class StoredParts(Parts):
     """Parts in a folder: `shared/NAME`, `parts/NUMBER/ATTEMPT/NAME`, and `receipts/NUMBER.json` written last.
 
-    A receipt is an exclusive link, so of two attempts of a task the first to finish is the part. A part that no task
-    wrote is named by `parts/NUMBER/written.json`. Files are opened by their names, and no folder is listed to find
-    them: a list may be old. Chunks of shared arrays are whole files that take the place of equal ones.
+    A receipt is created exclusively, so of two attempts of a task the first to finish is the part. For a part that no
+    task wrote, `parts/NUMBER/written.json` names the attempt. Files are opened by name and never found by listing a
+    folder, because a listing may be out of date. Chunks of shared arrays are whole files, which replace equal ones.
 
-    ledger : what is known of the files here and around. is_new : whether nobody has written to the folder before.
+    ledger : the known files of this folder and its siblings. is_new : whether this process created the folder.
     """
 
     def __init__(self, folder: str | Path, ledger: Ledger | None = None, *, is_new: bool = False):
-        self.folder = place_of(folder) if isinstance(folder, str) else folder
+        self.folder = resolved_path(folder) if isinstance(folder, str) else folder
         self.ledger = ledger or Ledger(self.folder, is_new=is_new)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -130,7 +133,7 @@ class StoredParts(Parts):
         self._wrote(path / DESCRIPTION, text)
 
     def _wrote(self, path: Path, *pieces: bytes) -> None:
-        """Note a file that a manifest names."""
+        """Record a file that the manifest will name."""
         self.ledger.wrote(path, hashlib.sha256(b"".join(pieces)).hexdigest())
 
     def write(self, index: int, arrays: Mapping[str, np.ndarray], attempt: str | None = None) -> None:
@@ -141,7 +144,7 @@ class StoredParts(Parts):
 
     @contextmanager
     def _written(self, index: int, attempt: str | None) -> Iterator[Path]:
-        """Yield the folder of an attempt; without one, a new folder that then takes the place of what was there."""
+        """Yield the folder of an attempt; with None, a new folder, which then replaces the part."""
         part = self.part(index)
         folder = part / (attempt or uuid.uuid4().hex[:12])
         yield folder
@@ -155,16 +158,16 @@ class StoredParts(Parts):
             if before is not None:
                 self.discard(index, before)
             elif not self.ledger.is_new:
-                for other in part.iterdir():
-                    if other.name not in (folder.name, WRITTEN):
-                        remove_tree(other)
+                for entry in part.iterdir():
+                    if entry.name not in (folder.name, WRITTEN):
+                        remove_tree(entry)
 
     def write_range(self, start: int, arrays: Mapping[str, np.ndarray], axis: int = 0) -> None:
         def write(name: str) -> None:
             write_chunks(self.folder / "shared" / name, axis, start, arrays[name])
 
         if max(block.nbytes for block in arrays.values()) > LARGEST_BEHIND:
-            at_once(write, arrays, self.folder)
+            concurrently(write, arrays, self.folder)
         else:
             for name in arrays:
                 write(name)
@@ -189,7 +192,7 @@ class StoredParts(Parts):
         return stands
 
     def _written_by(self, index: int) -> str | None:
-        """Return the attempt by which no task has written a part, None if there is none."""
+        """Return the attempt of a part that was written without a task, None if there is none."""
         part = self.part(index)
         known = self.ledger.attempt(part)
         return known if known is not None or self.ledger.is_new else _attempt_of(part / WRITTEN, read_file)
@@ -200,11 +203,11 @@ class StoredParts(Parts):
         remove_tree(folder)
 
     def receipt_path(self, index: int) -> Path:
-        """Return where the receipt of a part lies, or would."""
+        """Return the path of the receipt of a part."""
         return self.folder / "receipts" / f"{index:06d}.json"
 
     def receipts(self, count: int) -> dict[int, Receipt]:
-        receipts = zip(range(count), at_once(self.receipt_of, range(count), self.folder), strict=True)
+        receipts = zip(range(count), concurrently(self.receipt_of, range(count), self.folder), strict=True)
         return {index: receipt for index, receipt in receipts if receipt is not None}
 
     def receipt_of(self, index: int) -> Receipt | None:
@@ -217,7 +220,7 @@ class StoredParts(Parts):
             return None
 
     def _read_receipt(self, index: int) -> Receipt:
-        """Return a receipt as the task reported it, and note what else it tells."""
+        """Return a receipt as the task reported it, and record its attempt and checksums in the ledger."""
         path = self.receipt_path(index)
         text = bytes((read_once if self.ledger.is_complete else read_file)(path))
         stored = record_of(text, path, {}, fix=MADE_ANEW)
@@ -235,34 +238,34 @@ class StoredParts(Parts):
             return self._read_receipt(index)
         except FileNotFoundError:
             what = f"{self.receipt_path(index)} is missing"
-            raise lost(what, self.folder, "the part is said to be finished") from None
+            raise array_error(what, self.folder, "the part was recorded as complete") from None
 
     def listed(self) -> list[int]:
-        """Return the numbers of the parts that are complete, as far as a list of files shows."""
+        """Return the numbers of the complete parts according to a listing of files."""
         return sorted(int(path.stem) for path in (self.folder / "receipts").glob("*.json"))
 
-    def place(self, index: int) -> Path:
-        """Return the folder of the arrays of one part: of the attempt that it is of."""
+    def attempt_folder(self, index: int) -> Path:
+        """Return the folder of the attempt that wrote a part."""
         part = self.part(index)
         attempt = self.ledger.attempt(part)
-        if attempt is None or not _may_be_there(part / attempt):
+        if attempt is None or not _may_exist(part / attempt):
             attempt = self.attempt_of(index)
-            if attempt is None or not _may_be_there(part / attempt):
-                raise lost(f"{part} is missing", part, "the part is recorded as written, but its arrays are gone")
+            if attempt is None or not _may_exist(part / attempt):
+                raise array_error(f"{part} is missing", part, "the part was recorded as complete")
             self.ledger.note_attempt(part, attempt)
         return part / attempt
 
     def attempt_of(self, index: int) -> str | None:
-        """Return the attempt that a part is of, as the files say that name it."""
+        """Return the attempt that wrote a part, according to its files."""
         files = [self.part(index) / WRITTEN, self.receipt_path(index)]
-        if isinstance(self.folder, ObjectPath):  # most parts have the second, and it is one request less
+        if isinstance(self.folder, ObjectPath):  # most parts have a receipt, so this order saves a request
             files.reverse()
         read = read_once if self.ledger.is_complete else read_file
         return next((attempt for attempt in (_attempt_of(path, read) for path in files) if attempt is not None), None)
 
     @contextmanager
     def marked(self) -> Iterator[Path]:
-        """Yield a file here, of a name that was never used, by which another process can tell whether it sees it."""
+        """Yield a new file in the folder, by which another process can check that it sees the same folder."""
         self.folder.mkdir(parents=True, exist_ok=True)
         mark = self.folder / f"{MARK}{uuid.uuid4().hex}.json"
         write_file(mark, b"")
@@ -272,9 +275,9 @@ class StoredParts(Parts):
             mark.unlink(missing_ok=True)
 
     def read(self, index: int, names: Collection[str] | None = None) -> dict[str, np.ndarray]:
-        place = self.place(index)
-        place = packed_in(place) or place
-        return {name: read_whole(place / name) for name in (names_in(place) if names is None else names)}
+        folder = self.attempt_folder(index)
+        folder = packed_in(folder) or folder
+        return {name: read_whole(folder / name) for name in (names_in(folder) if names is None else names)}
 
     def write_buckets(self, index: int, order: np.ndarray, starts: np.ndarray, arrays: Mapping[str, np.ndarray],
                       attempt: str | None = None) -> None:
@@ -282,21 +285,21 @@ class StoredParts(Parts):
             write_buckets(folder / BUCKETS, index, order, starts, arrays)
 
     def bucket_rows(self, index: int, bucket: int) -> int:
-        return bucket_rows(self.place(index) / BUCKETS, index, bucket)
+        return bucket_rows(self.attempt_folder(index) / BUCKETS, index, bucket)
 
     def read_bucket(self, index: int, bucket: int) -> dict[str, np.ndarray]:
-        return read_bucket(self.place(index) / BUCKETS, index, bucket)
+        return read_bucket(self.attempt_folder(index) / BUCKETS, index, bucket)
 
     def check(self, index: int, receipt: Receipt) -> None:
-        """Read all that a part holds; raise IntegrityError if it is not as written, or not what the receipt says."""
+        """Read everything in a part; raise IntegrityError if it is damaged, or not what the receipt says."""
         forget_arrays(self.part(index))
-        if self.attempt_of(index) is None and "buckets" not in receipt:  # what an attempt left that did not finish
+        if self.attempt_of(index) is None and "buckets" not in receipt:  # left by an attempt that did not finish
             return
-        place = self.place(index)
-        has_buckets = "buckets" in receipt or (place / BUCKETS).is_file()
+        folder = self.attempt_folder(index)
+        has_buckets = "buckets" in receipt or (folder / BUCKETS).is_file()
         if has_buckets:
-            check_buckets(place / BUCKETS, index)
-        if not has_buckets or packed_in(place) or (place / NAMES).is_file():
+            check_buckets(folder / BUCKETS, index)
+        if not has_buckets or packed_in(folder) or (folder / NAMES).is_file():
             self.read(index)
 
     def within(self, name: str) -> "StoredParts":
@@ -314,7 +317,7 @@ class StoredParts(Parts):
             if not self.ledger.is_new:
                 remove()
             elif self.ledger.knows_of(self.folder):
-                remove_behind(self.folder, remove)  # who publishes waits for it
+                remove_behind(self.folder, remove)  # `Artifact.publish` waits for it
         else:
             self._remove_receipts()
             remove_tree(self.folder)
@@ -322,14 +325,13 @@ class StoredParts(Parts):
         self.ledger.forget(self.folder)
 
     def clear(self, name: str) -> None:
-        """Delete one of the folders here, such as `within`, which no reader needs."""
+        """Delete a subfolder that no reader needs, such as `within`."""
         remove_tree(self.folder / name)
         forget_arrays(self.folder / name)
         self.ledger.forget(self.folder / name)
 
     def _remove_receipts(self) -> None:
-        """Delete the receipts, here and within: if this process is killed now, no part is said to be there that is not.
-        """
+        """Delete all receipts first: if this process is killed now, no receipt may claim that a part is complete."""
         remove_tree(self.folder / "receipts")
         for folder in (self.folder / "within").glob("*"):
             StoredParts(folder, self.ledger)._remove_receipts()
@@ -339,13 +341,13 @@ def _unpickled(folder: Path, root: Path, is_complete: bool) -> StoredParts:
     return StoredParts(folder, Ledger(root, is_complete=is_complete))
 
 
-def _may_be_there(folder: Path) -> bool:
-    """Return whether a folder is there; of objects a request is saved, since reading one names what is missing."""
+def _may_exist(folder: Path) -> bool:
+    """Return whether a folder exists; always true in a store, which saves a request: reading would raise anyway."""
     return isinstance(folder, ObjectPath) or folder.is_dir()
 
 
 def _attempt_of(path: Path, read: Callable[[Path], memoryview]) -> str | None:
-    """Return the attempt that a receipt, or what stands for it, names; None where it names none or is not there."""
+    """Return the attempt that a receipt or `written.json` names; None if it names none or does not exist."""
     try:
         attempt = record_of(bytes(read(path)), path, {}, fix=MADE_ANEW).get("attempt")
     except FileNotFoundError:
@@ -354,7 +356,7 @@ def _attempt_of(path: Path, read: Callable[[Path], memoryview]) -> str | None:
 
 
 class StoredArrays(Arrays):
-    """The arrays of one part, read whole and kept in this process while other tasks need them."""
+    """The arrays of one part, read whole and cached in this process for other tasks."""
 
     def __init__(self, parts: StoredParts, index: int):
         self.parts = parts
@@ -362,11 +364,11 @@ class StoredArrays(Arrays):
 
     @property
     def nbytes(self) -> int:
-        place = self.parts.place(self.index)
-        place = packed_in(place) or place
-        return sum(open_array(place / name).nbytes for name in names_in(place))
+        folder = self.parts.attempt_folder(self.index)
+        folder = packed_in(folder) or folder
+        return sum(open_array(folder / name).nbytes for name in names_in(folder))
 
     def load(self) -> dict[str, np.ndarray]:
-        """Return the arrays; those of an attempt are read once a process, if they fit what that keeps."""
-        key = str(self.parts.place(self.index))
+        """Return the arrays, which are read once per process if they fit the cache."""
+        key = str(self.parts.attempt_folder(self.index))
         return ARRAYS.get(key, lambda: self.nbytes, lambda: self.parts.read(self.index))

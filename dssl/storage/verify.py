@@ -1,9 +1,9 @@
-"""What lies in a folder of parts: read again to the last byte, described, and cleared of what a killed process left."""
+"""Checks of stored parts: reads every byte, lists the arrays, and removes what killed processes left."""
 
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from ..base.errors import IntegrityError
 from .array_files import DESCRIPTION, check_chunks, forget_arrays, open_array
@@ -16,9 +16,9 @@ from .store import MARK, StoredParts, StoredRows
 
 
 def verify_parts(parts: StoredParts, files: Iterable[Path] | None = None) -> None:
-    """Read every byte of every shared array and part; raise IntegrityError on the first that is not as written.
+    """Read every byte of all shared arrays and parts; raise IntegrityError for the first damage.
 
-    files : those that a manifest names; by default those that are there.
+    files : the files that a manifest names; by default those that exist.
     """
     arrays: set[Path] = set()
     numbers: set[tuple[Path, int]] = set()
@@ -42,9 +42,11 @@ def verify_parts(parts: StoredParts, files: Iterable[Path] | None = None) -> Non
 
 
 def verify_finished(parts: StoredParts) -> int:
-    """Read what the finished parts of a stage wrote, and return their number; what is under way is left out.
+    """Read the finished parts of a stage and return their number; unfinished parts are ignored.
 
-    Raise IntegrityError if a receipt, or an array that it is of, is missing or not as written.
+    Raises
+    ------
+    IntegrityError : a receipt or one of its arrays is missing or damaged.
     """
     numbers = parts.listed()
     forget_arrays(parts.folder)
@@ -59,16 +61,16 @@ def verify_finished(parts: StoredParts) -> int:
 
 
 def forget_unreadable(parts: StoredParts) -> None:
-    """Delete the receipts, here and within, of parts whose descriptions cannot be read: they are not finished.
+    """Delete the receipts of parts, also within, whose description files are unreadable: these parts are not finished.
 
-    They are not waited for until they are on the disk, so a power cut may leave them empty; objects are written whole.
+    Description files are not flushed to disk, so a power cut may leave them empty; objects are written whole.
     """
     if isinstance(parts.folder, ObjectPath):
         return
     for index in parts.listed():
         try:
             parts.receipt(index)
-            for described in parts.place(index).rglob("*.json") if parts.attempt_of(index) else ():
+            for described in parts.attempt_folder(index).rglob("*.json") if parts.attempt_of(index) else ():
                 read_json(described)
         except IntegrityError:
             parts.receipt_path(index).unlink()
@@ -78,41 +80,52 @@ def forget_unreadable(parts: StoredParts) -> None:
 
 
 def clear_unfinished(parts: StoredParts, files: Iterable[Path] | None = None) -> list[Path]:
-    """Delete the attempts that are of no part, here and within, and return the files that stay.
+    """Delete abandoned attempts, also within, and return the remaining files.
 
-    files : a list of those here, which may be old: what is not in it stays.
+    files : a listing of the folder, which may be out of date; files that are not in it stay.
     """
-    kept: list[Path] = []
+    remaining: list[Path] = []
     attempts: dict[tuple[Path, int], dict[str, list[Path]]] = {}
     for path in (path for path, _ in files_in(parts.folder)) if files is None else files:
         folder, kind, *steps = split_path(parts.folder, path)
-        if kind.startswith(MARK):  # of a process that was killed
+        if kind.startswith(MARK):  # left by a process that was killed
             path.unlink()
         elif kind == "parts" and len(steps) > 2:
             attempts.setdefault((folder, int(steps[0])), {}).setdefault(steps[1], []).append(path)
         else:
-            kept.append(path)
+            remaining.append(path)
     for (folder, index), by_name in attempts.items():
         inner = StoredParts(folder, parts.ledger)
         attempt = parts.ledger.attempt(inner.part(index)) or inner.attempt_of(index)
         for name in by_name:
             if name == attempt:
-                kept += by_name[name]
+                remaining += by_name[name]
             else:
                 inner.discard(index, name)
-    return kept
+    return remaining
 
 
 def _name_in(folder: Path, path: Path) -> str:
-    """Return the path of an array in the folder of its parts, without the attempt that wrote it."""
+    """Return the path of an array relative to its parts, without the attempt that wrote it."""
     steps = [step for step in path.relative_to(folder).parts if step != PACK]
     if "parts" in steps[:-1]:
         del steps[steps.index("parts") + 2]
     return "/".join(steps)
 
 
-def describe_arrays(folder: Path) -> list[dict[str, Any]]:
-    """Return path, shape, dtype, chunks, bytes, and bytes on disk of every array in a folder; reads no values."""
+class ArrayDescription(TypedDict):
+    """A stored array, as `dssl inspect` lists it."""
+
+    name: str
+    shape: list[int]
+    dtype: str
+    chunks: list[int]
+    bytes: int
+    bytes_on_disk: int
+
+
+def describe_arrays(folder: Path) -> list[ArrayDescription]:
+    """Return a description of every array in a folder; reads no values."""
     sizes = Counter[Path]()
     for path, size in files_in(folder):
         packed = members_of(path, path.read_bytes()) if path.name == PACK else None

@@ -1,4 +1,4 @@
-"""Rows that are some of others: chosen ones, or chosen columns of theirs; and how many lie below a number."""
+"""Views of rows: selected rows, ranges and columns; and reads of scattered rows chunk by chunk."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ from .csr import as_csr
 
 
 class SelectedRows(Rows):
-    """The chosen rows of others, in the order of their numbers; reads no chunk without one of them."""
+    """Selected rows in the order of `ids`; reads no chunk without one of them."""
 
     def __init__(self, rows: Rows, ids: Any):
         self.rows = rows
@@ -32,7 +32,7 @@ class SelectedRows(Rows):
 
 
 class RowRange(Rows):
-    """Rows [first, last) of others."""
+    """The range [first, last) of other rows."""
 
     def __init__(self, rows: Rows, first: int, last: int):
         self.rows = rows
@@ -54,7 +54,7 @@ class RowRange(Rows):
 
 
 class FirstColumns(Rows):
-    """The first columns of other rows, which are dense."""
+    """The first columns of other rows, which must be dense."""
 
     def __init__(self, rows: Rows, columns: int):
         self.rows = rows
@@ -71,7 +71,7 @@ class FirstColumns(Rows):
 
 
 class ChosenColumns(Rows):
-    """Some columns of rows, in an order of their own."""
+    """Some columns of other rows, in any order."""
 
     def __init__(self, rows: Rows, columns: list[int]):
         self.rows = rows
@@ -92,7 +92,7 @@ class ChosenColumns(Rows):
 
 
 def counts_below(ids: Rows, edges: np.ndarray) -> np.ndarray:
-    """Return how many of ascending numbers (n,) are below each of the edges (e,); a block of them is held at a time."""
+    """Return how many of the ascending numbers (n,) lie below each of the edges (e,); reads them block by block."""
     counts = np.zeros(len(edges), np.int64)
     for _, block in ids.blocks(STREAM_ROWS):
         counts += np.searchsorted(block, edges)
@@ -100,27 +100,27 @@ def counts_below(ids: Rows, edges: np.ndarray) -> np.ndarray:
 
 
 def take_by_group(rows: Rows, ids: np.ndarray, group: np.ndarray, read: Callable[[int, np.ndarray], Any]) -> Any:
-    """Return rows `ids` (m,), in this order, of which `group` (m,) says where each lies.
+    """Return the rows `ids` (m,), in this order, by one read per group; `group` (m,) says where each row lies.
 
-    read : called with each group and its ids, once; returns these rows. Beside the result no more than one group's rows
-    are held, of sparse rows all of them.
+    read : called once with each group and its ids; returns these rows. Beside the result, it holds the rows of one
+    group, or all groups if the rows are sparse.
     """
     ids = np.asarray(ids, np.int64)
     order = np.argsort(group, kind="stable")
     groups, starts = np.unique(group[order], return_index=True)
-    places = np.split(order, starts[1:])
-    blocks = ((place, read(int(g), ids[place])) for g, place in zip(groups, places, strict=False))
+    positions = np.split(order, starts[1:])
+    blocks = ((position, read(int(g), ids[position])) for g, position in zip(groups, positions, strict=False))
     if rows.is_sparse:
         return sparse.vstack([block for _, block in blocks] or [rows.read(0, 0)], format="csr")[np.argsort(order)]
     out = np.empty((len(ids), *rows.shape[1:]), rows.dtype)
-    for place, block in blocks:
-        out[place] = block
+    for position, block in blocks:
+        out[position] = block
     return out
 
 
 def take_by_chunk(rows: Rows, ids: np.ndarray, height: int) -> Any:
-    """Return rows `ids` (m,), in this order; each chunk of `height` rows that holds one of them is read once."""
-    def read(chunk: int, mine: np.ndarray) -> Any:
-        return rows.read(chunk * height, (chunk + 1) * height)[mine - chunk * height]
+    """Return the rows `ids` (m,), in this order; each chunk of `height` rows is read at most once."""
+    def read(chunk: int, ids_of_chunk: np.ndarray) -> Any:
+        return rows.read(chunk * height, (chunk + 1) * height)[ids_of_chunk - chunk * height]
 
     return take_by_group(rows, ids, np.asarray(ids, np.int64) // height, read)

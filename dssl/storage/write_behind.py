@@ -1,8 +1,8 @@
-"""Objects that are written and removed while a thread goes on, since each takes a way to the store and back.
+"""Background writes and removals of objects, so that a thread need not wait for each round trip to the store.
 
-Who wants one waits for it (`wait_for`), in whatever thread; before a thread says that something is finished, in an
-object of its own or to another process, it waits for all that it has written (`settle`), and before it looks what there
-is, for what it has removed too. Folders are removed one after the other, in the order in which that was asked for.
+A thread that needs an object waits for it (`wait_for`), whichever thread writes it. Before a thread announces that
+something is finished, in an object or to another process, it waits for everything that it has written (`settle`);
+before it lists objects, also for its removals. Folders are removed one after the other, in the order of the calls.
 """
 
 from collections.abc import Callable
@@ -11,52 +11,52 @@ from functools import cache
 from pathlib import Path
 from threading import Lock, local
 
-AT_ONCE = 16  # requests that wait for a store
-LARGEST_BEHIND = 1 << 18  # bytes of an object; of a larger one the bytes take longer than the way
-MAX_BEHIND = 32  # objects that a thread has under way
+AT_ONCE = 16  # concurrent requests
+LARGEST_BEHIND = 1 << 18  # bytes; transferring a larger object takes longer than the round trip
+MAX_BEHIND = 32  # pending objects per thread
 
-_UNDER_WAY: dict[str, "Future[None]"] = {}  # by the path of what is written
-_REMOVED: "dict[Future[None], str]" = {}  # the folders that are removed
+_UNDER_WAY: dict[str, "Future[None]"] = {}  # pending writes by path
+_REMOVED: "dict[Future[None], str]" = {}  # the folders that are being removed
 _LOCK = Lock()
 
 
 class ThreadWork(local):
-    """What a thread has begun and not yet asked for."""
+    """The pending writes and removals of a thread."""
 
     def __init__(self) -> None:
         self.writes: list[Future[None]] = []
         self.removals: list[Future[None]] = []
 
 
-_MINE = ThreadWork()
+_PENDING = ThreadWork()
 
 
 @cache
 def writers() -> ThreadPoolExecutor:
-    """Return the threads that write."""
+    """Return the pool of writing threads."""
     return ThreadPoolExecutor(AT_ONCE, thread_name_prefix="dssl-store")
 
 
 @cache
 def remover() -> ThreadPoolExecutor:
-    """Return the thread that removes; it waits for no other, so that those who wait for it do not wait for ever."""
+    """Return the removing thread, which waits for no other thread, so that waiting for it cannot deadlock."""
     return ThreadPoolExecutor(1, thread_name_prefix="dssl-remover")
 
 
 def write_behind(path: Path, write: Callable[[], object], *, last: bool = False) -> None:
-    """Call a function that writes an object, and go on meanwhile; another one of this path is waited for.
+    """Call a function that writes an object in the background, after earlier writes to the same path.
 
-    last : whether it is called when all is written that this thread has under way, and not at all if some of it fails.
+    last : whether to write only after all pending writes of this thread, and not at all if one of them fails.
     """
     name = str(path)
-    if len(_MINE.writes) >= MAX_BEHIND:
+    if len(_PENDING.writes) >= MAX_BEHIND:
         settle()
-    before = tuple(_MINE.writes) if last else ()
+    before = tuple(_PENDING.writes) if last else ()
 
     def job() -> None:
         try:
-            for other in before:  # begun earlier, so that they do not wait for this one
-                other.result()
+            for earlier in before:  # they were submitted earlier, so they do not wait for this one
+                earlier.result()
             write()
         finally:
             with _LOCK:
@@ -68,11 +68,11 @@ def write_behind(path: Path, write: Callable[[], object], *, last: bool = False)
             if name not in _UNDER_WAY:
                 _UNDER_WAY[name] = future = writers().submit(job)
                 break
-    _MINE.writes.append(future)
+    _PENDING.writes.append(future)
 
 
 def remove_behind(folder: Path, remove: Callable[[], object]) -> None:
-    """Call a function that removes all objects below a folder, and go on meanwhile."""
+    """Call a function that removes all objects below a folder, in the background."""
     settle()
 
     def job() -> None:
@@ -85,11 +85,11 @@ def remove_behind(folder: Path, remove: Callable[[], object]) -> None:
     with _LOCK:
         future = remover().submit(job)
         _REMOVED[future] = f"{folder}/"
-    _MINE.removals.append(future)
+    _PENDING.removals.append(future)
 
 
 def wait_for(path: Path) -> None:
-    """Wait until an object is written or removed, if that is under way; the thread that began it gets the error."""
+    """Wait for a pending write or removal of an object; an error is raised in the thread that started it."""
     wait_for_removal(path)
     future = _UNDER_WAY.get(str(path))
     if future is not None:
@@ -97,7 +97,7 @@ def wait_for(path: Path) -> None:
 
 
 def wait_for_removal(path: Path) -> None:
-    """Wait until a folder is removed that an object is in, if that is under way."""
+    """Wait for the pending removal of a folder that contains an object."""
     name = str(path)
     with _LOCK:
         pending = [future for future, folder in _REMOVED.items() if name.startswith(folder)]
@@ -105,14 +105,14 @@ def wait_for_removal(path: Path) -> None:
 
 
 def settle(*, removals: bool = False) -> None:
-    """Wait for all that this thread has under way, and for what it removes if asked to; raise the first error.
+    """Wait for all pending writes of this thread, and for its removals if asked to; raise the first error.
 
-    The error of a removal that has failed is raised in any case.
+    The error of a finished removal is raised in any case.
     """
-    removed = [future for future in _MINE.removals if removals or future.done()]
-    pending = [*_MINE.writes, *removed]
-    _MINE.writes = []
-    _MINE.removals = [future for future in _MINE.removals if future not in removed]
+    removed = [future for future in _PENDING.removals if removals or future.done()]
+    pending = [*_PENDING.writes, *removed]
+    _PENDING.writes = []
+    _PENDING.removals = [future for future in _PENDING.removals if future not in removed]
     wait(pending)
     for future in pending:
         future.result()

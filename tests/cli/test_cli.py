@@ -22,7 +22,7 @@ from dssl import __version__
 from dssl.cli.main import main
 from dssl.data.ingest import open_dataset
 from dssl.pipeline.kinds.registry import KINDS
-from dssl.storage.lock import here
+from dssl.storage.lock import host_identity
 
 NAMES = np.array(["oak, old", "birch", 'the "elm"'])
 
@@ -286,7 +286,7 @@ def test_ingest_of_several_files_and_append(made, tmp_path, monkeypatch):
         found = invoke("ingest", *arguments)
         assert (found.exit_code, told in found.stderr) == (code, True), found.stderr
     process = psutil.Process()
-    Path("one/lock.json").write_text(json.dumps({**here(), "pid": process.pid, "token": "another",
+    Path("one/lock.json").write_text(json.dumps({**host_identity(), "pid": process.pid, "token": "another",
                                                  "started": process.create_time()}))
     held = invoke("ingest", "later.csv", "one", "--append")
     assert held.exit_code == 5
@@ -613,4 +613,4 @@ def test_a_folder_that_may_not_be_written_is_named_with_other_places(tmp_path):
     tmp_path.chmod(0o755)
     assert done.returncode == 1
     assert "Permission denied (t.yaml)" in done.stderr
-    assert "or name another place (--workspace FOLDER, --out FILE)" in done.stderr
+    assert "or name another path (--workspace FOLDER, --out FILE)" in done.stderr

@@ -9,8 +9,8 @@ from distributed.versions import _version_cached
 
 from dssl.cli import doctor
 from dssl.cli.doctor import check_cluster, check_settings, check_source_on_workers, check_workers, examine, worst
-from dssl.execution.on_dask import OnDask
-from dssl.storage.files import place_of
+from dssl.execution.on_dask import ClusterSettings, OnDask
+from dssl.storage.files import resolved_path
 
 
 def levels(checks):
@@ -90,11 +90,10 @@ def test_what_a_cluster_does_about_workers_that_stop(cluster_client, monkeypatch
     assert levels(found) == {"worker-ttl": "warning", "allowed-failures": "ok", "pausing": "warning"}  # Dask's own
     assert "after 300 seconds" in one(found, "worker-ttl").found
     assert "at 80% of" in one(found, "pausing").found
-    answers = {"worker-ttl": 60.0, "allowed-failures": 0, "pause": []}
-    monkeypatch.setattr(execution, "settings", lambda: answers)
+    monkeypatch.setattr(execution, "settings", lambda: ClusterSettings(60.0, 0, ()))
     assert levels(check_settings(execution)) == {"worker-ttl": "ok", "allowed-failures": "warning", "pausing": "ok"}
-    answers["worker-ttl"] = None
-    assert "for ever" in one(list(check_settings(execution)), "worker-ttl").found
+    monkeypatch.setattr(execution, "settings", lambda: ClusterSettings(None, 0, ()))
+    assert "forever" in one(list(check_settings(execution)), "worker-ttl").found
 
 
 @pytest.mark.cluster
@@ -127,9 +126,9 @@ def test_a_workspace_in_an_object_store(s3, cluster_client):
     assert one(list(doctor.check_workspace(s3)), "workspace").level == "ok"
     assert one(list(doctor.check_workspace("s3://nobody-made-it/work")), "workspace").level == "problem"
     cluster_client.run(os.environ.update, {name: os.environ[name] for name in os.environ if name.startswith("AWS_")})
-    found = one(list(doctor.check_workers(OnDask(cluster_client), place_of(s3))), "workspace on workers")
+    found = one(list(doctor.check_workers(OnDask(cluster_client), resolved_path(s3))), "workspace on workers")
     assert (found.level, found.found) == ("ok", f"2 workers can open {s3}")
-    assert not place_of(s3).is_dir()
+    assert not resolved_path(s3).is_dir()
 
 
 def test_every_install_line_works_without_dssl_in_a_package_index():

@@ -23,7 +23,7 @@ from dssl.data.ingest import ingest, open_dataset
 from dssl.data.source_files import fingerprint
 from dssl.execution.in_process import InProcess
 from dssl.storage.blocks import MemoryParts
-from dssl.storage.files import place_of
+from dssl.storage.files import resolved_path
 from dssl.storage.objects import ObjectPath
 from dssl.storage.store import StoredParts
 
@@ -118,9 +118,9 @@ def test_only_new_files_are_read(daily, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("harm", "message"), [
     (lambda path: path.write_text("a,y\n0,0\n"),
-     r"part-1\.csv has changed[\s\S]*2 rows[\s\S]*alone \(part-3\.csv\)[\s\S]*--again"),
+     r"part-1\.csv has changed[\s\S]*2 rows[\s\S]*files \(part-3\.csv\)[\s\S]*--again"),
     (lambda path: path.unlink(),
-     r"part-1\.csv is not there any more[\s\S]*put back what is missing; or name .*part-3\.csv")])
+     r"part-1\.csv no longer exists[\s\S]*restore the missing files; or name .*part-3\.csv")])
 def test_files_that_changed_or_vanished_are_reported(daily, tmp_path, harm, message):
     harm(tmp_path / "day=1" / "part-1.csv")
     new = write_part(tmp_path, 3)
@@ -135,7 +135,7 @@ def test_files_that_changed_or_vanished_are_reported(daily, tmp_path, harm, mess
 
 def test_objects_that_were_read_are_not_asked_for_again(s3, tmp_path, monkeypatch):
     monkeypatch.setenv("DSSL_CACHE", str(tmp_path / "first"))
-    place = place_of(s3)
+    place = resolved_path(s3)
     for name in ("day=1/part-1.csv", "day=2/part-2.csv"):
         (place / name).write_text(f"a,y\n{name[4]},0\n")
     store(f"{s3}/day=*/part-*.csv", tmp_path / "d")
@@ -154,7 +154,7 @@ def test_objects_that_were_read_are_not_asked_for_again(s3, tmp_path, monkeypatc
     with pytest.raises(DataError, match=r"part-1\.csv has changed"):
         append(f"{s3}/day=*/part-*.csv", tmp_path / "d")
     (place / "day=1" / "part-1.csv").unlink()
-    with pytest.raises(DataError, match=r"part-1\.csv is not there any more"):
+    with pytest.raises(DataError, match=r"part-1\.csv no longer exists"):
         append(f"{s3}/day=*/part-*.csv", tmp_path / "d")
 
 
@@ -207,8 +207,8 @@ def test_labels_after_none_at_all(tmp_path):
 BAD = {
     "names.csv": ("a,c,y\n1,2,0\n", r"names\.csv and .*d have different columns: only .*d has 'b'; only .*csv has 'c'"),
     "number.csv": ("1,2,3,0\n", r"number\.csv has 3 features, .*d has 2"),
-    "unlabeled.csv": ("a,b\n1,2\n", r"the target of .*csv was taken to be 'b'[\s\S]*the target too, with empty cells"),
-    "text.csv": ("a,b,y\n1,2,oak\n", r"the labels of .*text\.csv are text, those of the data set numbers"),
+    "unlabeled.csv": ("a,b\n1,2\n", r"the target of .*csv was assumed to be 'b'[\s\S]*with empty cells"),
+    "text.csv": ("a,b,y\n1,2,oak\n", r"the labels of .*text\.csv are text, but those of the data set are numbers"),
     "missing.csv": ("a,b,y\n1,2,0\n1,,0\n", "column 'b' has a missing cell in row 1"),
     "rows.csv": ("a,b,y\n", "has no rows"),
 }
@@ -232,12 +232,12 @@ def test_targets_splits_types_and_folders_that_do_not_fit(tmp_path):
     np.savez(tmp_path / "0.npz", X=np.ones((3, 2)), y=[0, 1, 2])
     store(tmp_path / "0.npz", tmp_path / "d")
     np.savez(tmp_path / "1.npz", X=np.ones((3, 2)))
-    with pytest.raises(DataError, match=r"(?s)1\.npz has no target, .*d has one.*an npz file y of NaN"):
+    with pytest.raises(DataError, match=r"(?s)1\.npz has no target, .*d has one.*y of NaN to an npz file"):
         append(tmp_path / "1.npz", tmp_path / "d")
     np.savez(tmp_path / "1.npz", X=np.ones((3, 2)), y=[0, 1, 2], split=[0, 0, 1])
     with pytest.raises(DataError, match=r"1\.npz has a split, .*d has none"):
         append(tmp_path / "1.npz", tmp_path / "d")
-    with pytest.raises(DataError, match="dtype=float64 and the data set is float32"):
+    with pytest.raises(DataError, match="dtype=float64, but the data set is float32"):
         append(tmp_path / "0.npz", tmp_path / "d", dtype="float64")
     np.savez(tmp_path / "3.npz", X=np.ones((3, 3)), y=[0, 1, 2])
     with pytest.raises(DataError, match=r"has 3 features, .* has 2"):
@@ -252,7 +252,7 @@ def test_numbers_after_names_are_refused(tmp_path):
     np.savez(tmp_path / "0.npz", X=np.ones((2, 2)), y=np.array(["oak", "ash"]))
     np.savez(tmp_path / "1.npz", X=np.ones((2, 2)), y=[0, 7], y_names=["oak", "ash"])
     store(tmp_path / "0.npz", tmp_path / "d")
-    with pytest.raises(DataError, match=r"are numbers, those of the data set text"):
+    with pytest.raises(DataError, match=r"are numbers, but those of the data set are text"):
         append(tmp_path / "1.npz", tmp_path / "d")
 
 

@@ -262,7 +262,7 @@ def test_codes_of_other_digits_are_others_and_a_marked_code_is_missing_with_a_fr
 
 @pytest.mark.parametrize(("options", "message"), [
     ({"target": "mcc"}, "names the target, column 'mcc'"),
-    ({"target": "label", "drop": ("mcc",)}, "names what is dropped: column 'mcc'"),
+    ({"target": "label", "drop": ("mcc",)}, "names dropped columns: column 'mcc'"),
 ])
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_categories_are_features(tmp_path, options, message, ending):

@@ -14,7 +14,7 @@ from dssl.data.columns import Columns, cells_of
 from dssl.data.dataset import Dataset
 from dssl.data.ingest import ingest, open_dataset
 from dssl.data.ingest_params import IngestParams
-from dssl.data.readers.cells import MOST_LEVELS
+from dssl.data.readers.cells import MAX_LEVELS
 from dssl.execution.in_process import InProcess
 from dssl.storage.blocks import MemoryParts
 from dssl.storage.store import StoredParts
@@ -159,11 +159,11 @@ def test_without_text_and_missing_cells_the_options_change_no_bit(tmp_path, dtyp
      r"column 'a' has a missing cell in row 1[\s\S]*when_missing: impute"),
     ("a,b,y\n1,red,0\n2,,1\n3,,1\n", {"when_missing": "error"},
      r"column 'b' has 2 missing cells; the first is in row 1[\s\S]*when_missing: impute"),
-    ("a,b,y\n,red,0\n,blue,1\n", {}, "column 'a' has no cell that is not missing"),
-    ("a,b,y\n1,,0\n2, ,1\n", {}, "column 'b' has no cell that is not missing"),
+    ("a,b,y\n,red,0\n,blue,1\n", {}, "all cells of column 'a' are missing"),
+    ("a,b,y\n1,,0\n2, ,1\n", {}, "all cells of column 'b' are missing"),
     ("a,b,y\n1,red,0\ninf,blue,1\n", {}, "column 'a' is inf in row 1"),
-    ("a,b,y\n1e308,red,0\n1e308,blue,1\n", {}, "column 'a' sum beyond float64"),
-    ("a,b,y\n" + "1,id0,0\n" + "".join(f"1,id{i},0\n" for i in range(MOST_LEVELS + 1)), {"keep_ids": True},
+    ("a,b,y\n1e308,red,0\n1e308,blue,1\n", {}, "column 'a' exceeds float64"),
+    ("a,b,y\n" + "1,id0,0\n" + "".join(f"1,id{i},0\n" for i in range(MAX_LEVELS + 1)), {"keep_ids": True},
      r"'b' has more than 1,000 different texts[\s\S]*identifier"),
 ])
 @pytest.mark.parametrize("height", [1, None])
@@ -176,10 +176,10 @@ def test_refused_with_the_column(tmp_path, text, options, message, height):
 
 
 def test_as_many_levels_as_allowed(tmp_path):
-    levels = [f"v{i}" for i in range(MOST_LEVELS)]
+    levels = [f"v{i}" for i in range(MAX_LEVELS)]
     path = write(tmp_path, pd.DataFrame({"a": [*levels, "v0"], "y": 0}))
-    assert read(path, block_rows=300, keep_ids=True).X.shape == (MOST_LEVELS + 1, MOST_LEVELS)
-    with pytest.raises(DataError, match="column 'a' is text of which none comes twice, such as 'v0'"):
+    assert read(path, block_rows=300, keep_ids=True).X.shape == (MAX_LEVELS + 1, MAX_LEVELS)
+    with pytest.raises(DataError, match="column 'a' is text without a repeated value, such as 'v0'"):
         Dataset.from_arrays(pd.DataFrame({"a": levels}), when_text="one_hot")
 
 
@@ -189,7 +189,7 @@ def test_a_decimal_comma_is_found_and_told(tmp_path):
     data = read(path)
     assert_array_equal(data.X.read_all()[:2], [[0.25, 0.5], [1.25, -1.5]])
     assert data.attributes["decimal"] == ","
-    with pytest.raises(DataError, match="'a' is text of which none comes twice, such as '0,25'"):
+    with pytest.raises(DataError, match="'a' is text without a repeated value, such as '0,25'"):
         read(path, decimal=".", thousands="none", when_text="error")
 
 

@@ -10,7 +10,7 @@ from scipy import sparse
 
 from dssl.base.errors import DataError
 from dssl.data.dataset import Dataset
-from dssl.data.floats import RESOLVED, narrow_columns, refuse_lost_columns
+from dssl.data.floats import RESOLVED, narrow_columns, refuse_indistinct_columns
 from dssl.data.ingest import ingest
 from dssl.execution.in_process import InProcess
 from dssl.storage.blocks import MemoryParts
@@ -30,7 +30,7 @@ def is_lost(column):
 
 def refused(blocks):
     try:
-        refuse_lost_columns([narrow_columns(block, np.float32) for block in blocks], None, "X", "fix")
+        refuse_indistinct_columns([narrow_columns(block, np.float32) for block in blocks], None, "X", "fix")
     except DataError:
         return True
     return False
@@ -127,5 +127,5 @@ def test_types_that_float32_holds_are_not_looked_at():
 
 def test_several_columns_are_counted():
     X = np.column_stack([SECONDS, RNG.normal(size=300), SECONDS + 1])
-    with pytest.raises(DataError, match=r"column 0 .*and 1 more columns are alike"):
-        refuse_lost_columns([narrow_columns(part, np.float32) for part in (X[:100], X[100:])], None, "X", "fix")
+    with pytest.raises(DataError, match=r"column 0 .*and so do 1 more columns"):
+        refuse_indistinct_columns([narrow_columns(part, np.float32) for part in (X[:100], X[100:])], None, "X", "fix")

@@ -222,7 +222,7 @@ def test_patterns_that_match_nothing(tmp_path, monkeypatch):
     (tmp_path / "one.csv").write_text("1,2\n")
     with pytest.raises(DataError, match=r"no file matches .*part-\*\.csv[\s\S]*holds one\.csv"):
         open_dataset(tmp_path / "part-*.csv")
-    with pytest.raises(DataError, match="is no folder"):
+    with pytest.raises(DataError, match="is not a folder"):
         open_dataset(tmp_path / "absent" / "*.csv")
     with pytest.raises(DataError, match="is a pattern"):
         open_dataset("https://host/part-*.csv")

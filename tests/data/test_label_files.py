@@ -13,7 +13,7 @@ def test_filled_labels_are_read_by_row(tmp_path):
     lines = read_label_files([first, second])
     assert [*lines] == [0, 5, 7]
     assert [line.label for line in lines.values()] == ["right", "down, left", "up"]
-    assert [line.place for line in lines.values()] == [f"{second}, line 3", f"{first}, line 5", f"{first}, line 2"]
+    assert [line.origin for line in lines.values()] == [f"{second}, line 3", f"{first}, line 5", f"{first}, line 2"]
 
 
 @pytest.mark.parametrize(("text", "message"), [
@@ -21,7 +21,8 @@ def test_filled_labels_are_read_by_row(tmp_path):
     ("row,label\n1,\n", "no row has a label"), ("row,label\n-1,up\n", "line 2: row '-1'"),
     ("row,label\n1.0,up\n", "line 2: row '1.0'"),
     ("row,label\n1,up\n\n1,down\n", "line 4: row 1 is 'down', and was 'up' in .*line 2"),
-    ("row,label\n1\n", "line 2: not as many cells"), ("row,label\n1,a,b\n", "line 2: not as many cells")])
+    ("row,label\n1\n", "line 2: its number of cells differs"),
+    ("row,label\n1,a,b\n", "line 2: its number of cells differs")])
 def test_what_is_no_such_file_is_refused(tmp_path, text, message):
     path = tmp_path / "labels.csv"
     path.write_text(text, encoding="utf-8")
@@ -44,7 +45,7 @@ def test_rows_are_named_by_the_identifiers_of_the_source_or_by_number(tmp_path):
     lines = read_label_files([first, second], identifiers())
     assert [*lines] == [0, 1, 2]
     assert [line.label for line in lines.values()] == ["down", "up", "left"]
-    assert lines[2].place == f"{second}, line 2"
+    assert lines[2].origin == f"{second}, line 2"
     first.write_text("id,label\nu1,up\n,\n", encoding="utf-8")
     assert count_label_files([first, second]) == 3
 

@@ -43,6 +43,6 @@ def test_a_chunk_that_unpacks_to_gigabytes_is_damaged(tmp_path):
     assert len(packed) < 1 << 17
     chunk.write_bytes(packed + crc(packed))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(IntegrityError, match=r"unpacks to 1,073,741,824 bytes, 80 are due"):
+    with pytest.raises(IntegrityError, match=r"decompresses to 1,073,741,824 bytes, expected 80"):
         read_rows(path, 0, open_array(path).shape[0])
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1 << 19  # kB

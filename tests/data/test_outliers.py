@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from dssl import SemiSupervisedClassifier
 from dssl.data.scaling import scaling
-from dssl.data.scaling.outliers import FarRows, Reaches, far_rows_in_words, sampled_places
+from dssl.data.scaling.outliers import OutlierRows, Reaches, describe_outlier_rows, sampled_positions
 from dssl.data.scaling.scaling import KINDS, ScalingParams, fit_scaling, fit_scalings
 from dssl.execution.in_process import InProcess
 from dssl.storage.blocks import ArrayRows
@@ -56,10 +56,10 @@ def test_one_wrong_cell_is_cut_off_and_named_with_its_column():
     X[17, 1] *= 1000
     outliers = scalings(X)["standardize"].attributes["outliers"]
     assert outliers["rows"] == [17]
-    words = far_rows_in_words(outliers, list("abcdefg"))
+    words = describe_outlier_rows(outliers, list("abcdefg"))
     assert words.startswith("row 17, counted from 0, lies far from all others: it has 1 cell out of range")
     assert words.endswith("in column 'b'")
-    assert far_rows_in_words(outliers, None, ["line 19, id 4"]).startswith("row 17 (line 19, id 4), counted from 0")
+    assert describe_outlier_rows(outliers, None, ["line 19, id 4"]).startswith("row 17 (line 19, id 4), counted from 0")
 
 
 def test_a_code_of_many_cells_is_cut_off_and_no_row_is_far():
@@ -84,7 +84,7 @@ def test_outliers_do_not_depend_on_blocks(chosen, monkeypatch):
 
 def test_a_sample_of_many_rows_tells_reaches_within_two_percent_of_ranks():
     x = np.random.default_rng(0).exponential(size=(200_000, 1))
-    places = sampled_places(len(x), 1)
+    places = sampled_positions(len(x), 1)
     assert len(places) == 10_000
     reach = Reaches.of(x[places]).reach[0]
     away = np.abs(x - np.median(x))
@@ -97,14 +97,14 @@ def test_a_fit_names_the_row_and_predicts_as_without_it():
     X = rng.normal(size=(120, 5)) * [1, 1, 10, 10, 0.1] + 3 * y[:, None] * [1, 1, 10, 0, 0]
     labels = np.where(np.arange(120) < 20, y, -1)
     with warnings.catch_warnings():
-        warnings.simplefilter("error", FarRows)
+        warnings.simplefilter("error", OutlierRows)
         plain = SemiSupervisedClassifier().fit(X, labels)
-    with pytest.warns(FarRows, match="row 120, counted from 0, lies far from all others"):
+    with pytest.warns(OutlierRows, match="row 120, counted from 0, lies far from all others"):
         actual = SemiSupervisedClassifier().fit(np.vstack([X, np.full((1, 5), 99999.0)]), np.append(labels, -1))
     assert actual.evidence_["scale"]["outliers"]["rows"] == [120]
     named = pd.DataFrame(np.vstack([X, np.full((1, 5), 99999.0)]), index=[f"p{i}" for i in range(121)])
     named.columns = list("abcde")
-    with pytest.warns(FarRows, match=r"row 120 \(index 'p120'\), counted from 0, lies far from all others"):
+    with pytest.warns(OutlierRows, match=r"row 120 \(index 'p120'\), counted from 0, lies far from all others"):
         SemiSupervisedClassifier().fit(named, np.append(labels, -1))
     assert (actual.transduction_[:120] != plain.transduction_).mean() < 0.03
 

@@ -19,8 +19,8 @@ NEW = np.array([[0, 10, 5], [8, 12, 5], [8.1, 11, 5], [-4, 11, 5], [2, 14.5, 6],
 @pytest.mark.parametrize("budget", [200, 1 << 20])
 def test_points_are_far_where_a_column_is_beyond_its_range_by_more_than_the_width(rows, budget):
     actual = SEEN.compare(as_rows(rows), InProcess(2, memory_budget=budget))
-    assert_array_equal(actual.is_far.read_all(), [False, False, True, False, True, True])
-    assert actual.far == 3
+    assert_array_equal(actual.is_outlier.read_all(), [False, False, True, False, True, True])
+    assert actual.n_outliers == 3
     first, second, third = actual.described(["a", "b", "c"])
     assert first == {"column": "a", "below": 2, "above": 2, "far": 2, "min": pytest.approx(-4.1),
                      "max": pytest.approx(8.1), "training_min": 0, "training_max": 4, "notable": True}

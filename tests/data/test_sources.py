@@ -18,7 +18,7 @@ from dssl.base.errors import DataError
 from dssl.data.ingest import open_dataset
 from dssl.data.source_files import Source, fingerprint
 from dssl.data.sources import BUNDLED, TWO_MOONS, find_source, save_npz, table_of_frame
-from dssl.storage.files import place_of
+from dssl.storage.files import resolved_path
 from dssl.storage.objects import ObjectPath
 
 
@@ -154,7 +154,7 @@ def test_downloads_that_fail_leave_nothing(server, cache):
 
 
 def test_objects_are_read_as_they_are_now(cache, s3):
-    place = place_of(s3)
+    place = resolved_path(s3)
     for number, text in ((2, "a,y\n3,0\n"), (10, "a,y\n4,1\n"), (1, "a,y\n1,0\n2,1\n")):
         (place / f"part-{number}.csv").write_text(text)
     assert_array_equal(open_dataset(f"{s3}/part-1.csv").X.read_all(), [[1], [2]])
@@ -177,7 +177,7 @@ def upload(folder, place):
 
 
 def test_a_zarr_group_and_a_data_set_are_read_from_a_store_as_they_are_now(cache, s3, tmp_path):
-    place, X, y = place_of(s3), np.arange(40.0).reshape(20, 2), np.arange(20) % 2
+    place, X, y = resolved_path(s3), np.arange(40.0).reshape(20, 2), np.arange(20) % 2
     group = zarr.create_group(tmp_path / "points.zarr")
     group.create_array("X", data=X, chunks=(7, 2))
     group.create_array("y", data=y)
@@ -202,7 +202,7 @@ def test_a_zarr_group_and_a_data_set_are_read_from_a_store_as_they_are_now(cache
 
 
 def test_a_folder_that_changes_while_it_is_downloaded_is_not_kept(cache, s3, tmp_path, monkeypatch):
-    place = place_of(s3)
+    place = resolved_path(s3)
     zarr.create_array(tmp_path / "X.zarr", data=np.zeros((20, 2)), chunks=(7, 2))
     upload(tmp_path / "X.zarr", place / "X.zarr")
     download = ObjectPath.download
@@ -212,7 +212,7 @@ def test_a_folder_that_changes_while_it_is_downloaded_is_not_kept(cache, s3, tmp
         (place / "X.zarr" / "c" / "0" / "0").write_bytes(b"other")
 
     monkeypatch.setattr(ObjectPath, "download", and_change)
-    with pytest.raises(DataError, match=r"X\.zarr has changed[\s\S]*while it was downloaded"):
+    with pytest.raises(DataError, match=r"X\.zarr has changed[\s\S]*during the download"):
         find_source(f"{s3}/X.zarr")
     assert [path for path in cache.rglob("*") if path.is_file()] == []
 

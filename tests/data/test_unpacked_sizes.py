@@ -114,7 +114,7 @@ def test_a_chunk_of_zarr_that_unpacks_to_more_than_its_shape(tmp_path, name, ver
     assert_array_equal(dense(reader.read(0, 20)).X, POINTS[:20])  # other chunks are still read
 
     def refused():
-        with pytest.raises(DataError, match=r"g has a chunk of .* bytes that unpacks to more than 66,496"):
+        with pytest.raises(DataError, match=r"g has a chunk of .* bytes that decompresses to more than 66,496"):
             reader.read(20, 40)
 
     assert traced_peak(refused, 16 * MB) < 16 * MB  # of 64; the decoder of lzma takes 8
@@ -134,7 +134,7 @@ def test_a_chunk_of_a_shard_that_unpacks_to_more_than_its_shape(tmp_path, compre
     (tmp_path / "g" / "c" / "0" / "0").write_bytes((tmp_path / "large" / "c" / "0" / "0").read_bytes())
     reader = open_reader(tmp_path / "g", scratch=tmp_path)
     assert reader.scan().n_rows == 128
-    with pytest.raises(DataError, match=r"g has a chunk of .* bytes that unpacks to more than 73,728"):
+    with pytest.raises(DataError, match=r"g has a chunk of .* bytes that decompresses to more than 73,728"):
         reader.read(0, 128)
 
 

@@ -22,7 +22,7 @@ from dssl.estimators.predict_to import predict_to_zarr
 from dssl.pipeline.result import RunResult
 from dssl.pipeline.run import run
 from dssl.storage.artifacts import Workspace
-from dssl.storage.files import disk_bytes, place_of, read_json
+from dssl.storage.files import disk_bytes, read_json, resolved_path
 from dssl.storage.foreign_zarr import publish_array
 from dssl.storage.store import StoredParts
 from tests.objects import KEY, SECRET
@@ -60,13 +60,13 @@ def test_a_run_in_a_store_is_that_in_a_folder(spec, s3, tmp_path):
         assert workspace.verify() == len(there.stages)
     manifests = [{path.relative_to(root).as_posix(): read_json(path)["attributes"]
                   for path in root.glob("artifacts/*/*/manifest.json")}
-                 for root in (place_of(s3), tmp_path / "work")]
+                 for root in (resolved_path(s3), tmp_path / "work")]
     assert manifests[0] == manifests[1]
 
 
 def everything(workspace):
     """Return every byte of a workspace, names too."""
-    return b"\n".join(str(path).encode() + b"\n" + path.read_bytes() for path, _ in place_of(workspace).below())
+    return b"\n".join(str(path).encode() + b"\n" + path.read_bytes() for path, _ in resolved_path(workspace).below())
 
 
 def test_commands_work_there_and_no_secret_is_written_or_said(dssl, spec, s3, tmp_path):
@@ -84,12 +84,12 @@ def test_commands_work_there_and_no_secret_is_written_or_said(dssl, spec, s3, tm
     assert "Paths" in says("inspect", found["run"], "--workspace", s3)
     assert "points" in says("inspect", "points", "--workspace", s3)
     says("predict", f"{found['folder']}/result.json", "two_moons", f"{s3}/p.csv", "--read", "target=none")
-    assert (place_of(s3) / "p.csv").read_text().startswith("row,label")
+    assert (resolved_path(s3) / "p.csv").read_text().startswith("row,label")
     says("suggest", found["run"], "--workspace", s3, "--count", 3, "--out", f"{s3}/s.csv")
-    assert len((place_of(s3) / "s.csv").read_text().splitlines()) == 4
-    before = disk_bytes(place_of(s3))
+    assert len((resolved_path(s3) / "s.csv").read_text().splitlines()) == 4
+    before = disk_bytes(resolved_path(s3))
     says("gc", "--intermediate", "--yes", "--workspace", s3)
-    assert disk_bytes(place_of(s3)) < before
+    assert disk_bytes(resolved_path(s3)) < before
     says("predict", found["folder"], "two_moons", tmp_path / "p.npy", "--read", "target=none")
     assert "report.html" in says("report", "--workspace", s3)
     assert "done" in says("status", "--workspace", s3)
@@ -129,7 +129,7 @@ def test_workers_write_what_one_process_writes(spec, s3, cluster_client):
     alone = run(spec, workspace=f"{s3}/one")
     assert addresses(shared) == addresses(alone)
     assert shared.metrics == alone.metrics
-    assert not (place_of(s3) / "two" / "scratch").is_dir()
+    assert not (resolved_path(s3) / "two" / "scratch").is_dir()
 
 
 @pytest.mark.slow
@@ -143,7 +143,7 @@ def test_a_run_that_is_killed_goes_on_where_it_stopped(spec, s3, tmp_path, where
                               start_new_session=True) as process:
             while process.poll() is None:
                 time.sleep(0.1)
-                found = len(list(place_of(s3).glob("artifacts/*/*/manifest.json")))
+                found = len(list(resolved_path(s3).glob("artifacts/*/*/manifest.json")))
                 if kills < 2 and found > seen + 2:
                     os.killpg(process.pid, signal.SIGKILL)
                     seen, kills = found, kills + 1
@@ -152,7 +152,7 @@ def test_a_run_that_is_killed_goes_on_where_it_stopped(spec, s3, tmp_path, where
             break
         assert process.returncode in (None, -signal.SIGKILL)
     assert kills == 2
-    *_, last = sorted(place_of(s3).glob("runs/*/result.json"))
+    *_, last = sorted(resolved_path(s3).glob("runs/*/result.json"))
     result = RunResult.open(str(last))
     assert addresses(result) == addresses(undisturbed)
     assert result.metrics == undisturbed.metrics
@@ -183,7 +183,7 @@ def test_a_data_set_in_a_store_is_that_in_a_folder(dssl, s3, tmp_path):
 
 
 def test_two_processes_do_not_write_one_data_set(dssl, s3, tmp_path):
-    for folder in (place_of(f"{s3}/data"), tmp_path / "data"):
+    for folder in (resolved_path(f"{s3}/data"), tmp_path / "data"):
         with one_writer(folder):
             done = dssl("ingest", "iris", folder)
         assert (done.code, f"process {os.getpid()} on" in done.err) == (5, True)
@@ -197,27 +197,27 @@ def test_two_processes_do_not_write_one_data_set(dssl, s3, tmp_path):
 def test_an_ingest_that_is_refused_leaves_nothing_in_a_store(dssl, s3, tmp_path):
     (tmp_path / "bad.csv").write_text("u,y\n1,0\noak,1\n")
     assert dssl("ingest", tmp_path / "bad.csv", f"{s3}/data", "--read", "when_text=error").code == 1
-    assert list(place_of(s3).below()) == []
+    assert list(resolved_path(s3).below()) == []
 
 
 def test_predictions_in_a_store_are_an_array_that_zarr_reads(s3, tmp_path):
     X, y = make_moons(300, noise=0.1, random_state=0)
     model = LaplaceLearning().fit(X, np.where(np.arange(300) < 60, y, -1)).model_
-    out = place_of(f"{s3}/p.zarr")
+    out = resolved_path(f"{s3}/p.zarr")
     assert predict_to_zarr(model, X, out)["n"] == 300
     array = zarr.open_array(zarr.storage.ObjectStore(out.store), path=out.key, mode="r")
     predict_to_zarr(model, X, tmp_path / "p.zarr")
     here = zarr.open_array(tmp_path / "p.zarr", mode="r")
     assert_array_equal(array[:], here[:])
     assert dict(array.attrs) == dict(here.attrs)
-    assert {path.parts[3] for path, _ in place_of(s3).below()} == {"p.zarr"}  # and no draft is left
+    assert {path.parts[3] for path, _ in resolved_path(s3).below()} == {"p.zarr"}  # and no draft is left
     with pytest.raises(DataError, match="exists"):
         predict_to_zarr(model, X, out)
 
 
 @pytest.mark.parametrize("differs", ["c/1", "zarr.json"])
 def test_of_two_that_write_an_array_in_a_store_one_is_told(s3, differs):
-    draft, target = StoredParts(f"{s3}/.draft", is_new=True), place_of(f"{s3}/p.zarr")
+    draft, target = StoredParts(f"{s3}/.draft", is_new=True), resolved_path(f"{s3}/p.zarr")
     draft.allocate("predictions", (6,), np.int64, 2)
     draft.write_range(0, {"predictions": np.arange(6)})
     source = draft.rows("predictions").path

@@ -51,7 +51,7 @@ def test_a_pipeline_predicts_new_points(moons):
     assert len(features.get_feature_names_out()) == features.transform(new).shape[1] == features.evidence_["features"]
 
 
-@pytest.mark.filterwarnings("ignore::dssl.data.scaling.out_of_range.BeyondRange")
+@pytest.mark.filterwarnings("ignore::dssl.data.scaling.out_of_range.OutOfRange")
 def test_the_same_again_stored_sparse_and_under_a_budget(moons):
     X, _, _ = moons
     features = ClusterKernelFeatures(bandwidth=0.2, memory_budget="2MB")

@@ -195,7 +195,7 @@ def test_one_kernel_from_interpolation_to_the_mean():
     assert (mean.transduction_[free] == true[free]).mean() > 0.9
 
 
-@pytest.mark.filterwarnings("ignore::dssl.data.scaling.out_of_range.BeyondRange")
+@pytest.mark.filterwarnings("ignore::dssl.data.scaling.out_of_range.OutOfRange")
 def test_a_graph_made_before_serves_every_learner():
     X, _, y = digits(5)
     made = KNNGraph().build(X)

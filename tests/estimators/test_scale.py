@@ -26,7 +26,7 @@ from dssl import (
 )
 from dssl.base.errors import ParameterError
 from dssl.data.findings import IdentifierColumns
-from dssl.data.scaling.out_of_range import BeyondRange
+from dssl.data.scaling.out_of_range import OutOfRange
 from dssl.data.scaling.units import UnlikeColumns
 from dssl.methods.data_sections import DataSection
 
@@ -223,8 +223,8 @@ def test_a_prediction_warns_of_values_beyond_the_range_of_the_fit(kind):
     table = pd.DataFrame(X, columns=["width", "height"])
     model = kind().fit(table, np.where(np.arange(200) < 20, y, -1))
     model.predict(table[::-1])
-    with pytest.warns(BeyondRange, match=r"200 of 200 values of column 'height' are beyond .* from 99\.\d+ to 101"):
+    with pytest.warns(OutOfRange, match=r"200 of 200 values of column 'height' are beyond .* from 99\.\d+ to 101"):
         model.predict(table.assign(height=table["height"] + 100))
     unnamed = kind().fit(X, np.where(np.arange(200) < 20, y, -1))
-    with pytest.warns(BeyondRange, match=r"200 of 200 values of column 1 \(counted from 0\)"):
+    with pytest.warns(OutOfRange, match=r"200 of 200 values of column 1 \(counted from 0\)"):
         unnamed.decision_function(X + np.array([0, 100]))

@@ -303,7 +303,7 @@ def sums_that_tasks_combine(execution: Execution, folder: Path) -> Found:
     X, _ = points(60, 200)
     actual = fit_scaling(execution.share_rows(as_rows(X)), None, ScalingParams(kind="standardize"), execution)
     compared = actual.seen.compare(as_rows(3 * X), execution)
-    return {"shift": actual.shift, "factor": actual.factor, "far": compared.is_far.read_all(),
+    return {"shift": actual.shift, "factor": actual.factor, "far": compared.is_outlier.read_all(),
             "beyond": [item.above for item in compared.columns]}
 
 

@@ -47,11 +47,11 @@ def waited(*answers, seconds=121, work_at=None):
 
 
 @pytest.mark.parametrize(("answers", "text"), [
-    ([[]], "no worker has come to the scheduler at tcp://scheduler:8786 for 120 seconds"),
-    ([[worker()], []], "all workers of the scheduler at tcp://scheduler:8786 have been gone for"),
+    ([[]], "no worker has connected to the scheduler at tcp://scheduler:8786 for 120 seconds"),
+    ([[worker()], []], "the scheduler at tcp://scheduler:8786 has had no workers for"),
     ([[worker("paused", 900 << 20), worker("paused")]], f"{ADDRESS}0 holds 900 MiB of 1,024"),
     ([[worker("paused")]], "all 1 workers at tcp://scheduler:8786 have been paused for 120 seconds"),
-    ([[worker("closing")]], "have been gone"), ([TimeoutError()], "has not answered for 120 seconds"),
+    ([[worker("closing")]], "has had no workers"), ([TimeoutError()], "has not answered for 120 seconds"),
 ])
 def test_the_cause_is_named_in_time(answers, text):
     _, second, message = waited(*answers, seconds=200)

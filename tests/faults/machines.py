@@ -16,7 +16,7 @@ from dssl.execution.size import size_of
 from dssl.pipeline.run import run
 from dssl.pipeline.status import STATUS
 from dssl.storage.artifacts import Workspace
-from dssl.storage.files import place_of
+from dssl.storage.files import resolved_path
 
 from ..stored import contents
 
@@ -51,7 +51,7 @@ class Machines:
 
     def __init__(self, folder: Path, workspace: str | Path | None = None):
         self.folder, self.processes, self.environment = folder, [], os.environ | SETTINGS
-        self.workspace = place_of(workspace or folder / "work")
+        self.workspace = resolved_path(workspace or folder / "work")
         self.spec = folder / "faults.yaml"
         self.spec.write_text(SPEC)
         self.logs = 0

@@ -41,7 +41,7 @@ def workers_killed(machines, stage):
     scheduler, hands, run = begun(machines, stage)
     for worker in hands:
         worker.kill()
-    machines.ended(run, 4, f"all workers of the scheduler at {scheduler.address} have been gone for 3 seconds")
+    machines.ended(run, 4, f"the scheduler at {scheduler.address} has had no workers for 3 seconds")
     machines.resume()
 
 

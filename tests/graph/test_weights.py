@@ -126,7 +126,7 @@ def test_the_median_of_parts_is_that_of_all_values(pieces):
     parts, values = MemoryParts(), [np.array(piece, np.float64) for piece in pieces]
     for index, own in enumerate(values):
         parts.write(index, {"x": own})
-    with patch.object(median, "most_collected", lambda budget: 2):
+    with patch.object(median, "max_collected", lambda budget: 2):
         found = median.median_of_parts(parts, "x", [len(own) for own in values], InProcess(1))
     assert found == np.median(np.concatenate(values))
 

@@ -267,7 +267,7 @@ def _(folder: Path) -> Outcome:
     return ingest(folder, folder / "points.zarr")
 
 
-@case("Readers", "a chunk of Zarr that unpacks to more than it may hold", 1, "unpacks to more than")
+@case("Readers", "a chunk of Zarr that unpacks to more than it may hold", 1, "decompresses to more than")
 def _(folder: Path) -> Outcome:
     zarr.create_array(str(folder / "points.zarr"), data=np.ones((40, 3)), compressors=zarr.codecs.ZstdCodec())
     (folder / "points.zarr" / "c" / "0" / "0").write_bytes(Zstd().encode(bytes(1 << 24)))
@@ -342,7 +342,7 @@ def _(folder: Path) -> Outcome:
     return pipeline(folder, csv(folder, table), data={"read": {"when_missing": "impute"}})
 
 
-case("Values", "a column that is missing throughout and `impute`", 1, "no cell that is not missing")(
+case("Values", "a column that is missing throughout and `impute`", 1, "are missing")(
     lambda folder: pipeline(folder, csv(folder, frame().assign(b="")), data={"read": {"when_missing": "impute"}}))
 
 

@@ -149,7 +149,7 @@ def test_odd_cells_cost_one_more_pass_however_many_there_are(here, monkeypatch):
         look = Look(find_source("t.csv"), {"target": "label"}, Path(scratch), InProcess(1))
     assert len(passes) == 2
     assert look.options["missing"] == tuple(f"see note {i}" for i in range(34))
-    assert look.unusable == {"codes": "45 of its cells are no numbers", "late": "4 of its cells are no numbers"}
+    assert look.unusable == {"codes": "45 of its cells are not numbers", "late": "4 of its cells are not numbers"}
     assert look.scan.feature_names == ("many",)
     assert init("t.csv").exit_code == 0
     data = ingest("t.csv", MemoryParts(), InProcess(1), load_spec("t.yaml").data.read)
@@ -206,7 +206,7 @@ def test_a_spec_that_is_there_is_not_overwritten(here):
 
 
 @pytest.mark.parametrize(("columns", "target", "why"), [
-    ({"a": [0.5, 1.5], "Label": [3, 4], "b": [0, 1]}, "Label", "it is named so"),
+    ({"a": [0.5, 1.5], "Label": [3, 4], "b": [0, 1]}, "Label", "its name says so"),
     ({"a": [0.5, 1.5], "kind": ["x", "z", None, None, None], "b": [0, 1]}, "kind", "of its cells are empty"),
     ({"a": [0.5, 1.5], "kind": ["x", None, None, None], "b": [0, 1, None]}, "kind", "of its cells are empty"),
     ({"a": [0.5, 1.5], "price": [1.25, None], "b": [7.5, 8.5]}, "price", "of its cells are empty"),

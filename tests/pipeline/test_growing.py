@@ -21,7 +21,7 @@ from dssl.pipeline.load import load_spec
 from dssl.pipeline.plan.plan import plan
 from dssl.pipeline.run import run
 from dssl.storage.artifacts import Workspace
-from dssl.storage.files import place_of
+from dssl.storage.files import resolved_path
 from dssl.storage.objects import ObjectPath
 
 COLUMNS = list("abcd")
@@ -428,7 +428,7 @@ def test_other_specs_have_runs_of_their_own_and_a_given_graph_does_not_grow(grow
 
 @pytest.mark.slow
 def test_objects_that_were_read_are_not_downloaded(tmp_path, s3, monkeypatch):
-    table, place = points(), place_of(s3)
+    table, place = points(), resolved_path(s3)
     growing = Growing(tmp_path, data={"source": f"{s3}/day=*/part-*.csv"})
     for name, (start, stop) in {"day=1/part-1.csv": (0, 300), "day=2/part-1.csv": (300, 550)}.items():
         (place / name).write_text(table[start:stop].to_csv(index=False))

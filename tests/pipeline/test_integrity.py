@@ -23,7 +23,7 @@ from dssl.pipeline.run import run
 from dssl.storage.artifacts import Workspace
 from dssl.storage.blocks import MemoryParts
 from dssl.storage.lease import is_held_by
-from dssl.storage.lock import here
+from dssl.storage.lock import host_identity
 
 from ..stored import flip, stored
 
@@ -193,7 +193,7 @@ def test_a_lock_that_was_given_back_is_free(tmp_path, holder):
 
 def lock_file(folder, age=0.0, **fields):
     """Write the lock of another, renewed so many seconds ago."""
-    mine = {**here(), "pid": os.getpid(), "token": "other", "started": psutil.Process().create_time()}
+    mine = {**host_identity(), "pid": os.getpid(), "token": "other", "started": psutil.Process().create_time()}
     path = folder / "lock.json"
     path.write_text(json.dumps(mine | fields))
     os.utime(path, (time.time(), path.stat().st_mtime - age))
@@ -306,8 +306,8 @@ def test_a_process_in_another_pid_namespace_keeps_its_lock(tmp_path, contained):
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
         lock = json.loads((tmp_path / "lock.json").read_text())
-        assert (lock["host"], lock["boot"]) == (here()["host"], here()["boot"])
-        assert lock["namespace"] != here()["namespace"]
+        assert (lock["host"], lock["boot"]) == (host_identity()["host"], host_identity()["boot"])
+        assert lock["namespace"] != host_identity()["namespace"]
         assert lock["pid"] != holder.pid
         with pytest.raises(LockedError), Workspace.at(tmp_path).lock():
             pass

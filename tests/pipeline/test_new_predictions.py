@@ -15,7 +15,7 @@ from dssl.data import source_reader
 from dssl.execution.in_process import InProcess
 from dssl.pipeline.predict import new_only as new_predictions
 from dssl.pipeline.run import run
-from dssl.storage.files import place_of
+from dssl.storage.files import resolved_path
 
 NAMES = list("abc")
 
@@ -144,7 +144,7 @@ def test_tables_that_cannot_be_gone_on_from_are_refused(models, tmp_path):
 
 def test_tables_in_an_object_store_grow_too(models, s3, tmp_path):
     (model, _), table = models
-    place = place_of(s3)
+    place = resolved_path(s3)
     for i in (1, 2):
         (place / f"part-{i}.csv").write_text(table[10 * i:10 * i + 10].to_csv(index=False))
         done = predict(model, f"{s3}/part-*.csv", f"{s3}/out.csv", "--new-only", "--json")

@@ -186,7 +186,7 @@ def test_a_worker_that_is_smaller_than_others_is_named(spec, tmp_path):
     said = str(refusal(item, made.inputs, made.spec, Room(1 << 30, WorkerRoom.smallest(workers))))
     assert "the worker tcp://host:2 has 146MB for it, of a memory limit of 734MB" in said
     limit = size_setting(workers[1].limit_for(300 << 20), up=True)
-    assert f"stop that worker, or start it again with a memory_limit of {limit}: the others have room" in said
+    assert f"stop that worker, or start it again with a memory_limit of {limit}; the others have enough room" in said
     assert refusal(item, made.inputs, made.spec, Room(1 << 30, WorkerRoom.smallest(workers[:1]))) is None
     alike = WorkerRoom.smallest([workers[1], replace(workers[1], address="tcp://host:3")])
     refused = refusal(item, made.inputs, made.spec, Room(1 << 30, alike))

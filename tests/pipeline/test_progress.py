@@ -23,7 +23,7 @@ def told(events, **options):
     with Reporter("two processes", Console(file=out, width=100), clock=lambda: now[0], **options) as reporter:
         for seconds, event in events:
             now[0] = seconds
-            reporter.tell(event)
+            reporter.on_event(event)
     return out.getvalue().splitlines()
 
 
@@ -84,13 +84,13 @@ def test_no_stage_is_silent_for_more_than_ten_seconds(tasks_at):
     """Whatever its tasks do: what is told between two lines never hides that one is due."""
     out, now, told_at = io.StringIO(), [0.0], []
     with Reporter("here", Console(file=out, width=120), clock=lambda: now[0]) as reporter:
-        reporter.tell({"event": "stage", "stage": "neighbors", "status": "to run"})
+        reporter.on_event({"event": "stage", "stage": "neighbors", "status": "to run"})
         events = [(float(second), heartbeat("neighbors")) for second in range(1, 120)]
         events += [(at, {"event": "progress", "stage": "neighbors", "done": i, "of": 400})
                    for i, at in enumerate(tasks_at)]
         for now[0], event in sorted(events, key=lambda event: event[0]):
             before = out.tell()
-            reporter.tell(event)
+            reporter.on_event(event)
             if out.tell() > before:
                 told_at.append(now[0])
     gaps = [later - earlier for earlier, later in zip([0.0, *told_at], [*told_at, 120.0], strict=True)]
@@ -150,7 +150,7 @@ def test_on_a_terminal_the_run_is_one_picture_that_fits_it():
         now = [0.0]
         with Reporter("here", console, clock=lambda: now[0]) as reporter:
             for now[0], event in a_run(30):
-                reporter.tell(event)
+                reporter.on_event(event)
             reporter._live.refresh()
     os.close(own)
     pictures = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).strip().splitlines()

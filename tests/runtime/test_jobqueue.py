@@ -9,7 +9,7 @@ import pytest
 
 from dssl.base.errors import ClusterError, SpecError
 from dssl.runtime import jobqueue
-from dssl.runtime.description import BESIDE
+from dssl.runtime.description import OTHER_BYTES
 from dssl.runtime.jobqueue import CLUSTERS, JobqueueRuntime
 from dssl.runtime.start import load_runtime
 
@@ -53,8 +53,8 @@ def test_a_system_is_asked_for_jobs_of_one_worker(system, tmp_path, monkeypatch)
         text = "".join(path.read_text() for path in keys)
         assert "PRIVATE KEY" in text
     for line in (*ASKED[system], "module load python", "export NUMBA_NUM_THREADS=1", "--nthreads 1", "--nanny",
-                 f"--memory-limit {(2 << 30) - BESIDE} --lifetime 4860s", "--lifetime-stagger 270s", "--no-dashboard",
-                 "--protocol tls://"):
+                 f"--memory-limit {(2 << 30) - OTHER_BYTES} --lifetime 4860s", "--lifetime-stagger 270s",
+                 "--no-dashboard", "--protocol tls://"):
         assert line in script
     assert "PRIVATE KEY" not in script
 
@@ -62,7 +62,7 @@ def test_a_system_is_asked_for_jobs_of_one_worker(system, tmp_path, monkeypatch)
 @pytest.mark.parametrize(("fields", "said"), [
     ("walltime: 90s", "four minutes or more"), ("walltime: soon", "a number and a unit"), ("workers: 0", "workers"),
     ("memory_limit: lots", "lots"), ("memory_limit: 512MiB", "1GiB or more"), ("system: cron", "system"),
-    ("system: htcondor\nqueue: short", "it has neither")])
+    ("system: htcondor\nqueue: short", "this system has neither")])
 def test_what_no_pool_can_be_is_refused(tmp_path, fields, said):
     known = {"system": "slurm", "workers": "2", "memory_limit": "2GiB"}
     given = dict(line.split(": ") for line in fields.splitlines())
@@ -117,7 +117,7 @@ def test_jobs_may_wait_in_the_queue(queue):
         client = execution.client
         assert client.submit(int, "7").result(30) == 7
         limits = [worker["memory_limit"] for worker in client.scheduler_info()["workers"].values()]
-        assert limits == [(1 << 30) - BESIDE], "dask-jobqueue names the memory of the job first"
+        assert limits == [(1 << 30) - OTHER_BYTES], "dask-jobqueue names the memory of the job first"
         wait_until(lambda: not client.nthreads(), "the worker without a task to go")
         assert client.submit(int, "8").result(60) == 8
 
@@ -126,7 +126,7 @@ def test_jobs_may_wait_in_the_queue(queue):
 def test_a_job_that_is_refused_is_named_at_once(queue):
     folder = queue(0)
     (folder / "refused").touch()
-    with pytest.raises(ClusterError, match=r"slurm takes no job for a worker\n  why: sbatch: error: invalid part"), \
+    with pytest.raises(ClusterError, match=r"slurm refuses the job of a worker\n  why: sbatch: error: invalid part"), \
             pool_in(folder).start(1 << 28):
         pass
 
@@ -141,7 +141,7 @@ def test_a_job_that_is_refused_later_is_asked_for_again(queue, monkeypatch):
         wait_until(lambda: not client.nthreads(), "the worker without a task to go")
         (folder / "refused").touch()
         future = client.submit(int, "7")
-        with pytest.warns(UserWarning, match="asked for again: sbatch: error: invalid partition"):
+        with pytest.warns(UserWarning, match="submits it again: sbatch: error: invalid partition"):
             time.sleep(3)
         (folder / "refused").unlink()
         assert future.result(60) == 7

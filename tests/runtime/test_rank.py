@@ -47,7 +47,7 @@ def test_only_its_owner_reads_how_the_scheduler_is_opened(tmp_path):
 @pytest.mark.cluster
 def test_a_scheduler_that_was_killed_is_not_met(tmp_path):
     """Its file stays, and is that of the next one as soon as there is one."""
-    meeting, security = Meeting(tmp_path, "0", answers=0.5), Security.temporary()
+    meeting, security = Meeting(tmp_path, "0", timeout=0.5), Security.temporary()
 
     async def met():
         async with Scheduler(host="127.0.0.1", port=0, security=security, protocol="tls://", dashboard=False,

@@ -15,7 +15,7 @@ from distributed.security import Security
 
 from dssl.base.errors import ClusterError, ParameterError, SpecError
 from dssl.execution.in_process import InProcess
-from dssl.execution.on_dask import OnDask
+from dssl.execution.on_dask import ClusterSettings, OnDask
 from dssl.execution.size import MEMORY_BUDGET, size_of
 from dssl.execution.tasks import available_cores
 from dssl.runtime import local
@@ -181,7 +181,7 @@ def test_the_http_ports_of_local_workers_say_nothing():
 @pytest.mark.cluster
 def test_local_workers_are_set_up_as_doctor_asks():
     with LocalRuntime(workers=1).start(1 << 30) as (execution, _):
-        assert execution.settings() == {"worker-ttl": 60.0, "allowed-failures": 3, "pause": []}
+        assert execution.settings() == ClusterSettings(worker_ttl=60.0, allowed_failures=3, pauses=())
         assert execution.client.cluster.scheduler.worker_ttl == 60.0
 
 

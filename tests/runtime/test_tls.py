@@ -141,7 +141,7 @@ def test_the_same_authority_signs_again(tmp_path):
     (["--days", "4000"], None, "--days"), (["--host", "tls://head:8786"], None, "without scheme and port"),
     ([], lambda folder: (folder / "ca-key.pem").unlink(), "holds only one of"),
     ([], lambda folder: shutil.copy(folder / "client-key.pem", folder / "ca-key.pem"), "is not the key"),
-    ([], lambda folder: (folder / "ca.pem").write_text("certificate"), "are no authority"),
+    ([], lambda folder: (folder / "ca.pem").write_text("certificate"), "are not the files of an authority"),
 ])
 def test_what_no_authority_can_sign(tmp_path, arguments, spoil, message):
     if spoil:
@@ -195,8 +195,8 @@ def test_a_run_on_an_encrypted_scheduler(schedulers, tmp_path):
     ("distrusts", ("ours", "ours"), "refuses .*ours/client.pem: it trusts another CA"),
     ("ours", ("ours-old", "ours"), "ours-old/client.pem has expired on"),
     ("expired", ("ours", "ours"), "the certificate of the scheduler at .* has expired"),
-    ("plain", ("ours", "ours"), "does not speak TLS"),
-    ("ours as plain", None, "speaks TLS alone"),
+    ("plain", ("ours", "ours"), "does not use TLS"),
+    ("ours as plain", None, "requires TLS"),
 ])
 def test_each_cause_has_its_message(schedulers, scheduler, ours, message):
     """Of real schedulers; Dask says "Timed out" or "stream closed" of most."""

@@ -206,7 +206,7 @@ def test_what_no_receipt_names_is_cleared_when_an_artifact_is_published(tmp_path
     assert len(attempts(parts, 1)) == 1
     assert not list(parts.folder.glob("**/left"))
     artifact.verify()
-    assert "parts" in str(parts_in(artifact.folder).place(0))
+    assert "parts" in str(parts_in(artifact.folder).attempt_folder(0))
 
 
 def test_a_manifest_is_not_written_by_who_may_not(tmp_path):

@@ -22,9 +22,9 @@ from dssl.execution.exchange.shuffle import gather, scatter
 from dssl.execution.in_process import InProcess
 from dssl.storage import array_files, lease, object_client
 from dssl.storage.artifacts import Workspace
-from dssl.storage.files import draft_of, place_of, read_json, remove_tree, write_file, write_json
+from dssl.storage.files import draft_of, read_json, remove_tree, resolved_path, write_file, write_json
 from dssl.storage.lease import is_held_by, lock_at, require_exclusive
-from dssl.storage.lock import WaitsForLock, here
+from dssl.storage.lock import WaitsForLock, host_identity
 from dssl.storage.objects import ObjectPath, object_path
 from dssl.storage.store import StoredParts
 from dssl.storage.write_behind import remove_behind, settle, wait_for, write_behind
@@ -121,7 +121,7 @@ def test_a_pack_that_is_gone_is_named(s3):
 
 def test_a_damaged_description_and_a_damaged_manifest_are_found(s3):
     artifact = made(artifact_in(s3))
-    rows, pack = artifact.parts.rows("rows").path / "zarr.json", artifact.parts.place(1) / "arrays.zip"
+    rows, pack = artifact.parts.rows("rows").path / "zarr.json", artifact.parts.attempt_folder(1) / "arrays.zip"
     for described, change in ((rows, (b"1", b"2")), (pack, (b"zarr", b"zarz")), (pack, (b"PK", b"KP"))):
         stored = described.read_bytes()
         described.write_bytes(stored.replace(*change, 1))
@@ -145,7 +145,7 @@ def test_rows_go_through_buckets(s3):
     InProcess(1).map([ScatterTask(task.start, task.stop) for task in TASKS], parts)
     for bucket in range(3):
         assert_array_equal(gather(parts, 3, bucket)["values"], X[np.arange(60) % 3 == bucket])
-    file = parts.place(1) / "buckets"
+    file = parts.attempt_folder(1) / "buckets"
     file.write_bytes(file.read_bytes()[:-5])
     with pytest.raises(IntegrityError, match="buckets"):
         parts.check(1, {"buckets": 3})
@@ -240,13 +240,13 @@ def test_a_removal_that_failed_is_told_by_whatever_is_written_next(moods):
     remove_behind(Path("/store/a"), lambda: Path("/nowhere/at/all").unlink())
     wait_for(Path("/store/a/object"))
     with pytest.raises(FileNotFoundError, match="/nowhere/at/all"):
-        write_file(place_of("s3://bucket/object"), b"1")
+        write_file(resolved_path("s3://bucket/object"), b"1")
     assert moods.objects == {}
 
 
 def test_of_several_threads_that_write_an_object_each_waits_for_the_one_before(moods):
     moods.slow = {"object": 0.05}
-    path, begun = place_of("s3://bucket/object"), []
+    path, begun = resolved_path("s3://bucket/object"), []
 
     def put(number):
         begun.append(number)
@@ -276,14 +276,14 @@ def test_what_is_removed_behind_is_waited_for_where_something_comes_to_its_place
         assert_array_equal(other.read(0)["x"], X + number)
         assert other.receipt(0) == {"number": number}
         parts.remove()
-    assert list(place_of(s3).below()) == []
+    assert list(resolved_path(s3).below()) == []
 
 
 # One writer
 
 
 def test_of_many_that_create_one_object_one_wins(s3):
-    path = place_of(s3) / "manifest.json"
+    path = resolved_path(s3) / "manifest.json"
     with ThreadPoolExecutor(8) as pool:
         for attempt in range(5):
             at = path.with_name(f"{attempt}.json")
@@ -293,7 +293,7 @@ def test_of_many_that_create_one_object_one_wins(s3):
 
 
 def test_an_object_that_changed_is_not_swapped(s3):
-    path = place_of(s3) / "lease.json"
+    path = resolved_path(s3) / "lease.json"
     first = path.create(b"1")
     second = path.swap(b"2", first)
     assert second
@@ -417,7 +417,8 @@ def test_the_clock_of_leases_goes_on_while_the_machine_sleeps():
 
 def other_host(path, epoch=1):
     """Write the lease of a process that nobody here can see; return how it renews it."""
-    record = {**here(), "host": "elsewhere", "pid": 1, "token": "abc", "started": 1.0, "epoch": epoch, "beat": 0}
+    record = {**host_identity(), "host": "elsewhere", "pid": 1, "token": "abc", "started": 1.0, "epoch": epoch,
+              "beat": 0}
     version = path.create(json.dumps(record, sort_keys=True).encode())
 
     def renew():
@@ -474,8 +475,8 @@ def test_who_cannot_renew_the_lease_is_stopped(s3):
 
 
 def test_a_store_that_keeps_conditions_is_trusted_after_four_requests(s3):
-    require_exclusive(place_of(s3))
-    assert list(place_of(s3).below()) == []
+    require_exclusive(resolved_path(s3))
+    assert list(resolved_path(s3).below()) == []
 
 
 def test_a_store_that_lets_two_owners_in_is_refused(tmp_path, monkeypatch):
@@ -487,7 +488,7 @@ def test_a_store_that_lets_two_owners_in_is_refused(tmp_path, monkeypatch):
             monkeypatch.setenv(name, value)
         object_client.store_of.cache_clear()
         try:
-            with pytest.raises(ClusterError, match="s3://bucket/refused creates an object that is there") as error:
+            with pytest.raises(ClusterError, match="s3://bucket/refused creates an object that exists") as error:
                 Workspace.at("s3://bucket/refused").lock().__enter__()
         finally:
             object_client.store_of.cache_clear()
@@ -534,7 +535,7 @@ FILES = ("a/b/receipts/1.json", "a/b/receipts/2.json", "a/manifest.json", "a/c/m
 
 
 def test_paths_find_what_paths_of_folders_find(s3, tmp_path):
-    root = place_of(s3)
+    root = resolved_path(s3)
     for name in FILES:
         write_json(root / name, 1)
         write_json(tmp_path / name, 1)
@@ -560,12 +561,12 @@ def test_paths_keep_what_they_are():
     assert pickle.loads(pickle.dumps(path)) == path
     assert isinstance(path / "a", ObjectPath)
     assert str((path / ".." / "artifacts").resolve()) == "s3://bucket/work/artifacts"
-    with pytest.raises(TypeError, match="no file of this machine"):
+    with pytest.raises(TypeError, match="not a local file"):
         open(path)  # noqa: SIM115
 
 
 def test_drafts_become_objects_and_an_error_leaves_none(s3):
-    path = place_of(s3) / "table.csv"
+    path = resolved_path(s3) / "table.csv"
     with draft_of(path) as draft:
         draft.write_text("a,b\n")
     assert path.read_text() == "a,b\n"

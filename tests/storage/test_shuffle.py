@@ -112,7 +112,7 @@ def assert_noticed(parts, file):
 
 
 def test_every_flipped_byte_is_noticed(stored):
-    file = stored.place(1) / "buckets"
+    file = stored.attempt_folder(1) / "buckets"
     raw = file.read_bytes()
     verify_parts(stored)
     assert verify_finished(stored) == WRITERS
@@ -123,25 +123,25 @@ def test_every_flipped_byte_is_noticed(stored):
 
 @pytest.mark.parametrize("length", [0, 5, 100, 300, -1])
 def test_missing_bytes_are_noticed(stored, length):
-    file = stored.place(2) / "buckets"
+    file = stored.attempt_folder(2) / "buckets"
     file.write_bytes(file.read_bytes()[:length])
     assert_noticed(stored, file)
 
 
 def test_a_missing_file_is_noticed(stored):
-    file = stored.place(0) / "buckets"
+    file = stored.attempt_folder(0) / "buckets"
     file.unlink()
     assert_noticed(stored, file)
 
 
 def test_the_buckets_of_another_part_are_noticed(stored):
-    file = stored.place(0) / "buckets"
-    file.write_bytes((stored.place(1) / "buckets").read_bytes())
+    file = stored.attempt_folder(0) / "buckets"
+    file.write_bytes((stored.attempt_folder(1) / "buckets").read_bytes())
     assert_noticed(stored, file)
 
 
 def test_exchanged_entries_are_noticed(stored):
-    file = stored.place(0) / "buckets"
+    file = stored.attempt_folder(0) / "buckets"
     raw = file.read_bytes()
     table = len(raw) - sum(int(entry["bytes"]) for entry in entries(raw)) - BUCKETS * ENTRY.itemsize
     first, second, rest = table, table + ENTRY.itemsize, table + 2 * ENTRY.itemsize
@@ -157,7 +157,7 @@ def entries(raw):
 
 def test_a_bucket_is_read_without_the_others(stored):
     """Whatever lies outside its entry and its frame may be lost."""
-    file = stored.place(0) / "buckets"
+    file = stored.attempt_folder(0) / "buckets"
     raw = file.read_bytes()
     entry, last = entries(raw)[0], entries(raw)[BUCKETS - 1]
     before = gather(stored, WRITERS, 0)

@@ -59,7 +59,7 @@ def test_damage_to_a_shared_array_is_named(parts, damage, chunk):
 @pytest.mark.parametrize("damage", [flip, truncate, lambda path: path.unlink()])
 @pytest.mark.parametrize("name", ["ids", "count"])
 def test_damage_to_a_part_is_named(parts, damage, name):
-    file = chunks(parts.place(0) / name)[0]
+    file = chunks(parts.attempt_folder(0) / name)[0]
     damage(file)
     with pytest.raises(IntegrityError) as error:
         parts.read(0)
@@ -72,9 +72,9 @@ def test_a_chunk_in_the_place_of_another_is_noticed(parts):
     """Both chunks carry right checksums; only the one of the whole array shows that they were exchanged."""
     parts.write(1, {"ids": np.arange(50) + 1})
     parts.finish(1, {})
-    first, second = (chunks(parts.place(index) / "ids")[0] for index in (0, 1))
+    first, second = (chunks(parts.attempt_folder(index) / "ids")[0] for index in (0, 1))
     first.write_bytes(second.read_bytes())
-    with pytest.raises(IntegrityError, match="does not hold what was written"):
+    with pytest.raises(IntegrityError, match="is not what was written"):
         parts.read(0)
 
 
@@ -216,7 +216,7 @@ def test_of_many_exclusive_writers_one_wins(tmp_path):
 def test_a_deleted_array_of_a_part_is_missed(tmp_path):
     parts = StoredParts(tmp_path)
     parts.write(0, {"kept": np.arange(3), "lost": np.arange(4)})
-    shutil.rmtree(parts.place(0) / "lost")
+    shutil.rmtree(parts.attempt_folder(0) / "lost")
     for read in (lambda: parts.read(0), lambda: parts.arrays(0).load()):
         with pytest.raises(IntegrityError, match="lost"):
             read()

@@ -11,7 +11,7 @@ from contextlib import suppress
 import pytest
 import yaml
 
-from dssl.storage.files import place_of
+from dssl.storage.files import resolved_path
 
 from ..faults.machines import REPOSITORY, wait_until
 from ..objects import free_port, moto
@@ -132,7 +132,7 @@ def test_the_commands_of_the_containers_run_a_pipeline(tmp_path, monkeypatch):
             containers.end()
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
-        run, = place_of("s3://dssl/work/runs").iterdir()
+        run, = resolved_path("s3://dssl/work/runs").iterdir()
         assert (run / "result.json").is_file()
     assert containers.said().count("Registered to: ") == 2
     assert variables["AWS_SECRET_ACCESS_KEY"] not in containers.said()

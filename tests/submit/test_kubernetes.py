@@ -14,7 +14,7 @@ from dssl.base.errors import COME_BACK, ClusterError, SpecError
 from dssl.cli.main import main
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.submission import Submission
-from dssl.runtime.description import BESIDE
+from dssl.runtime.description import OTHER_BYTES
 from dssl.runtime.detached import Detached
 from dssl.runtime.engine import Job, Rank
 from dssl.runtime.kubernetes import FINAL, KubernetesRuntime
@@ -95,7 +95,7 @@ def test_scheduler_and_workers_listen_at_the_address_of_their_pod(tmp_path, monk
 
 
 def test_a_worker_has_less_than_its_pod(tmp_path):
-    assert described(tmp_path).worker_memory() == (2 << 30) - BESIDE
+    assert described(tmp_path).worker_memory() == (2 << 30) - OTHER_BYTES
 
 
 @pytest.mark.parametrize("fault", ["no run", "no folder for logs"])

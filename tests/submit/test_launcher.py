@@ -5,7 +5,7 @@ from itertools import count
 
 import pytest
 
-from dssl.runtime.detached import REPLACED, launch
+from dssl.runtime.detached import MAX_RESTARTS, launch
 from dssl.runtime.engine import Job
 
 RANKS = """
@@ -45,25 +45,25 @@ def test_a_worker_that_cannot_live_is_given_up(launched, tmp_path):
     driver = f"until [ -e {tmp_path}/enough ]; do sleep 0.1; done"
 
     def finished():  # which is asked for once at first, and each time that a worker has ended
-        if next(asked) > REPLACED:
+        if next(asked) > MAX_RESTARTS:
             (tmp_path / "enough").touch()
         return 0
 
     asked = count()
     said = launched(driver, finished)
-    assert said.count("is started again") == REPLACED
+    assert said.count("is started again") == MAX_RESTARTS
     assert "rank 2 ended with 3, the 11th while no part was finished: it is not started again" in said
 
 
 def test_workers_are_started_again_as_long_as_parts_are_finished(launched, tmp_path):
     def finished():
-        if (number := next(asked)) > 2 * REPLACED:
+        if (number := next(asked)) > 2 * MAX_RESTARTS:
             (tmp_path / "enough").touch()
         return number
 
     asked = count()
     said = launched(f"until [ -e {tmp_path}/enough ]; do sleep 0.1; done", finished)
-    assert said.count("is started again") > 2 * REPLACED - 1
+    assert said.count("is started again") > 2 * MAX_RESTARTS - 1
     assert "not started again" not in said
 
 

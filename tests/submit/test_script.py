@@ -17,7 +17,7 @@ from dssl.base.errors import ClusterError, SpecError
 from dssl.cli.main import main
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.submission import Submission
-from dssl.runtime.description import BESIDE
+from dssl.runtime.description import OTHER_BYTES
 from dssl.runtime.engine import Job
 from dssl.runtime.script import ScriptRuntime
 from dssl.runtime.start import load_runtime
@@ -75,13 +75,13 @@ def test_the_template_is_filled(tmp_path):
 
 
 @pytest.mark.parametrize(("change", "told"), [
-    ({"template": "mpiexec {{command}} {{setle}}"}, r"\{\{setle\}\} is no placeholder"),
+    ({"template": "mpiexec {{command}} {{setle}}"}, r"\{\{setle\}\} is not a placeholder"),
     ({"template": "mpiexec {{command}}"}, r"\{\{settle\}\} is missing"),
-    ({"template": "mpiexec {{}}"}, r"\{\{\}\} is no placeholder"),
+    ({"template": "mpiexec {{}}"}, r"\{\{\}\} is not a placeholder"),
     ({"submit": "qsub job.sh"}, r"\{\{script\}\} is missing"),
     ({"query": "qstat"}, r"\{\{job\}\} is missing"),
-    ({"cancel": "qdel {{script}}"}, r"\{\{script\}\} is no placeholder"),
-    ({"gone": "(unknown"}, r"'\(unknown' is no regular expression"),
+    ({"cancel": "qdel {{script}}"}, r"\{\{script\}\} is not a placeholder"),
+    ({"gone": "(unknown"}, r"'\(unknown' is not a regular expression"),
     ({"memory_limit": "auto"}, "memory_limit: auto")])
 def test_a_description_that_cannot_work_is_refused(tmp_path, change, told):
     (tmp_path / "c.yaml").write_text(yaml.safe_dump(cluster(tmp_path, **change)))
@@ -138,7 +138,7 @@ def test_processes_that_are_told_no_rank_compute_nothing(tmp_path, monkeypatch):
 
 def test_the_description_for_pbs_can_be_used():
     runtime = load_runtime(PBS)
-    assert runtime.worker_memory() == (4 << 30) - BESIDE
+    assert runtime.worker_memory() == (4 << 30) - OTHER_BYTES
     script = runtime.engine().render(JOB)
     assert "#PBS -l select=4:ncpus=1:mem=4096mb\n" in script
     assert "{{" not in script

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from dssl.base.errors import ClusterError, SpecError
-from dssl.runtime.description import BESIDE
+from dssl.runtime.description import OTHER_BYTES
 from dssl.runtime.engine import Job
 from dssl.runtime.slurm import SlurmRuntime
 from dssl.runtime.start import load_runtime
@@ -74,7 +74,7 @@ def test_a_slurm_that_cannot_be_asked_does_not_mean_that_a_job_is_gone(commands)
 
 def test_a_worker_has_less_than_its_process(monkeypatch):
     monkeypatch.delenv("SLURM_MEM_PER_CPU", raising=False)
-    assert SlurmRuntime(**FIELDS).worker_memory() == (2 << 30) - BESIDE
+    assert SlurmRuntime(**FIELDS).worker_memory() == (2 << 30) - OTHER_BYTES
     monkeypatch.setenv("SLURM_MEM_PER_CPU", "1024")
-    assert SlurmRuntime(**FIELDS).worker_memory() == (1 << 30) - BESIDE, "what Slurm has granted"
-    assert SlurmRuntime(**FIELDS | {"threads_per_worker": 3}).worker_memory() == (2 << 30) - BESIDE
+    assert SlurmRuntime(**FIELDS).worker_memory() == (1 << 30) - OTHER_BYTES, "what Slurm has granted"
+    assert SlurmRuntime(**FIELDS | {"threads_per_worker": 3}).worker_memory() == (2 << 30) - OTHER_BYTES

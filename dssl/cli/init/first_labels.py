@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...data.readers.base import Reader
-from ...data.readers.cells import MOST_LEVELS
+from ...data.readers.cells import MAX_LEVELS
 from ...data.targets import number_text, whole_numbers
 from ...storage.blocks import PartWriter, Receipt
 
@@ -16,7 +16,7 @@ from ...storage.blocks import PartWriter, Receipt
 class Labels:
     """What a target holds: the rows with and without it, and how many have each label, the most frequent first.
 
-    counts : None where there are more than `MOST_LEVELS`.
+    counts : None where there are more than `MAX_LEVELS`.
     """
 
     known: int
@@ -45,7 +45,7 @@ class LabelsTask:
 def labels_in(y: np.ndarray) -> Receipt:
     """Return what labels (n,) of a block hold, JSON: `known`, `missing`, whether they are text or whole numbers.
 
-    `range` : of numbers. `values`, `sizes` : None where there are more than `MOST_LEVELS`. `marked` : how many are -1,
+    `range` : of numbers. `values`, `sizes` : None where there are more than `MAX_LEVELS`. `marked` : how many are -1,
     among integers, where that is no label if others are text.
     """
     is_text = y.dtype == object
@@ -54,7 +54,7 @@ def labels_in(y: np.ndarray) -> Receipt:
     if labels.dtype.kind == "f":
         labels = whole_numbers(labels)
     values, sizes = np.unique(labels.astype(str) if is_text else labels, return_counts=True)
-    few = len(values) <= MOST_LEVELS
+    few = len(values) <= MAX_LEVELS
     return {"known": len(labels), "missing": len(y) - len(labels), "is_text": is_text,
             "is_whole": labels.dtype.kind != "f",
             "marked": int((y == -1).sum()) if y.dtype.kind == "i" else 0,
@@ -78,7 +78,7 @@ def joined_labels(blocks: Sequence[Receipt], names: Sequence[str] | None) -> Lab
             if not (marked and value == -1):
                 label = number_text(value) if is_text and not block["is_text"] else value
                 counts[label] = counts.get(label, 0) + size
-        counts = counts if len(counts) <= MOST_LEVELS else None
+        counts = counts if len(counts) <= MAX_LEVELS else None
     if counts is not None:
         counts = dict(sorted(counts.items(), key=lambda item: (-item[1], str(item[0]))))
         if names and is_whole:

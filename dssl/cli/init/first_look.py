@@ -26,7 +26,7 @@ NAMED = (*TARGET_NAMES, "labels", "classes")  # of targets, whatever they hold
 NAMED_OFTEN = ("outcome", "response", "category")  # of targets, unless another column has by far the most empty cells
 MANY_EMPTY, SOME_EMPTY = 0.3, 0.2  # shares of the cells of a column; the second also of what one has more
 NO_TARGETS = "; if it is none: --target none groups the rows into clusters"
-MOST_TARGETS = 100  # different texts of a target that is not named
+MAX_TARGETS = 100  # different texts of a target that is not named
 LEGACY_ENCODING = "cp1252"  # of text that is not UTF-8
 CODE_WORDS = {"code", "codes", "zip", "zipcode", "postcode", "postal", "plz", "postleitzahl", "mcc", "naics", "sic"}
 FEW = 30  # different labels up to which whole numbers are classes
@@ -121,7 +121,7 @@ class Look:
     def _mark_missing(self, named: Sequence[tuple[str, Cells]]) -> None:
         """Name the texts of some cells as missing, with the places of the first ones."""
         self._add_missing([text for _, cells in named for _, text in cells.examples],
-                          f"cells of columns of numbers that are no numbers: {self._some_of(named)}")
+                          f"cells of columns of numbers that are not numbers: {self._some_of(named)}")
 
     def _add_missing(self, texts: Sequence[str], reason: str) -> None:
         """Name further texts as missing."""
@@ -137,8 +137,8 @@ class Look:
         return shown + (f"; and {len(cells_shown) - EXAMPLES} more" if cells_shown[EXAMPLES:] else "")
 
     def _leave_out(self, wide: Mapping[int, Cells]) -> list[str | int]:
-        """Name columns of the scan as left out, for their cells that are no numbers; return what they are named by."""
-        columns = {self.reader.source_column(j): f"{cells.texts:,} of its cells are no numbers"
+        """Name columns of the scan as left out, for their cells that are not numbers; return what they are named by."""
+        columns = {self.reader.source_column(j): f"{cells.texts:,} of its cells are not numbers"
                    for j, cells in wide.items()}
         if columns:
             self.unusable = self.unusable | columns
@@ -227,10 +227,10 @@ class Look:
         records, n_rows, often = whole.records or [], whole.scan.n_rows, _named(names, NAMED_OFTEN)
         if named is not None:
             _require_no_emptier(named, records, n_rows, self.source.name)
-            return named, "it is named so"
+            return named, "its name says so"
         empty = [record.name for record in records if MANY_EMPTY * n_rows <= (record.missing or 0) < n_rows]
         if often is not None and empty in ([], [often]):
-            return often, "it is named so"
+            return often, "its name says so"
         return likely_target(records, n_rows, self.source.name)
 
 
@@ -334,7 +334,7 @@ def _can_be_predicted(record: ColumnRecord, n_rows: int) -> bool:
         return False
     if (record.missing or 0) >= n_rows:
         return False
-    return record.kind != "category" or (record.levels or 0) <= MOST_TARGETS
+    return record.kind != "category" or (record.levels or 0) <= MAX_TARGETS
 
 
 def _is_few(record: ColumnRecord) -> bool:

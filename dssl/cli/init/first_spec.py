@@ -17,14 +17,14 @@ import numpy as np
 
 from ...base.errors import DataError, require
 from ...base.yaml import yaml_of
-from ...data.findings import ColumnRecord, to_json
+from ...data.findings import ColumnRecord, SurveyRecord, to_json
 from ...data.findings import left_out as left_out_by_itself
 from ...data.floats import RESOLVED
-from ...data.readers.cells import MOST_LEVELS
+from ...data.readers.cells import MAX_LEVELS
 from ...data.readers.file_rows import FileRows
 from ...data.readers.formats import FORMATS, endings, folder_format
 from ...data.scaling.outliers import SHOWN as SHOWN_ROWS
-from ...data.scaling.outliers import far_rows_in_words
+from ...data.scaling.outliers import describe_outlier_rows
 from ...data.sources import find_source
 from ...execution.tasks import Execution
 from ...pipeline.extents import extents_of
@@ -52,7 +52,7 @@ class FirstSpec:
     messages: list[str]
     task: Task
     target: str | None
-    records: list[dict[str, Any]]
+    records: list[SurveyRecord]
 
 
 def first_spec(sources: Sequence[str], options: dict[str, Any], execution: Execution, *,
@@ -161,7 +161,7 @@ def _task(labels: Labels | None, source: str) -> Task:
     require(labels.known > 0, f"{source}: no row of the target has a value", why="there is nothing to learn from",
             fix="name another column with --target, or --target none for clusters", error=DataError)
     if labels.is_text or (labels.is_whole and labels.counts is not None and len(labels.counts) <= FEW):
-        require(labels.counts is not None, f"{source}: the target has more than {MOST_LEVELS:,} different texts",
+        require(labels.counts is not None, f"{source}: the target has more than {MAX_LEVELS:,} different texts",
                 why="it names rows, not classes", fix="name another column with --target", error=DataError)
         require(len(labels.counts or ()) >= 2 or labels.missing > 0, f"{source}: the target has one value",
                 why="classes are told apart from two on", fix="name another column with --target", error=DataError)
@@ -213,7 +213,7 @@ def _data(out: _Lines, named: Sequence[str], look: Look, labels: Labels | None, 
         identifier = next((record.name for record in records if record.finding == "identifier"), None)
         file_rows = FileRows.of(look.reader, look.scan.n_rows)
         called = [] if file_rows is None else file_rows.called(extents.outliers["rows"][:SHOWN_ROWS], identifier)
-        far = far_rows_in_words(extents.outliers, look.scan.feature_names, called)
+        far = describe_outlier_rows(extents.outliers, look.scan.feature_names, called)
         out.messages.append(f"{far}; if that is a code of a missing cell, mark it as missing")
     chosen = "ranges" if task == "clustering" else "ranges and labels"
     scale = f"the run chooses it by the columns' {chosen}"

@@ -1,4 +1,4 @@
-"""What the formats of named arrays share: X, one row a point, and where there are any y and an official split."""
+"""Base class of readers of named arrays: X, whose rows are points, and optionally y and an official split."""
 
 import math
 from abc import abstractmethod
@@ -14,7 +14,7 @@ from .base import NO_TARGET, Block, Reader, Scan, no_rows
 
 SPLIT_ROWS = 1 << 20  # of a split that are looked at together
 
-OnDisk = np.ndarray | ForeignArray  # an array whose rows are read where they are asked for
+OnDisk = np.ndarray | ForeignArray  # an array whose rows are read on demand
 
 
 class ArrayReader(Reader):
@@ -28,18 +28,18 @@ class ArrayReader(Reader):
         """Return an array by its name."""
 
     def _label(self, member: str) -> str:
-        """Return how messages name an array."""
+        """Return the name of an array in messages."""
         return f"{self.name}[{member!r}]"
 
     def _choose(self, members: Collection[str], target: str | int | None = None, split: str | None = None) -> None:
-        """Choose the arrays of y and split: those asked for, or those named so; raise DataError if there is none."""
+        """Choose the arrays y and split, by the options or by these names; raise DataError if an option names none."""
         named = []
-        for wanted, default in ((target, "y"), (split, "split")):
-            wanted = (default if default in members else NO_TARGET) if wanted is None else str(wanted)
-            require(wanted in members or wanted == NO_TARGET, error=DataError, why="the option names one of them",
-                    what=f"{self.name} has no member {wanted!r}, it holds {', '.join(sorted(members))}",
+        for member, default in ((target, "y"), (split, "split")):
+            member = (default if default in members else NO_TARGET) if member is None else str(member)
+            require(member in members or member == NO_TARGET, error=DataError, why="the option names one of them",
+                    what=f"{self.name} has no member {member!r}, it holds {', '.join(sorted(members))}",
                     fix="name one that is there")
-            named.append(None if wanted == NO_TARGET else wanted)
+            named.append(None if member == NO_TARGET else member)
         self._y, self._split = named
 
     def _scan_of(self, n_rows: int, n_columns: int, row_bytes: int, **more: Any) -> Scan:

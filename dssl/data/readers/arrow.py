@@ -22,7 +22,7 @@ class RecordBatches(Groups):
         self.schema = pa.ipc.open_file(self._map).schema
 
     def _reader(self, columns: Collection[str]) -> pa.ipc.RecordBatchFileReader:
-        """Return what reads some columns, all if there are none."""
+        """Return the reader of some columns, or of all if none are given."""
         fields = sorted(self.schema.get_field_index(name) for name in columns)
         return pa.ipc.open_file(self._map, options=pa.ipc.IpcReadOptions(use_threads=False, included_fields=fields))
 
@@ -34,7 +34,7 @@ class RecordBatches(Groups):
     def refuse_changed(self, starts: np.ndarray, file: str) -> None:
         count = self._reader(()).num_record_batches
         require(count == len(starts) - 1, f"{file} has {count:,} record batches, and had {len(starts) - 1:,} when it "
-                "was scanned", why="rows would be taken for others", error=DataError,
+                "was scanned", why="row numbers would mean other rows", error=DataError,
                 fix="let nothing write to the file while it is read, and run again")
 
     def batches(self, rows: int, columns: Sequence[str], groups: range | None = None) -> Iterator[pa.RecordBatch]:

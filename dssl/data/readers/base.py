@@ -1,4 +1,4 @@
-"""What every reader of a file format gives: a scan of the whole file, and any rows of it read on their own."""
+"""The interface of readers: a scan of the whole file, and random access to its rows."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
@@ -9,51 +9,52 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pandas as pd
 
+from ...base.digest import JsonObject
 from ...base.errors import DataError, explain, require
 from .cells import Cells, NumberFormat, Reading
 
 TARGET_NAMES = ("y", "label", "target", "class")
-PROBE_ROWS = 1000  # that are looked at before all rows are read
-FEWEST_ROWS = 20  # fewer tell nothing of a column: 20 numbers rise by chance once in 20! = 2e18 files
-NO_TARGET = "none"  # `target: none` says that every column is a feature
+PROBE_ROWS = 1000  # rows that are inspected before all rows are read
+FEWEST_ROWS = 20  # with fewer rows nothing is concluded; 20 numbers increase by chance once in 20! = 2e18 files
+NO_TARGET = "none"  # `target: none` makes every column a feature
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scan:
-    """What a file holds, found without keeping its rows."""
+    """The content of a file, found without keeping its rows. Dicts and tuples of numbers refer to features."""
 
     n_rows: int
     n_columns: int  # features, without the target
     dtype: str  # of the values in the file; text is parsed as float64
-    target: str | None  # where y comes from: a member, a column, a file
-    row_bytes: int  # of one row in the file, on average
-    unit_bytes: int = 0  # of the largest piece of the file that is read whole for one of its rows: a row group, a chunk
+    target: str | None  # the source of y: a member, a column, or a file
+    row_bytes: int  # the average bytes of a row in the file
+    unit_bytes: int = 0  # of the largest piece of the file that is read whole for one row, such as a row group
     has_split: bool = False
     is_made: bool = False  # whether rows are computed each time that they are read
     feature_names: tuple[str, ...] | None = None
     label_names: tuple[str, ...] | None = None  # names of the integer labels 0, 1, ...
-    nnz: int | None = None  # entries that a sparse file stores; None where the file is dense
-    # Features with names that may be left out: of whole numbers none of which comes twice in the first rows, or of text
-    # that is no category there
+    nnz: int | None = None  # stored entries of a sparse file; None if the file is dense
+    # Named features that may be identifiers: in the first rows, whole numbers without duplicates, or text that is not a
+    # category
     keys: tuple[int, ...] = ()
     text: tuple[int, ...] = ()  # features of a table that are text
     measures: tuple[int, ...] = ()  # features written with fractions, a currency, a % or groups of digits
-    # Cells of text in features that are numbers, and in those that are text where most cells are numbers
+    # Cells with text in numeric features, and in text features in which most cells are numbers
     odd: dict[int, Cells] = field(default_factory=dict)
-    odd_labels: Cells = field(default_factory=Cells)  # cells of text in a target that is numbers
-    target_unit: str = ""  # of its numbers
-    readings: dict[int, Reading] = field(default_factory=dict)  # of features of yes and no, and of numbers with a unit
+    odd_labels: Cells = field(default_factory=Cells)  # cells with text in a numeric target
+    target_unit: str = ""  # of a numeric target
+    readings: dict[int, Reading] = field(default_factory=dict)  # of features with yes and no, or numbers with a unit
     bounds: dict[int, Cells] = field(default_factory=dict)  # cells such as <5 among numbers
-    several_units: dict[int, str] = field(default_factory=dict)  # of text that is numbers: how many cells have which
-    written: dict[int, str] = field(default_factory=dict)  # an example of numbers as Python does not write them
+    several_units: dict[int, str] = field(default_factory=dict)  # for numbers in several units: the cells of each
+    written: dict[int, str] = field(default_factory=dict)  # an example of numbers that Python writes differently
 
     def of_columns(self, columns: Sequence[int]) -> "Scan":
-        """Return the scan with some of its features only."""
-        place, names = {j: k for k, j in enumerate(columns)}, self.feature_names
-        keys, text, measures = (tuple(place[j] for j in known if j in place)
+        """Return the scan restricted to some of its features."""
+        new_number, names = {j: k for k, j in enumerate(columns)}, self.feature_names
+        keys, text, measures = (tuple(new_number[j] for j in known if j in new_number)
                                 for known in (self.keys, self.text, self.measures))
-        by_column: dict[str, Any] = {
-            known: {place[j]: value for j, value in getattr(self, known).items() if j in place}
+        by_column: JsonObject = {
+            known: {new_number[j]: value for j, value in getattr(self, known).items() if j in new_number}
             for known in ("odd", "readings", "bounds", "several_units", "written")}
         return replace(self, n_columns=len(columns), keys=keys, text=text, measures=measures, **by_column,
                        feature_names=None if names is None else tuple(names[j] for j in columns))
@@ -61,42 +62,44 @@ class Scan:
 
 @dataclass(frozen=True)
 class Block:
-    """Rows [start, stop) of a file, as its format has them.
+    """Rows [start, stop) of a file.
 
-    X : shape (rows, n_columns): an array in the type of the file, which may still lie on disk; a csr_array of floats
-        where the file is sparse; or a DataFrame of typed columns, numbered from 0: numbers, NaN where a cell is
-        missing, or objects that are text, None where it is.
+    X : shape (rows, n_columns): an array in the type of the file, possibly memory-mapped; a csr_array of floats if the
+        file is sparse; or a DataFrame with columns numbered from 0, which are numbers (missing: NaN) or text as objects
+        (missing: None).
     """
 
     X: Any
-    y: np.ndarray | None = None  # (rows,), int64, float64, or object: text, None where it is missing
+    y: np.ndarray | None = None  # (rows,), int64, float64, or text as objects with None for a missing label
     split: np.ndarray | None = None  # (rows,), uint8: 0 train, 1 test
-    # By column of numbers, cells of a table that are none (row in the block, text): NaN in X
+    # By numeric column of a table, cells with text as (row in the block, text); they are NaN in X
     odd: dict[int, list[tuple[int, str]]] = field(default_factory=dict)
 
 
 class Reader(ABC):
-    """One file of one format. Pickles as its path and what its scan found, and opens the file where it reads.
+    """Reads one file of one format. It pickles as its path and its scan, and opens the file where it reads.
 
-    It is made as `(path, name, scratch, **options)`, with a folder for what it unpacks. `options` names what a user may
-    set; features may be text where `when_text` is one.
+    It is created as `(path, name, scratch, **options)`, where scratch is a folder for unpacked files. `options` lists
+    the options that a user may set; features may be text if `when_text` is one of them.
     """
 
     format: ClassVar[str]
-    endings: ClassVar[tuple[str, ...]] = ()  # of names of files, such as .csv, that stand for the format
+    endings: ClassVar[tuple[str, ...]] = ()  # file name endings of the format, such as .csv
     options: ClassVar[tuple[str, ...]] = ()
-    is_folder: ClassVar[bool] = False  # whether the format is a folder of files
-    is_typed: ClassVar[bool] = False  # whether the format says of columns that they are text, and has nulls
+    is_folder: ClassVar[bool] = False  # whether a data set of the format is a folder
+    is_typed: ClassVar[bool] = False  # whether the format declares text columns, and has nulls
     is_table: ClassVar[bool] = False  # whether columns can be left out, and may be text
     has_lines: ClassVar[bool] = False  # whether a row of a table is a line of a file
     path: Path  # the file that is read
-    name: str  # the file that messages name: the compressed one, where `path` is unpacked from it
+    name: str  # the file name in messages: the compressed file if `path` was unpacked from it
     _scan: Scan | None = None
 
     def scan(self) -> Scan:
-        """Return what the file holds; the first call reads as much as it needs, later ones nothing.
+        """Return the scan of the file; only the first call reads it.
 
-        Raise DataError naming the file and the place if it is empty, cut short, or not of this format.
+        Raises
+        ------
+        DataError : the file is empty, truncated, or not of this format; the message names the position.
         """
         if self._scan is None:
             self._scan = self._look()
@@ -104,7 +107,7 @@ class Reader(ABC):
 
     @classmethod
     def is_named(cls, name: str) -> bool:
-        """Return whether the name of a file, in lower case and not of a compressed one, stands for the format."""
+        """Return whether a file name, in lower case and without the ending of a compression, belongs to the format."""
         return Path(name).suffix in cls.endings
 
     @classmethod
@@ -114,90 +117,90 @@ class Reader(ABC):
 
     @property
     def number_format(self) -> NumberFormat | None:
-        """How numbers are written in tables; None of other formats."""
+        """How numbers are written in a table; None for other formats."""
         return None
 
-    def attributes(self) -> dict[str, Any]:
-        """Return what the data set keeps of the reader, so that more files are read alike; JSON."""
+    def attributes(self) -> JsonObject:
+        """Return what the data set records about the reader, so that added files are read in the same way."""
         return {}
 
     def fixed(self, readings: Mapping[str | int, Reading]) -> Self:
-        """Return a reader whose columns are read as another file decided, where it reads cells of text.
+        """Return a reader that reads text cells as another file decided.
 
-        readings : by name, or by number among the features where these have no names; of the target by `TARGET`.
+        readings : by feature name, or by feature number if there are no names; the target has the key `TARGET`.
         """
         return self
 
     @abstractmethod
     def _look(self) -> Scan:
-        """Return what the file holds."""
+        """Scan the file."""
 
     def rows_by_file(self) -> list[int]:
-        """Return how many rows each of its files holds."""
+        """Return the number of rows of each of its files."""
         return [self.scan().n_rows]
 
     @abstractmethod
     def read(self, start: int, stop: int, *, text_target: bool = False) -> Block:
-        """Return rows [start, stop), whatever was read before.
+        """Return rows [start, stop).
 
-        With `text_target`, y is text even where every label could be read as a number.
+        With `text_target`, y is text even if every label could be read as a number.
         """
 
     def places(self, rows: Sequence[int]) -> list[str]:
-        """Return how messages name rows: by number, and by line where the file has lines."""
+        """Return names of rows for messages: their numbers, and their lines if the file has lines."""
         return [f"row {row} (counted from 0)" for row in rows]
 
     def column_names(self) -> list[str]:
-        """Return the names of all columns, features and target alike, or [] where they have none; reads no rows.
+        """Return the names of all columns, including the target, or [] if the file has no names; reads no rows.
 
-        A column without a name among others is "".
+        A single column without a name is "".
         """
         return []
 
     def source_column(self, j: int) -> str | int:
-        """Return how `drop` names feature j of the scan: by its name, or by its number in the source."""
+        """Return the name of feature j for the option `drop`, or its column number if there are no names."""
         names = self.scan().feature_names
         return names[j] if names else j
 
     def unusable(self) -> "dict[str | int, str]":
-        """Return the columns that can be no features, to be named in `drop`, and why; reads no rows."""
+        """Return the columns that cannot be features and belong into `drop`, with the reason; reads no rows."""
         return {}
 
     def settle(self, readers: Sequence["Reader"]) -> "Reader":
-        """Return this reader, told what only all files of a data set show; `readers` are these, scanned, itself too."""
+        """Return this reader, adapted to all files of a data set; `readers` are their scanned readers and this one."""
         return self
 
     def without(self, names: Collection[str]) -> "Reader":
-        """Return a reader of the same file that leaves out features of these names, where it has any; of a table."""
+        """Return a reader of the same table without the features with these names."""
         require(not names, f"{self.name} is {self.format}", why="its columns cannot be left out", error=DataError,
                 fix="leave them out where the file is made")
         return self
 
     def narrow(self, start: int, stop: int) -> "Reader":
-        """Return a reader that is as small as rows [start, stop) need, to travel with a task."""
+        """Return a small reader for rows [start, stop) only, which is pickled with a task."""
         return self
 
 
 def possible_keys(columns: Mapping[int, np.ndarray]) -> tuple[int, ...]:
-    """Return the columns of the first rows that may be keys: whole numbers or text, none of which comes twice."""
+    """Return the columns of the first rows that may be keys: whole numbers or text without duplicates."""
     keys = []
     for j, cells in columns.items():
-        there = cells[~np.asarray(pd.isna(cells), bool)]
-        whole = there.dtype.kind in "iuO" or (there.dtype.kind == "f" and bool((np.rint(there) == there).all()))
-        if len(cells) >= FEWEST_ROWS and len(there) and whole and len(pd.unique(there)) == len(there):
+        present = cells[~np.asarray(pd.isna(cells), bool)]
+        whole = present.dtype.kind in "iuO" or (present.dtype.kind == "f" and bool((np.rint(present) == present).all()))
+        if len(cells) >= FEWEST_ROWS and len(present) and whole and len(pd.unique(present)) == len(present):
             keys.append(j)
     return tuple(keys)
 
 
 class CellError(DataError):
-    """A cell of a table is text, or missing, where a number is meant; `refused_cells` tells of all of them."""
+    """A cell of a table is text or missing instead of a number; `refused_cells` then reports all such cells."""
 
 
 def text_is_no_label(reader: Reader, cells: Cells) -> DataError:
-    """Return the error for cells of text in a target that is numbers, with their places and what to set."""
+    """Return the error for cells with text in a numeric target, with their rows and the option to set."""
     scan = reader.scan()
-    places = reader.places([row for row, _ in cells.shown])
-    shown = ", ".join(f"{text[:40]!r} in {place}" for (_, text), place in zip(cells.shown, places, strict=True))
+    row_names = reader.places([row for row, _ in cells.shown])
+    shown = ", ".join(f"{text[:40]!r} in {row}" for (_, text), row in zip(cells.shown, row_names, strict=True))
     texts = ", ".join(dict.fromkeys(text for _, text in cells.shown))
     return DataError(explain(
         f"{reader.name}: the target {scan.target!r} holds text: {shown} ({cells.texts:,} of {scan.n_rows:,} cells)",

@@ -1,4 +1,4 @@
-"""What the text of one cell stands for: a number, however it is written, yes or no, or a missing cell.
+"""Parse the text of cells: numbers in all their forms, yes and no, and missing cells.
 
 A number may have a unit (162 cm, 9.8 % vol, $54.2k), or a bound before it (<5), and then is the bound.
 """
@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 
 from ...base.missing import MISSING
 
-# Missing in columns of numbers, in any case, beside MISSING; in text they may be a category.
+# Texts that mark missing cells in columns of numbers, in upper or lower case, in addition to MISSING. In columns of
+# text they may be a category.
 NUMBER_GAPS = ("-", "--", "---", "—", "–", ".", "..", "...", "na", "n/a", "n.a.", "n.a", "#n/a", "<na>", "nan", "null",
                "none", "nil", "missing", "unknown", "not available", "no data")
 TRUTH = (  # words for 0 and for 1, in any case; a column holds those of one line, the first of which are numbers too
@@ -140,15 +141,15 @@ def parsed_cells(cells: pa.Array, format: NumberFormat) -> ParsedCells:
     """Return what trimmed cells are under a number format."""
     plain = with_plain_marks(cells)
     is_bound = as_bools(pc.match_substring_regex(plain, BOUND))
-    rest = pc.replace_substring_regex(plain, BOUND, "") if is_bound.any() else plain
-    is_number = _are_numbers(rest, format)
-    matches = pc.extract_regex(pc.if_else(pa.array(is_number), None, rest), format.unit_pattern)
+    unbounded = pc.replace_substring_regex(plain, BOUND, "") if is_bound.any() else plain
+    is_number = _are_numbers(unbounded, format)
+    matches = pc.extract_regex(pc.if_else(pa.array(is_number), None, unbounded), format.unit_pattern)
     number, unit = (pc.struct_field(matches, name) for name in ("number", "unit"))
     is_code = pc.fill_null(pc.or_(pc.match_substring_regex(number, r"^[+-]?0\d"),
                                   pc.match_substring_regex(unit, CODE_UNIT)), True)
     unit = pc.if_else(is_code, "", unit)
     return ParsedCells(is_bound, is_number, unit.to_numpy(zero_copy_only=False),
-                   pc.if_else(is_code, rest, number))
+                   pc.if_else(is_code, unbounded, number))
 
 
 def numbers(cells: pa.Array, format: NumberFormat, unit: str = "") -> np.ndarray:

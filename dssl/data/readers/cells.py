@@ -1,7 +1,7 @@
-"""What the cells of a column stand for: numbers, of which all may have one unit, yes and no, or text.
+"""The meaning of the cells of a column: numbers, possibly with one unit, yes and no, or text.
 
-A column is looked at as a whole (`CellCounts`, merged over pieces of the file in their order), and so is the file: it
-has one decimal mark. `decide` says what each column is; it depends on the cells alone, not on the pieces.
+A column is judged as a whole (`CellCounts`, merged over the pieces of the file in their order), and a file has one
+decimal mark. The result depends only on the cells, not on the pieces.
 """
 
 from collections import Counter
@@ -28,20 +28,20 @@ from .cell_text import (
 )
 from .sizes import count_sizes
 
-EXAMPLES = 5  # cells that are shown of many
-MAX_ODD = 40  # different texts among numbers that `dssl init` names as missing; one more is kept, to know of more
-NUMERIC = 0.95  # share of the cells of a column of numbers that are numbers
-MOST_LEVELS = 1000  # of a category
-ROWS_PER_LEVEL, FEW_LEVELS, FEWEST_CELLS = 20, 10, 20  # of a category; few levels are one where each comes twice
-WIDE = 30  # between the smallest and the largest of whole numbers that are no codes of classes
-MAX_UNITS = 10  # in a column; words of text follow its numbers where there are more
+EXAMPLES = 5  # cells shown in a message
+MAX_ODD = 40  # distinct texts among numbers that `dssl init` declares as missing; one more is kept to detect more
+NUMERIC = 0.95  # minimum share of numbers in a column of numbers
+MAX_LEVELS = 1000  # of a category
+ROWS_PER_LEVEL, FEW_LEVELS, FEWEST_CELLS = 20, 10, 20  # of a category; few levels are enough if each occurs twice
+WIDE = 30  # a larger range of whole numbers is not a set of class codes
+MAX_UNITS = 10  # in a column; with more, the numbers are followed by words of text
 Kind = Literal["number", "truth", "text"]
-Form = tuple[str, bool]  # the unit of a number, "" of none, and whether a bound stands before it
+Form = tuple[str, bool]  # the unit of a number, "" for none, and whether a bound precedes it
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How the cells of a column are read: as numbers, of which all may have one unit, as yes and no, or as text."""
+    """How the cells of a column are read: as numbers, possibly with one unit, as yes and no, or as text."""
 
     kind: Kind = "number"
     unit: str = ""
@@ -49,8 +49,10 @@ class Reading:
 
 @dataclass(frozen=True)
 class Cells:
-    """Cells of a column that are no numbers: text with (row, text) of the first `MAX_ODD` + 1 different ones, missing
-    with the first row."""
+    """The numbers of text cells and missing cells of a column, with examples.
+
+    examples : (row, text) of the first `MAX_ODD` + 1 distinct texts. first_missing : the row of the first missing cell.
+    """
 
     texts: int = 0
     examples: tuple[tuple[int, str], ...] = ()
@@ -58,7 +60,7 @@ class Cells:
     first_missing: int = -1
 
     def merge(self, other: "Cells") -> "Cells":
-        """Return those of both."""
+        """Return the cells of both."""
         first: dict[str, int] = {}
         for row, text in sorted((*self.examples, *other.examples)):
             first.setdefault(text, row)
@@ -68,26 +70,26 @@ class Cells:
 
     @property
     def shown(self) -> tuple[tuple[int, str], ...]:
-        """The few examples that a message has room for."""
+        """The few examples that a message shows."""
         return self.examples[:EXAMPLES]
 
     def after(self, rows: int) -> "Cells":
-        """Return those of rows that come after so many others."""
+        """Return the same cells if `rows` other rows come first."""
         return Cells(self.texts, tuple((rows + row, text) for row, text in self.examples), self.missing,
                      self.first_missing + rows if self.missing else -1)
 
     def refused(self, *, texts: bool, missing: bool) -> "Cells":
-        """Return those that are refused, where texts are or missing cells are."""
+        """Return the cells that are refused, given whether text and whether missing cells are refused."""
         return Cells(*((self.texts, self.examples) if texts else (0, ())),
                      *((self.missing, self.first_missing) if missing else (0, -1)))
 
 
 @dataclass(frozen=True)
 class OtherCells:
-    """Cells of a column that are neither missing nor numbers by themselves, under one decimal mark.
+    """Cells of a column that are neither missing nor plain numbers, under one decimal mark.
 
-    forms : numbers with a unit, a bound before them, or both. text : no numbers. has_many_units : whether there are
-    more than `MAX_UNITS`; then what has a unit is text.
+    forms : numbers with a unit, a bound, or both. text : cells that are not numbers. has_many_units : whether there are
+    more than `MAX_UNITS`; then cells with a unit count as text.
     """
 
     text: Cells = field(default_factory=Cells)
@@ -96,21 +98,22 @@ class OtherCells:
 
     @classmethod
     def of(cls, text: Cells, forms: dict[Form, Cells], has_many_units: bool = False) -> "OtherCells":
-        """Return cells of text and of forms, of which those with a unit may be too many different ones."""
+        """Return cells with text and forms; forms with too many different units become text."""
         if not has_many_units and len({unit for unit, _ in forms} - {""}) <= MAX_UNITS:
             return cls(text, forms)
-        kept = {form: cells for form, cells in forms.items() if not form[0]}
-        return cls(_merged([text, *(cells for form, cells in forms.items() if form not in kept)]), kept, True)
+        without_unit = {form: cells for form, cells in forms.items() if not form[0]}
+        as_text = [cells for form, cells in forms.items() if form not in without_unit]
+        return cls(_merged([text, *as_text]), without_unit, True)
 
     def merge(self, other: "OtherCells") -> "OtherCells":
-        """Return those of both."""
+        """Return the cells of both."""
         forms = {form: _merged([counts.forms[form] for counts in (self, other) if form in counts.forms])
                  for form in {**self.forms, **other.forms}}
         return OtherCells.of(self.text.merge(other.text), forms, self.has_many_units or other.has_many_units)
 
     @property
     def units(self) -> dict[str, int]:
-        """The cells of each unit, the most frequent one first."""
+        """The number of cells with each unit, the most frequent unit first."""
         counts = Counter[str]()
         for (unit, _), cells in self.forms.items():
             if unit:
@@ -118,15 +121,15 @@ class OtherCells:
         return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
     def numbers(self, unit: str) -> int:
-        """Return how many cells are numbers of a column of some unit, or of none."""
+        """Return how many cells are numbers with this unit or without one."""
         return sum(cells.texts for (of_unit, _), cells in self.forms.items() if of_unit in ("", unit))
 
     def bounds(self, unit: str) -> Cells:
-        """Return the numbers among these that have a bound."""
+        """Return the cells that are numbers with a bound, with this unit or without one."""
         return _merged([cells for (kind, is_bound), cells in self.forms.items() if is_bound and kind in ("", unit)])
 
     def odd(self, unit: str) -> Cells:
-        """Return the cells that are no numbers of a column of some unit, or of none."""
+        """Return the cells that are not numbers with this unit or without one."""
         return _merged([self.text, *(cells for (of_unit, _), cells in self.forms.items() if of_unit not in ("", unit))])
 
 
@@ -136,14 +139,15 @@ def _merged(cells: Sequence[Cells]) -> Cells:
 
 @dataclass(frozen=True)
 class CellCounts:
-    """What the cells of some rows of a column are.
+    """Counts of the cells of a column in some rows.
 
-    rows : of them. missing : cells that are, whatever the column holds; gaps : further ones if it holds numbers.
-    numbers, others : by decimal mark, numbers without unit and bound, and what is neither such nor missing. truths : by
-    line of `TRUTH`. plain : whether every number is written as Python writes it. measured : numbers with a fraction, a
-    currency, a % or marks between thousands. commas : numbers with a comma. coded : whole numbers that begin with a
-    zero. digits : the fewest and the most digits of a whole number. marked : the first number with other marks. low,
-    high : of the numbers without. sizes : cells such as 10x20x5 cm, by the number of sides and the unit.
+    rows : the number of cells. missing : cells that are missing in any column; gaps : further cells that are missing if
+    the column is numeric. numbers, others : by decimal mark, plain numbers without unit and bound, and all other cells
+    that are not missing. truths : yes and no, by line of `TRUTH`. plain : whether every number is written as in Python.
+    measured : numbers with a fraction, a currency, a % or thousands separators. commas : numbers with a comma.
+    coded : whole numbers that begin with a zero. digits : the minimum and maximum number of digits of a whole number.
+    marked : the first number that is not written as in Python. low, high : the range of the numbers that are.
+    sizes : cells such as 10x20x5 cm, by the number of sides and the unit.
     """
 
     rows: int = 0
@@ -163,12 +167,12 @@ class CellCounts:
     sizes: dict[tuple[int, str], int] = field(default_factory=dict)
 
     def merge(self, other: "CellCounts") -> "CellCounts":
-        """Return those of both; the rows of `other` come after these."""
+        """Return the counts of both; the rows of `other` come after these."""
         return CellCounts(
             self.rows + other.rows, self.missing + other.missing, self.gaps + other.gaps,
             {mark: self.numbers[mark] + other.numbers[mark] for mark in GROUPS},
             {mark: self.others[mark].merge(other.others[mark]) for mark in GROUPS},
-            tuple(mine + theirs for mine, theirs in zip(self.truths, other.truths, strict=True)),
+            tuple(left + right for left, right in zip(self.truths, other.truths, strict=True)),
             self.plain and other.plain, self.measured + other.measured, self.commas + other.commas,
             self.coded + other.coded,
             (min(self.digits[0], other.digits[0]), max(self.digits[1], other.digits[1])), self.marked or other.marked,
@@ -176,28 +180,27 @@ class CellCounts:
 
     @classmethod
     def of_numbers(cls, values: np.ndarray, first_row: int = 0, grouped: np.ndarray | None = None) -> "CellCounts":
-        """Return the counts of numbers (n,) that were written as Python writes them; NaN where one is missing.
+        """Return the counts of numbers (n,) that were written as in Python; NaN for a missing one.
 
-        grouped : which of them, (n,) bool, are other numbers where the point stands between thousands.
+        grouped : which of them, (n,) bool, would be other numbers if the point were a thousands separator.
         """
-        is_there = ~np.isnan(values)
-        there = values[is_there]
-        is_whole = np.rint(there) == there
-        whole = int(is_whole.sum())
-        european = is_whole if grouped is None else is_whole | grouped[is_there]
-        rows = np.flatnonzero(is_there)[~european][:MAX_ODD + 1].tolist()
+        is_present = ~np.isnan(values)
+        present = values[is_present]
+        is_whole = np.rint(present) == present
+        european = is_whole if grouped is None else is_whole | grouped[is_present]
+        rows = np.flatnonzero(is_present)[~european][:MAX_ODD + 1].tolist()
         odd = Cells(int((~european).sum()), tuple((first_row + row, repr(float(values[row]))) for row in rows))
-        low, high = (float(there.min()), float(there.max())) if len(there) else (np.inf, -np.inf)
-        counted = there[is_whole & (there >= 0) & np.isfinite(there)]
+        low, high = (float(present.min()), float(present.max())) if len(present) else (np.inf, -np.inf)
+        counted = present[is_whole & (present >= 0) & np.isfinite(present)]
         digits = (len(f"{counted.min():.0f}"), len(f"{counted.max():.0f}")) if len(counted) else (99, 0)
-        return cls(len(values), len(values) - len(there), 0, {".": len(there), ",": int(european.sum())},
-                   {".": OtherCells(), ",": OtherCells(odd)}, measured=len(there) - whole, digits=digits,
-                   low=low, high=high)
+        return cls(len(values), len(values) - len(present), 0, {".": len(present), ",": int(european.sum())},
+                   {".": OtherCells(), ",": OtherCells(odd)}, measured=int((~is_whole).sum()), digits=digits, low=low,
+                   high=high)
 
     @classmethod
     def of_text(cls, cells: pa.Array, missing: Sequence[str], formats: dict[str, NumberFormat],
                 first_row: int = 0) -> "CellCounts":
-        """Return the counts of trimmed cells of text; formats : by decimal mark, those that are possible."""
+        """Return the counts of trimmed text cells; formats : the possible number formats by decimal mark."""
         plain = _plain_numbers(cells, missing) if "." in formats else None
         if plain is not None:
             return cls.of_numbers(plain[0], first_row, plain[1])
@@ -205,8 +208,8 @@ class CellCounts:
         unique = encoded.dictionary
         codes = encoded.indices.fill_null(len(unique)).to_numpy(zero_copy_only=False)
         sizes = np.bincount(codes, minlength=len(unique) + 1)[:len(unique)]
-        gone = are_missing(unique, missing)
-        gap = are_gaps(unique) & ~gone
+        is_missing = are_missing(unique, missing)
+        is_gap = are_gaps(unique) & ~is_missing
         lower = pc.utf8_lower(unique)
         is_truth = as_bools(pc.is_in(lower, value_set=pa.array(TRUTH_WORDS[0], pa.string())))
         parsed = {mark: parsed_cells(unique, format) for mark, format in formats.items()}
@@ -214,14 +217,15 @@ class CellCounts:
         of, formed, others = dict.fromkeys(GROUPS, none), none, {}
         count = _Counter(unique, codes, sizes, first_row)
         for mark in GROUPS:
-            own = parsed.get(mark)
-            if own is None:
-                others[mark] = OtherCells(count.cells(~(gone | gap)))
+            parsed_as = parsed.get(mark)
+            if parsed_as is None:
+                others[mark] = OtherCells(count.cells(~(is_missing | is_gap)))
                 continue
-            of[mark] = own.is_number & ~own.is_bound & ~gone & ~gap
-            with_form = ((own.is_number & own.is_bound & ~is_truth) | (own.unit != "")) & ~gone & ~gap
-            others[mark] = count.others(~(of[mark] | gone | gap), with_form, own)
-            part = pc.if_else(pa.array(with_form & ~formed), own.part, part)
+            is_present = ~(is_missing | is_gap)
+            of[mark] = parsed_as.is_number & ~parsed_as.is_bound & is_present
+            with_form = ((parsed_as.is_number & parsed_as.is_bound & ~is_truth) | (parsed_as.unit != "")) & is_present
+            others[mark] = count.others(~of[mark] & is_present, with_form, parsed_as)
+            part = pc.if_else(pa.array(with_form & ~formed), parsed_as.part, part)
             formed = formed | with_form
         number = of["."] | of[","]
         python = as_bools(pc.match_substring_regex(part, r"^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$"))
@@ -234,35 +238,34 @@ class CellCounts:
         marked = number & ~python & ~is_truth
         comma = as_bools(pc.match_substring(unique, ","))
         return cls(
-            len(cells), int(sizes[gone].sum()) + cells.null_count, int(sizes[gap].sum()),
+            len(cells), int(sizes[is_missing].sum()) + cells.null_count, int(sizes[is_gap].sum()),
             {mark: int(sizes[of[mark]].sum()) for mark in GROUPS}, others,
             tuple(int(sizes[as_bools(pc.is_in(lower, value_set=pa.array(words, pa.string())))].sum())
                   for words in TRUTH_WORDS),
             not ((number & ~python) | formed).any(), int(sizes[fractions | marked | (formed & ~python)].sum()),
-            int(sizes[(number | formed) & comma].sum()),
-            int(sizes[zero].sum()),
+            int(sizes[(number | formed) & comma].sum()), int(sizes[zero].sum()),
             (int(lengths.min()), int(lengths.max())) if len(lengths) else (99, 0),
             unique[int(np.argmax(marked))].as_py() if marked.any() else "",
             float(known.min()) if len(known) else np.inf, float(known.max()) if len(known) else -np.inf,
-            count_sizes(unique, sizes, gone | gap))
+            count_sizes(unique, sizes, is_missing | is_gap))
 
     @property
     def size(self) -> tuple[int, str] | None:
-        """The number of sides and the unit that all cells have which are not missing; None unless they are sizes."""
-        there = self.rows - self.missing - self.gaps
-        return next((size for size, count in self.sizes.items() if count == there), None)
+        """The number of sides and the unit if all cells that are not missing are sizes, else None."""
+        n_present = self.rows - self.missing - self.gaps
+        return next((size for size, count in self.sizes.items() if count == n_present), None)
 
     @property
     def is_plain(self) -> bool:
-        """Whether all cells are missing or numbers as Python writes them, none of which begins with a zero."""
+        """Whether all cells are missing or numbers as in Python, none of which begins with a zero."""
         return self.plain and not self.coded and not self.others["."].text.texts and not self.truths[0]
 
     def is_mostly_numbers(self, decimal: str) -> bool:
-        """Return whether at least half of the cells are numbers under a decimal mark, and no codes."""
+        """Return whether at least half of the cells are numbers under a decimal mark, and not codes."""
         return not self.coded and self.numbers[decimal] >= max(1, self.odd(decimal).texts)
 
     def unit(self, decimal: str) -> str:
-        """Return the unit that `NUMERIC` of the numbers have, those of other units aside; "" of none."""
+        """Return the unit of at least `NUMERIC` of the numbers, not counting other units; "" if there is none."""
         units, others = self.others[decimal].units, self.others[decimal]
         unit = next(iter(units), "")
         return unit if units and units[unit] >= NUMERIC * (self.numbers[decimal] + others.numbers(unit)) else ""
@@ -272,7 +275,7 @@ class CellCounts:
         return self.others[decimal].odd(self.unit(decimal))
 
     def odd_as(self, reading: Reading, decimal: str) -> Cells:
-        """Return the cells that are not what a column of numbers, or of yes and no, holds."""
+        """Return the cells that do not fit a column of numbers, or of yes and no."""
         odd = self.others[decimal].odd(reading.unit)
         if reading.kind != "truth":
             return odd
@@ -285,7 +288,7 @@ class CellCounts:
         return Reading(kind, self.unit(decimal) if kind == "number" else "")
 
     def written_as(self, reading: Reading, decimal: str) -> str:
-        """Return an example of numbers that Python writes in another way, "" where there are none."""
+        """Return an example of numbers that Python writes differently, "" if there are none."""
         if reading.kind == "truth":
             words = {text.lower() for _, text in self.others[decimal].text.examples if is_truth_word(text)}
             return "/".join(sorted(words) or TRUTH_WORDS[0])
@@ -297,7 +300,7 @@ class CellCounts:
         return min(examples)[1] + (f", and {bare:,} without a unit, which are read as {reading.unit}" if bare else "")
 
     def several_units(self, decimal: str) -> str:
-        """Return in words how many cells have which unit, where there are several and most cells are numbers."""
+        """Return a text with the number of cells of each unit, if there are several and most cells are numbers."""
         units = self.others[decimal].units
         counts = [(repr(unit), count) for unit, count in units.items()]
         if bare := self.numbers[decimal] + self.others[decimal].numbers(""):
@@ -308,40 +311,36 @@ class CellCounts:
         return ", ".join(f"{unit} in {count:,} cells" for unit, count in counts)
 
     def kind(self, decimal: str, *, is_target: bool = False) -> Kind:
-        """Return what the column is, under a decimal mark.
+        """Return the kind of the column under a decimal mark.
 
-        It holds numbers if `NUMERIC` of its cells are, of one unit, and they are no codes, which begin with zeros, nor
-        more bounds than numbers; yes and no if these are its only cells. A target stays text where the name of a class
-        is no number, or is yes or no.
+        It is numeric if at least `NUMERIC` of its cells are numbers in one unit, which are not codes with leading zeros
+        and not mostly bounds. It is yes and no if it has no other cells. A target stays text if a class name is not a
+        number, or is yes or no.
         """
         others, unit = self.others[decimal], self.unit(decimal)
         known, odd = self.numbers[decimal] + others.numbers(unit), others.odd(unit).texts
         bounds = others.bounds(unit).texts
-        there = self.rows - self.missing
-        if there == 0:
+        n_present = self.rows - self.missing
+        if n_present == 0:
             return "number"
-        is_code = self.coded > 0 and (self.digits[0] == self.digits[1] > 1 or self.coded > (1 - NUMERIC) * known)
-        if is_target and self.truths[0]:
-            return "text"
-        if not is_target and any(count == there for count in self.truths):
+        if not is_target and any(count == n_present for count in self.truths):
             return "truth"
-        if is_code or known == 0 or odd > (1 - NUMERIC) * (known + odd) or 2 * bounds > known:
-            return "text"
-        if is_target and (odd or self.gaps or bounds or unit) and not self.measured and self.high - self.low < WIDE:
-            return "text"
-        return "number"
+        is_code = self.coded > 0 and (self.digits[0] == self.digits[1] > 1 or self.coded > (1 - NUMERIC) * known)
+        is_text = is_code or known == 0 or odd > (1 - NUMERIC) * (known + odd) or 2 * bounds > known
+        are_few = (odd or self.gaps or bounds or unit) and not self.measured and self.high - self.low < WIDE
+        return "text" if is_text or (is_target and (self.truths[0] or are_few)) else "number"
 
 
 def is_category(n_levels: int, n_cells: int) -> bool:
-    """Return whether text of so many different levels is a category: each comes often enough to learn from it."""
-    most = max(n_cells / ROWS_PER_LEVEL, min(FEW_LEVELS, n_cells / 2))
-    return n_levels <= MOST_LEVELS and (n_levels <= most or n_cells < FEWEST_CELLS)
+    """Return whether text with so many levels is a category, that is, each level occurs often enough to learn from."""
+    max_levels = max(n_cells / ROWS_PER_LEVEL, min(FEW_LEVELS, n_cells / 2))
+    return n_levels <= MAX_LEVELS and (n_levels <= max_levels or n_cells < FEWEST_CELLS)
 
 
 def _plain_numbers(cells: pa.Array, missing: Sequence[str]) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return trimmed cells as float64, NaN where missing, and which could have points between thousands.
+    """Return trimmed cells as float64 (missing: NaN), and which could have a point as thousands separator.
 
-    None if one of them is neither a number as Python writes it nor missing, or begins with a zero as codes do.
+    None if a cell is neither missing nor a number as in Python, or begins with a zero like a code.
     """
     known = pc.is_in(cells, value_set=pa.array([*MISSING, *missing], pa.string()))
     try:
@@ -355,27 +354,27 @@ def _plain_numbers(cells: pa.Array, missing: Sequence[str]) -> tuple[np.ndarray,
 
 
 class _Counter:
-    """Counts cells by their texts, of which the first few are kept with their rows.
+    """Counts cells by text, and keeps the first few with their rows.
 
-    unique : the texts, in the order of their first rows. codes : which of them each cell is. sizes : cells of each.
+    unique : the distinct texts in the order of their first rows. codes : the text of each cell. sizes : the number of
+    cells with each text.
     """
 
     def __init__(self, unique: pa.Array, codes: np.ndarray, sizes: np.ndarray, first_row: int) -> None:
         self.unique, self.sizes = unique, sizes
         self.row_of = np.empty(len(unique) + 1, np.int64)
-        # Of equal codes the last one is kept, which is the first row.
+        # NumPy keeps the last assignment for equal codes, which is the first row.
         self.row_of[codes[::-1]] = first_row + np.arange(len(codes))[::-1]
 
     def cells(self, chosen: np.ndarray) -> Cells:
-        """Return the cells of the texts that are chosen."""
+        """Return the cells with the chosen texts."""
         first = np.flatnonzero(chosen)[:MAX_ODD + 1].tolist()
         return Cells(int(self.sizes[chosen].sum()), tuple((int(self.row_of[k]), self.unique[k].as_py()) for k in first))
 
     def others(self, chosen: np.ndarray, with_form: np.ndarray, parsed: ParsedCells) -> OtherCells:
-        """Return the cells of the texts that are chosen, of which some are numbers with a unit or a bound."""
+        """Return the cells with the chosen texts, some of which are numbers with a unit or a bound."""
         has_many_units = len({*parsed.unit[with_form]} - {""}) > MAX_UNITS
-        if has_many_units:
-            with_form = with_form & (parsed.unit == "")
+        with_form = with_form & (parsed.unit == "") if has_many_units else with_form
         pairs = {*zip(parsed.unit[with_form].tolist(), parsed.is_bound[with_form].tolist(), strict=True)}
         forms = {(unit, is_bound): self.cells(with_form & (parsed.unit == unit) & (parsed.is_bound == is_bound))
                  for unit, is_bound in pairs}
@@ -383,9 +382,9 @@ class _Counter:
 
 
 def decimal_of(columns: Sequence[CellCounts], formats: dict[str, NumberFormat], *, prefer: str = ".") -> str:
-    """Return the decimal mark of a file: the one under which more cells of its columns of numbers are numbers.
+    """Return the decimal mark of a file: the one under which more cells of numeric columns are numbers.
 
-    prefer : the mark where "1,200" may be either number and nothing else tells.
+    prefer : the mark to use if "1,200" is ambiguous and nothing else decides.
     """
     if len(formats) == 1:
         return next(iter(formats))

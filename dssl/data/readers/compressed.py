@@ -1,4 +1,4 @@
-"""Compressed files, unpacked as streams into a scratch folder so that any bytes of them can be read."""
+"""Decompress files as streams into a scratch folder, so that any range of their bytes can be read."""
 
 import bz2
 import errno
@@ -31,7 +31,7 @@ def unpack(path: Path, folder: Path) -> Path:
         return path
     out = scratch_file(path, folder, path.stem)
     with opener(path) as source:
-        write_stream(source, out, path, most_unpacked(path.stat().st_size))
+        write_stream(source, out, path, max_unpacked(path.stat().st_size))
     return out
 
 
@@ -40,10 +40,10 @@ def scratch_file(path: Path, folder: Path, stem: str) -> Path:
     return folder / f"{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]}-{stem}"
 
 
-def write_stream(source: IO[bytes], out: Path, path: Path, most: int | None = None) -> None:
+def write_stream(source: IO[bytes], out: Path, path: Path, limit: int | None = None) -> None:
     """Write a decompressing stream to `out`; a damaged stream, or one that is too large, leaves no file behind.
 
-    most : bytes that it may have; None for any number.
+    limit : bytes that it may have; None for any number.
 
     Raises DataError: it is damaged, has more, or leaves too little of the disk.
     """
@@ -51,8 +51,8 @@ def write_stream(source: IO[bytes], out: Path, path: Path, most: int | None = No
         written = looked = 0
         try:
             while piece := source.read(PIECE):
-                if most is not None and written + len(piece) > most:
-                    raise _too_large(path, most)
+                if limit is not None and written + len(piece) > limit:
+                    raise _too_large(path, limit)
                 target.write(piece)
                 written += len(piece)
                 if written >= looked + CHECKED:
@@ -67,7 +67,7 @@ def write_stream(source: IO[bytes], out: Path, path: Path, most: int | None = No
                 fix="copy or download the file again")) from error
 
 
-def most_unpacked(packed: int) -> int:
+def max_unpacked(packed: int) -> int:
     """Return how many bytes a file of so many may unpack to."""
     return max(LARGE, TIMES * packed)
 
@@ -75,21 +75,21 @@ def most_unpacked(packed: int) -> int:
 def require_usual(name: str, path: Path, nbytes: int) -> None:
     """Raise DataError if the arrays of an .npz file have more bytes than it may unpack to."""
     packed = path.stat().st_size
-    require(nbytes <= most_unpacked(packed), f"{name} ({packed:,} bytes) holds arrays of {nbytes:,} bytes",
+    require(nbytes <= max_unpacked(packed), f"{name} ({packed:,} bytes) holds arrays of {nbytes:,} bytes",
             why=MAY_BE_MADE, fix="if it is right, save it again with numpy.savez, which does not compress",
             error=DataError)
 
 
 def require_space(folder: Path, nbytes: int, path: Path | str) -> None:
     """Raise DataError unless a folder's disk has room for so many bytes of what is unpacked from `path`."""
-    free = shutil.disk_usage(folder).free
-    require(nbytes + RESERVE <= free, f"{path} unpacks to more than the disk of {folder} has room for: "
-            f"{free:,} bytes are free", why="it is unpacked there, so that any rows of it can be read, and "
+    free_bytes = shutil.disk_usage(folder).free
+    require(nbytes + RESERVE <= free_bytes, f"{path} unpacks to more than the disk of {folder} has room for: "
+            f"{free_bytes:,} bytes are free", why="it is unpacked there, so that any rows of it can be read, and "
             f"{RESERVE:,} bytes are left to others", error=DataError,
             fix="free space, or name a workspace on a larger disk")
 
 
-def _too_large(path: Path, most: int) -> DataError:
+def _too_large(path: Path, limit: int) -> DataError:
     return DataError(explain(
-        f"{path} ({path.stat().st_size:,} bytes) unpacks to more than {most:,} bytes",
+        f"{path} ({path.stat().st_size:,} bytes) unpacks to more than {limit:,} bytes",
         why=MAY_BE_MADE, fix="if it is right, unpack it yourself, and name the file that comes out"))

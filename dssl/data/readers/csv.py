@@ -1,4 +1,4 @@
-"""Delimited text (CSV, TSV, UCI .data): one row a record, one column of it the target.
+"""Reader of delimited text (CSV, TSV, UCI .data): a record is a row, and one of its fields is the target.
 
 An index says at which byte rows begin (`lines`); stretches of the file between two of these are parsed by pyarrow. What
 a cell means depends on the whole column (`table`), never on the block that it is read with.
@@ -36,7 +36,7 @@ UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 @dataclass(frozen=True)
 class RecordFormat:
-    """How the records of one file are read: what the options and the first records say."""
+    """How to read the records of one file, by the options and the first records."""
 
     delimiter: str
     header: bool
@@ -47,7 +47,7 @@ class RecordFormat:
 
 
 class EncodingError(DataError):
-    """The bytes of a file are not text of the encoding that it is read in."""
+    """The bytes of a file are not text of the encoding with which it is read."""
 
 
 class CsvReader(TableReader, lines.LineReader):
@@ -89,19 +89,19 @@ class CsvReader(TableReader, lines.LineReader):
         return [field for field in records.features if records.header and records.names[field] == ""]
 
     def _look_at_head(self) -> RecordFormat:
-        """Return what the first records say; raise DataError if a feature has no name in the header."""
+        """Return the layout by the first records; raise DataError if a feature has no name in the header."""
         records = self._first_records()
         unnamed = self._unnamed(records)
         require(not unnamed, f"{self.name}: column {unnamed} (counted from 0) has no name in the header",
-                why="a column without a name most often numbers the rows, and would be learned from as a feature",
+                why="a column without a name usually numbers the rows, which is not a feature",
                 fix=f"leave it out with drop: {unnamed}, or give it a name", error=DataError)
         return records
 
     def _first_records(self) -> RecordFormat:
         with open(self.path, "rb") as file:
-            head = file.read(HEAD_BYTES) + (rest := file.readline(lines.LONGEST))
+            head = file.read(HEAD_BYTES) + (last_line := file.readline(lines.LONGEST))
         self._require_plain_text(head)
-        if len(rest) == lines.LONGEST:
+        if len(last_line) == lines.LONGEST:
             raise self._too_long(head.rfind(b"\n", 0, HEAD_BYTES) + 1, f"more than {lines.LONGEST:,}")
         bom = 3 if head.startswith(b"\xef\xbb\xbf") else 0
         try:
@@ -144,9 +144,9 @@ class CsvReader(TableReader, lines.LineReader):
                     row_bytes=int(self._index.offsets[-1]) // n_rows + 1)
 
     def _follow_records(self) -> int:
-        """Make the index, and return the number of rows."""
+        """Create the index, and return the number of rows."""
         records = self._records
-        index, state = lines.index_lines(self.path, records.first_byte, {lines.WANTED: len(records.names)},
+        index, state = lines.index_lines(self.path, records.first_byte, {lines.EXPECTED_FIELDS: len(records.names)},
                                          lines.index_delimited, *self._follows)
         bad, alone = int(state[lines.BAD_START]), int(state[lines.LONE_RETURN])
         if state[lines.MODE] == lines.QUOTED:
@@ -170,7 +170,7 @@ class CsvReader(TableReader, lines.LineReader):
         return DataError(explain(f"{self._line_at(offset)} {what}", why=why, fix=fix))
 
     def _not_encoded(self, raw: bytes, begin: int) -> DataError | None:
-        """Return the error for bytes that are not text of the encoding, at the first that is not; None if all are."""
+        """Return the error for the first bytes that are not text of the encoding; None if there are none."""
         try:
             raw.decode(self.encoding)
         except UnicodeDecodeError as error:
@@ -181,7 +181,7 @@ class CsvReader(TableReader, lines.LineReader):
         return None
 
     def places(self, rows: Sequence[int]) -> list[str]:
-        """Return rows by number and line; lines count from 1, the header and lines within quotes too."""
+        """Return the lines of rows, in words; lines count from 1, with the header and lines within quotes."""
         return [f"row {row} (counted from 0), line {self.texts((), row, row + 1).lines[0]}" for row in rows]
 
     @property
@@ -215,7 +215,7 @@ class CsvReader(TableReader, lines.LineReader):
         return counts
 
     def _plain_fields(self, counts: Mapping[int, CellCounts]) -> frozenset[int]:
-        """Return the fields that are parsed as numbers; no fractions where a point may stand between thousands."""
+        """Return the fields that are parsed as numbers; not those with fractions if a point may separate thousands."""
         european = any(count.commas for count in counts.values())
         return frozenset(field for field, count in counts.items() if count.is_plain
                          and not (european and count.measured))
@@ -229,7 +229,7 @@ class CsvReader(TableReader, lines.LineReader):
                 if rows[first] < rows[last]]
 
     def _has_codes(self, raw: bytes) -> bool:
-        """Return whether a whole number begins with a zero, or anything looks so."""
+        """Return whether a whole number, or a text that looks like one, begins with a zero."""
         text = np.frombuffer(b"\n" + raw + b"\n", np.uint8)
         zero = np.flatnonzero(text[1:-1] == ord("0")) + 1
         before, after = text[zero - 1], text[zero + 1]
@@ -261,9 +261,9 @@ class CsvReader(TableReader, lines.LineReader):
         return (self.texts(columns, start, stop) for start, stop in self._pieces())
 
     def _require_rows_until(self, expected: int, present: int, begin: int, raw: bytes) -> None:
-        """Raise DataError if a stretch of text holds fewer rows than those that are asked for."""
+        """Raise DataError if a range of text has fewer rows than the index says."""
         require(present >= expected, f"{self.name}: {present} rows in {len(raw):,} bytes from {begin:,} on, "
-                f"expected at least {expected}", why="its rows do not end where its newlines are", error=DataError,
+                f"expected at least {expected}", why="its rows do not end at its newlines", error=DataError,
                 fix="check the quotes and line ends of these rows")
 
     def _parsed(self, raw: bytes, begin: int, plain: frozenset[int],

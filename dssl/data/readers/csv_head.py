@@ -1,4 +1,4 @@
-"""What the first records of delimited text say: its delimiter, and whether the first one names the columns."""
+"""Guess from the first records of delimited text its delimiter, and whether the first one names the columns."""
 
 import csv
 import io
@@ -25,13 +25,13 @@ def first_records(text: str, delimiter: str) -> list[list[str]]:
         records = csv.reader((" ".join(line.split()) for line in text.splitlines()), delimiter=" ")
     else:
         records = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
-    found: list[list[str]] = []
+    first_two: list[list[str]] = []
     for record in records:
         if len(record) > 1 or "".join(record).strip():
-            found.append(record)
-            if len(found) == 2:
+            first_two.append(record)
+            if len(first_two) == 2:
                 break
-    return found
+    return first_two
 
 
 def looks_like_header(records: list[list[str]], missing: list[str]) -> bool:

@@ -1,4 +1,4 @@
-"""The rows of tables (delimited text, Parquet, Arrow) as they stand in their files: file, line, and cells of text."""
+"""Rows of tables (delimited text, Parquet, Arrow) with the file and line of each, and cells as text."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,14 +26,14 @@ class FileRow:
 
 @dataclass(frozen=True)
 class FileRowBlock:
-    """Some rows of tables one after the other: `files` and `lines` of each row, and `cells`, a list a column."""
+    """Some rows of tables: lists `files` and `lines` of these rows, and `cells`, a list for each column."""
 
     files: list[str]
     lines: list[int | None]
     cells: list[list[str]]
 
     def rows(self) -> Iterator[FileRow]:
-        """Yield them one by one."""
+        """Yield single rows."""
         cells = zip(*self.cells, strict=True) if self.cells else iter([()] * len(self.files))
         return map(FileRow, self.files, self.lines, cells)
 
@@ -57,10 +57,10 @@ class FileRows:
         None where their format is no table, or where the files hold another number of rows than `n_rows`, as they do
         once they have changed.
         """
-        readers = tuple(each for each in getattr(reader, "readers", (reader,)) if isinstance(each, TableReader))
+        readers = tuple(part for part in getattr(reader, "readers", (reader,)) if isinstance(part, TableReader))
         if not readers:
             return None
-        starts = np.cumsum([0, *(each.n_rows() for each in readers)])
+        starts = np.cumsum([0, *(part.n_rows() for part in readers)])
         return cls(readers, readers[0].all_names(), starts) if starts[-1] == n_rows else None
 
     @property
@@ -68,7 +68,7 @@ class FileRows:
         return self.readers[0].has_lines
 
     def blocks(self, columns: Sequence[str], height: int = HEIGHT) -> Iterator[FileRowBlock]:
-        """Yield all rows with the cells of some columns, so many at a time."""
+        """Yield all rows with the cells of some columns, a block at a time."""
         files, lines, cells = list[str](), list[int | None](), [list[str]() for _ in columns]
         for reader in self.readers:
             for texts in reader.stream(columns):
@@ -109,7 +109,7 @@ class FileRows:
         return np.where(are_missing(texts, reader.missing), np.nan, values)
 
     def take(self, rows: Sequence[int]) -> list[FileRow]:
-        """Return some rows, by their numbers among all, from 0, in the order in which they are asked for."""
+        """Return some rows by their numbers, which count from 0, in the order of these numbers."""
         by_number = {row: self._row(row) for row in sorted(set(rows))}
         return [by_number[row] for row in rows]
 

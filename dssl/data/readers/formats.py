@@ -1,4 +1,4 @@
-"""Readers of file formats: `open_reader` finds the one for a file, by its ending or by the format's name."""
+"""The registry of file formats; `open_reader` selects a reader by the ending of a file or the name of a format."""
 
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,8 @@ FORMATS: Registry[Reader] = Registry(
 
 
 def folder_format(path: Path) -> str | None:
-    """Return the format of a data set that is a folder: dssl, zarr, or None if it is none."""
-    readers: list[type[Reader]] = [StoredReader, *FORMATS.classes()]  # what dssl wrote is one of its own first
+    """Return the format of a data set that is a folder: dssl, zarr, or None if it is neither."""
+    readers: list[type[Reader]] = [StoredReader, *FORMATS.classes()]  # data sets of dssl take precedence
     return next((reader.format for reader in readers if reader.is_at(path)), None)
 
 
@@ -35,51 +35,55 @@ def is_table(format: str) -> bool:
 
 
 def files_of(folder: Path) -> dict[str, str]:
-    """Return the relative paths of the files that are the data set in a folder, by the names that they count as."""
+    """Return the relative paths of the files of a data set in a folder, by the names under which they are hashed."""
     if folder_format(folder) == StoredReader.format:
         return stored_files(folder)
     return {name: name for name in all_files(folder)}
 
 
 def format_of_ending(path: Path) -> str | None:
-    """Return the format that the ending of a file, compressed or not, stands for; None if it stands for none."""
+    """Return the format that belongs to the ending of a file, compressed or not; None if there is none."""
     name = Path(path.name.lower())
     name = name.with_suffix("") if name.suffix in OPENERS else name
     return next((reader.format for reader in FORMATS.classes() if reader.is_named(name.name)), None)
 
 
 def endings() -> list[str]:
-    """Return the endings of files that stand for a format."""
+    """Return the file name endings of all formats."""
     return [ending for reader in FORMATS.classes() for ending in reader.endings]
 
 
 def format_of(path: Path, format: str | None = None) -> str:
-    """Return the format of a file: the one named, or the one its ending stands for.
+    """Return the format of a file: the given one, or the one that belongs to its ending.
 
-    Raise ParameterError if the format has no reader, DataError if the ending stands for no format.
+    Raises
+    ------
+    ParameterError : the given format has no reader. DataError : the ending belongs to no format.
     """
     if format is not None:
         FORMATS.named(format, "format", "use one of these, or convert the file to npz")
         return format
-    found = folder_format(path) or format_of_ending(path)
-    if found is None:
+    name = folder_format(path) or format_of_ending(path)
+    if name is None:
         raise DataError(explain(
             f"{path.name} has an ending that stands for no format", fix="name the format with `format:` ("
             f"{', '.join(sorted(FORMATS))}); LIBSVM files are svmlight; convert HDF5 and others to npz or Parquet",
-            why=f"formats are told by their endings: {', '.join(endings())}, ...-idx3-ubyte, each also with "
+            why=f"formats are recognized by their endings: {', '.join(endings())}, ...-idx3-ubyte, each also with "
                 f"{', '.join(OPENERS)}"))
-    return found
+    return name
 
 
 def open_reader(path: str | Path, format: str | None = None, *, scratch: str | Path, labels: str | Path | None = None,
                 **options: Any) -> Reader:
-    """Return the reader of a local file. Compressed files are unpacked into `scratch`, which every worker must see.
+    """Return the reader of a local file. Compressed files are unpacked into `scratch`, which every worker must open.
 
-    labels : a second file with the labels, for formats that keep them apart (npy, idx).
-    options : what the format understands, see the readers; None leaves an option at its default.
+    labels : a second file with the labels, for formats with separate labels (npy, idx).
+    options : the options of the format, see the readers; None keeps the default.
 
-    Raise DataError if the file is missing, empty, damaged, or of no known format, ParameterError if the format does not
-    understand an option.
+    Raises
+    ------
+    DataError : the file is missing, empty, damaged, or of no known format. ParameterError : the format does not have an
+        option.
     """
     path, scratch = Path(path), Path(scratch)
     for file in (path, *([Path(labels)] if labels else [])):
@@ -91,12 +95,13 @@ def open_reader(path: str | Path, format: str | None = None, *, scratch: str | P
     require(path.is_dir() == reader.is_folder, f"{path} is {'a folder' if path.is_dir() else 'a file'}",
             error=DataError, why=f"the {reader.format} format is {'a folder' if reader.is_folder else 'a file'}",
             fix="leave `format:` unset, or name another path")
-    given = {name: value for name, value in {**options, "labels": labels}.items() if value is not None}
-    unknown = sorted(set(given) - set(reader.options))
-    require(not unknown, f"{', '.join(f'{name}={given[name]!r}' for name in unknown)} does not apply to {path.name}",
+    options_used = {name: value for name, value in {**options, "labels": labels}.items() if value is not None}
+    unknown = sorted(set(options_used) - set(reader.options))
+    shown = ", ".join(f"{name}={options_used[name]!r}" for name in unknown)
+    require(not unknown, f"{shown} does not apply to {path.name}",
             why=f"the {reader.format} format understands {', '.join(reader.options)}",
             fix="remove the option, or name another format with `format:`")
     if labels is not None:
-        given["labels"] = unpack(Path(labels), scratch).absolute()
-    # Absolute, since a worker may have begun in another folder.
-    return reader(unpack(path, scratch).absolute(), str(path), scratch, **given)
+        options_used["labels"] = unpack(Path(labels), scratch).absolute()
+    # Absolute, since a worker may run in another folder.
+    return reader(unpack(path, scratch).absolute(), str(path), scratch, **options_used)

@@ -1,4 +1,4 @@
-"""Files of typed columns in groups of rows: Parquet, Arrow. A task reads only the groups that its rows lie in."""
+"""Files with typed columns in groups of rows: Parquet and Arrow. A task reads only the groups of its rows."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -18,30 +18,32 @@ from .cells import CellCounts
 from .column_choice import Column, features_and_target, refuse_same_names
 from .table import RowTexts, TableReader, is_text
 
-BATCH_BYTES = 8 << 20  # decoded at once
+BATCH_BYTES = 8 << 20  # decoded at a time
 MAX_BATCH_ROWS = 1 << 16
-TEXT_BYTES = 16  # of one label, roughly; text has no fixed width
+TEXT_BYTES = 16  # assumed for one text, which has no fixed width
 
 
 class Groups(ABC):
-    """An open file, whose rows come in groups."""
+    """An open file with groups of rows."""
 
     schema: pa.Schema
 
     @abstractmethod
     def sizes(self, columns: Collection[str], file: str) -> list[tuple[int, int]]:
-        """Return the rows of each group, and the bytes of some of its columns as they are held to decode them.
+        """Return the rows of each group, and the memory for decoding some of its columns (bytes).
 
-        file : what messages call it. Raise DataError if these numbers contradict each other.
+        Raises
+        ------
+        DataError : the numbers of rows contradict each other; the message names the `file`.
         """
 
     @abstractmethod
     def refuse_changed(self, starts: np.ndarray, file: str) -> None:
-        """Raise DataError if the groups no longer begin at the rows at which they began (and all ended) before."""
+        """Raise DataError if the groups no longer start at these rows, of which the last is the number of rows."""
 
     @abstractmethod
     def batches(self, rows: int, columns: Sequence[str], groups: range | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield some columns of some groups, all if None, at most so many rows at a time."""
+        """Yield some columns of some groups (None: all), at most `rows` rows at a time."""
 
     @abstractmethod
     def close(self) -> None:
@@ -49,11 +51,11 @@ class Groups(ABC):
 
 
 class GroupedReader(TableReader):
-    """Rows of one such file: numbers, booleans, text and elements of lists are features, a null is a missing cell.
+    """Rows of one such file. Numbers, booleans, text and elements of lists are features; nulls are missing cells.
 
-    A task decodes, of the groups its rows lie in, the columns in use from the group's beginning to its last row. Text
-    may be a dictionary (category); the options are those of `TableReader`. A list of numbers, as embeddings are stored,
-    is a feature an element: `name[0]`, `name[1]`, ...
+    A task decodes the columns in use of the groups that contain its rows, from the start of the group to the task's
+    last row. Text may be dictionary-encoded. The options are those of `TableReader`. A list of numbers, such as an
+    embedding, becomes one feature per element: `name[0]`, `name[1]`, ...
     """
 
     title: ClassVar[str]  # of the format, for messages
@@ -66,7 +68,7 @@ class GroupedReader(TableReader):
         super().__init__(target=target, drop=drop, missing=missing, decimal=decimal, thousands=thousands,
                          percent=percent, when_text=when_text, categories=categories)
         self.path, self.name = path, name
-        self._places: tuple[tuple[str, int], ...] = ()  # of each column, that of the file and the element, -1 of none
+        self._fields: tuple[tuple[str, int], ...] = ()  # (column of the file, element of a list or -1) of each column
         self._groups = np.zeros(1, np.int64)  # first row of each group, and the number of rows
         self._batch_rows = MAX_BATCH_ROWS
 
@@ -75,7 +77,7 @@ class GroupedReader(TableReader):
             return [_element_name(*place) for place in self._columns_of(file)]
 
     def _columns_of(self, file: Groups) -> list[tuple[str, int]]:
-        """Return the column of the file and the element of it, -1 where it is no list, of each column."""
+        """Return (column of the file, element of a list or -1) of each column."""
         columns = []
         for field in file.schema:
             width = self._list_width(file, field.name, field.type) if _is_list(field.type) else None
@@ -83,7 +85,7 @@ class GroupedReader(TableReader):
         return columns
 
     def _list_width(self, file: Groups, name: str, type_: pa.DataType) -> int | None:
-        """Return the length of the lists of a column, as its first one has it; None if they hold no numbers."""
+        """Return the length of the first list of a column; None if its lists do not hold numbers."""
         if not _is_number(type_.value_type):
             return None
         if pa.types.is_fixed_size_list(type_):
@@ -95,7 +97,7 @@ class GroupedReader(TableReader):
         return None
 
     def _dropped(self, columns: Sequence[tuple[str, int]]) -> list[Column]:
-        """Return the columns to drop, with the elements of lists that are dropped by the name of the list."""
+        """Return the columns to drop; the name of a list column stands for all its elements."""
         drop = (self.drop,) if isinstance(self.drop, (str, int)) else self.drop
         elements: dict[Column, list[Column]] = {
             column: [_element_name(*place) for place in columns if place[0] == column and place[1] >= 0]
@@ -105,15 +107,15 @@ class GroupedReader(TableReader):
     def _sizes(self) -> Scan:
         with self._file() as file:
             refuse_same_names(dict(enumerate(file.schema.names)), self.name, None)
-            self._places = tuple(self._columns_of(file))
+            self._fields = tuple(self._columns_of(file))
             return self._sizes_of(file)
 
     def _sizes_of(self, file: Groups) -> Scan:
         schema = file.schema
-        self._names = names = tuple(_element_name(*place) for place in self._places)
-        # Those that held the index of the pandas table that the file was written from
+        self._names = names = tuple(_element_name(*place) for place in self._fields)
+        # Columns with the index of the pandas table from which the file was written
         index = {column for column in (schema.pandas_metadata or {}).get("index_columns", []) if column in names}
-        features, target = features_and_target(names, self.name, target=self.target, drop=self._dropped(self._places),
+        features, target = features_and_target(names, self.name, target=self.target, drop=self._dropped(self._fields),
                                                never=[names.index(name) for name in index])
         self._features = tuple(j for j in features if names[j] not in self._left_out)
         self._target = target
@@ -123,7 +125,7 @@ class GroupedReader(TableReader):
             require(_is_number(label) or is_text(label), f"{self.name}: the target {names[target]!r} is of type "
                     f"{self._type(schema, target)}", why="labels are integers, floats or text", error=DataError,
                     fix="name another column with `target:`, or write this one as text or numbers")
-        sizes = file.sizes({self._places[field][0] for field in self._used}, self.name)
+        sizes = file.sizes({self._fields[field][0] for field in self._used}, self.name)
         self._groups = np.cumsum([0, *(rows for rows, _ in sizes)])
         n_rows = int(self._groups[-1])
         if n_rows == 0:
@@ -139,8 +141,8 @@ class GroupedReader(TableReader):
                                        for type_ in types))))
 
     def _type(self, schema: pa.Schema, field: int) -> pa.DataType:
-        """Return the type of a column, of an element of a list that of its values."""
-        name, element = self._places[field]
+        """Return the type of a column; for an element of a list, the type of the list's values."""
+        name, element = self._fields[field]
         type_ = schema.field(name).type
         return type_.value_type if element >= 0 else type_
 
@@ -167,49 +169,51 @@ class GroupedReader(TableReader):
                 if (why := _why_no_feature(schema, name)[0])}
 
     def _require_features(self, schema: pa.Schema) -> None:
-        """Raise DataError, with the way out for its type, unless every column holds numbers or text."""
-        names = dict.fromkeys(self._places[field][0] for field in self._features if self._places[field][1] < 0)
+        """Raise DataError, with a fix for its type, unless every column holds numbers or text."""
+        names = dict.fromkeys(self._fields[j][0] for j in self._features if self._fields[j][1] < 0)
         wrong = {name: reasons for name in names if (reasons := _why_no_feature(schema, name))[0]}
         if wrong:
-            told = "; ".join(f"column {name!r} is {what}" for name, (_, what, _) in wrong.items())
+            described = "; ".join(f"column {name!r} is {what}" for name, (_, what, _) in wrong.items())
             ways = list(dict.fromkeys(way for _, _, way in wrong.values() if way))
             raise DataError(explain(
-                f"{self.name}: {told}", why="; ".join(dict.fromkeys(why for why, _, _ in wrong.values())),
-                fix=f"to leave out what is no feature, `drop: [{', '.join(wrong)}]`" + "".join(
+                f"{self.name}: {described}", why="; ".join(dict.fromkeys(why for why, _, _ in wrong.values())),
+                fix=f"to leave these columns out, `drop: [{', '.join(wrong)}]`" + "".join(
                     f"; {way}" for way in ways)))
 
     # ---- rows
 
     def _arrays(self, start: int, stop: int, as_text: frozenset[int] = frozenset()) -> dict[int, pa.Array]:
         with self._explained():
-            table = self._table(list(dict.fromkeys(self._places[field][0] for field in self._used)), start, stop)
+            table = self._table(list(dict.fromkeys(self._fields[field][0] for field in self._used)), start, stop)
             columns = {name: table.column(name).combine_chunks() for name in table.column_names}
             arrays = {}
             lists = {name: self._elements(name, column, start) for name, column in columns.items()
                      if _is_list(column.type)}
             for field in self._used:
-                name, element = self._places[field]
+                name, element = self._fields[field]
                 arrays[field] = pa.array(lists[name][:, element]) if element >= 0 else _decoded(columns[name])
             return arrays
 
     def _elements(self, name: str, column: pa.Array, start: int) -> np.ndarray:
-        """Return the lists of rows from `start` on as an array (rows, width), NaN where a list or an element is null.
+        """Return the lists of rows from `start` on as an array (rows, width), with NaN for null lists and elements.
 
-        Raise DataError naming the rows unless all have as many elements.
+        Raises
+        ------
+        DataError : the lists differ in length; the message names the rows.
         """
-        width = sum(place[0] == name for place in self._places)
+        width = sum(place[0] == name for place in self._fields)
         lengths = pc.list_value_length(column).fill_null(width).to_numpy(zero_copy_only=False)
         refuse_ragged(self.name, name, lengths, width, start, f"`drop: [{name}]`")
-        there = np.asarray(column.is_valid().to_numpy(zero_copy_only=False), bool)
+        is_valid = np.asarray(column.is_valid().to_numpy(zero_copy_only=False), bool)
         values = _decoded(column.drop_null().flatten()).to_numpy(zero_copy_only=False).reshape(-1, width)
-        if there.all():
+        if is_valid.all():
             return values
         elements = np.full((len(column), width), np.nan)
-        elements[there] = values
+        elements[is_valid] = values
         return elements
 
     def _table(self, used: list[str], start: int, stop: int) -> pa.Table:
-        """Return rows [start, stop) of some columns of the file, typed as there."""
+        """Return rows [start, stop) of some columns of the file, in the file's types."""
         first = int(np.searchsorted(self._groups, start, side="right")) - 1
         last = int(np.searchsorted(self._groups, stop, side="left"))
         at, pieces = int(self._groups[first]), []
@@ -243,22 +247,22 @@ class GroupedReader(TableReader):
                 yield self._texts_in(columns, {name: batch.column(name) for name in batch.schema.names}, len(batch))
 
     def _fields_of(self, columns: Sequence[str]) -> list[str]:
-        """Return the columns of the file that some columns are, or elements of lists in."""
-        return list(dict.fromkeys(self._places[self._names.index(name)][0] for name in columns))
+        """Return the columns of the file that contain some columns or list elements."""
+        return list(dict.fromkeys(self._fields[self._names.index(name)][0] for name in columns))
 
     def _texts_in(self, columns: Sequence[str], arrays: Mapping[str, Any], n: int) -> RowTexts:
         whole = {name: array.to_pylist() for name, array in arrays.items()}
-        places = [self._places[self._names.index(name)] for name in columns]
+        fields = [self._fields[self._names.index(name)] for name in columns]
         cells = [["" if cell is None else str(cell) for cell in whole[name]] if element < 0 else
                  ["" if cell is None or cell[element] is None else str(cell[element]) for cell in whole[name]]
-                 for name, element in places]
+                 for name, element in fields]
         return RowTexts(n, [None] * n, cells)
 
     # ---- the file
 
     @abstractmethod
     def _opened(self) -> Groups:
-        """Return the file, open."""
+        """Open the file."""
 
     @contextmanager
     def _file(self) -> Iterator[Groups]:
@@ -267,26 +271,26 @@ class GroupedReader(TableReader):
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Turn pyarrow's errors into one that names the file."""
+        """Turn errors of pyarrow into a DataError that names the file."""
         try:
             yield
         except DataError:
             raise
         except (pa.ArrowException, OSError, ValueError) as error:
-            if isinstance(error, OSError) and error.errno:  # the disk's, not the format's
+            if isinstance(error, OSError) and error.errno:  # an error of the disk, not of the format
                 raise
             raise DataError(explain(
                 f"{self.name} ({self.path.stat().st_size:,} bytes) cannot be read as {self.title}: {error}",
-                why="the file is cut short, damaged, encrypted, or of another format",
+                why="the file is truncated, damaged, encrypted, or of another format",
                 fix="copy or download the file again, or name its true format with `format:`")) from error
 
 
 def _why_no_feature(schema: pa.Schema, name: str) -> tuple[str, str, str]:
-    """Return why a column of a schema can be no feature, what it is, and how it could be one; empty texts if it can."""
+    """Return why a column cannot be a feature, what it is, and how to convert it; empty texts if it is a feature."""
     types, type_ = pa.types, schema.field(name).type
     value = _value_type(type_)
     if name in (schema.pandas_metadata or {}).get("index_columns", []):
-        return ("an index most often numbers or names the rows, and would be learned from as a feature",
+        return ("an index usually numbers or names the rows, and would be used as a feature",
                 "the index of a pandas table", "to learn from an index, write the table again after reset_index()")
     if _is_number(value) or is_text(value) or (_is_list(type_) and _is_number(type_.value_type)):
         return "", "", ""
@@ -294,13 +298,13 @@ def _why_no_feature(schema: pa.Schema, name: str) -> tuple[str, str, str]:
         (types.is_null, "no row has a value in it", ""),
         (types.is_decimal, "decimals have no floating-point form of their own", "write decimals as double"),
         (types.is_temporal, "a date or a time has no unit as a distance", "write times as a number of days or seconds"),
-        (types.is_nested, "a feature is one number a row", "write its numbers as columns, or as a list"),
+        (types.is_nested, "a feature is one number per row", "write its numbers as columns, or as a list"),
         (lambda _: True, "features are numbers", "write values as numbers")) if is_it(value))
     return why, f"of type {type_}", way
 
 
 def _value_type(type_: pa.DataType) -> Any:
-    """Return the type of the values: of a dictionary, that of its entries."""
+    """Return the type of the values; for a dictionary type, of its entries."""
     return type_.value_type if pa.types.is_dictionary(type_) else type_
 
 
@@ -324,7 +328,7 @@ def _width(type_: pa.DataType) -> int:
 
 
 def _decoded(column: pa.Array) -> pa.Array:
-    """Return a column without its dictionary, booleans as numbers."""
+    """Return a column without dictionary encoding, with booleans as numbers."""
     column = plain_text(column)
     column = column.cast(_value_type(column.type))
     return column.cast(pa.uint8()) if pa.types.is_boolean(column.type) else column

@@ -1,4 +1,4 @@
-"""IDX files, the format of MNIST: big-endian arrays behind a short header; images become rows of pixels."""
+"""Reader of IDX files, the format of MNIST: a short header and a big-endian array; images become rows of pixels."""
 
 import math
 import re
@@ -30,12 +30,12 @@ def map_idx(path: Path, name: str) -> np.ndarray:
         if len(header) < 4 * magic[3]:
             raise cut_short(name, 4 + 4 * magic[3], 4 + len(header))
     shape = tuple(int(size) for size in np.frombuffer(header, ">u4"))
-    dtype, begin, found = np.dtype(DTYPES[magic[2]]), 4 + len(header), path.stat().st_size
+    dtype, begin, nbytes = np.dtype(DTYPES[magic[2]]), 4 + len(header), path.stat().st_size
     expected = begin + math.prod(shape) * dtype.itemsize
-    if found < expected:
-        raise cut_short(name, expected, found)
-    require(found == expected, f"{name} has {found - expected:,} bytes more than its header says", error=DataError,
-            why="the header and the values do not belong together", fix="download the file again")
+    if nbytes < expected:
+        raise cut_short(name, expected, nbytes)
+    require(nbytes == expected, f"{name} has {nbytes - expected:,} bytes more than its header says", error=DataError,
+            why="the header does not match the values", fix="download the file again")
     if math.prod(shape) == 0:
         raise no_rows(name)
     return np.memmap(path, dtype, mode="r", offset=begin, shape=shape)

@@ -1,4 +1,4 @@
-"""Where the rows of a text file begin: one pass over its bytes, so that any rows can be read on their own.
+"""Index of the rows of a text file, from one pass over its bytes, so that any range of rows can be read.
 
 The pass is a small state machine a format, compiled, at the speed of the disk. It notes the byte of a row every
 `STRIDE` bytes, counts fields, and remembers the first row that cannot be right; nothing is parsed here. Own code,
@@ -17,26 +17,26 @@ from numba import njit
 from ...base.errors import DataError, explain, require
 from .base import Reader, cut_short
 
-STRIDE = 1 << 16  # bytes between two noted rows: what a block reads too much at either end
+STRIDE = 1 << 16  # bytes between two entries of the index; a block reads up to that much too many at either end
 PIECE = 1 << 24  # bytes read at once
 LONGEST = 1 << 24  # bytes of a row: rows are parsed whole
 
 # Slots of the state that a pass carries from one piece of the file to the next
-(MODE, FIELDS, BLANK, START, ROWS, MARK, WANTED, BAD_START, BAD_FIELDS, RETURN, LONE_RETURN, LINE, START_LINE,
+(MODE, FIELDS, BLANK, START, ROWS, MARK, EXPECTED_FIELDS, BAD_START, BAD_FIELDS, RETURN, LONE_RETURN, LINE, START_LINE,
  EVERY) = range(14)
 TOKEN, SMALLEST, LARGEST, ENTRIES = 1, 6, 7, 8  # svmlight: digits read so far, the column numbers seen, and how many
-START_FIELD, IN_FIELD, QUOTED, QUOTE_SEEN = range(4)
+START_FIELD, IN_FIELD, QUOTED, AFTER_QUOTE = range(4)
 NEWLINE, CARRIAGE, SPACE, TAB, QUOTE, HASH, COLON, ZERO, NINE = (np.uint8(ord(c)) for c in '\n\r \t"#:09')
 NOT_DIGITS, COMMENT = -1, -2
 
 
 @dataclass(frozen=True)
 class LineIndex:
-    """Byte and line at which some rows begin; the last entry is the number of rows and the end of the file."""
+    """Byte and line at which some rows begin; the last entry is the number of rows, with the end of the file."""
 
     rows: np.ndarray  # (m,), int64, ascending
     offsets: np.ndarray  # (m,), int64
-    lines: np.ndarray  # (m,), int64, how many come before
+    lines: np.ndarray  # (m,), int64, number of lines before
 
     def narrow(self, start: int, stop: int) -> "LineIndex":
         """Return the entries from the last row up to `start` to the first from `stop` on."""
@@ -46,7 +46,7 @@ class LineIndex:
 
 
 class LineReader(Reader):
-    """A text file, of which any rows are read from the byte where they begin, as the index that its scan makes says."""
+    """A text file with the index of its rows, which its scan creates; any range of rows can be read."""
 
     _index = LineIndex(*np.empty((3, 0), np.int64))
 
@@ -71,7 +71,7 @@ class LineReader(Reader):
         return int(around.rows[0]), begin, raw
 
     def _line_at(self, offset: int) -> str:
-        """Return how messages name the line that holds a byte: lines count from 1."""
+        """Return the name in messages of the line with a byte; lines count from 1."""
         newlines, left = 0, offset
         with open(self.path, "rb") as file:
             while left > 0 and (piece := file.read(min(left, PIECE))):
@@ -80,7 +80,7 @@ class LineReader(Reader):
         return f"{self.name} line {newlines + 1} (byte {offset:,})"
 
     def _require_rows(self, index: LineIndex) -> LineIndex:
-        """Return the index; raise DataError if a row is longer than any row is."""
+        """Return the index; raise DataError if a row is longer than `LONGEST`."""
         wide = np.flatnonzero(np.diff(index.offsets) > LONGEST + STRIDE)
         if len(wide):
             with open(self.path, "rb") as file:
@@ -91,8 +91,8 @@ class LineReader(Reader):
 
     def _too_long(self, begin: int, size: str) -> DataError:
         return DataError(explain(f"{self._line_at(begin)} has {size} bytes",
-                                 why=f"a row is read whole, and none has more than {LONGEST:,}",
-                                 fix="check the line: most often an end of line is missing, or the file is no table"))
+                                 why=f"a row may have at most {LONGEST:,}",
+                                 fix="check the line: an end of line may be missing, or the file is not a table"))
 
     def _require_plain_text(self, first: bytes) -> None:
         """Raise DataError if the first bytes of the file show that it is not text of one byte a character."""
@@ -103,19 +103,19 @@ class LineReader(Reader):
 
 
 @njit(nogil=True, cache=True)
-def _end_row(state, rows, offsets, lines, found):
-    """Count a row that ends, and note where it began every `EVERY` bytes; return how many rows are noted."""
+def _end_row(state, rows, offsets, lines, n_entries):
+    """Count a row that ends, and add its start to the index every `EVERY` bytes; return the number of entries."""
     noted = state[ROWS] <= 1 or state[START] - state[MARK] >= state[EVERY]
     if noted:
-        rows[found], offsets[found], lines[found] = state[ROWS], state[START], state[START_LINE]
+        rows[n_entries], offsets[n_entries], lines[n_entries] = state[ROWS], state[START], state[START_LINE]
         state[MARK] = state[START]
     state[ROWS] += 1
-    return found + noted
+    return n_entries + noted
 
 
 @njit(nogil=True, cache=True)
 def index_delimited(buffer, base, state, rows, offsets, lines, delimiter, blank_delimiter):
-    """Follow the records of delimited text through one piece; return how many entries of the index it filled.
+    """Follow the records of delimited text through one piece; return the number of entries of the index.
 
     The rules of quoting are those of the pandas parser: a quote opens a field only at its beginning, two quotes
     inside stand for one, and a line of blanks is no record.
@@ -130,9 +130,9 @@ def index_delimited(buffer, base, state, rows, offsets, lines, delimiter, blank_
                 state[LONE_RETURN] = base + i - 1
         if state[MODE] == QUOTED:
             if byte == QUOTE:
-                state[MODE] = QUOTE_SEEN
+                state[MODE] = AFTER_QUOTE
             continue
-        if state[MODE] == QUOTE_SEEN:
+        if state[MODE] == AFTER_QUOTE:
             if byte == QUOTE:
                 state[MODE] = QUOTED
                 continue
@@ -140,9 +140,9 @@ def index_delimited(buffer, base, state, rows, offsets, lines, delimiter, blank_
         if byte == NEWLINE:
             if state[BLANK] == 0:
                 fields = state[FIELDS] if blank_delimiter else state[FIELDS] + 1
-                if state[WANTED] == 0:
-                    state[WANTED] = fields
-                elif fields != state[WANTED] and state[BAD_START] < 0:
+                if state[EXPECTED_FIELDS] == 0:
+                    state[EXPECTED_FIELDS] = fields
+                elif fields != state[EXPECTED_FIELDS] and state[BAD_START] < 0:
                     state[BAD_START] = state[START]
                     state[BAD_FIELDS] = fields
                 noted = _end_row(state, rows, offsets, lines, noted)
@@ -201,7 +201,7 @@ def index_svmlight(buffer, base, state, rows, offsets, lines):
 
 def index_lines(path: Path, first_byte: int, begin: dict[int, int], follow: Callable[..., int],
                 *options: Any) -> tuple[LineIndex, np.ndarray]:
-    """Return the index of a text file from `first_byte` on, and the state, which began as `begin`, after the pass."""
+    """Return the index of a text file from `first_byte` on, and the state after the pass, which starts as `begin`."""
     state, blocks = _state({START: first_byte, EVERY: STRIDE} | begin), []
     at, last, room = first_byte, NEWLINE, 4 + PIECE // STRIDE
     with open(path, "rb") as file:
@@ -226,7 +226,7 @@ def lines_of(raw: bytes, first_line: int, follow: Callable[..., int], *options: 
 
 
 def _state(begin: dict[int, int]) -> np.ndarray:
-    """Return the state before a pass, with some slots as they begin."""
+    """Return the state before a pass, with the first values of some slots."""
     state = np.zeros(EVERY + 1, np.int64)
     for slot, value in ({BLANK: 1, BAD_START: -1, LONE_RETURN: -1} | begin).items():
         state[slot] = value

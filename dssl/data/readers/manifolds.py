@@ -1,4 +1,4 @@
-"""Curved manifolds: a file of a few numbers, whose rows are made where they are read."""
+"""Reader of curved manifolds: a file with a few parameters, from which rows are computed."""
 
 import json
 from dataclasses import asdict
@@ -12,13 +12,13 @@ from .base import Block, Reader, Scan
 
 
 def write_manifolds(path: Path, params: ManifoldParams) -> None:
-    """Write the file that describes them; a reader sees all of it or nothing."""
+    """Write the file of their parameters, atomically."""
     with draft_of(path) as draft:
         draft.write_text(json.dumps(asdict(params), sort_keys=True), encoding="utf-8")
 
 
 class ManifoldReader(Reader):
-    """X and classes of `ManifoldParams`, which the file holds as JSON."""
+    """X and classes of the `ManifoldParams` in a JSON file."""
 
     format: ClassVar[str] = "manifolds"
     endings: ClassVar[tuple[str, ...]] = (".manifolds",)
@@ -34,7 +34,7 @@ class ManifoldReader(Reader):
             what, why, fix = sentences(str(error))
             raise DataError(explain(f"{self.name}: {what}", why=why, fix=fix)) from error
         except (ValueError, TypeError) as error:
-            raise DataError(explain(f"{self.name} describes no manifolds: {error}", why="it holds their sizes as JSON",
+            raise DataError(explain(f"{self.name} describes no manifolds: {error}", why="it is JSON of their sizes",
                                     fix="name manifolds:POINTSxCOLUMNS, which writes such a file")) from error
         self._made = CurvedManifolds(params)
         return Scan(n_rows=params.points, n_columns=params.columns, dtype="float32", target="class",

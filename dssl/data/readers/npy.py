@@ -1,4 +1,4 @@
-"""NumPy .npy files: a memory-mapped array, one row a point; further axes become columns."""
+"""Reader of NumPy's .npy files: a memory-mapped array whose rows are points; further axes become columns."""
 
 import tokenize
 from pathlib import Path

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import sparse
 
+from ...base.digest import JsonObject
 from ...base.errors import DataError, explain, require
 from .arrays import ArrayReader, require_numbers
 from .base import Scan, cut_short, no_rows
@@ -25,7 +26,7 @@ from .npy import map_npy
 
 CSR = ("data", "indices", "indptr", "shape")
 
-# What zipfile raises at a damaged archive, beside what it says on purpose: sizes and offsets are taken as they are.
+# Errors that zipfile raises for a damaged archive, since it does not check its sizes and offsets.
 DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, NotImplementedError, RuntimeError, EOFError,
            OSError, ValueError, OverflowError, LookupError)
 
@@ -55,7 +56,7 @@ class NpzReader(ArrayReader):
         self._require_room([members[member] for member in needed])
         for member in needed:
             self._members[member] = self._unpack(members[member], member)
-        named: dict[str, Any] = {"label_names": self._names("y_names") if self._y == "y" else None}
+        named: JsonObject = {"label_names": self._names("y_names") if self._y == "y" else None}
         if "X" in members:
             scan = self._scan_of_dense(**named)
         else:
@@ -81,7 +82,7 @@ class NpzReader(ArrayReader):
                 "numpy.savez_compressed, or name its true format with `format:`")) from error
 
     def _list(self) -> dict[str, str]:
-        """Return the file in the archive of each member; refuse an archive that has no X."""
+        """Return the file in the archive for each member; raise DataError if the archive has no X."""
         with self._archive(f"{self.name} ({self.path.stat().st_size:,} bytes) is not a .npz archive") as archive:
             files = archive.namelist()
         members = {file.removesuffix(".npy"): file for file in files if file.endswith(".npy")}
@@ -115,7 +116,7 @@ class NpzReader(ArrayReader):
         return map_npy(self._members[member], self._label(member))
 
     def _names(self, member: str, length: int | None = None) -> tuple[str, ...] | None:
-        """Return the texts of a member, or None if it is not there or not one name each."""
+        """Return the texts of a member; None if it does not exist, or is not a list of names."""
         if member not in self._members:
             return None
         names = self._array(member)

@@ -37,7 +37,7 @@ class RowGroups(Groups):
     def refuse_changed(self, starts: np.ndarray, file: str) -> None:
         n_rows = self._file.metadata.num_rows
         require(n_rows == starts[-1], f"{file} has {n_rows:,} rows, and had {starts[-1]:,} when it was scanned",
-                why="rows would be taken for others", error=DataError,
+                why="row numbers would mean other rows", error=DataError,
                 fix="let nothing write to the file while it is read, and run again")
 
     def batches(self, rows: int, columns: Sequence[str], groups: range | None = None) -> Iterator[pa.RecordBatch]:
@@ -60,7 +60,7 @@ class ParquetReader(GroupedReader):
 
 
 def _stored_bytes(group: Any, used: Collection[str]) -> int:
-    """Return the bytes of the columns in use of one row group, as pages are held to decode them."""
+    """Return the bytes of the used columns of one row group in memory while their pages are decoded."""
     if len(used) == group.num_columns:  # of a damaged footer, `column` ends the process (seen with pyarrow 26)
         return group.total_byte_size
     columns = (group.column(i) for i in range(group.num_columns))

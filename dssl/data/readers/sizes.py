@@ -1,4 +1,4 @@
-"""Cells that are sizes, such as 10x20x5 or 10 x 20 mm: as many numbers as they have sides."""
+"""Parse cells that are sizes, such as 10x20x5 or 10 x 20 mm; each side becomes a feature."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -16,7 +16,7 @@ MAX_SIDES = 3
 
 @dataclass(frozen=True)
 class Side:
-    """A feature that is one side of the sizes in a column: its number in the file, which side, and of how many."""
+    """A feature that is one side of the sizes in a column: number of the column, of the side, and number of sides."""
 
     field: int
     side: int
@@ -25,7 +25,7 @@ class Side:
 
 @cache
 def _sides_pattern(count: int) -> str:
-    """Return the regular expression (RE2) of a size of so many sides."""
+    """Return the regular expression (RE2) of a size with `count` sides."""
     return "^" + r"\s?[xX×*]\s?".join(
         rf"(?P<side{k}>{SIDE})\s?(?P<unit{k}>{SIDE_UNIT}?)" for k in range(count)) + "$"
 
@@ -43,14 +43,14 @@ def side_units(cells: pa.Array, count: int) -> np.ndarray:
 
 
 def side_numbers(cells: pa.Array, side: int, count: int, format: NumberFormat, unit: str) -> np.ndarray:
-    """Return one side of trimmed cells that are sizes of so many sides in a unit, float64; NaN of other cells."""
+    """Return one side of trimmed cells that are sizes of `count` sides in a unit, float64; NaN for other cells."""
     sides = pc.struct_field(pc.extract_regex(with_plain_marks(cells), _sides_pattern(count)), f"side{side}")
     values = numbers(pc.fill_null(sides, ""), format)
     return np.where(side_units(cells, count) == unit, values, np.nan)
 
 
 def count_sizes(unique: pa.Array, counts: np.ndarray, gone: np.ndarray) -> dict[tuple[int, str], int]:
-    """Return how many cells are sizes, by the number of sides and the unit; counts : of each text."""
+    """Return the number of cells that are sizes, by number of sides and unit; counts : of cells with each text."""
     sizes: dict[tuple[int, str], int] = {}
     if not pc.any(pc.match_substring_regex(unique, r"^\d.*[xX×*]\s?\d")).as_py():
         return sizes

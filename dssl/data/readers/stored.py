@@ -1,21 +1,22 @@
-"""A data set that dssl wrote: its rows, labels, split and names as they are stored."""
+"""Reads a data set that dssl wrote."""
 
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from ...base.digest import JsonObject
 from ...base.errors import DataError, require
 from ...storage.files import read_json
 from ...storage.store import MANIFEST, StoredParts
 from ..dataset import Dataset, open_stored
 from .base import NO_TARGET, Block, Reader, Scan
 
-LEFT_OUT = {"receipts", "unpacked", "lock.json", ".lock"}  # how it was written, not what
+LEFT_OUT = {"receipts", "unpacked", "lock.json", ".lock"}  # bookkeeping that is not part of the data
 
 
 def segments_of(folder: Path) -> list[str]:
-    """Return the names of the segments that rows were appended in, as `dataset.json` lists them."""
+    """Return the names of the segments with appended rows, as listed in `dataset.json`."""
     manifest = read_json(folder / MANIFEST)
     return list(manifest.get("segments", [])) if isinstance(manifest, dict) else []
 
@@ -26,9 +27,9 @@ def all_files(folder: Path) -> list[str]:
 
 
 def stored_files(folder: Path) -> dict[str, str]:
-    """Return the relative paths of the files that are a stored data set, by their names without the attempt.
+    """Return the relative paths of the files of a stored data set, by their names without the attempt.
 
-    What a killed append left is none of them, nor is what an attempt wrote that no receipt names.
+    Files of a killed append and of abandoned attempts are not included.
     """
     segments, files = segments_of(folder), dict[str, str]()
     for name in all_files(folder):
@@ -37,7 +38,7 @@ def stored_files(folder: Path) -> dict[str, str]:
             continue
         parts_at = steps.index("parts") if "parts" in steps else None
         if parts_at is not None:
-            part = StoredParts(folder.joinpath(*steps[:parts_at])).place(int(steps[parts_at + 1]))
+            part = StoredParts(folder.joinpath(*steps[:parts_at])).attempt_folder(int(steps[parts_at + 1]))
             if steps[parts_at + 2] != part.name:
                 continue
             steps = (*steps[:parts_at + 2], *steps[parts_at + 3:])
@@ -46,9 +47,9 @@ def stored_files(folder: Path) -> dict[str, str]:
 
 
 class StoredReader(Reader):
-    """Rows of a folder with a `dataset.json`. It is opened once: rows that are appended later are not seen.
+    """Rows of a folder with a `dataset.json`, which is opened once: rows that are appended later are not seen.
 
-    `target` may be "none", to leave the labels out.
+    `target` may be "none", which leaves the labels out.
     """
 
     format: ClassVar[str] = "dssl"
@@ -72,7 +73,7 @@ class StoredReader(Reader):
     def is_at(cls, folder: Path) -> bool:
         return (folder / MANIFEST).is_file()
 
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> JsonObject:
         known = self.dataset.attributes
         return {name: known[name] for name in ("when_missing", "columns", "survey") if name in known}
 

@@ -1,4 +1,4 @@
-"""svmlight / LIBSVM text: `label column:value column:value ...`, one row a line."""
+"""svmlight / LIBSVM text: `label column:value column:value ...`, one row per line."""
 
 import io
 from collections.abc import Sequence
@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import sparse
 
+from ...base.digest import JsonObject
 from ...base.errors import DataError, explain, require
 from ...base.profiler import library
 from ..targets import whole_numbers
@@ -30,7 +31,7 @@ class SvmlightReader(LineReader):
                  zero_based: bool | None = None):
         self.path, self.name, self.n_columns, self.zero_based = path, name, n_columns, zero_based
 
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> JsonObject:
         return {"zero_based": self.zero_based}
 
     def _look(self) -> Scan:
@@ -56,10 +57,10 @@ class SvmlightReader(LineReader):
                     row_bytes=int(self._index.offsets[-1]) // n_rows + 1, nnz=int(state[ENTRIES]))
 
     def settle(self, readers: Sequence[Reader]) -> "SvmlightReader":
-        """Return a reader that counts columns from 0 if any of the files does, and has as many as the widest."""
+        """Return a reader that counts columns from 0 if any file does, with as many columns as the widest file."""
         peers = [reader for reader in readers if isinstance(reader, SvmlightReader)]
         zero_based = any(peer.zero_based for peer in peers)
-        # A file counted from 1 has one column more when it is counted from 0.
+        # A file that counts from 1 has one column more when it is counted from 0.
         widest = max(peer.scan().n_columns + (zero_based and not peer.zero_based) for peer in peers)
         settled = copy(self)
         settled._scan, settled.zero_based = replace(self.scan(), n_columns=self.n_columns or widest), zero_based

@@ -1,4 +1,4 @@
-"""Tables: named columns of numbers or text, each read as what all its cells show it to be (`cells`)."""
+"""Tables: columns of numbers or text, whose kinds follow from all their cells (`cells`)."""
 
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -18,14 +18,15 @@ from .cells import EXAMPLES, CellCounts, Cells, Reading, decimal_of, is_category
 from .column_choice import Column, find_columns, refuse_no_features, text_is_no_feature
 from .sizes import MAX_SIDES, Side, side_numbers
 
-TARGET = "target column"  # what the targets of all files have in common, whatever they are called
+TARGET = "target column"  # the key of the target, whatever its name in a file
 
 
 @dataclass(frozen=True)
 class RowTexts:
-    """Some rows of a table as they stand in their file.
+    """The text of some rows of a table.
 
-    n : how many. lines (n,) : at which they begin, from 1; None in a binary file. cells : of some columns, a list each.
+    n : their number. lines (n,) : the lines on which they begin, from 1; None in a binary file. cells : one list for
+    each of some columns.
     """
 
     n: int
@@ -34,42 +35,42 @@ class RowTexts:
 
 
 class TableReader(Reader):
-    """Rows of a table. A column of text is numbers, yes and no, or text: `CellCounts.kind` says which.
+    """Rows of a table. `CellCounts.kind` decides whether a text column is numbers, yes and no, or text.
 
-    A column with a name, all cells of which are sizes such as 10x20x5, is a feature a side: `name[0]`, `name[1]`, ...
+    A named column in which all cells are sizes such as 10x20x5 becomes one feature per side: `name[0]`, `name[1]`, ...
 
     Parameters
     ----------
-    target : name or number of the target column (from 0; negative from the end), or "none". Unset: a column named y,
-        label, target or class, else the last one.
+    target : name or number of the target column (from 0; negative from the end), or "none". By default a column named
+        y, label, target or class, or else the last one.
     drop : columns to leave out, names or numbers.
-    missing : one more text that marks a missing cell, or several. A number also marks the cells of columns of numbers
-        that are equal to it, however they are written.
-    decimal : the decimal mark, "." or ",". Unset: the one under which more cells are numbers.
-    thousands : the mark between thousands, or "none". Unset: a comma (a point where that is not the decimal mark), a
+    missing : one or several additional texts that mark a missing cell. A number also marks equal cells of numeric
+        columns, however they are written.
+    decimal : the decimal mark, "." or ",". By default the one under which more cells are numbers.
+    thousands : the thousands separator, or "none". By default a comma (a point if that is not the decimal mark), a
         blank or an apostrophe.
-    percent : whether a number with a percent sign is a hundredth of it; false makes it text.
+    percent : whether a number with a percent sign is divided by 100; false makes it text.
     when_text : "error" refuses features that are text.
-    categories : columns that are text, names or numbers, also where their cells are numbers, as codes are. A whole
-        number among them has no point and zeros after it: 5411.0, as a column with a gap is written, is 5411.
+    categories : columns (names or numbers) that are text even if their cells are numbers, such as codes. Zero fractions
+        are removed from whole numbers among them: 5411.0, as a column with missing cells is often written, is 5411.
     """
 
     is_table: ClassVar[bool] = True
     options: ClassVar[tuple[str, ...]] = ("target", "drop", "missing", "decimal", "thousands", "percent", "when_text",
                                           "categories")
 
-    _names: tuple[str, ...] = ()  # of all columns; numbers as text where they have none
+    _names: tuple[str, ...] = ()  # of all columns; numbers as text if the file has no names
     _has_names: bool = True
     _features: tuple[int, ...] = ()  # numbers of the columns that are features
-    _columns_in_use: tuple[int, ...] = ()  # those whose cells the features are
-    _sides: Mapping[int, Side] = {}  # by number of a feature, which is beyond those of the columns
+    _columns_in_use: tuple[int, ...] = ()  # the columns from which features are read
+    _sides: Mapping[int, Side] = {}  # by feature number, which is larger than all column numbers
     _target: int | None = None
     _counts: Mapping[int, CellCounts] = {}  # of the columns of text in use, by number
     _readings: Mapping[int, Reading] = {}  # of the same columns
     _codes: frozenset[int] = frozenset()  # the columns that `categories` names
     _number_format = NumberFormat()
     _left_out: frozenset[str] = frozenset()  # names of features that are not read
-    _fixed: Mapping[str | int, Reading] = {}  # how columns are read, as another file decided
+    _fixed: Mapping[str | int, Reading] = {}  # the readings of columns that another file decided
 
     def __init__(self, *, target: Column | None, drop: Column | tuple[Column, ...],
                  missing: str | tuple[str, ...], decimal: str | None, thousands: str | None,
@@ -96,47 +97,47 @@ class TableReader(Reader):
         return [*columns, *([] if self._target is None else [self._target])]
 
     def _column_of(self, field: int) -> int:
-        """Return the number of the column that a feature is read from."""
+        """Return the number of the column from which a feature is read."""
         return self._sides[field].field if field in self._sides else field
 
     def _name_of(self, field: int) -> str:
-        """Return the name of a feature of a table that has names."""
+        """Return the name of a feature; the table must have names."""
         side = self._sides.get(field)
         return self._names[field] if side is None else element_name(self._names[side.field], side.side)
 
-    # ---- rows as they stand in the file
+    # ---- rows as text
 
     def n_rows(self) -> int:
-        """Return the number of rows, and learn where they are; of delimited text, without parsing it."""
+        """Return the number of rows, and index them; delimited text is not parsed for this."""
         return (self._scan or self._sizes()).n_rows
 
     def all_names(self) -> tuple[str, ...]:
-        """Return the names of all columns of the file, or their numbers as text where it has none; after `n_rows`."""
+        """Return the names of all columns, or their numbers as text if there are no names; call `n_rows` first."""
         return self._names
 
     @abstractmethod
     def texts(self, columns: Sequence[str], start: int, stop: int) -> RowTexts:
-        """Return the cells of rows [start, stop) as text, after `n_rows`; empty where one is null.
+        """Return the cells of rows [start, stop) as text, "" for null; call `n_rows` first.
 
-        columns : of the file, by name, or by number as text where they have no names.
+        columns : of the file, by name, or by number as text if there are no names.
         """
 
     @abstractmethod
     def stream(self, columns: Sequence[str]) -> Iterator[RowTexts]:
-        """Yield the cells of all rows in their order, some rows at a time."""
+        """Yield the cells of all rows in their order, in pieces."""
 
-    # ---- what the columns are
+    # ---- the kinds of columns
 
     @abstractmethod
     def _arrays(self, start: int, stop: int, as_text: frozenset[int] = frozenset()) -> dict[int, pa.Array]:
-        """Return rows [start, stop) of the columns in use by their numbers: numbers, or text as in the file.
+        """Return rows [start, stop) of the columns in use by number, as numbers or as the text of the file.
 
-        as_text : columns that are text even where they could be parsed as numbers.
+        as_text : columns that are returned as text even if they could be parsed as numbers.
         """
 
     @abstractmethod
     def _sizes(self) -> Scan:
-        """Return what the file holds, but for what its columns are."""
+        """Return the scan without the kinds of the columns."""
 
     @abstractmethod
     def _count_cells(self) -> dict[int, CellCounts]:
@@ -152,7 +153,7 @@ class TableReader(Reader):
         return repr(self._names[field]) if self._has_names else f"{field} (counted from 0)"
 
     def _key(self, field: int) -> str | int:
-        """Return what a column has in common with those of other files."""
+        """Return the key that identifies a column in all files."""
         if field == self._target:
             return TARGET
         return self._names[field] if self._has_names else self._features.index(field)
@@ -162,7 +163,7 @@ class TableReader(Reader):
         return self._names[self._column_of(self._features[j])] if self._has_names else self._features[j]
 
     def settle(self, readers: Sequence[Reader]) -> Self:
-        """Return a reader whose columns are what those of all files together show."""
+        """Return a reader in which the kinds of columns follow from the cells of all files together."""
         peers = [reader for reader in readers if isinstance(reader, TableReader)]
         text = {peer._key(field) for peer in peers for field in peer._counts}
         if not text:
@@ -183,15 +184,17 @@ class TableReader(Reader):
 
     def _with_kinds(self, sizes: Scan, counts: Mapping[int, CellCounts], *,
                     counts_of_file: Sequence[CellCounts] = ()) -> Scan:
-        """Decide what the columns are, and return the scan that says so.
+        """Decide the kinds of the columns, and return the complete scan.
 
-        Raise CellError if text that is no key is a feature, and an error.
+        Raises
+        ------
+        CellError : a feature is text, which is an error, and not a possible key.
         """
         formats = possible_formats(self.decimal, self.thousands, self.percent)
         mark = decimal_of(counts_of_file or [*counts.values()], formats, prefer=self._prefers())
         self._number_format = formats[mark]
         readings = {
-            # Whoever stored plain numbers as text meant codes.
+            # In a typed format, plain numbers that are stored as text are codes.
             field: Reading("text") if self.is_typed and count.is_plain and not count.gaps and count.rows > count.missing
             else
             count.reading(mark, is_target=field == self._target) for field, count in counts.items()}
@@ -209,9 +212,10 @@ class TableReader(Reader):
         columns = {j: first[field][0] for j, field in enumerate(self._features)}
         read_as = {j: readings[field] for j, field in enumerate(self._features) if field in readings}
         text = tuple(j for j, reading in read_as.items() if reading.kind == "text")
-        free = {j for j in text if not is_category(len({cell.casefold() for cell in columns[j] if cell is not None}),
-                                                   sum(cell is not None for cell in columns[j]))}
-        keys = tuple(sorted({*possible_keys(columns), *free})) if self._has_names else ()
+        present = {j: [cell for cell in columns[j] if cell is not None] for j in text}
+        free_text = {j for j, cells in present.items()
+                     if not is_category(len({cell.casefold() for cell in cells}), len(cells))}
+        keys = tuple(sorted({*possible_keys(columns), *free_text})) if self._has_names else ()
         counts_used = {j: self._counts[field] for j, field in enumerate(self._features) if field in self._counts}
         whole = {j: counts[field] for j, field in enumerate(self._features) if field in counts}
         odd = {j: cells for j, reading in read_as.items() if j in counts_used
@@ -246,8 +250,7 @@ class TableReader(Reader):
             feature_names=tuple(map(self._name_of, self._features)) if self._has_names else None)
 
     def _size_of(self, field: int, counts: CellCounts) -> tuple[int, str] | None:
-        """Return the number of sides and the unit of a column of sizes, as another file decided if one did, else None.
-        """
+        """Return the number of sides and the unit of a column of sizes, else None; another file may have decided it."""
         if not self._has_names:
             return None
         if not self._fixed:
@@ -257,11 +260,11 @@ class TableReader(Reader):
         return (len(known), known[0].unit) if known else None
 
     def _odd_sizes(self, side: Side, unit: str) -> Cells:
-        """Return the cells of a column that are no sizes as another file decided; reads it where there are any."""
+        """Return the cells of a column that are not sizes although another file decided so; reads the column if any."""
         odd, start = Cells(), 0
         if self._counts[side.field].size == (side.sides, unit):
             return odd
-        for rows in copy(self).stream([self._names[side.field]]):  # which may look at the file anew
+        for rows in copy(self).stream([self._names[side.field]]):  # a copy, since `stream` may scan the file again
             cells = trimmed(pa.array(rows.cells[0], pa.string()))
             wrong = np.isnan(side_numbers(cells, side.side, side.sides, self._number_format, unit)) & ~are_missing(
                 cells, self.missing) & ~are_gaps(cells)
@@ -271,7 +274,7 @@ class TableReader(Reader):
         return odd
 
     def _split(self, sizes: Mapping[int, tuple[int, str]]) -> dict[int, Reading]:
-        """Make a feature of each side of some columns of sizes; return how these are read."""
+        """Make a feature of each side of columns of sizes; return their readings."""
         features: list[int] = []
         sides: dict[int, Side] = {}
         readings: dict[int, Reading] = {}
@@ -289,7 +292,7 @@ class TableReader(Reader):
         return readings
 
     def _prefers(self) -> str:
-        """Return the decimal mark where the cells do not tell."""
+        """Return the decimal mark to use if the cells do not decide."""
         return "."
 
     def _text_is_no_feature(self, j: int, odd: Cells) -> CellError:
@@ -303,20 +306,20 @@ class TableReader(Reader):
         reader = copy(self)
         reader._left_out = self._left_out | frozenset(names)
         if self._scan is not None:
-            kept = [j for j, field in enumerate(self._features) if self._name_of(field) not in names]
-            reader._features = tuple(self._features[j] for j in kept)
-            reader._scan = self._scan.of_columns(kept)
+            remaining = [j for j, field in enumerate(self._features) if self._name_of(field) not in names]
+            reader._features = tuple(self._features[j] for j in remaining)
+            reader._scan = self._scan.of_columns(remaining)
         return reader
 
     def narrow(self, start: int, stop: int) -> Self:
         small: Self = copy(super().narrow(start, stop))  # type: ignore[assignment]
-        small._counts = {}  # they told what the columns are, and are much of a reader's description
+        small._counts = {}  # large, and no longer needed once the kinds are decided
         return small
 
     # ---- rows
 
     def _columns(self, start: int, stop: int) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-        """Return columns in use by their numbers: values, and the rows whose cells should be numbers and are not."""
+        """Return the values of the columns in use by number, and the rows with text instead of a number."""
         arrays = self._arrays(start, stop)
         return {field: self._values(field, arrays[self._column_of(field)])
                 for field in (*self._features, *([] if self._target is None else [self._target]))}
@@ -332,13 +335,13 @@ class TableReader(Reader):
         encoded = trimmed(array).dictionary_encode()
         unique = encoded.dictionary
         codes = encoded.indices.fill_null(len(unique)).to_numpy(zero_copy_only=False)
-        gone = are_missing(unique, self.missing)
+        is_missing = are_missing(unique, self.missing)
         if kind == "text":
             if field in self._codes:
                 unique = self._number_format.without_zero_fraction(unique)
-                gone |= are_missing(unique, self.missing)
+                is_missing |= are_missing(unique, self.missing)
             texts = np.array([*unique.to_pylist(), None], object)
-            texts[:-1][gone] = None
+            texts[:-1][is_missing] = None
             return texts[codes], none
         side = self._sides.get(field)
         if side is not None:
@@ -346,13 +349,13 @@ class TableReader(Reader):
         else:
             values = truths(unique, self._number_format) if kind == "truth" else numbers(
                 unique, self._number_format, reading.unit)
-        values[gone] = np.nan
-        odd = np.isnan(values) & ~gone & ~are_gaps(unique)
+        values[is_missing] = np.nan
+        odd = np.isnan(values) & ~is_missing & ~are_gaps(unique)
         values = self._without_missing(values) if kind == "number" else values
         return np.append(values, np.nan)[codes], np.flatnonzero(np.append(odd, False)[codes])
 
     def _without_missing(self, values: np.ndarray) -> np.ndarray:
-        """Return numbers, NaN where one is equal to a number that marks a missing cell."""
+        """Return numbers with NaN for those that mark a missing cell."""
         gone = np.isin(values, numbers_among(self.missing))
         return np.where(gone, np.nan, values) if gone.any() else values
 
@@ -372,7 +375,7 @@ class TableReader(Reader):
         return Block(frame, y, odd=odd)
 
     def _labels(self, field: int, array: pa.Array, start: int, text_target: bool) -> np.ndarray:
-        """Return the target of rows from `start` on; raise DataError where it is numbers but for a few cells."""
+        """Return the target of rows from `start` on; raise DataError if it is numeric except for a few cells."""
         if text_target and is_text(array.type):
             values = np.array(trimmed(array).to_pylist(), object)
             values[are_missing(trimmed(array), self.missing)] = None
@@ -387,6 +390,6 @@ class TableReader(Reader):
 
 
 def is_text(type_: pa.DataType) -> bool:
-    """Return whether a type of Arrow holds text, be it as codes."""
+    """Return whether an Arrow type holds text, possibly dictionary-encoded."""
     value = type_.value_type if pa.types.is_dictionary(type_) else type_
     return pa.types.is_string(value) or pa.types.is_large_string(value) or pa.types.is_string_view(value)

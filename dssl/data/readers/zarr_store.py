@@ -1,4 +1,4 @@
-"""Zarr of version 2 or 3 in a local folder: an array X, or a group that holds X and optionally y and split."""
+"""Reader of Zarr (version 2 or 3) in a local folder: an array X, or a group of X and optionally y and split."""
 
 from pathlib import Path
 from typing import ClassVar

@@ -1,8 +1,8 @@
-"""The exact median of numbers that lie in parts: no task and no driver holds more than a bounded number of them.
+"""The exact median of numbers in parts; no process holds more than a bounded number of them.
 
-The bits of floats, read as integers (those of negative numbers turned over), ascend with the floats. A pass counts how
-many values lie in each of 2^16 equal ranges of these integers; the range of the value that is sought is divided again,
-until what lies in it can be collected.
+The bits of floats, read as integers (inverted for negative numbers), ascend with the floats. A pass counts the values
+in each of 2^16 equal ranges of these integers. The range that contains the median is divided again, until its values
+can be collected.
 """
 
 from collections.abc import Sequence
@@ -19,12 +19,12 @@ MAX_COLLECTED = 1 << 20
 
 
 def runs_of(n_parts: int) -> list[tuple[int, int]]:
-    """Return ranges [first, last) of parts, each of which is read by one task."""
+    """Return ranges [first, last) of parts, one for each task."""
     return row_ranges(n_parts, -(-n_parts // MAX_RUNS))
 
 
-def most_collected(budget: int) -> int:
-    """Return how many values are collected in one place."""
+def max_collected(budget: int) -> int:
+    """Return the maximum number of values that one process collects."""
     return int(np.clip(budget // 256, 1 << DIGIT, MAX_COLLECTED))
 
 
@@ -35,13 +35,13 @@ def keys_of(values: np.ndarray) -> np.ndarray:
 
 
 def values_of(keys: np.ndarray) -> np.ndarray:
-    """Return the float64 values of which `keys_of` gave the integers."""
+    """Return the float64 values of keys; the inverse of `keys_of`."""
     return (keys ^ np.where(keys >> np.uint64(63), np.uint64(1) << np.uint64(63), ~np.uint64(0))).view(np.float64)
 
 
 @dataclass(frozen=True)
 class WithinTask:
-    """Write the `keys` in [low, low + 2^bits) of an array of parts [first, last); or their `counts` by digit."""
+    """Write the `keys` in [low, low + 2^bits) of the arrays of parts [first, last), or their `counts` by digit."""
 
     parts: Parts
     name: str
@@ -66,9 +66,10 @@ class WithinTask:
 
 
 def median_of_parts(parts: Parts, name: str, counts: Sequence[int], execution: Execution) -> float:
-    """Return the median of the arrays of this name of parts 0, 1, ..., of so many values each; one or more in all."""
+    """Return the median of the array `name` over parts 0, 1, ..., which have `counts` values each, at least one in all.
+    """
     total = sum(counts)
-    if total <= most_collected(execution.memory_budget):
+    if total <= max_collected(execution.memory_budget):
         return float(np.median(np.concatenate([parts.read(index, [name])[name] for index in range(len(counts))])
                                .astype(np.float64)))
     ranks = {(total - 1) // 2, total // 2}
@@ -76,19 +77,19 @@ def median_of_parts(parts: Parts, name: str, counts: Sequence[int], execution: E
 
 
 def _of_rank(parts: Parts, name: str, n_parts: int, total: int, rank: int, execution: Execution) -> float:
-    """Return the value of a rank, from 0, among `total` values in parts."""
+    """Return the value with a rank, from 0, among `total` values in parts."""
     low = 0
     bits = 64
-    most = most_collected(execution.memory_budget)
+    limit = max_collected(execution.memory_budget)
     runs = runs_of(n_parts)
-    while total > most and bits:
+    while total > limit and bits:
         counts = execution.reduce(sums([WithinTask(parts, name, *run, low, bits, False) for run in runs]))["counts"]
         digit = int(np.searchsorted(np.cumsum(counts), rank, side="right"))
         rank = rank - int(counts[:digit].sum())
         total = int(counts[digit])
         bits -= DIGIT
         low += digit << bits
-    if not bits:  # all that is left is one value
+    if not bits:  # only one distinct value is left
         return float(values_of(np.array([low], np.uint64))[0])
     scratch = execution.scratch()
     execution.map([WithinTask(parts, name, *run, low, bits, True) for run in runs], scratch)

@@ -1,6 +1,4 @@
-"""Rows as a scaling makes them: scaled block by block wherever they are read, and never held whole."""
-
-
+"""Scaled rows, which are scaled block by block wherever they are read, and never held whole."""
 
 import numpy as np
 
@@ -9,14 +7,14 @@ from ...execution.tasks import Execution
 from ...storage.blocks import Arrays, HeldArrays, Rows, rows_that_fit
 from .scaling import Scaling, ScalingKind, moment_rows, require_columns
 
-MOMENT_SECONDS, SCALED_SECONDS = 3e-8, 6e-9  # of a number, on one core, to take its moments, and to scale it
+MOMENT_SECONDS, SCALED_SECONDS = 3e-8, 6e-9  # per number on one core: moments, and scaling
 SCALED_CHUNK = 16 << 20  # bytes of scaled rows in one chunk
 
 
 class ScaledRows(Rows):
-    """Rows as a scaling makes them, scaled each time they are read.
+    """Rows that are scaled each time they are read.
 
-    execution : whose tasks read them; they load the arrays of the scaling then, and do not carry them.
+    execution : tasks of this execution load the arrays of the scaling instead of carrying them.
     """
 
     def __init__(self, rows: Rows, scaling: Scaling, execution: Execution | None = None):
@@ -48,9 +46,11 @@ class ScaledRows(Rows):
 
 
 def scaled(rows: Rows, scaling: Scaling, execution: Execution) -> Rows:
-    """Return rows as a scaling makes them, readable by every task; the rows themselves where nothing is scaled.
+    """Return scaled rows, readable by every task; the rows themselves if the scaling changes nothing.
 
-    Raises DataError: they have other columns than the scaling was fitted on.
+    Raises
+    ------
+    DataError : the scaling was fitted on another number of columns.
     """
     require_columns(rows.shape, scaling.attributes["n_columns"])
     rows = execution.share_rows(rows)
@@ -59,23 +59,24 @@ def scaled(rows: Rows, scaling: Scaling, execution: Execution) -> Rows:
 
 
 def scaled_rows(n: int, row_bytes: int, chunk: int, budget: int) -> int:
-    """Return the rows that one task scales: it reads chunks of `chunk` rows, one at a time, and writes one chunk."""
+    """Return the number of rows that one task scales; it reads chunks of `chunk` rows one at a time, and writes one."""
     beside_chunks = rows_that_fit(budget, row_bytes, n, fixed_bytes=2 * chunk * row_bytes)
     return min(beside_chunks, rows_that_fit(budget, 6 * row_bytes, n), max(1, SCALED_CHUNK // row_bytes))
 
 
 def scaling_cost(kind: ScalingKind, rows_of: tuple[int, int, int], d: int, row_bytes: int, width: int, chunk: int,
                  budget: int, *, is_sparse: bool) -> Cost:
-    """Return what fitting a scaling on the n training rows and scaling them and the test rows takes.
+    """Return the cost of fitting a scaling on the n training rows, and of scaling them and the test rows.
 
-    Moments: a block, and five of it in float64; then scaling: a chunk of X, the rows chosen of it, two in float64.
+    Moments hold a block, and five copies in float64; scaling holds a chunk of X, its selected rows, and two copies in
+    float64.
 
-    rows_of : n, n_test, and the rows they are chosen among. width : columns of a dense row of `row_bytes` bytes.
+    rows_of : n, n_test, and the total number of rows. width : columns of a dense row of `row_bytes` bytes.
     """
     n, n_test, n_rows = rows_of
     height = scaled_rows(n, row_bytes, chunk, budget)
     tasks = block_count(n, height) + block_count(n_test, height)
-    wide = 0 if kind == "none" else 16 * width  # beside stored chunks, which may not have shrunk
+    wide = 0 if kind == "none" else 16 * width  # in addition to stored chunks, which may be incompressible
     peak: float = max((height + 2 * chunk) * row_bytes, height * (2 * row_bytes + wide))
     read = (n + n_test + tasks * chunk) * row_bytes
     block = moment_rows(n_rows, d, chunk, budget, row_bytes if is_sparse else None)

@@ -1,15 +1,14 @@
-"""Scaling of features, fitted on the training rows only, and the choice of one where nobody says: "auto".
+"""Scaling of features, fitted on the training rows only, and the automatic choice of a scaling, "auto".
 
-Columns whose ranges, but for less than a quarter of them, lie within a factor of three are in one unit, as pixels and
-embeddings are, and stay as they are; others are standardized, or of sparse rows divided by their largest absolute
-values. Columns that text became, and others of 0 and 1 beside numbers, are scaled by the distance of their levels
-instead (`units.py`); where nothing says that these are no pixels, by one factor, which is 1 at most.
+If the ranges of at least three quarters of the columns lie within a factor of three, the columns are in one unit, like
+pixels and embeddings, and stay unscaled. Otherwise they are standardized, or divided by their largest absolute values
+if the rows are sparse. Columns of encoded text, and other columns of 0 and 1 among numbers, are scaled by the distance
+of their levels instead (`units.py`); if these might be pixels, by one factor of at most 1.
 
-Block step: count, mean, sum of squared deviations, smallest and largest value of each column, in float64.
-A first pass samples rows too, from which follows where a column ends (`outliers.py`). Where a cell lies beyond, a
-second pass has the moments and ranges without such cells, and these are cut off there wherever rows are scaled.
-Combine step: pairwise, by the formulas of Chan, Golub and LeVeque. Finish step: one shift and one factor a column.
-Sparse rows take the kinds that leave zeros zero; they stay sparse throughout.
+Block step: count, mean, sum of squared deviations, smallest and largest value of each column, in float64. The first
+pass also samples rows to find outliers (`outliers.py`). If there are any, a second pass computes moments and ranges
+without them, and values are clipped wherever rows are scaled. Combine step: pairwise, by the formulas of Chan, Golub
+and LeVeque. Finish step: one shift and one factor per column. Sparse rows allow only scalings that keep zeros.
 """
 
 from collections.abc import Sequence
@@ -19,14 +18,15 @@ from typing import Any, Literal, get_args
 import numpy as np
 from scipy import sparse
 
+from ...base.digest import JsonObject
 from ...base.errors import DataError, column_label, require
 from ...execution.tasks import Execution, Reduction, Share
 from ...storage.blocks import Arrays, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
 from ...storage.csr import as_csr, largest_of_rows, unit_rows, with_values
 from ...storage.views import counts_below
 from .out_of_range import LARGEST_BLOCK, Ranges
-from .outliers import MAX_LISTED as MOST_FAR
-from .outliers import Reaches, outliers_of, sampled_places
+from .outliers import MAX_LISTED as MAX_OUTLIERS
+from .outliers import Reaches, outliers_of, sampled_positions
 from .units import columns_of_category, farthest_levels, near_distance, ratio_of_ranges, sampled_rows, zero_one_columns
 
 ScalingKind = Literal["auto", "standardize", "unit_range", "max_abs", "unit_norm", "global_range", "none"]
@@ -37,36 +37,35 @@ KINDS: tuple[ScalingKind, ...] = get_args(ScalingKind)
 class ScalingParams:
     """How features are scaled.
 
-    kind : "auto", by the columns' ranges (see `scaling.py`); "standardize", mean 0 and standard deviation 1 a
-        column; "unit_range", [0, 1] a column; "max_abs", largest absolute value 1 a column; "unit_norm", length 1 a
-        row; "global_range", one factor for all columns, as in pixels / 255; "none". "standardize" and "unit_range" move
-        zeros, so they are not for sparse rows.
+    kind : "auto" follows from the ranges of the columns (see `scaling.py`); "standardize" gives each column mean 0 and
+        standard deviation 1; "unit_range" maps each column to [0, 1]; "max_abs" gives each column the largest absolute
+        value 1; "unit_norm" gives each row length 1; "global_range" divides all columns by one number, as in pixels /
+        255; "none" changes nothing. "standardize" and "unit_range" move zeros, so sparse rows cannot use them.
     """
 
     kind: ScalingKind = "auto"
 
     def __post_init__(self) -> None:
-        require(self.kind in KINDS, f"scale={self.kind!r}", why="dssl knows no scaling of that name",
+        require(self.kind in KINDS, f"scale={self.kind!r}", why="there is no scaling of that name",
                 fix=f"use one of {', '.join(KINDS)}")
 
 
 KEEPS_ZEROS = ("max_abs", "unit_norm", "global_range", "none")
-ONE_UNIT = 3.0  # the largest range of a column over the lower quartile
-APART = 2.0  # levels of a category, in distances to near neighbors
+ONE_UNIT = 3.0  # maximum of the largest range over the lower quartile, for columns in one unit
+APART = 2.0  # distance of the levels of a category, in distances to near neighbors
 MAX_LISTED = 100  # constant columns of sparse rows that are named
 
-LISTED = {"sample": None, "far": MOST_FAR}  # arrays of rows in the shares of blocks, and how many rows are kept
-
+LISTED = {"sample": None, "far": MAX_OUTLIERS}  # arrays of rows in the shares of blocks, and their maximum length
 
 
 def moments_of(X: Any) -> Share:
-    """Return what is known of the columns of a block, shape (rows, d), dense or sparse, at least one row.
+    """Return the moments of the columns of a block, shape (rows, d), dense or sparse, with at least one row.
 
-    count, zero_rows; mean, squares (sum over rows of (x - mean)^2), smallest and largest, shape (d,), float64. What
-    sparse rows do not store counts as zero.
+    They are count, zero_rows; and mean, squares (sum over rows of (x - mean)^2), smallest and largest, shape (d,),
+    float64. Entries that sparse rows do not store count as zero.
     """
     n, d = X.shape
-    with np.errstate(over="ignore", invalid="ignore"):  # beyond 1e154 a square is infinite; fit_scaling refuses it
+    with np.errstate(over="ignore", invalid="ignore"):  # above 1e154 a square is infinite; fit_scaling refuses it
         if sparse.issparse(X):
             columns = X.indices
             values = np.asarray(X.data, np.float64)
@@ -79,7 +78,7 @@ def moments_of(X: Any) -> Share:
             X = np.asarray(X, np.float64)
             mean = X.mean(axis=0)
             deviation = X - mean
-            # The second term is zero but for the rounding of the mean.
+            # The second term is zero except for the rounding of the mean.
             squares = np.maximum((deviation**2).sum(axis=0) - deviation.sum(axis=0) ** 2 / n, 0)
             smallest = X.min(axis=0)
             largest = X.max(axis=0)
@@ -89,7 +88,7 @@ def moments_of(X: Any) -> Share:
 
 
 def merged(share: Share, later: Share) -> Share:
-    """Return the moments of two sets of rows.
+    """Return the moments of the union of two sets of rows.
 
     Chan, Golub, LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
     """
@@ -103,24 +102,24 @@ def merged(share: Share, later: Share) -> Share:
             "smallest": np.minimum(share["smallest"], later["smallest"]),
             "largest": np.maximum(share["largest"], later["largest"]),
             **{name: share[name] + later[name] for name in ("zero_rows", "n_far", "n_out") if name in share},
-            **{name: np.concatenate([share[name], later[name]])[:most] for name, most in LISTED.items()
+            **{name: np.concatenate([share[name], later[name]])[:limit] for name, limit in LISTED.items()
                if name in share}}
 
 
 @dataclass(frozen=True)
 class MomentsTask:
-    """Find the moments of the chosen rows of one block, and write them to the block's own part.
+    """Compute the moments of the training rows in one block, and write them to the block's own part.
 
-    shared : the numbers of rows that are sampled, `sampled` (m,), ascending, which are written too; or a `Reaches`,
-    without whose outliers the moments are. None of sparse rows.
+    shared : the ascending numbers of sampled rows, `sampled` (m,), which are written as well; or the arrays of a
+    `Reaches`, whose outliers are excluded; None for sparse rows.
     """
 
     rows: Rows
     start: int
     stop: int
-    ids: Rows | None  # numbers of the chosen rows, ascending; None for all
-    begin: int  # of `ids`, those from here
-    end: int  # to here lie in the block
+    ids: Rows | None  # ascending numbers of the training rows; None for all
+    begin: int  # ids[begin:end] lie in the block
+    end: int
     shared: Arrays | None
 
     def __call__(self, out: PartWriter) -> Receipt:
@@ -142,21 +141,21 @@ class MomentsTask:
 class Scaling:
     """A fitted scaling: columns become (x - shift) * factor, or rows get length 1.
 
-    kind : "auto" where that scaled columns of 0 and 1 apart from the numbers, else what it chose.
-    shift, factor : ndarray, shape (d,), float64; both empty where the kind does not need them.
-    lower, upper : ndarray, shape (d,), float64: where values are cut off before; empty where no training row has a cell
-        beyond, and of a kind that does not mind.
-    attributes : the number of training rows, the constant columns and how many, the number of zero rows. Of "auto" the
-        `ranges`, the largest over the lower quartile, what became of `numbers`, how many columns are `categories`, and
-        the `level_distance` between two levels of one. `outliers`, as `outliers_of`, where a cell is out of range;
-        of "auto" `narrow_columns`, those beside columns in one unit that are much narrower.
-    seen : the ranges of the training rows but for such cells, where it was fitted; not part of its arrays.
+    kind : "auto" if columns of 0 and 1 are scaled separately from the numbers, otherwise the kind that it chose.
+    shift, factor : ndarray, shape (d,), float64; both empty if the kind does not need them.
+    lower, upper : ndarray, shape (d,), float64: values are clipped to them first; empty if no training row has an
+        outlier, or the kind does not need it.
+    attributes : the number of training rows, of zero rows, and of constant columns with their names. "auto" adds
+        `ranges`, the largest range over the lower quartile; how `numbers` are scaled; the number of columns that are
+        `categories`; the `level_distance` of two levels of a category; and `narrow_columns`, columns that are much
+        narrower than the others of their unit. `outliers` is there if a cell is an outlier.
+    seen : the ranges of the training rows without outliers, if it was fitted here; not part of its arrays.
     """
 
     kind: ScalingKind
     shift: np.ndarray
     factor: np.ndarray
-    attributes: dict[str, Any]
+    attributes: JsonObject
     seen: Ranges | None = None
     lower: np.ndarray = field(default_factory=lambda: np.empty(0))
     upper: np.ndarray = field(default_factory=lambda: np.empty(0))
@@ -167,9 +166,9 @@ class Scaling:
         return self.kind in KEEPS_ZEROS
 
     def transform(self, block: Any) -> Any:
-        """Return a block of rows, scaled; computed in float64, float32 where the block is no wider than that.
+        """Return a scaled block of rows, in float32 if the block has that precision or less, else in float64.
 
-        A sparse block stays sparse where the kind keeps zeros, and becomes an array where it does not.
+        A sparse block stays sparse if the kind keeps zeros, and becomes an array otherwise.
         """
         X: Any = block if sparse.issparse(block) else np.asarray(block)
         width = self.attributes["n_columns"]
@@ -189,7 +188,7 @@ class Scaling:
 
     @property
     def cuts(self) -> bool:
-        """Return whether values are cut off."""
+        """Return whether values are clipped."""
         return len(self.lower) > 0
 
     def _transform_sparse(self, X: Any, dtype: np.dtype) -> Any:
@@ -199,16 +198,16 @@ class Scaling:
             X = with_values(X, X.data * self.factor[X.indices])
         return with_values(X, X.data.astype(dtype, copy=False))
 
-    def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def to_arrays(self) -> tuple[dict[str, np.ndarray], JsonObject]:
         """Return named arrays and JSON attributes, read by `from_arrays`."""
         arrays = {name: getattr(self, name) for name in ("shift", "factor", "lower", "upper")}
         return arrays, {"kind": self.kind, **self.attributes}
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "Scaling":
+    def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: JsonObject) -> "Scaling":
         """Return the scaling that `to_arrays` described."""
-        rest = {name: value for name, value in attributes.items() if name != "kind"}
-        return cls(ScalingParams(kind=attributes["kind"]).kind, arrays["shift"], arrays["factor"], rest, None,
+        described = {name: value for name, value in attributes.items() if name != "kind"}
+        return cls(ScalingParams(kind=attributes["kind"]).kind, arrays["shift"], arrays["factor"], described, None,
                    arrays["lower"], arrays["upper"])
 
 
@@ -218,20 +217,20 @@ def require_columns(shape: tuple[int, ...], width: int) -> None:
             why="the scaling was fitted on that many columns", fix="pass the same features", error=DataError)
 
 
-def require_kept_zeros(kind: ScalingKind, n: int, d: int) -> None:
+def require_zeros_stay(kind: ScalingKind, n: int, d: int) -> None:
     """Raise DataError if a scaling of sparse rows (n, d) would move their zeros."""
     require(kind in (*KEEPS_ZEROS, "auto"), f"scaling {kind!r} of sparse rows ({n} x {d})", error=DataError,
-            why=f"it moves zeros, so every row would hold all {d} columns",
-            fix="set `data.scale` (scale=) to auto, unit_norm, max_abs, global_range or none; or, where all columns "
-                "fit, read the file as dense rows: `read: {sparse: false}`")
+            why=f"it moves zeros, so every row would store all {d} columns",
+            fix="set `data.scale` (scale=) to auto, unit_norm, max_abs, global_range or none; or, if all columns fit "
+                "into memory, read the file as dense rows: `read: {sparse: false}`")
 
 
 def fit_scaling(rows: Rows, ids: Rows | None, params: ScalingParams, execution: Execution, *,
                 feature_names: list[str] | None = None, categories: np.ndarray | None = None,
                 chosen: bool = False, largest_block: int = LARGEST_BLOCK) -> Scaling:
-    """Return the scaling of some training rows; see `fit_scalings`.
+    """Return the scaling of the training rows; see `fit_scalings`.
 
-    chosen : whether labels chose the kind under "auto". A user who asks for "none" has values that are never cut off.
+    chosen : whether labels selected the kind. Values are never clipped if the user asks for "none".
     """
     return fit_scalings(rows, ids, (params.kind,), execution, feature_names=feature_names, categories=categories,
                         cuts=chosen or params.kind != "none", largest_block=largest_block)[params.kind]
@@ -240,37 +239,39 @@ def fit_scaling(rows: Rows, ids: Rows | None, params: ScalingParams, execution: 
 def fit_scalings(rows: Rows, ids: Rows | None, kinds: Sequence[ScalingKind], execution: Execution, *,
                  feature_names: list[str] | None = None, categories: np.ndarray | None = None,
                  cuts: bool = True, largest_block: int = LARGEST_BLOCK) -> dict[ScalingKind, Scaling]:
-    """Return scalings of some training rows by kind, from one pass over these, or two where a cell is out of range.
+    """Return scalings of the training rows by kind, from one pass over them, or two if there are outliers.
 
-    rows : shape (n, d). ids : numbers of the training rows, ascending; None for all.
-    feature_names : names of the columns, for the attributes. categories : which columns text became, (d,) bool.
-    cuts : whether values out of range are cut off, and named. largest_block : bytes, in float64.
+    rows : shape (n, d). ids : ascending numbers of the training rows; None for all.
+    feature_names : names of the columns, for the attributes. categories : which columns encode text, (d,) bool.
+    cuts : whether outliers are clipped and recorded. largest_block : bytes, in float64.
 
-    A task needs 24 d bytes a row: the block in float64, its deviations and their squares; of sparse rows 5 times the
-    row, and 80 d. "auto" reads up to 1,000 rows in this process where there are categories.
+    A task needs 24 d bytes per row: the block in float64, its deviations and their squares; for sparse rows 5 times the
+    row, plus 80 d. "auto" reads up to 1,000 rows in this process if there are categories.
 
-    Raises DataError: there are no training rows, the rows are sparse and a kind moves zeros, or a column is too large
-    for its variance to be a float64.
+    Raises
+    ------
+    DataError : there are no training rows; the rows are sparse and a kind moves zeros; or a column is too large for its
+        variance to be a float64.
     """
     n, d = rows.shape
     require(n > 0 and (ids is None or len(ids) > 0), "no training rows to fit the scaling on", error=DataError,
-            why="it is made of their means and ranges", fix="check the split into training and test points")
+            why="it follows from their means and ranges", fix="check the split into training and test points")
     first = 0 if ids is None else int(ids.read(0, 1)[0])
     last = 0 if ids is None else int(ids.read(len(ids) - 1, len(ids))[0])
     require(first >= 0 and last < n, f"training rows from {first} to {last}", why=f"there are {n} rows",
             fix="choose the rows from this data set", error=DataError)
     if rows.is_sparse:
         for kind in kinds:
-            require_kept_zeros(kind, n, d)
+            require_zeros_stay(kind, n, d)
     moments = _moments(rows, ids, execution, largest_block)
     made: dict[ScalingKind, Scaling] = {}
     reaches = None if rows.is_sparse else Reaches.of(moments.pop("sample"))
     if cuts and reaches is not None and reaches.exceeded(moments["smallest"], moments["largest"]):
         moments = _moments(rows, ids, execution, largest_block, reaches)
-    most = MAX_LISTED if rows.is_sparse else d
+    max_listed = MAX_LISTED if rows.is_sparse else d
     for kind in kinds:
-        made[kind] = _scaling_of(kind, moments, feature_names, most) if kind != "auto" else _by_ranges(
-            moments, rows, ids, np.zeros(d, bool) if categories is None else categories, feature_names, most)
+        made[kind] = _scaling_of(kind, moments, feature_names, max_listed) if kind != "auto" else _by_ranges(
+            moments, rows, ids, np.zeros(d, bool) if categories is None else categories, feature_names, max_listed)
     if "auto" in made and reaches is not None and reaches.narrow:
         made["auto"].attributes["narrow_columns"] = reaches.narrow
     if reaches is None or "n_out" not in moments:
@@ -279,7 +280,7 @@ def fit_scalings(rows: Rows, ids: Rows | None, kinds: Sequence[ScalingKind], exe
 
 
 def _cut(scaling: Scaling, reaches: Reaches, moments: Share) -> Scaling:
-    """Return a scaling that cuts values off; what it tells of outliers."""
+    """Return a scaling that clips outliers and records them."""
     attributes = {**scaling.attributes, "outliers": outliers_of(moments)}
     if scaling.kind == "unit_norm":
         return replace(scaling, attributes=attributes)
@@ -289,26 +290,27 @@ def _cut(scaling: Scaling, reaches: Reaches, moments: Share) -> Scaling:
 
 
 def _by_ranges(moments: Share, rows: Rows, ids: Rows | None, categories: np.ndarray, feature_names: list[str] | None,
-               most: int) -> Scaling:
+               max_listed: int) -> Scaling:
     """Return the scaling "auto"; categories (d,) bool."""
-    scaled = _scaling_of("max_abs" if rows.is_sparse else "standardize", moments, feature_names, most)
+    scaled = _scaling_of("max_abs" if rows.is_sparse else "standardize", moments, feature_names, max_listed)
     ranges = ratio_of_ranges((moments["largest"] - moments["smallest"])[~categories])
-    alike = ranges <= ONE_UNIT
+    has_one_unit = ranges <= ONE_UNIT
     attributes = {**scaled.attributes, "ranges": ranges}
     varies = scaled.factor > 0
     flags = varies & (categories | zero_one_columns(moments))
     if rows.is_sparse or not flags.any() or not (varies & ~flags).any():
-        return replace(_scaling_of("none", moments, feature_names, most) if alike else scaled, attributes=attributes)
-    factor, shift = (np.ones_like(scaled.factor), np.zeros_like(scaled.shift)) if alike else (
+        unscaled = _scaling_of("none", moments, feature_names, max_listed)
+        return replace(unscaled if has_one_unit else scaled, attributes=attributes)
+    factor, shift = (np.ones_like(scaled.factor), np.zeros_like(scaled.shift)) if has_one_unit else (
         scaled.factor.copy(), scaled.shift.copy())
     numbers = varies & ~flags
     cells = sampled_rows(rows, ids, varies)
     sample = (cells[:, numbers[varies]] - shift[numbers]) * factor[numbers]
     usual = float(np.median(factor[numbers] / scaled.factor[numbers]))  # the standard deviation of a scaled number
-    lowers_flags = bool(categories.any()) or not alike  # others may be pixels, in the unit of the numbers
+    lowers_flags = bool(categories.any()) or not has_one_unit  # otherwise they may be pixels, like the numbers
     near = APART * near_distance(sample, len(rows) if ids is None else len(ids))
     if not lowers_flags and near >= np.sqrt(2):
-        return replace(_scaling_of("none", moments, feature_names, most), attributes=attributes)
+        return replace(_scaling_of("none", moments, feature_names, max_listed), attributes=attributes)
     apart = np.full(int(flags.sum()), near)
     alone = np.zeros(int(flags.sum()), bool)
     if lowers_flags:
@@ -318,12 +320,12 @@ def _by_ranges(moments: Share, rows: Rows, ids: Rows | None, categories: np.ndar
     factor[flags] = np.where(alone, apart, apart / np.sqrt(2))
     shift[flags] = 0.0
     return Scaling("auto", shift, factor, {
-        **attributes, "numbers": "none" if alike else "standardize", "categories": int(flags.sum()),
+        **attributes, "numbers": "none" if has_one_unit else "standardize", "categories": int(flags.sum()),
         "level_distance": float(apart.max())}, scaled.seen)
 
 
-def _scaling_of(kind: ScalingKind, moments: Share, feature_names: list[str] | None, most: int) -> Scaling:
-    """Return the scaling that follows from moments; most : constant columns that are named."""
+def _scaling_of(kind: ScalingKind, moments: Share, feature_names: list[str] | None, max_listed: int) -> Scaling:
+    """Return the scaling of a kind from moments; max_listed : the maximum number of constant columns to name."""
     smallest = moments["smallest"]
     largest = moments["largest"]
     d = len(smallest)
@@ -342,24 +344,24 @@ def _scaling_of(kind: ScalingKind, moments: Share, feature_names: list[str] | No
         spread = np.full(d, max(abs(float(smallest.min())), abs(float(largest.max()))))
     attributes = {"n_columns": d, "n_training_rows": int(moments["count"]), "zero_rows": int(moments["zero_rows"]),
                   "constant_columns": len(constant),
-                  "constant_column_names": [_name(feature_names, int(j)) for j in constant[:most]]}
-    seen = Ranges(smallest, largest, int(moments["count"]))
+                  "constant_column_names": [_name(feature_names, int(j)) for j in constant[:max_listed]]}
+    ranges = Ranges(smallest, largest, int(moments["count"]))
     if kind == "none":
-        return Scaling(kind, np.empty(0), np.empty(0), attributes, seen)
+        return Scaling(kind, np.empty(0), np.empty(0), attributes, ranges)
     wild = [column_label(feature_names, j) for j in np.flatnonzero(~np.isfinite(spread))[:1].tolist()]
     require(not wild, f"{''.join(wild)} spreads beyond float64", fix="leave it out, or rescale it",
-            why="its deviation from the mean, squared, is infinite", error=DataError)
+            why="its squared deviation from the mean is infinite", error=DataError)
     with np.errstate(divide="ignore", over="ignore"):
         factor = np.where(spread > 0, 1 / spread, 0)
     factor[~np.isfinite(factor)] = 0  # a spread below 1e-308 is no spread
     if kind == "unit_norm":
-        return Scaling(kind, np.empty(0), np.empty(0), attributes, seen)
-    return Scaling(kind, shift, factor, attributes, seen)
+        return Scaling(kind, np.empty(0), np.empty(0), attributes, ranges)
+    return Scaling(kind, shift, factor, attributes, ranges)
 
 
 def moment_rows(n: int, d: int, chunk: int, budget: int, sparse_row_bytes: int | None = None,
                 largest_block: int = LARGEST_BLOCK) -> int:
-    """Return the rows of a block whose moments one task finds: whole chunks of `chunk` rows where one fits."""
+    """Return the number of rows whose moments one task computes: whole chunks of `chunk` rows if one fits."""
     row_bytes = sparse_row_bytes or 8 * max(d, 1)
     fit = rows_that_fit(budget, 11 * row_bytes if sparse_row_bytes else 48 * d + 8, n,
                         fixed_bytes=80 * d if sparse_row_bytes else 0)
@@ -369,12 +371,12 @@ def moment_rows(n: int, d: int, chunk: int, budget: int, sparse_row_bytes: int |
 
 def _moments(rows: Rows, ids: Rows | None, execution: Execution, largest_block: int,
              reaches: Reaches | None = None) -> Share:
-    """Return the moments of the chosen rows, those without outliers where `reaches` tell them, and else a sample."""
+    """Return the moments of the training rows, either with a sample of rows or, with `reaches`, without outliers."""
     n, d = rows.shape
     shared_arrays = None
     if not rows.is_sparse and reaches is None:
-        places = sampled_places(n if ids is None else len(ids), d)
-        shared_arrays = execution.share(sampled=places if ids is None else ids.take(places))
+        positions = sampled_positions(n if ids is None else len(ids), d)
+        shared_arrays = execution.share(sampled=positions if ids is None else ids.take(positions))
     elif reaches is not None:
         shared_arrays = execution.share(median=reaches.median, reach=reaches.reach, rare=reaches.rare)
     chunk = getattr(rows, "block_rows" if rows.is_sparse else "chunk_rows", 1)
@@ -383,10 +385,10 @@ def _moments(rows: Rows, ids: Rows | None, execution: Execution, largest_block: 
     ranges = row_ranges(n, height)
     shared = None if ids is None else execution.share_rows(ids)
     edges = np.array([0, *(stop for _, stop in ranges)])
-    places = edges if ids is None else counts_below(ids, edges)
+    positions = edges if ids is None else counts_below(ids, edges)
     tasks = [MomentsTask(rows, start, stop, shared, int(begin), int(end), shared_arrays)
-             for (start, stop), begin, end in zip(ranges, places[:-1], places[1:], strict=True) if end > begin]
-    # By pairs of blocks, then pairs of these, ...: rounding grows with the height of this tree only.
+             for (start, stop), begin, end in zip(ranges, positions[:-1], positions[1:], strict=True) if end > begin]
+    # Blocks are combined in pairs, so that rounding grows only with the height of the tree.
     return execution.reduce(Reduction(tasks, merged, lambda share: share, fan_in=2))
 
 

@@ -1,4 +1,4 @@
-"""Rows copied into another order, by a shuffle: each is read once and written twice, and a task holds a block."""
+"""Rows copied into another order by a shuffle: each is read once and written twice, and a task holds one block."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,30 +15,30 @@ from .shuffle import gather, scatter
 
 @dataclass(frozen=True)
 class SendTask:
-    """Send rows [start, stop) to the blocks of `height` rows of their places."""
+    """Send rows [start, stop) to the blocks, of `height` rows, that contain their new positions."""
 
     rows: Rows
-    place: Rows
+    position: Rows
     height: int
     start: int
     stop: int
 
     def __call__(self, out: PartWriter) -> Receipt:
         block: Any = self.rows.read(self.start, self.stop)
-        place = self.place.read(self.start, self.stop)
+        position = self.position.read(self.start, self.stop)
         n_blocks = len(row_ranges(len(self.rows), self.height))
-        row = (place % self.height).astype(np.int32)
+        row = (position % self.height).astype(np.int32)
         if not self.rows.is_sparse:
-            return scatter(out, place // self.height, n_blocks, row=row, X=block)
+            return scatter(out, position // self.height, n_blocks, row=row, X=block)
         entries = np.diff(block.indptr)
-        place = np.repeat(place, entries)
-        return scatter(out, place // self.height, n_blocks, row=np.repeat(row, entries),
+        position = np.repeat(position, entries)
+        return scatter(out, position // self.height, n_blocks, row=np.repeat(row, entries),
                        column=block.indices, value=block.data)
 
 
 @dataclass(frozen=True)
 class ArriveTask:
-    """Write the rows of a block, in the order of their places."""
+    """Write the rows of a block in the order of their new positions."""
 
     rows: Rows
     sent: Parts
@@ -53,19 +53,21 @@ class ArriveTask:
             block = np.empty_like(columns["X"])
             block[columns["row"]] = columns["X"]
             return out.write_rows(start, rows=block)
-        at = np.lexsort((columns["column"], columns["row"]))
+        order = np.lexsort((columns["column"], columns["row"]))
         indptr = np.concatenate([[0], np.cumsum(np.bincount(columns["row"], minlength=stop - start))])
-        block = narrow_csr(columns["value"][at], columns["column"][at], indptr, (stop - start, self.rows.shape[1]))
-        return {**out.write(**csr_arrays(block)), "nnz": len(at)}
+        shape = (stop - start, self.rows.shape[1])
+        block = narrow_csr(columns["value"][order], columns["column"][order], indptr, shape)
+        return {**out.write(**csr_arrays(block)), "nnz": len(order)}
 
 
-# Of a chunk of rows in order: who reads a block reads the rows near it too, which lie in many places. Chunks of 16 MiB
-# took two fifths of the time of Gram products of 1,000,000 points of 64 columns with 1,000 landmarks.
+# Bytes of a chunk of reordered rows. A reader of a block also reads nearby rows, which are scattered over many chunks:
+# with chunks of 16 MiB, reading took two fifths of the time of Gram products of 1,000,000 points with 64 columns and
+# 1,000 landmarks.
 NEAR_CHUNK = 1 << 19
 
 
 def heights(n: int, row_bytes: int, budget: int) -> tuple[int, int, int]:
-    """Return the rows that a task reads, those of a block that it writes, and those of a chunk of it."""
+    """Return the number of rows that a task reads, of a block that it writes, and of a chunk of the block."""
     read = max(1, budget // 8 // row_bytes)
     chunk = min(read, max(1, NEAR_CHUNK // row_bytes))
     return min(n, read), min(n, max(1, min(SHARED_CHUNK // row_bytes, read) // chunk) * chunk), min(n, chunk)
@@ -77,31 +79,30 @@ def ordered_tasks(n: int, row_bytes: int, budget: int) -> int:
 
 
 def ordered_requests(n: int, row_bytes: int, budget: int) -> int:
-    """Return the requests of `ordered` for stored rows beside those of its tasks: of its buckets, and of small chunks,
-    which are written and read."""
+    """Return the extra requests of `ordered` for stored rows: for its buckets, and for writing and reading chunks."""
     read, height, chunk = heights(n, row_bytes, budget)
     return bucket_requests((block_count(n, read), block_count(n, height))) + 2 * block_count(n, chunk)
 
 
-def ordered(rows: Rows, place: Rows, execution: Execution, parts: Parts | None = None) -> Any:
-    """Return Rows whose row place[i] is row i of `rows` (n, ...), readable by every task; place (n,) is a permutation.
+def ordered(rows: Rows, position: Rows, execution: Execution, parts: Parts | None = None) -> Any:
+    """Return Rows whose row position[i] is row i of `rows` (n, ...), readable by every task.
 
-    parts : where they go, and finished blocks are kept, unless the rows are in this process; scratch by default.
+    position : (n,), a permutation. parts : stores the result unless the rows are in memory; temporary by default.
 
-    A task holds an eighth of the budget of rows, twice, or a chunk of `SHARED_CHUNK` bytes if that is less.
+    A task holds two copies of its rows, each an eighth of the budget or `SHARED_CHUNK` bytes, whichever is less.
     """
     if isinstance(rows, ArrayRows):
-        moved = np.empty_like(rows.array)
-        moved[place.read_all()] = rows.array
-        return execution.share_rows(ArrayRows(moved))
+        reordered = np.empty_like(rows.array)
+        reordered[position.read_all()] = rows.array
+        return execution.share_rows(ArrayRows(reordered))
     n = len(rows)
     parts = parts or execution.scratch()
     sent = parts.within("sent")
     read, height, chunk = heights(n, rows.row_bytes, execution.memory_budget)
     sources = row_ranges(n, read)
     arrive = block_count(n, height)
-    if len(parts.receipts(arrive)) < arrive:  # or else what was sent may be gone
-        execution.map([SendTask(rows, place, height, start, stop) for start, stop in sources], sent)
+    if len(parts.receipts(arrive)) < arrive:  # otherwise the sent rows may have been removed already
+        execution.map([SendTask(rows, position, height, start, stop) for start, stop in sources], sent)
     if not rows.is_sparse:
         parts.allocate("rows", rows.shape, rows.dtype, chunk)
     receipts = execution.map([ArriveTask(rows, sent, len(sources), height, index)

@@ -79,4 +79,4 @@ def components_cost(v: int, height: int, nnz: int, budget: int) -> Cost:
     ranges = block_count(v, blocks * height)
     peak = max(RANGE_BYTES * min(v, blocks * height), budget // 4 + LINK_BYTES * (nnz // v) * height)
     return cost_of(block_count(v, height) + 2 * ranges, 12 * nnz + 60 * v, 8 * nnz + 73 * v, peak,
-                   asked=bucket_requests((ranges, ranges)))
+                   extra_requests=bucket_requests((ranges, ranges)))

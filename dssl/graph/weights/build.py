@@ -20,7 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...base.errors import DataError, IntegrityError, require
-from ...data.scaling.quantiles import median_of_parts, most_collected
+from ...data.scaling.quantiles import max_collected, median_of_parts
 from ...execution.cost import Cost, block_count, bucket_requests, cost_of
 from ...execution.exchange.shuffle import bucket_order, gather, rows_of_writers, scatter
 from ...execution.in_process import InProcess
@@ -229,10 +229,10 @@ def weights_cost(n: int, k: int, nnz: int, rule: type[WeightRule], budget: int) 
     """
     height, entries, local = block_rows(n, k, budget), n * k, rule.local_scales
     blocks, sent, back = block_count(n, height), (16 if local else 12) * entries, 4 * entries * local
-    peak = max(ENTRY_BYTES * height * k, 24 * min(entries, most_collected(budget)))
+    peak = max(ENTRY_BYTES * height * k, 24 * min(entries, max_collected(budget)))
     return cost_of(blocks * (2 if rule.constant else 3), 24 * entries + sent * (1 if rule.constant else 2) + back,
                    sent + back + 12 * nnz + 16 * n, peak, ENTRY_BYTES * k,
-                   asked=bucket_requests(*[(blocks, blocks)] * (1 if rule.constant else 3 if local else 2)))
+                   extra_requests=bucket_requests(*[(blocks, blocks)] * (1 if rule.constant else 3 if local else 2)))
 
 
 def read_weights(parts: Parts, index: int, start: int, stop: int, n: int) -> sp.csr_array:

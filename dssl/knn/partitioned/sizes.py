@@ -138,8 +138,8 @@ def partitioned_cost(X: Rows, k: int, metric: str, budget: int) -> Cost:
     read = n * (3 * X.row_bytes + 4 * row_bytes + 30 * axes + 60 * entries)
     written = n * (2 * row_bytes + 12 * axes + 60 * entries + 40 * k)
     return cost_of(3 * ranges + 8 * blocks + leaves + block_count(n, height), read, written,
-                   max(peak, sample), sample_rows(n, row_bytes, MIN_BUDGET) * row_bytes, partitioned_seconds(X, k),
-                   asked=_requests(n, ranges, blocks, leaves))
+                    max(peak, sample), sample_rows(n, row_bytes, MIN_BUDGET) * row_bytes, partitioned_seconds(X, k),
+                    extra_requests=_requests(n, ranges, blocks, leaves))
 
 
 def ordered_chunk_rows(n: int, blocks: int) -> int:

@@ -182,7 +182,7 @@ def nystrom_cost(of: Systems, method: str, halo: float) -> Cost:
         tasks += (of.repetitions - 1) * block_count(held, PAIRS_IN_A_TASK)
         return cost_of(ordering.tasks + kernels * tasks, ordering.read + kernels * (rows + shares + folds.read),
                        ordering.written + kernels * shares + of.written, max(peak, folds.peak),
-                       max(whitening, sums + features, folds.smallest_peak), seconds, ordering.asked)
+                       max(whitening, sums + features, folds.smallest_peak), seconds, ordering.extra_requests)
     if method == "nystrom-direct":
         held = of.held if not of.at_once else 0
         right = 8 * s * of.columns * (of.pairs + held)
@@ -197,7 +197,7 @@ def nystrom_cost(of: Systems, method: str, halo: float) -> Cost:
         return cost_of(ordering.tasks + kernels * (tasks + folds.tasks + of.inductive * of.repetitions * runs),
                        ordering.read + kernels * (again * (rows + shares) + folds.read),
                        ordering.written + kernels * again * shares + of.written, max(peak, folds.peak),
-                       max(whitening, again * sums, folds.smallest_peak), seconds, ordering.asked)
+                       max(whitening, again * sums, folds.smallest_peak), seconds, ordering.extra_requests)
     # Kernels that are kept, those of a block with its halo, and in the driver the preconditioner.
     reached = size * s * (1 + halo)
     kept = min(int(reached * v), of.budget // 2)
@@ -208,7 +208,7 @@ def nystrom_cost(of: Systems, method: str, halo: float) -> Cost:
         fixed, sampled, features + kept + int(reached * height) + square * (6 + factors)
         + 6 * of.right_bytes(s) * (1 + of.smooth))
     return cost_of(ordering.tasks + kernels * again * (2 + 2 * runs), ordering.read + kernels * again * rows,
-                   ordering.written + of.written, peak, max(whitening, 6 * square), seconds, ordering.asked)
+                   ordering.written + of.written, peak, max(whitening, 6 * square), seconds, ordering.extra_requests)
 
 
 def dense_cost(of: Systems, method: str) -> Cost:

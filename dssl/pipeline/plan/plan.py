@@ -11,7 +11,7 @@ from ...base.digest import is_whole, plain
 from ...base.errors import ParameterError, SpecError, require
 from ...base.units import size_text, time_text
 from ...data.readers.base import Scan
-from ...data.scaling.scaling import require_kept_zeros
+from ...data.scaling.scaling import require_zeros_stay
 from ...data.source_reader import scan_source
 from ...execution.cost import WorkerRoom
 from ...methods.plan_inputs import Growing, PlanInputs
@@ -67,8 +67,8 @@ def planned_stages(kind: Kind, spec: Spec, workspace: Workspace, files: Mapping[
         base = bases.get(stage.name, "") if stage.grows else ""
         inputs |= {"base": base} if base else {}
         made[stage.name] = params, workspace.artifact(stage.name, stage.version, plain(params), inputs), base
-    how_far = workspace.how_far([artifact for _, artifact, _ in made.values()])
-    for stage, finished in zip(kind.stages, how_far, strict=True):
+    finished_parts = workspace.finished_parts([artifact for _, artifact, _ in made.values()])
+    for stage, finished in zip(kind.stages, finished_parts, strict=True):
         params, artifact, base = made[stage.name]
         waiting = [name for name in stage.needs if planned[name].status != "cached"]
         status: Status = "to run"
@@ -182,7 +182,7 @@ class Plan:
                              {name: artifact.attributes for name, artifact in cached.items()}, growing)
         require_rows(self.spec, inputs.n_rows)
         if inputs.sparse_entries is not None and self.spec.data.scaling is not None:
-            require_kept_zeros(self.spec.data.scaling.kind, inputs.n_rows, inputs.d)
+            require_zeros_stay(self.spec.data.scaling.kind, inputs.n_rows, inputs.d)
         room, run = Room(self.budget, self.worker), stages[:self.kind.names.index(self.until) + 1]
         return replace(self, inputs=inputs, stages=[price(item, inputs, self.spec, room, run) for item in stages])
 

@@ -84,8 +84,8 @@ class FittedPipeline:
         points in some column, see `data/scaling/out_of_range.py`.
         """
         values, unsupported = self.model.values_and_beyond(self._scaled(X, execution), execution)
-        is_far = self.compared(X, execution or InProcess()).is_far.read_all()
-        return self.model.coding.labels(values), ~unsupported & ~is_far
+        is_outlier = self.compared(X, execution or InProcess()).is_outlier.read_all()
+        return self.model.coding.labels(values), ~unsupported & ~is_outlier
 
     def compared(self, X: Rows, execution: Execution) -> Comparison:
         """Return how raw points X (n, d) lie to the ranges of the training points."""

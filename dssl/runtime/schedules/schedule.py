@@ -1,4 +1,4 @@
-"""What fires a command at certain times: cron, or systemd's timers; Slurm and Kubernetes have files of their own."""
+"""Schedulers, which start a command at certain times: the base class, cron, and systemd's timers."""
 
 import os
 import shlex
@@ -9,7 +9,7 @@ from datetime import tzinfo
 from pathlib import Path
 
 from ...base.errors import ClusterError
-from ..engine import Engine, asked
+from ..engine import Engine, run_command
 from .times import Times
 
 
@@ -17,8 +17,8 @@ from .times import Times
 class Scheduled:
     """A command and its times.
 
-    name : of the schedule. folder : where its records and its log lie. command : is started then. next : prints when it
-    is due next. engine : to which each run is handed over. cwd : where the command is started. files : that it reads.
+    name : of the schedule. folder : of its records and its log. command : starts at these times. next : command that
+    prints the next of these times. engine : runs the jobs. cwd : working folder of the command. files : that it reads.
     """
 
     name: str
@@ -36,25 +36,25 @@ class Scheduled:
 
 
 class Scheduler(ABC):
-    """Something that starts commands at certain times."""
+    """A system that starts commands at certain times."""
 
-    zone: tzinfo | None = None  # in which the times are meant; None: that of this machine
+    zone: tzinfo | None = None  # of the times; None: that of this machine
 
     @abstractmethod
     def render(self, scheduled: Scheduled) -> Mapping[str, str]:
-        """Return text by the name of a file."""
+        """Return the text of each file of a schedule, by the file's name."""
 
     @abstractmethod
     def install(self, scheduled: Scheduled, files: Mapping[str, Path]) -> None:
-        """Have the command started; files : what was rendered, by name. Raises ClusterError."""
+        """Install a schedule; files : the rendered ones, by name. Raises ClusterError."""
 
     @abstractmethod
     def has(self, name: str, folder: Path) -> bool:
-        """Return whether the command of the schedule in a folder is still to be started. Raises ClusterError."""
+        """Return whether the schedule of a folder is installed. Raises ClusterError."""
 
     @abstractmethod
     def remove(self, name: str, folder: Path) -> None:
-        """Have the command of the schedule in a folder not started any more. Raises ClusterError."""
+        """Remove the schedule of a folder. Raises ClusterError."""
 
 
 class Cron(Scheduler):
@@ -63,28 +63,28 @@ class Cron(Scheduler):
     fix = "install cron, or use --to systemd"
 
     def render(self, scheduled: Scheduled) -> dict[str, str]:
-        command = shlex.join(scheduled.command).replace("%", r"\%")  # which cron takes for the end of a line
+        command = shlex.join(scheduled.command).replace("%", r"\%")  # cron reads % as the end of a line
         return {"crontab": f"{scheduled.times.text} {command} >> {shlex.quote(str(scheduled.log))} 2>&1 "
                            f"{_mark(scheduled.name)}\n"}
 
     def install(self, scheduled: Scheduled, files: Mapping[str, Path]) -> None:
         line = files["crontab"].read_text(encoding="utf-8")
-        self._write([*self._others(scheduled.name), line.rstrip("\n")])
+        self._write([*self._other_lines(scheduled.name), line.rstrip("\n")])
 
     def has(self, name: str, folder: Path) -> bool:
         return any(line.endswith(_mark(name)) for line in self._lines())
 
     def remove(self, name: str, folder: Path) -> None:
-        self._write(self._others(name))
+        self._write(self._other_lines(name))
 
-    def _others(self, name: str) -> list[str]:
-        """Return the lines of the crontab but that of a schedule."""
+    def _other_lines(self, name: str) -> list[str]:
+        """Return the lines of the crontab except that of a schedule."""
         return [line for line in self._lines() if not line.endswith(_mark(name))]
 
     def _lines(self) -> list[str]:
         """Return the lines of the crontab; raise ClusterError if it cannot be read."""
         try:
-            listed = asked(["crontab", "-l"], fix=self.fix)
+            listed = run_command(["crontab", "-l"], fix=self.fix)
         except ClusterError as error:
             if "no crontab for" not in str(error):
                 raise
@@ -92,7 +92,7 @@ class Cron(Scheduler):
         return listed.splitlines()
 
     def _write(self, lines: list[str]) -> None:
-        asked(["crontab", "-"], fix=self.fix, text="".join(f"{line}\n" for line in lines))
+        run_command(["crontab", "-"], fix=self.fix, text="".join(f"{line}\n" for line in lines))
 
 
 def _mark(name: str) -> str:
@@ -100,7 +100,7 @@ def _mark(name: str) -> str:
 
 
 class Systemd(Scheduler):
-    """A service and a timer of the user's systemd; one that was due while the machine was off is started later."""
+    """A service and a timer of the user's systemd, which starts a command later if the machine was off."""
 
     def render(self, scheduled: Scheduled) -> dict[str, str]:
         unit = unit_of(scheduled.name)
@@ -138,11 +138,11 @@ class Systemd(Scheduler):
         self._control("daemon-reload")
 
     def _control(self, *words: str) -> str:
-        return asked(["systemctl", "--user", *words], fix="log in with a session of systemd, or use --to cron")
+        return run_command(["systemctl", "--user", *words], fix="log in with a session of systemd, or use --to cron")
 
 
 def unit_of(name: str) -> str:
-    """Return the name that systemd and Slurm have for a schedule."""
+    """Return the name of a schedule in systemd and Slurm."""
     return f"dssl-{name}"
 
 
@@ -151,5 +151,5 @@ def _units_folder() -> Path:
 
 
 def _escaped(word: str) -> str:
-    """Return a word that systemd takes as it is within quotes."""
+    """Return a word escaped for systemd's quotation marks."""
     return word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")

@@ -1,4 +1,4 @@
-"""A schedule that Slurm keeps: an entry of scrontab, or where there is none a job that hands itself over again."""
+"""Schedules of Slurm: an entry of scrontab, or, without scrontab, a job that submits itself again."""
 
 import os
 import shlex
@@ -9,12 +9,12 @@ from datetime import datetime
 from pathlib import Path
 
 from ...base.errors import ClusterError, explain
-from ..engine import asked
+from ..engine import run_command
 from ..slurm import FIX, Slurm, as_word, file_pattern, outside_of_a_job
 from .schedule import Scheduled, Scheduler, unit_of
 
-MEMORY = 1 << 30  # bytes of the job that plans, hands over and waits
-PAUSES = (60, 300, 900, 3600)  # seconds before Slurm is asked again to take the job of the next time
+MEMORY = 1 << 30  # bytes of the job that plans, submits and waits
+PAUSES = (60, 300, 900, 3600)  # seconds before further attempts to submit the job of the next time
 RENEWED = """\
 #!/bin/bash
 # dssl: {name}, {times}
@@ -45,9 +45,9 @@ exit "$code"
 
 
 class SlurmTimes(Scheduler):
-    """An entry of scrontab; where Slurm has none, a job that hands itself over for the next time, and then works.
+    """An entry of scrontab; if Slurm has none, a job that submits itself for the next time before it does its work.
 
-    Either waits for the command on one core, so that a run that failed is tried again and told of.
+    Either waits for the command on one core, so that it can repeat and report a run that failed.
     """
 
     script = "schedule.sh"
@@ -67,7 +67,7 @@ class SlurmTimes(Scheduler):
             pauses=" ".join(map(str, PAUSES)), command=shlex.join(scheduled.command))}
 
     def _options(self, scheduled: Scheduled) -> list[str]:
-        """Return the options of the job that waits; of a cluster description those without which Slurm takes no job."""
+        """Return the options of the job that waits, with those of a cluster description that Slurm may require."""
         engine = scheduled.engine
         named: dict[str, str | None] = {}
         directives: list[str] = []
@@ -81,43 +81,44 @@ class SlurmTimes(Scheduler):
     def install(self, scheduled: Scheduled, files: Mapping[str, Path]) -> None:
         before = self._jobs(scheduled.name)
         if self.table in files:
-            _write_entries([*_others(scheduled.name), *files[self.table].read_text(encoding="utf-8").splitlines()])
+            entry = files[self.table].read_text(encoding="utf-8").splitlines()
+            _write_entries([*_other_entries(scheduled.name), *entry])
             if not self.has(scheduled.name, scheduled.folder):
-                raise ClusterError(explain("scrontab has not taken the entry", why="it lists no such line",
+                raise ClusterError(explain("scrontab does not have the new entry", why="its list has no such line",
                                            fix="add it by hand with `scrontab -e`"))
             return
         begin = scheduled.times.after(datetime.now()).isoformat(timespec="seconds")
-        asked(["sbatch", f"--begin={begin}", str(files[self.script])], fix=FIX,
-              environment=outside_of_a_job(os.environ))
+        run_command(["sbatch", f"--begin={begin}", str(files[self.script])], fix=FIX,
+                    environment=outside_of_a_job(os.environ))
         if before:
-            asked(["scancel", *before], fix=FIX)
+            run_command(["scancel", *before], fix=FIX)
 
     def has(self, name: str, folder: Path) -> bool:
         if (folder / self.table).is_file():
             block = _block(_entries() or [], name)
-            return any(line and not line.startswith("#") for line in block)  # Slurm comments out what it has given up
+            return any(line and not line.startswith("#") for line in block)  # Slurm comments out failed entries
         return bool(self._jobs(name, "PENDING,RUNNING,CONFIGURING,COMPLETING,SUSPENDED"))
 
     def remove(self, name: str, folder: Path) -> None:
         if (folder / self.table).is_file():
-            _write_entries(_others(name))
+            _write_entries(_other_entries(name))
         else:
-            asked(["scancel", f"--jobname={unit_of(name)}"], fix=FIX)
+            run_command(["scancel", f"--jobname={unit_of(name)}"], fix=FIX)
 
     def _jobs(self, name: str, states: str = "PENDING") -> list[str]:
-        """Return the jobs of a schedule."""
-        return asked(["squeue", "--me", "--noheader", f"--name={unit_of(name)}", f"--states={states}", "--format=%i"],
-                     fix=FIX).split()
+        """Return the numbers of the jobs of a schedule."""
+        return run_command(["squeue", "--me", "--noheader", f"--name={unit_of(name)}", f"--states={states}",
+                            "--format=%i"], fix=FIX).split()
 
 
 # ---- scrontab
 
 def _entries() -> list[str] | None:
-    """Return the lines of the user's scrontab; None where Slurm has none."""
+    """Return the lines of the user's scrontab; None if this Slurm has no scrontab."""
     if shutil.which("scrontab") is None:
         return None
     try:
-        return asked(["scrontab", "-l"], fix=FIX).splitlines()
+        return run_command(["scrontab", "-l"], fix=FIX).splitlines()
     except ClusterError as error:
         if "no crontab for" in str(error):
             return []
@@ -127,11 +128,11 @@ def _entries() -> list[str] | None:
 
 
 def _write_entries(lines: list[str]) -> None:
-    """Have these lines in the user's scrontab; one that Slurm refuses raises, and opens no editor."""
+    """Replace the user's scrontab by these lines; if Slurm refuses one, raise ClusterError and open no editor."""
     with tempfile.NamedTemporaryFile("w", prefix="dssl-", suffix=".scrontab", encoding="utf-8") as file:
         file.write("".join(f"{line}\n" for line in lines))
         file.flush()
-        asked(["scrontab", file.name], fix=FIX, environment={**os.environ, "EDITOR": "false", "VISUAL": "false"})
+        run_command(["scrontab", file.name], fix=FIX, environment={**os.environ, "EDITOR": "false", "VISUAL": "false"})
 
 
 def _begin(name: str) -> str:
@@ -143,14 +144,14 @@ def _end(name: str) -> str:
 
 
 def _block(lines: list[str], name: str) -> list[str]:
-    """Return the lines of a schedule, with the two that mark them."""
+    """Return the lines of a schedule, with the two lines that mark them."""
     if _begin(name) not in lines or _end(name) not in lines:
         return []
     return lines[lines.index(_begin(name)):lines.index(_end(name)) + 1]
 
 
-def _others(name: str) -> list[str]:
-    """Return the lines of the scrontab but those of a schedule."""
+def _other_entries(name: str) -> list[str]:
+    """Return the lines of the scrontab except those of a schedule."""
     lines = _entries() or []
     block = _block(lines, name)
     start = lines.index(_begin(name)) if block else 0
