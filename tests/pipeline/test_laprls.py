@@ -516,7 +516,7 @@ def test_points_that_are_held_out_may_leave_the_graph(fields, tmp_path):
         assert selection["held_out_points"] == points
         assert all(item["held_out"]["held_out_points"] == points for item in selection["evidence"])
         page = (Workspace.at(result.model_path).root.parents[2] / "runs" / result.run / "report.html").read_text()
-        told = {"inductive": "leave the graph", "transductive": "stay in the graph"}
+        told = {"inductive": "are removed from the graph", "transductive": "stay in the graph"}
         assert f"{told[points]}" in page
         assert all(text not in page for name, text in told.items() if name != points)
     by_penalty = [{(row["gamma_A"], row["gamma_I"], row["bandwidth"]): row["loss"]
