@@ -54,6 +54,11 @@ class Cost:
                     self.seconds + other.seconds, self.extra_requests + other.extra_requests,
                     self.guesses | other.guesses)
 
+    def __rmul__(self, count: int) -> "Cost":
+        """Return what so many take, one after the other."""
+        return replace(self, tasks=count * self.tasks, read=count * self.read, written=count * self.written,
+                       seconds=count * self.seconds, extra_requests=count * self.extra_requests)
+
     def guessing(self, *names: str) -> "Cost":
         """Return the cost with the names of what it assumes beside others."""
         return replace(self, guesses=self.guesses.union(names))

@@ -22,13 +22,15 @@ from scipy import sparse
 
 from ..base.errors import DataError, require
 from ..execution.cost import Cost, block_count, bucket_requests, cost_of
+from ..execution.counting import BlockTasks
 from ..execution.exchange.shuffle import gather, scatter
 from ..execution.tasks import Execution
 from ..knn.metric import Euclidean, measurable
-from ..storage.blocks import Parts, PartWriter, Receipt, Rows, arrays_within, row_ranges, rows_that_fit
+from ..storage.blocks import MemoryParts, Parts, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
 from ..storage.csr import narrow_csr
 
 BLOCK_BYTES = 64 << 20
+HASH_BYTES = 24  # that are sent to a bucket: the hash, the row, and how many equal it
 BUCKET_BYTES = 110  # of a task, a hash of a bucket, measured
 HASHED_SECONDS = 4.5e-9  # of a byte of rows, on one core, to hash them and to find equal hashes; measured
 
@@ -106,10 +108,15 @@ def first_equal(block: Any, keys: np.ndarray) -> np.ndarray:
     return first
 
 
-def hashed_rows(n: int, row_bytes: int, budget: int) -> tuple[int, int]:
-    """Return the rows of a task's block, and the bytes of a row: two compared rows in two forms each."""
-    bytes_each = 4 * row_bytes + 80
-    return min(rows_that_fit(budget, bytes_each, n), max(1, BLOCK_BYTES // bytes_each)), bytes_each
+def hashed_row_bytes(row_bytes: int) -> int:
+    """Return the bytes of a row in a task's block: two rows that are compared, in two forms each."""
+    return 4 * row_bytes + 80
+
+
+def hashed_rows(n: int, row_bytes: int, budget: int) -> int:
+    """Return the rows of a task's block."""
+    each = hashed_row_bytes(row_bytes)
+    return min(rows_that_fit(budget, each, n), max(1, BLOCK_BYTES // each))
 
 
 def buckets_of(n: int, row_bytes: int, budget: int) -> int:
@@ -135,6 +142,11 @@ class EqualRows:
     v: int = 0
     largest: int = 1
     duplicated: int = 0
+
+    @classmethod
+    def within(cls, rows: Rows, budget: int, parts: Parts) -> "EqualRows":
+        size = len(rows), rows.row_bytes, budget
+        return cls(rows, hashed_rows(*size), buckets_of(*size), parts)
 
     @property
     def ranges(self) -> list[tuple[int, int]]:
@@ -197,6 +209,12 @@ class HashTask:
         n_duplicates = stop - start - len(roots)
         return {**receipt, **out.write(local=local[:len(local) if n_duplicates else 0]), "copies": n_duplicates}
 
+    def cost(self) -> Cost:
+        """Return it for distinct rows."""
+        row_bytes, each = self.equal.rows.row_bytes, hashed_row_bytes(self.equal.rows.row_bytes)
+        rows = min(self.equal.height, len(self.equal.rows) - self.index * self.equal.height)
+        return cost_of(1, rows * row_bytes, HASH_BYTES * rows, each * rows, each, HASHED_SECONDS * rows * row_bytes)
+
 
 @dataclass(frozen=True)
 class SuspectTask:
@@ -215,6 +233,12 @@ class SuspectTask:
         row = hashes["row"][shared]
         receipt = scatter(out, row // equal.height, equal.count, row=row, rows=hashes["rows"][shared])
         return {**receipt, "suspects": len(shared)}
+
+    def cost(self) -> Cost:
+        """Return it for hashes that differ."""
+        hashes = len(self.equal.rows) // self.equal.n_buckets
+        return cost_of(1, HASH_BYTES * hashes, 0, BUCKET_BYTES * hashes,
+                       extra_requests=bucket_requests((self.equal.count, 1)))
 
 
 @dataclass(frozen=True)
@@ -339,12 +363,10 @@ def find_equal_rows(rows: Rows, execution: Execution, parts: Parts) -> EqualRows
 
     Raises DataError: values that are not finite numbers. BudgetError: not one row fits.
     """
-    n, budget = len(rows), execution.memory_budget
-    height, _ = hashed_rows(n, rows.row_bytes, budget)
-    equal = EqualRows(execution.share_rows(rows), height, buckets_of(n, rows.row_bytes, budget), parts.within("equal"))
+    equal = EqualRows.within(execution.share_rows(rows), execution.memory_budget, parts.within("equal"))
     blocks, buckets = range(equal.count), range(equal.n_buckets)
-    hashed = execution.map([HashTask(equal, index) for index in blocks], equal.of("hashes"))
-    suspects = execution.map([SuspectTask(equal, bucket) for bucket in buckets], equal.of("suspects"))
+    hashed = execution.map(hash_tasks(equal), equal.of("hashes"))
+    suspects = execution.map(suspect_tasks(equal), equal.of("suspects"))
     equal = replace(equal, inside=any(receipt["copies"] for receipt in hashed))
     if any(receipt["suspects"] for receipt in suspects):
         execution.map([ContentTask(equal, index) for index in blocks], equal.of("contents"))
@@ -357,21 +379,21 @@ def find_equal_rows(rows: Rows, execution: Execution, parts: Parts) -> EqualRows
     begins = np.cumsum([0, *(receipt["count"] for receipt in firsts)]).tolist()
     if equal.across:
         execution.map([NumberTask(equal, index, begins[index]) for index in blocks], equal.of("numbers"))
-    parts.allocate("vertex", (n,), np.int64, height)
+    parts.allocate("vertex", (len(rows),), np.int64, equal.height)
     execution.map([VertexTask(equal, index, begins[index], parts) for index in blocks], equal.of("vertices"))
     return replace(equal, v=begins[-1], largest=max(receipt["largest"] for receipt in firsts),
                    duplicated=sum(receipt["copied"] for receipt in firsts))
 
 
-def vertices_cost(n: int, row_bytes: int, budget: int, *, collapse: bool) -> Cost:
-    """Return the cost of finding equal rows: a pass over blocks, and one over buckets of their hashes.
+def hash_tasks(equal: EqualRows) -> BlockTasks[HashTask]:
+    return BlockTasks(lambda start, stop: HashTask(equal, start // equal.height), len(equal.rows), equal.height)
 
-    Further passes read duplicates alone, in blocks and buckets of the same size.
-    """
-    if not collapse:
-        return cost_of(0, 0, 0, 0)
-    height, bytes_each = hashed_rows(n, row_bytes, budget)
-    blocks, buckets = block_count(n, height), buckets_of(n, row_bytes, budget)
-    return cost_of(blocks + buckets, n * (row_bytes + 20), 20 * n,
-                   max(height * bytes_each, min(BUCKET_BYTES * (n // buckets), arrays_within(budget))), bytes_each,
-                   HASHED_SECONDS * n * row_bytes, bucket_requests((blocks, buckets)))
+
+def suspect_tasks(equal: EqualRows) -> BlockTasks[SuspectTask]:
+    return BlockTasks(lambda bucket, _: SuspectTask(equal, bucket), equal.n_buckets, 1)
+
+
+def vertices_cost(rows: Rows, budget: int) -> Cost:
+    """Return what finding equal rows takes where there are none; copies add passes over them alone."""
+    equal = EqualRows.within(rows, budget, MemoryParts())
+    return hash_tasks(equal).cost() + suspect_tasks(equal).cost()

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..data.scaling.quantiles import MAX_RUNS, median_of_parts, runs_of
-from ..execution.cost import STEP_BYTES, Cost, block_count, cost_of
+from ..data.scaling.quantiles import median_cost, median_of_parts, runs_of
+from ..execution.cost import Cost, block_count, cost_of
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
 from ..knn.lists import Neighbors
@@ -230,9 +230,9 @@ def health_cost(n: int, k: int, nnz: int, budget: int) -> Cost:
     """Return the cost of a graph's health for n vertices: its rows in blocks, its components, and points in blocks."""
     height, entry = block_rows(n, k, budget), ENTRY_BYTES * (nnz // max(1, n) + 1)
     blocks, components = block_count(n, height), components_cost(n, height, nnz, budget)
-    return cost_of(2 * blocks + 1 + min(blocks, MAX_RUNS) + components.tasks, 12 * nnz + 12 * n * k + components.read,
-                   19 * n + components.written, max(entry * height, components.peak - STEP_BYTES), entry,
-                   extra_requests=components.extra_requests)
+    tasks = blocks + len(runs_of(blocks)) + block_count(n, BLOCK_ROWS)  # the last where points are alone or lost
+    return components + 2 * median_cost(blocks, n, budget) + cost_of(
+        tasks, 12 * nnz + 12 * n * k, 19 * n, entry * height, entry)
 
 
 def _listed(parts: list[dict[str, Any]]) -> dict[str, Any]:

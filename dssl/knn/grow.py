@@ -29,12 +29,12 @@ from .exact.blocks import (
     PILOT_QUERIES,
     TILE_PAIR_NS,
     DensePoints,
-    NearestTask,
     dense_points,
     exact_block_rows,
+    nearest_tasks,
+    points_of_shape,
     sampled_frame,
     sampling_bytes,
-    searching_bytes,
     with_search,
 )
 from .exact.inverted_index import SparsePoints, inverted_seconds, measured_row_bytes, point_rows
@@ -226,8 +226,7 @@ def _grow(X: Rows, new: Rows, base: Neighbors, points: DensePoints | SparsePoint
         height = exact_block_rows(new, k, metric, budget)
         new_parts.allocate("ids", (m, k), np.int64, height)
         new_parts.allocate("distances", (m, k), np.float32, height)
-        execution.map([NearestTask(searched, n - m + start, n - m + stop, k, n - m)
-                       for start, stop in row_ranges(m, height)], new_parts)
+        execution.map(nearest_tasks(searched, m, k, height, n - m), new_parts)
     height, measured = exact_block_rows(X, k, metric, budget, ENTRY_BYTES), measured_rows(X, metric, budget)
     parts.allocate("ids", (n, k), np.int64, height)
     parts.allocate("distances", (n, k), np.float32, height)
@@ -342,9 +341,9 @@ def grow_cost(X: Rows, n_old: int, k: int, metric: str, method: str, budget: int
         rows = exact_block_rows(new, k, metric, budget)
         searching = block_count(m, rows)
         tasks, sampling = tasks + searching, 0 if X.is_sparse else sampling_bytes(X, metric)
-        all_points, all_layout = searching_bytes(X, k, metric, rows, budget)
-        new_points, new_layout = searching_bytes(new, k, metric, height, budget)
-        peak = max(sampling, all_points, new_points + merging_rows)
+        searched, added = points_of_shape(X, metric, budget), points_of_shape(new, metric, budget)
+        all_layout, new_layout = searched.shared_bytes, added.shared_bytes
+        peak = max(sampling, searched.peak_bytes(rows, k), added.peak_bytes(height, k) + merging_rows)
         read += (n * X.row_bytes * (3 + searching * (not all_layout)) + all_layout
                  + m * X.row_bytes * (2 + merging * (not new_layout)) + new_layout)
         written += 12 * m * k + all_layout + new_layout

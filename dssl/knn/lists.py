@@ -33,6 +33,11 @@ class Neighbors:
         order = parts.rows("order") if attributes.get("ordered") else None
         return cls(parts.rows("ids"), parts.rows("distances"), attributes, order)
 
+    @classmethod
+    def of_shape(cls, n: int, k: int) -> "Neighbors":
+        """Return lists of this shape without bytes, for what follows from shapes."""
+        return cls(ArrayRows(np.broadcast_to(np.int64(0), (n, k))), ArrayRows(np.broadcast_to(np.float32(0), (n, k))))
+
     def __len__(self) -> int:
         return len(self.ids)
 

@@ -9,10 +9,10 @@ import numpy as np
 from ..base.errors import DataError, explain, require
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
-from ..storage.blocks import Parts, Rows, row_ranges
+from ..storage.blocks import Parts, Rows
 from ..storage.csr import as_rows
 from .descent.search import DescentTask, descent_cost, descent_seconds
-from .exact.blocks import NearestTask, exact_block_rows, exact_seconds_lower_bound, plan_exact
+from .exact.blocks import exact_block_rows, exact_seconds_lower_bound, nearest_tasks, plan_exact
 from .lists import Neighbors
 from .metric import METRICS, Euclidean, check_rows, check_shape
 from .params import NeighborParams
@@ -152,7 +152,7 @@ def find_neighbors(X: Rows, params: NeighborParams, execution: Execution, parts:
     parts.allocate("distances", (n, k), np.float32, height)
     attributes: dict[str, Any] = {"method": method}
     if method == "exact":
-        execution.map([NearestTask(points, start, stop, k) for start, stop in row_ranges(n, height)], parts)
+        execution.map(nearest_tasks(points, n, k, height), parts)
         attributes |= {"search": points.search, "recall": EXACT_RECALL}
     elif method == "descent":
         sampled = sampled_ids(n, SAMPLE, params.random_state)

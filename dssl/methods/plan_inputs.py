@@ -181,13 +181,17 @@ class PlanInputs:
         """Return rows (n, d) of zeros, a shape without bytes."""
         return ArrayRows(np.broadcast_to(np.zeros(1, self.dtype), (n, d)))
 
+    def points(self, n: int) -> Rows:
+        """Return rows of the shape, type and entries of so many points, without bytes."""
+        if self.sparse_entries is None:
+            return self.dense(n, self.d)
+        entries = -(-self.sparse_entries * n // max(self.n_rows, 1))
+        return BlockedCsrRows(MemoryParts(), (n, self.d), self.dtype, 1, entries)
+
     @property
     def distinct(self) -> Rows:
-        """Return rows of the shape, type and entries of the distinct training points, without bytes."""
-        n, entries = self.vertices, self.sparse_entries
-        if entries is None:
-            return self.dense(n, self.d)
-        return BlockedCsrRows(MemoryParts(), (n, self.d), self.dtype, 1, -(-entries * n // max(self.n_rows, 1)))
+        """Return the shape of the distinct training points."""
+        return self.points(self.vertices)
 
 
 def guessed_by(inputs: PlanInputs, figures: Callable[[PlanInputs], Any]) -> set[str]:

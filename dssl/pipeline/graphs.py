@@ -26,7 +26,7 @@ from ..data.readers.compressed import require_usual
 from ..data.readers.npz import DAMAGED
 from ..data.source_files import Source
 from ..data.sources import find_source
-from ..execution.cost import Cost
+from ..execution.cost import Cost, cost_of
 from ..graph.equal_rows import vertices_cost
 from ..graph.given import (
     checked_neighbors,
@@ -257,7 +257,8 @@ def write_unreached(folder: Path, health: Artifact, handled: str) -> Unreached:
 
 
 def _vertices_cost(f: PlanInputs, spec: Any) -> Cost:
-    return vertices_cost(f.n, f.row_bytes, f.budget, collapse=VertexParams.of(spec).duplicates == "collapse")
+    collapse = VertexParams.of(spec).duplicates == "collapse"
+    return vertices_cost(f.points(f.n), f.budget) if collapse else cost_of(0, 0, 0, 0)
 
 
 def _neighbors_cost(f: PlanInputs, spec: Any) -> Cost:

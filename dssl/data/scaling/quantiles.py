@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...execution.tasks import Execution, sums
+from ...execution.cost import Cost, cost_of
+from ...execution.tasks import Execution, combining_tasks, sums
 from ...storage.blocks import Parts, PartWriter, Receipt, row_ranges
 
 DIGIT = 16  # bits of a pass
@@ -74,6 +75,19 @@ def median_of_parts(parts: Parts, name: str, counts: Sequence[int], execution: E
                                .astype(np.float64)))
     ranks = {(total - 1) // 2, total // 2}
     return float(np.mean([_of_rank(parts, name, len(counts), total, rank, execution) for rank in sorted(ranks)]))
+
+
+def median_cost(n_parts: int, total: int, budget: int) -> Cost:
+    """Return what `median_of_parts` takes of so many values, where one pass by digits leaves few enough to collect.
+
+    Of distances and weights it does; where many values share their leading digits, up to three passes more follow.
+    """
+    held = 24 * min(total, max_collected(budget))
+    if total <= max_collected(budget):
+        return cost_of(0, 8 * total, 0, held)
+    runs, ranks = len(runs_of(n_parts)), 2 - total % 2
+    counting = runs + combining_tasks(runs, 8 << DIGIT, budget)
+    return cost_of(ranks * (counting + runs), ranks * 2 * 8 * total, ranks * counting * (8 << DIGIT), held)
 
 
 def _of_rank(parts: Parts, name: str, n_parts: int, total: int, rank: int, execution: Execution) -> float:

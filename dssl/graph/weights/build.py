@@ -12,7 +12,7 @@ A task holds the entries of its block; each entry is written twice and read four
 scales need the second shuffle, and constant weights need no median (`WeightRule`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -20,13 +20,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...base.errors import DataError, IntegrityError, require
-from ...data.scaling.quantiles import max_collected, median_of_parts
+from ...data.scaling.quantiles import median_cost, median_of_parts
 from ...execution.cost import Cost, block_count, bucket_requests, cost_of
+from ...execution.counting import BlockTasks, Counted
 from ...execution.exchange.shuffle import bucket_order, gather, rows_of_writers, scatter
 from ...execution.in_process import InProcess
 from ...execution.tasks import Execution
 from ...knn.lists import Neighbors
-from ...storage.blocks import Parts, PartWriter, Receipt, row_ranges, rows_that_fit
+from ...storage.blocks import MemoryParts, Parts, PartWriter, Receipt, row_ranges, rows_that_fit
 from .rules import FLOOR, MIN_LOG, WIDTH, SelfTuned, WeightParams, WeightRule, warn_raised
 
 BLOCK_ROWS = 1 << 16
@@ -81,6 +82,33 @@ class ListBlocks:
     def count(self) -> int:
         return block_count(len(self.neighbors), self.height)
 
+    def tasks(self, task: Callable[[int], Counted]) -> BlockTasks[Counted]:
+        """Return the task of each block, of its number."""
+        return BlockTasks(lambda start, stop: task(start // self.height), len(self.neighbors), self.height)
+
+    def rows_of(self, index: int) -> int:
+        """Return the rows of a block."""
+        return min(self.height, len(self.neighbors) - index * self.height)
+
+    def task_cost(self, index: int, read: float, written: float, gathers: int, per_row: int = 0) -> Cost:
+        """Return the cost of a task that reads and writes so many bytes an entry, and `per_row` bytes a row.
+
+        gathers : how often it gathers what the tasks of all blocks have sent. The peak is measured (`ENTRY_BYTES`).
+        """
+        rows, k = self.rows_of(index), self.neighbors.k
+        return cost_of(1, read * rows * k, written * rows * k + per_row * rows, ENTRY_BYTES * rows * k, ENTRY_BYTES * k,
+                       extra_requests=gathers * bucket_requests((self.count, 1)))
+
+    @property
+    def sent_bytes(self) -> int:
+        """Return the bytes of an entry on its way to the block that it ends in."""
+        return 16 if self.rule.local_scales else 12
+
+    @property
+    def returned_bytes(self) -> int:
+        """Return the bytes of the scale that comes back."""
+        return 4 if self.rule.local_scales else 0
+
     def entries(self, index: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Return the entries of a block of lists: i, counted from its first row, j and d, (e,); and s of its rows."""
         start, stop = self.ranges[index]
@@ -110,6 +138,10 @@ class ListsTask:
         medians = {"positive": positive} if blocks.rule.scale_name == "bandwidth" else {}
         return {**receipt, **out.write(**scales, **medians), "positive": len(positive)}
 
+    def cost(self) -> Cost:
+        scales = 4 * (self.blocks.rule.local_scales + (self.blocks.rule.scale_name == "bandwidth"))
+        return self.blocks.task_cost(self.index, 12, self.blocks.sent_bytes, 0, scales)
+
 
 @dataclass(frozen=True)
 class LogsTask:
@@ -135,6 +167,9 @@ class LogsTask:
         ends = (entering["s"][sampled], scales[entering["j"][sampled]]) if local else (np.zeros(1), np.zeros(1))
         logs = self.rule.log_weights(entering["d"][sampled], *(end.astype(np.float64) for end in ends))
         return {**receipt, **out.write(logs=logs), "logs": len(logs)}
+
+    def cost(self) -> Cost:
+        return self.blocks.task_cost(self.index, self.blocks.sent_bytes, self.blocks.returned_bytes + 8 / self.step, 1)
 
 
 @dataclass(frozen=True)
@@ -170,11 +205,30 @@ class WeightsTask:
                             indptr=W.indptr.astype(np.int64))
         return {**receipt, "rows": [start, stop], "n": n, "nnz": int(W.nnz), "raised": raised}
 
+    def cost(self) -> Cost:
+        """Return it without the entries of W, whose number only the task finds."""
+        blocks = self.blocks
+        return blocks.task_cost(self.index, 12 + blocks.sent_bytes + blocks.returned_bytes, 0,
+                                1 + blocks.rule.local_scales, 8)
+
 
 def block_rows(n: int, k: int, budget: int) -> int:
     """Return the rows of a block of lists: they take half the budget, since more entries may end in it; at most 65,536.
     """
     return rows_that_fit(budget, ENTRY_BYTES * k, min(n, BLOCK_ROWS), share=2)
+
+
+def list_tasks(blocks: ListBlocks) -> BlockTasks[ListsTask]:
+    return blocks.tasks(lambda index: ListsTask(blocks, index))
+
+
+def log_tasks(blocks: ListBlocks, rule: WeightRule) -> BlockTasks[LogsTask]:
+    step = max(1, -(-len(blocks.neighbors) * blocks.neighbors.k // MEDIAN_ENTRIES))
+    return blocks.tasks(lambda index: LogsTask(blocks, rule, step, index))
+
+
+def weights_tasks(blocks: ListBlocks, rule: WeightRule, symmetrize: str) -> BlockTasks[WeightsTask]:
+    return blocks.tasks(lambda index: WeightsTask(blocks, rule, symmetrize, index))
 
 
 def weigh(neighbors: Neighbors, params: WeightParams, execution: Execution, parts: Parts,
@@ -191,8 +245,7 @@ def weigh(neighbors: Neighbors, params: WeightParams, execution: Execution, part
     height = height or block_rows(n, neighbors.k, execution.memory_budget)
     blocks = ListBlocks(neighbors, height, params.rule, lists, scales)
     rule = weight_rule(blocks, params, execution)
-    receipts = execution.map([WeightsTask(blocks, rule, params.symmetrize, index) for index in range(blocks.count)],
-                             parts)
+    receipts = execution.map(weights_tasks(blocks, rule, params.symmetrize), parts)
     for passed in (lists, scales):
         passed.remove()
     return {**asdict(params), "bandwidth": rule.scale if rule.scale_name == "bandwidth" else None,
@@ -203,17 +256,15 @@ def weigh(neighbors: Neighbors, params: WeightParams, execution: Execution, part
 
 
 def weight_rule(blocks: ListBlocks, params: WeightParams, execution: Execution) -> WeightRule:
-    """Run the passes before the last; return the rule with the exact medians of these lists."""
-    n, k = len(blocks.neighbors), blocks.neighbors.k
-    receipts = execution.map([ListsTask(blocks, index) for index in range(blocks.count)], blocks.lists)
+    """Run the passes before the last, and return the rule of these lists: medians that are exact (see `median`)."""
+    receipts = execution.map(list_tasks(blocks), blocks.lists)
     if blocks.rule.constant:
         return blocks.rule()
     typical = 1.0  # if all points are duplicates, which have no scale
     if blocks.rule.scale_name == "bandwidth" and any(receipt["positive"] for receipt in receipts):
         typical = median_of_parts(blocks.lists, "positive", [receipt["positive"] for receipt in receipts], execution)
     rule = blocks.rule.scaled(typical if params.bandwidth is None else params.bandwidth, params.width)
-    step = max(1, -(-n * k // MEDIAN_ENTRIES))
-    receipts = execution.map([LogsTask(blocks, rule, step, index) for index in range(blocks.count)], blocks.scales)
+    receipts = execution.map(log_tasks(blocks, rule), blocks.scales)
     median = median_of_parts(blocks.scales, "logs", [receipt["logs"] for receipt in receipts], execution)
     name = rule.scale_name or "scale"
     near = {"width": f"{WIDTH}"}.get(name, f"{typical:.3g}, the median distance to the k-th neighbor")
@@ -223,16 +274,16 @@ def weight_rule(blocks: ListBlocks, params: WeightParams, execution: Execution) 
 
 
 def weights_cost(n: int, k: int, nnz: int, rule: type[WeightRule], budget: int) -> Cost:
-    """Return the cost of `weigh` for k neighbors a row and a W of nnz entries.
-
-    Entries take 12 bytes when listed, 12 to 16 when sent, and 4 when returned.
-    """
-    height, entries, local = block_rows(n, k, budget), n * k, rule.local_scales
-    blocks, sent, back = block_count(n, height), (16 if local else 12) * entries, 4 * entries * local
-    peak = max(ENTRY_BYTES * height * k, 24 * min(entries, max_collected(budget)))
-    return cost_of(blocks * (2 if rule.constant else 3), 24 * entries + sent * (1 if rule.constant else 2) + back,
-                   sent + back + 12 * nnz + 16 * n, peak, ENTRY_BYTES * k,
-                   extra_requests=bucket_requests(*[(blocks, blocks)] * (1 if rule.constant else 3 if local else 2)))
+    """Return what `weigh` takes for k neighbors a row and a W of nnz entries: its tasks, medians, and the entries."""
+    neighbors = Neighbors.of_shape(n, k)
+    blocks = ListBlocks(neighbors, block_rows(n, k, budget), rule, MemoryParts(), MemoryParts())
+    scaled = rule.scaled(1.0, WIDTH)
+    cost = list_tasks(blocks).cost() + weights_tasks(blocks, scaled, "maximum").cost() + cost_of(0, 0, 12 * nnz, 0)
+    if rule.constant:
+        return cost
+    logs = log_tasks(blocks, scaled)
+    cost = cost + logs.cost() + median_cost(blocks.count, n * k // logs[0].step, budget)
+    return cost + median_cost(blocks.count, n, budget) if rule.scale_name == "bandwidth" else cost
 
 
 def read_weights(parts: Parts, index: int, start: int, stop: int, n: int) -> sp.csr_array:

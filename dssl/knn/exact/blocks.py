@@ -15,15 +15,14 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from ...execution.cost import Cost, block_count, cost_of
+from ...execution.counting import BlockTasks
 from ...execution.tasks import Execution
-from ...storage.blocks import Arrays, PartWriter, Receipt, Rows, rows_that_fit
+from ...storage.blocks import Arrays, HeldArrays, PartWriter, Receipt, Rows, rows_that_fit
 from ...storage.store import whole_bytes
 from ..heap import empty_heaps, sort_heaps
 from ..metric import METRICS, measurable, measured_itemsize, sample_ids, stored_distances
 from .inverted_index import (
     SparsePoints,
-    inverted_bytes,
-    inverted_cost,
     inverted_seconds,
     measured_row_bytes,
     point_rows,
@@ -66,6 +65,34 @@ class DensePoints:
     block_rows: int
     held: Arrays | Frame
     search: str = "tiles"
+
+    @property
+    def shared_bytes(self) -> int:
+        """Return the bytes of a layout of all points that is made once; 0 where every task lays out their blocks."""
+        n, d = self.rows.shape
+        return 0 if self.block_rows < n else layout_bytes(n, d, measured_itemsize(self.rows.dtype, self.metric))
+
+    def peak_bytes(self, height: int, k: int) -> int:
+        """Return the peak of `height` queries and of laying out the points.
+
+        That is the points beside their layout, or the layout beside its queries.
+        """
+        d = self.rows.shape[1]
+        itemsize, axes, block = measured_itemsize(self.rows.dtype, self.metric), min(d, MAX_AXES), self.block_rows
+        layout = layout_bytes(block, d, itemsize)
+        laying_out = block * d * itemsize + max(layout + 4 * (axes + 3) * block, (8 + 4) * axes * block)
+        queries = height * (d * itemsize + 12 * axes + 16 * k) + (4 << 20)
+        if block < len(self.rows):
+            return laying_out + queries
+        return max(laying_out, layout + max(int(whole_bytes(layout)), queries))
+
+    def lowest_peak_bytes(self, k: int) -> int:
+        """Return what a task takes, however small the blocks: next to nothing."""
+        return 0
+
+    def sampling_bytes(self) -> int:
+        """Return the bytes of a sample of rows in float64 and of the frame fitted to it."""
+        return sampling_bytes(self.rows, self.metric)
 
     def layouts(self) -> Iterator[Layout]:
         """Yield the layout of each block."""
@@ -115,6 +142,20 @@ class NearestTask:
         queries = self.points.rows.read(self.start, self.stop)
         squared, ids = self.points.nearest(queries, np.arange(self.start, self.stop), self.k)
         return out.write_rows(self.start - self.first, ids=ids, distances=stored_distances(squared))
+
+    def cost(self) -> Cost:
+        """Return it without the layout that all tasks of a process share, by the seconds of tiles."""
+        points, height, n = self.points, self.stop - self.start, len(self.points.rows)
+        blocks = 0 if points.shared_bytes else n
+        seconds = 0.0 if points.rows.is_sparse else TILE_PAIR_NS * 1e-9 * float(height) * n
+        return cost_of(1, (height + blocks) * points.rows.row_bytes, 12 * height * self.k,
+                       points.peak_bytes(height, self.k), points.lowest_peak_bytes(self.k), seconds)
+
+
+def nearest_tasks(points: DensePoints | SparsePoints, n: int, k: int, height: int,
+                  first: int = 0) -> BlockTasks[NearestTask]:
+    """Return the tasks that find the neighbors of n points, from number `first` on."""
+    return BlockTasks(lambda start, stop: NearestTask(points, first + start, first + stop, k, first), n, height)
 
 
 def exact_block_rows(X: Rows, k: int, metric: str, budget: int, entry_bytes: int = 0) -> int:
@@ -206,34 +247,20 @@ def sampling_bytes(X: Rows, metric: str) -> int:
     return min(n, SAMPLE_ROWS) * d * (X.dtype.itemsize + 16 + 8 * METRICS.named(metric).transforms) + 24 * d * d
 
 
-def searching_bytes(X: Rows, k: int, metric: str, height: int, budget: int) -> tuple[int, int]:
-    """Return the peak bytes of `height` queries and of laying out the points, and the bytes of a layout of all rows.
-
-    The second is 0 if not all rows are laid out at once. The peak is the points beside their layout, or the layout
-    beside its queries.
-    """
-    n, d = X.shape
+def points_of_shape(X: Rows, metric: str, budget: int) -> DensePoints | SparsePoints:
+    """Return points of the shape and dtype of X, which are not read, in the blocks of a search."""
     if X.is_sparse:
-        return inverted_bytes(X, k, metric, height, budget), 0
-    itemsize, axes = measured_itemsize(X.dtype, metric), min(d, MAX_AXES)
-    block = laid_out_rows(X, metric, budget)
-    layout = layout_bytes(block, d, itemsize)
-    laying_out = block * d * itemsize + max(layout + 4 * (axes + 3) * block, (8 + 4) * axes * block)
-    queries = height * (d * itemsize + 12 * axes + 16 * k) + (4 << 20)
-    if block < n:
-        return laying_out + queries, 0
-    return max(laying_out, layout + max(int(whole_bytes(layout)), queries)), layout
+        return SparsePoints(X, metric, point_rows(X, metric, budget))
+    return DensePoints(X, metric, laid_out_rows(X, metric, budget), HeldArrays())
 
 
 def exact_cost(X: Rows, k: int, metric: str, budget: int) -> Cost:
     """Return what an exact search takes for rows of the shape and dtype of X, which are not read.
 
-    The driver holds a sample, then points beside their layout; a task holds the layout and its queries.
+    The driver checks the rows, samples them, and lays them out where all fit; a task holds the layout and its queries.
     """
-    n, height = len(X), exact_block_rows(X, k, metric, budget)
-    if X.is_sparse:
-        return inverted_cost(X, k, metric, height, budget)
-    sample, tasks = sampling_bytes(X, metric), block_count(n, height)
-    search, layout = searching_bytes(X, k, metric, height, budget)
-    return cost_of(tasks, n * X.row_bytes * (4 if layout else 4 + tasks) + layout, 12 * n * k + layout,
-                   max(sample, search), sample, TILE_PAIR_NS * 1e-9 * float(n) * n)
+    points = points_of_shape(X, metric, budget)
+    sample, layout = points.sampling_bytes(), points.shared_bytes
+    passes = 2 if X.is_sparse else 3
+    driver = cost_of(0, passes * len(X) * X.row_bytes + layout, layout, sample, 0 if X.is_sparse else sample)
+    return driver + nearest_tasks(points, len(X), k, exact_block_rows(X, k, metric, budget)).cost()

@@ -20,7 +20,6 @@ import numpy as np
 from numba import njit
 from scipy import sparse
 
-from ...execution.cost import Cost, block_count, cost_of
 from ...storage.blocks import Rows, row_ranges, rows_that_fit
 from ...storage.csr import add_products, squared_lengths
 from ..heap import empty_heaps, put, sift_down, sort_heaps
@@ -160,6 +159,22 @@ class SparsePoints:
     metric: str
     block_rows: int
     search = "inverted index"
+    shared_bytes = 0  # of a layout of all points that is made once
+
+    def peak_bytes(self, height: int, k: int) -> int:
+        """Return the bytes of `height` queries with their heaps, a block of points, and a tile."""
+        row_bytes = measured_row_bytes(self.rows, self.metric)
+        return (height * (row_bytes + 40 * k) + min(self.block_rows, len(self.rows)) * row_bytes
+                + tile_bytes(self.rows))
+
+    def lowest_peak_bytes(self, k: int) -> int:
+        """Return what a task takes, however small the blocks."""
+        return measured_row_bytes(self.rows, self.metric) + 40 * k + tile_bytes(self.rows)
+
+    def sampling_bytes(self) -> int:
+        """Return the bytes of a sample of rows, by which seconds are predicted."""
+        n, d = self.rows.shape
+        return min(n, SAMPLE_ROWS) * self.rows.row_bytes * 3 + 24 * d
 
     def nearest(self, queries: Any, query_ids: np.ndarray, k: int,
                 within: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -192,21 +207,6 @@ def tile_bytes(X: Rows) -> int:
     """Return the bytes of a tile: the products, its rows by row and by column, its heads, and those of the queries."""
     points = min(POINT_TILE, len(X))
     return 8 * QUERY_TILE * points + 3 * points * (X.row_bytes + 8 * 32) + 16 * X.shape[1]
-
-
-def inverted_bytes(X: Rows, k: int, metric: str, height: int, budget: int) -> int:
-    """Return the bytes of `height` queries with their heaps, a block of points, and a tile."""
-    row_bytes = measured_row_bytes(X, metric)
-    return height * (row_bytes + 40 * k) + min(point_rows(X, metric, budget), len(X)) * row_bytes + tile_bytes(X)
-
-
-def inverted_cost(X: Rows, k: int, metric: str, height: int, budget: int) -> Cost:
-    """Return the cost of the search for rows of the shape of X, with `height` queries a task."""
-    n, d = X.shape
-    sample, peak = min(n, SAMPLE_ROWS) * X.row_bytes * 3 + 24 * d, inverted_bytes(X, k, metric, height, budget)
-    tasks = block_count(n, height)
-    return cost_of(tasks, (tasks + 2) * n * X.row_bytes, 12 * n * k, max(sample, peak),
-                   measured_row_bytes(X, metric) + 40 * k + tile_bytes(X))
 
 
 def inverted_seconds(X: Rows, k: int) -> float:

@@ -23,7 +23,7 @@ from ...data.readers.file_rows import FileRowBlock, FileRows
 from ...data.readers.parquet import parquet_writer
 from ...data.scaling.rows import ScaledRows
 from ...data.scaling.scaling import Scaling
-from ...execution.cost import Cost
+from ...execution.cost import Cost, cost_of
 from ...learners.model import predict_blocks, stored_models
 from ...learners.probabilities import CALIBRATION, Calibration
 from ...learners.target.coding import CODINGS, ClassCoding, Coding
@@ -119,14 +119,20 @@ def _write_answers(answers: Answers, coding: Coding, values: np.ndarray, unsuppo
 
 def cost_of_all_rows(of_test: Callable[[PlanInputs, Any], Cost], *,
                      of_training: bool) -> Callable[[PlanInputs, Any], Cost]:
-    """Return the cost of predicting all rows as if each was a test point, from that of predicting the test points.
+    """Return the cost of predicting all rows in use, from that of predicting the test points: of each of `PARTS`.
 
     of_training : whether the values at the training points are there already.
     """
     def cost(f: PlanInputs, spec: Any) -> Cost:
         upper = spec.predictions.most
-        rows = f.n_rows if upper is None or f.n_rows <= upper else 0
-        return of_test(replace(f, test_points=Bounded.known(max(rows - f.n * of_training, 0))), spec)
+        total = cost_of(0, 0, 0, 0)
+        if upper is not None and f.n_rows > upper:
+            return total
+        n_test = min(f.n_test, max(f.n_rows - f.n, 0))
+        n_rest = f.attribute("split", "n_rest", max(f.n_rows - f.n - n_test, 0))
+        for n in filter(None, (0 if of_training else f.n, n_test, n_rest)):
+            total += of_test(replace(f, test_points=Bounded.known(n)), spec)
+        return total
 
     return cost
 

@@ -1,0 +1,129 @@
+"""Tasks and bytes that a plan counts are those that run."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from dssl.execution.cost import Cost, cost_of
+from dssl.execution.counting import BlockTasks
+from dssl.execution.in_process import InProcess
+from dssl.execution.on_dask import OnDask
+from dssl.pipeline.plan.inputs import plan_inputs
+from dssl.pipeline.plan.plan import plan
+from dssl.pipeline.run import run
+from dssl.storage.blocks import MemoryParts
+from dssl.storage.store import StoredParts
+
+MANIFOLDS = {"data": {"source": "manifolds:3000x20", "test": {"count": 300}}, "labels": {"per_class": 5},
+             "graph": {"method": "exact"}}
+SPECS = {
+    "quickstart": {"data": {"source": "digits", "test": {"count": 360}}, "labels": {"per_class": 2},
+                   "model": {"kind": "automatic"}},
+    "laprls": {**MANIFOLDS, "model": {"kind": "laprls"}},
+    "svm": {**MANIFOLDS, "model": {"kind": "svm", "n_subsample": 60}},
+}
+# What follows from shapes alone; other stages stop as soon as what they find lets them, or follow from labels.
+COUNTED = {"dataset", "split", "labels", "vertices", "neighbors", "graph", "system", "columns", "covariance",
+           "landmarks", "predictions", "scores"}
+AT_MOST = {"health", "models"}
+
+
+class BlockTask:
+    def __init__(self, start, stop):
+        self.rows = stop - start
+
+    def __call__(self, out):
+        return out.write(rows=np.arange(self.rows))
+
+    def cost(self):
+        return cost_of(1, 3 * self.rows, 8 * self.rows, self.rows, seconds=0.5)
+
+
+@pytest.mark.parametrize(("n", "height"), [(10, 3), (9, 3), (2, 3), (1, 1)])
+def test_tasks_of_blocks_are_counted_as_if_each_was_asked(n, height):
+    tasks = BlockTasks(BlockTask, n, height)
+    assert tasks.cost() == sum((task.cost() for task in tasks), Cost(0, 0, 0, 0, 0))
+    assert (tasks.cost().tasks, tasks.cost().written) == (len(tasks), 8 * n)
+    parts = MemoryParts()
+    assert len(InProcess(1).map(tasks, parts)) == len(tasks)
+    assert [len(parts.read(index)["rows"]) for index in range(len(tasks))] == [task.rows for task in tasks]
+
+
+def test_a_hundred_million_rows_make_two_tasks_to_count():
+    made = []
+    tasks = BlockTasks(lambda start, stop: made.append(start) or BlockTask(start, stop), 10**8 + 1, 1000)
+    assert tasks.cost().tasks == len(tasks) == 10**5 + 1
+    assert len(made) == 2
+
+
+def counted_and_run(spec, tmp_path, execution, begin=lambda stage: None, **options):
+    """Run a spec; return by stage its counted cost, once all is known, and the number of tasks that ran.
+
+    begin : told of every stage that begins.
+    """
+    spec = {"name": "counted", **spec}
+    ran = {}
+
+    def note(event):
+        if event["event"] == "stage":
+            begin(event["stage"])
+        if event["event"] == "progress":
+            ran[event["stage"]] = event["done"]
+
+    made = plan(spec, workspace=tmp_path, memory_budget=execution.memory_budget)
+    run(spec, workspace=tmp_path, execution=execution, events=note, **options)
+    after = plan(spec, workspace=tmp_path, memory_budget=execution.memory_budget)
+    known = {item.stage.name: item.artifact.attributes for item in after.stages if item.status == "cached"}
+    inputs = plan_inputs(made.spec, made.budget, made.inputs.scan, known)
+    return {item.stage.name: (item.stage.cost(inputs, made.spec), ran.get(item.stage.name, 0))
+            for item in after.stages if item.status == "cached"}
+
+
+def require_equal(stages):
+    tasks = {name: cost.tasks for name, (cost, _) in stages.items()}
+    ran = {name: count for name, (_, count) in stages.items()}
+    assert {name: tasks[name] for name in COUNTED & set(tasks)} == {name: ran[name] for name in COUNTED & set(tasks)}
+    assert all(tasks[name] >= ran[name] for name in AT_MOST & set(tasks)), (tasks, ran)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["quickstart", "laprls"])
+def test_a_run_has_the_tasks_that_were_counted(name, tmp_path):
+    stages = counted_and_run(SPECS[name], tmp_path, InProcess(2))
+    assert "scores" in stages
+    require_equal(stages)
+
+
+@pytest.mark.slow
+def test_two_processes_have_the_tasks_that_were_counted(cluster_client, tmp_path):
+    require_equal(counted_and_run(SPECS["svm"], tmp_path, OnDask(cluster_client, 16 << 20)))
+
+
+def test_blocks_of_a_small_budget_are_counted_and_so_are_the_bytes_that_they_write(tmp_path, monkeypatch):
+    """Bytes of arrays as they are written, before they are compressed, those of shuffles too."""
+    written = Counter()
+    stage = ["dataset"]
+
+    def noting(write, place):
+        def noted(self, *arguments, **others):
+            written[stage[0]] += sum(array.nbytes for array in arguments[place].values())
+            return write(self, *arguments, **others)
+
+        return noted
+
+    for parts in (MemoryParts, StoredParts):
+        for name, place in (("write", 1), ("write_range", 1), ("write_buckets", 3)):
+            monkeypatch.setattr(parts, name, noting(getattr(parts, name), place))
+
+    def begin(name):
+        stage[0] = name
+
+    spec = SPECS["svm"] | {"data": {"source": "manifolds:20000x20", "test": {"count": 300}}}
+    stages = counted_and_run(spec, tmp_path, InProcess(2, memory_budget=12 << 20), begin, until="graph")
+    require_equal(stages)
+    assert stages["graph"][1] > 3
+    assert stages["vertices"][1] > 2
+    for name in ("vertices", "neighbors", "graph"):
+        assert_allclose(stages[name][0].written, written[name], rtol=0.03, err_msg=name)
