@@ -21,7 +21,8 @@ class StageRun:
     status : "done", or "cached" where an earlier run had made it. address : of its artifact. disk_bytes : what that
     keeps on disk. peak_rss_bytes : the most that a process held; predicted_peak_bytes, measured_peak_bytes, ratio : see
     the report. estimated_seconds : what its cost gives, before the rates of this machine; None where it was cached.
-    graph : where several are tried, the values of the one that it is of.
+    graph : where several are tried, the values of the one that it is of. why : it ran, or was
+    cached; see `PlannedStage`.
     """
 
     name: str
@@ -35,6 +36,7 @@ class StageRun:
     estimated_seconds: float | None = None
     disk_bytes: int = 0
     graph: str = ""
+    why: str = ""
 
     def to_dict(self) -> StageRecord:
         """Return the JSON form."""

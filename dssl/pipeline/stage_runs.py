@@ -41,7 +41,7 @@ class Estimates:
 
 
 def run_stages(made: Plan, whole: Plan, records: dict[str, StageRun], execution: Execution,
-                estimated: Estimates, tell: Events) -> None:
+               estimated: Estimates, tell: Events) -> None:
     """Make the artifacts of a plan, one of several graphs or the whole, and add the records of addresses without."""
     known = made.inputs
     for place, item in enumerate(made.own_stages):
@@ -68,7 +68,7 @@ def _run_stage(item: PlannedStage, made: Plan, known: PlanInputs | None, executi
         if name in made.remake:  # now and not before: until here a run that is killed has lost nothing
             artifact.remove()
         record = _make(item, made, known, execution, tell)
-    record = replace(record, seconds=round(time.perf_counter() - begin, 3))
+    record = replace(record, seconds=round(time.perf_counter() - begin, 3), why=item.why)
     tell({"event": "stage", "stage": name, "status": record.status, "seconds": record.seconds})
     for text in item.stage.notes(artifact.attributes) if item.stage.notes else ():
         tell({"event": "note", "stage": name, "text": text})

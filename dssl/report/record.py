@@ -71,6 +71,7 @@ class StageRecord(TypedDict, total=False):
     estimated_seconds: float | None
     disk_bytes: int
     graph: str
+    why: str
 
 
 class Unreached(TypedDict, total=False):

@@ -89,6 +89,15 @@ def test_plan_tells_what_is_there(spec, workspace, tmp_path):
     assert first["why"] == "not made yet"
     assert last["why"] == "after split, points, labels, models"
     assert set(statuses(spec, workspace).values()) == {"cached"}
+    planned = {stage["name"]: stage["why"] for stage in plan(spec, workspace=workspace, set=["model.eta=3"]).records()}
+    assert planned["selection"] == "given.eta: auto -> 3.0"
+    assert planned["points"] == "same inputs and parameters"
+    folder_of(workspace, spec, "selection").joinpath("manifest.json").write_text("{")  # no run reads it
+    damaged = plan(spec, workspace=workspace, set=["model.eta=3"], until="selection").records()[-1]
+    assert damaged["why"] == "not made yet"
+
+
+def test_plan_tells_what_a_changed_parameter_makes_anew(spec, workspace):
     changed = statuses(spec, workspace, "model.eta=3")
     assert [name for name in NAMES if changed[name] != "cached"] == [
         "selection", "models", "sample", "predictions", "scores"]

@@ -28,6 +28,7 @@ from ..load import SHAPED, load_spec
 from ..spec import Spec
 from ..spec_files import NOWHERE, find_files, shaped_source, source_file
 from ..stage import Kind
+from .changes import changes_in_words
 from .inputs import plan_inputs, require_rows
 from .preflight import PlannedStage, Room, Status, price
 from .rates import Rates, rates_of
@@ -79,7 +80,7 @@ def planned_stages(kind: Kind, spec: Spec, workspace: Workspace, files: Mapping[
         elif finished:
             status, why = "partial", f"{finished} parts are finished"
         else:
-            why = f"after {', '.join(waiting)}" if waiting else "not made yet"
+            why = f"after {', '.join(waiting)}" if waiting else changes_in_words(artifact) or "not made yet"
             day = removed.get(f"{stage.name}/{artifact.folder.name}")
             why = f"removed by dssl gc on {day}" if day else why
         planned[stage.name] = PlannedStage(stage, params, artifact, status, why, base)

@@ -28,7 +28,7 @@ def stages_section(run: RunRecord) -> Section | None:
         return None
     spent = [finite(stage.get("seconds")) or 0.0 for stage in ran]
     rows = [{"name": f"{stage['name']} ({stage['graph']})" if stage.get("graph") else stage.get("name"),
-             "status": stage.get("status"), "seconds": stage.get("seconds"),
+             "status": stage.get("status"), "why": stage.get("why", ABSENT), "seconds": stage.get("seconds"),
              "percent_of_longest": f"{100 * seconds / (max(spent) or 1):.1f}",
              "predicted": stage.get("predicted_peak_bytes"), "measured": stage.get("measured_peak_bytes"),
              "ratio": _ratio(stage), "address": str(stage.get("address", ABSENT))[:24]}
