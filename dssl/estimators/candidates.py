@@ -34,8 +34,8 @@ class Candidate:
 def candidates_of(estimator: Any, param_grid: Any, n_candidates: Any, random_state: int) -> list[Candidate]:
     """Return the combinations that are tried, in the order of the grid; raise ParameterError where one is wrong."""
     require(isinstance(estimator, SearchedEstimator), f"estimator={type(estimator).__name__}",
-            why="what fits share is known of ClusterKernelSVC, LapSVC, LapKernelRidge, LapSVM, LapRLS, the "
-                "estimators in a multi-scale kernel and learners on the graph",
+            why="what fits share is known of ClusterKernelSVC, LapSVC, LapKernelRidge, LapSVM, LapRLS, "
+                "TransductiveSVC, the estimators in a multi-scale kernel and learners on the graph",
             fix="pass one of them, or use scikit-learn's GridSearchCV with LabeledKFold", error=ParameterError)
     grids = [param_grid] if isinstance(param_grid, Mapping) else param_grid
     require(isinstance(grids, (list, tuple)) and all(isinstance(grid, Mapping) for grid in grids),

@@ -28,7 +28,7 @@ from .method import SearchedEstimator
 from .targets import prior_of
 
 
-class PointsBeyond(UserWarning):
+class UnreachablePoints(UserWarning):
     """Some points are in parts of the graph without a label, and have no prediction."""
 
 
@@ -73,7 +73,7 @@ class GraphEstimator(SearchedEstimator):
                 f"{unreached} of {len(self._transduction)} points have no prediction",
                 why="no label reaches their part of the graph",
                 fix="label a point there, raise n_neighbors, or use an estimator with a base kernel, such as LapSVC"),
-                PointsBeyond, stacklevel=3)
+                UnreachablePoints, stacklevel=3)
 
     def _told(self, context: Context, params: GraphLearnerParams) -> dict[str, Any]:
         attributes = context.attributes("vertex_values")

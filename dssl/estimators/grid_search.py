@@ -200,6 +200,10 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
                 fix="leave graph parameters out of the grid, or the graph out of fit")
         groups = groups_of(candidates)
         place = None if self.workspace is None else Workspace.at(self.workspace)
+        for candidate in candidates if place else ():
+            for name, value in candidate.estimator.get_params(deep=False).items():
+                if callable(value):
+                    require_named(value, name)
         for params in (params for _, group in groups for params in group.candidates.values()) if place else ():
             require_named(params)
         estimator = clone(self.estimator)
@@ -224,22 +228,27 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
                                                if scalings[scale].kind == scaling.kind],
                 graph, None if place is None else ResultCache.of(place, fit), again=self.factor is not None)
 
+        def forget() -> None:
+            for evaluation in evaluations.values():
+                evaluation.forget()
+
         def evaluate(rung: int, standing: Mapping[str, Sequence[int]],
                      folds: Repetitions) -> dict[str, list[dict[str, Any]]]:
             table, numbers_of_rung, last = dict[int, dict[str, Any]](), {*standing["model"]}, None
             for scale, group in groups:
-                evaluation = evaluations[scalings[scale].kind]
-                if (scale, group.graph) != last:
-                    evaluation.forget()
+                if (scale, group.graph) != last and self.factor is None:
+                    forget()
                 last = scale, group.graph
                 numbers = [number for number in group.candidates if number in numbers_of_rung]
                 if numbers:
-                    table |= zip(numbers, evaluation.rows(group, numbers, folds), strict=True)
+                    rows_of_group = evaluations[scalings[scale].kind].rows(group, numbers, folds)
+                    table |= zip(numbers, rows_of_group, strict=True)
             return {"model": [table[number] for number in standing["model"]]}
 
         with nullcontext() if place is None else place.lock(wait=LONGEST_WAIT):
             rungs = evaluated_by_rungs({"model": range(len(candidates))}, repetitions, Search(factor=self.factor), rule,
                                        evaluate)
+            forget()
             best = clone(self._tell(candidates, rungs, rule).estimator)
             if self.refit and best.method.uses_graph(best._params()) and best.method.has_graph and graph is None:
                 scaling = scalings[best.scale]

@@ -70,7 +70,7 @@ class PointReader(GroupedParams):
             validate_data(self, np.empty((0, *rows.shape[1:])), reset=reset, skip_check_array=True)
         if warns and isinstance(rows, ArrayRows) and self.scaling_.seen is not None:  # others would be read twice
             warn_out_of_range(self.scaling_.seen, rows, InProcess(memory_budget=execution.memory_budget),
-                        self._column_names or None)
+                              self._column_names or None)
         return execution.share_rows(rows)
 
     def _scaling_of(self, X: Any, rows: Rows, execution: Execution, graph: Any = None) -> Scaling:

@@ -11,6 +11,7 @@ search that was killed, or another one, makes only what is missing.
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -120,9 +121,9 @@ class Evaluation:
         return rows
 
     def forget(self) -> None:
-        """Give back what candidates of one graph share, unless they are evaluated again."""
-        if not self.again:
-            self._made.clear()
+        """Give back what candidates share, but for graphs."""
+        self._made.clear()
+        self._evaluators.clear()
 
     def _evaluator(self, group: Group, uses_graph: bool) -> CandidateEvaluator:
         if (group, uses_graph) in self._evaluators:
@@ -159,6 +160,11 @@ class Evaluation:
 
     # ---- graphs
 
+    @cached_property
+    def _given_address(self) -> str:
+        assert self.given is not None
+        return digest_of_arrays(self.given.to_arrays())
+
     def _address(self, group: Group, uses_graph: bool) -> str:
         """Return the address of the graph of a group; without one, that of what says which points are copies."""
         if group.graph is None:
@@ -166,7 +172,7 @@ class Evaluation:
         if not uses_graph:
             return f"none, {group.graph.duplicates}"
         if self.given is not None:
-            return digest_of_arrays(self.given.to_arrays())
+            return self._given_address
         return self.artifact(group.graph).address
 
     def graph(self, params: KNNGraph) -> Graph:

@@ -83,12 +83,12 @@ class Selection:
     grid : Grid
         The values that are tried.
     search : "grid", "random" or "halving"
-        grid judges all combinations on all folds; random so many of them, drawn by the seed; halving all on few folds,
-        the better of them on more, and a few on all.
+        grid evaluates all combinations on all folds; random evaluates n_candidates of them, drawn by the seed;
+        halving evaluates all on few folds, the better ones on more, and a few on all.
     n_candidates : int or None
         Of search random, and of halving where not all combinations begin: how many are drawn.
     factor : float or None
-        Of search halving, 3 by default: a third of the candidates is judged on three times as many folds.
+        Of search halving, 3 by default: a third of the candidates is evaluated on three times as many folds.
     cv : int or "leave_one_out"
         The folds: a number >= 2, or leave_one_out.
     repetitions : int

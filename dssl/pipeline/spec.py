@@ -65,7 +65,7 @@ class LabelSection:
         require_random_state(self.random_state)
         require_one_of(self, "count", "per_class", "fraction", "given")
 
-    @property
+    @cached_property
     def weighs_in_files(self) -> bool:
         """Return whether the files of labels have the column of weights."""
         return self.weight is not None and self.file is not None and have_column(

@@ -1,10 +1,10 @@
-"""Successive halving: all candidates are judged on few folds, the better of them on more, and a few on all.
+"""Successive halving: all candidates are evaluated on few folds, the better of them on more, and a few on all.
 
-Its resource is the number of folds. Labels are few, and the points of a fold are judged by fits that see all others, so
-a candidate's score on some folds is one of the same function as on all, of fewer points; half of the labels would be
-another problem. A rung's folds are spread over all: those of points one by one come class by class. What candidates
-share is kept from rung to rung: graphs, covariances of deformed kernels, Gram matrices of landmarks (of all kernels at
-a time), but each rung judges its folds anew.
+Its resource is the number of folds. Labels are few, and the points of a fold are predicted by fits that see all
+others. So a score on some folds measures the same function as one on all folds, on fewer points; half of the labels
+would be another problem. The folds of a rung are spread over all folds, since folds of single points come class by
+class. What candidates share is kept from rung to rung: graphs, covariances of deformed kernels, and the Gram matrices
+of landmarks of all kernels. Each rung evaluates its folds anew.
 
 It pays where folds are refits, and many. On usps with 200 labels, 500 landmarks and 75 candidates it took `LapSVM` 1.2
 times the seconds of judging all on all 5 folds, 0.62 times on 10 folds, and 0.30 times on 10 folds three times; with a
@@ -35,7 +35,7 @@ Candidate = TypeVar("Candidate")
 
 @dataclass(frozen=True, eq=False)
 class Rung:
-    """So many candidates are judged on these folds of the labeled points."""
+    """So many candidates are evaluated on these folds of the labeled points."""
 
     n_candidates: int
     repetitions: Repetitions
@@ -50,7 +50,7 @@ def require_factor(factor: Any) -> None:
     """Raise ParameterError unless the factor of halving is None, or a number > 1."""
     number = isinstance(factor, Real) and not isinstance(factor, bool)
     require(factor is None or (number and 1 < float(factor) < np.inf), f"factor={factor!r}, expected a number > 1",
-            why="one of so many candidates goes on to the next rung", fix="use 3, or None to judge all on all folds")
+            why="one of so many candidates goes on to the next rung", fix="use 3, or None to evaluate all on all folds")
 
 
 def rungs_of(repetitions: Repetitions, n_candidates: int, factor: float | None) -> list[Rung]:
@@ -91,7 +91,7 @@ class Search:
     """Which of all combinations of parameters are tried, and on which folds.
 
     n_candidates : so many of them, drawn by the seed; None is all. factor : of successive halving, see `rungs_of`; None
-    judges all on all folds.
+    evaluates all on all folds.
     """
 
     n_candidates: int | None = None

@@ -21,7 +21,7 @@ from dssl import (
     SemiSupervisedClassifier,
 )
 from dssl.base.errors import DataError, ParameterError
-from dssl.estimators.graph import PointsBeyond
+from dssl.estimators.graph import UnreachablePoints
 
 CLASSIFIERS = [LaplaceLearning, PoissonLearning, GraphKernelRidge]
 REGRESSORS = [LaplaceLearningRegressor, GraphKernelRidgeRegressor]
@@ -98,7 +98,7 @@ def test_points_that_no_label_reaches_are_counted_and_never_guessed(kind, labels
     X, codes = islands()
     y = np.full(100, nothing, dtype=labels.dtype)
     y[codes >= 0] = labels[codes[codes >= 0]]
-    with pytest.warns(PointsBeyond, match="40 of 100 points have no prediction"):
+    with pytest.warns(UnreachablePoints, match="40 of 100 points have no prediction"):
         found = kind().fit(X, y)
     assert found.evidence_["unreached"] == 40
     lost = found.transduction_[60:]
@@ -115,7 +115,7 @@ def test_points_that_no_label_reaches_are_counted_and_never_guessed(kind, labels
 def test_where_minus_one_is_a_class_no_prediction_is_none():
     X, codes = islands()
     y = np.where(codes < 0, 9, codes - 1)  # classes -1 and 0, 9 is the marker
-    with pytest.warns(PointsBeyond):
+    with pytest.warns(UnreachablePoints):
         found = GraphKernelRidge(unlabeled=9).fit(X, y)
     assert set(found.transduction_[:60].tolist()) == {-1, 0}
     assert all(own is None for own in found.transduction_[60:])
@@ -138,7 +138,7 @@ def test_regression_follows_the_roll(kind):
 def test_quantities_where_no_label_reaches_are_nan(kind):
     X, codes = islands()
     y = np.where(codes < 0, np.nan, codes)
-    with pytest.warns(PointsBeyond):
+    with pytest.warns(UnreachablePoints):
         found = kind().fit(X, y)
     assert np.isnan(found.transduction_[60:]).all()
     assert np.isfinite(found.transduction_[:60]).all()

@@ -21,7 +21,7 @@ from dssl import (
     PoissonLearning,
 )
 from dssl.base.errors import DataError, ParameterError
-from dssl.estimators.graph import PointsBeyond
+from dssl.estimators.graph import UnreachablePoints
 from dssl.learners.average import member_of, shares_of
 from dssl.learners.held_out.averages import HeldOutKernel, KeptLabels, averaged
 from dssl.learners.on_graph import held_out
@@ -74,7 +74,7 @@ def assert_refits(estimator, params, X, y, weight, seen, atol):
             held, known = target.labeled[fold], y.copy()
             known[held] = np.nan if y.dtype.kind == "f" else -1
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", PointsBeyond)
+                warnings.simplefilter("ignore", UnreachablePoints)
                 own = clone(estimator).set_params(**params).fit(X, known, sample_weight=weight)
             expected = own.transduction_[held] if y.dtype.kind == "f" else own.decision_function(X[held])
             expected, mine = expected.reshape(len(fold), -1), module.signed(values.values[fold], target)
@@ -147,13 +147,13 @@ def test_a_point_that_no_label_reaches_counts_as_wrong():
         known = y.copy()
         known[row] = -1
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", PointsBeyond)
+            warnings.simplefilter("ignore", UnreachablePoints)
             right += LaplaceLearning(KNNGraph(n_neighbors=4)).fit(X, known).score(X[[row]], y[[row]])
     assert search.best_score_ == pytest.approx(right / (y >= 0).sum())
     assert search.best_score_ < 1
 
 
-@pytest.mark.filterwarnings("ignore::dssl.estimators.graph.PointsBeyond")
+@pytest.mark.filterwarnings("ignore::dssl.estimators.graph.UnreachablePoints")
 def test_columns_and_graphs_are_made_once_for_all_families_penalties_and_folds(monkeypatch):
     X, y, _ = problem()
     made, of = [], held_out.KernelRows.of
@@ -176,7 +176,7 @@ def test_the_krylov_process_agrees_within_its_tolerance(monkeypatch):
     assert_refits(estimator, search.cv_results_["params"][0], X, y, None, seen[0], 1e-3)
 
 
-@pytest.mark.filterwarnings("ignore::dssl.estimators.graph.PointsBeyond")
+@pytest.mark.filterwarnings("ignore::dssl.estimators.graph.UnreachablePoints")
 def test_within_one_standard_error_the_largest_penalty_is_chosen():
     X, y, _ = problem()
     grid = {"penalty": [0.01, 0.1, 1.0, 10.0, 1e6], "graph__n_neighbors": [4]}

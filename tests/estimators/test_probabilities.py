@@ -22,7 +22,7 @@ from dssl import (
     SystemParams,
     TransductiveSVC,
 )
-from dssl.estimators.graph import PointsBeyond
+from dssl.estimators.graph import UnreachablePoints
 from dssl.estimators.targets import classes_of
 from dssl.learners.on_graph.poisson import Unlabeled
 from dssl.learners.prior_shift import PriorShift
@@ -218,7 +218,7 @@ def test_a_piece_of_the_graph_with_one_label_and_one_with_none(kind):
     X = np.random.default_rng(0).normal(size=(160, 2)) + np.repeat(centers, 40, axis=0)
     y = np.full(160, -1)
     y[:4], y[40:44], y[80] = 0, 1, 1
-    with pytest.warns(PointsBeyond):
+    with pytest.warns(UnreachablePoints):
         P = kind().fit(X, y).predict_proba(X)
     assert np.isnan(P[120:]).all()
     assert_allclose(P[:120].sum(axis=1), 1)

@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from dssl import Dataset, GraphKernelRidge, KNNGraph, SemiSupervisedClassifier, suggest_labels
 from dssl.base.errors import DataError, ParameterError
-from dssl.estimators.graph import PointsBeyond
+from dssl.estimators.graph import UnreachablePoints
 from dssl.execution.in_process import InProcess
 from dssl.selection.suggest import SuggestParams, suggest
 from dssl.storage.blocks import ArrayRows
@@ -70,7 +70,7 @@ def test_points_that_no_label_reaches_are_unsure(problem):
     X, _, y = problem
     far = np.concatenate([X, X[:100] + 1000])
     known = np.append(y, np.full(100, -1))
-    with pytest.warns(PointsBeyond):
+    with pytest.warns(UnreachablePoints):
         model = GraphKernelRidge().fit(far, known)
     found = suggest_labels(far, known, model=model, count=3)
     assert (model.transduction_[found.ids] == -1).all()

@@ -112,7 +112,7 @@ class EnergyBlocks:
     """E in blocks: part i of `parts` holds `data`, `indices`, `indptr` and `halo` of vertices [i b, (i + 1) b).
 
     Beside them `scale` and `halo_scale`, C of its vertices and of those of its halo. Vertices are numbered by their
-    place in an order: the shared array `order` has the vertex at each place, `positions` the place of each vertex.
+    place in an order: the shared array `order` has the vertex at each place, `place` the place of each vertex.
     nnz : of E. halo : vertices read beside their own over all blocks, as a share of all vertices. relabeled_mean :
     see `GraphEnergy.relabeled_mean`.
     """

@@ -58,7 +58,8 @@ def _n_landmarks(f: PlanInputs, p: PenaltyParams) -> int:
 def _with_guesses(cost: Callable[[PlanInputs, PenaltyParams], Cost]) -> Callable[[PlanInputs, PenaltyParams], Cost]:
     """Return the cost of a step that follows from the number of landmarks, and says so until they are chosen."""
     def named(f: PlanInputs, p: PenaltyParams) -> Cost:
-        chosen = "landmarks" in f.attributes or p.laprls.system.solver in WITHOUT_LANDMARKS
+        chosen = ("landmarks" in f.attributes or p.laprls.system.solver in WITHOUT_LANDMARKS
+                  or isinstance(p.laprls.landmarks.n_landmarks, int))
         return cost(f, p) if chosen else cost(f, p).guessing("landmarks")
 
     return named
@@ -116,7 +117,7 @@ def _halo(f: PlanInputs) -> float:
     """Return the neighbors that blocks read beside their own points, as a share of these."""
     evidence = _evidence(f)
     if evidence is not None:
-        return max((item["blocks"]["halo"] for item in evidence or () if "blocks" in item), default=0.0)
+        return max((item["blocks"]["halo"] for item in evidence if "blocks" in item), default=0.0)
     return HALO if f.bound == "upper" else 0.0
 
 

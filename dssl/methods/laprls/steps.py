@@ -224,6 +224,8 @@ class PenaltyEvaluator:
         problem = replace(problem, among={"model": list(pairs)})
         rows = {(number, row["gamma_A"], row["gamma_I"]): row for number in grid.numbers
                 for row in self.searched(problem, number, grid, folds, None)["table"]["rows"]}
+        for number in grid.numbers:
+            self.context.parts.within(f"shares{grid.kernel(number)}").remove()
         numbers = dict(zip(product(*lists.values()), problem.allowed["model"], strict=True))
         asked = [[numbers[pair] for pair in product(*(getattr(params.laprls, name) for name in PENALTIES))]
                  for params in candidates]

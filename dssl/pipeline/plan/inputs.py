@@ -131,6 +131,8 @@ def _labeled_points(spec: Spec, training: Bounded, classes: Bounded, attributes:
     if labels.file is not None:  # of points that may have one of those labels
         in_files = count_label_files([file.path for file in find_source(labels.file, format="csv").files])
         upper = min(upper + in_files, training.upper)
+    if labels.weight is not None:  # labels of weight 0 are not shown
+        lower = min(2, lower)
     return Bounded.between(lower, upper, "labeled points")
 
 
