@@ -118,7 +118,7 @@ def test_predictions_into_one_file_at_once_do_not_mix(tmp_path, monkeypatch):
         with monkeypatch.context() as patched:
             patched.setattr(module, "predict_blocks", interrupted)
             if name == "p.zarr":
-                with pytest.raises(DataError, match=r"(?s)p\.zarr exists.*meanwhile"):
+                with pytest.raises(DataError, match=r"(?s)p\.zarr exists.*in the meantime"):
                     write(made, X, out, InProcess(1, 6000))
             else:
                 write(made, X, out, InProcess(1, 6000))

@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from dssl.base.errors import COME_BACK, TERMINATED, ClusterError, DataError
-from dssl.cli.submit import waited
+from dssl.cli.submit import wait_for_end
 from dssl.pipeline.gc import find_garbage, write_stages
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.submission import HANDING_OVER, Submission, find_run, state_of
@@ -41,7 +41,7 @@ def waited_for(submission):
     path = submission.folder / "submission" / "engine.json"
     path.unlink()
     submission.hand_over("this machine", {"pid": 2**22 + 1, "started": 0.0, "host": socket.gethostname()})
-    return waited(submission.folder, 10)[1]
+    return wait_for_end(submission.folder, 10)[1]
 
 
 def finish_a_part(submission):
