@@ -185,7 +185,7 @@ def predict_command(model: Path, source: tuple[str, ...], out: Path, options: Js
                 console.print(f"warning: {text}", markup=False, highlight=False, soft_wrap=True)
             with pending.continued() if pending is not None else nullcontext() as continued:
                 written = fitted.write(dataset.X, target, execution, abstain=abstain, probabilities=probabilities,
-                                       is_far=compared.is_outlier, names=fitted.names_of(dataset), safe_csv=safe_csv,
+                                       outliers=compared.is_outlier, names=fitted.names_of(dataset), safe_csv=safe_csv,
                                        continued=continued)
     finally:
         points.remove()

@@ -27,12 +27,12 @@ from ..storage.store import StoredParts
 class Entries(Output):
     """The predictions of one model as an array holds them, and receipts that tell what they are.
 
-    abstain : whether points that the model says nothing about have no prediction. far : which others have none, bool
-    (n,), or None.
+    abstain : whether points that the model says nothing about have no prediction. outliers : which others have none,
+    bool (n,), or None.
     """
 
     abstain: bool
-    far: Rows | None = None
+    outliers: Rows | None = None
 
     def arrays(self, models: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], Any]]:
         model, = models.values()
@@ -42,7 +42,7 @@ class Entries(Output):
     def __call__(self, models: Mapping[str, Any], X: Any, start: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         model, = models.values()
         values, beyond = model.block_values(X)
-        entries, empty = model.coding.entries(values), withheld_rows(beyond & self.abstain, self.far, start)
+        entries, empty = model.coding.entries(values), withheld_rows(beyond & self.abstain, self.outliers, start)
         summary = model.coding.summary(entries[~empty])
         if empty.any():
             entries = entries.copy()
@@ -57,7 +57,7 @@ class Probabilities(Output):
 
     abstain: bool
     calibration: Calibration
-    far: Rows | None = None
+    outliers: Rows | None = None
 
     def arrays(self, models: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], Any]]:
         model, = models.values()
@@ -66,7 +66,7 @@ class Probabilities(Output):
     def __call__(self, models: Mapping[str, Any], X: Any, start: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         model, = models.values()
         values, beyond = model.block_values(X)
-        empty = withheld_rows(beyond & self.abstain, self.far, start)
+        empty = withheld_rows(beyond & self.abstain, self.outliers, start)
         probabilities = self.calibration.probabilities(margins_of(values, model.coding))
         probabilities[empty] = np.nan
         return {"predictions": probabilities}, {
@@ -76,7 +76,7 @@ class Probabilities(Output):
 
 def predict_to_zarr(model: Model, X: Any, out: str | Path, execution: Execution | None = None, *,
                     abstain: bool = False, calibration: Calibration | None = None,
-                    far: Rows | None = None) -> dict[str, Any]:
+                    outliers: Rows | None = None) -> dict[str, Any]:
     """Write the predictions of X (n, d) to a Zarr array (n,), or (n, c) of several targets.
 
     Classes that are numbers are written as such; of others their codes are, and the attribute `classes` of the array
@@ -85,9 +85,9 @@ def predict_to_zarr(model: Model, X: Any, out: str | Path, execution: Execution 
 
     X : Rows, an array or a sparse matrix. out : a path that does not exist yet, on storage that every worker can open,
     or such a URL of an object store.
-    abstain : whether points that the model says nothing about get NaN, or -1 among integers. far : which other points
-    get it, bool (n,), or None. calibration : by which
-    the probabilities of the classes are written instead, (n, n_classes), whose order the attribute `classes` tells.
+    abstain : whether points that the model says nothing about get NaN, or -1 among integers. outliers : which other
+    points get it, bool (n,), or None. calibration : by which the probabilities of the classes are written instead,
+    (n, n_classes), whose order the attribute `classes` tells.
 
     Raises DataError: the path exists, its folder does not, or abstaining asks for -1 where it is a class, or unsigned.
     ClusterError: the store lets two writers write one object.
@@ -98,7 +98,7 @@ def predict_to_zarr(model: Model, X: Any, out: str | Path, execution: Execution 
             fix="remove it, or name another path", error=DataError)
     require(has_folder(target), f"there is no folder {target.parent}", why="the predictions are written into it",
             fix="make it, or name another path", error=DataError)
-    withholds = abstain or far is not None
+    withholds = abstain or outliers is not None
     require(calibration is not None or not (withholds and coding.classes.dtype.kind in "iu") or coding.has_room,
             error=DataError,
             what="-1 is a class, or cannot be among unsigned ones, and would mark points without a label",
@@ -107,8 +107,8 @@ def predict_to_zarr(model: Model, X: Any, out: str | Path, execution: Execution 
         require_exclusive(target.parent)
     draft = StoredParts(target.with_name(f".{target.name}.{uuid.uuid4().hex}"))
     try:
-        written, names = (Entries(abstain, far), coding.entry_names) if calibration is None else (
-            Probabilities(abstain, calibration, far), coding.classes.tolist())
+        written, names = (Entries(abstain, outliers), coding.entry_names) if calibration is None else (
+            Probabilities(abstain, calibration, outliers), coding.classes.tolist())
         receipts = predict_blocks(rows, model.shared(execution), written, execution, draft)
         publish_array(draft.rows("predictions").path, target, {"classes": names} if names else {})
     finally:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from ..storage.pieces import BlockedCsrRows
 
 Bound = Literal["upper", "lower"]
 DISTINCT = "distinct points"
+P = TypeVar("P")  # the parameters of a method
 
 
 @dataclass(frozen=True)
@@ -198,3 +199,15 @@ def guessed_by(inputs: PlanInputs, figures: Callable[[PlanInputs], Any]) -> set[
     """Return the names of the numbers that are not known and that figures follow from: of those that change them."""
     known = figures(inputs)
     return {what for what, others in inputs.others() if figures(others) != known}
+
+
+def guessing_unless(is_known: Callable[[PlanInputs, P], bool], what: str) -> Callable[
+        [Callable[[PlanInputs, P], Cost]], Callable[[PlanInputs, P], Cost]]:
+    """Return what makes the cost of a step name a number of the method that it guesses, as long as it is not known.
+
+    what : the name of the number in a plan.
+    """
+    def named(cost: Callable[[PlanInputs, P], Cost]) -> Callable[[PlanInputs, P], Cost]:
+        return lambda f, params: cost(f, params) if is_known(f, params) else cost(f, params).guessing(what)
+
+    return named

@@ -6,7 +6,7 @@
 The labels that are held out, of which probabilities and errors follow, are unlabeled points of columns of their own.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Literal
@@ -42,7 +42,7 @@ from ..selection.halving import Repetitions
 from ..selection.held_out_scores import HeldOut, held_out_scores
 from ..storage.blocks import PartWriter
 from .linear import NO_WEIGHTS
-from .plan_inputs import PlanInputs
+from .plan_inputs import PlanInputs, guessing_unless
 from .sections import KernelSection, Sections, SizedModel, baseline_mistakes
 from .step import Context, Method, Step, cost_of_test_points
 
@@ -295,13 +295,11 @@ def _n_columns(f: PlanInputs) -> int:
     return (1 if f.n_classes == 2 else f.n_classes) * (1 + FOLDS)
 
 
-def _with_guesses(cost: Callable[[PlanInputs, MachineParams], Cost]) -> Callable[[PlanInputs, MachineParams], Cost]:
-    """Return the cost of a step that follows from the number of landmarks, and says so until they are chosen."""
-    def named(f: PlanInputs, params: MachineParams) -> Cost:
-        chosen = "landmarks" in f.attributes or isinstance(params.landmarks.n_landmarks, int)
-        return cost(f, params) if chosen else cost(f, params).guessing("landmarks")
+def _landmarks_are_known(f: PlanInputs, params: MachineParams) -> bool:
+    return "landmarks" in f.attributes or isinstance(params.landmarks.n_landmarks, int)
 
-    return named
+
+_guesses_landmarks = guessing_unless(_landmarks_are_known, "landmarks")
 
 
 def _n_landmarks(f: PlanInputs, params: MachineParams) -> int:
@@ -314,13 +312,13 @@ def _n_landmarks(f: PlanInputs, params: MachineParams) -> int:
         f.n, f.n, _n_columns(f), params.budget, 1))
 
 
-@_with_guesses
+@_guesses_landmarks
 def _landmarks_cost(f: PlanInputs, params: MachineParams) -> Cost:
     return landmarks_cost(params.landmarks.method, f.n, f.n, _n_landmarks(f, params), f.row_bytes, f.width, 1,
                           f.budget)
 
 
-@_with_guesses
+@_guesses_landmarks
 def _models_cost(f: PlanInputs, params: MachineParams) -> Cost:
     s, models = _n_landmarks(f, params), 1 + len(params.baselines)
     held = fit_bytes(f.n, s, _n_columns(f))
@@ -328,7 +326,7 @@ def _models_cost(f: PlanInputs, params: MachineParams) -> Cost:
                    models * gram_seconds(f.n, s, f.d))
 
 
-@_with_guesses
+@_guesses_landmarks
 def _scores_cost(f: PlanInputs, params: MachineParams) -> Cost:
     return cost_of_test_points(f, params.kernels.for_costs(), _n_landmarks(f, params), 1 + len(params.baselines),
                                f.n_outputs, 16)

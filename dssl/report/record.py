@@ -46,8 +46,11 @@ def scores_at(mapping: Any, *path: str) -> Scores:
 
 
 class PairedTest(TypedDict, total=False):
-    """A gain over another model on the same n points. smallest : gain that can be told from chance; found : in four of
-    five such sets."""
+    """The gain over another model on the same n points.
+
+    smallest : the smallest gain that these points can distinguish from chance. found : the gain that would be
+    distinguished in four of five such sets.
+    """
 
     n: int
     gain: float

@@ -11,7 +11,6 @@
 `laprls` has the squared loss, `lapsvm` others.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -32,7 +31,7 @@ from ...selection.by_labels import most_repetitions
 from ...selection.calibration import FOLDS
 from ...selection.chosen import chosen_folds
 from ...selection.folds import FoldParams
-from ..plan_inputs import PlanInputs
+from ..plan_inputs import PlanInputs, guessing_unless
 from ..step import Method, Step, cost_of_test_points
 from .sections import LapRLSSections, LapSVMSections
 from .steps import ChoiceOfLandmarks, PenaltyEvaluator, PenaltyParams, make_landmarks, make_models, make_selection
@@ -55,14 +54,12 @@ def _n_landmarks(f: PlanInputs, p: PenaltyParams) -> int:
                           params.most_landmarks(f.vertices, f.row_bytes))
 
 
-def _with_guesses(cost: Callable[[PlanInputs, PenaltyParams], Cost]) -> Callable[[PlanInputs, PenaltyParams], Cost]:
-    """Return the cost of a step that follows from the number of landmarks, and says so until they are chosen."""
-    def named(f: PlanInputs, p: PenaltyParams) -> Cost:
-        chosen = ("landmarks" in f.attributes or p.laprls.system.solver in WITHOUT_LANDMARKS
-                  or isinstance(p.laprls.landmarks.n_landmarks, int))
-        return cost(f, p) if chosen else cost(f, p).guessing("landmarks")
+def _landmarks_are_known(f: PlanInputs, p: PenaltyParams) -> bool:
+    return ("landmarks" in f.attributes or p.laprls.system.solver in WITHOUT_LANDMARKS
+            or isinstance(p.laprls.landmarks.n_landmarks, int))
 
-    return named
+
+_guesses_landmarks = guessing_unless(_landmarks_are_known, "landmarks")
 
 
 def _n_points(f: PlanInputs, p: PenaltyParams) -> int:
@@ -70,7 +67,7 @@ def _n_points(f: PlanInputs, p: PenaltyParams) -> int:
     return f.vertices if p.laprls.system.solver in DENSE else _n_landmarks(f, p)
 
 
-@_with_guesses
+@_guesses_landmarks
 def _landmarks_cost(f: PlanInputs, p: PenaltyParams) -> Cost:
     landmarks, solver = p.laprls.landmarks, p.laprls.system.solver
     return landmarks_cost("uniform" if solver in DENSE else landmarks.method, f.n, f.vertices, _n_landmarks(f, p),
@@ -152,7 +149,7 @@ def _of_method(f: PlanInputs, costs: dict[str, Cost], method: str) -> Cost:
     return replace(costs[method], peak=bound.peak, smallest_peak=bound.smallest_peak, guesses=bound.guesses)
 
 
-@_with_guesses
+@_guesses_landmarks
 def _selection_cost(f: PlanInputs, p: PenaltyParams) -> Cost:
     costs = _preparing_costs(f, p, _systems(f, p)) if _tried(f, p)[1] else {"none": cost_of(0, 0, 0, 0)}
     cost = _of_method(f, costs, _fewest(costs))
@@ -164,7 +161,7 @@ def _selection_cost(f: PlanInputs, p: PenaltyParams) -> Cost:
     return cost + concentration_cost(f.vertices, f.nnz)
 
 
-@_with_guesses
+@_guesses_landmarks
 def _models_cost(f: PlanInputs, p: PenaltyParams) -> Cost:
     """Return that of systems from the points; or, where a selection kept their Gram matrices, or will, from these."""
     of, n_models = _systems(f, p), len(p.baselines) + 1
@@ -181,7 +178,7 @@ def _models_cost(f: PlanInputs, p: PenaltyParams) -> Cost:
     return _of_method(f, costs, _fewest(_preparing_costs(f, p, of) if unknown else costs))
 
 
-@_with_guesses
+@_guesses_landmarks
 def _scores_cost(f: PlanInputs, p: PenaltyParams) -> Cost:
     return cost_of_test_points(f, p.kernels.for_costs(), _n_points(f, p), len(p.baselines) + 1, f.n_outputs,
                                8 if f.is_regression else 16)

@@ -80,9 +80,13 @@ def planned_stages(kind: Kind, spec: Spec, workspace: Workspace, files: Mapping[
         elif finished:
             status, why = "partial", f"{finished} parts are finished"
         else:
-            why = f"after {', '.join(waiting)}" if waiting else changes_in_words(artifact) or "not made yet"
             day = removed.get(f"{stage.name}/{artifact.folder.name}")
-            why = f"removed by dssl gc on {day}" if day else why
+            if day:
+                why = f"removed by dssl gc on {day}"
+            elif waiting:
+                why = f"after {', '.join(waiting)}"
+            else:
+                why = changes_in_words(artifact) or "not made yet"
         planned[stage.name] = PlannedStage(stage, params, artifact, status, why, base)
     running: dict[str, PlannedStage] = {}
     for item in reversed(list(planned.values())[:kind.names.index(until or kind.names[-1]) + 1]):

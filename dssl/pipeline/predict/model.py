@@ -116,14 +116,14 @@ class FittedPipeline:
         return calibration.probabilities(margins_of(values, self.model.coding))
 
     def write(self, X: Rows, out: Path, execution: Execution, *, abstain: bool = False, probabilities: bool = False,
-              is_far: Rows | None = None, names: RowNames | None = None, safe_csv: bool = False,
+              outliers: Rows | None = None, names: RowNames | None = None, safe_csv: bool = False,
               continued: Continued | None = None) -> dict[str, Any]:
         """Write the predictions of raw points X (n, d) to a path of one of `WRITTEN`; return what they are (JSON).
 
         They are made by tasks in blocks, and written block by block; see `predict_to_file`, and `predict_to_zarr`,
         which tells what is returned.
 
-        abstain : whether points without support get no label; those of a model that abstains never do. is_far : then
+        abstain : whether points without support get no label; those of a model that abstains never do. outliers : then
         those that are far out of the ranges of the training points, bool (n,), get none either; see `compared`.
         probabilities : whether a table has a column a class too, and an array holds them in place of the labels,
         (n, n_classes), in the order of the classes; NaN, or an empty cell, where there is no label.
@@ -137,10 +137,10 @@ class FittedPipeline:
         """
         known = isinstance(self.model.coding, ClassCoding) and CALIBRATION in self.model.attributes
         calibration = self.calibration() if probabilities or known else None
-        rows, outliers = self._scaled(X, execution), is_far if abstain else None
+        rows, outliers = self._scaled(X, execution), outliers if abstain else None
         abstain = abstain or self.model.abstains
         if out.suffix == ".zarr":
-            return predict_to_zarr(self.model, rows, out, execution, abstain=abstain, far=outliers,
+            return predict_to_zarr(self.model, rows, out, execution, abstain=abstain, outliers=outliers,
                                    calibration=calibration if probabilities else None)
         return predict_to_file(self.model, rows, out, execution, abstain=abstain, calibration=calibration,
                                outliers=outliers, of_all=probabilities, writers={".parquet": write_parquet},
