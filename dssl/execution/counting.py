@@ -4,14 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from ..storage.blocks import PartWriter, Receipt
 from .cost import Cost, block_count
+from .tasks import Task
 
 
-class CountedTask(Protocol):
+class CountedTask(Task, Protocol):
     """A task that says what it takes, from shapes alone."""
-
-    def __call__(self, out: PartWriter) -> Receipt: ...
 
     def cost(self) -> Cost:
         """Return what the task reads and writes, and a formula of its memory, as the cost of one task."""

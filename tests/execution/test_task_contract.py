@@ -25,7 +25,7 @@ from dssl.base.errors import IntegrityError
 from dssl.execution import in_process
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
-from dssl.execution.tasks import Execution, Task
+from dssl.execution.tasks import Execution
 from dssl.storage.blocks import PartWriter, Receipt
 
 from ..figures import unrendered
@@ -47,7 +47,7 @@ def _figures():
 def is_task(actual):
     """Return whether something is called with the writer of a part and returns a receipt."""
     call = actual.__call__ if inspect.isclass(actual) else actual
-    if actual is Task or not inspect.isfunction(call):
+    if getattr(actual, "_is_protocol", False) or not inspect.isfunction(call):  # a form of tasks, and none itself
         return False
     try:
         hints = typing.get_type_hints(call)
