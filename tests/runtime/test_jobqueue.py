@@ -134,7 +134,7 @@ def test_a_job_that_is_refused_is_named_at_once(queue):
 @pytest.mark.cluster
 @pytest.mark.slow
 def test_a_job_that_is_refused_later_is_asked_for_again(queue, monkeypatch):
-    monkeypatch.setattr(jobqueue, "AGAIN", 0.5)
+    monkeypatch.setattr(jobqueue, "RETRY_SECONDS", 0.5)
     folder = queue(0)
     with pool_in(folder, idle_timeout=1).start(1 << 28) as (execution, _):
         client = execution.client
