@@ -4,6 +4,8 @@ They are drawn from all training points, which are read once; nothing is compute
 ten million points takes one pass more than one of ten thousand.
 """
 
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import isqrt
 from typing import Any
@@ -14,15 +16,17 @@ from ..base.errors import BudgetError
 from ..data.ingest_params import IngestParams
 from ..execution.cost import Cost, cost_of
 from ..execution.tasks import one_thread
+from ..graph.equal_rows import vertices_cost
 from ..graph.layout_2d import BLOCK, edges_of, nearest_edges, plane_coordinates
 from ..graph.vertices import find_vertices
 from ..graph.weights.build import read_graph
 from ..kernels.points import as_points, squared_distances
 from ..knn.metric import measurable
 from ..learners.model import BlockValues, Model, predict_blocks, stored_models
+from ..learners.on_graph.model import GraphModel
 from ..learners.probabilities import CALIBRATION, Calibration
 from ..learners.target.coding import ClassCoding, Coding, margins_of
-from ..methods.plan_inputs import PlanInputs
+from ..methods.plan_inputs import Bounded, PlanInputs
 from ..methods.sections import GraphSections
 from ..methods.step import Context
 from ..report.record import Attributes
@@ -208,11 +212,32 @@ def _rounded(value: Any) -> float | int:
     return value if isinstance(value, int) else float(f"{value:.5g}")
 
 
-def _sample_cost(f: PlanInputs, spec: Spec) -> Cost:
+Predicted = Callable[[int, int], Cost]  # of predicting so many points within a budget (bytes)
+
+
+def _sample_cost(f: PlanInputs, spec: Spec, predicted: Predicted) -> Cost:
     limit, pictured = sizes(f.row_bytes, f.budget)
     drawn, judged = min(f.n, pictured), min(f.n, JUDGED + LABELED, limit)
     held = (4 * f.row_bytes + 64) * judged
-    return cost_of(1, f.n * f.row_bytes, 0, held + max(PAIR_BYTES * drawn * drawn, _next_bytes(f, spec)), 0)
+    cost = predicted(judged, f.budget)
+    if spec.labels is not None and f.n <= SUGGESTED:
+        with suppress(BudgetError):  # `_next` leaves it out then
+            cost += _next_cost(f, spec, predicted)
+    return replace(cost, written=0, peak=0, smallest_peak=0) + cost_of(
+        0, f.n * f.row_bytes, 0, held + max(PAIR_BYTES * drawn * drawn, _next_bytes(f, spec)))
+
+
+def _next_cost(f: PlanInputs, spec: Spec, predicted: Predicted) -> Cost:
+    """Return the tasks that choose the points to label next: their memory is that of `_next_bytes`."""
+    half, has_graph = arrays_within(f.budget) // 2, isinstance(spec, GraphSections)
+    cost = predicted(LISTED, half)
+    fitted = f.attributes.get("models", {"models": {"model": {}}})["models"]["model"]
+    if not f.is_regression and fitted.get("type") != GraphModel.__name__:  # which has its values at the vertices
+        cost += predicted(f.vertices if has_graph else f.n, half)
+    if has_graph:
+        return cost + cost_of(1, 12 * f.nnz, 0, 0)  # eigenvectors
+    points = f.points(f.n)
+    return cost + vertices_cost(points, f.budget) + vertices_cost(points, half)
 
 
 def _next_bytes(f: PlanInputs, spec: Spec) -> int:
@@ -230,6 +255,14 @@ def _next_bytes(f: PlanInputs, spec: Spec) -> int:
 
 
 SAMPLE = Stage("sample", 2, ("dataset", "split", "points", "labels", "models"), SampleParams.of, make_sample,
-               _sample_cost, files=("source",), section=sample_section, leads=True)
-SAMPLE_OF_GRAPH = replace(SAMPLE, needs=("dataset", "split", "points", "labels", "vertices", "neighbors", "graph",
-                                         "models"))
+               files=("source",), section=sample_section, leads=True)
+
+
+def sample_with(predicted: Callable[[PlanInputs, Any], Cost], *, has_graph: bool) -> Stage:
+    """Return the stage of a kind; predicted : the cost of predicting its test points."""
+    def cost(f: PlanInputs, spec: Spec) -> Cost:
+        return _sample_cost(f, spec, lambda n, budget: predicted(
+            replace(f, test_points=Bounded.known(n), budget=budget), spec))
+
+    graph = ("vertices", "neighbors", "graph") if has_graph else ()
+    return replace(SAMPLE, cost=cost, needs=(*SAMPLE.needs[:-1], *graph, SAMPLE.needs[-1]))

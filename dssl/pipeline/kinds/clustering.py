@@ -21,7 +21,7 @@ from ..dataset import DATASET
 from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES
 from ..points import POINTS
 from ..predict.stage import predictions_with
-from ..sample import SAMPLE, SAMPLE_OF_GRAPH
+from ..sample import sample_with
 from ..split import SPLIT, known_target
 from ..stage import Kind, Stage, stages_of
 from .specs import SPECS
@@ -73,7 +73,8 @@ def kind_of(method: Method) -> Kind:
 
     graph = (VERTICES, NEIGHBORS, GRAPH, _unlabeled(HEALTH)) if method.has_graph else ()
     spec = SPECS[method.name]
-    sample = replace(_unlabeled(SAMPLE_OF_GRAPH if graph else SAMPLE), section=None)  # it is in that of the clusters
+    sample = _unlabeled(sample_with(assigned_cost, has_graph=method.has_graph))
+    sample = replace(sample, section=None)  # it is in that of the clusters
     return Kind.of(spec, (
         DATASET, SPLIT, POINTS, *graph, *stages_of(method, spec.spec), sample,
         _unlabeled(predictions_with(assigned_cost)),

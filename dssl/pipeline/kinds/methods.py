@@ -9,7 +9,7 @@ from ..dataset import DATASET
 from ..graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES
 from ..points import LABELS, POINTS
 from ..predict.stage import predictions_with
-from ..sample import SAMPLE, SAMPLE_OF_GRAPH
+from ..sample import sample_with
 from ..scoring import scores_with, with_scored
 from ..spec import KindSpec
 from ..split import SPLIT
@@ -32,7 +32,7 @@ def kind_of(method: Method, spec: KindSpec) -> Kind:
     graph = (VERTICES, NEIGHBORS, GRAPH, HEALTH) if method.has_graph else ()
     return Kind.of(spec, (
         DATASET, SPLIT, LABELS, points, *graph, *stages_of(method, spec.spec),
-        SAMPLE_OF_GRAPH if method.has_graph else SAMPLE, predictions_with(predicted_cost, method),
+        sample_with(predicted_cost, has_graph=method.has_graph), predictions_with(predicted_cost, method),
         scores_with(scores_cost, method),
     ), words=method.words, baselines=method.baselines)
 
