@@ -227,10 +227,13 @@ def combined_by_tasks(count: int, share_bytes: int, budget: int) -> bool:
     return count > 1 and count * share_bytes > budget // 16
 
 
-def combining_tasks(count: int, share_bytes: int, budget: int, fan_in: int = FAN_IN) -> int:
-    """Return the number of tasks that combine the shares of a reduction."""
+def combining_tasks(count: int, share_bytes: int, budget: int, fan_in: int = FAN_IN, listed: int = 0) -> int:
+    """Return the number of tasks that combine the shares of a reduction.
+
+    share_bytes : of a share. listed : of what shares list instead of adding up, in all of them.
+    """
     tasks = 0
-    while combined_by_tasks(count, share_bytes, budget):
+    while combined_by_tasks(count, share_bytes + listed // count, budget):
         count = -(-count // fan_in)
         tasks += count
     return tasks

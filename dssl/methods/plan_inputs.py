@@ -182,6 +182,15 @@ class PlanInputs:
         """Return rows (n, d) of zeros, a shape without bytes."""
         return ArrayRows(np.broadcast_to(np.zeros(1, self.dtype), (n, d)))
 
+    @property
+    def rows(self) -> Rows:
+        """Return the shape of all rows of the source, in the chunks in which they are stored."""
+        if self.sparse_entries is not None:
+            return BlockedCsrRows(MemoryParts(), (self.n_rows, self.d), self.dtype, self.x_chunk, self.sparse_entries)
+        rows = self.dense(self.n_rows, self.d)
+        rows.chunk_rows = self.x_chunk
+        return rows
+
     def points(self, n: int) -> Rows:
         """Return rows of the shape, type and entries of so many points, without bytes."""
         if self.sparse_entries is None:

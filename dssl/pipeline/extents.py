@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from ..data.readers.base import Reader
+from ..data.scaling.moments import merged, moments_of
 from ..data.scaling.outliers import Outliers, Reaches, outliers_of, sampled_positions
-from ..data.scaling.scaling import merged, moments_of
 from ..execution.tasks import Execution, Reduction, Share
 from ..storage.blocks import Arrays, PartWriter, Receipt
 

@@ -11,17 +11,19 @@ from ..data.ingest_cost import PARSED_SECONDS
 from ..data.ingest_params import IngestParams
 from ..data.label_files import Identifiers, LabelLine, have_column, read_label_files, spelled_as
 from ..data.labels import DRAW_ROWS, choose_labels
+from ..data.scaling.moments import chunk_of, moments_cost
 from ..data.scaling.outliers import SHOWN, describe_outlier_rows
-from ..data.scaling.rows import ScaledRows, scaled_rows, scaling_cost
-from ..data.scaling.scaling import Scaling, ScalingParams, fit_scaling
+from ..data.scaling.rows import ScaledRows, scaled_rows
+from ..data.scaling.scaling import Scaling, ScalingKind, ScalingParams, fit_scaling
 from ..data.scaling.units import warn_unlike
 from ..execution.cost import Cost, cost_of
+from ..execution.counting import BlockTasks
 from ..learners.target.target import Target
 from ..methods.plan_inputs import PlanInputs
 from ..methods.step import WEIGHT, Context
 from ..report.record import Attributes
 from ..report.sections.data import data_section
-from ..storage.blocks import PartWriter, Receipt, Rows, row_ranges
+from ..storage.blocks import PartWriter, Receipt, Rows
 from ..storage.csr import csr_arrays
 from ..storage.pieces import BlockedCsrRows
 from ..storage.views import counts_below
@@ -32,6 +34,7 @@ from .spec import Spec
 from .split import training_strata
 from .stage import Stage
 
+MOMENT_SECONDS, SCALED_SECONDS = 3e-8, 6e-9  # per number on one core: moments, and scaling
 DRAWN = 1  # the part of the places of labels that were drawn, without those of a file
 DRAWN_SECONDS = 2.4e-7  # of a training point, on one core, in three passes over the labels; measured
 MOST_DRIFT = 0.1  # of a spread, by which new rows may change it or the mean of a column before all rows are scaled anew
@@ -54,6 +57,35 @@ class ScaleTask:
             return out.write_rows(self.start, **{self.name: scaled})
         return {**out.write(**csr_arrays(scaled)), "rows": [self.start, self.stop],
                 "entries": int(scaled.nnz)}
+
+    def cost(self) -> Cost:
+        """Return a chunk, which may be incompressible, the rows that are chosen, and two copies in float64."""
+        rows, height = self.rows.rows, self.stop - self.start
+        width, chunk = min(rows.shape[1], -(-rows.row_bytes // rows.dtype.itemsize)), chunk_of(rows)
+        wide = 0 if self.rows.kind == "none" else 16 * width
+        return cost_of(1, (height + chunk) * rows.row_bytes, height * rows.row_bytes,
+                       max((height + 2 * chunk) * rows.row_bytes, height * (2 * rows.row_bytes + wide)),
+                       (2 * chunk + 6) * rows.row_bytes)
+
+
+def scale_tasks(rows: ScaledRows, ids: Rows, name: str, height: int) -> BlockTasks[ScaleTask]:
+    return BlockTasks(lambda start, stop: ScaleTask(rows, ids, name, start, stop), len(ids), height)
+
+
+def points_cost(f: PlanInputs, kind: ScalingKind, fits: int = 1) -> Cost:
+    """Return what fitting scalings so often takes, and scaling the training and test points.
+
+    A fit is one pass over the rows, or two where some are outliers, which a plan assumes that none are.
+    """
+    rows = f.rows
+    scaled = ScaledRows(rows, Scaling(kind, np.empty(0), np.empty(0), {}))
+    height = scaled_rows(f.n, rows.row_bytes, chunk_of(rows), f.budget)
+    passes = fits * (1 + ("outliers" in f.attributes.get("points", {}).get("scaling", ())))
+    cost = passes * moments_cost(rows, f.n, f.budget) + cost_of(0, 0, 0, 0, 0, f.width * (
+        MOMENT_SECONDS * passes * f.n_rows + SCALED_SECONDS * (f.n + f.n_test)))
+    for n in (f.n, f.n_test):
+        cost += scale_tasks(scaled, f.dense(n, 1), "", height).cost()
+    return cost
 
 
 def make_points(context: Context, params: ScalingParams) -> dict[str, Any]:
@@ -82,14 +114,12 @@ def scale_points(context: Context, params: ScalingParams, *, by_labels: bool = F
         drift = {"drift": _drift(before, scaling, dataset.feature_names)}
         scaling = replace(before, seen=scaling.seen, attributes={
             **before.attributes, **{name: value for name, value in scaling.attributes.items() if name in OF_ROWS}})
-    chunk = getattr(rows, "block_rows" if rows.is_sparse else "chunk_rows", 1)
-    height = scaled_rows(len(chosen["train"]), rows.row_bytes, chunk, context.execution.memory_budget)
+    height = scaled_rows(len(chosen["train"]), rows.row_bytes, chunk_of(rows), context.execution.memory_budget)
     scaled, tasks = ScaledRows(rows, scaling, context.execution), {}
     for name in ("train", "test"):
         if not rows.is_sparse:
             context.parts.allocate(name, (len(chosen[name]), rows.shape[1]), rows.dtype, height)
-        tasks[name] = [ScaleTask(scaled, chosen[name], name, start, stop)
-                       for start, stop in row_ranges(len(chosen[name]), height)]
+        tasks[name] = scale_tasks(scaled, chosen[name], name, height)
     receipts = context.execution.map([*tasks["train"], *tasks["test"]], context.parts)
     PartWriter(context.parts.within("scaling"), 0).write(**scaling.to_arrays()[0])
     assert scaling.seen is not None
@@ -336,7 +366,6 @@ def points_notes(attributes: Attributes) -> list[str]:
 LABELS = Stage("labels", 7, ("dataset", "split"), LabelParams.of, make_labels, _labels_cost, "label fewer points",
                files=("source", "labels"), notes=labels_notes, grows=True)
 POINTS = Stage("points", 8, ("dataset", "split"), lambda spec: spec.data.scaling, make_points,
-               lambda f, spec: scaling_cost(spec.data.scale, (f.n, f.n_test, f.n_rows), f.d, f.row_bytes, f.width,
-                                      f.x_chunk, f.budget, is_sparse=f.sparse_entries is not None),
+               lambda f, spec: points_cost(f, spec.data.scale),
                "read fewer columns, or lower data.read.block_rows", files=("source",), section=data_section,
                notes=points_notes, grows=True)

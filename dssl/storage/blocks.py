@@ -78,6 +78,7 @@ class Rows(ABC):
     dtype: np.dtype
     is_sparse: bool = False
     held: bool = False  # in memory, so that a task on another machine would carry a copy
+    chunk_rows: int = 1  # of a chunk as it is stored, which is read whole
 
     @property
     def row_bytes(self) -> int:

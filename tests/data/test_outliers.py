@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dssl import SemiSupervisedClassifier
-from dssl.data.scaling import scaling
+from dssl.data.scaling import moments
 from dssl.data.scaling.outliers import OutlierRows, Reaches, describe_outlier_rows, sampled_positions
 from dssl.data.scaling.scaling import KINDS, ScalingParams, fit_scaling, fit_scalings
 from dssl.execution.in_process import InProcess
@@ -75,7 +75,7 @@ def test_outliers_do_not_depend_on_blocks(chosen, monkeypatch):
     X = np.vstack([table(), np.full((1, 7), -999.0)])
     ids = None if chosen is None else ArrayRows(np.append(chosen[:-1], 400))
     whole = scalings(X, ids)
-    monkeypatch.setattr(scaling, "moment_rows", lambda *_: 23)
+    monkeypatch.setattr(moments, "moment_rows", lambda *_: 23)
     for kind, item in scalings(X, ids).items():
         assert item.attributes["outliers"] == whole[kind].attributes["outliers"]
         assert_array_equal(item.lower, whole[kind].lower)

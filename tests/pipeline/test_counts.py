@@ -25,8 +25,8 @@ SPECS = {
     "svm": {**MANIFOLDS, "model": {"kind": "svm", "n_subsample": 60}},
 }
 # What follows from shapes alone; other stages stop as soon as what they find lets them, or follow from labels.
-COUNTED = {"dataset", "split", "labels", "vertices", "neighbors", "graph", "system", "columns", "covariance",
-           "landmarks", "predictions", "scores"}
+COUNTED = {"dataset", "split", "labels", "points", "vertices", "neighbors", "graph", "system", "columns", "covariance",
+           "landmarks", "sample", "predictions", "scores"}
 AT_MOST = {"health", "models"}
 
 

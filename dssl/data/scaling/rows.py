@@ -2,12 +2,10 @@
 
 import numpy as np
 
-from ...execution.cost import Cost, block_count, cost_of
 from ...execution.tasks import Execution
 from ...storage.blocks import Arrays, HeldArrays, Rows, rows_that_fit
-from .scaling import Scaling, ScalingKind, moment_rows, require_columns
+from .scaling import Scaling, require_columns
 
-MOMENT_SECONDS, SCALED_SECONDS = 3e-8, 6e-9  # per number on one core: moments, and scaling
 SCALED_CHUNK = 16 << 20  # bytes of scaled rows in one chunk
 
 
@@ -62,27 +60,3 @@ def scaled_rows(n: int, row_bytes: int, chunk: int, budget: int) -> int:
     """Return the number of rows that one task scales; it reads chunks of `chunk` rows one at a time, and writes one."""
     beside_chunks = rows_that_fit(budget, row_bytes, n, fixed_bytes=2 * chunk * row_bytes)
     return min(beside_chunks, rows_that_fit(budget, 6 * row_bytes, n), max(1, SCALED_CHUNK // row_bytes))
-
-
-def scaling_cost(kind: ScalingKind, rows_of: tuple[int, int, int], d: int, row_bytes: int, width: int, chunk: int,
-                 budget: int, *, is_sparse: bool) -> Cost:
-    """Return the cost of fitting a scaling on the n training rows, and of scaling them and the test rows.
-
-    Moments hold a block, and five copies in float64; scaling holds a chunk of X, its selected rows, and two copies in
-    float64.
-
-    rows_of : n, n_test, and the total number of rows. width : columns of a dense row of `row_bytes` bytes.
-    """
-    n, n_test, n_rows = rows_of
-    height = scaled_rows(n, row_bytes, chunk, budget)
-    tasks = block_count(n, height) + block_count(n_test, height)
-    wide = 0 if kind == "none" else 16 * width  # in addition to stored chunks, which may be incompressible
-    peak: float = max((height + 2 * chunk) * row_bytes, height * (2 * row_bytes + wide))
-    read = (n + n_test + tasks * chunk) * row_bytes
-    block = moment_rows(n_rows, d, chunk, budget, row_bytes if is_sparse else None)
-    share = n / max(n_rows, 1)
-    peak = max(peak, block * (row_bytes + (40 * width + 8) * min(1.0, share)))
-    tasks = tasks + block_count(n_rows, block)
-    read = read + n_rows * row_bytes
-    return cost_of(tasks, read, (n + n_test) * row_bytes, peak, 2 * chunk * row_bytes + 6 * row_bytes,
-                   width * (MOMENT_SECONDS * n_rows + SCALED_SECONDS * (n + n_test)))

@@ -5,10 +5,9 @@ pixels and embeddings, and stay unscaled. Otherwise they are standardized, or di
 if the rows are sparse. Columns of encoded text, and other columns of 0 and 1 among numbers, are scaled by the distance
 of their levels instead (`units.py`); if these might be pixels, by one factor of at most 1.
 
-Block step: count, mean, sum of squared deviations, smallest and largest value of each column, in float64. The first
-pass also samples rows to find outliers (`outliers.py`). If there are any, a second pass computes moments and ranges
-without them, and values are clipped wherever rows are scaled. Combine step: pairwise, by the formulas of Chan, Golub
-and LeVeque. Finish step: one shift and one factor per column. Sparse rows allow only scalings that keep zeros.
+The moments of the columns (`moments.py`) give one shift and one factor per column. The first pass over the rows also
+samples some to find outliers (`outliers.py`). If there are any, a second pass computes moments and ranges without
+them, and values are clipped wherever rows are scaled. Sparse rows allow only scalings that keep zeros.
 """
 
 from collections.abc import Sequence
@@ -20,13 +19,12 @@ from scipy import sparse
 
 from ...base.digest import JsonObject
 from ...base.errors import DataError, column_label, require
-from ...execution.tasks import Execution, Reduction, Share
-from ...storage.blocks import Arrays, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
-from ...storage.csr import as_csr, largest_of_rows, unit_rows, with_values
-from ...storage.views import counts_below
+from ...execution.tasks import Execution, Share
+from ...storage.blocks import Rows
+from ...storage.csr import as_csr, unit_rows, with_values
+from .moments import fit_moments
 from .out_of_range import LARGEST_BLOCK, Ranges
-from .outliers import MAX_LISTED as MAX_OUTLIERS
-from .outliers import Reaches, outliers_of, sampled_positions
+from .outliers import Reaches, outliers_of
 from .units import columns_of_category, farthest_levels, near_distance, ratio_of_ranges, sampled_rows, zero_one_columns
 
 ScalingKind = Literal["auto", "standardize", "unit_range", "max_abs", "unit_norm", "global_range", "none"]
@@ -54,88 +52,6 @@ KEEPS_ZEROS = ("max_abs", "unit_norm", "global_range", "none")
 ONE_UNIT = 3.0  # maximum of the largest range over the lower quartile, for columns in one unit
 APART = 2.0  # distance of the levels of a category, in distances to near neighbors
 MAX_LISTED = 100  # constant columns of sparse rows that are named
-
-LISTED = {"sample": None, "far": MAX_OUTLIERS}  # arrays of rows in the shares of blocks, and their maximum length
-
-
-def moments_of(X: Any) -> Share:
-    """Return the moments of the columns of a block, shape (rows, d), dense or sparse, with at least one row.
-
-    They are count, zero_rows; and mean, squares (sum over rows of (x - mean)^2), smallest and largest, shape (d,),
-    float64. Entries that sparse rows do not store count as zero.
-    """
-    n, d = X.shape
-    with np.errstate(over="ignore", invalid="ignore"):  # above 1e154 a square is infinite; fit_scaling refuses it
-        if sparse.issparse(X):
-            columns = X.indices
-            values = np.asarray(X.data, np.float64)
-            mean = np.bincount(columns, values, d) / n
-            squares = np.bincount(columns, (values - mean[columns]) ** 2, d)
-            squares += (n - np.bincount(columns, minlength=d)) * mean**2
-            smallest, largest = (np.asarray(of(axis=0).toarray().ravel(), np.float64) for of in (X.min, X.max))
-            zero_rows = largest_of_rows(X) == 0
-        else:
-            X = np.asarray(X, np.float64)
-            mean = X.mean(axis=0)
-            deviation = X - mean
-            # The second term is zero except for the rounding of the mean.
-            squares = np.maximum((deviation**2).sum(axis=0) - deviation.sum(axis=0) ** 2 / n, 0)
-            smallest = X.min(axis=0)
-            largest = X.max(axis=0)
-            zero_rows = ~X.any(axis=1)
-    return {"count": np.array(n), "mean": mean, "squares": squares, "smallest": smallest, "largest": largest,
-            "zero_rows": np.array(zero_rows.sum())}
-
-
-def merged(share: Share, later: Share) -> Share:
-    """Return the moments of the union of two sets of rows.
-
-    Chan, Golub, LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
-    """
-    n = int(share["count"])
-    m = int(later["count"])
-    with np.errstate(over="ignore", invalid="ignore"):
-        difference = later["mean"] - share["mean"]
-        mean = share["mean"] + difference * (m / (n + m))
-        squares = share["squares"] + later["squares"] + difference**2 * (n * m / (n + m))
-    return {"count": np.array(n + m), "mean": mean, "squares": squares,
-            "smallest": np.minimum(share["smallest"], later["smallest"]),
-            "largest": np.maximum(share["largest"], later["largest"]),
-            **{name: share[name] + later[name] for name in ("zero_rows", "n_far", "n_out") if name in share},
-            **{name: np.concatenate([share[name], later[name]])[:limit] for name, limit in LISTED.items()
-               if name in share}}
-
-
-@dataclass(frozen=True)
-class MomentsTask:
-    """Compute the moments of the training rows in one block, and write them to the block's own part.
-
-    shared : the ascending numbers of sampled rows, `sampled` (m,), which are written as well; or the arrays of a
-    `Reaches`, whose outliers are excluded; None for sparse rows.
-    """
-
-    rows: Rows
-    start: int
-    stop: int
-    ids: Rows | None  # ascending numbers of the training rows; None for all
-    begin: int  # ids[begin:end] lie in the block
-    end: int
-    shared: Arrays | None
-
-    def __call__(self, out: PartWriter) -> Receipt:
-        block = self.rows.read(self.start, self.stop)
-        numbers = np.arange(self.start, self.stop) if self.ids is None else self.ids.read(self.begin, self.end)
-        X = block if self.ids is None else block[numbers - self.start]
-        if self.shared is None:
-            return out.write(**moments_of(X))
-        arrays = self.shared.load()
-        if "sampled" in arrays:
-            first, last = np.searchsorted(arrays["sampled"], [self.start, self.stop])
-            sample = np.asarray(block[arrays["sampled"][first:last] - self.start], np.float64)
-            return out.write(sample=sample, **moments_of(X))
-        inliers, outliers = Reaches(arrays["median"], arrays["reach"], arrays["rare"]).inliers(X, numbers)
-        return out.write(**moments_of(inliers), **outliers)
-
 
 @dataclass(frozen=True)
 class Scaling:
@@ -263,11 +179,11 @@ def fit_scalings(rows: Rows, ids: Rows | None, kinds: Sequence[ScalingKind], exe
     if rows.is_sparse:
         for kind in kinds:
             require_zeros_stay(kind, n, d)
-    moments = _moments(rows, ids, execution, largest_block)
+    moments = fit_moments(rows, ids, execution, largest_block)
     made: dict[ScalingKind, Scaling] = {}
     reaches = None if rows.is_sparse else Reaches.of(moments.pop("sample"))
     if cuts and reaches is not None and reaches.exceeded(moments["smallest"], moments["largest"]):
-        moments = _moments(rows, ids, execution, largest_block, reaches)
+        moments = fit_moments(rows, ids, execution, largest_block, reaches)
     max_listed = MAX_LISTED if rows.is_sparse else d
     for kind in kinds:
         made[kind] = _scaling_of(kind, moments, feature_names, max_listed) if kind != "auto" else _by_ranges(
@@ -357,39 +273,6 @@ def _scaling_of(kind: ScalingKind, moments: Share, feature_names: list[str] | No
     if kind == "unit_norm":
         return Scaling(kind, np.empty(0), np.empty(0), attributes, ranges)
     return Scaling(kind, shift, factor, attributes, ranges)
-
-
-def moment_rows(n: int, d: int, chunk: int, budget: int, sparse_row_bytes: int | None = None,
-                largest_block: int = LARGEST_BLOCK) -> int:
-    """Return the number of rows whose moments one task computes: whole chunks of `chunk` rows if one fits."""
-    row_bytes = sparse_row_bytes or 8 * max(d, 1)
-    fit = rows_that_fit(budget, 11 * row_bytes if sparse_row_bytes else 48 * d + 8, n,
-                        fixed_bytes=80 * d if sparse_row_bytes else 0)
-    height = min(fit, max(1, largest_block // row_bytes))
-    return max(1, height // chunk) * chunk if chunk <= height else height
-
-
-def _moments(rows: Rows, ids: Rows | None, execution: Execution, largest_block: int,
-             reaches: Reaches | None = None) -> Share:
-    """Return the moments of the training rows, either with a sample of rows or, with `reaches`, without outliers."""
-    n, d = rows.shape
-    shared_arrays = None
-    if not rows.is_sparse and reaches is None:
-        positions = sampled_positions(n if ids is None else len(ids), d)
-        shared_arrays = execution.share(sampled=positions if ids is None else ids.take(positions))
-    elif reaches is not None:
-        shared_arrays = execution.share(median=reaches.median, reach=reaches.reach, rare=reaches.rare)
-    chunk = getattr(rows, "block_rows" if rows.is_sparse else "chunk_rows", 1)
-    height = moment_rows(n, d, chunk, execution.memory_budget, rows.row_bytes if rows.is_sparse else None,
-                         largest_block)
-    ranges = row_ranges(n, height)
-    shared = None if ids is None else execution.share_rows(ids)
-    edges = np.array([0, *(stop for _, stop in ranges)])
-    positions = edges if ids is None else counts_below(ids, edges)
-    tasks = [MomentsTask(rows, start, stop, shared, int(begin), int(end), shared_arrays)
-             for (start, stop), begin, end in zip(ranges, positions[:-1], positions[1:], strict=True) if end > begin]
-    # Blocks are combined in pairs, so that rounding grows only with the height of the tree.
-    return execution.reduce(Reduction(tasks, merged, lambda share: share, fan_in=2))
 
 
 def _name(feature_names: list[str] | None, column: int) -> str:

@@ -4,14 +4,13 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...data.scaling.rows import scaling_cost
 from ...data.scaling.scaling import ScalingParams
 from ...estimators.feature_scales import choose_scale, choosing_bytes
 from ...execution.cost import Cost
 from ...methods.plan_inputs import PlanInputs
 from ...methods.step import Context
 from ..dataset import dataset_of
-from ..points import POINTS, make_points, scale_points
+from ..points import POINTS, make_points, points_cost, scale_points
 
 
 @dataclass(frozen=True)
@@ -42,10 +41,10 @@ def make_scaled_points(context: Context, params: ScaleParams) -> dict[str, Any]:
 
 def _points_cost(f: PlanInputs, spec: Any) -> Cost:
     scaling = spec.data.scaling
-    cost = scaling_cost("standardize" if scaling is None else scaling.kind, (f.n, f.n_test, f.n_rows), f.d, f.row_bytes,
-                       f.width, f.x_chunk, f.budget, is_sparse=f.sparse_entries is not None)
-    judging = 0 if scaling is not None else choosing_bytes(f.n_labeled, f.row_bytes, f.width)
-    return replace(cost, peak=max(cost.peak, judging))
+    if scaling is not None:
+        return points_cost(f, scaling.kind)
+    cost = points_cost(f, "standardize", 1 if f.growing else 2)
+    return replace(cost, peak=max(cost.peak, choosing_bytes(f.n_labeled, f.row_bytes, f.width)))
 
 
 SCALED_POINTS = replace(POINTS, version=7, needs=("dataset", "split", "labels"), params=ScaleParams.of,
