@@ -8,7 +8,7 @@ __version__ = "0.1.0"
 # do not wait for everything.
 _PUBLIC = {
     "Dataset": "dssl.data.dataset", "open_dataset": "dssl.data.ingest",
-    "Graph": "dssl.graph.graph", "KNNGraph": "dssl.graph.graph", "Laplacian": "dssl.graph.laplacian",
+    "Graph": "dssl.graph.graph", "KNNGraph": "dssl.graph.knn_graph", "Laplacian": "dssl.graph.laplacian",
     "effective_resistances": "dssl.learners.on_graph.resistances",
     "amplified_resistance_kernel": "dssl.learners.on_graph.resistances",
     "graph_spectrum": "dssl.graph.spectrum", "neighbors": "dssl.knn.search", "weights": "dssl.graph.weights.build",
@@ -58,7 +58,8 @@ if TYPE_CHECKING:
     from .estimators.poisson_learning import PoissonLearning
     from .estimators.suggest import suggest_labels
     from .estimators.transductive import TransductiveSVC
-    from .graph.graph import Graph, KNNGraph
+    from .graph.graph import Graph
+    from .graph.knn_graph import KNNGraph
     from .graph.laplacian import Laplacian
     from .graph.regularizer_params import RegularizerParams
     from .graph.spectrum import graph_spectrum

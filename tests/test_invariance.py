@@ -13,7 +13,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from dssl import LapKernelRidge, LapSVC
 from dssl.execution.in_process import InProcess
-from dssl.graph.graph import KNNGraph
+from dssl.graph.knn_graph import KNNGraph
 from dssl.graph.laplacian import Laplacian
 from dssl.graph.regularizer_params import RegularizerParams
 from dssl.graph.vertices import distinct_rows, find_vertices

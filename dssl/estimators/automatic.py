@@ -14,7 +14,7 @@ from ..data.scaling.outliers import warn_outlier_rows
 from ..data.scaling.scaling import Scaling
 from ..execution.size import budget_of
 from ..execution.tasks import Execution
-from ..graph.graph import KNNGraph
+from ..graph.knn_graph import KNNGraph
 from ..knn.index import require_index
 from ..learners.class_prior import ClassWeight
 from ..learners.class_scoring import require_decisions

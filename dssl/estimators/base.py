@@ -16,7 +16,8 @@ from ..data.inputs import labels_of
 from ..data.scaling.rows import scaled
 from ..data.scaling.scaling import Scaling
 from ..execution.tasks import Execution
-from ..graph.graph import Graph, graph_of
+from ..graph.graph import Graph
+from ..graph.knn_graph import graph_of
 from ..learners.class_prior import ClassWeight
 from ..learners.target.coding import ClassCoding
 from ..learners.target.target import Classes, Quantities, Target

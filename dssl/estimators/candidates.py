@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 from ..base.digest import is_whole
 from ..base.errors import ParameterError, require
-from ..graph.graph import KNNGraph
+from ..graph.knn_graph import KNNGraph
 from ..methods.evaluation import Group
 from ..selection.halving import Search
 from .method import SearchedEstimator

@@ -9,7 +9,7 @@ from ..base.digest import BANDWIDTH
 from ..base.errors import explain
 from ..execution.size import budget_of
 from ..execution.tasks import Execution
-from ..graph.graph import KNNGraph
+from ..graph.knn_graph import KNNGraph
 from ..graph.regularizer_params import RegularizerParams
 from ..graph.weights.rules import KERNEL_WIDTH
 from ..kernels.base import BaseKernels

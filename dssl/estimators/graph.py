@@ -10,7 +10,7 @@ import numpy as np
 from ..base.digest import BANDWIDTH
 from ..base.errors import DataError, explain, require
 from ..execution.tasks import Execution
-from ..graph.graph import KNNGraph
+from ..graph.knn_graph import KNNGraph
 from ..kernels.base import BaseKernels
 from ..learners.class_prior import ClassWeight
 from ..learners.on_graph.model import GraphModel

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..graph.functions import FunctionParams
-from ..graph.graph import KNNGraph
+from ..graph.knn_graph import KNNGraph
 from ..learners.on_graph.graph_ridge import GraphRidgeParams
 from ..methods.graph.learner import GraphLearner
 from ..solvers.solver_params import SolverParams

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..base.digest import require_random_state
 from ..base.errors import ParameterError, explain, require
 from ..data.scaling.rows import scaled
-from ..graph.graph import graph_of
+from ..graph.knn_graph import graph_of
 from ..learners.target.target import Classes
 from ..methods.evaluation import Evaluation, ResultCache, require_named
 from ..methods.step import Fit

@@ -11,7 +11,7 @@ from ..base.digest import BANDWIDTH, require_random_state
 from ..base.errors import require
 from ..data.scaling.rows import scaled
 from ..execution.size import budget_of
-from ..graph.graph import KNNGraph, graph_of
+from ..graph.knn_graph import KNNGraph, graph_of
 from ..graph.regularizer_params import RegularizerParams
 from ..kernels.base import BaseKernels
 from ..learners.feature_maps import ETA, OF_GRAPH, SpaceParams

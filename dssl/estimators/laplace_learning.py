@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..graph.graph import KNNGraph
+from ..graph.knn_graph import KNNGraph
 from ..methods.graph.learner import GraphLearner
 from ..solvers.solver_params import SolverParams
 from .graph import GraphRegressor, OneSystemClassifier

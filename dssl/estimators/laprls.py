@@ -10,7 +10,7 @@ import numpy as np
 from ..base.errors import explain, require
 from ..execution.size import budget_of
 from ..execution.tasks import Execution
-from ..graph.graph import KNNGraph
+from ..graph.knn_graph import KNNGraph
 from ..graph.weights.rules import KERNEL_WIDTH
 from ..kernels.base import BaseKernels
 from ..kernels.landmarks import LandmarkParams

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..base.digest import BANDWIDTH
-from ..graph.graph import KNNGraph
+from ..graph.knn_graph import KNNGraph
 from ..kernels.landmarks import LandmarkParams
 from ..learners.laprls.params import SystemParams
 from ..learners.laprls.penalties import Penalty

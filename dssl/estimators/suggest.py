@@ -13,7 +13,7 @@ from ..data.scaling.scaling import ScalingParams, fit_scaling
 from ..execution.current import current_execution
 from ..execution.size import size_of
 from ..execution.tasks import Execution
-from ..graph.graph import KNNGraph, graph_of
+from ..graph.knn_graph import KNNGraph, graph_of
 from ..graph.vertices import find_vertices
 from ..learners.target.target import Quantities
 from ..selection.suggest import Criterion, Suggestion, SuggestParams, suggest

@@ -21,7 +21,8 @@ import numpy as np
 from ..base.errors import DataError, require
 from ..execution.size import MEMORY_BUDGET
 from ..execution.tasks import Execution
-from ..graph.graph import Graph, KNNGraph
+from ..graph.graph import Graph
+from ..graph.knn_graph import KNNGraph
 from ..graph.regularizer_params import RegularizerParams
 from ..graph.spectrum import SpectrumParams, graph_spectrum
 from ..kernels.base import Kernel

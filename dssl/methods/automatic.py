@@ -19,7 +19,7 @@ import numpy as np
 from ..base.errors import DsslError, ParameterError, SpecError, explain
 from ..execution.cost import Cost
 from ..execution.tasks import Execution
-from ..graph.graph import KNNGraph
+from ..graph.knn_graph import KNNGraph
 from ..learners.class_prior import LABELS, ClassPrior, ClassWeight
 from ..learners.class_scoring import ClassScoring, require_decisions
 from ..learners.kernel_family import KernelSum

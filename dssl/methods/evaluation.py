@@ -19,7 +19,8 @@ import numpy as np
 from ..base.digest import digest
 from ..base.errors import require
 from ..execution.tasks import Execution
-from ..graph.graph import VERSIONS, Graph, KNNGraph
+from ..graph.graph import Graph
+from ..graph.knn_graph import VERSIONS, KNNGraph
 from ..graph.vertices import Vertices
 from ..knn.lists import Neighbors
 from ..selection.choice import ChoiceRule

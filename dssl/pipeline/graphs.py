@@ -37,8 +37,8 @@ from ..graph.given import (
     store_weights,
     warn_full,
 )
-from ..graph.graph import VERSIONS
 from ..graph.health import described_vertices, health_cost, stored_health, unreachable_points
+from ..graph.knn_graph import VERSIONS
 from ..graph.vertices import VertexRows, find_vertex_rows, require_distinct
 from ..graph.weights.build import weigh, weights_cost
 from ..graph.weights.rules import WeightParams

@@ -23,7 +23,7 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import eigsh, lobpcg
 from threadpoolctl import threadpool_limits
 
-from dssl.graph.graph import KNNGraph
+from dssl.graph.knn_graph import KNNGraph
 from dssl.graph.laplacian import Laplacian
 from dssl.solvers.eigen import lowest_eigenpairs
 

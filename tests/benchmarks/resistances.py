@@ -19,7 +19,8 @@ from scipy.sparse.csgraph import connected_components
 from sklearn.svm import SVC
 from threadpoolctl import threadpool_limits
 
-from dssl.graph.graph import Graph, KNNGraph
+from dssl.graph.graph import Graph
+from dssl.graph.knn_graph import KNNGraph
 from dssl.graph.laplacian import Laplacian
 from dssl.kernels.base import RBF
 from dssl.kernels.subsample import inverse_on_subsample

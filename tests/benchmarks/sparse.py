@@ -15,7 +15,7 @@ from scipy import sparse
 
 from dssl.estimators.deformed import LapSVC
 from dssl.execution.in_process import InProcess
-from dssl.graph.graph import KNNGraph
+from dssl.graph.knn_graph import KNNGraph
 from dssl.knn.exact.blocks import plan_exact
 from dssl.knn.params import NeighborParams
 from dssl.knn.search import find_neighbors

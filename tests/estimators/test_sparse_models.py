@@ -9,7 +9,7 @@ from dssl.base.errors import DataError
 from dssl.estimators.deformed import LapSVC
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
-from dssl.graph.graph import KNNGraph
+from dssl.graph.knn_graph import KNNGraph
 from dssl.kernels.base import kernel_from
 from dssl.kernels.deformed import deform
 from dssl.learners.linear.gram import LearnerParams, fit_gram

@@ -12,7 +12,7 @@ from dssl import Graph, KNNGraph, LapKernelRidge, LapRLSClassifier, LapSVC
 from dssl.base.errors import DataError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
-from dssl.graph.graph import graph_of
+from dssl.graph.knn_graph import graph_of
 from dssl.graph.weights.build import weights
 from dssl.knn.search import neighbors
 from dssl.storage.blocks import ArrayRows

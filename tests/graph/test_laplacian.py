@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csgraph
 
 from dssl.base.errors import DataError, ParameterError
-from dssl.graph.graph import KNNGraph
+from dssl.graph.knn_graph import KNNGraph
 from dssl.graph.laplacian import Laplacian
 from dssl.graph.regularizer_params import RegularizerParams
 from dssl.graph.weights.build import weights

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dssl.execution.in_process import InProcess
-from dssl.graph.graph import KNNGraph
+from dssl.graph.knn_graph import KNNGraph
 from dssl.graph.spectral_concentration import SAMPLE, sampled_concentration
 from dssl.methods.deformed.covariance import CovarianceParams
 from dssl.storage.blocks import ArrayRows

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dssl.execution.in_process import InProcess
-from dssl.graph.graph import KNNGraph
+from dssl.graph.knn_graph import KNNGraph
 from dssl.graph.laplacian import Laplacian
 from dssl.graph.regularizer_params import RegularizerParams
 from dssl.graph.spectral_concentration import matrix_concentration

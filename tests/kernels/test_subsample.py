@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from dssl.base.errors import NotConverged, ParameterError
 from dssl.execution.in_process import InProcess
-from dssl.graph.graph import KNNGraph
+from dssl.graph.knn_graph import KNNGraph
 from dssl.kernels import subsample as module
 from dssl.kernels.subsample import (
     SolvedColumns,

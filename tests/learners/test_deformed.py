@@ -10,7 +10,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from dssl.base.errors import ParameterError
 from dssl.estimators.deformed import LapKernelRidge, LapSVC
 from dssl.execution.in_process import InProcess
-from dssl.graph.graph import Graph, KNNGraph
+from dssl.graph.graph import Graph
+from dssl.graph.knn_graph import KNNGraph
 from dssl.graph.regularizer_params import RegularizerParams
 from dssl.graph.weights.build import weights
 from dssl.graph.weights.rules import WeightsRaised

@@ -13,7 +13,7 @@ from sklearn.datasets import make_blobs
 from dssl.base.errors import BudgetError, DataError, ParameterError, SpecError
 from dssl.data.readers import compressed
 from dssl.execution.in_process import InProcess
-from dssl.graph.graph import KNNGraph
+from dssl.graph.knn_graph import KNNGraph
 from dssl.graph.weights.build import weights
 from dssl.knn.search import neighbors
 from dssl.methods.deformed.covariance import CovarianceParams

@@ -7,7 +7,7 @@ import pytest
 
 import dssl
 from dssl.base.errors import SpecError
-from dssl.graph.graph import KNNGraph
+from dssl.graph.knn_graph import KNNGraph
 from dssl.graph.regularizer_params import RegularizerParams
 from dssl.graph.weights.rules import WeightParams
 from dssl.kernels.landmarks import LandmarkParams

@@ -14,7 +14,7 @@ from sklearn.datasets import make_blobs
 from dssl.base.errors import DataError, ParameterError
 from dssl.cli.main import main
 from dssl.execution.in_process import InProcess
-from dssl.graph.graph import KNNGraph
+from dssl.graph.knn_graph import KNNGraph
 from dssl.learners.model import Model
 from dssl.pipeline import suggestion
 from dssl.pipeline.load import load_spec
@@ -88,7 +88,7 @@ def test_labels_that_were_asked_for_lower_the_error(problem, finished, tmp_path)
 def test_nothing_is_made_anew(problem, finished, monkeypatch, kind):
     folder, result = problem[0], finished(kind)
     monkeypatch.setattr(KNNGraph, "build", None)
-    monkeypatch.setattr("dssl.graph.graph.find_neighbors", None)
+    monkeypatch.setattr("dssl.graph.knn_graph.find_neighbors", None)
     found = suggest_rows(result.run, InProcess(1), count=5, workspace=folder / "work")
     split = split_arrays(artifacts_behind(finished_models(result.model_path, folder / "work")).get("split").parts)
     assert np.isin(found.rows, split["train"]).all()

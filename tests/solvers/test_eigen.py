@@ -12,7 +12,7 @@ from scipy.sparse.csgraph import connected_components
 from threadpoolctl import threadpool_limits
 
 from dssl.base.errors import NotConverged, ParameterError
-from dssl.graph.graph import KNNGraph
+from dssl.graph.knn_graph import KNNGraph
 from dssl.graph.laplacian import Laplacian
 from dssl.solvers import eigen
 from dssl.solvers.block_lanczos import block_lanczos

@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse.linalg import spsolve
 
 from dssl.base.errors import DataError, NotConverged, ParameterError
-from dssl.graph.graph import KNNGraph
+from dssl.graph.knn_graph import KNNGraph
 from dssl.graph.laplacian import Laplacian
 from dssl.solvers import amg
 from dssl.solvers.direct import FILL, Direct

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dssl.base.errors import ParameterError
-from dssl.graph.graph import KNNGraph
+from dssl.graph.knn_graph import KNNGraph
 from dssl.solvers.solve import prepare, solve, solve_columns
 from dssl.solvers.solver_params import SolverParams
 from dssl.solvers.warm_start import extended

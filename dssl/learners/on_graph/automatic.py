@@ -14,7 +14,8 @@ import numpy as np
 from ...base.errors import ParameterError, require
 from ...execution.cost import largest_within
 from ...execution.tasks import Execution
-from ...graph.graph import Graph, KNNGraph
+from ...graph.graph import Graph
+from ...graph.knn_graph import KNNGraph
 from ...solvers.solver_params import SolverParams
 from ...storage.blocks import Rows
 from ..class_prior import EQUAL

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from ...execution.tasks import Execution
-from ...graph.graph import Graph, KNNGraph
+from ...graph.graph import Graph
+from ...graph.knn_graph import KNNGraph
 from ...storage.blocks import Rows
 from ...storage.views import SelectedRows
 from ..average import Member, held_out_average, without

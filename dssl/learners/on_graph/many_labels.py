@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from ...execution.tasks import Execution
-from ...graph.graph import Graph, KNNGraph
+from ...graph.graph import Graph
+from ...graph.knn_graph import KNNGraph
 from ...solvers.solver_params import SolverParams
 from ...storage.blocks import Rows, block_rng
 from ...storage.views import SelectedRows

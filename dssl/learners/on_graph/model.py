@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from ...execution.tasks import Execution
-from ...graph.graph import Graph, KNNGraph
+from ...graph.graph import Graph
+from ...graph.knn_graph import KNNGraph
 from ...graph.vertices import distinct_rows
 from ...graph.weights.build import kth_distances
 from ...graph.weights.rules import WEIGHT_RULES, WeightRule, rule_at_new_points

@@ -8,7 +8,8 @@ from typing import Any, Literal
 import numpy as np
 
 from ...execution.tasks import Execution
-from ...graph.graph import Graph, KNNGraph
+from ...graph.graph import Graph
+from ...graph.knn_graph import KNNGraph
 from ...kernels.base import BaseKernels
 from ...learners.class_prior import EQUAL, LABELS, ClassPrior, ClassWeight
 from ...learners.measures import HINGE

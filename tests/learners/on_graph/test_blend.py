@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from dssl.execution.in_process import InProcess
-from dssl.graph.graph import KNNGraph
+from dssl.graph.knn_graph import KNNGraph
 from dssl.learners.on_graph import blend
 from dssl.learners.on_graph.automatic import MOST_LABELS, fit_automatic
 from dssl.learners.on_graph.graph_ridge import GraphRidgeParams
