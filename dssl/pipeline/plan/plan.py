@@ -1,15 +1,13 @@
 """A plan: per stage what is there of it, what it would take, and whether it can fit; made before anything runs."""
 
 import tempfile
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
-from ...base.digest import is_whole, plain
+from ...base.digest import is_whole
 from ...base.errors import ParameterError, SpecError, require
-from ...base.units import size_text, time_text
 from ...data.readers.base import Scan
 from ...data.scaling.scaling import require_zeros_stay
 from ...data.source_reader import scan_source
@@ -22,84 +20,22 @@ from ...storage.artifacts import Artifact, Workspace
 from ...storage.objects import ObjectPath
 from ..dataset import growing_of
 from ..growth import CannotGrow, Growth, LastRun, why_unusable
-from ..kinds.registry import KINDS, all_stage_names
+from ..kinds.registry import KINDS
 from ..label_weights import require_column
 from ..load import SHAPED, load_spec
 from ..spec import Spec
 from ..spec_files import NOWHERE, find_files, shaped_source, source_file
 from ..stage import Kind
-from .changes import changes_in_words
 from .inputs import plan_inputs, require_rows
-from .preflight import PlannedStage, Room, Status, price
+from .preflight import PlannedStage, Room, price
 from .rates import Rates, rates_of
+from .stages import check_stage, planned_stages
+from .table import table_of
 
 DEFAULT_WORKSPACE = "dssl-work"
 SELECTION = "selection"  # the stage by which graphs are compared
 # Figures of stages that add up.
 SUMS = ("tasks", "requests", "read_bytes", "written_bytes", "core_seconds", "wall_seconds")
-
-
-def check_stage(name: str, option: str, kind: Kind) -> str:
-    """Return the name of a stage of a kind; raise SpecError with the names there are."""
-    other = name in all_stage_names()
-    require(name in kind.names, error=SpecError,
-            what=f"{option} {name!r} is not a stage{f' of model.kind {kind.name}' if other else ''}",
-            why=f"a pipeline is made of named stages{', and each kind of model has its own' if other else ''}",
-            fix=f"name one of {', '.join(kind.names)}")
-    return name
-
-
-def planned_stages(kind: Kind, spec: Spec, workspace: Workspace, files: Mapping[str, File],
-                   remake: Collection[str] = (), done: Collection[str] = (), until: str | None = None,
-                   bases: Mapping[str, str] = MappingProxyType({})) -> list[PlannedStage]:
-    """Return the stages of a spec with the addresses of their artifacts and what is there of them.
-
-    remake : names of stages that are to be made anew, whatever is there, but for addresses that are `done`.
-    bases : by stage, the address of the artifact that it grows from.
-    until : the last stage that is run, by default of all. An artifact that was removed as something intermediate counts
-        as cached as long as no stage that is run reads it.
-    """
-    planned: dict[str, PlannedStage] = {}
-    removed, made = workspace.removed(), dict[str, tuple[Any, Artifact, str]]()
-    for stage in kind.stages:
-        params = stage.params(spec)
-        inputs = {name: made[name][1].address for name in stage.needs}
-        inputs |= {name: files[name].digest for name in stage.files if name in files}
-        base = bases.get(stage.name, "") if stage.grows else ""
-        inputs |= {"base": base} if base else {}
-        made[stage.name] = params, workspace.artifact(stage.name, stage.version, plain(params), inputs), base
-    finished_parts = workspace.finished_parts([artifact for _, artifact, _ in made.values()])
-    for stage, finished in zip(kind.stages, finished_parts, strict=True):
-        params, artifact, base = made[stage.name]
-        waiting = [name for name in stage.needs if planned[name].status != "cached"]
-        status: Status = "to run"
-        if stage.name in remake and artifact.address not in done:
-            why = "asked to be made anew"
-        elif finished is None:
-            status, why = "cached", "same inputs and parameters"
-        elif finished:
-            status, why = "partial", f"{finished} parts are finished"
-        else:
-            day = removed.get(f"{stage.name}/{artifact.folder.name}")
-            if day:
-                why = f"removed by dssl gc on {day}"
-            elif waiting:
-                why = f"after {', '.join(waiting)}"
-            else:
-                why = changes_in_words(artifact) or "not made yet"
-        planned[stage.name] = PlannedStage(stage, params, artifact, status, why, base)
-    running: dict[str, PlannedStage] = {}
-    for item in reversed(list(planned.values())[:kind.names.index(until or kind.names[-1]) + 1]):
-        name, artifact = item.stage.name, item.artifact
-        if item.status == "cached":
-            continue
-        read = any(name in later.stage.needs for later in running.values())
-        day = removed.get(f"{name}/{artifact.folder.name}")
-        if day and artifact.is_known and name not in remake and not read:
-            planned[name] = replace(item, status="cached", why=f"removed by dssl gc on {day}; no stage to run reads it")
-        else:
-            running[name] = item
-    return list(planned.values())
 
 
 @dataclass(frozen=True, repr=False)
@@ -272,26 +208,7 @@ class Plan:
 
     def rows(self) -> tuple[list[str], list[list[str]]]:
         """Return the plan as texts: the head of a table, and its rows, the last one of the figures that add up."""
-        several, total, rows = self.workers > 1, self.total(), []
-        in_store = isinstance(self.workspace.root, ObjectPath)
-        for stage in self.records():
-            sign = "" if not stage["estimated"] else "< " if stage["bound"] == "upper" else "> "
-            is_cached = stage["status"] == "cached"
-            sizes = ["" if is_cached else "?" if size is None else f"{sign * bool(size)}{size_text(size)}"
-                     for size in (stage["read_bytes"], stage["written_bytes"], stage["peak_bytes"])]
-            times = ["" if is_cached else "?" if seconds is None else time_text(seconds)
-                     for seconds in (stage["core_seconds"], *([stage["wall_seconds"]] * several))]
-            name = f"{stage['name']} ({stage['graph']})" if "graph" in stage else stage["name"]
-            rows.append([name, stage["status"], "refused" if stage["refused"] else stage["why"],
-                         str(stage["tasks"] or ""), *[_count_text(stage["requests"])] * in_store, *sizes, *times,
-                         stage["address"][:12]])
-        if total["tasks"]:
-            rows.append(["in all", "", "", str(total["tasks"]), *[_count_text(total["requests"])] * in_store,
-                         size_text(total["read_bytes"]), size_text(total["written_bytes"]),
-                         size_text(total["peak_bytes"]), time_text(total["core_seconds"]),
-                         *([time_text(total["wall_seconds"])] * several), ""])
-        return ["stage", "status", "why", "tasks", *["requests"] * in_store, "read", "written", "peak memory",
-                "one core", *([f"{self.workers} workers"] * several), "address"], rows
+        return table_of(self.records(), self.total(), self.workers, isinstance(self.workspace.root, ObjectPath))
 
     def notes(self) -> list[str]:
         """Return what the signs in the table mean, and why stages are refused."""
@@ -426,10 +343,6 @@ def plan(spec: str | Path | dict[str, Any] | Spec, *, set: Iterable[str] = (),
         tried = tuple(replace(one, until=selected, inputs=made.inputs) for one in plans)
         made = replace(made, tried=tried).again(budget)
     return made
-
-
-def _count_text(count: int | None) -> str:
-    return "?" if count is None else f"{count:,}" if count else ""
 
 
 def chosen_graph(tried: Sequence[Plan]) -> int | None:
