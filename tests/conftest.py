@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 import uuid
 from pathlib import Path
 
@@ -11,6 +12,9 @@ from hypothesis import settings
 # Two processes with a thread each, not with as many as there are cores; they and what they start inherit it.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# Hundreds of processes that tests start import the package; the first one compiles it for all.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 
 NOT_TESTS = pytest.StashKey[set[str]]()
