@@ -15,7 +15,9 @@ from ..learners.class_prior import ClassWeight
 from ..learners.linear.kernel_model import KernelModel
 from ..learners.target.target import Target
 from ..methods.step import Context
-from ..methods.transductive import TRANSDUCTIVE, MachineParams, TransductiveModel
+from ..methods.transductive.method import TRANSDUCTIVE
+from ..methods.transductive.sections import TransductiveModel
+from ..methods.transductive.steps import MachineParams
 from ..storage.blocks import Rows
 from .calibrated import ClassifierCalibratedOnRequest
 from .method import SearchedEstimator
@@ -141,7 +143,7 @@ class TransductiveSVC(ClassifierCalibratedOnRequest, SearchedEstimator, KernelRe
     0.995
     """
 
-    method = TRANSDUCTIVE
+    method, joint = TRANSDUCTIVE, ("C", "unlabeled_weight")
     groups: ClassVar[dict[str, type]] = {"landmarks": LandmarkParams}
     regressor = "LapRLSRegressor"
     model_: KernelModel
@@ -162,10 +164,10 @@ class TransductiveSVC(ClassifierCalibratedOnRequest, SearchedEstimator, KernelRe
         model = self.section(TransductiveModel)
         bandwidth = self.bandwidth if isinstance(self.kernel, str) else None
         return MachineParams(
-            kernels=BaseKernels(self.kernel, {}, (bandwidth,), self.random_state), machine=model.machine,
-            landmarks=model.landmarks, budget=budget_of(self.memory_budget), probability=self.probability,
-            prior=prior_of(self.class_prior, self.class_sizes), weight=ClassWeight.of(self.class_weight),
-            random_state=self.random_state)
+            kernels=BaseKernels(self.kernel, {}, (bandwidth,), self.random_state),
+            machines=(model.machine,), landmarks=model.landmarks, budget=budget_of(self.memory_budget),
+            probability=self.probability, prior=prior_of(self.class_prior, self.class_sizes),
+            weight=ClassWeight.of(self.class_weight), random_state=self.random_state)
 
     def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Any, params: MachineParams,
                execution: Execution) -> None:

@@ -16,6 +16,7 @@ PARAMETERS = {
     "gamma_I": "the penalty on changes along the graph; 0 ignores the graph",
     "ridge": "how local the influence of a label is; a smaller value lets it reach more of the graph",
     "penalty": "the strength of smoothing; a larger value fits the labels less closely",
+    "unlabeled_weight": "the weight of the unlabeled points against the labels; 0 ignores them",
     "learner": "how labels spread along the graph",
     "loss": "the cost of a wrong or uncertain prediction",
     "loss_function": "the cost of a wrong or uncertain prediction",
@@ -62,7 +63,8 @@ class Words:
 
     model : what the model is. changed, cause : what a graph that says nothing would still do, as "a ... that merely
     ..." and as "the gain is owed to the ...". graph, norm : the keys of the spec that weigh the graph, and the norm
-    against the labels; their last parts name them in a selection. folds : what holding labels out means beside that.
+    against the labels; their last parts name them in a selection. unlabeled : what the first of them weighs. without :
+    what the model is where that has no weight. folds : what holding labels out means beside that.
     penalties : the two parameters whose errors are drawn over each other, to the right and upward, and whose grid is
     said to be too short where an end of it is best.
     unsupported : what test points are that the model says nothing about, and what follows. unreached : what predicts
@@ -74,6 +76,8 @@ class Words:
     cause: str
     graph: str
     norm: str
+    unlabeled: str = "graph"
+    without: str = "The model equals the base model"
     folds: str = ""
     penalties: tuple[str, str] | None = None
     unsupported: tuple[str, str] = (

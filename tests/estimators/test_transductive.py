@@ -115,7 +115,7 @@ def test_on_a_cluster_it_is_the_same():
 def test_probabilities_are_calibrated_on_fits_without_the_label(sizes, monkeypatch):
     X, y, _ = problem(n=70, n_labeled=14, n_classes=3, random_state=1)
     weight, seen = np.random.default_rng(0).uniform(0.5, 2, len(X)), {}
-    monkeypatch.setattr("dssl.methods.transductive.calibration_of",
+    monkeypatch.setattr("dssl.methods.transductive.steps.calibration_of",
                         lambda target, values, *others: seen.update(values=values()))
     settings = {"class_sizes": sizes, "bandwidth": 3.0}
     TransductiveSVC(probability=True, **settings).fit(X, y, sample_weight=weight)

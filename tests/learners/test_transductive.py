@@ -13,6 +13,7 @@ from dssl.learners.linear.newton import FeaturesOfLabels, minimize
 from dssl.learners.linear.transductive import (
     TEMPERATURES,
     HeldFeatures,
+    NystromFeatures,
     Signs,
     TransductiveParams,
     annealing,
@@ -47,6 +48,12 @@ def held(X, signs, bandwidth=1.0):
         signs.known, signs.weight / total, signs.share)
 
 
+def fitted(X, kernel, landmarks, signs, execution=None):
+    """Return the fit of signs (n, t) to points X."""
+    features = NystromFeatures.of(as_rows(X), kernel, landmarks, signs.known.shape[1], execution or InProcess())
+    return fit_transductive(features, signs)
+
+
 def objective(Psi, coef, values, p, signs, temperature, ridge):
     """Return what the module's docstring prints, of one column."""
     found = ridge * (coef[:-1] ** 2).sum()
@@ -66,7 +73,7 @@ def test_without_weight_of_unlabeled_points_it_is_the_squared_hinge_machine(C):
     params = TransductiveParams(C=C, unlabeled_weight=0.0)
     weight = np.random.default_rng(1).uniform(0.5, 2, len(X))
     signs = Signs.of(np.where(labeled, y, 0.0)[:, None], weight, None, params)
-    found = fit_transductive(as_rows(X), RBF(1.0), X, signs, InProcess())
+    found = fitted(X, RBF(1.0), X, signs)
     model, _ = feature_model(RBF(1.0), X)
     Phi = model.values(as_rows(X), InProcess())[:, :-1]
     peer = LinearSVC(C=C, loss="squared_hinge", dual=False, tol=1e-10, intercept_scaling=100, max_iter=100_000)
@@ -160,11 +167,11 @@ def test_columns_are_fitted_as_if_alone_and_twice_alike():
     params, sizes = TransductiveParams(C=1.0), np.array([60.0, 50.0, 70.0])
     whole = Signs.of(columns, np.ones(len(X)), sizes, params)
     assert_allclose(whole.share[0], (60 - (columns[:, 0] > 0).sum()) / (columns[:, 0] == 0).sum())
-    found = [fit_transductive(as_rows(X), RBF(1.0), X[:80], whole, InProcess()) for _ in range(2)]
+    found = [fitted(X, RBF(1.0), X[:80], whole) for _ in range(2)]
     assert_array_equal(found[0].values, found[1].values)
     for column in range(3):
         alone = Signs.of(columns[:, [column]], np.ones(len(X)), sizes[[column]], params)
-        single = fit_transductive(as_rows(X), RBF(1.0), X[:80], alone, InProcess())
+        single = fitted(X, RBF(1.0), X[:80], alone)
         assert_allclose(found[0].values[:, column], single.values[:, 0], atol=2e-2)
         assert found[0].evidence["objective"][column] == pytest.approx(single.evidence["objective"][0], rel=1e-4)
 
@@ -173,17 +180,16 @@ def test_a_weight_of_two_is_two_labels():
     X, y, labeled = two_blobs(apart=2.0)
     known, weight = np.where(labeled, y, 0.0)[:, None], np.where(np.arange(len(y)) < 2, 2.0, 1.0)
     params = TransductiveParams(C=1.0)
-    weighted = fit_transductive(as_rows(X), RBF(1.0), X, Signs.of(known, weight, None, params), InProcess())
+    weighted = fitted(X, RBF(1.0), X, Signs.of(known, weight, None, params))
     twice = np.vstack([known, known[:2]])
-    copied = fit_transductive(as_rows(np.vstack([X, X[:2]])), RBF(1.0), X,
-                              Signs.of(twice, np.ones(len(twice)), None, params), InProcess())
+    copied = fitted(np.vstack([X, X[:2]]), RBF(1.0), X, Signs.of(twice, np.ones(len(twice)), None, params))
     assert_allclose(weighted.values, copied.values[:len(X)], atol=1e-4)
 
 
 def test_the_scale_of_a_kernel_does_not_matter():
     X, y, labeled = two_blobs()
     signs = Signs.of(np.where(labeled, y, 0.0)[:, None], np.ones(len(X)), None, TransductiveParams())
-    found = [fit_transductive(as_rows(scale * X), Linear(), scale * X, signs, InProcess()) for scale in (1, 100)]
+    found = [fitted(scale * X, Linear(), scale * X, signs) for scale in (1, 100)]
     assert_allclose(found[0].values, found[1].values, atol=1e-5)
 
 
@@ -198,10 +204,10 @@ def test_memory_is_a_formula(n, s, t):
     signs = Signs.of(known, np.ones(n), None, TransductiveParams(C=0.1))
     predicted = fit_bytes(n, s, t)
     execution = InProcess(memory_budget=predicted, threads=1)
-    measured = traced_peak(lambda: fit_transductive(as_rows(X), RBF(1.0), X[:s], signs, execution), predicted)
+    measured = traced_peak(lambda: fitted(X, RBF(1.0), X[:s], signs, execution), predicted)
     assert 0.6 * predicted < measured <= predicted, measured / predicted
     with pytest.raises(BudgetError, match=rf"landmarks and {t} columns(.|\n)*raise memory_budget to {predicted:,}"):
-        fit_transductive(as_rows(X), RBF(1.0), X[:s], signs, InProcess(memory_budget=predicted - 1, threads=1))
+        fitted(X, RBF(1.0), X[:s], signs, InProcess(memory_budget=predicted - 1, threads=1))
 
 
 def test_the_landmarks_that_would_fit_do():

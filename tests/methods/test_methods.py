@@ -38,7 +38,7 @@ from dssl.methods.laprls.method import LAPRLS, LAPSVM
 from dssl.methods.memory import MemoryWorkspace
 from dssl.methods.multiscale import MULTISCALE_KERNEL
 from dssl.methods.step import Fit
-from dssl.methods.transductive import TRANSDUCTIVE
+from dssl.methods.transductive.method import TRANSDUCTIVE
 from dssl.storage.csr import as_rows
 
 METHODS = {"cluster": (CLUSTER_KERNEL, ClusterKernelSVC(landmarks=100)),

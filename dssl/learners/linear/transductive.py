@@ -33,7 +33,7 @@ from scipy.linalg import cho_solve
 from scipy.special import entr, expit, rel_entr
 
 from ...base.errors import BudgetError, NotConverged, explain, require
-from ...execution.cost import largest_within
+from ...execution.cost import FLOP_RATE, gram_seconds, largest_within
 from ...execution.tasks import Execution, one_thread
 from ...kernels.base import Kernel
 from ...kernels.gram import BLOCK_BYTES, kernel_block
@@ -54,6 +54,7 @@ SETTLED = 1e-6  # mean relative entropy of the signs, after a turn to before it,
 MOST_TURNS = 100  # at a temperature
 STEPS_IN_A_TURN = 2  # of Newton's method: a turn has to lower the objective, and the last one only to minimize it
 ITERATIONS = 500  # of conjugate gradients, in a step
+USUAL_ITERATIONS = 1000  # of a fit, over all temperatures and steps
 BALANCED = 1e-9  # how far the mean of p may be from the share
 BISECTIONS = 60
 COLUMN_ARRAYS, COEFFICIENT_ARRAYS = 28, 14  # of n and of s numbers, that a column takes at a time
@@ -96,6 +97,11 @@ def fit_bytes(n: int, s: int, t: int, threads: int = 1) -> int:
     made = 3 * threads * min(n * s, BLOCK_BYTES // 8)
     solved = 3 * (s + 1) ** 2 + GRAM_ROWS * (s + 1) + (COLUMN_ARRAYS * n + COEFFICIENT_ARRAYS * s) * t
     return 8 * max(5 * (s + 1) ** 2, features + max(made, solved))
+
+
+def fit_seconds(n: int, s: int, t: int) -> float:
+    """Return the estimated seconds of a fit of t columns on features of n points on s landmarks."""
+    return gram_seconds(n, s) + USUAL_ITERATIONS * 4.0 * n * s * t / FLOP_RATE
 
 
 def landmarks_that_fit(n: int, most: int, t: int, budget: int, threads: int) -> int:
@@ -275,6 +281,31 @@ def annealing(space: LabelSpace, signs: Signs) -> Iterator[Annealing]:
 
 
 @dataclass(frozen=True, eq=False)
+class NystromFeatures:
+    """The features of n points and 1, Psi (n, r + 1), and the model that makes them of other points.
+
+    condition : of the landmarks' kernel.
+    """
+
+    Psi: np.ndarray
+    model: KernelModel
+    condition: float
+
+    @classmethod
+    def of(cls, rows: Rows, kernel: Kernel, landmarks: Any, n_columns: int, execution: Execution) -> "NystromFeatures":
+        """Return those of rows (n, d) on landmarks (s, d), for fits of up to so many columns.
+
+        O(n s (s + d) + s^3) time. Memory: `fit_bytes`, with that of a fit.
+
+        Raises BudgetError: features and a fit do not fit.
+        """
+        require_fit(len(rows), landmarks.shape[0], n_columns, execution)
+        with one_thread():
+            model, condition = feature_model(kernel, landmarks)
+        return cls(model.values(rows, execution), model, condition)
+
+
+@dataclass(frozen=True, eq=False)
 class Fitted:
     """coef (s, t) of landmarks, intercept (t,), values (n, t) at all points, and evidence, JSON."""
 
@@ -284,29 +315,24 @@ class Fitted:
     evidence: dict[str, Any]
 
 
-def fit_transductive(rows: Rows, kernel: Kernel, landmarks: Any, signs: Signs, execution: Execution) -> Fitted:
+def fit_transductive(features: NystromFeatures, signs: Signs) -> Fitted:
     """Return the functions of columns of signs.
 
-    O(n s^2 + s^3) time for features and preconditioner, and O(n s t) for each iteration of a Newton step.
-    Memory: `fit_bytes`, in the driver, where it takes one core.
+    O(n s^2 + s^3) time for the preconditioner, and O(n s t) for each iteration of a Newton step.
+    Memory: `fit_bytes`, features included, in the driver, where it takes one core.
 
-    Raises BudgetError: features and one column do not fit. NotConverged: a column is no minimum for its signs.
+    Raises NotConverged: a column is no minimum for its signs.
     """
-    n, t = signs.known.shape
-    require_fit(n, landmarks.shape[0], t, execution)
-    with one_thread():
-        features, condition = feature_model(kernel, landmarks)
-    Psi = features.values(rows, execution)
-    total = float(signs.weight.sum(axis=0).max())
+    Psi, total = features.Psi, float(signs.weight.sum(axis=0).max())
     with one_thread():
         space = HeldFeatures(Psi, 1 / (2 * total), signs.weight.max(axis=1) / total)
         scaled = Signs(signs.known, signs.weight / total, signs.share)
         now, = deque(annealing(space, scaled), maxlen=1)
-        weighted = features.coef @ now.coef
+        weighted = features.model.coef @ now.coef
     coef, values, free = now.coef, now.values, signs.known == 0
     likelier = np.where(free, np.where(values > 0, 1.0, -1.0), signs.known)
     objective = dots(signs.weight, MARGIN.value(values, likelier)) + dots(coef[:-1], coef[:-1]) / 2
     reached = ((values > 0) & free).sum(axis=0) / np.maximum(free.sum(axis=0), 1)
     return Fitted(weighted, coef[-1], values, {
-        "rank": Psi.shape[1] - 1, "condition": condition, "steps": now.steps.tolist(),
+        "rank": Psi.shape[1] - 1, "condition": features.condition, "steps": now.steps.tolist(),
         "objective": objective.tolist(), "share": signs.share.tolist(), "reached_share": reached.tolist()})

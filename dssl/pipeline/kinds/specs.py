@@ -11,7 +11,7 @@ from ...methods.graph.method import GRAPH_LEARNER
 from ...methods.laprls.method import LAPRLS, LAPSVM
 from ...methods.multiscale import MULTISCALE_KERNEL
 from ...methods.step import Method
-from ...methods.transductive import TRANSDUCTIVE
+from ...methods.transductive.method import TRANSDUCTIVE
 from ..spec import KindSpec, LabelSection, Spec
 
 DEFAULT = "automatic"

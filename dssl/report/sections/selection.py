@@ -145,20 +145,20 @@ def _pairs(tried: Sequence[Attributes], best: Attributes, by: Measure, words: Wo
 
 
 def choice_findings(run: RunRecord, words: Words) -> list[Finding]:
-    """Return what the chosen parameters say of the graph, and which penalties lie on the edge of their grid."""
+    """Return what the chosen parameters say of the unlabeled data, and which penalties lie at an end of their grid."""
     findings = []
     choice, tried = run.at("selection", "choices", "model") or {}, run.at("selection", "grid", "model") or []
     weight = words.graph.split(".")[-1]
     if choice.get(weight) == 0:
         several = len({row.get(weight) for row in tried}) > 1
         findings.append(Finding(
-            f"weight of the graph ({weight})", "0 was selected" if several else "0", "warning",
-            "The graph does not help here: in cross-validation on the labels, no weight of the graph is better than 0. "
-            "The model equals the base model." if several else
-            "The model equals the base model, because the graph was not used."))
+            f"weight of the {words.unlabeled} ({weight})", "0 was selected" if several else "0", "warning",
+            f"The {words.unlabeled} does not help here: in cross-validation on the labels, no weight of the "
+            f"{words.unlabeled} is better than 0. {words.without}." if several else
+            f"{words.without}, because the {words.unlabeled} was not used."))
     for name in words.penalties or ():
         values = sorted({row[name] for row in tried if finite(row.get(name))})
-        if len(values) > 1 and choice.get(name) in (values[0], values[-1]):
+        if len(values) > 1 and choice.get(name) in (values[0], values[-1]) and choice[name] != 0:
             end = "smallest" if choice[name] == values[0] else "largest"
             findings.append(Finding(name, f"{number(choice[name])}, the {end} candidate", "note",
                                     f"The best value may be out of range: extend selection.grid.{name}."))

@@ -1,0 +1,141 @@
+"""Transductive support vector machines, whose boundary avoids the unlabeled points, without a graph: `transductive`.
+
+    landmarks   the points that functions are sums over
+    selection   bandwidth and penalties, by cross-validation on the labels
+    models      the machine, and its supervised baseline `base`: the same machine of the labels alone
+"""
+
+from functools import partial
+from math import ceil
+
+import numpy as np
+
+from ...execution.cost import Cost, cost_of, gram_seconds
+from ...kernels.landmarks import landmark_count, landmarks_cost
+from ...learners.linear.transductive import fit_bytes, fit_seconds, landmarks_that_fit
+from ...learners.model import predict_cost
+from ...report.sections.selection import selection_section
+from ...report.sections.solver import transductive_section
+from ...report.words import Baseline, Words
+from ...selection.calibration import FOLDS
+from ...selection.halving import rungs_of
+from ..plan_inputs import PlanInputs, guessing_unless
+from ..step import Method, Step, cost_of_test_points
+from .sections import TransductiveSections
+from .steps import LandmarkChoice, MachineEvaluator, MachineParams, alone, make_landmarks, make_models, make_selection
+
+A_FOLD = np.empty(0, np.int64)  # in place of one whose points are not known
+
+# ---- what the steps take
+
+
+def _n_folds(f: PlanInputs, params: MachineParams) -> int:
+    """Return the folds of a repetition by which parameters are chosen; 0 where none are."""
+    return params.cv.count(f.n_labeled) if params.cv else 0
+
+
+def _n_columns(f: PlanInputs, folds: int) -> int:
+    """Return the columns of a fit, of all labels and without each fold."""
+    return (1 if f.n_classes == 2 else f.n_classes) * (1 + folds)
+
+
+def _landmarks_are_known(f: PlanInputs, params: MachineParams) -> bool:
+    return "landmarks" in f.attributes or isinstance(params.landmarks.n_landmarks, int)
+
+
+def _bandwidths(params: MachineParams) -> int:
+    """Return the number of bandwidths that are tried."""
+    return len({candidate.bandwidth for candidate in params.candidates()["model"]})
+
+
+def _bandwidths_are_known(f: PlanInputs, params: MachineParams) -> bool:
+    return "selection" in f.attributes or _bandwidths(params) == 1
+
+
+_guesses_landmarks = guessing_unless(_landmarks_are_known, "landmarks")
+_guesses_bandwidths = guessing_unless(_bandwidths_are_known, "selected bandwidths")
+
+
+def _n_landmarks(f: PlanInputs, params: MachineParams) -> int:
+    if "landmarks" in f.attributes:
+        return int(f.attributes["landmarks"]["n_landmarks"])
+    given = params.landmarks.n_landmarks
+    if isinstance(given, int):
+        return min(given, f.n)
+    columns = _n_columns(f, max(FOLDS, _n_folds(f, params)))
+    return landmark_count(params.landmarks, min(f.n_labeled, f.n), f.n,
+                          landmarks_that_fit(f.n, f.n, columns, params.budget, 1))
+
+
+@_guesses_landmarks
+def _landmarks_cost(f: PlanInputs, params: MachineParams) -> Cost:
+    return landmarks_cost(params.landmarks.method, f.n, f.n, _n_landmarks(f, params), f.row_bytes, f.width,
+                          len(params.kernels.bandwidths), f.budget)
+
+
+def _fits_cost(f: PlanInputs, params: MachineParams, bandwidths: int, fits: int, folds: int) -> Cost:
+    """Return that of so many fits with columns for folds, on the features of so many bandwidths."""
+    s, columns = _n_landmarks(f, params), _n_columns(f, folds)
+    blocks = predict_cost(params.kernels.for_costs(), f.dense(f.n, f.width), f.row_bytes, s, 1, s + 1, 0, f.budget)
+    held = fit_bytes(f.n, s, columns)
+    return cost_of(bandwidths * blocks.tasks, bandwidths * f.n * f.row_bytes, 0, held, held,
+                   bandwidths * gram_seconds(f.n, s, f.d) + fits * fit_seconds(f.n, s, columns))
+
+
+@_guesses_landmarks
+@_guesses_bandwidths
+def _selection_cost(f: PlanInputs, params: MachineParams) -> Cost:
+    """Return that of the candidates of each rung, all folds of a repetition at a time."""
+    if params.cv is None:
+        return cost_of(0, 0, 0, 0)
+    candidates, folds, factor = params.candidates(), _n_folds(f, params), params.search.factor
+    tried = len({candidate for of_model in candidates.values() for candidate in of_model})
+    standing = [len(of_model) for of_model in candidates.values()]
+    bandwidths, fits = 0, 0
+    for number, rung in enumerate(rungs_of([[A_FOLD] * folds] * params.cv.repetitions, max(standing), factor)):
+        if number:
+            assert factor is not None
+            standing = [ceil(count / factor) for count in standing]
+        most = min(_bandwidths(params), sum(standing))
+        bandwidths += 1 if number and f.bound == "lower" else most
+        fits += min(tried, sum(standing)) * len(rung.repetitions)
+    return _fits_cost(f, params, bandwidths, fits, folds)
+
+
+@_guesses_landmarks
+@_guesses_bandwidths
+def _models_cost(f: PlanInputs, params: MachineParams) -> Cost:
+    models = 1 + len(params.baselines)
+    if "selection" in f.attributes:
+        bandwidths = len({choice["bandwidth"] for choice in f.attributes["selection"]["choices"].values()})
+    else:
+        bandwidths = min(models, _bandwidths(params)) if f.bound == "upper" else 1
+    written = models * _n_landmarks(f, params) * (f.row_bytes + 8 * f.n_outputs)
+    return _fits_cost(f, params, bandwidths, models, FOLDS) + cost_of(0, 0, written, 0)
+
+
+@_guesses_landmarks
+def _scores_cost(f: PlanInputs, params: MachineParams) -> Cost:
+    return cost_of_test_points(f, params.kernels.for_costs(), _n_landmarks(f, params), 1 + len(params.baselines),
+                               f.n_outputs, 16)
+
+
+_FEWER = "use fewer landmarks: model.landmarks.n_landmarks; or fewer points"
+_FEWER_FOLDS = "use fewer folds: selection.cv; fewer landmarks: model.landmarks.n_landmarks; or fewer points"
+WORDS = Words(
+    model="A support vector machine whose boundary avoids the unlabeled points; their labels are optimized, too.",
+    changed="machine that merely changed", cause="changed machine", graph="model.unlabeled_weight", norm="model.C",
+    unlabeled="unlabeled data", without="The model is the machine of the labels alone, as the base model is",
+    folds="Held-out points stay among the unlabeled points.",
+    penalties=("C", "unlabeled_weight"))
+TRANSDUCTIVE = Method(
+    "transductive", ("classification",), (
+        Step("landmarks", 2, ("points", "labels"), LandmarkChoice.of, make_landmarks, _landmarks_cost, _FEWER_FOLDS),
+        Step("selection", 1, ("points", "labels", "landmarks"), lambda params: params, make_selection,
+             _selection_cost, _FEWER_FOLDS, section=partial(selection_section, words=WORDS), leads=True),
+        Step("models", 1, ("points", "labels", "landmarks", "selection"), lambda params: params, make_models,
+             _models_cost, _FEWER, section=transductive_section)),
+    _scores_cost, WORDS, (Baseline(
+        "base", "The supervised baseline: the same support vector machine on the same landmarks, without the unlabeled "
+                "points. They influence at most the scaling, the bandwidth and the landmarks."),), TransductiveSections,
+    evaluator=MachineEvaluator.of, joined=alone)

@@ -1,0 +1,363 @@
+"""The steps of transductive support vector machines: landmarks, selection, models.
+
+A label that is held out, of which probabilities, errors and a choice follow, is an unlabeled point of a column of its
+own.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...base.errors import require
+from ...execution.size import MEMORY_BUDGET
+from ...kernels.base import BaseKernels
+from ...kernels.landmarks import LandmarkParams, Landmarks, choose_landmarks, landmark_count
+from ...learners.class_prior import LABELS, ClassPrior, ClassWeight
+from ...learners.linear.kernel_model import KernelModel
+from ...learners.linear.transductive import (
+    NystromFeatures,
+    Signs,
+    TransductiveParams,
+    fit_transductive,
+    landmarks_that_fit,
+    require_fit,
+)
+from ...learners.measures import HINGE
+from ...learners.model import Model
+from ...learners.probabilities import calibration_attributes
+from ...learners.target.target import Classes
+from ...selection.by_labels import LabelFolds, by_labels, with_prior
+from ...selection.calibration import calibration_of
+from ...selection.choice import LOWEST, ChoiceRule
+from ...selection.folds import FoldParams
+from ...selection.halving import ALL, Repetitions, Search, evaluated_by_rungs, tables_of
+from ...selection.held_out_scores import HeldOut, all_scores, held_out_scores
+from ...storage.blocks import PartWriter
+from ..linear import NO_WEIGHTS
+from ..step import Context
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A machine that may be chosen: the bandwidth of its kernel, and its penalties."""
+
+    bandwidth: float | str | None
+    machine: TransductiveParams
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> "Candidate":
+        """Return that of a row of a search."""
+        return cls(row["bandwidth"], TransductiveParams(C=row["C"], unlabeled_weight=row["unlabeled_weight"]))
+
+    @property
+    def named(self) -> dict[str, Any]:
+        """Return what a row of a search tells of its parameters."""
+        return {**asdict(self.machine), "bandwidth": self.bandwidth}
+
+    @property
+    def supervised(self) -> "Candidate":
+        """Return the same machine of the labels alone."""
+        return replace(self, machine=replace(self.machine, unlabeled_weight=0.0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldLabels:
+    """Which labels are held out: to calibrate and to compare, if they are to be `judged`, and by `cv`, to choose."""
+
+    judged: bool
+    cv: FoldParams | None
+    random_state: int
+
+    def folds(self, target: Classes) -> LabelFolds:
+        """Return those of the models; none where nothing asks for them."""
+        if not self.judged:
+            return LabelFolds([], [])
+        return LabelFolds.of(target, self.random_state, a_fit_each=True, curve=False)
+
+    def n_columns(self, target: Classes) -> int:
+        """Return the columns of the largest fit."""
+        return columns_of(target, [self.folds(target).compared, *(self.cv.repeated(target) if self.cv else [])])
+
+
+def columns_of(target: Classes, repetitions: Repetitions) -> int:
+    """Return the columns of a fit to all labels, and without each fold of the repetition that has the most."""
+    return target.columns().shape[1] * (1 + max(map(len, repetitions)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MachineParams:
+    """What a transductive machine follows from.
+
+    kernels : the base kernel with each bandwidth that is tried. machines : the penalties that are tried. landmarks,
+    budget : how many landmarks, and the bytes by which they are counted. prior, weight : how frequent the classes are
+    among the unlabeled points, or all if they are known sizes, and what labels weigh. probability : whether labels are
+    held out to calibrate probabilities. random_state : of folds and medians. baselines : "base", or none. cv : the
+    folds where there is something to choose, else None. rule, search : what is chosen, of which candidates.
+    """
+
+    kernels: BaseKernels
+    machines: tuple[TransductiveParams, ...]
+    landmarks: LandmarkParams
+    budget: int = MEMORY_BUDGET
+    prior: ClassPrior = LABELS
+    weight: ClassWeight = NO_WEIGHTS
+    probability: bool = True
+    random_state: int = 0
+    baselines: tuple[str, ...] = ("base",)
+    cv: FoldParams | None = None
+    rule: ChoiceRule = LOWEST
+    search: Search = ALL
+
+    @property
+    def held(self) -> HeldLabels:
+        """Return which labels are held out."""
+        return HeldLabels(judged=self.probability or bool(self.baselines), cv=self.cv, random_state=self.random_state)
+
+    def candidates(self) -> dict[str, list[Candidate]]:
+        """Return by name the candidates of the model and its baseline, of a random search those that are drawn."""
+        drawn = self.search.drawn([Candidate(bandwidth, machine) for bandwidth in self.kernels.bandwidths
+                                   for machine in self.machines])
+        supervised = list(dict.fromkeys(candidate.supervised for candidate in drawn))
+        return {"model": drawn, **dict.fromkeys(self.baselines, supervised)}
+
+
+# ---- landmarks
+
+
+@dataclass(frozen=True, kw_only=True)
+class LandmarkChoice:
+    """How landmarks are chosen: by default as many as the columns of the fits leave room for.
+
+    kernels : where leverage in them is measured, else None.
+    """
+
+    landmarks: LandmarkParams
+    budget: int
+    held: HeldLabels
+    kernels: BaseKernels | None
+
+    @classmethod
+    def of(cls, params: MachineParams) -> "LandmarkChoice":
+        kernels = params.kernels if params.landmarks.method == "leverage" else None
+        return cls(landmarks=params.landmarks, budget=params.budget, held=params.held, kernels=kernels)
+
+
+def make_landmarks(context: Context, params: LandmarkChoice) -> dict[str, Any]:
+    """Choose the landmarks among the training points; by leverage, those of each bandwidth."""
+    rows, target = context.points("train"), context.target()
+    assert isinstance(target, Classes)
+    n, width = len(rows), params.held.n_columns(target)
+    most = landmarks_that_fit(n, n, width, params.budget, context.execution.tasks_per_process)
+    count = landmark_count(params.landmarks, len(target.labeled), n, most)
+    require_fit(n, count, width, context.execution)
+    # The other methods do not ask a kernel.
+    kernels: list[Any] = [None] if params.kernels is None else params.kernels.on(rows)
+    chosen = [choose_landmarks(rows, kernel, count, params.landmarks, context.execution, preferred=target.labeled)
+              for kernel in kernels]
+    for index, landmarks in enumerate(chosen):
+        PartWriter(context.parts, index).write(**landmarks.to_arrays())
+    return {**chosen[0].attributes, "n_landmarks": max(landmarks.points.shape[0] for landmarks in chosen)}
+
+
+def features_at(context: Context, params: MachineParams, bandwidth: Any, n_columns: int) -> NystromFeatures:
+    """Return the features of the kernel of a bandwidth on its landmarks, for fits of so many columns."""
+    by_bandwidth = params.landmarks.method == "leverage"
+    part = params.kernels.bandwidths.index(bandwidth) if by_bandwidth else 0
+    rows, landmarks = context.points("train"), context.inputs["landmarks"].parts.read(part)
+    return NystromFeatures.of(rows, params.kernels.at(bandwidth, rows), Landmarks.from_arrays(landmarks, {}).points,
+                              n_columns, context.execution)
+
+
+# ---- machines
+
+
+def sizes_of(target: Classes, n: int, weight: np.ndarray | None) -> np.ndarray | None:
+    """Return how many of n points are of each class, (n_classes,), None where the labels say it.
+
+    Known sizes are those of all points; of other frequencies than the labels', those of the unlabeled points.
+
+    Raises ParameterError: known sizes leave fewer points than are labeled, by half a point or more.
+    """
+    if target.prior == LABELS:
+        return None
+    shares, labeled = target.prior.shares(target.coded, target.names, weight), np.bincount(
+        target.coded, minlength=len(target.names))
+    if target.prior.parameter != "class_sizes":
+        return shares * (n - len(target.labeled)) + labeled
+    sizes = shares * n
+    few = np.flatnonzero(sizes <= labeled - 0.5)
+    require(not len(few), f"class_sizes leaves {sizes[few[:1]].round(1).tolist()} of {n} points to class "
+            f"{target.names[few[:1]].tolist()}, of which {labeled[few[:1]].tolist()} are labeled",
+            why="sizes are those of all points, labeled and unlabeled",
+            fix="correct class_sizes, or leave it out to take the shares of the labels")
+    return sizes
+
+
+def known_signs(target: Classes, n: int, folds: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the signs (n, t) of the columns of all labels, and of those without each fold; 0 where none is known."""
+    columns = target.columns()
+    signs = np.zeros((n, (1 + len(folds)) * columns.shape[1]))
+    signs[target.labeled] = np.tile(columns, 1 + len(folds))
+    for number, fold in enumerate(folds, 1):
+        signs[target.labeled[fold], number * columns.shape[1]:(number + 1) * columns.shape[1]] = 0.0
+    return signs
+
+
+@dataclass(frozen=True, eq=False)
+class Machine:
+    """A machine of all labels, `model`; values (l, c) of the labels by machines without the fold of each, else NaN."""
+
+    model: KernelModel
+    values: np.ndarray
+    evidence: dict[str, Any]
+
+
+def fit_machine(context: Context, params: MachineParams, machine: TransductiveParams, folds: Sequence[np.ndarray],
+                features: NystromFeatures) -> Machine:
+    """Return the machine of the penalties on features of all points, with columns for folds of the labels."""
+    target, n = context.target(params.prior), len(features.Psi)
+    assert isinstance(target, Classes)
+    weight = context.label_weights(target, params.weight)
+    sizes, columns, weights = sizes_of(target, n, weight), target.columns().shape[1], np.ones(n)
+    weights[target.labeled] = 1.0 if weight is None else weight
+    signs = Signs.of(known_signs(target, n, folds), weights, None if sizes is None else np.tile(
+        sizes[-columns:], 1 + len(folds)), machine)
+    fitted = fit_transductive(features, signs)
+    coef, intercept = target.coding.completed(fitted.coef[:, :columns], fitted.intercept[:columns])
+    values = np.full((len(target.labeled), columns), np.nan)
+    for number, fold in enumerate(folds, 1):
+        values[fold] = fitted.values[target.labeled[fold], number * columns:(number + 1) * columns]
+    made = features.model
+    return Machine(KernelModel(made.kernel, made.points, coef, intercept, target.coding), values, {
+        name: value[:columns] if isinstance(value, list) else value for name, value in fitted.evidence.items()})
+
+
+def fit_machines(context: Context, params: MachineParams, candidates: Sequence[Candidate],
+                 repetitions: Repetitions) -> dict[Candidate, list[Machine]]:
+    """Return the machines of candidates, for each repetition one with columns for its folds of the labels.
+
+    One bandwidth after the other, whose features serve all its machines and are given back before the next.
+    """
+    machines = dict[Candidate, list[Machine]]()
+    for bandwidth in dict.fromkeys(candidate.bandwidth for candidate in candidates):
+        alike = dict.fromkeys(candidate for candidate in candidates if candidate.bandwidth == bandwidth)
+        machines |= zip(alike, _fit_at(context, params, bandwidth, [candidate.machine for candidate in alike],
+                                       repetitions), strict=True)
+    return machines
+
+
+def _fit_at(context: Context, params: MachineParams, bandwidth: Any, machines: Sequence[TransductiveParams],
+            repetitions: Repetitions) -> list[list[Machine]]:
+    target = context.target()
+    assert isinstance(target, Classes)
+    features = features_at(context, params, bandwidth, columns_of(target, repetitions))
+    return [[fit_machine(context, params, machine, folds, features) for folds in repetitions] for machine in machines]
+
+
+# ---- selection
+
+
+def alone(candidates: Sequence[MachineParams]) -> MachineParams:
+    """Return the parameters of the first of some candidates, of which no labels are held out but those of a search."""
+    return replace(candidates[0], probability=False, baselines=())
+
+
+@dataclass(frozen=True, eq=False)
+class MachineEvaluator:
+    """What evaluates transductive machines on the landmarks of the step, each by columns without the folds.
+
+    complete : whether rows have every score, as `scores`.
+    """
+
+    context: Context
+    params: MachineParams
+    complete: bool = False
+
+    @classmethod
+    def of(cls, context: Context, params: MachineParams) -> "MachineEvaluator":
+        """Return that of a search."""
+        return cls(context, params)
+
+    def rows_of(self, candidates: Mapping[str, Sequence[Candidate]],
+                folds: Repetitions) -> dict[str, list[dict[str, Any]]]:
+        """Return by name the rows of candidates of the model and its baseline; equal machines are fitted once."""
+        machines = fit_machines(self.context, self.params, [
+            candidate for of_model in candidates.values() for candidate in of_model], folds)
+        return {name: [self._row(name, candidate, machines[candidate], folds) for candidate in of_model]
+                for name, of_model in candidates.items()}
+
+    def _row(self, name: str, candidate: Candidate, machines: Sequence[Machine],
+             folds: Repetitions) -> dict[str, Any]:
+        target = self.context.target(self.params.prior)
+        weight = self.context.label_weights(target, self.params.weight)
+        fitted = [HeldOut(target, target.coding, machine.values, of_repetition, weight)
+                  for machine, of_repetition in zip(machines, folds, strict=True)]
+        # The machine of the labels alone knows no frequencies but theirs, and is moved as the baseline is.
+        held = [values.with_prior(LABELS) for values in fitted] if name == "base" else fitted
+        row = {"C": candidate.machine.C, **held_out_scores(held, HINGE, self.params.rule.scoring, fitted)}
+        return {**row, "scores": all_scores(held)} if self.complete else row
+
+    def rows(self, candidates: Sequence[MachineParams], folds: Repetitions) -> list[dict[str, Any]]:
+        machines = [candidate for params in candidates for candidate in params.candidates()["model"]]
+        return self.rows_of({"model": machines}, folds)["model"]
+
+
+def make_selection(context: Context, params: MachineParams) -> dict[str, Any]:
+    """Choose bandwidth and penalties of the model and its baseline by cross-validation; else take those given."""
+    candidates, rule = params.candidates(), asdict(params.rule)
+    if params.cv is None:
+        return {"folds": 0, "rule": rule, "choices": {name: given.named for name, (given,) in candidates.items()}}
+    target = context.target(params.prior)
+    target.require_labels()
+    repetitions, evaluator = params.cv.repeated(target), MachineEvaluator(context, params, complete=True)
+
+    def evaluate(rung: int, standing: Mapping[str, Sequence[Any]],
+                 folds: Repetitions) -> dict[str, list[dict[str, Any]]]:
+        rows = evaluator.rows_of(standing, folds)
+        return {name: [{**candidate.named, **row} for candidate, row in zip(of_model, rows[name], strict=True)]
+                for name, of_model in standing.items()}
+
+    tables, last = tables_of(evaluated_by_rungs(candidates, repetitions, params.search, params.rule, evaluate),
+                             params.search)
+    choices = {name: dict(params.rule.choose(rows)) for name, rows in last.items()}
+    scores = {name: row.pop("scores") for name, row in choices.items()}
+    for row in (row for rows in tables.values() for row in rows):
+        row.pop("scores")
+    return {"folds": len(repetitions[0]), "repetitions": len(repetitions), "rule": rule,
+            "search": asdict(params.search), "choices": choices, "grid": tables, "scores": scores}
+
+
+# ---- models
+
+
+def make_models(context: Context, params: MachineParams) -> dict[str, Any]:
+    """Fit the machine and its baseline with the parameters that were chosen, with the labels that are held out."""
+    target = context.target(params.prior)
+    assert isinstance(target, Classes)
+    target.require_labels()
+    weight, folds = context.label_weights(target, params.weight), params.held.folds(target)
+    choices = context.attributes("selection")["choices"]
+    chosen = {name: Candidate.of(choices[name]) for name in ("model", *params.baselines)}
+    machines = fit_machines(context, params, list(chosen.values()), [folds.compared])
+    models, described = dict[str, Model](), dict[str, dict[str, Any]]()
+    held_out, evidence = dict[str, list[HeldOut]](), dict[str, Any]()
+    for name, candidate in chosen.items():
+        fitted, = machines[candidate]
+        held = [HeldOut(target, target.coding, fitted.values, folds.compared, weight)] if folds.compared else []
+        facts: dict[str, Any] = {"name": name, "n_labeled": len(target.labeled), "parameters": candidate.named}
+        model, calibration = fitted.model, None
+        if name == "model":
+            evidence = fitted.evidence
+            if params.probability and held:
+                calibration = calibration_of(target, partial(np.copy, fitted.values), target.coding, weight)
+            facts |= calibration_attributes(calibration)
+        else:  # of the labels alone, which know no frequencies but their own
+            model, _, held = with_prior(model, target, held, weight=weight)
+        models[name], described[name], held_out[name] = replace(model, attributes=facts), facts, held
+    written = context.write_models(models)
+    compared = {"by_labels": by_labels(target, folds, {name: held for name, held in held_out.items() if held})}
+    return {"models": {name: {**described[name], **written[name]} for name in models}, "evidence": evidence,
+            **(compared if params.baselines else {})}
