@@ -553,6 +553,27 @@ case("LapRLS", "`data: {rows: official_train}` without an official split", 1, "n
     lambda folder: laprls(folder, "--set", "data.rows=official_train"))
 
 
+# ---- transductive
+
+def transductive(folder: Path, **selection: object) -> Outcome:
+    """Run a pipeline of kind transductive."""
+    spec: dict = {"name": "case", "data": {"source": str(npz(folder)), "test": {"fraction": 0.25}},
+                  "labels": {"per_class": 6}, "model": {"kind": "transductive"}, "selection": selection}
+    (folder / "case.yaml").write_text(yaml.safe_dump(spec))
+    return command(folder, "run", str(folder / "case.yaml"), "--workspace", str(folder / "work"), "--on", "in-process",
+                   "--json", ok=ran)
+
+
+case("Transductive SVM", "`selection:` with bandwidth, C and unlabeled_weight", 0, "30 test points")(
+    lambda folder: transductive(folder, cv=3, grid={
+        "bandwidth": ["median", "2*median"], "C": [0.1, 1.0], "unlabeled_weight": [0.1, 1.0]}))
+case("Transductive SVM", "`selection: {grid: {unlabeled_weight: [-1]}}`", 2, "unlabeled_weight=-1.0")(
+    lambda folder: transductive(folder, grid={"unlabeled_weight": [-1.0]}))
+case("Transductive SVM", "`selection: {grid: {graph: ...}}`, where there is no graph", 2,
+     "which has no use for it")(
+    lambda folder: transductive(folder, grid={"graph": {"n_neighbors": [5, 10]}}))
+
+
 # ---- learners on the graph
 
 def learner(folder: Path, source: Path | None = None, ok: object = None, **sections: object) -> Outcome:
