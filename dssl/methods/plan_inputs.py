@@ -143,6 +143,13 @@ class PlanInputs:
         return self.labeled_points.at(self.bound)
 
     @property
+    def class_sizes(self) -> list[int]:
+        """Return the labeled points of each class, as many of each until they are known; of quantities all."""
+        known = self.attributes.get("labels", {}).get("per_class")
+        classes = 1 if self.is_regression else max(1, self.n_classes)
+        return known or np.bincount(np.arange(self.n_labeled) % classes, minlength=classes).tolist()
+
+    @property
     def vertices(self) -> int:
         """Return the number of vertices: of the training points, the distinct ones."""
         return self.distinct_points.at(self.bound)

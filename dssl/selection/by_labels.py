@@ -48,15 +48,26 @@ class LabelFolds:
         """Return the folds of some labels; none where no class has two. a_fit_each : as `calibration_folds`."""
         if target.coded.ndim > 1 and target.coded.shape[1] > 1:
             return cls([], [], why="the errors of several quantities are not compared")
-        sizes = np.bincount(target.strata())
+        return cls.of_strata(target.strata(), random_state, a_fit_each=a_fit_each, curve=curve)
+
+    @classmethod
+    def of_strata(cls, strata: np.ndarray, random_state: int = 0, *, a_fit_each: bool = False,
+                  curve: bool = True) -> "LabelFolds":
+        """Return the folds of labels of these classes (l,), zeros of quantities."""
+        sizes = np.bincount(strata)
         held = sizes[sizes > 1]
-        if not len(held) or (len(sizes) == 1 and len(target.coded) < 3):
+        if not len(held) or (len(sizes) == 1 and len(strata) < 3):
             return cls([], [])
-        most = FOLDS if a_fit_each or len(target.coded) > ONE_BY_ONE else int(held.min())
-        folds = labeled_folds(target.strata(), max(2, min(int(held.min()), most)), random_state)
-        if len(target.coded) > MOST:
+        most = FOLDS if a_fit_each or len(strata) > ONE_BY_ONE else int(held.min())
+        folds = labeled_folds(strata, max(2, min(int(held.min()), most)), random_state)
+        if len(strata) > MOST:
             return cls(folds, [], f"it is of {MOST} labels at most")
-        return cls(folds, _draws(target.strata(), random_state)) if curve else cls(folds, [])
+        return cls(folds, _draws(strata, random_state)) if curve else cls(folds, [])
+
+    @classmethod
+    def of_sizes(cls, sizes: Sequence[int], **options: Any) -> "LabelFolds":
+        """Return the folds of labels of classes of these sizes, as a plan counts them; more than `MOST` are alike."""
+        return cls.of_strata(np.repeat(np.arange(len(sizes)), np.minimum(sizes, MOST + 1)), **options)
 
     @property
     def repetitions(self) -> list[list[np.ndarray]]:

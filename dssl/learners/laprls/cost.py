@@ -1,5 +1,6 @@
 """What the systems of LapRLS take, by the method that solves them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ...execution.cost import (
@@ -25,7 +26,7 @@ from .gram import SYSTEMS_IN_A_TASK, runs_that_fit
 from .inductive import inductive_bytes, near_bytes, near_points, refit_bytes
 from .iterations import factors_that_fit, sample_shares
 from .params import SystemParams
-from .products import block_bytes, gram_bytes
+from .products import MAX_RUNS, block_bytes, gram_bytes
 from .smooth import PAIRS_IN_A_TASK, newton_bytes
 from .solve import SPARSE_FLOPS
 from .system import block_vertices, whitening_bytes
@@ -38,6 +39,24 @@ MOVE_SECONDS, SPLIT_SECONDS, MOVED_READ, MOVED_WRITTEN, WHITEN_FLOPS = 1.1e-6, 1
 
 
 @dataclass(frozen=True)
+class Fits:
+    """What is fitted once penalties are chosen.
+
+    models : how many, which have so many `kernels`. compared : whether they predict the labels. left_out : the sizes
+    of the folds of each time that labels are left out of a model.
+    """
+
+    models: int
+    kernels: int
+    compared: bool
+    left_out: tuple[tuple[int, ...], ...]
+
+    def tasks(self, leaving_out: Callable[[tuple[int, ...]], int] = lambda sizes: 1) -> int:
+        """Return the tasks that follow Gram matrices. leaving_out : those of leaving out some folds of a model."""
+        return self.kernels + self.models * self.compared + sum(map(leaving_out, self.left_out))
+
+
+@dataclass(frozen=True)
 class Systems:
     """What the costs of systems follow from.
 
@@ -45,7 +64,8 @@ class Systems:
     system. folds : that labels have, with one for points that are never held out. pairs, held : of penalties, with
     those of the baselines, and the systems that cross-validation solves. kernels : how many. written : bytes of all
     models. smooth : whether another loss than the squared one is minimized. repetitions : of the folds, which are held
-    side by side; those that need more than the Gram matrices of the first are prepared anew.
+    side by side; those that need more than the Gram matrices of the first are prepared anew. ratios : of penalties,
+    distinct ones. fits : None of a selection.
     """
 
     v: int
@@ -63,6 +83,8 @@ class Systems:
     budget: int
     smooth: bool = False
     repetitions: int = 1
+    ratios: int = 1
+    fits: "Fits | None" = None
 
     @property
     def closed_form(self) -> bool:
@@ -173,14 +195,16 @@ def nystrom_cost(of: Systems, method: str, halo: float) -> Cost:
     fixed = max(min(of.split_bytes, arrays_within(of.budget)), whitening, min(v * of.row_bytes, of.budget // 4) * 3)
     features = label_feature_bytes(of.m, s) if of.smooth else 0
     seconds = ordering.seconds + kernels * systems_seconds(of, method, halo)
-    folds = folds_cost(of, height, sums)
+    folds, blocks = folds_cost(of, height, sums), min(block_count(v, height), MAX_RUNS)
+    gram, pairs = 1 + runs + combining, of.held // max(1, of.folds - 1)
+    # What the selection keeps of labels that the fit will leave out.
+    keeps = blocks * (not of.smooth and closed_form_bytes(of.m, s) <= of.budget)
     if method == "nystrom-direct" and of.smooth:
         peak = max(fixed, height * block_bytes(s, of.row_bytes, size) + sums, 2 * sums,
                    sums + features + newton_bytes(of.m, s))
-        held = 0 if of.inductive else of.held // max(1, of.folds - 1)
-        tasks = 1 + 2 * runs + combining + block_count(of.pairs + held, PAIRS_IN_A_TASK) + folds.tasks
-        tasks += (of.repetitions - 1) * block_count(held, PAIRS_IN_A_TASK)
-        return cost_of(ordering.tasks + kernels * tasks, ordering.read + kernels * (rows + shares + folds.read),
+        held = 0 if of.inductive else of.repetitions * block_count(pairs, PAIRS_IN_A_TASK)
+        tasks = kernels * (gram + blocks) + (kernels * (held + folds.tasks) if of.fits is None else of.fits.tasks())
+        return cost_of(ordering.tasks + tasks, ordering.read + kernels * (rows + shares + folds.read),
                        ordering.written + kernels * shares + of.written, max(peak, folds.peak),
                        max(whitening, sums + features, folds.smallest_peak), seconds, ordering.extra_requests)
     if method == "nystrom-direct":
@@ -189,13 +213,17 @@ def nystrom_cost(of: Systems, method: str, halo: float) -> Cost:
         again = 1 if of.at_once else of.repetitions
         peak = (again - 1) * (sums + right) + max(fixed, height * block_bytes(s, of.row_bytes, size) + sums, 2 * sums,
                                                   sums + 4 * square + right)
-        tasks = again * (1 + runs + combining + block_count(of.pairs + held, SYSTEMS_IN_A_TASK))
         if of.closed_form:  # beside the sums, the features of labels as they come, shared and in a task
             peak = max(peak, sums + 2 * 8 * of.m * s + closed_form_bytes(of.m, s))
-            kept = of.repetitions * (runs + of.held // max(1, of.folds - 1)) + runs  # the last are kept for the fit
-            tasks += 0 if of.inductive else kept - block_count(of.pairs, SYSTEMS_IN_A_TASK)
-        return cost_of(ordering.tasks + kernels * (tasks + folds.tasks + of.inductive * of.repetitions * runs),
-                       ordering.read + kernels * (again * (rows + shares) + folds.read),
+        if of.fits is not None:
+            tasks = kernels * gram + of.fits.tasks(lambda sizes: blocks + 1 if max(sizes) == 1 else len(sizes) * (
+                label_gram_tasks(of, blocks) + 1 + blocks))
+        elif of.at_once:
+            values = blocks + (0 if of.inductive else of.ratios)
+            tasks = kernels * (gram + of.repetitions * values + folds.tasks + keeps)
+        else:
+            tasks = kernels * (again * (gram + block_count(held, SYSTEMS_IN_A_TASK) + blocks) + keeps)
+        return cost_of(ordering.tasks + tasks, ordering.read + kernels * (again * (rows + shares) + folds.read),
                        ordering.written + kernels * again * shares + of.written, max(peak, folds.peak),
                        max(whitening, again * sums, folds.smallest_peak), seconds, ordering.extra_requests)
     # Kernels that are kept, those of a block with its halo, and in the driver the preconditioner.
@@ -207,8 +235,16 @@ def nystrom_cost(of: Systems, method: str, halo: float) -> Cost:
     peak = (again - 1) * (2 * square + features + of.right_bytes(s)) + max(
         fixed, sampled, features + kept + int(reached * height) + square * (6 + factors)
         + 6 * of.right_bytes(s) * (1 + of.smooth))
-    return cost_of(ordering.tasks + kernels * again * (2 + 2 * runs), ordering.read + kernels * again * rows,
+    solves = kernels * again if of.fits is None else kernels + len(of.fits.left_out)
+    return cost_of(ordering.tasks + solves * (2 + 2 * runs), ordering.read + kernels * again * rows,
                    ordering.written + of.written, peak, max(whitening, 6 * square), seconds, ordering.extra_requests)
+
+
+def label_gram_tasks(of: Systems, blocks: int) -> int:
+    """Return the tasks that sum the Gram matrices of the labels alone, with a fold held out, in so many blocks."""
+    sums = gram_bytes(of.s, 2, points=False, energy=False, n_outputs=of.columns)
+    runs = min(blocks, runs_that_fit(sums, of.budget))
+    return runs + combining_tasks(runs, sums - 8 * of.s * of.s, of.budget)
 
 
 def dense_cost(of: Systems, method: str) -> Cost:
@@ -222,23 +258,25 @@ def dense_cost(of: Systems, method: str) -> Cost:
     else:
         held = 2 * matrix if 2 * matrix <= of.budget else 2 * min(chunk_bytes(of.budget // 2), matrix)
         held += 8 * of.v * 3 * of.s + 3 * 8 * of.s * of.s + 6 * 8 * of.v * of.m * of.smooth
-    tasks = of.kernels * of.repetitions
+    tasks = of.kernels * of.repetitions if of.fits is None else of.fits.tasks()
     graph = of.split_bytes + 3 * of.v * of.row_bytes
     return cost_of(tasks, tasks * of.v * of.row_bytes, of.written, graph + held + 6 * solved.right_bytes(of.v), least,
                    tasks * (of.pairs + of.held) * gram_seconds(of.v / 6, of.v))
 
 
-def restored_cost(of: Systems, n_models: int, n_labeled: int, times: int) -> Cost:
+def restored_cost(of: Systems, fits: Fits, n_labeled: int) -> Cost:
     """Return what systems of Gram matrices that were kept take: these and their factors, and the labeled points.
 
-    times : that folds of the labels are left out of a system, where one is held and that fits.
+    Labels are left out where a fold of them is held and that fits.
     """
     sums = gram_bytes(of.s, 1, points=True, n_outputs=of.columns)
-    held = newton_bytes(of.m, of.s) if of.smooth else 8 * of.s * (4 * of.s + of.columns * n_models)
+    held = newton_bytes(of.m, of.s) if of.smooth else 8 * of.s * (4 * of.s + of.columns * fits.models)
     left_out = closed_form_bytes(of.m, of.s)
-    leaves_out = times if of.held > 0 and left_out <= of.budget else 0
-    if leaves_out:
+    if left_out > of.budget:
+        fits = replace(fits, left_out=())
+    times = len(fits.left_out)
+    if times:
         held, sums = max(held, left_out), sums + 8 * of.m * of.s
-    seconds = (n_models + leaves_out) * gram_seconds(of.s / 6, of.s) + leaves_out * gram_seconds(of.m, of.s)
-    tasks = block_count(n_models, SYSTEMS_IN_A_TASK) + leaves_out + n_models  # whose values at the labels are told
-    return cost_of(tasks, sums, of.written, sums + held + min(n_labeled * of.row_bytes, of.budget), sums, seconds)
+    seconds = (fits.models + times) * gram_seconds(of.s / 6, of.s) + times * gram_seconds(of.m, of.s)
+    peak = sums + held + min(n_labeled * of.row_bytes, of.budget)
+    return cost_of(fits.tasks(), sums, of.written, peak, sums, seconds)

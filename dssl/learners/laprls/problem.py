@@ -100,6 +100,11 @@ class LapRLSParams:
         numbers = ([scale.number(name, value) for value in getattr(self, name)] for name in PENALTIES)
         return [Penalties(gamma_A, gamma_I, scale=scale) for gamma_A, gamma_I in product(*numbers)]
 
+    def allowed(self, names: Collection[str], scale: PenaltyScale) -> dict[str, list[Penalties]]:
+        """Return the penalties among which the model has its choice, and the base if it is named."""
+        plain = {"base": replace(self, gamma_I=(0.0,)).pairs(scale)} if "base" in names else {}
+        return {"model": self.pairs(scale), **plain}
+
 
 @dataclass(frozen=True)
 class LapRLSProblem:
@@ -156,9 +161,7 @@ class LapRLSProblem:
         n = self.n_points
         inductive = self.params.system.inductive and self.graph is not None
         left = tuple(n - count for count in self.lines.counts) if inductive else ()
-        scale = PenaltyScale(self.lines.weights_without, n, left)
-        plain = {"base": replace(self.params, gamma_I=(0.0,)).pairs(scale)} if "base" in self.names else {}
-        allowed = {"model": self.params.pairs(scale), **plain}
+        allowed = self.params.allowed(self.names, PenaltyScale(self.lines.weights_without, n, left))
         if self.among is None:
             return allowed
         return {name: [each for each in systems if (each.gamma_A, each.gamma_I) in self.among.get(name, ())]

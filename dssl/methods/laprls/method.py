@@ -18,16 +18,15 @@ from typing import Any
 from ...execution.cost import Cost, cost_of
 from ...graph.spectral_concentration import concentration_cost, fits_a_task
 from ...kernels.landmarks import landmark_count, landmarks_cost
-from ...learners.class_prior import LABELS as LABEL_FREQUENCIES
-from ...learners.laprls.cost import Systems, dense_cost, nystrom_cost, restored_cost, systems_seconds
-from ...learners.laprls.penalties import MOST_LABELS
+from ...learners.laprls.cost import Fits, Systems, dense_cost, nystrom_cost, restored_cost, systems_seconds
+from ...learners.laprls.penalties import MOST_LABELS, Penalties, PenaltyScale, by_ratio
 from ...learners.laprls.problem import DENSE, WITHOUT_LANDMARKS
 from ...learners.laprls.products import gram_bytes
 from ...learners.losses import SQUARES
 from ...report.sections.selection import selection_section
 from ...report.sections.solver import laprls_section
 from ...report.words import BASE, Baseline, Words
-from ...selection.by_labels import most_repetitions
+from ...selection.by_labels import LabelFolds
 from ...selection.calibration import FOLDS
 from ...selection.chosen import chosen_folds
 from ...selection.folds import FoldParams
@@ -74,13 +73,17 @@ def _landmarks_cost(f: PlanInputs, p: PenaltyParams) -> Cost:
                           f.row_bytes, f.width, len(p.kernels.bandwidths), f.budget)
 
 
-def _tried(f: PlanInputs, p: PenaltyParams) -> tuple[int, int]:
-    """Return the pairs of penalties with those of the base model, and the systems that cross-validation solves."""
-    params = p.laprls
-    tried = params.n_pairs + (0 if 0.0 in params.gamma_I else len(params.gamma_A))
-    several = params.n_pairs > 1 or len(p.numbers) > 1
-    is_chosen = params.chosen and f.n_labeled > f.n_outputs  # with a label of each class left when one is held out
-    return tried, tried * _n_folds(f, p) if several and (p.cv or is_chosen) else 0
+def _tried(f: PlanInputs, p: PenaltyParams) -> list[Penalties]:
+    """Return the pairs of penalties that are tried, with those of the base model."""
+    allowed = p.laprls.allowed(("base",), PenaltyScale((float(f.n_labeled),), f.n))
+    return list(dict.fromkeys(system for systems in allowed.values() for system in systems))
+
+
+def _n_held(f: PlanInputs, p: PenaltyParams) -> int:
+    """Return the systems that cross-validation solves."""
+    several = p.laprls.n_pairs > 1 or len(p.numbers) > 1
+    is_chosen = p.laprls.chosen and f.n_labeled > f.n_outputs  # with a label of each class left when one is held out
+    return len(_tried(f, p)) * _n_folds(f, p) if several and (p.cv or is_chosen) else 0
 
 
 def _n_folds(f: PlanInputs, p: PenaltyParams) -> int:
@@ -92,15 +95,26 @@ def _n_folds(f: PlanInputs, p: PenaltyParams) -> int:
 
 def _systems(f: PlanInputs, p: PenaltyParams) -> Systems:
     """Return what the costs of the systems follow from."""
-    params, (tried, held) = p.laprls, _tried(f, p)
+    params, tried = p.laprls, _tried(f, p)
     columns = 1 if f.n_outputs == 2 else f.n_outputs  # two classes have one
     written = (len(p.baselines) + 1) * _n_points(f, p) * (f.row_bytes + 8 * f.n_outputs)
     return Systems(v=f.vertices, m=f.n_labeled, nnz=f.nnz, s=_n_landmarks(f, p), row_bytes=f.row_bytes, columns=columns,
-                   folds=_n_folds(f, p) + 1, pairs=tried + params.n_pairs, held=held,
-                   kernels=len(p.numbers), written=written, params=params.system,
-                   budget=f.budget,
-                   smooth=params.loss != SQUARES,
+                   folds=_n_folds(f, p) + 1, pairs=len(tried) + params.n_pairs, held=_n_held(f, p),
+                   kernels=len(p.numbers), written=written, params=params.system, budget=f.budget,
+                   smooth=params.loss != SQUARES, ratios=len(by_ratio(tried)),
                    repetitions=p.cv.repetitions if isinstance(p.cv, FoldParams) else 1)
+
+
+def _fits(f: PlanInputs, p: PenaltyParams) -> Fits:
+    """Return what is fitted: the labels are left out of the model and of the base, to calibrate and to compare them."""
+    names, compares, solver = ("model", *p.baselines), bool(p.baselines), p.laprls.system.solver
+    iterates = solver in ("nystrom-pcg", "nystrom-cg") or (
+        solver in ("pcg", "cg") and p.laprls.loss == SQUARES)  # a fit each time
+    folds = LabelFolds.of_sizes(f.class_sizes, a_fit_each=iterates, curve=compares and not iterates)
+    judged = len({"model", "base"} & {*names}) if compares or not f.is_regression else 0
+    chosen = f.attributes["selection"]["choices"].values() if "selection" in f.attributes else ()
+    return Fits(len(names), len({p.number(row) for row in chosen}) or min(len(p.numbers), len({*names} - {"shuffled"})),
+                compares, judged * tuple(tuple(map(len, of_time)) for of_time in folds.repetitions))
 
 
 def _evidence(f: PlanInputs) -> list[dict[str, Any]] | None:
@@ -151,7 +165,7 @@ def _of_method(f: PlanInputs, costs: dict[str, Cost], method: str) -> Cost:
 
 @_guesses_landmarks
 def _selection_cost(f: PlanInputs, p: PenaltyParams) -> Cost:
-    costs = _preparing_costs(f, p, _systems(f, p)) if _tried(f, p)[1] else {"none": cost_of(0, 0, 0, 0)}
+    costs = _preparing_costs(f, p, _systems(f, p)) if _n_held(f, p) else {"none": cost_of(0, 0, 0, 0)}
     cost = _of_method(f, costs, _fewest(costs))
     params = p.laprls
     if not (params.chosen and params.uses_graph and f.n_labeled <= MOST_LABELS):
@@ -164,16 +178,12 @@ def _selection_cost(f: PlanInputs, p: PenaltyParams) -> Cost:
 @_guesses_landmarks
 def _models_cost(f: PlanInputs, p: PenaltyParams) -> Cost:
     """Return that of systems from the points; or, where a selection kept their Gram matrices, or will, from these."""
-    of, n_models = _systems(f, p), len(p.baselines) + 1
-    # Labels are left out of the model and of the base; of all where classes are as frequent as something else says.
-    judged = 2 if p.prior == LABEL_FREQUENCIES else n_models
-    times = judged * most_repetitions(f.n_labeled)
-    whole = replace(of, held=1, folds=1, repetitions=1, pairs=of.pairs + FOLDS,
-                  params=replace(of.params, held_out_points="transductive"))
+    of, fits = _systems(f, p), _fits(f, p)
+    whole = replace(of, held=1, folds=1, repetitions=1, pairs=of.pairs + FOLDS, kernels=fits.kernels, fits=fits,
+                    params=replace(of.params, held_out_points="transductive"))
     costs = _preparing_costs(f, p, whole)
     if any(f.attributes["selection"].get("kept", [])) if "selection" in f.attributes else of.held:
-        kept = restored_cost(whole, n_models, f.n_labeled, times)
-        costs |= {"nystrom-direct": kept} if "nystrom-direct" in costs else {}
+        costs |= {"nystrom-direct": restored_cost(whole, fits, f.n_labeled)} if "nystrom-direct" in costs else {}
     unknown = of.held and "selection" not in f.attributes
     return _of_method(f, costs, _fewest(_preparing_costs(f, p, of) if unknown else costs))
 
