@@ -17,7 +17,7 @@ from ..graph.knn_graph import graph_of
 from ..learners.target.target import Classes
 from ..methods.evaluation import Evaluation, ResultCache, require_named
 from ..methods.step import Fit
-from ..selection.choice import ChoiceRule, cv_results
+from ..selection.candidates import CandidateScores, SelectionRule, cv_results
 from ..selection.folds import held_out_folds
 from ..selection.halving import EvaluatedRung, Repetitions, Search, evaluated_by_rungs, require_factor
 from ..selection.held_out_scores import require_scoring
@@ -100,7 +100,7 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
     best_estimator_ : estimator
         The estimator fitted with the best parameters; with `refit`.
     cv_results_ : dict of ndarray
-        An entry for each candidate; see `dssl.selection.choice.cv_results`. The score
+        An entry for each candidate; see `dssl.selection.candidates.cv_results`. The score
         that was asked for, as `error`, `balanced_error`, `log_loss`, `brier`, `auc`,
         `f1`, `f1_macro`, `rmse` or `mae`, its standard error and the penalties as
         numbers, also those of "auto", are there by their names. With `factor` there is
@@ -213,7 +213,7 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
         target, weight = weighed(estimator._target(y, len(rows)), sample_weight, len(rows))
         estimator._check(target)
         require_scoring(self.scoring, classes=isinstance(target, Classes), n_classes=target.n_strata)
-        rule = ChoiceRule(scoring=self.scoring, one_standard_error=self.one_standard_error)
+        rule = SelectionRule(scoring=self.scoring, one_standard_error=self.one_standard_error)
         require_unequal(rows)
         scalings = {scale: clone(estimator).set_params(scale=scale)._scaling_of(X, rows, execution, graph)
                     for scale in dict.fromkeys(scale for scale, _ in groups)}
@@ -232,24 +232,24 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
             for evaluation in evaluations.values():
                 evaluation.forget()
 
-        def evaluate(rung: int, standing: Mapping[str, Sequence[int]],
-                     folds: Repetitions) -> dict[str, list[dict[str, Any]]]:
-            table, numbers_of_rung, last = dict[int, dict[str, Any]](), {*standing["model"]}, None
+        def evaluate(rung: int, in_rung: Mapping[str, Sequence[int]],
+                     folds: Repetitions) -> dict[str, list[CandidateScores]]:
+            table, numbers_of_rung, last = dict[int, CandidateScores](), {*in_rung["model"]}, None
             for scale, group in groups:
                 if (scale, group.graph) != last and self.factor is None:
                     forget()
                 last = scale, group.graph
                 numbers = [number for number in group.candidates if number in numbers_of_rung]
                 if numbers:
-                    rows_of_group = evaluations[scalings[scale].kind].rows(group, numbers, folds)
-                    table |= zip(numbers, rows_of_group, strict=True)
-            return {"model": [table[number] for number in standing["model"]]}
+                    scores_of_group = evaluations[scalings[scale].kind].scores(group, numbers, folds)
+                    table |= zip(numbers, scores_of_group, strict=True)
+            return {"model": [table[number] for number in in_rung["model"]]}
 
         with nullcontext() if place is None else place.lock(wait=LONGEST_WAIT):
             rungs = evaluated_by_rungs({"model": range(len(candidates))}, repetitions, Search(factor=self.factor), rule,
                                        evaluate)
             forget()
-            best = clone(self._tell(candidates, rungs, rule).estimator)
+            best = clone(self._set_results(candidates, rungs, rule).estimator)
             if self.refit and best.method.uses_graph(best._params()) and best.method.has_graph and graph is None:
                 scaling = scalings[best.scale]
                 graph = evaluations[scaling.kind].graph(best.group("graph")).of_features(scaling)
@@ -268,16 +268,17 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
                     setattr(self, name, getattr(self.best_estimator_, name))
         return self
 
-    def _tell(self, candidates: Sequence[Candidate], rungs: Sequence[EvaluatedRung], rule: ChoiceRule) -> Candidate:
-        """Set what the rungs came to, and return the best candidate."""
-        tried = [candidates[number] for rung in rungs for number in rung.places["model"]]
-        rows, last = [row for rung in rungs for row in rung.rows["model"]], rungs[-1].rows["model"]
+    def _set_results(self, candidates: Sequence[Candidate], rungs: Sequence[EvaluatedRung],
+                     rule: SelectionRule) -> Candidate:
+        """Set the attributes of the search, and return the best candidate."""
+        tried = [candidates[number] for rung in rungs for number in rung.indices["model"]]
+        scored, finalists = [each for rung in rungs for each in rung.candidates["model"]], rungs[-1].candidates["model"]
         self.n_resources_ = [rung.n_resources for rung in rungs]
-        self.n_candidates_ = [len(rung.places["model"]) for rung in rungs]
-        of_rung = [(number, rung.n_resources) for number, rung in enumerate(rungs) for _ in rung.places["model"]]
-        self.cv_results_ = cv_results(rows, [each.values for each in tried], rule,
+        self.n_candidates_ = [len(rung.indices["model"]) for rung in rungs]
+        of_rung = [(number, rung.n_resources) for number, rung in enumerate(rungs) for _ in rung.indices["model"]]
+        self.cv_results_ = cv_results(scored, [each.values for each in tried], rule,
                                       None if self.factor is None else of_rung)
-        self.best_index_ = len(rows) - len(last) + rule.place(last)
+        self.best_index_ = len(scored) - len(finalists) + rule.index(finalists)
         best = tried[self.best_index_]
         self.best_params_, self.best_score_ = best.values, float(
             self.cv_results_["mean_test_score"][self.best_index_])

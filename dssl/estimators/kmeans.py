@@ -25,7 +25,7 @@ from ..report.page import page
 from ..report.record import RunRecord
 from ..report.sections.clusters import clusters_section
 from ..report.sections.data import data_section
-from ..selection.number_of_clusters import require_number
+from ..selection.number_of_clusters import number_rule
 from .points import KernelReader, PointPredictor
 from .targets import require_unequal
 
@@ -232,7 +232,7 @@ class KernelKMeans(ClusterMixin, PointPredictor, KernelReader):
         return html
 
     def _params(self) -> ClustersParams:
-        rule = require_number(self.n_clusters, self.max_clusters)
+        rule = number_rule(self.n_clusters, self.max_clusters)
         most = self.n_clusters if rule is None else self.max_clusters
         start = KMeansParams(n_clusters=most, n_init=self.n_init,  # type: ignore[arg-type]  # it checks
                              random_state=self.random_state)

@@ -24,9 +24,9 @@ from ..learners.target.target import Target
 from ..methods.laprls.method import LAPRLS
 from ..methods.laprls.steps import PenaltyParams
 from ..methods.step import Context
-from ..selection.choice import ChoiceRule, cv_results
-from ..selection.chosen import ProbablePair
+from ..selection.candidates import CandidateScores, SelectionRule, cv_results
 from ..selection.folds import GivenFolds, held_out_folds, require_folds
+from ..selection.probable_penalties import MostProbable
 from ..storage.blocks import Rows
 from .calibrated import CalibratedClassifier
 from .method import SearchedEstimator
@@ -257,19 +257,21 @@ class LapRLSClassifier(CalibratedClassifier, LapRLSEstimator):
 
 
 def _results(selection: dict[str, Any], params: PenaltyParams) -> dict[str, Any]:
-    """Return the rows of a selection as scikit-learn has them, their bandwidths as numbers where there are several."""
-    tried: list[dict[str, Any]] = selection.get("grid", {}).get("model", [])
+    """Return `cv_results_` of a selection, with bandwidths as numbers where there are several."""
+    tried = [CandidateScores.from_json(row) for row in selection.get("grid", {}).get("model", [])]
     if not tried:
         return {}
     numbers = dict(zip(params.kernels.bandwidths, selection["bandwidths"], strict=True))
-    rule: ChoiceRule = params.rule
+    rule: SelectionRule = params.rule
     if params.laprls.chosen:
-        chosen = ProbablePair(**selection["rule"])
+        chosen = MostProbable(**selection["rule"])
         rule = replace(chosen, of_bandwidths=tuple((numbers[name], prior) for name, prior in chosen.of_bandwidths))
     varied = {"bandwidth"} if len(numbers) > 1 else set[str]()
-    rows = [{**{name: numbers[row[name]] for name in varied}, **{name: value for name, value in row.items()
-                                                             if name != "bandwidth"}} for row in tried]
-    return cv_results(rows, [{name: row[name] for name in (*varied, *PENALTIES)} for row in rows], rule)
+    parameters = [{name: numbers[value] if name == "bandwidth" else value for name, value in each.parameters.items()
+                   if name in (*varied, *PENALTIES)} for each in tried]
+    candidates = [replace(each, parameters=values) for each, values in zip(tried, parameters, strict=True)]
+    return cv_results(candidates, [{name: values[name] for name in (*varied, *PENALTIES)} for values in parameters],
+                      rule)
 
 
 def _values_of(name: str, value: Any) -> tuple[Penalty, ...]:

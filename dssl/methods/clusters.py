@@ -30,7 +30,7 @@ from ..learners.on_graph.cost import predicted_cost
 from ..learners.target.coding import Values
 from ..learners.target.target import Quantities
 from ..report.words import Baseline, Words
-from ..selection.number_of_clusters import NumberRule, chosen_clusters, require_number
+from ..selection.number_of_clusters import NumberRule, number_rule, selected_clusters
 from ..solvers.eigen import eigenpairs_bytes
 from ..storage.blocks import Rows
 from .data_sections import ClusteringData
@@ -80,7 +80,7 @@ class ClustersModel(ModelSection):
 
     def kmeans(self) -> KMeansParams:
         """Return the parameters of k-means with the largest number of clusters there may be."""
-        rule = require_number(self.n_clusters, self.max_clusters)
+        rule = number_rule(self.n_clusters, self.max_clusters)
         return KMeansParams(n_clusters=int(self.n_clusters) if rule is None else self.max_clusters,
                             n_init=self.n_init, random_state=self.random_state)
 
@@ -138,7 +138,7 @@ class ClusteringSections(Sections):
         model = self.model
         kernels = BaseKernels(self.kernel.name, self.kernel.parameters, (self.kernel.bandwidth,), model.random_state)
         return ClustersParams(kernels=kernels, space=self.space(), kmeans=model.kmeans(),
-                              rule=require_number(model.n_clusters, model.max_clusters))
+                              rule=number_rule(model.n_clusters, model.max_clusters))
 
     def mistakes(self) -> Iterator[tuple[str, DsslError]]:
         yield from super().mistakes()
@@ -195,7 +195,7 @@ def make_clusters(context: Context, params: ClustersParams) -> dict[str, Any]:
     kernel, = params.kernels.on(points)
     features = context.parts.within("features")
     source = source_of(context, params.space)
-    found = chosen_clusters(points, kernel, params.space, source, kmeans, params.rule, execution, features)
+    found = selected_clusters(points, kernel, params.space, source, kmeans, params.rule, execution, features)
     clusters = found.clusters
     models: dict[str, Model] = {"model": clusters.model}
     if params.baselines and not points.is_sparse:

@@ -23,7 +23,7 @@ from ..graph.graph import Graph
 from ..graph.knn_graph import VERSIONS, KNNGraph
 from ..graph.vertices import Vertices
 from ..knn.lists import Neighbors
-from ..selection.choice import ChoiceRule
+from ..selection.candidates import CandidateScores, SelectionRule
 from ..selection.halving import Repetitions
 from ..storage.artifacts import Artifact, Workspace
 from ..storage.blocks import Parts
@@ -71,10 +71,10 @@ class ResultCache:
         return self.workspace.artifact("knn_graph", 1, {
             "graph": params, "searched_for": searched_for, "versions": VERSIONS}, {"points": self.points})
 
-    def rows(self, group: Group, standing: Sequence[int], graph: str, folds: Repetitions,
-             scoring: str | None) -> Artifact:
-        """Return the artifact of the rows of some candidates; graph : the address of their graph."""
-        method, candidates = group.method, [group.candidates[number] for number in standing]
+    def scores(self, group: Group, numbers: Sequence[int], graph: str, folds: Repetitions,
+               scoring: str | None) -> Artifact:
+        """Return the artifact of the scores of some candidates; graph : the address of their graph."""
+        method, candidates = group.method, [group.candidates[number] for number in numbers]
         names = [[digest_of_arrays({"fold": fold}) for fold in of_repetition] for of_repetition in folds]
         return self.workspace.artifact("held_out", 2, {
             "method": method.name, "versions": {step.name: step.version for step in method.steps},
@@ -106,20 +106,22 @@ class Evaluation:
     _made: dict[tuple[KNNGraph | None, bool], list[tuple[list[Any], MemoryWorkspace]]] = field(default_factory=dict)
     _evaluators: dict[tuple[Group, bool], CandidateEvaluator] = field(default_factory=dict)
 
-    def rows(self, group: Group, standing: Sequence[int], folds: Repetitions) -> list[dict[str, Any]]:
-        """Return the rows of candidates of a group, by their numbers."""
-        uses_graph = group.uses_graph(standing)
-        artifact = None if self.cache is None else self.cache.rows(group, standing, self._address(group, uses_graph),
-                                                                 folds, self.scoring)
+    def scores(self, group: Group, numbers: Sequence[int], folds: Repetitions) -> list[CandidateScores]:
+        """Return the scores of candidates of a group, by their numbers."""
+        uses_graph = group.uses_graph(numbers)
+        artifact = None if self.cache is None else self.cache.scores(group, numbers, self._address(group, uses_graph),
+                                                                     folds, self.scoring)
         if artifact is not None and artifact.exists:
             table = artifact.attributes
-            return [dict(zip(table["names"], values, strict=True)) for values in table["rows"]]
-        rows = self._evaluator(group, uses_graph).rows([group.candidates[number] for number in standing], folds)
+            return [CandidateScores.from_json(dict(zip(table["names"], values, strict=True)))
+                    for values in table["rows"]]
+        scores = self._evaluator(group, uses_graph).evaluate([group.candidates[number] for number in numbers], folds)
         self.n_groups += 1
         if artifact is not None:
+            rows = [candidate.to_json() for candidate in scores]
             artifact.begin({})
             artifact.publish({"names": list(rows[0]), "rows": [list(row.values()) for row in rows]})
-        return rows
+        return scores
 
     def forget(self) -> None:
         """Give back what candidates share, but for graphs."""
@@ -132,7 +134,7 @@ class Evaluation:
         assert group.method.evaluator is not None
         params = group.method.joined(list(group.candidates.values()))
         context = self._workspace(group, uses_graph, params).context()
-        evaluator = group.method.evaluator(context, replace(params, rule=ChoiceRule(scoring=self.scoring)))
+        evaluator = group.method.evaluator(context, replace(params, rule=SelectionRule(scoring=self.scoring)))
         if self.again:
             self._evaluators[group, uses_graph] = evaluator
         return evaluator

@@ -9,7 +9,7 @@ The features follow from all points, so that labels that are held out stay among
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import product
 from typing import Any, ClassVar, Literal, TypedDict
@@ -26,6 +26,7 @@ from ..learners.class_prior import LABELS, ClassPrior, ClassWeight
 from ..learners.linear.features import SampleLearner
 from ..learners.linear.kernel_model import KernelModel
 from ..learners.losses import LOSSES, LossName, Squared
+from ..learners.measures import HINGE
 from ..learners.model import Model
 from ..learners.probabilities import calibration_attributes
 from ..learners.target.coding import Coding
@@ -33,10 +34,9 @@ from ..learners.target.target import Target
 from ..report.sections.selection import selection_section
 from ..report.words import Baseline, Words
 from ..selection.by_labels import LabelFolds, by_labels, with_prior
-from ..selection.choice import LOWEST, ChoiceRule
-from ..selection.cluster import left_out_samples, rows_of_samples
+from ..selection.candidates import LOWEST_ERROR, CandidateScores, SelectionRule
 from ..selection.folds import FoldParams
-from ..selection.halving import Repetitions
+from ..selection.halving import Repetitions, json_tables
 from ..selection.held_out_scores import HeldOut
 from .sections import ClassModel, KernelSection, Sections, baseline_mistakes, scoring_mistakes
 from .selection_sections import Grid, Selection
@@ -141,7 +141,7 @@ class LinearSections(Sections):
         learners = product(self.tried("loss", model.loss), self.tried("C", model.C))
         return {"kernels": BaseKernels(self.kernel.name, self.kernel.parameters, bandwidths, model.random_state),
                 "learners": tuple(SampleLearner(loss=loss, C=C) for loss, C in learners),
-                "cv": chosen.folds() if chosen else None, "rule": chosen.rule() if chosen else LOWEST,
+                "cv": chosen.folds() if chosen else None, "rule": chosen.rule() if chosen else LOWEST_ERROR,
                 "prior": self.prior, "weight": self.weight, "random_state": model.random_state}
 
     def mistakes(self) -> Iterator[tuple[str, DsslError]]:
@@ -161,7 +161,7 @@ class Shared(TypedDict):
     kernels: BaseKernels
     learners: tuple[SampleLearner, ...]
     cv: FoldParams | None
-    rule: ChoiceRule
+    rule: SelectionRule
     prior: ClassPrior
     weight: ClassWeight
     random_state: int
@@ -192,7 +192,7 @@ class LinearParams(ABC):
     kernels: BaseKernels
     learners: tuple[SampleLearner, ...]
     cv: FoldParams | None = None
-    rule: ChoiceRule = LOWEST
+    rule: SelectionRule = LOWEST_ERROR
     prior: ClassPrior = LABELS
     weight: ClassWeight = NO_WEIGHTS
     random_state: int = 0
@@ -242,56 +242,79 @@ def _features(context: Context, params: LinearParams, name: str, variant: Varian
 
 @dataclass(frozen=True, eq=False)
 class LinearEvaluator:
-    """What evaluates linear learners on features of the model or its baseline, which serve all learners and folds."""
+    """Evaluates linear learners on the features of the model or its baseline, which all learners and folds share."""
 
     context: Context
     scoring: str | None
-    complete: bool = False  # whether rows have every score
+    complete: bool = False  # whether every score is computed
     features: dict[str, np.ndarray] = field(default_factory=dict)
 
     @classmethod
     def of(cls, context: Context, params: LinearParams) -> "LinearEvaluator":
-        """Return that of a search."""
+        """Return the evaluator of a search."""
         return cls(context, params.rule.scoring)
 
-    def rows_of(self, params: LinearParams, name: str, variant: Variant, folds: Repetitions) -> list[dict[str, Any]]:
-        """Return the row of each learner on some features."""
+    def scores_of(self, params: LinearParams, name: str, variant: Variant,
+                  folds: Repetitions) -> list[CandidateScores]:
+        """Return the scores of each learner on some features."""
         target, key = self.context.target(params.prior), f"{name} {variant}"
         if key not in self.features:
             self.features[key] = _features(self.context, params, name, variant, target).F
         weight = self.context.label_weights(target, params.weight)
-        return rows_of_samples(self.features[key], target, params.learners, folds, self.scoring, weight,
-                               complete=self.complete)
+        return linear_scores(self.features[key], target, params.learners, folds, self.scoring, weight,
+                             complete=self.complete)
 
-    def rows(self, candidates: Sequence[LinearParams], folds: Repetitions) -> list[dict[str, Any]]:
-        return [row for params in candidates for variant in params.variants()
-                for row in self.rows_of(params, "model", variant, folds)]
+    def evaluate(self, candidates: Sequence[LinearParams], folds: Repetitions) -> list[CandidateScores]:
+        return [scored for params in candidates for variant in params.variants()
+                for scored in self.scores_of(params, "model", variant, folds)]
+
+
+def linear_scores(F: np.ndarray, target: Target, learners: Sequence[SampleLearner], repetitions: Repetitions,
+                  scoring: str | None = None, weight: np.ndarray | None = None, *,
+                  complete: bool = False) -> list[CandidateScores]:
+    """Return the scores of each learner on the features F (l, k) of the labeled points."""
+    scores = []
+    for learner in learners:
+        fitted = held_out_linear(F, target, learner, repetitions, weight)
+        shifted = [values.with_prior(LABELS) for values in fitted]
+        scores.append(CandidateScores.of(shifted, HINGE, scoring, fitted, complete=complete, C=learner.C))
+    return scores
+
+
+def held_out_linear(F: np.ndarray, target: Target, learner: SampleLearner, repetitions: Repetitions,
+                    weight: np.ndarray | None = None) -> list[HeldOut]:
+    """Return the held-out values of a learner on the features F (l, k) of the labeled points in each repetition."""
+    held = []
+    for folds in repetitions:
+        values, coding = learner.held_out(F, target, folds, weight)
+        held.append(HeldOut(target, coding, values, folds, weight))
+    return held
 
 
 def make_selection(context: Context, params: LinearParams) -> dict[str, Any]:
-    """Choose the features and the learner by cross-validation, of the model and of its baseline."""
+    """Select the features and the learner by cross-validation, for the model and for its baseline."""
     target = context.target(params.prior)
     target.require_labels()
     tried = {"model": params.variants(), "base": [{"bandwidth": bandwidth} for bandwidth in params.kernels.bandwidths]}
     rule = asdict(params.rule)
     if params.cv is None:
         return {"folds": 0, "rule": rule, "choices": {
-            name: _row(variants[0], params.learners[0]) for name, variants in tried.items()}}
+            name: _parameters(variants[0], params.learners[0]) for name, variants in tried.items()}}
     repetitions, evaluator = params.cv.repeated(target), LinearEvaluator(context, params.rule.scoring, complete=True)
-    rows: dict[str, list[dict[str, Any]]] = {name: [] for name in tried}
+    tables: dict[str, list[CandidateScores]] = {name: [] for name in tried}
     for name, variant in ((name, variant) for name, variants in tried.items() for variant in variants):
-        scored = evaluator.rows_of(params, name, variant, repetitions)
-        rows[name] += [{**_row(variant, learner), **row} for learner, row in zip(params.learners, scored, strict=True)]
-    choices = {name: dict(params.rule.choose(of_model)) for name, of_model in rows.items()}
-    scores = {name: row.pop("scores") for name, row in choices.items()}
-    for row in (row for of_model in rows.values() for row in of_model):
-        row.pop("scores", None)
-    return {"folds": len(repetitions[0]), "repetitions": len(repetitions), "rule": rule, "choices": choices,
-            "grid": rows, "scores": scores}
+        scored = evaluator.scores_of(params, name, variant, repetitions)
+        tables[name] += [replace(each, parameters=_parameters(variant, learner))
+                         for learner, each in zip(params.learners, scored, strict=True)]
+    selected = {name: params.rule.select(table) for name, table in tables.items()}
+    grid = {name: [replace(each, all_scores=None) for each in table] for name, table in tables.items()}
+    return {"folds": len(repetitions[0]), "repetitions": len(repetitions), "rule": rule,
+            "choices": {name: replace(each, all_scores=None).to_json() for name, each in selected.items()},
+            "grid": json_tables(grid), "scores": {name: each.all_scores for name, each in selected.items()}}
 
 
-def _row(variant: Variant, learner: SampleLearner) -> dict[str, Any]:
-    """Return what a row of a search tells of its parameters."""
+def _parameters(variant: Variant, learner: SampleLearner) -> dict[str, Any]:
+    """Return the parameters of a candidate by name."""
     return {**variant, "loss_function": learner.loss, "C": learner.C}
 
 
@@ -310,9 +333,9 @@ def fit_models(context: Context, params: LinearParams) -> tuple[dict[str, Model]
         b, intercept, coding = learner.fit(features.F, target, weight)
         models[name], calibration, held_out[name] = with_prior(
             features.model(b, intercept, coding), target,
-            left_out_samples(features.F, target, learner, folds.repetitions, weight))
+            held_out_linear(features.F, target, learner, folds.repetitions, weight))
         probabilities = calibration_attributes(calibration) if name == "model" else {}
-        facts[name] = {"name": name, "n_labeled": len(target.labeled), "parameters": _row(variant, learner),
+        facts[name] = {"name": name, "n_labeled": len(target.labeled), "parameters": _parameters(variant, learner),
                       **features.told, **target.missed(features.F @ b + intercept, coding), **probabilities}
     described = context.write_models(models)
     compared = {"by_labels": by_labels(target, folds, held_out)} if params.baselines else {}

@@ -10,7 +10,7 @@ from ..graph.regularizer_params import LaplacianKind
 from ..graph.weights.rules import WeightsName
 from ..knn.params import MetricName
 from ..learners.laprls.params import HeldOut, HeldOutPoints
-from ..selection.choice import ChoiceRule
+from ..selection.candidates import SelectionRule
 from ..selection.folds import FoldParams
 from ..selection.halving import Search
 from ..selection.held_out_scores import ScoringName
@@ -139,9 +139,9 @@ class Selection:
         """Return the parameters of the folds."""
         return FoldParams(folds=self.cv, repetitions=self.repetitions, random_state=self.random_state)
 
-    def rule(self) -> ChoiceRule:
+    def rule(self) -> SelectionRule:
         """Return which row is chosen."""
-        return ChoiceRule(scoring=self.scoring, one_standard_error=self.one_standard_error)
+        return SelectionRule(scoring=self.scoring, one_standard_error=self.one_standard_error)
 
     def searched(self) -> Search:
         """Return which combinations are tried, and on which folds."""

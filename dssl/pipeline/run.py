@@ -22,8 +22,9 @@ from ..report.sections.ran import files_section, spec_section, stages_section
 from ..report.sections.scores import curve_section
 from ..report.text import at
 from ..report.verdict import Verdict
-from ..selection.by_labels import without_choice
-from ..selection.held_out_scores import SCORED, with_intervals
+from ..selection.by_labels import corrected_for_selection
+from ..selection.candidates import CandidateScores
+from ..selection.held_out_scores import SCORED
 from ..storage.array_files import begin_anew
 from ..storage.files import remove_tree, write_file, write_json
 from ..storage.manifests import libraries
@@ -289,10 +290,13 @@ def _tell_unlike(processors: Sequence[str], tell: Events) -> list[str]:
 
 
 def _with_intervals(selection: Attributes, n: int) -> Attributes:
-    """Return what a search of n labels found as the report shows it: scores with intervals, and what the rule asks."""
-    rows = {name: {model: with_intervals(row, n) for model, row in selection[name].items()}
+    """Return a selection by n labels for the report: scores with intervals, and the score of the rule."""
+    def reported(row: Attributes) -> Attributes:
+        return CandidateScores.from_json(row).to_report(n)
+
+    rows = {name: {model: reported(row) for model, row in selection[name].items()}
             for name in ("choices", "scores") if selection.get(name)}
-    graphs = {"graphs": [with_intervals(row, n) for row in selection["graphs"]]} if "graphs" in selection else {}
+    graphs = {"graphs": [reported(row) for row in selection["graphs"]]} if "graphs" in selection else {}
     rule = dict(selection.get("rule") or {})
     if rule.get("scoring"):
         rule["score"] = SCORED[rule["scoring"]]
@@ -330,7 +334,7 @@ def _result(identity: str, made: Plan, records: list[StageRun], notes: list[str]
         result["selection"] = stages["selection"]["choices"]
         gain = result.get("gain") or {}
         if "by_labels" in gain:
-            result["gain"] = {**gain, "by_labels": without_choice(gain["by_labels"],
+            result["gain"] = {**gain, "by_labels": corrected_for_selection(gain["by_labels"],
                                                                   stages["selection"].get("grid") or {})}
     if made.tried:
         result["graphs"] = tried_graphs(made)

@@ -33,7 +33,7 @@ from ..report.record import Attributes
 from ..report.sections.sample import Picture, Sample, sample_section
 from ..selection.coverage import block_height
 from ..selection.coverage import row_bytes as distance_bytes
-from ..selection.suggest import FEWEST, MOST, SuggestParams, prior_bytes
+from ..selection.suggest import MAX_PAIRS, MIN_PAIRS, SuggestParams, prior_bytes
 from ..storage.blocks import arrays_within, block_rng, row_ranges
 from ..storage.csr import as_rows
 from .spec import Spec
@@ -249,7 +249,7 @@ def _next_bytes(f: PlanInputs, spec: Spec) -> int:
         return 0
     half = arrays_within(f.budget) // 2
     if isinstance(spec, GraphSections):
-        return min(prior_bytes(f.n, f.n, f.nnz, min(max(FEWEST, f.n_labeled + LISTED), MOST, f.n)), half)
+        return min(prior_bytes(f.n, f.n, f.nnz, min(max(MIN_PAIRS, f.n_labeled + LISTED), MAX_PAIRS, f.n)), half)
     points, m = f.dense(f.n, f.width), f.n_labeled
     return block_height(points, m, half) * distance_bytes(points, m)
 

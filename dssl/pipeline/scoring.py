@@ -17,14 +17,14 @@ from ..methods.step import Context, Method
 from ..report.record import Attributes, Scores
 from ..report.sections.scores import scores_section
 from ..selection.scores import (
-    guess,
+    constant_baseline,
     in_defined_scoring,
-    points_to_draw,
+    points_to_plot,
     predict_test,
     scored_bytes,
     scores_of,
     unlabeled_verdict,
-    withheld,
+    with_rejections,
 )
 from ..selection.scoring import with_scoring
 from .spec import Spec
@@ -80,14 +80,14 @@ def make_scores(context: Context, params: ScoreParams) -> Compared:
     scores = {name: {**scores_of(true, predicted), "unsupported": int(predicted["unsupported"].sum())}
               for name, predicted in scored.items()}
     labels = context.target(params.prior)
-    name, predicted, predicts = guess(labels, true, context.label_weights(labels, params.weight))
+    name, predicted, predicts = constant_baseline(labels, true, context.label_weights(labels, params.weight))
     scores[name] = {**scores_of(true, predicted), "predicts": predicts}
     gain = {**unlabeled_verdict(true, {**scored, name: predicted}), **undefined,
             **({} if by_labels is None else {"by_labels": by_labels})}
     compared = {"metrics": scores.pop("model"), "baselines": scores, "gain": gain,
                 "stored": {"array": "codes" if "codes" in scored["model"] else "values",
                            "column": list(scored).index("model")},
-                **points_to_draw(true, scored["model"])}
+                **points_to_plot(true, scored["model"])}
     return cast(Compared, compared)
 
 
@@ -124,7 +124,7 @@ def transductive_scores(context: Context, values: np.ndarray, unreached: np.ndar
     if not len(hidden.labeled):
         return None
     rejected = unreached[hidden.labeled]
-    predicted = withheld(scored(hidden).predictions(values[hidden.labeled], hidden.coded), rejected)
+    predicted = with_rejections(scored(hidden).predictions(values[hidden.labeled], hidden.coded), rejected)
     scores = {name: value for name, value in scores_of(hidden, predicted).items() if name != "confusion"}
     return cast(Scores, {**scores, "unsupported": int(rejected.sum())})
 

@@ -108,7 +108,7 @@ def choose_rows(context: Context, model: Model, params: SuggestParams) -> Sugges
     graph = context.graph() if "neighbors" in context.inputs else None
     vertices = context.vertices() if "vertices" in context.inputs else find_vertices(points, execution)
     labeled, coding = context.target().labeled, model.coding
-    name = params.chosen(graph=graph is not None, rows=True, model=isinstance(coding, ClassCoding))
+    name = params.resolved(graph=graph is not None, rows=True, model=isinstance(coding, ClassCoding))
     margins = _margins(model, context, vertices, len(labeled)) if name in OF_MODEL else None
     train = context.rows("split", "train")
     outliers = (context.attributes("points")["scaling"].get("outliers") or {"rows": []})["rows"]

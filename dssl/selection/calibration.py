@@ -1,7 +1,6 @@
-"""Probabilities from scores: one slope, calibrated on scores of points that the learner was not fitted to.
+"""Probabilities from scores: one slope, calibrated on held-out scores.
 
-The folds share one Gram matrix, so a fold costs a fit on l points and no graph. The kernel of a held-out point
-comes from the graph of all points, as it does in the model itself.
+The folds share one Gram matrix, so a fold costs a fit on l points and no graph: held-out points stay in the graph.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,36 +16,33 @@ from ..learners.target.target import Classes, Target
 from .folds import labeled_folds
 
 FOLDS = 5
-ONE_BY_ONE = 200  # labels at most that are left out one of each class at a time
-CALIBRATIONS = 10  # at most, of the scores of one repetition
+ONE_BY_ONE = 200  # labels, up to which a fold has one label of each class
+CALIBRATIONS = 10  # upper bound, for the scores of one repetition
 
 
 def calibration_folds(target: Target, random_state: int, *, a_fit_each: bool = False) -> list[np.ndarray]:
-    """Return what is left out at a time, of labels of which some class has two or more: about one label of each class.
+    """Return folds of about one label of each class; the only label of a class is not held out.
 
-    The only label of a class stays.
-
-    So the shares of the classes among the labels that are left are those of all; without one label of its class alone,
-    a point sees the others in excess, and with two labels a class its scores say the opposite. Of more than
-    `ONE_BY_ONE` labels, and where a fold takes a fit (a_fit_each), there are `FOLDS` folds at most.
+    So the class frequencies among the training labels are those of all labels; leave-one-out would bias them against
+    the class of the held-out point. Above `ONE_BY_ONE` labels, or if each fold needs a fit, there are at most `FOLDS`.
     """
     sizes = np.bincount(target.strata())
-    least = int(sizes[sizes > 1].min())
-    most = FOLDS if a_fit_each or len(target.coded) > ONE_BY_ONE else least
-    return labeled_folds(target.strata(), min(least, most), random_state)
+    smallest = int(sizes[sizes > 1].min())
+    n_folds = min(smallest, FOLDS) if a_fit_each or len(target.coded) > ONE_BY_ONE else smallest
+    return labeled_folds(target.strata(), n_folds, random_state)
 
 
 def can_calibrate(target: Target) -> TypeGuard[Classes]:
-    """Return whether labels are classes of which one has two or more, so that one can be left out."""
+    """Return whether a class has two labels, so that one can be held out."""
     return isinstance(target, Classes) and bool(np.bincount(target.coded, minlength=1).max() >= 2)
 
 
 def shift_of(target: Target, values: Callable[[], np.ndarray], coding: Coding, n_columns: int,
              weight: np.ndarray | None = None, assumed: ClassPrior = LABELS) -> PriorShift:
-    """Return what is added to the values of a model, and the calibration of the sum, by those of labels held out.
+    """Return the shift of the values of a model and the calibration of the sum, from held-out values.
 
-    values : of labeled points without their own labels, (l, c), NaN of those that are not left out. Where
-    `can_calibrate` says no they are not asked for, and nothing is calibrated.
+    values : makes the held-out values (l, c) of the labeled points, NaN where a point is not held out; it is called if
+    `can_calibrate`.
     """
     if can_calibrate(target):
         return prior_shift(target, values(), coding, weight, assumed, n_columns=n_columns)
@@ -55,9 +51,9 @@ def shift_of(target: Target, values: Callable[[], np.ndarray], coding: Coding, n
 
 def calibration_of(target: Target, values: Callable[[], np.ndarray], coding: Coding,
                    weight: np.ndarray | None = None) -> Calibration | None:
-    """Return the calibration of a model whose values have the wanted frequencies already, as of known class sizes.
+    """Return the calibration of a model that was fitted with known class sizes; values : as in `shift_of`.
 
-    values : as `shift_of` takes them. Labels count such that their classes have the wanted frequencies.
+    The labels are weighted to the frequencies of the classes.
     """
     if not can_calibrate(target):
         return None
@@ -70,16 +66,16 @@ def calibration_of(target: Target, values: Callable[[], np.ndarray], coding: Cod
 
 
 def shared_calibrations(folds: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Return the points of folds that share a calibration, which is fitted to the others."""
+    """Return the points that share a calibration, which is fitted to the other folds."""
     return [np.concatenate(folds[first::CALIBRATIONS]) for first in range(min(len(folds), CALIBRATIONS))]
 
 
 def held_out_probabilities(scores: np.ndarray, codes: np.ndarray, folds: Sequence[np.ndarray],
                            sample_weight: np.ndarray | None = None) -> np.ndarray:
-    """Return the probability of each class (l, n_classes) at points held out, NaN at others.
+    """Return the probability of each class (l, n_classes) at the held-out points, NaN at others.
 
-    scores (l, n_classes), each without its point's fold. A fold's calibration is fitted to the other folds, so that it
-    saw none of its points; of more than `CALIBRATIONS` folds several share one.
+    scores (l, n_classes) : held-out. The calibration of a fold is fitted to the other folds; of more than
+    `CALIBRATIONS` folds several share one.
     """
     held = np.concatenate(folds)
     P = np.full(scores.shape, np.nan)

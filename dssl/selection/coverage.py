@@ -1,11 +1,9 @@
-"""Distances of points to the nearest that is labeled, and greedy k-means++ on them.
+"""Squared distances to the nearest labeled point, and greedy k-means++ on them.
 
-Each step of it draws a few points in proportion to their squared distance to the nearest labeled one, and prefers of
-these the one that most lowers the sum of all such distances: points far from those that are labeled and from each
-other, where points are many.
+Each step draws a few points in proportion to their squared distance to the nearest labeled point, and selects the one
+that lowers the sum of these distances the most.
 
-Arthur, Vassilvitskii, "k-means++: the advantages of careful seeding", SODA 2007, with the several draws a step of
-section 3 there.
+Arthur, Vassilvitskii, "k-means++: the advantages of careful seeding", SODA 2007, section 3 for several draws a step.
 """
 
 import math
@@ -20,25 +18,24 @@ BLOCK_BYTES = 64 << 20
 DRAW_STREAM = 21  # of the seed
 
 
-def row_bytes(rows: Rows, n_chosen: int) -> int:
-    """Return the bytes of a row while its distances are found: as it is read, five in float64, and the distances."""
-    return 2 * rows.row_bytes + (0 if rows.is_sparse else 40 * rows.shape[1]) + 16 * n_chosen
+def row_bytes(rows: Rows, n_selected: int) -> int:
+    """Return the bytes of a row in a block: as it is read, five float64 copies, and its distances."""
+    return 2 * rows.row_bytes + (0 if rows.is_sparse else 40 * rows.shape[1]) + 16 * n_selected
 
 
-def block_height(rows: Rows, n_chosen: int, budget: int) -> int:
-    """Return the rows of a block; raise BudgetError where not one fits."""
-    each = row_bytes(rows, n_chosen)
+def block_height(rows: Rows, n_selected: int, budget: int) -> int:
+    """Return the rows of a block; raise BudgetError if not even one fits."""
+    each = row_bytes(rows, n_selected)
     return min(rows_that_fit(budget, each, len(rows)), max(1, BLOCK_BYTES // each))
 
 
 class Distances:
-    """Squared distances `nearest` (v,) of rows to the nearest labeled one, infinite where none is; `observe` adds one.
+    """Squared distances `nearest` (v,) of rows to the nearest labeled row, infinite without one; `observe` adds one.
 
     Each step reads all rows once, in blocks. Memory: 16 bytes a row, and a block.
     """
 
     def __init__(self, rows: Rows, observed: np.ndarray, budget: int):
-        """Start from rows (v, d) of which some are labeled; raises BudgetError where not one row fits."""
         self.rows = rows
         self.observed = observed.tolist()
         self.budget = budget
@@ -46,15 +43,15 @@ class Distances:
         if self.observed:
             self.nearest = np.concatenate([block.min(axis=1) for block in self._blocks(observed)])
 
-    def _blocks(self, chosen: np.ndarray) -> Iterator[np.ndarray]:
-        """Yield the squared distances (b, c) of each block of rows to some rows."""
-        near = as_points(self.rows.take(chosen))
-        for _, block in self.rows.blocks(block_height(self.rows, len(chosen), self.budget)):
-            yield squared_distances(as_points(block), near)
+    def _blocks(self, selected: np.ndarray) -> Iterator[np.ndarray]:
+        """Yield the squared distances (b, c) of each block of rows to the selected rows."""
+        Z = as_points(self.rows.take(selected))
+        for _, block in self.rows.blocks(block_height(self.rows, len(selected), self.budget)):
+            yield squared_distances(as_points(block), Z)
 
-    def to(self, chosen: np.ndarray) -> np.ndarray:
+    def to(self, selected: np.ndarray) -> np.ndarray:
         """Return the squared distances (v, c) of all rows to a few of them."""
-        return np.concatenate([*self._blocks(chosen)])
+        return np.concatenate([*self._blocks(selected)])
 
     def observe(self, row: int) -> None:
         """Count one more row as labeled."""
@@ -63,27 +60,27 @@ class Distances:
 
 
 class Coverage:
-    """Greedy k-means++: `scores` of the rows that a step draws, and `observe` of the one that is taken."""
+    """Greedy k-means++ on rows of `mass` (v,) points: `scores` of the drawn rows; `observe` adds a label."""
 
     def __init__(self, distances: Distances, mass: np.ndarray, random_state: int):
-        """Start from the distances of rows that stand for `mass` (v,) points."""
         self.distances = distances
         self.mass = mass
         self.random_state = random_state
 
     def scores(self, allowed: np.ndarray) -> np.ndarray:
-        """Return by what share each drawn row lowers the sum of squared distances (v,), -inf of all others.
+        """Return the relative decrease of the sum of squared distances by each drawn row (v,), -inf for all others.
 
-        Where nothing is labeled yet, the sum is that of the worst row drawn. allowed (v,) bool : what may be drawn.
+        Without a label, the sum before is that after the worst drawn row. allowed (v,) bool : what may be drawn.
         """
         nearest = self.distances.nearest
         count = len(self.distances.observed)
         weight = np.where(allowed, self.mass * np.where(np.isinf(nearest), 1.0, nearest), 0.0)
-        if not weight.any():  # copies of labeled rows are left
+        if not weight.any():  # only duplicates of labeled rows are left
             weight = np.where(allowed, self.mass, 0.0)
-        places = np.flatnonzero(weight)
+        possible = np.flatnonzero(weight)
         drawn = np.sort(block_rng(self.random_state, DRAW_STREAM, count).choice(
-            places, min(2 + int(math.log(count + 1)), len(places)), replace=False, p=weight[places] / weight.sum()))
+            possible, min(2 + int(math.log(count + 1)), len(possible)), replace=False,
+            p=weight[possible] / weight.sum()))
         after = self.mass @ np.minimum(self.distances.to(drawn), nearest[:, None])
         before = float(self.mass @ nearest) if count else float(after.max())
         scores = np.full(len(nearest), -np.inf)

@@ -1,4 +1,4 @@
-"""Folds of the labeled points, and predictions without each; the unlabeled ones are in every training set."""
+"""Folds of the labeled points, and predictions without each; unlabeled points are in every training set."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,11 +18,10 @@ LEAVE_ONE_OUT = "leave_one_out"
 
 
 def labeled_folds(codes: np.ndarray, n_folds: Any, random_state: int, repetition: int = 0) -> list[np.ndarray]:
-    """Return up to `n_folds` ascending, disjoint lists of positions in `codes` (l,), classes 0, 1, ..., to hold out.
+    """Return up to `n_folds` ascending, disjoint lists of positions in `codes` (l,), the classes 0, 1, ...
 
-    Each class is spread evenly over the folds, in a random order that the seed and the number of the repetition give.
-    One point of each class is never held out with all others of it: a class of one point is in every training set, and
-    is not held out at all. n_folds "leave_one_out" : a fold a point.
+    The seed and the number of the repetition determine a random order, in which each class is spread evenly over the
+    folds. No fold holds a whole class: a class of one point is never held out.
 
     Raises ParameterError: fewer than two folds, or no whole number of them. DataError: no class has two points.
     """
@@ -34,13 +33,13 @@ def labeled_folds(codes: np.ndarray, n_folds: Any, random_state: int, repetition
     require(len(dealt) > 0, f"{len(codes)} labeled points, no class has two", error=DataError,
             why="a point that is held out leaves its class without a label, or a regression without a point",
             fix="label two points of a class, or leave selection out: set the parameters by hand")
-    # A class of fewer points than folds is never whole in one fold: consecutive members go to different folds.
+    # A class of fewer points than folds is never whole in one fold, because consecutive members go to different folds.
     members = np.concatenate(dealt)
     return [np.sort(members[fold::n_folds]) for fold in range(min(n_folds, len(members)))]
 
 
 def require_folds(n_folds: Any) -> None:
-    """Raise ParameterError unless there are two folds or more, a whole number of them, or "leave_one_out"."""
+    """Raise ParameterError unless the number of folds is a whole number >= 2, or "leave_one_out"."""
     if isinstance(n_folds, str) and n_folds == LEAVE_ONE_OUT:
         return
     whole = isinstance(n_folds, (int, np.integer)) and not isinstance(n_folds, bool)
@@ -50,9 +49,9 @@ def require_folds(n_folds: Any) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class FoldParams:
-    """How labeled points are held out: in so many folds, or each alone; and how often they are dealt anew.
+    """The number of folds of the labeled points, or "leave_one_out", and of repetitions with other folds.
 
-    Raises ParameterError: fewer than two folds or than one repetition, or repetitions that are all the same.
+    Raises ParameterError: fewer than two folds, no repetition, or repetitions that are all the same.
     """
 
     folds: int | Literal["leave_one_out"] = 5
@@ -61,11 +60,11 @@ class FoldParams:
 
     def __post_init__(self) -> None:
         require_folds(self.folds)
-        require(self.repetitions >= 1, f"repetitions={self.repetitions}", why="the folds are dealt once or more often",
+        require(self.repetitions >= 1, f"repetitions={self.repetitions}", why="folds are drawn at least once",
                 fix="use 1, or 3 to 10 where labels are few")
         require(self.repetitions == 1 or self.folds != LEAVE_ONE_OUT,
                 f"repetitions={self.repetitions} of leave_one_out", why="each would hold out the same points",
-                fix="leave repetitions out, or use cv: 10")
+                fix="remove repetitions, or use cv: 10")
 
     def repeated(self, target: Target) -> list[list[np.ndarray]]:
         """Return the folds of each repetition; see `held_out_folds`."""
@@ -73,13 +72,13 @@ class FoldParams:
                 for number in range(self.repetitions)]
 
     def count(self, n_labeled: int) -> int:
-        """Return the number of folds of so many labeled points, from above."""
+        """Return an upper bound of the number of folds of so many labeled points."""
         return n_labeled if isinstance(self.folds, str) else min(self.folds, max(n_labeled, 2))
 
 
 @dataclass(frozen=True, eq=False)
 class GivenFolds:
-    """Folds that are there: lists of positions among the labeled points, for each repetition."""
+    """Given folds: lists of positions among the labeled points, for each repetition."""
 
     given: Sequence[Sequence[np.ndarray]]
 
@@ -89,24 +88,24 @@ class GivenFolds:
 
 
 def held_out_folds(cv: Any, target: Target, random_state: int = 0, groups: Any = None) -> list[list[np.ndarray]]:
-    """Return, for each repetition, lists of positions among the labeled points to hold out, ascending and disjoint.
+    """Return the held-out positions among the labeled points for each repetition, in ascending and disjoint folds.
 
-    cv : a number of folds, dealt by strata (`labeled_folds`) by the seed, or "leave_one_out"; a splitter of
-    scikit-learn, which is given the labeled points, their strata and `groups` (l,); or a list of its (train, test)
-    pairs, or of lists of positions. A fold that holds a point out again begins another repetition.
+    cv : a number of stratified folds (`labeled_folds`), or "leave_one_out"; a splitter of scikit-learn, which gets the
+    labeled points, their strata and `groups` (l,); or a list of its (train, test) pairs, or of lists of positions. A
+    fold that holds out a point for the second time begins another repetition.
 
-    Raises ParameterError: fewer than two folds, one that is no list of positions, a train part that is not all labeled
-    points but those of its test part, one that holds out all points of a class, or repetitions that do not hold out the
-    same points. DataError: too few labeled points.
+    Raises ParameterError: fewer than two folds, a fold that is no list of positions, a train part that is not the
+    complement of its test part, a fold of all points of a class, or repetitions that hold out different points.
+    DataError: too few labeled points.
     """
     strata = target.strata()
     if isinstance(cv, str) or not (hasattr(cv, "split") or np.iterable(cv)):
         return [labeled_folds(strata, cv, random_state)]
     positions = _positions_of(cv, strata, groups)
     for number, fold in enumerate(positions):
-        lost = target.classes_within(fold)
-        require(not lost, f"fold {number} of cv holds out all labels of class {', '.join(map(repr, lost))}",
-                why="what is fitted without the fold does not know the class",
+        missing = target.classes_within(fold)
+        require(not missing, f"fold {number} of cv holds out all labels of class {', '.join(map(repr, missing))}",
+                why="the fit without the fold would not know the class",
                 fix=f'pass a number of folds, or "{LEAVE_ONE_OUT}": these keep a label of each class outside every '
                     "fold; or label more points of it")
     repetitions: list[list[np.ndarray]] = []
@@ -117,21 +116,21 @@ def held_out_folds(cv: Any, target: Target, random_state: int = 0, groups: Any =
     held = [np.sort(np.concatenate(folds)) for folds in repetitions]
     same = all(len(folds) > 1 for folds in repetitions) and all(np.array_equal(fold, held[0]) for fold in held)
     require(same, f"cv={cv!r} holds labeled points out unequally often",
-            why="a repetition is some folds, in which each point has the prediction of the one fit that did not see it",
-            fix="use KFold, StratifiedKFold, GroupKFold, LeaveOneOut or what repeats them")
+            why="each repetition predicts every held-out point once, by the fit without its fold",
+            fix="use KFold, StratifiedKFold, GroupKFold, LeaveOneOut, or their repeated variants")
     return repetitions
 
 
 def _positions_of(cv: Any, strata: np.ndarray, groups: Any) -> list[np.ndarray]:
-    """Return the positions (ascending) of each fold of a splitter or of lists; raise ParameterError of what is none."""
+    """Return the ascending positions of each fold of a splitter or list; raise ParameterError if they are invalid."""
     if hasattr(cv, "split"):
         try:
             splits = list(cv.split(np.zeros((len(strata), 1)), strata, groups))
         except ValueError as error:
             raise ParameterError(explain(
                 f"cv={cv!r} does not split {len(strata)} labeled points: {error}",
-                why="it is given these and their classes",
-                fix="pass fewer folds, or of groups list(cv.split(X_l, y_l, groups)) of the labeled points",
+                why="the splitter gets these points and their classes",
+                fix="pass fewer folds, or list(cv.split(X_l, y_l, groups)) of the labeled points",
             )) from error
     else:
         splits = list(cv)
@@ -140,7 +139,7 @@ def _positions_of(cv: Any, strata: np.ndarray, groups: Any) -> list[np.ndarray]:
     require(len(tests) >= 2, f"cv={cv!r} makes {len(tests)} fold(s)", why="a fold is held out of the others",
             fix="pass a number of folds >= 2, or a splitter that makes several")
     require(all(fold.ndim == 1 and len(fold) and fold.dtype.kind in "iu" for fold in tests),
-            f"cv={cv!r} makes a fold that is no list of positions", why="a fold is some of the labeled points",
+            f"cv={cv!r} makes a fold that is no list of positions", why="a fold is a set of labeled points",
             fix="name one labeled point or more in each, by number, not by a mask")
     folds = [np.sort(fold.astype(np.int64)) for fold in tests]
     held = np.concatenate(folds)
@@ -148,13 +147,13 @@ def _positions_of(cv: Any, strata: np.ndarray, groups: Any) -> list[np.ndarray]:
             f"{len(strata)}", why="positions are those among the labeled points, counted from 0",
             fix=f"use 0 to {len(strata) - 1}, or a splitter, which is given the labeled points")
     require(all((np.diff(fold) > 0).all() for fold in folds), f"cv={cv!r} names a labeled point twice in a fold",
-            why="it is held out once", fix="name it once")
+            why="a fold holds a point out once", fix="name it once")
     for number, ((train, _), fold) in enumerate(zip(pairs, folds, strict=True)):
         others = np.setdiff1d(np.arange(len(strata)), fold)
         given = others if train is None else np.asarray(train)
         require(np.array_equal(np.sort(given), others),
                 f"the train part of fold {number} of cv, {given.size} positions, is not the {len(others)} labeled "
-                "points outside its test part", why="a fold is predicted by what is fitted to all labels but its own",
+                "points outside its test part", why="a fold is predicted by a fit to all other labels",
                 fix="pass the test parts alone, [test for _, test in splits], or mark points that no fit may see as "
                     "unlabeled")
     return folds
@@ -162,17 +161,16 @@ def _positions_of(cv: Any, strata: np.ndarray, groups: Any) -> list[np.ndarray]:
 
 def held_out(grams: Sequence[np.ndarray], target: Target, folds: Sequence[np.ndarray], learner: LearnerParams,
              sample_weight: np.ndarray | None = None) -> tuple[np.ndarray, Coding]:
-    """Return the values (l, c) of each labeled point by a learner that was fitted without its fold, and their coding.
+    """Return the held-out values (l, c) of the labeled points, NaN for points in no fold, and their coding.
 
-    grams : a Gram matrix (l, l) of the labeled points for each fold. folds : positions; of points in none of them the
-    values are NaN.
+    grams : a Gram matrix (l, l) of the labeled points for each fold.
     """
     predicted = []
     for K, fold in zip(grams, folds, strict=True):
-        kept = np.setdiff1d(np.arange(len(K)), fold)
-        weight = None if sample_weight is None else sample_weight[kept]
-        coef, intercept, coding = fit_gram(K[np.ix_(kept, kept)], target.take(kept), learner, weight)
-        predicted.append(K[np.ix_(fold, kept)] @ coef + intercept)
+        training = np.setdiff1d(np.arange(len(K)), fold)
+        weight = None if sample_weight is None else sample_weight[training]
+        coef, intercept, coding = fit_gram(K[np.ix_(training, training)], target.take(training), learner, weight)
+        predicted.append(K[np.ix_(fold, training)] @ coef + intercept)
     values = np.full((len(grams[0]), predicted[0].shape[1]), np.nan)
     values[np.concatenate(folds)] = np.concatenate(predicted)
     return values, coding

@@ -1,4 +1,4 @@
-"""Whether the unlabeled points helped: held-out error with and without the graph, their difference, in words."""
+"""Held-out error with and without the graph, and a paired test of their difference."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -10,12 +10,22 @@ from ..learners.measures import SQUARED, PointMeasure
 from ..learners.target.coding import Coding
 from ..learners.target.target import Classes, Target
 from .interval import interval_of_rmse, interval_of_score, interval_of_share
-from .scores import HELPED, HURT, SAME, TOO_FEW, UNCLEAR, Verdict, compared_by, compared_classes, compared_squares
+from .scores import (
+    HELPED,
+    HURT,
+    SAME,
+    TOO_FEW,
+    UNCLEAR,
+    Verdict,
+    compare_classes,
+    compare_in_scoring,
+    compare_squared_errors,
+)
 from .scoring import Predicted
 
 MEANINGS: dict[Verdict, str] = {
     HELPED: "the unlabeled points help", HURT: "the unlabeled points do not help", UNCLEAR: "no clear difference",
-    TOO_FEW: "so few labels cannot tell whether the unlabeled points help"}
+    TOO_FEW: "there are too few labels to tell whether the unlabeled points help"}
 NO_SIZES = "both without the class sizes, which the model itself uses"
 
 
@@ -23,11 +33,10 @@ NO_SIZES = "both without the class sizes, which the model itself uses"
 class Gain:
     """Held-out error with the graph and without it; difference : the first less the second, negative where it helps.
 
-    measure : of classes the error, or the loss of the metric that was asked for (`scoring.LOSSES`); of quantities the
-    root mean squared error. standard_error : of the difference, over the n labeled points, which were each predicted
-    without their own label. with_graph_interval, without_interval : of the two on new points, see `interval`; None
-    where it is not known. p_value, verdict : of the paired test that pipelines have too (`scores.compared`).
-    without_class_sizes : whether the model has class sizes, which the held-out predictions do not use.
+    measure : for classes the error, or the loss of the scoring (`class_scoring.LOSSES`); for quantities the rmse.
+    standard_error : of the difference, over the n held-out labels. with_graph_interval, without_interval : on new
+    points; None where unknown. p_value, verdict : of the paired test (`scores.compare`). without_class_sizes : whether
+    the model has class sizes, which the held-out predictions do not use.
     """
 
     measure: str
@@ -44,16 +53,16 @@ class Gain:
 
     @property
     def helps(self) -> bool:
-        """Return whether the test says that the error is lower with the graph."""
+        """Return whether the error is significantly lower with the graph."""
         return self.verdict == HELPED
 
     @property
     def hurts(self) -> bool:
-        """Return whether it says that the error is higher."""
+        """Return whether the error is significantly higher with the graph."""
         return self.verdict == HURT
 
     def in_words(self) -> str:
-        """Return what the figures mean."""
+        """Return the figures and the verdict as a sentence."""
         is_share = self.measure in ("error", "balanced error")
 
         def number(value: float) -> str:
@@ -76,10 +85,9 @@ class Gain:
 
 
 def held_out_loss(target: Target, coding: Coding, values: np.ndarray, weight: np.ndarray | None) -> float:
-    """Return what one of several models is chosen by: the loss of held-out values (h, c) in the scoring of a target.
+    """Return the loss of held-out values (h, c) in the scoring of a target, or the error where that is undefined.
 
-    Of quantities the mean squared residual; and the error of classes whose scoring is not defined, as the area under
-    the curve is not of a single class.
+    For quantities it is the mean squared residual.
     """
     if isinstance(target, Classes):
         predicted = Predicted.of_values(target, coding, values, weight)
@@ -92,17 +100,16 @@ def gain_of(target: Target, coding: Coding, with_graph: np.ndarray, without: np.
             measure: PointMeasure, *, without_class_sizes: bool = False) -> Gain:
     """Return the gain of held-out values (l, c) with the graph over those without it.
 
-    measure : of points, where the target asks for no other metric than accuracy, or that is not defined. The standard
-    error is that of the mean difference over points; of a root of means, to first order. weight (l,) : weighs the
-    figures. The test counts points, and says nothing where the weighted difference has the other sign. Squares are
-    taken in the unit of the target, in which they neither vanish nor overflow.
+    measure : used if the scoring of the target is accuracy, or undefined. weight (l,) : weighs the errors; the test
+    counts points, and is inconclusive if the weighted difference has the other sign. The standard error of a root of
+    means is of first order. Squares are computed in the unit of the target, so that they do not overflow.
     """
     if isinstance(target, Classes) and target.scoring != "accuracy":
         graph, alone = (Predicted.of_values(target, coding, values, weight) for values in (with_graph, without))
-        pair = compared_by(target.scoring, graph, alone)
+        pair = compare_in_scoring(target.scoring, graph, alone)
         if pair is not None:
-            return Gain(LOSSES[target.scoring], pair.other - pair.gain, pair.other, -pair.gain, pair.standard_error,
-                        pair.n, pair.p_value, pair.verdict, graph.loss_interval(target.scoring),
+            return Gain(LOSSES[target.scoring], pair.baseline - pair.gain, pair.baseline, -pair.gain,
+                        pair.standard_error, pair.n, pair.p_value, pair.verdict, graph.loss_interval(target.scoring),
                         alone.loss_interval(target.scoring), without_class_sizes)
     unit = target.unit
     target = target.in_units()
@@ -115,7 +122,7 @@ def gain_of(target: Target, coding: Coding, with_graph: np.ndarray, without: np.
     difference = shown[0] - shown[1]
     if abs(difference) <= SAME * size:  # equal models differ by rounding
         difference = 0.0
-    pair = compared_classes(ours == 0, other == 0) if isinstance(target, Classes) else compared_squares(
+    pair = compare_classes(ours == 0, other == 0) if isinstance(target, Classes) else compare_squared_errors(
         ours, other, size)
     clear = pair.verdict in (HELPED, HURT)
     verdict = UNCLEAR if clear and pair.gain * difference >= 0 else pair.verdict
@@ -129,10 +136,9 @@ def gain_of(target: Target, coding: Coding, with_graph: np.ndarray, without: np.
 
 def _interval(measure: PointMeasure, losses: np.ndarray, shares: np.ndarray, is_classes: bool,
               unit: float) -> list[float] | None:
-    """Return the 95 % interval of the error of points with losses (l,), of which shares (l,) weigh; in some unit.
+    """Return the 95 % interval of the error of points with losses (l,) and weights `shares` (l,), times `unit`.
 
-    Weighed errors are those of as many points as weigh alike; of weighed squares the interval is that of the delta
-    method.
+    Weighted errors are those of the effective number of points; for weighted squares it is that of the delta method.
     """
     mean = float(shares @ losses)
     if is_classes:

@@ -1,9 +1,8 @@
-"""Scores of labeled points, each predicted without its fold, with their standard errors.
+"""Cross-validated scores of labeled points, with their standard errors.
 
-A score is a function of the shares p of the points in it. Its influence value at point i is how fast it changes as p_i
-grows and the others shrink in proportion, times p_i; their sum of squares is the square of the standard error over
-points, to first order (the infinitesimal jackknife; of a mean of n equal shares, the variance over n). What is fitted
-to predict them, and to calibrate, is taken as given.
+A score is a function of the weights p of the points, which sum to 1. Its influence value at point i is p_i times its
+derivative as p_i grows and the others shrink in proportion; to first order the sum of the squared influence values is
+the squared standard error over points (the infinitesimal jackknife). Fits and calibrations count as fixed.
 
     error, balanced_error   share of wrong classes; mean over classes of it
     log_loss, brier         of probabilities that are calibrated on the other folds (`calibration.py`)
@@ -17,10 +16,10 @@ DeLong, DeLong, Clarke-Pearson, "Comparing the areas under two or more correlate
 curves", Biometrics 1988; Brier, "Verification of forecasts expressed in terms of probability", 1950.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -31,7 +30,6 @@ from ..learners.prior_shift import moved_by_others
 from ..learners.target.coding import ClassCoding, Coding
 from ..learners.target.target import Classes, Target
 from .calibration import held_out_probabilities, shared_calibrations
-from .interval import interval_of_score, interval_of_share
 
 MIN_PROBABILITY = np.finfo(float).eps  # of a logarithm, as in scikit-learn
 
@@ -62,8 +60,8 @@ class Score:
 class HeldOut:
     """Values (m, c) of labeled points, each predicted without its fold, in one repetition.
 
-    folds : disjoint lists of positions; points of none are not scored. weight : (m,) > 0, 1 by default. lost : (m,)
-    bool, points for which there is no prediction, which is no class; None where there is one for all.
+    folds : disjoint lists of positions; points in no fold are not scored. weight : (m,) > 0, 1 by default.
+    unreachable : (m,) bool, points without a prediction, which counts as wrong; None if there are none.
     """
 
     target: Target
@@ -71,14 +69,13 @@ class HeldOut:
     values: np.ndarray
     folds: Sequence[np.ndarray]
     weight: np.ndarray | None = None
-    lost: np.ndarray | None = None
+    unreachable: np.ndarray | None = None
 
     def with_prior(self, assumed: ClassPrior) -> "HeldOut":
-        """Return values that know how frequent classes are, where they assume that these are as `assumed`.
+        """Return values shifted from the class frequencies `assumed` to those of the target.
 
-        Given shares, of known class sizes, are those that the values have, and nothing moves them. The values of a fold
-        are moved as the other folds say (`learners/prior_shift.py`), where there are others; of more than
-        `CALIBRATIONS` folds several share one shift.
+        The other folds determine the shift of a fold (`learners/prior_shift.py`); of more than `CALIBRATIONS` folds
+        several share one. Values that were fitted with given frequencies are not shifted.
         """
         if not isinstance(self.target, Classes) or assumed.source == "given":
             return self
@@ -88,7 +85,7 @@ class HeldOut:
 
     @cached_property
     def points(self) -> np.ndarray:
-        """Return the positions of the points that are held out."""
+        """Return the positions of the held-out points."""
         return np.concatenate(self.folds)
 
     @cached_property
@@ -110,18 +107,18 @@ class HeldOut:
 
     @cached_property
     def probabilities(self) -> np.ndarray:
-        """Return the probability of each class, (n, n_classes), of the points that are held out."""
+        """Return the probability of each class at the held-out points, (n, n_classes)."""
         return held_out_probabilities(self.margins, self.target.coded, self.folds, self.weight)[self.points]
 
     def score(self, value: float, influence: np.ndarray) -> Score:
-        """Return a score from its influence values at the points that are held out."""
+        """Return a score from its influence values at the held-out points."""
         whole = np.zeros(len(self.values))
         whole[self.points] = influence
         return Score(value, whole)
 
     def mean(self, measured: np.ndarray, measure: PointMeasure | None = None) -> Score:
-        """Return the mean of what was measured at each point that is held out, as the measure shows it."""
-        # Without weights as NumPy takes a mean, so that equal numbers of errors are equal.
+        """Return the mean of a measure of the held-out points."""
+        # NumPy's plain mean without weights, so that equal numbers of errors are equal.
         mean = float(np.average(measured, weights=None if self.weight is None else self.weight[self.points]))
         influence = self.shares * (measured - mean)
         if measure is None:
@@ -129,9 +126,11 @@ class HeldOut:
         return self.score(float(measure.shown(mean)), influence * measure.slope(mean))
 
     def measured(self, measure: PointMeasure) -> np.ndarray:
-        """Return the measure at the points that are held out."""
+        """Return the measure at the held-out points."""
         losses = measure.of(self.coding, self.values[self.points], self.true)
-        return losses if self.lost is None or measure != WRONG_CLASS else np.where(self.lost[self.points], 1.0, losses)
+        if self.unreachable is None or measure != WRONG_CLASS:
+            return losses
+        return np.where(self.unreachable[self.points], 1.0, losses)
 
     def of(self, measure: PointMeasure) -> Score:
         return self.mean(self.measured(measure), measure)
@@ -146,7 +145,7 @@ class HeldOut:
 
 
 def balanced_error(held: HeldOut) -> Score:
-    """Return the mean of the errors of the classes that are among the points held out."""
+    """Return the mean error of the classes among the held-out points."""
     wrong = held.measured(WRONG_CLASS)
     present = np.unique(held.true)
     influence = np.zeros(len(wrong))
@@ -166,22 +165,22 @@ def log_loss(held: HeldOut) -> Score:
 
 
 def brier(held: HeldOut) -> Score:
-    """Return the mean squared difference of probabilities from 0 and 1, summed over classes; of two classes, of one."""
+    """Return the mean squared difference of probabilities from 0 and 1, summed over classes, or of one of two."""
     P = held.probabilities
     squares = ((P - (held.true[:, None] == np.arange(P.shape[1])))**2).sum(axis=1)
     return held.mean(squares / 2 if P.shape[1] == 2 else squares)
 
 
 def auc(held: HeldOut) -> Score | None:
-    """Return the area under the ROC curve of the margins, pooled over folds; None where there is but one class."""
+    """Return the area under the ROC curve of the margins, pooled over folds; None for one class."""
     pooled = mean_area(held.margins[held.points], held.true, held.shares)
     return None if pooled is None else held.score(*pooled)
 
 
 def mean_area(margins: np.ndarray, codes: np.ndarray, shares: np.ndarray) -> tuple[float, np.ndarray] | None:
-    """Return the area under the ROC curve of margins (n, n_classes) of points of these shares (n,), and its influence.
+    """Return the area under the ROC curve of margins (n, n_classes) of points with weights `shares`, and its influence.
 
-    Of several classes, the mean over those among the points, each against the rest; None where there is but one.
+    For several classes it is the mean over those among the points, each against the rest; None for one class.
     """
     present = np.unique(codes)
     if len(present) < 2:
@@ -193,14 +192,16 @@ def mean_area(margins: np.ndarray, codes: np.ndarray, shares: np.ndarray) -> tup
 
 
 def f1_macro(held: HeldOut) -> Score:
-    """Return the mean of the F1 scores of the classes that are among the points held out."""
+    """Return the mean F1 score of the classes among the held-out points."""
     return Score.mean([f1_of_class(held, code) for code in np.unique(held.true)])
 
 
 def f1_of_class(held: HeldOut, code: int) -> Score:
-    """Return 2 tp / (2 tp + fp + fn) of a class, of shares of points; 0 where no point is of it, nor is called so."""
+    """Return 2 tp / (2 tp + fp + fn) of a class; 0 where no point has or is predicted this class."""
     codes = held.coding.predictions(held.values[held.points], held.true)["codes"]
-    called = codes == code if held.lost is None else (codes == code) & ~held.lost[held.points]
+    called = codes == code
+    if held.unreachable is not None:
+        called &= ~held.unreachable[held.points]
     true = held.true == code
     hits = 2.0 * (called & true)
     either = 1.0 * called + true
@@ -210,9 +211,9 @@ def f1_of_class(held: HeldOut, code: int) -> Score:
 
 
 def area(scores: np.ndarray, positive: np.ndarray, shares: np.ndarray) -> tuple[float, np.ndarray]:
-    """Return the share of pairs in which the positive has the larger score (n,), ties half; its influence values (n,).
+    """Return the share of pairs in which the positive has the larger score (n,), ties half, and its influence (n,).
 
-    Those are `p_i (V_i - area)`, p_i the point's share of its class, and V_i its share of the other class won.
+    The influence is `p_i (V_i - area)`, p_i the point's weight in its class, V_i the share of pairs that it wins.
     """
     p = np.empty(len(scores))
     won = np.empty(len(scores))
@@ -232,75 +233,31 @@ CLASS_SCORES: dict[str, Callable[[HeldOut], Score | None]] = {
     "auc": auc, "f1": lambda held: f1_of_class(held, 1) if held.target.n_strata == 2 else None, "f1_macro": f1_macro}
 VALUE_SCORES: dict[str, Callable[[HeldOut], Score | None]] = {
     "rmse": lambda held: held.of(SQUARED), "mae": lambda held: held.of(ABSOLUTE)}
-# By its name in scikit-learn, the score of rows that a search chooses by, and whether it is best where it is highest.
+# By its name in scikit-learn, the score by which a search selects, and whether the highest is the best.
 SCORED: dict[str, tuple[str, bool]] = {
     "accuracy": ("error", False), "balanced_accuracy": ("balanced_error", False), "neg_log_loss": ("log_loss", False),
     "neg_brier_score": ("brier", False), "f1": ("f1", True), "f1_macro": ("f1_macro", True), "roc_auc": ("auc", True),
     "neg_root_mean_squared_error": ("rmse", False), "neg_mean_absolute_error": ("mae", False)}
-
-
 SHARES = ("error", "balanced_error", "auc", "f1", "f1_macro")  # the scores between 0 and 1
 
 
-def with_intervals(row: Mapping[str, Any], n: int) -> dict[str, Any]:
-    """Return a row of scores over n labels with the 95 % interval of each, `<name>_interval`, where it is known."""
-    names = [name for name in row if f"{name}_se" in row and row[name] is not None]
-    ends = {name: interval_of_share(row[name], n) if name == "error" else interval_of_score(
-        row[name], row[f"{name}_se"], n, share=name in SHARES) for name in names}
-    return {**row, **{f"{name}_interval": interval for name, interval in ends.items() if interval is not None}}
-
-
 def require_scoring(scoring: str | None, *, classes: bool, n_classes: int = 2) -> None:
-    """Raise ParameterError unless a scoring is None, or one of so many classes, or of quantities."""
+    """Raise ParameterError unless a scoring is None or applies to the target."""
     scores = CLASS_SCORES if classes else VALUE_SCORES
     names = [name for name, (score, _) in SCORED.items() if score in scores]
     require(scoring is None or scoring in names, f"scoring={scoring!r} of {'classes' if classes else 'quantities'}",
-            why="it says nothing of them", fix=f"use one of {', '.join(names)}")
+            why="this score does not apply to them", fix=f"use one of {', '.join(names)}")
     require(scoring != "f1" or n_classes == 2, f"scoring='f1' of {n_classes} classes",
-            why="it is the score of the second of two", fix="use f1_macro, the mean over classes")
+            why="f1 is the score of the second of two classes", fix="use f1_macro, the mean over classes")
 
 
 def scores_by_name(target: Target) -> dict[str, Callable[[HeldOut], Score | None]]:
-    """Return what scores the values of a target, by name."""
+    """Return the scores of a target by name."""
     return CLASS_SCORES if isinstance(target, Classes) else VALUE_SCORES
 
 
-def held_out_scores(repetitions: Sequence[HeldOut], tie: PointMeasure, scoring: str | None = None,
-                    fitted: Sequence[HeldOut] | None = None) -> dict[str, Any]:
-    """Return what a search knows of a row: how its values do, in each repetition of the folds.
-
-    Of classes these are `error`, the share of wrong ones, and the measure `tie`; of quantities `rmse` and `mae`; and
-    the score of `SCORED` that is asked for. `<name>_se` is the standard error over points; with several repetitions a
-    score is their mean,
-    and `<name>_se_repetitions` its standard deviation over them. None is a score that is not defined.
-    `fold_errors` are the first measure's in each fold; where each point is a fold, `fold_deviation` stands for them,
-    their standard deviation.
-
-    fitted : the values before class frequencies moved them, of which `tie` is the loss; by default the same.
-    """
-    target = repetitions[0].target
-    measures = target.measures(tie)
-    scored = {measure.name: [held.of(measure) for held in (fitted or repetitions if measure == tie else repetitions)]
-             for measure in measures}
-    row = {key: value for name, scores in scored.items() for key, value in joined(name, scores).items()}
-    if scoring is not None:
-        require_scoring(scoring, classes=isinstance(target, Classes), n_classes=target.n_strata)
-        name = SCORED[scoring][0]
-        if name not in scored:
-            row |= joined(name, [scores_by_name(target)[name](held) for held in repetitions])
-    errors = [error for held in repetitions for error in held.of_folds(measures[0])]
-    alone = all(len(fold) == 1 for held in repetitions for fold in held.folds)
-    return {**row, **({"fold_deviation": float(np.std(errors))} if alone else {"fold_errors": errors})}
-
-
-def all_scores(repetitions: Sequence[HeldOut]) -> dict[str, Any]:
-    """Return every score of some values in each repetition, as `held_out_scores` names them."""
-    return {key: value for name, of in scores_by_name(repetitions[0].target).items()
-            for key, value in joined(name, [of(held) for held in repetitions]).items()}
-
-
-def joined(name: str, scores: Sequence[Score | None]) -> dict[str, float | None]:
-    """Return the mean of a score of repetitions, with its standard errors."""
+def mean_over_repetitions(name: str, scores: Sequence[Score | None]) -> dict[str, float | None]:
+    """Return the mean of a score over repetitions by its name, with its standard errors."""
     defined = [score for score in scores if score is not None]
     names = [name, f"{name}_se", *([f"{name}_se_repetitions"] if len(scores) > 1 else [])]
     if len(defined) < len(scores):

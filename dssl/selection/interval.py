@@ -1,16 +1,16 @@
 """95 % intervals of an error on new points from some that were drawn like them, and the power of paired tests.
 
     classes     Wilson's: the shares p for which the observed share lies within z standard errors sqrt(p (1 - p) / n)
-    mean recall Wilson's of each class, whose distances from the recalls add in squares
+    mean recall Wilson's of each class, combined by the squares of their half widths
     quantities  of the logarithm of the mean squared error m, whose standard error is s / (m sqrt(n)): quantiles of its
-                studentized bootstrap, and beyond `MAX_RESAMPLED` points those of t
+                studentized bootstrap, and above `MAX_RESAMPLED` points those of t
 
-Wilson's covers 95 % on the mean over errors from 1 to 50 %, where the exact interval of Clopper and Pearson covers 97
-to 98 % of 20 to 50 points (`tests/benchmarks/coverage.py`).
+Wilson's interval covers 95 % on average over errors from 1 to 50 %; the exact interval of Clopper and Pearson covers 97
+to 98 % with 20 to 50 points (`tests/benchmarks/coverage.py`).
 
-A point counts for McNemar's test where one of two models alone is right. Of d such points, g for the first model, the
-test asks `2 P(B >= g) < LEVEL` with B binomial of d and 1/2, so that 5 points say nothing and 6 that all go one way do.
-d is binomial too: of m points, and the shares of those that one model alone gets right.
+McNemar's test counts the d points that only one of two models classifies correctly. With g of them for the first model
+the difference is significant if `2 P(B >= g) < LEVEL`, B binomial with d and 1/2: 6 points of 6 are, 5 of 5 are not.
+In the power, d is binomial too, with the number of points m and the share of such points.
 
 References
 ----------
@@ -30,8 +30,8 @@ from ..base.profiler import library
 
 CONFIDENCE = 0.95
 MAX_RESAMPLED, RESAMPLES = 2000, 1000  # points, and draws of as many of them
-ROUNDING = 1e-12  # a standard error of a share that is 0
-FEWEST_RESAMPLED = 10  # points below which draws too often have no spread
+ROUNDING = 1e-12  # standard error of a share that counts as 0
+MIN_RESAMPLED = 10  # points, below which too many resamples have no spread
 
 
 def interval_of_share(share: float, n: float) -> list[float]:
@@ -44,10 +44,9 @@ def interval_of_share(share: float, n: float) -> list[float]:
 
 
 def interval_of_mean_share(shares: Sequence[float], counts: Sequence[float]) -> list[float]:
-    """Return the interval of the mean of shares (k,), each observed at points of its own, (k,) of them.
+    """Return the interval of the mean of k shares, each observed at its own count of points.
 
-    Each end is as far from the mean as the root of the sum of the squared distances of the ends of Wilson's intervals
-    from their shares, over k. A share of 1 at three points leaves room for mistakes, where its standard error is 0.
+    The distance of each end from the mean is the root of the summed squared distances of Wilson's ends, over k.
     """
     ends = np.array([interval_of_share(*pair) for pair in zip(shares, counts, strict=True)])
     p = np.asarray(shares)
@@ -57,10 +56,10 @@ def interval_of_mean_share(shares: Sequence[float], counts: Sequence[float]) -> 
 
 def interval_of_score(value: float, standard_error: float | None, n: float | None, *,
                       share: bool) -> list[float] | None:
-    """Return the interval of a score of which the standard error over points is known; None where it does not follow.
+    """Return the interval of a score from its standard error over n points; None where it is undefined.
 
-    share : of a score between 0 and 1 Wilson's interval, of as many points as its standard error is of, and of n where
-    that is 0. Of others, which are positive, that of the logarithm, by the quantiles of t of n points.
+    share : whether the score lies between 0 and 1. Then it is Wilson's interval for the number of points that has this
+    standard error, or n if that is 0; otherwise the interval of the logarithm by the quantiles of t.
     """
     if not n or n < 2 or standard_error is None or not np.isfinite([value, standard_error]).all():
         return None
@@ -70,8 +69,8 @@ def interval_of_score(value: float, standard_error: float | None, n: float | Non
         return interval_of_share(bounded, bounded * (1 - bounded) / standard_error**2 if is_spread else n)
     if value <= 0:
         return [0.0, 0.0] if value == standard_error == 0 else None
-    reach = float(np.exp(library("scipy.stats").t.ppf((1 + CONFIDENCE) / 2, n - 1) * standard_error / value))
-    return [value / reach, value * reach]
+    factor = float(np.exp(library("scipy.stats").t.ppf((1 + CONFIDENCE) / 2, n - 1) * standard_error / value))
+    return [value / factor, value * factor]
 
 
 def interval_of_rmse(squared: np.ndarray, random_state: int = 0) -> list[float] | None:
@@ -86,7 +85,7 @@ def interval_of_rmse(squared: np.ndarray, random_state: int = 0) -> list[float] 
     error = float(relative.std(ddof=1)) / np.sqrt(n)
     t = library("scipy.stats").t
     low, high = (float(t.ppf(side, n - 1)) for side in ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2))
-    if FEWEST_RESAMPLED <= n <= MAX_RESAMPLED and error > 0:
+    if MIN_RESAMPLED <= n <= MAX_RESAMPLED and error > 0:
         rng = np.random.default_rng(random_state)
         studentized = np.empty(RESAMPLES)
         for draw in range(RESAMPLES):
@@ -99,19 +98,19 @@ def interval_of_rmse(squared: np.ndarray, random_state: int = 0) -> list[float] 
 
 
 LEVEL = 0.05  # of the tests
-SURE = 0.8  # of test sets, in which a difference that a test is said to find is found
-FEWEST = 6  # points that all go one way: 2 / 2^6 < LEVEL
-MANY = 1000  # points that count, from which their number and their sign are as good as normal
-SPREAD = 6.0  # standard deviations of the number of points that count
-CERTAIN = 40.0  # standard errors
-BISECTED = 1e-12  # of the largest difference, where a bisection ends
+POWER = 0.8  # probability with which a detectable difference is significant
+MIN_PAIRS = 6  # discordant points of one sign that are significant: 2 / 2^6 < LEVEL
+MAX_EXACT = 1000  # discordant points, above which the normal approximation is used
+SPREAD = 6.0  # standard deviations of the number of discordant points in the sum
+CERTAIN = 40.0  # standard errors, above which the power is 1
+MIN_RELATIVE = 1e-12  # where the search for a difference ends, relative to the largest
 STEPS = 12  # of a bisection between a number and its double
 
 
 def mcnemar_power(m: int, gained: float, lost: float) -> float:
-    """Return the share of test sets of m points in which the test calls the first model better.
+    """Return the probability that McNemar's test on m points finds the first model better.
 
-    gained, lost : shares of points that the first model alone gets right, and that the second alone does.
+    gained, lost : the shares of points that only the first, or only the second model classifies correctly.
     """
     stats = library("scipy.stats")
     binom = stats.binom
@@ -119,50 +118,51 @@ def mcnemar_power(m: int, gained: float, lost: float) -> float:
     differ = min(gained + lost, 1.0)
     if differ <= 0:
         return 0.0
-    if m * differ > MANY:
+    if m * differ > MAX_EXACT:
         gain = gained - lost
         deviation = np.sqrt(max(differ - (gained - lost) ** 2, 1e-12))
         return float(norm.sf((norm.isf(LEVEL / 2) * np.sqrt(differ) - gain * np.sqrt(m)) / deviation))
     around = SPREAD * np.sqrt(m * differ * (1 - differ)) + SPREAD
-    d = np.arange(max(FEWEST, int(m * differ - around)), min(m, int(m * differ + around)) + 1)
+    d = np.arange(max(MIN_PAIRS, int(m * differ - around)), min(m, int(m * differ + around)) + 1)
     if not len(d):
         return 0.0
     needed = binom.isf(LEVEL / 2, d, 0.5) + 1
     return float(binom.pmf(d, m, differ) @ binom.sf(needed - 1, d, gained / differ))
 
 
-def least_error_difference(m: int, lost: float = 0.0) -> float | None:
-    """Return the smallest difference of two errors that the test finds in `SURE` of test sets; None where none is.
+def detectable_error_difference(m: int, lost: float = 0.0) -> float | None:
+    """Return the smallest difference of two errors that McNemar's test detects with the power `POWER`; None for none.
 
-    lost : the share of points that the better model gets wrong and the other right.
+    lost : the share of points that only the worse model classifies correctly.
     """
-    return _least(lambda gain: mcnemar_power(m, lost + gain, lost), 1 - 2 * lost)
+    return _smallest_detectable(lambda gain: mcnemar_power(m, lost + gain, lost), 1 - 2 * lost)
 
 
 def t_power(m: int, gain: float, standard_error: float) -> float:
-    """Return the share of test sets of m points in which the paired t-test calls a mean difference of `gain` real."""
+    """Return the probability that the paired t-test on m points finds a mean difference of `gain` significant."""
     stats = library("scipy.stats")
     if m < 2 or gain <= 0:
         return 0.0
-    if gain > CERTAIN * standard_error:  # the noncentral distribution is lost to rounding out there
+    if gain > CERTAIN * standard_error:  # the noncentral distribution loses all digits there
         return 1.0
     return float(stats.nct.sf(stats.t.isf(LEVEL / 2, m - 1), m - 1, gain / standard_error))
 
 
-def least_mean_difference(m: int, standard_error: float, most: float) -> float | None:
-    """Return the smallest mean difference, of `most` at most, that the t-test finds in `SURE` of test sets."""
-    return _least(lambda gain: t_power(m, gain, standard_error), most)
+def detectable_mean_difference(m: int, standard_error: float, largest: float) -> float | None:
+    """Return the smallest mean difference up to `largest` that the t-test detects with `POWER`; None for none."""
+    return _smallest_detectable(lambda gain: t_power(m, gain, standard_error), largest)
 
 
-def _least(power: Callable[[float], float], most: float) -> float | None:
-    """Return where a growing power reaches `SURE`, by bisection; None beyond the most."""
-    if most <= 0 or power(most) < SURE:
+def _smallest_detectable(power: Callable[[float], float], largest: float) -> float | None:
+    """Return the difference, at most `largest`, at which an increasing power is `POWER`, by bisection; None for none.
+    """
+    if largest <= 0 or power(largest) < POWER:
         return None
-    low = most / 2
-    high = most
-    while low > BISECTED * most and power(low) >= SURE:
+    low = largest / 2
+    high = largest
+    while low > MIN_RELATIVE * largest and power(low) >= POWER:
         low, high = low / 2, low
     for _ in range(STEPS):
         middle = (low + high) / 2
-        low, high = (low, middle) if power(middle) >= SURE else (middle, high)
+        low, high = (low, middle) if power(middle) >= POWER else (middle, high)
     return high

@@ -1,4 +1,4 @@
-"""How many clusters there are: by the largest gap between eigenvalues, or by the gap statistic.
+"""The number of clusters by the largest eigengap, or by the gap statistic.
 
     eigengap   the k >= 2 after which the eigenvalues of the kernel fall most, l_k - l_(k+1), or those of a graph kernel
                by the largest factor
@@ -40,64 +40,64 @@ STREAM = 23
 
 
 @dataclass(frozen=True, eq=False)
-class ChosenClusters:
-    """The features of the points for the number of clusters that was chosen, and the clusters; JSON of the choice."""
+class SelectedClusters:
+    """The features of the points for the selected number of clusters, and the clusters; evidence : JSON."""
 
     features: Features
     clusters: Clustering
-    chosen: dict[str, Any]
+    evidence: dict[str, list[float]]
 
 
-def chosen_clusters(rows: Rows, kernel: Kernel, space: SpaceParams, source: Source, params: KMeansParams,
-                    rule: NumberRule | None, execution: Execution, parts: Parts | None = None) -> ChosenClusters:
-    """Return the clusters of rows (n, d) in a space; with a rule, at most as many as `params` says.
+def selected_clusters(rows: Rows, kernel: Kernel, space: SpaceParams, source: Source, params: KMeansParams,
+                    rule: NumberRule | None, execution: Execution, parts: Parts | None = None) -> SelectedClusters:
+    """Return the clusters of rows (n, d) in a feature space; with a rule, at most `params.n_clusters`.
 
-    source : of the space, see `Source`. parts : where the features of points are written; scratch of the execution by
-    default.
+    source : of the features, see `Source`. parts : where they are written; scratch by default.
 
     Raises, warns : `features_of`, `kmeans`, `clustered`.
     """
-    most = params.n_clusters if rule is None else min(params.n_clusters, len(rows))
+    largest = params.n_clusters if rule is None else min(params.n_clusters, len(rows))
     place = None if parts is None else parts.within("most")
-    features = features_of(rows, kernel, space, source, most, execution, place)
-    chosen: dict[str, Any] = {}
+    features = features_of(rows, kernel, space, source, largest, execution, place)
+    evidence: dict[str, list[float]] = {}
     if rule is not None:
-        k, chosen = number_of_clusters(features, rule, most, params.random_state, execution)
+        k, evidence = number_of_clusters(features, rule, largest, params.random_state, execution)
         params = replace(params, n_clusters=k)
         if space.space in OF_NUMBER:
             place = None if parts is None else parts.within("chosen")
             features = features_of(rows, kernel, space, source, k, execution, place)
-    return ChosenClusters(features, clustered(features, params, execution), chosen)
+    return SelectedClusters(features, clustered(features, params, execution), evidence)
 
 
-def number_of_clusters(features: Features, rule: NumberRule, most: int, random_state: int,
-                       execution: Execution) -> tuple[int, dict[str, Any]]:
-    """Return k, at most `most`, and by what it was chosen: the `spectrum`, or `gaps` of 1 to `most` clusters."""
+def number_of_clusters(features: Features, rule: NumberRule, largest: int, random_state: int,
+                       execution: Execution) -> tuple[int, dict[str, list[float]]]:
+    """Return k <= `largest` and its evidence: the `spectrum`, or the `gaps` of 1 to `largest` clusters."""
     if rule == "eigengap":
         values = features.spectrum if len(features.spectrum) else kernel_eigenvalues(features, random_state)
-        return largest_gap(values[:most + 1]), {"spectrum": values[:most + 1].tolist()}
+        return largest_gap(values[:largest + 1]), {"spectrum": values[:largest + 1].tolist()}
     X = sample_of(features.rows, SAMPLE, random_state)
     X = X - X.mean(axis=0)
     points = X @ np.linalg.svd(X, full_matrices=False)[2][:COMPONENTS].T
     parts = execution.scratch()
     held = execution.share(points=points)
-    execution.map([SpreadTask(held, number, min(most + 1, len(points) - 1), random_state)
+    execution.map([SpreadTask(held, number, min(largest + 1, len(points) - 1), random_state)
                    for number in range(REFERENCES + 1)], parts)
     logs = np.array([parts.read(number)["logs"] for number in range(REFERENCES + 1)])
     gaps = logs[1:].mean(axis=0) - logs[0]
     spread = logs[1:].std(axis=0) * np.sqrt(1 + 1 / REFERENCES)
-    enough = np.flatnonzero(gaps[:-1] >= gaps[1:] - spread[1:])
-    return int(enough[0]) + 1 if len(enough) else max(len(gaps) - 1, 1), {"gaps": gaps[:-1].tolist()}
+    accepted = np.flatnonzero(gaps[:-1] >= gaps[1:] - spread[1:])
+    return int(accepted[0]) + 1 if len(accepted) else max(len(gaps) - 1, 1), {"gaps": gaps[:-1].tolist()}
 
 
-def require_number(n_clusters: Any, most: int) -> NumberRule | None:
-    """Return the rule that chooses the number of clusters, None where it is given; raise ParameterError of neither."""
+def number_rule(n_clusters: Any, max_clusters: int) -> NumberRule | None:
+    """Return the rule for the number of clusters, None if it is a number; raise ParameterError for anything else."""
     if not isinstance(n_clusters, str):
         return None  # `KMeansParams` checks it
-    require(n_clusters in get_args(NumberRule), f"n_clusters={n_clusters!r}", why="no rule of that name chooses it",
+    require(n_clusters in get_args(NumberRule), f"n_clusters={n_clusters!r}", why="there is no such rule",
             fix='use a whole number, "eigengap" or "gap"')
-    require(is_whole(most) and most >= 2, f"max_clusters={most!r}, expected a whole number >= 2",
-            why="numbers up to it are compared", fix="use 20")
+    require(is_whole(max_clusters) and max_clusters >= 2,
+            f"max_clusters={max_clusters!r}, expected a whole number >= 2", why="numbers up to it are compared",
+            fix="use 20")
     return n_clusters  # type: ignore[return-value]
 
 
@@ -114,11 +114,11 @@ def kernel_eigenvalues(features: Features, random_state: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class SpreadTask:
-    """Write `logs` (most,), log W_k of the points for k = 1, 2, ..., or of a reference sample of number >= 1."""
+    """Write `logs` (largest,), log W_k for k = 1, 2, ...: of the points for number 0, or of a reference sample."""
 
     points: Arrays
     number: int
-    most: int
+    largest: int
     random_state: int
 
     def __call__(self, out: PartWriter) -> Receipt:
@@ -127,10 +127,10 @@ class SpreadTask:
         rng = block_rng(self.random_state, STREAM, self.number)
         if self.number:
             X = rng.uniform(X.min(axis=0), X.max(axis=0), X.shape)
-        most = distinct(X)  # with so many clusters or more the sum is 0
+        n_distinct = distinct(X)  # with so many clusters or more the sum is 0
         with one_thread():
-            inertias = [KMeans(min(k, most), n_init=STARTS, random_state=int(rng.integers(2**31))).fit(X).inertia_
-                     for k in range(1, self.most + 1)]
+            inertias = [KMeans(min(k, n_distinct), n_init=STARTS, random_state=int(rng.integers(2**31))).fit(X).inertia_
+                        for k in range(1, self.largest + 1)]
         return out.write(logs=np.log(np.maximum(inertias, np.finfo(float).tiny)))
 
 
@@ -172,9 +172,9 @@ def clustering_scores(classes: np.ndarray, clusters: np.ndarray) -> dict[str, fl
     require(classes.shape == clusters.shape == (len(classes),) and len(classes) > 0, error=DataError,
             what=f"classes of shape {classes.shape}, clusters of shape {clusters.shape}",
             why="they are compared point by point", fix="pass the classes and the clusters of the same points")
-    lacking = int(pd.isna(classes).sum())
-    require(not lacking, f"{lacking} of {len(classes)} points have no class", error=DataError,
-            why="their clusters agree with nothing", fix="leave them out of both")
+    missing = int(pd.isna(classes).sum())
+    require(not missing, f"{missing} of {len(classes)} points have no class", error=DataError,
+            why="their clusters cannot be compared with a class", fix="remove these points from both arrays")
     y, (names, c) = np.unique(classes, return_inverse=True)[1], np.unique(clusters, return_inverse=True)
     table = np.zeros((y.max() + 1, len(names)), np.int64)
     np.add.at(table, (y, c), 1)

@@ -1,4 +1,4 @@
-"""How good predictions are: scores of classes and of quantities, and whether one model is better than another."""
+"""Scores of predicted classes and quantities, and paired tests of two models on the same points."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -15,23 +15,23 @@ from ..learners.target.target import Classes, Target
 from ..storage.blocks import Arrays, Parts, Rows
 from .held_out_scores import MIN_PROBABILITY, mean_area
 from .interval import (
-    FEWEST,
     LEVEL,
-    SURE,
+    MIN_PAIRS,
+    POWER,
+    detectable_error_difference,
+    detectable_mean_difference,
     interval_of_rmse,
     interval_of_share,
-    least_error_difference,
-    least_mean_difference,
     mcnemar_power,
     t_power,
 )
 from .scoring import Predicted, terms_of
 
-MAX_SHOWN = 500  # test points of a regression that the report draws
-MIN_ERROR = 0.01  # of a difference that a test has to see: smaller ones count for little
-NEGLIGIBLE = 1e-3  # of the other's error, a gain that is none
-SAME = 1e-9  # of the largest quantity, a difference of two predictions that is none
-ROUNDING = 1e-12  # of the largest quantity, an error that is none
+MAX_PLOTTED = 500  # test points of a regression in the plot of the report
+MIN_DIFFERENCE = 0.01  # of two errors: smaller differences matter little
+NEGLIGIBLE = 1e-3  # relative gain that counts as none
+SAME = 1e-9  # difference of two predictions that counts as none, relative to the largest quantity
+ROUNDING = 1e-12  # error that counts as none, relative to the largest quantity
 Verdict = Literal["helped", "hurt", "no clear difference", "too few points to tell"]
 HELPED: Verdict = "helped"
 HURT: Verdict = "hurt"
@@ -41,10 +41,10 @@ TOO_FEW: Verdict = "too few points to tell"
 
 @dataclass(frozen=True)
 class Predictions(Output):
-    """What scores are made of, (n, n_models) each: what all models have of `Coding.predictions`, and `unsupported`.
+    """Predictions of test points, (n, n_models) each: the `Coding.predictions` that all models have, and `unsupported`.
 
-    Of classes also `log_losses`, NaN of models without probabilities, and `margins` (n, n_models, n_classes), of two
-    classes (n, n_models, 1) those of the second; float32. See `scored_bytes`.
+    For classes also `log_losses`, NaN for models without probabilities, and `margins` (n, n_models, n_classes), for two
+    classes only those of the second; float32. Memory: `scored_bytes`.
 
     true : the codes or quantities of all points, as `true` (n,).
     """
@@ -65,27 +65,28 @@ class Predictions(Output):
         true = self.true.load()["true"][start:start + X.shape[0]]
         outputs = []
         for model in models.values():
-            values, beyond = model.block_values(X)
-            predicted = {**model.coding.predictions(values, true), **evidence_for_classes(model, values, true)}
-            outputs.append({**(withheld(predicted, beyond) if model.abstains else predicted), "unsupported": beyond})
+            values, out_of_range = model.block_values(X)
+            predicted = {**model.coding.predictions(values, true), **margins_and_log_losses(model, values, true)}
+            outputs.append({**(with_rejections(predicted, out_of_range) if model.abstains else predicted),
+                            "unsupported": out_of_range})
         return {name: np.stack([output[name] for output in outputs], axis=1) for name in self.arrays(models)}, {}
 
 
 def margin_columns(n_classes: int) -> int:
-    """Return how many margins of a point are kept: of two classes, whose margins are opposite, that of the second."""
+    """Return the number of margins that are kept of a point: of two classes only that of the second."""
     return 1 if n_classes == 2 else n_classes
 
 
-def scored_bytes(n_classes: int, n_models: int, *, asked: bool = False) -> int:
-    """Return the bytes a point that scores of classes take beside its codes: what is kept, and the ranks of an AUC.
+def scored_bytes(n_classes: int, n_models: int, *, has_scoring: bool = False) -> int:
+    """Return the bytes of a point, beside its codes, for margins, log losses and the ranks of an AUC.
 
-    asked : whether models are compared by another scoring than accuracy, at most macro F1, of terms of every class.
+    has_scoring : whether models are compared by another scoring than accuracy, such as macro F1.
     """
-    return 4 * n_models * (1 + margin_columns(n_classes)) + 80 + (60 + 40 * n_classes if asked else 0)
+    return 4 * n_models * (1 + margin_columns(n_classes)) + 80 + (60 + 40 * n_classes if has_scoring else 0)
 
 
-def evidence_for_classes(model: Model, values: np.ndarray, true: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the margins of classes, and the log losses of a model with probabilities; nothing of quantities."""
+def margins_and_log_losses(model: Model, values: np.ndarray, true: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the margins of classes, and the log losses of a model with probabilities; nothing for quantities."""
     if not isinstance(model.coding, ClassCoding):
         return {}
     margins = model.coding.margins(values)
@@ -98,14 +99,14 @@ def evidence_for_classes(model: Model, values: np.ndarray, true: np.ndarray) -> 
             "margins": margins[:, -margin_columns(len(model.coding.classes)):].astype(np.float32)}
 
 
-def withheld(predicted: Mapping[str, np.ndarray], beyond: np.ndarray) -> dict[str, np.ndarray]:
-    """Return predictions, (n,) by name, whose codes are -1, which is never right, where a model abstains, (n,) bool."""
-    return {name: np.where(beyond, -1, array) if name == "codes" else array for name, array in predicted.items()}
+def with_rejections(predicted: Mapping[str, np.ndarray], rejected: np.ndarray) -> dict[str, np.ndarray]:
+    """Return predictions, (n,) by name, with the code -1, which counts as wrong, at the `rejected` points (n,)."""
+    return {name: np.where(rejected, -1, array) if name == "codes" else array for name, array in predicted.items()}
 
 
 def predict_test(rows: Rows, models: SharedModels, true: np.ndarray, execution: Execution,
                  parts: Parts) -> dict[str, dict[str, np.ndarray]]:
-    """Return, for each model, what scores of its predictions are made of, (n,) each."""
+    """Return the predictions of each model for its scores, (n,) by name."""
     output = Predictions(execution.share(true=true))
     predict_blocks(rows, models, output, execution, parts)
     opened = models.open()
@@ -123,10 +124,9 @@ def scores_of(true: Target, predictions: Mapping[str, np.ndarray]) -> dict[str, 
 def _class_scores(true: Classes, predictions: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """Return the scores of predicted codes; rmse is of the columns from the codes +1 and -1, where there are such.
 
-    interval : of the error on new points, see `interval.py`. roc_auc : area under the ROC curve of the margins, of
-    several classes the mean of each against the rest; None without margins, or where all points are of one class.
-    log_loss : of probabilities, None without these. Of another scoring than accuracy also `scoring`, its score, and
-    `<score>_interval`, where it is defined.
+    interval : of the error on new points, see `interval.py`. roc_auc : of several classes the mean of each against the
+    rest; None without margins, or for points of one class. log_loss : None without probabilities. Another scoring than
+    accuracy adds `target_score`.
     """
     metrics = library("sklearn.metrics")
     predicted = predictions["codes"]
@@ -143,29 +143,29 @@ def _class_scores(true: Classes, predictions: Mapping[str, np.ndarray]) -> dict[
             "roc_auc": area_of(true, predictions.get("margins")), "log_loss": _log_loss(predictions.get("log_losses")),
             "rmse": None if errors is None else float(np.sqrt(errors.mean())), "n_test": len(true.coded),
             "confusion": metrics.confusion_matrix(true.coded, predicted, labels=np.arange(len(true.names))).tolist(),
-            **asked_score(true, predictions)}
+            **target_score(true, predictions)}
 
 
-def asked_score(true: Target, predictions: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Return the score that a target asks for beside the error, see `Predicted.score`; JSON."""
+def target_score(true: Target, predictions: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Return the score in the scoring of a target beside the error, see `Predicted.score`; JSON."""
     if not isinstance(true, Classes) or true.scoring == "accuracy":
         return {}
     return Predicted.of_predictions(true, predictions).score(true.scoring)
 
 
 def in_defined_scoring(true: Target, predictions: Mapping[str, np.ndarray]) -> tuple[Target, dict[str, Any]]:
-    """Return a target with a scoring that predictions can be judged by, and `undefined_scoring` where that is not its.
+    """Return a target with accuracy as its scoring where its own is undefined, and then `undefined_scoring`.
 
-    It is accuracy where another is not defined: the area under the curve of points of one class, F1 of points of which
-    none is of the second class, and the log loss of a model without probabilities.
+    Undefined are the area under the curve for points of one class, F1 without points of the second class, and the log
+    loss of a model without probabilities.
     """
-    if not isinstance(true, Classes) or true.scoring == "accuracy" or asked_score(true, predictions):
+    if not isinstance(true, Classes) or true.scoring == "accuracy" or target_score(true, predictions):
         return true, {}
     return replace(true, scoring="accuracy"), {"undefined_scoring": true.scoring}
 
 
 def area_of(true: Classes, margins: np.ndarray | None) -> float | None:
-    """Return the area under the ROC curve of margins as `Predictions` keeps them; None where there is none."""
+    """Return the area under the ROC curve of the margins in `Predictions`; None where it is undefined."""
     if margins is None:
         return None
     scores = margins if margins.shape[1] > 1 else np.hstack([-margins, margins])
@@ -178,10 +178,10 @@ def _log_loss(losses: np.ndarray | None) -> float | None:
 
 
 def _value_scores(true: np.ndarray, predicted: np.ndarray) -> dict[str, Any]:
-    """Return the scores of predicted quantities, in the target's unit but for r2.
+    """Return the scores of predicted quantities, in the unit of the target except r2.
 
-    standard_error is that of rmse, by the delta method, interval its 95 % interval (`interval.py`). r2 is None where
-    all true ones are equal. deviation is that of the true ones, the rmse of always predicting their mean.
+    standard_error : of the rmse, by the delta method; interval : its 95 % interval. r2 : None if all true values are
+    equal. deviation : standard deviation of the true values, the rmse of predicting their mean.
     """
     squared = (predicted - true) ** 2
     rmse = float(np.sqrt(squared.mean()))
@@ -193,14 +193,12 @@ def _value_scores(true: np.ndarray, predicted: np.ndarray) -> dict[str, Any]:
             "deviation": deviation, "n_test": len(true)}
 
 
-def constant_guess(labels: Target, true: Target, weight: np.ndarray | None = None) -> tuple[str, int | float]:
-    """Return what needs no model, by its name: the code or quantity that is predicted everywhere.
+def constant_prediction(labels: Target, true: Target, weight: np.ndarray | None = None) -> tuple[str, int | float]:
+    """Return the code or quantity that a baseline without a model predicts everywhere, after its name.
 
+    "majority" is the most frequent class by the prior of the labels, and among equally frequent classes the one most
+    frequent in `true`; with F1 it is the second of two classes. "mean" is the mean of the quantities.
     weight (l,) : of the labels, 1 by default.
-
-    majority : the most frequent class by the prior of the labels; of classes that are equally frequent there, as where
-    labels were drawn by class, the one most frequent among the points of `true`. By F1, which is of the second of two
-    classes, it is that one. mean : of quantities, the mean of the labels.
     """
     if not (isinstance(true, Classes) and isinstance(labels, Classes)):
         return "mean", float(labels.coded.mean())
@@ -211,14 +209,13 @@ def constant_guess(labels: Target, true: Target, weight: np.ndarray | None = Non
     return "majority", int(np.lexsort((-among_points, -frequencies))[0])
 
 
-def guess(labels: Target, true: Target,
-          weight: np.ndarray | None = None) -> tuple[str, dict[str, np.ndarray], int | float | str | bool]:
-    """Return what needs no model: its name, its predictions (n,) by name as `scores_of` takes them, what it says; JSON.
+def constant_baseline(labels: Target, true: Target, weight: np.ndarray | None = None,
+                      ) -> tuple[str, dict[str, np.ndarray], int | float | str | bool]:
+    """Return the baseline `constant_prediction`: its name, its predictions (n,) for `scores_of`, and its value.
 
-    See `constant_guess`. Its scores are equal everywhere, which is an area of one half under the ROC curve, and its
-    probabilities are the frequencies of the classes.
+    Its margins are equal everywhere, so its AUC is one half; its probabilities are the class frequencies.
     """
-    name, constant = constant_guess(labels, true, weight)
+    name, constant = constant_prediction(labels, true, weight)
     n = len(true.coded)
     if not (isinstance(true, Classes) and isinstance(labels, Classes)):
         return name, {"values": np.full(n, constant)}, constant
@@ -231,20 +228,18 @@ def guess(labels: Target, true: Target,
 
 
 @dataclass(frozen=True)
-class Paired:
-    """Two models on the same n points. gain : in error, or of quantities in rmse, over the `other` model's. p_value :
-    of a paired test.
+class PairedComparison:
+    """Two models on the same n points, by a paired test.
 
-    smallest : the least difference that the test can call real on these points; found : the least that it finds in
-    four of five such test sets; None where it is none. power : the share of such test sets in which it would see half
-    the error of the other model (of quantities half its mean square), or 1 % where that is more. All of differences
-    that go with as many opposite ones as here. standard_error : of the gain, by
-    `compared_by` alone.
+    gain : decrease of the error, or of the rmse, from `baseline`, that of the other model. smallest : the smallest
+    difference that can be significant on these points; found : the smallest that is significant in four of five such
+    test sets; None if there is none. power : the probability of detecting half the error of the other model (for
+    quantities half its mean square), but at least 1 %. standard_error : of the gain, only by `compare_in_scoring`.
     """
 
     n: int
     gain: float
-    other: float
+    baseline: float
     p_value: float
     smallest: float | None
     found: float | None
@@ -252,63 +247,64 @@ class Paired:
     standard_error: float = 0.0
 
     @property
-    def enough(self) -> bool:
-        """Return whether there are points enough: whether half the error would not have been missed."""
-        return self.power >= SURE
+    def has_power(self) -> bool:
+        """Return whether half the error of the other model would have been detected."""
+        return self.power >= POWER
 
     @property
     def verdict(self) -> Verdict:
-        """Return what the test says of the first model: the one rule for test points and labels.
+        """Return the verdict on the first model.
 
-        "helped" and "hurt" ask for p < 0.05 and for more than a thousandth of the other's error.
+        "helped" and "hurt" need p < 0.05 and a gain of more than a thousandth of the other model's error.
         """
         if self.p_value < LEVEL:
-            if abs(self.gain) <= NEGLIGIBLE * self.other:
+            if abs(self.gain) <= NEGLIGIBLE * self.baseline:
                 return UNCLEAR
             return HELPED if self.gain > 0 else HURT
-        return UNCLEAR if self.enough else TOO_FEW
+        return UNCLEAR if self.has_power else TOO_FEW
 
     def described(self) -> dict[str, Any]:
         """Return the figures; JSON."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__
-                if name not in ("other", "standard_error")}
+                if name not in ("baseline", "standard_error")}
 
 
-def compared(true: Target, predictions: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> Paired | None:
-    """Return the comparison of predictions with others of the same points; None where it is not defined.
+def compare(true: Target, predictions: Mapping[str, np.ndarray],
+            other: Mapping[str, np.ndarray]) -> PairedComparison | None:
+    """Return the comparison of two predictions of the same points; None where it is undefined.
 
-    Of classes by McNemar's exact test on the points that one of the two gets right, or in another scoring of the target
-    by `compared_by`; of quantities by the paired t-test of squared errors, without those of rounding.
+    Classes are compared by McNemar's exact test, or in another scoring of the target by `compare_in_scoring`;
+    quantities by the paired t-test of squared errors.
     """
     if isinstance(true, Classes):
         if true.scoring != "accuracy":
-            return compared_by(true.scoring, Predicted.of_predictions(true, predictions),
-                               Predicted.of_predictions(true, other))
-        return compared_classes(predictions["codes"] == true.coded, other["codes"] == true.coded)
+            return compare_in_scoring(true.scoring, Predicted.of_predictions(true, predictions),
+                                      Predicted.of_predictions(true, other))
+        return compare_classes(predictions["codes"] == true.coded, other["codes"] == true.coded)
     squared, other_squared = ((predicted["values"] - true.coded) ** 2 for predicted in (predictions, other))
-    return compared_squares(squared, other_squared, float(np.abs(true.coded).max(initial=0.0)))
+    return compare_squared_errors(squared, other_squared, float(np.abs(true.coded).max(initial=0.0)))
 
 
-def compared_classes(right: np.ndarray, other_right: np.ndarray) -> Paired:
-    """Return the comparison of which points (n,) one model gets right, and which another does."""
+def compare_classes(right: np.ndarray, other_right: np.ndarray) -> PairedComparison:
+    """Return the comparison of the points (n,) that each of two models classifies correctly, by McNemar's test."""
     n = len(right)
     other_error = float((~other_right).mean())
     gained = int((right & ~other_right).sum())
     lost = int((~right & other_right).sum())
     p_value = float(library("scipy.stats").binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
     opposite = min(gained, lost) / n
-    asked = max(other_error / 2, MIN_ERROR)
-    return Paired(n, (gained - lost) / n, other_error, p_value, FEWEST / n if n >= FEWEST else None,
-                  least_error_difference(n, opposite), mcnemar_power(n, opposite + asked, opposite))
+    target = max(other_error / 2, MIN_DIFFERENCE)
+    return PairedComparison(n, (gained - lost) / n, other_error, p_value, MIN_PAIRS / n if n >= MIN_PAIRS else None,
+                            detectable_error_difference(n, opposite), mcnemar_power(n, opposite + target, opposite))
 
 
-def compared_by(scoring: str, ours: Predicted, other: Predicted) -> Paired | None:
-    """Return the comparison by a metric, as losses; None where it is not defined of both.
+def compare_in_scoring(scoring: str, ours: Predicted, other: Predicted) -> PairedComparison | None:
+    """Return the comparison by the loss of a metric; None where it is undefined for one of them.
 
-    The statistic is the difference over the root of the sum of the squared terms (`scoring.py`). If both models are
-    equally good, the sign of a term is a coin toss; it is judged by Student's t of as many degrees of freedom as terms
-    count, `(sum c^2)^2 / sum c^4`, so that of equal terms it takes `FEWEST` of one sign, as in McNemar's test. A
-    difference that is asked for is made of terms of the size that one point of the rarest class has.
+    The statistic is the difference over the root of the sum of the squared terms c (`scoring.py`). If both models are
+    equally good, each term has a random sign; the statistic is compared with Student's t of
+    `(sum c^2)^2 / sum c^4` degrees of freedom, so that `MIN_PAIRS` equal terms of one sign are significant, as in
+    McNemar's test. The power is that for a difference of terms of the size of one point of the rarest class.
     """
     t = library("scipy.stats").t
     n = len(ours.true)
@@ -317,23 +313,23 @@ def compared_by(scoring: str, ours: Predicted, other: Predicted) -> Paired | Non
         return None
     terms, unit = terms_of(ours, other, scoring)
     gain = losses[1] - losses[0]
-    asked = max(losses[1] / 2, MIN_ERROR)
+    target = max(losses[1] / 2, MIN_DIFFERENCE)
     squares = float((terms**2).sum())
     fourths = float((terms**4).sum())
-    with_asked = squares + asked * unit
-    freedom = max(with_asked**2 / (fourths + asked * unit**3), 1.0)
-    power = t_power(int(freedom) + 1, asked, float(np.sqrt(with_asked)))
+    with_target = squares + target * unit
+    freedom = max(with_target**2 / (fourths + target * unit**3), 1.0)
+    power = t_power(int(freedom) + 1, target, float(np.sqrt(with_target)))
     if squares == 0:  # equal everywhere
-        return Paired(n, gain, losses[1], 1.0, None, None, power)
+        return PairedComparison(n, gain, losses[1], 1.0, None, None, power)
     error = float(np.sqrt(squares))
     terms_freedom = squares**2 / fourths
     p_value = float(2 * t.sf(abs(gain) / error, terms_freedom))
     smallest = float(t.isf(LEVEL / 2, terms_freedom)) * error
-    return Paired(n, gain, losses[1], p_value, smallest,
-                  least_mean_difference(int(terms_freedom) + 1, error, losses[1]), power, error)
+    return PairedComparison(n, gain, losses[1], p_value, smallest,
+                            detectable_mean_difference(int(terms_freedom) + 1, error, losses[1]), power, error)
 
 
-def compared_squares(squared: np.ndarray, other_squared: np.ndarray, size: float) -> Paired:
+def compare_squared_errors(squared: np.ndarray, other_squared: np.ndarray, size: float) -> PairedComparison:
     """Return the comparison of squared errors (n,) with another model's; size : of the true quantities."""
     t = library("scipy.stats").t
     n = len(squared)
@@ -343,23 +339,23 @@ def compared_squares(squared: np.ndarray, other_squared: np.ndarray, size: float
     ours = np.where(np.abs(np.sqrt(ours) - np.sqrt(theirs)) <= SAME * size, theirs, ours)
     square = float(theirs.mean())
     gain = float(np.sqrt(square) - np.sqrt(ours.mean()))
-    if n < 2 or not (ours != theirs).any():  # equal everywhere, so far as points tell
-        return Paired(n, gain, float(np.sqrt(square)), 1.0, None, None, float(n > 1))
+    if n < 2 or not (ours != theirs).any():  # no difference can be seen
+        return PairedComparison(n, gain, float(np.sqrt(square)), 1.0, None, None, float(n > 1))
     error = float((theirs - ours).std(ddof=1)) / np.sqrt(n)
 
     def in_rmse(difference: float | None) -> float | None:
         return None if difference is None or difference > square else float(
             np.sqrt(square) - np.sqrt(square - difference))
 
-    return Paired(n, gain, float(np.sqrt(square)), paired_t(ours - theirs),
-                  in_rmse(float(t.isf(LEVEL / 2, n - 1)) * error),
-                  in_rmse(least_mean_difference(n, error, square)), t_power(n, square / 2, error))
+    return PairedComparison(n, gain, float(np.sqrt(square)), paired_t(ours - theirs),
+                            in_rmse(float(t.isf(LEVEL / 2, n - 1)) * error),
+                            in_rmse(detectable_mean_difference(n, error, square)), t_power(n, square / 2, error))
 
 
 def paired_t(differences: np.ndarray) -> float:
     """Return the p-value of the paired t-test of differences (n,), n > 1, that are not all 0; 1 if they overflow.
 
-    As `scipy.stats.ttest_rel`, which warns where they are as good as equal: of threads none can silence that alone.
+    `scipy.stats.ttest_rel` would warn of nearly equal ones, and a thread cannot suppress warnings for itself alone.
     """
     t = library("scipy.stats").t
     n = len(differences)
@@ -370,27 +366,27 @@ def paired_t(differences: np.ndarray) -> float:
     return p_value if np.isfinite(p_value) else 1.0
 
 
-def points_to_draw(true: Target, predictions: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Return some of the test points as a plot shows them; JSON, empty of classes, where a table says it all."""
+def points_to_plot(true: Target, predictions: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Return some of the test points for a plot of quantities; JSON, empty for classes."""
     if isinstance(true, Classes):
         return {}
-    some = np.unique(np.linspace(0, len(true.coded) - 1, MAX_SHOWN).astype(int))
+    some = np.unique(np.linspace(0, len(true.coded) - 1, MAX_PLOTTED).astype(int))
     return {"shown": {"true": true.coded[some].tolist(), "predicted": predictions["values"][some].tolist()}}
 
 
 def unlabeled_verdict(true: Target, predictions: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, Any]:
-    """Return whether the unlabeled data helped, on the same points: what `model` gains over each other.
+    """Return the gains of `model` over each baseline on the same points, and whether the unlabeled data helped; JSON.
 
-    It is `Paired.verdict` over the base kernel; "helped" also asks for a lower error than a shuffled graph, where there
-    is one. undefined_over : the others of which the scoring of the target is not defined, where there are any.
+    That is the verdict over the base kernel; "helped" also needs a lower error than with a shuffled graph, if there is
+    one. undefined_over : the baselines for which the scoring of the target is undefined.
     """
-    tested = {name: compared(true, predictions["model"], other)
-              for name, other in predictions.items() if name != "model"}
-    pairs = {name: pair for name, pair in tested.items() if pair is not None}
+    comparisons = {name: compare(true, predictions["model"], other)
+                   for name, other in predictions.items() if name != "model"}
+    pairs = {name: pair for name, pair in comparisons.items() if pair is not None}
     verdict: dict[str, Any] = {f"over_{name}": pair.described() for name, pair in pairs.items()}
-    if len(pairs) < len(tested):
-        verdict["undefined_over"] = [name for name in tested if name not in pairs]
-    if "base" not in pairs:  # without it there is no answer
+    if len(pairs) < len(comparisons):
+        verdict["undefined_over"] = [name for name in comparisons if name not in pairs]
+    if "base" not in pairs:
         return verdict
     answer = pairs["base"].verdict
     control = pairs.get("shuffled")

@@ -1,17 +1,17 @@
-"""The loss of predicted classes in the metric that is asked for, and what each point adds to the difference of two.
+"""The loss of predicted classes in the scoring of a target, and the terms of the difference of two losses.
 
-A metric that is best where it is highest is given as 1 less its value, so that a loss is lower where a model is better.
-The difference of the losses of two models follows from one term `c_i` a point, 0 where both say the same:
+The loss of a metric that is best at its highest value is 1 less the value. The difference of the losses of two models
+is a sum of terms `c_i` of the points, 0 where both predict the same:
 
-    balanced error   q_i (wrong of the other - wrong of ours), q_i the point's share of its class over the classes
+    balanced error   q_i (wrong of the other - wrong of ours), q_i the weight of the point in its class over the classes
     1 - F1           p_i (hits - F either of ours - that of the other) / W, F and W the means of both F1 scores and of
                      their denominators, hits 2 for a true positive, either the number of true and of called positives
     1 - AUC          q_i (V_i of ours - V_i of the other), V_i the share of the other class that is ranked right, q_i
-                     the point's share of its class
+                     the weight of the point in its class
     log loss         p_i (loss of the other - loss of ours)
 
-The terms are not centered: of a class with two labels, which one model predicts and the other does not, centered ones
-would leave nothing, and the difference would look certain.
+The terms are not centered: if one of two models predicts both labels of a class, centered terms would vanish, and the
+difference would look certain.
 
 References
 ----------
@@ -37,20 +37,17 @@ KEYS = {"balanced_accuracy": "balanced_accuracy", "f1": "f1", "f1_macro": "f1_ma
 
 
 def with_scoring(target: Classes, scoring: Any) -> Classes:
-    """Return a target whose decisions are best for a metric, None for accuracy.
-
-    Raises ParameterError: F1 of another number of classes than two.
-    """
+    """Return a target whose decisions optimize a scoring (None is accuracy), or raise ParameterError."""
     require_scoring(scoring, classes=True, n_classes=target.n_strata)
     return replace(target, scoring=scoring or "accuracy")
 
 
 @dataclass(frozen=True, eq=False)
 class Predicted:
-    """What is predicted of n points of known classes.
+    """Predictions of n points of known classes.
 
-    true, codes (n,) : true and predicted classes. shares (n,) : what each point counts, of sum 1. margins :
-    (n, n_classes), None of a model without scores. log_losses (n,) : of the true class, None without probabilities.
+    true, codes (n,) : true and predicted classes. shares (n,) : weights of sum 1. margins (n, n_classes) : None of a
+    model without scores. log_losses (n,) : None without probabilities.
     """
 
     true: np.ndarray
@@ -61,8 +58,7 @@ class Predicted:
 
     @classmethod
     def of_values(cls, target: Classes, coding: Coding, values: np.ndarray, weight: np.ndarray | None) -> "Predicted":
-        """Return what values (l, c) of labels without themselves predict; probabilities where the scoring is of them.
-        """
+        """Return the predictions of held-out values (l, c), with log losses if the scoring needs them."""
         w = np.ones(len(values)) if weight is None else weight
         losses = None
         margins = margins_of(values, coding)
@@ -74,7 +70,7 @@ class Predicted:
 
     @classmethod
     def of_predictions(cls, true: Classes, predictions: Mapping[str, np.ndarray]) -> "Predicted":
-        """Return predictions as `scores.Predictions` keeps them: of two classes with the margins of the second."""
+        """Return the arrays of `scores.Predictions`, which for two classes have the margins of the second."""
         margins = predictions.get("margins")
         losses = predictions.get("log_losses")
         n = len(true.coded)
@@ -85,13 +81,13 @@ class Predicted:
 
     @property
     def of_class(self) -> np.ndarray:
-        """Return the share of each point in its class, (n,)."""
+        """Return the weight of each point in its class, (n,)."""
         return self.shares / np.bincount(self.true, self.shares)[self.true]
 
     def loss(self, scoring: str) -> float | None:
-        """Return the loss; None where the metric is not defined.
+        """Return the loss; None where the metric is undefined.
 
-        That is without scores or probabilities, of points of one class, and F1 where none is of the second class.
+        It is without scores or probabilities, for points of one class, and F1 without points of the second class.
         """
         if scoring == "accuracy":
             return float(self.shares @ (self.codes != self.true))
@@ -108,7 +104,7 @@ class Predicted:
             (self.shares @ parts[0], self.shares @ parts[1]) for parts in self.positives(scoring))]))
 
     def score(self, scoring: str) -> dict[str, Any]:
-        """Return a metric but the accuracy by its key, with its 95 % interval; JSON, empty where it is not defined."""
+        """Return a metric but the accuracy by its key, with its 95 % interval; JSON, empty where it is undefined."""
         loss = self.loss(scoring)
         key = KEYS[scoring]
         if loss is None:
@@ -117,12 +113,12 @@ class Predicted:
                 f"{key}_interval": self._interval(scoring)}
 
     def loss_interval(self, scoring: str) -> list[float] | None:
-        """Return the 95 % interval of the loss of a metric that is defined; None where it is not known."""
+        """Return the 95 % interval of the loss of a metric that is defined; None where it is unknown."""
         ends = self._interval(scoring)
         return ends if ends is None or scoring == "neg_log_loss" else [1 - ends[1], 1 - ends[0]]
 
     def _interval(self, scoring: str) -> list[float] | None:
-        """Return the 95 % interval of a metric that is defined, not of its loss; None where it is not known."""
+        """Return the 95 % interval of a metric that is defined, not of its loss; None where it is unknown."""
         if scoring == "balanced_accuracy":
             classes = [self.true == code for code in np.unique(self.true)]
             return interval_of_mean_share(
@@ -145,16 +141,16 @@ class Predicted:
             value = float(np.mean([hits.sum() / whole for hits, _, whole in parts]))
             influence = np.mean([(hits - hits.sum() / whole * either) / whole for hits, either, whole in parts], axis=0)
             counts = np.mean([either / whole for _, either, whole in parts], axis=0)
-        # Without a mistake the standard error is 0: then it is a share of as many points as count.
+        # Without a mistake the standard error is 0: then it is a share of the effective number of points.
         return interval_of_score(value, float(np.linalg.norm(influence)), 1 / float(counts @ counts), share=True)
 
     def positives(self, scoring: str) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Return (hits, either), (n,) each, of every class whose F1 counts: 2 of a true positive; true plus called."""
+        """Return (hits, either), (n,) each, of every class in the F1: 2 for a true positive; true plus predicted."""
         return [(2.0 * ((self.codes == code) & (self.true == code)), 1.0 * (self.codes == code) + (self.true == code))
                 for code in ([1] if scoring == "f1" else np.unique(self.true))]
 
     def areas(self) -> list[tuple[float, np.ndarray]]:
-        """Return for each class against the rest, of two for the second, the area and the terms of the points (n,)."""
+        """Return the area of each class against the rest (of two, the second), and the terms of the points (n,)."""
         assert self.margins is not None
         present = np.unique(self.true)
         areas = []
@@ -169,10 +165,7 @@ class Predicted:
 
 
 def terms_of(ours: Predicted, other: Predicted, scoring: str) -> tuple[np.ndarray, float]:
-    """Return the terms (n,) of the difference of two losses, and the size of the term of one rare point.
-
-    Both losses are defined.
-    """
+    """Return the terms (n,) of the difference of two defined losses, and the size of the term of a rare point."""
     if scoring == "balanced_accuracy":
         shares = ours.of_class / len(np.unique(ours.true))
         return shares * (1.0 * (other.codes != other.true) - (ours.codes != ours.true)), float(shares.max())

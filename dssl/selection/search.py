@@ -1,23 +1,19 @@
-"""Cross-validation over power, eta, bandwidth and C in the kernel deformed by a graph.
+r"""Cross-validation over power, eta, bandwidth and C in the kernel deformed by a graph.
 
-A point that is held out stays in the graph of all points, as an unlabeled one ("transductive"): that graph is solved
-before there are folds. The kernel is measured at the subsample S, and labeled points are among it. A point that is held
-out must not be: new points are not, and there the function follows the base kernel, while on S it follows the graph. So
-fold F is predicted in the kernel of the subsample S without F, which costs no further factorization: with B = A + eta
-K_SS, one Cholesky factor, W = B^-1 K_Sl and the block (B^-1)_FF,
+Held-out points stay in the graph as unlabeled points. New points are not among the landmarks S of the deformation, so
+held-out points must leave S: fold F is predicted in the kernel of the landmarks S \ F. This needs no further
+factorization. With B = A + eta K_SS, its Cholesky factor, W = B^-1 K_Sl and the block (B^-1)_FF,
 
-    k' (B without F)^-1 k  =  k' B^-1 k  -  W_F' [(B^-1)_FF]^-1 W_F
+    k' (B_{S\F})^-1 k  =  k' B^-1 k  -  W_F' [(B^-1)_FF]^-1 W_F
 
-(the inverse of a submatrix by the Schur complement). One factor serves all folds, of a grid point; K_SS serves all
-powers and etas, of a bandwidth; the solves of the graph serve all powers. Each fold has a Gram matrix of its own then,
-to which a ridge is fitted anew: the closed form (`learners/held_out/closed_form.py`) takes one matrix for all folds, as
-the base kernel has it.
+(Schur complement). One factor serves all folds of a grid point. Each fold has a Gram matrix of its own, to which the
+learner is fitted again; the base kernel has one matrix for all folds, so a closed form serves ridge regression.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product, repeat
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from scipy.linalg import cho_solve
@@ -34,15 +30,16 @@ from ..learners.linear.gram import LearnerParams
 from ..learners.measures import HINGE
 from ..learners.target.coding import Coding
 from ..learners.target.target import Target
+from .candidates import CandidateScores
 from .folds import held_out
-from .held_out_scores import HeldOut, all_scores, held_out_scores
+from .held_out_scores import HeldOut
 
 
 @dataclass(frozen=True, kw_only=True)
 class GridParams:
     """The grid: powers of the regularizer, etas (relative, see `deform`; or "auto", see `learners/eta.py`) and C.
 
-    held_out_points : "transductive", the only one there is: they stay in the graph, and leave the subsample.
+    held_out_points : only "transductive": held-out points stay in the graph.
 
     Raises ParameterError: an empty list, a value out of range, "inductive".
     """
@@ -56,10 +53,10 @@ class GridParams:
         for name in ("power", "eta", "C"):
             values = getattr(self, name)
             require(len(values) > 0, f"{name} has no values", why="the grid would be empty", fix="give at least one")
-            require(len(set(values)) == len(values), f"{name}={list(values)} names a value twice",
-                    why="equal grid points waste work", fix="leave one out")
-        require(self.held_out_points == "transductive", f"held_out_points={self.held_out_points!r}, deformed kernels",
-                why="the graph of all points is solved before there are folds; without a fold's points it is another",
+            require(len(set(values)) == len(values), f"{name}={list(values)} contains a value twice",
+                    why="equal candidates waste work", fix="remove one of them")
+        require(self.held_out_points == "transductive", f"held_out_points={self.held_out_points!r}",
+                why="the graph of all points is solved once for all folds of a deformed kernel",
                 fix='use "transductive"; the models laprls and lapsvm have "inductive"')
         for power in self.power:
             RegularizerParams(power=power)
@@ -67,8 +64,8 @@ class GridParams:
             LearnerParams(C=C)
         for eta in self.eta:
             require_eta(eta)
-        require(0 not in self.eta, f"eta={list(self.eta)} has a 0", why="eta 0 is the base kernel, which is a baseline "
-                "of its own", fix="leave the 0 out")
+        require(0 not in self.eta, f"eta={list(self.eta)} has a 0", why="eta 0 is the base kernel, the baseline",
+                fix="remove the 0")
 
     @property
     def points(self) -> list[tuple[int, Eta, float]]:
@@ -76,9 +73,9 @@ class GridParams:
         return list(product(self.power, self.eta, self.C))
 
     def parts(self, points: Sequence[tuple[int | None, Eta | None, float]]) -> list["GridParams"]:
-        """Return grids that have these combinations: one where they are all of it, or else one a power and eta.
+        """Return grids of these combinations: this one if it contains no others, or else one for each power and eta.
 
-        Those of a base kernel have no power and eta, and one grid.
+        Candidates in the base kernel have neither power nor eta, and one grid.
         """
         penalties: dict[tuple[int | None, Eta | None], list[float]] = {}
         for power, eta, C in points:
@@ -88,23 +85,24 @@ class GridParams:
         return [replace(self, C=tuple(values)) if power is None or eta is None else replace(
             self, power=(power,), eta=(eta,), C=tuple(values)) for (power, eta), values in penalties.items()]
 
-    def at(self, row: Mapping[str, Any]) -> "GridParams":
-        """Return the grid of one row of a search; of a base kernel, which has neither power nor eta, C alone."""
-        grid: dict[str, Any] = {name: (row[name],) for name in ("power", "eta") if row[name] is not None}
-        return replace(self, C=(row["C"],), **grid)
+    def at(self, candidate: CandidateScores) -> "GridParams":
+        """Return the grid of one candidate; in the base kernel it has neither power nor eta."""
+        values = {name: (value,) for name in ("power", "eta", "C")
+                  if (value := candidate.parameters[name]) is not None}
+        return replace(self, **values)
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
-    """What is held out of a search: the labeled points, the folds of each repetition, the learner, what rows tell.
+class CrossValidation:
+    """The labeled points, the folds of each repetition, and the learner that is fitted without each fold.
 
-    kind : "svm" or "ridge". weight : (l,) of the labeled points, 1 by default. scoring : what rows tell beside the
-    scores that all have. complete : rows tell every score too, as `scores`.
+    kind : "svm" or "ridge". weight : (l,) of the labeled points, 1 by default. scoring : an additional score.
+    complete : whether every score is computed.
     """
 
     target: Target
     repetitions: Sequence[Sequence[np.ndarray]]
-    kind: str
+    kind: Literal["svm", "ridge"]
     weight: np.ndarray | None = None
     scoring: str | None = None
     complete: bool = False
@@ -114,21 +112,20 @@ class Held:
         """Return the folds of all repetitions, one after the other."""
         return [fold for folds in self.repetitions for fold in folds]
 
-    def row(self, values: Sequence[np.ndarray], coding: Coding, **given: Any) -> dict[str, Any]:
-        """Return the row of values (l, c) in each repetition, at the parameters `given`."""
+    def scores(self, values: Sequence[np.ndarray], coding: Coding, **parameters: Any) -> CandidateScores:
+        """Return the scores of held-out values (l, c) in each repetition."""
         fitted = [HeldOut(self.target, coding, each, folds, self.weight)
                   for each, folds in zip(values, self.repetitions, strict=True)]
-        held = [each.with_prior(LABELS) for each in fitted]
-        row = {**given, **held_out_scores(held, HINGE, self.scoring, fitted)}
-        return {**row, "scores": all_scores(held)} if self.complete else row
+        shifted = [each.with_prior(LABELS) for each in fitted]
+        return CandidateScores.of(shifted, HINGE, self.scoring, fitted, complete=self.complete, **parameters)
 
 
 def held_out_grams(K_SS: np.ndarray, K_Sl: np.ndarray, K_ll: np.ndarray, A: np.ndarray, eta: float,
                    position: np.ndarray, folds: Sequence[np.ndarray]) -> Iterator[np.ndarray]:
-    """Yield the deformed Gram matrix (l, l) of the labeled points, a fold, measured at S without the fold.
+    r"""Yield the deformed Gram matrix (l, l) of the labeled points for each fold F, with the landmarks S \ F.
 
     K_SS (s, s), K_Sl (s, l), K_ll (l, l) : the base kernel. A (s, s) : Q^+ on S. eta : relative.
-    position : (l,), the place in S of each labeled point, -1 where it is not in S. folds : of all repetitions.
+    position : (l,), the index in S of each labeled point, -1 where it is not in S.
 
     Cost: s^3 / 3 + 4 s^2 l flops once, and l^2 |F| a fold.
     """
@@ -153,69 +150,64 @@ def held_out_grams(K_SS: np.ndarray, K_Sl: np.ndarray, K_ll: np.ndarray, A: np.n
 
 
 def search_deformed(base: Kernel, X_S: np.ndarray, X_l: np.ndarray, position: np.ndarray,
-                    powers: Mapping[int, np.ndarray], structure: Mapping[int, float], params: GridParams,
-                    held: Held) -> list[dict[str, Any]]:
-    """Return the rows of one base kernel, deformed by `powers`: A (s, s) of each power of the regularizer.
+                    powers: Mapping[int, np.ndarray], concentration: Mapping[int, float], params: GridParams,
+                    validation: CrossValidation) -> list[CandidateScores]:
+    """Return the candidates (power, eta, C) of one base kernel, deformed by A (s, s) of each power of the regularizer.
 
-    structure : of the graph, by power, for "auto"; of powers that are not there it is not known.
-
-    Each has `power`, `eta`, `C`, and the measures of `held_out_scores`.
+    concentration : the spectral concentration of the graph by power, where it is known; eta "auto" uses it.
     """
     K_SS, K_Sl, K_ll = base(X_S, X_S), base(X_S, X_l), base(X_l, X_l)
 
     def grams(power: int, eta: float) -> Iterator[np.ndarray]:
-        return held_out_grams(K_SS, K_Sl, K_ll, powers[power], eta, position, held.folds)
+        return held_out_grams(K_SS, K_Sl, K_ll, powers[power], eta, position, validation.folds)
 
     def means(power: int) -> Iterator[tuple[np.ndarray, float]]:
-        return held_out_means(zip(*(grams(power, eta) for eta in ETAS), strict=True), held, structure.get(power))
+        return held_out_means(zip(*(grams(power, eta) for eta in ETAS), strict=True), validation,
+                              concentration.get(power))
 
-    return [row for power, eta in product(params.power, params.eta) for row in _search_C(
-        means(power) if isinstance(eta, str) else zip(grams(power, eta), repeat(0.0)), params, held, power=power,
-        eta=eta)]
+    return [candidate for power, eta in product(params.power, params.eta) for candidate in _search_C(
+        means(power) if isinstance(eta, str) else zip(grams(power, eta), repeat(0.0)), params, validation,
+        power=power, eta=eta)]
 
 
-def held_out_means(grams: Iterable[Sequence[np.ndarray]], held: Held,
-                   structure: float | None) -> Iterator[tuple[np.ndarray, float]]:
-    """Yield the mean Gram matrix (l, l) of "auto" of each fold, with the shares that the labels outside it say.
+def held_out_means(grams: Iterable[Sequence[np.ndarray]], validation: CrossValidation,
+                   concentration: float | None) -> Iterator[tuple[np.ndarray, float]]:
+    """Yield for each fold the mean Gram matrix (l, l) of eta "auto", and the share of the unpenalized intercept.
 
-    And how free the intercept is, the share of the base kernel.
-
+    The labels outside the fold determine the shares of the etas; that of the base kernel is also the intercept's.
     grams : of each fold, the Gram matrices of all `ETAS`.
     """
-    for fold, own in zip(held.folds, grams, strict=True):
-        kept = np.setdiff1d(np.arange(len(own[0])), fold)
-        target, weight = held.target.take(kept), None if held.weight is None else held.weight[kept]
-        inner = [K[np.ix_(kept, kept)] for K in own]
-        shares = shares_of_etas(inner, target, weight, structure)
-        yield sum_of(own, weights_of(inner, shares, weight)), float(shares[0])
+    for fold, fold_grams in zip(validation.folds, grams, strict=True):
+        training = np.setdiff1d(np.arange(len(fold_grams[0])), fold)
+        weight = None if validation.weight is None else validation.weight[training]
+        inner = [K[np.ix_(training, training)] for K in fold_grams]
+        shares = shares_of_etas(inner, validation.target.take(training), weight, concentration)
+        yield sum_of(fold_grams, weights_of(inner, shares, weight)), float(shares[0])
 
 
-def search_base(base: Kernel, X_l: np.ndarray, params: GridParams, held: Held) -> list[dict[str, Any]]:
-    """Return the rows of a base kernel, which has neither power nor eta.
+def search_base(base: Kernel, X_l: np.ndarray, params: GridParams,
+                validation: CrossValidation) -> list[CandidateScores]:
+    """Return the candidates in a base kernel; for "ridge" one eigendecomposition serves all folds and C."""
+    K = base(X_l, X_l)
+    target = validation.target
+    if validation.kind != "ridge":
+        return _search_C(repeat((K, 0.0), len(validation.folds)), params, validation, power=None, eta=None)
+    predictions = [held_out_of_gram(K, target, folds, params.C, validation.weight) for folds in validation.repetitions]
+    return [validation.scores(values, target.coding, power=None, eta=None, C=C)
+            for C, values in zip(params.C, zip(*predictions, strict=True), strict=True)]
 
-    The kernel is the same without any fold, so that for "ridge" one eigendecomposition serves all folds and C.
-    """
-    K, target = base(X_l, X_l), held.target
-    if held.kind != "ridge":
-        return _search_C(repeat((K, 0.0), len(held.folds)), params, held, power=None, eta=None)
-    found = [held_out_of_gram(K, target, folds, params.C, held.weight) for folds in held.repetitions]
-    return [held.row(values, target.coding, power=None, eta=None, C=C)
-            for C, values in zip(params.C, zip(*found, strict=True), strict=True)]
 
-
-def _search_C(grams: Iterable[tuple[np.ndarray, float]], params: GridParams, held: Held,
-              **given: Any) -> list[dict[str, Any]]:
-    """Return a row for each C, with Gram matrices (l, l) of the folds of all repetitions, one at a time.
-
-    Beside each, how free the intercept of a ridge regression in it is.
-    """
-    number = np.repeat(np.arange(len(held.repetitions)), [len(folds) for folds in held.repetitions])
+def _search_C(grams: Iterable[tuple[np.ndarray, float]], params: GridParams, validation: CrossValidation,
+              **parameters: Any) -> list[CandidateScores]:
+    """Return a candidate for each C. grams : of each fold, with the share of the unpenalized intercept."""
+    n_repetitions = len(validation.repetitions)
+    number = np.repeat(np.arange(n_repetitions), [len(folds) for folds in validation.repetitions])
     by_penalty: dict[tuple[float, int], np.ndarray] = {}
-    coding = held.target.coding
-    for (K, free), fold, repetition in zip(grams, held.folds, number.tolist(), strict=True):
+    coding = validation.target.coding
+    for (K, unpenalized), fold, repetition in zip(grams, validation.folds, number.tolist(), strict=True):
         for C in params.C:
-            learner = LearnerParams(kind=held.kind, C=C, free=free)  # type: ignore[arg-type]
-            values, coding = held_out([K], held.target, [fold], learner, held.weight)
+            learner = LearnerParams(kind=validation.kind, C=C, free=unpenalized)
+            values, coding = held_out([K], validation.target, [fold], learner, validation.weight)
             by_penalty.setdefault((C, repetition), values)[fold] = values[fold]
-    return [held.row([by_penalty[C, repetition] for repetition in range(len(held.repetitions))], coding, **given, C=C)
-            for C in params.C]
+    return [validation.scores([by_penalty[C, repetition] for repetition in range(n_repetitions)], coding,
+                              **parameters, C=C) for C in params.C]

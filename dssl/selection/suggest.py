@@ -1,4 +1,4 @@
-"""Which points to label next: from the covariance of a field on the graph, from features, from the current model.
+"""Active learning: which points to label next, by a Gaussian field on the graph, the features, or the current model.
 
     variance                   the largest posterior variance
     v_optimality               the largest decrease of the trace of the posterior covariance
@@ -8,9 +8,9 @@
                                distance to the nearest labeled point
     model_change_v_optimality  the smallest margin of the model, times v_optimality
 
-Points are chosen one after the other, and each counts as labeled for those after it, so that a batch is diverse. A
-component of the graph without a label, in which the variance of an unlimited field is infinite, comes first if it holds
-at least half as many points as a label has to serve then; smaller ones wait until all else is labeled.
+Points are selected one after the other, and each counts as labeled for the next ones, so that a batch is diverse. A
+component of the graph without a label comes first if it holds at least half of the mean number of points per label;
+smaller components come last.
 
 References
 ----------
@@ -38,7 +38,7 @@ from ..solvers.eigen import eigenpairs_bytes
 from ..storage.blocks import Rows
 from .coverage import Coverage, Distances
 
-NOISE = 0.1  # variance of what a label says, where the field's mean variance is 1
+NOISE = 0.1  # variance of a label, relative to the mean variance of the field
 
 
 @dataclass(eq=False)
@@ -48,12 +48,11 @@ class Field:
         C = S U (Lambda + ridge I)^-power U' S = B B'
 
     with the lowest eigenpairs of the Laplacian and S a scale of the vertices. Conditioned on noisy values at some
-    vertices the covariance is `B P B'`, and each further one takes a rank-one matrix from P (k, k): nothing is n x n.
+    vertices the covariance is `B P B'`, and each further one subtracts a rank-one matrix from P (k, k).
 
-    B (v, k) : of the prior covariance `B B'`. mass (v,) : the points that a vertex stands for. P (k, k). noise : the
-    variance of an observation.
-    variance (v,) : the diagonal of `B P B'`. trace_drop (v,) : by how much observing a vertex lowers the trace over
-    points, times the variance of that observation. row_sum (v,) : of `B P B'`, over points.
+    mass (v,) : the points of a vertex. noise : of an observation. variance (v,) : the diagonal of `B P B'`.
+    trace_drop (v,) : the decrease of the trace over points by observing a vertex, times the variance of the
+    observation. row_sum (v,) : of `B P B'`, over points.
     """
 
     B: np.ndarray
@@ -82,7 +81,7 @@ class Field:
                    B @ (P @ (mass @ B)))
 
     def observe(self, vertex: int) -> None:
-        """Condition on one more vertex: a rank-one matrix less, three products with B."""
+        """Condition on one more vertex, by three products with B."""
         u = self.P @ self.B[vertex]
         spread = self.noise + float(self.B[vertex] @ u)
         covariance = self.B @ u  # of all vertices with this one
@@ -95,37 +94,37 @@ class Field:
             np.maximum(rounded, 0.0, out=rounded)
 
     def trace_decrease(self) -> np.ndarray:
-        """Return by how much observing each vertex lowers the trace of the covariance of all points (v,)."""
+        """Return the decrease of the trace of the covariance of all points by observing each vertex (v,)."""
         return self.trace_drop / (self.noise + self.variance)
 
     def sum_decrease(self) -> np.ndarray:
-        """Return by how much observing each vertex lowers the sum of the covariance of all points (v,)."""
+        """Return the decrease of the sum of the covariance of all points by observing each vertex (v,)."""
         return self.row_sum**2 / (self.noise + self.variance)
 
 
 Criterion = Literal["auto", "variance", "v_optimality", "sigma_optimality", "coverage", "uncertainty",
                     "model_change_v_optimality"]
-OF_GRAPH = ("variance", "v_optimality", "sigma_optimality", "model_change_v_optimality")  # need one
-OF_MODEL = ("uncertainty", "model_change_v_optimality")
-OF_ROWS = ("coverage", "uncertainty")  # can do with features alone
-IN_WORDS = {"variance": "the least certain by the graph", "v_optimality": "what tells most of the other rows",
-            "sigma_optimality": "what tells most of the mean of all rows", "coverage": "rows far from all labels",
-            "uncertainty": "the least certain by the model",
-            "model_change_v_optimality": "uncertain to the model, and near many other rows"}
-FEWEST, MOST, TOLERANCE = 100, 500, 1e-4  # of eigenpairs
+OF_GRAPH = ("variance", "v_optimality", "sigma_optimality", "model_change_v_optimality")  # need a graph
+OF_MODEL = ("uncertainty", "model_change_v_optimality")  # need a model
+OF_ROWS = ("coverage", "uncertainty")  # need only features
+IN_WORDS = {"variance": "the rows of which the graph is least certain",
+            "v_optimality": "the rows that reduce the uncertainty about all other rows the most",
+            "sigma_optimality": "the rows that reduce the uncertainty about the mean of all rows the most",
+            "coverage": "rows far from all labels", "uncertainty": "the rows of which the model is least certain",
+            "model_change_v_optimality": "rows of which the model is uncertain, near many other rows"}
+MIN_PAIRS, MAX_PAIRS, TOLERANCE = 100, 500, 1e-4  # of eigenpairs
 
 
 @dataclass(frozen=True, kw_only=True)
 class SuggestParams:
     """Which points are suggested.
 
-    count : how many. criterion : see the head of this file; "auto" is model_change_v_optimality where the scores of a
-        model and a graph are given, v_optimality with a graph alone, without one uncertainty or coverage.
+    count : the number of points. criterion : see the head of this file; "auto" is model_change_v_optimality with a
+        model and a graph, v_optimality with only a graph, uncertainty with only a model, or else coverage.
     prior : of the field, whose covariance is `(L + ridge I)^-power` on its lowest eigenvectors.
-    eigenpairs : of the Laplacian; None is as many as there are labels then, but 100 to 500, and fewer where the memory
-        budget binds.
-    noise : the variance of what a label says, relative to the field's.
-    random_state : of the eigenpairs' start, and of the draws of coverage.
+    eigenpairs : of the Laplacian; None is the number of labels, at least 100 and at most 500, or as many as fit.
+    noise : the variance of a label, relative to that of the field.
+    random_state : of the start of the eigenpairs, and of the draws of coverage.
     """
 
     count: int = 10
@@ -140,43 +139,45 @@ class SuggestParams:
                 why="it is the number of points to label next",
                 fix="ask for 10 to 100, and again once these are labeled")
         require(self.criterion in get_args(Criterion), f"criterion={self.criterion!r}",
-                why="points are compared by one of those that are known",
+                why="there is no such criterion",
                 fix=f"choose one of {', '.join(get_args(Criterion))}")
         require(self.eigenpairs is None or (is_whole(self.eigenpairs) and self.eigenpairs >= 2),
                 f"eigenpairs={self.eigenpairs!r}, expected a whole number >= 2",
-                why="the first is nearly constant and tells no points apart", fix="use 50 to 300")
+                why="the first eigenvector is nearly constant, and so the same for all points", fix="use 50 to 300")
         require(0 < self.noise < np.inf, f"noise={self.noise}, expected > 0",
-                why="a label that says all leaves the rest of a vertex's variance at 0 / 0", fix="use 0.01 to 1")
+                why="with exact labels the conditional variance of a labeled vertex is 0 / 0", fix="use 0.01 to 1")
         require_random_state(self.random_state)
 
-    def chosen(self, *, graph: bool, rows: bool, model: bool) -> Criterion:
-        """Return the criterion, told what there is to choose by; raise ParameterError where it asks for more."""
+    def resolved(self, *, graph: bool, rows: bool, model: bool) -> Criterion:
+        """Return the criterion for the available inputs; raise ParameterError if it needs others."""
         if self.criterion == "auto":
             if graph:
                 return "model_change_v_optimality" if model else "v_optimality"
             return "uncertainty" if model else "coverage"
         possible = [name for name in get_args(Criterion)[1:] if (graph or name in OF_ROWS) and (
             rows or name != "coverage") and (model or name not in OF_MODEL)]
-        lacking = "a model of classes" if not model and self.criterion in OF_MODEL else "features"
+        missing = "a model of classes" if not model and self.criterion in OF_MODEL else "features"
         if not graph and self.criterion in OF_GRAPH:
-            lacking = "a graph"
-        require(self.criterion in possible, f"criterion={self.criterion!r} without {lacking}",
-                why="it is computed from that", fix=f"choose {' or '.join(possible)}")
+            missing = "a graph"
+        require(self.criterion in possible, f"criterion={self.criterion!r} without {missing}",
+                why="the criterion needs it", fix=f"choose {' or '.join(possible)}")
         return self.criterion
 
 
 @dataclass(frozen=True, eq=False)
 class Suggestion:
-    """ids (count,) : the numbers of points to label, the best first; of copies the first. scores (count,) : the
-    criterion when each was chosen, infinite where its component has no label. attributes : JSON."""
+    """ids (count,) : the numbers of points to label, the best first; of duplicates the first.
+
+    scores (count,) : the criterion when each was selected, infinite if its component has no label.
+    """
 
     ids: np.ndarray
     scores: np.ndarray
     attributes: dict[str, Any] = field(default_factory=dict)
 
 
-class Chooser(Protocol):
-    """A criterion: `scores` (v,) of all vertices, given which are allowed, and `observe` of the one that is taken."""
+class CriterionScores(Protocol):
+    """A criterion: `scores` (v,) of all vertices, given which are allowed; `observe` adds a label."""
 
     def scores(self, allowed: np.ndarray) -> np.ndarray: ...
 
@@ -184,44 +185,44 @@ class Chooser(Protocol):
 
 
 @dataclass
-class OfField:
-    """A criterion of a field, times how uncertain the model is (v,)."""
+class FieldScores:
+    """A criterion of a field, times the uncertainty of the model (v,)."""
 
     field: Field
-    measure: Callable[[Field], np.ndarray]
-    uncertain: np.ndarray | float = 1.0
+    criterion: Callable[[Field], np.ndarray]
+    uncertainty: np.ndarray
 
     def scores(self, allowed: np.ndarray) -> np.ndarray:
-        return self.uncertain * self.measure(self.field)
+        return self.uncertainty * self.criterion(self.field)
 
     def observe(self, vertex: int) -> None:
         self.field.observe(vertex)
 
 
 @dataclass
-class OfDistances:
-    """Squared distances to the nearest labeled point, times how uncertain the model is (v,)."""
+class DistanceScores:
+    """Squared distances to the nearest labeled point, times the uncertainty of the model (v,)."""
 
     distances: Distances
-    uncertain: np.ndarray
+    uncertainty: np.ndarray
 
     def scores(self, allowed: np.ndarray) -> np.ndarray:
-        return self.uncertain * self.distances.nearest
+        return self.uncertainty * self.distances.nearest
 
     def observe(self, vertex: int) -> None:
         self.distances.observe(vertex)
 
 
-MEASURES: dict[str, Callable[[Field], np.ndarray]] = {
+FIELD_CRITERIA: dict[str, Callable[[Field], np.ndarray]] = {
     "variance": lambda field: field.variance, "v_optimality": Field.trace_decrease,
     "sigma_optimality": Field.sum_decrease,
     "uncertainty": lambda field: field.variance, "model_change_v_optimality": Field.trace_decrease}
 
 
 def uncertainty_of(scores: np.ndarray) -> np.ndarray:
-    """Return 1 less the margin between the two likeliest classes (n,), of scores (n, c); 1 where there are none (NaN).
+    """Return 1 less the margin between the two most likely classes (n,) of scores (n, c); 1 where scores are NaN.
 
-    Classes have the softmax of the scores over their standard deviation: with few labels no scores are calibrated.
+    The probabilities are the softmax of the scores over their standard deviation; few labels allow no calibration.
     """
     known = np.isfinite(scores).all(axis=1)
     known_scores = scores[known]
@@ -237,100 +238,95 @@ def suggest(points: Vertices, graph: Graph | None, rows: Rows | None, labeled: n
             skipped: np.ndarray | None = None) -> Suggestion:
     """Return which of n points to label next.
 
-    points : which of them are copies, of which one is suggested at most. graph : of these points, None for none.
-    rows : their features (n, d), for `OF_ROWS`. labeled : the numbers of those that have a label, which may be none.
-    scores (v, c) : of the classes at distinct points by the current model, the larger the likelier; None for none.
-    prior (v, k) : what `prior_of` returns, where several suggestions are made of one graph.
-    skipped : the numbers of points that are not suggested, such as outliers; None for none.
+    points : which of them are duplicates; at most one of these is suggested. graph : of these points, if there is one.
+    rows : their features (n, d), for `OF_ROWS`. labeled : the numbers of the labeled points.
+    scores (v, c) : of the classes at distinct points by the current model. prior (v, k) : `prior_of` the graph.
+    skipped : the numbers of points that are not suggested, such as outliers.
 
     Memory: `prior_bytes` for k eigenpairs, or 16 v and a block of rows.
 
     Raises
     ------
-    DataError : fewer than `count` distinct points are without a label. ParameterError : the criterion asks for what
-    is not given. BudgetError : the eigenvectors, or a row, do not fit.
+    DataError : fewer than `count` distinct points are unlabeled. ParameterError : an input of the criterion is missing.
+    BudgetError : the eigenvectors, or a row, do not fit.
     """
     v = len(points)
     known = np.zeros(v, bool)
     known[points.vertex[labeled]] = True
-    left_out = np.zeros(v, bool)
+    excluded = np.zeros(v, bool)
     if skipped is not None:
-        left_out[points.vertex[skipped]] = True
-    free = int((~known & ~left_out).sum())
-    require(free > 0, "every point has a label", why="there is nothing left to ask for", error=DataError,
+        excluded[points.vertex[skipped]] = True
+    n_unlabeled = int((~known & ~excluded).sum())
+    require(n_unlabeled > 0, "every point has a label", why="there is no point left to suggest", error=DataError,
             fix="add unlabeled points, or fit the model")
-    require(params.count <= free, f"count={params.count}, and {free:,} distinct points have no label", error=DataError,
-            why="a point is labeled once, and copies with it", fix=f"ask for {free:,} or fewer")
-    name = params.chosen(graph=graph is not None, rows=rows is not None, model=scores is not None)
+    require(params.count <= n_unlabeled, f"count={params.count}, and {n_unlabeled:,} distinct points have no label",
+            error=DataError, why="a point is labeled once, together with its duplicates",
+            fix=f"use count={n_unlabeled} or less")
+    name = params.resolved(graph=graph is not None, rows=rows is not None, model=scores is not None)
     component = np.zeros(v, np.int64) if graph is None else graph.components()
     size = np.bincount(component, points.multiplicity)
-    uncertain = uncertainty_of(scores) if name in OF_MODEL and scores is not None else np.ones(v)
-    chooser: Chooser
+    uncertainty = uncertainty_of(scores) if name in OF_MODEL and scores is not None else np.ones(v)
+    mass = points.multiplicity.astype(np.float64)
+    criterion: CriterionScores
     if name == "coverage" or graph is None:
-        assert rows is not None  # `chosen` refused it
+        assert rows is not None  # checked by `resolved`
         distances = Distances(distinct_rows(rows, points, execution), np.flatnonzero(known), execution.memory_budget)
-        chooser = Coverage(distances, points.multiplicity.astype(np.float64),
-                           params.random_state) if name == "coverage" else \
-            OfDistances(distances, uncertain)
+        covers = name == "coverage"
+        criterion = Coverage(distances, mass, params.random_state) if covers else DistanceScores(distances, uncertainty)
     else:
         if prior is None:
             prior = prior_of(graph, int(known.sum()) + params.count, params, execution)
-        field = Field.of(prior, points.multiplicity.astype(np.float64), np.flatnonzero(known), params.noise)
-        chooser = OfField(field, MEASURES[name], uncertain)
-    chosen, gains = _greedy(chooser, known, left_out, component, size, params.count)
-    return Suggestion(points.first[chosen], np.array(gains), {
+        field = Field.of(prior, mass, np.flatnonzero(known), params.noise)
+        criterion = FieldScores(field, FIELD_CRITERIA[name], uncertainty)
+    selected, gains = _greedy(criterion, known, excluded, component, size, params.count)
+    return Suggestion(points.first[selected], np.array(gains), {
         "criterion": name, "in_words": IN_WORDS[name], "labeled": len(labeled), "components_without_label": int(
             len(size) - len(np.unique(component[points.vertex[labeled]])))})
 
 
-def _greedy(chooser: Chooser, known: np.ndarray, left_out: np.ndarray, component: np.ndarray, size: np.ndarray,
-            count: int) -> tuple[list[int], list[float]]:
-    """Return the vertices that are chosen one after the other, and the criterion of each; `known` is changed.
-
-    left_out (v,) bool : those that are never chosen.
-    """
-    possible = np.zeros(len(size), bool)  # components with a vertex that may be chosen
-    possible[component[~left_out]] = True
+def _greedy(criterion: CriterionScores, known: np.ndarray, excluded: np.ndarray, component: np.ndarray,
+            size: np.ndarray, count: int) -> tuple[list[int], list[float]]:
+    """Return the vertices that are selected one after the other, and the criterion of each; `known` is changed."""
+    possible = np.zeros(len(size), bool)  # components with a vertex that may be selected
+    possible[component[~excluded]] = True
     has_label = np.zeros(len(size), bool)
     has_label[component[known]] = True
-    chosen: list[int] = []
+    selected: list[int] = []
     gains: list[float] = []
     for _ in range(count):
         share = size.sum() / (2 * (known.sum() + 1))
         waiting = np.flatnonzero(~has_label & possible & (size >= share))
         if len(waiting):
-            allowed = ~left_out & (component == waiting[size[waiting].argmax()])
+            allowed = ~excluded & (component == waiting[size[waiting].argmax()])
         else:
-            allowed = ~known & ~left_out & has_label[component]
-            allowed = allowed if allowed.any() else ~known & ~left_out
-        scores = np.where(allowed, chooser.scores(allowed), -np.inf)
+            allowed = ~known & ~excluded & has_label[component]
+            allowed = allowed if allowed.any() else ~known & ~excluded
+        scores = np.where(allowed, criterion.scores(allowed), -np.inf)
         best = int(scores.argmax())
         gains.append(np.inf if len(waiting) and len(size) > 1 else float(scores[best]))
-        chosen.append(best)
-        chooser.observe(best)
+        selected.append(best)
+        criterion.observe(best)
         known[best] = True
         has_label[component[best]] = True
-    return chosen, gains
+    return selected, gains
 
 
 def prior_of(graph: Graph, n_labels: int, params: SuggestParams, execution: Execution) -> np.ndarray:
-    """Return B (v, k) of the prior covariance `B B'` at points; 0 on components too small for one of so many labels.
+    """Return B (v, k) of the prior covariance `B B'` at points; 0 on components too small for one of `n_labels` labels.
 
-    Where `eigenpairs` is None, k is lowered to what the memory budget lets be. Raises BudgetError where not one fits,
-    or not as many as were asked for.
+    If `eigenpairs` is None, k is lowered until it fits. Raises BudgetError if not one fits, or fewer than `eigenpairs`.
     """
     m = graph.vertices.multiplicity
     prior = params.prior
     component = graph.components()
-    worth = np.bincount(component, m) >= m.sum() / (2 * n_labels)
-    kept = (worth | ~worth.any())[component]
+    is_large = np.bincount(component, m) >= m.sum() / (2 * n_labels)
+    kept = (is_large | ~is_large.any())[component]
     v = int(kept.sum())
     n_edges = graph.attributes["weights"]["nnz"]
-    asked = min(int(np.clip(n_labels, FEWEST, MOST)) if params.eigenpairs is None else params.eigenpairs, v)
-    k = asked
+    k = min(int(np.clip(n_labels, MIN_PAIRS, MAX_PAIRS)) if params.eigenpairs is None else params.eigenpairs, v)
     budget = execution.memory_budget
     while prior_bytes(len(kept), v, n_edges, k) > budget and k > 1 and params.eigenpairs is None:
-        k = 3 * k // 4  # as many as the budget lets be
+        k = 3 * k // 4
     needed = prior_bytes(len(kept), v, n_edges, k)
     require(needed <= budget, f"{k} eigenpairs of {v:,} vertices", error=BudgetError,
             why=f"they take {needed:,} bytes, the budget is {budget:,}",
@@ -343,6 +339,5 @@ def prior_of(graph: Graph, n_labels: int, params: SuggestParams, execution: Exec
 
 
 def prior_bytes(n_vertices: int, n_kept: int, nnz: int, k: int) -> int:
-    """Return what k eigenpairs of so many vertices take, and then the field of them: B twice, and a few numbers each.
-    """
+    """Return the bytes of k eigenpairs, or then of the field: B twice and six numbers a vertex."""
     return max(eigenpairs_bytes(n_kept, nnz, k) + 24 * nnz + 16 * n_kept, 8 * n_vertices * (2 * k + 6))

@@ -22,7 +22,7 @@ from sklearn.datasets import make_blobs
 
 from dssl import SemiSupervisedClassifier, SemiSupervisedRegressor
 from dssl.learners.target.target import Classes, Quantities
-from dssl.selection.scores import compared
+from dssl.selection.scores import compare
 
 POINTS, TEST = 300, 100
 
@@ -76,7 +76,7 @@ def _verdicts(X: np.ndarray, y: np.ndarray, n_labels: int) -> tuple[str, str]:
     true = Quantities(places, y[POINTS:]) if quantities else Classes(places, y[POINTS:], np.unique(y))
     predicted, alone = ({"values" if quantities else "codes": function.predict(test)}
                         for function in (model.model_, model.model_.alone))
-    return model.gain_.verdict, compared(true, predicted, alone).verdict
+    return model.gain_.verdict, compare(true, predicted, alone).verdict
 
 
 if __name__ == "__main__":

@@ -56,9 +56,8 @@ from dssl.kernels.landmarks import LandmarkParams
 from dssl.kernels.stochastic import StochasticParams
 from dssl.learners.linear.features import SampleLearner, sample_model
 from dssl.learners.target.target import Classes
-from dssl.methods.linear import base_map
-from dssl.selection.choice import ChoiceRule
-from dssl.selection.cluster import rows_of_samples
+from dssl.methods.linear import base_map, linear_scores
+from dssl.selection.candidates import CandidateScores, SelectionRule
 from dssl.selection.folds import held_out_folds
 from dssl.storage.csr import as_rows
 
@@ -70,7 +69,7 @@ SETS = ["australian", "credit_a", "diabetes_pima", "german_numer", "kr_vs_kp", "
 BANDWIDTHS = ("0.125*median", "0.25*median", "0.5*median", "median", "2*median")
 TRANSFERS = ("linear", "poly_step", "polynomial")
 PENALTIES = (0.1, 1.0, 10.0, 100.0)
-RULE = ChoiceRule(scoring="roc_auc")
+RULE = SelectionRule(scoring="roc_auc")
 
 
 def main() -> None:
@@ -177,12 +176,12 @@ def table3(given: argparse.Namespace) -> None:
 def chosen(maps: dict[tuple[str, str], np.ndarray], target: Classes) -> np.ndarray:
     """Return the scores (n,) of the machine on the features that cross-validation chooses, with its C."""
     learners = [SampleLearner(loss="hinge", C=C) for C in PENALTIES]
-    repetitions, rows, keys = held_out_folds(5, target), list[dict[str, Any]](), list[Any]()
+    repetitions, rows, keys = held_out_folds(5, target), list[CandidateScores](), list[Any]()
     with one_thread():
         for key, F in maps.items():
-            rows += rows_of_samples(F[target.labeled], target, learners, repetitions, "auc")
+            rows += linear_scores(F[target.labeled], target, learners, repetitions, "roc_auc")
             keys += [(key, learner) for learner in learners]
-        key, learner = keys[RULE.place(rows)]
+        key, learner = keys[RULE.index(rows)]
         b, intercept, coding = learner.fit(maps[key][target.labeled], target)
     return coding.decision(maps[key] @ b + intercept)
 
@@ -222,13 +221,13 @@ def one(given: argparse.Namespace) -> None:
 def chosen_on(basis: ClusterBasis, rows: Any, known: np.ndarray, budget: int) -> np.ndarray:
     """Return the scores (n,) of least squares with the transfer function and C that cross-validation chooses."""
     target, learners = target_of(known), [SampleLearner(C=10.0**power) for power in range(-3, 3)]
-    repetitions, found, keys = held_out_folds(5, target), list[dict[str, Any]](), list[Any]()
+    repetitions, found, keys = held_out_folds(5, target), list[CandidateScores](), list[Any]()
     for transfer in TRANSFERS:
         samples = basis.samples(TransferParams(transfer=transfer), len(target.labeled))
         F = samples.of_rows(rows, target.labeled, budget)
-        found += rows_of_samples(F, target, learners, repetitions, "auc")
+        found += linear_scores(F, target, learners, repetitions, "roc_auc")
         keys += [(samples, F, learner) for learner in learners]
-    samples, F, learner = keys[RULE.place(found)]
+    samples, F, learner = keys[RULE.index(found)]
     return sample_model(samples, *learner.fit(F, target)).values(rows)[:, -1]
 
 

@@ -53,15 +53,15 @@ def searched(monkeypatch, estimator, grid, X, y, weight=None, cv=4):
     Later fits have values before class frequencies move them, as those held out are, and Poisson learning in units of
     the vertices that are unlabeled in the search.
     """
-    seen, row = [], module.row_on_graph
+    seen, scores = [], module.scores_on_graph
     if getattr(estimator, "class_sizes", None) is None:
         monkeypatch.setattr("dssl.methods.graph.method.shift_of",
                             lambda target, values, coding, n_columns, *more: PriorShift(np.zeros(n_columns)))
         labels_at, unlabeled_of = [], Unlabeled.of
         monkeypatch.setattr(Unlabeled, "of", lambda vertex, component: labels_at.append(vertex) or unlabeled_of(
             labels_at[0], component))
-    monkeypatch.setattr(module, "row_on_graph", lambda learner, target, repetitions, found, *more: seen.append(
-        (target, repetitions, found)) or row(learner, target, repetitions, found, *more))
+    monkeypatch.setattr(module, "scores_on_graph", lambda learner, target, repetitions, found, *more: seen.append(
+        (target, repetitions, found)) or scores(learner, target, repetitions, found, *more))
     search = GridSearch(estimator, {"graph__n_neighbors": [4], **grid}, cv=cv, refit=False)
     return search.fit(X, y, sample_weight=weight), seen
 

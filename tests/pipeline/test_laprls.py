@@ -26,7 +26,7 @@ from dssl.pipeline.load import load_spec
 from dssl.pipeline.plan.plan import plan
 from dssl.pipeline.predict.model import open_model
 from dssl.pipeline.run import run
-from dssl.selection.by_labels import most_repetitions
+from dssl.selection.by_labels import max_repetitions
 from dssl.storage.artifacts import Workspace, parts_in
 
 from .split_arrays import split_arrays
@@ -458,7 +458,7 @@ def test_a_plan_counts_the_tasks_of_all_repetitions(fields, shared, kind, solver
     most = 1.0 if "nystrom" not in solver else 1.5
     assert counting.count <= planned["selection"] <= most * counting.count, counting.names
     # Labels are left out of the model and of the base, for probabilities and to compare them.
-    assert planned["models"] <= planned["selection"] + 2 * most_repetitions(0)
+    assert planned["models"] <= planned["selection"] + 2 * max_repetitions(0)
 
 
 def test_a_fit_from_what_a_selection_keeps_is_planned_as_one(fields, shared, tmp_path):

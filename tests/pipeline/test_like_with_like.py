@@ -8,7 +8,7 @@ from dssl.execution.in_process import InProcess
 from dssl.learners.class_prior import EQUAL, ClassPrior
 from dssl.learners.target.target import Classes
 from dssl.pipeline.run import run
-from dssl.selection.scores import constant_guess
+from dssl.selection.scores import constant_prediction
 
 
 @pytest.fixture(scope="module")
@@ -64,9 +64,9 @@ def test_the_majority_class_follows_the_prior_of_the_model():
     names, true = np.array(["a", "b"]), np.array([0, 0, 0, 1])
     labels = Classes(np.arange(6), np.array([0, 0, 0, 0, 1, 1]), names)
     points = Classes(np.arange(4), true, names)
-    assert constant_guess(labels, points) == ("majority", 0)
-    assert constant_guess(labels.with_prior(ClassPrior.of([0.3, 0.7])), points) == ("majority", 1)
-    assert constant_guess(labels.with_prior(EQUAL), points) == ("majority", 0)
+    assert constant_prediction(labels, points) == ("majority", 0)
+    assert constant_prediction(labels.with_prior(ClassPrior.of([0.3, 0.7])), points) == ("majority", 1)
+    assert constant_prediction(labels.with_prior(EQUAL), points) == ("majority", 0)
 
 
 def test_a_useless_model_is_told_which_columns_were_left_out(tmp_path):

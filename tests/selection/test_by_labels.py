@@ -7,7 +7,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 from dssl.learners.target.target import Classes, Quantities
-from dssl.selection.by_labels import LabelFolds, by_labels, error_by_other_folds, without_choice
+from dssl.selection.by_labels import LabelFolds, by_labels, corrected_for_selection, nested_error
+from dssl.selection.candidates import CandidateScores
 from dssl.selection.held_out_scores import HeldOut
 from dssl.selection.interval import interval_of_share
 
@@ -98,23 +99,23 @@ def test_the_best_of_many_candidates_is_judged_by_folds_that_did_not_choose_it()
     best, honest = [], []
     for _ in range(200):
         folds = rng.binomial(10, 0.5, size=(36, 5)) / 10
-        rows = [{"error": float(item.mean()), "fold_errors": item.tolist()} for item in folds]
-        best.append(min(row["error"] for row in rows))
-        honest.append(error_by_other_folds(rows))
+        candidates = [CandidateScores({}, {"error": float(item.mean())}, tuple(item)) for item in folds]
+        best.append(min(candidate.scores["error"] for candidate in candidates))
+        honest.append(nested_error(candidates))
     assert np.mean(best) < 0.4
     assert abs(np.mean(honest) - 0.5) < 0.015
-    assert error_by_other_folds([{"error": 0.1, "fold_deviation": 0.3}]) is None
-    assert error_by_other_folds([{"rmse": 1.0, "fold_errors": [3.0, 4.0]}] * 2) == pytest.approx(np.sqrt(12.5))
+    assert nested_error([CandidateScores({}, {"error": 0.1}, fold_deviation=0.3)]) is None
+    assert nested_error([CandidateScores({}, {"rmse": 1.0}, (3.0, 4.0))] * 2) == pytest.approx(np.sqrt(12.5))
 
 
 def test_a_gain_by_labels_of_a_model_that_tried_more_is_no_claim():
     row = {"error": 0.1, "fold_errors": [0.1, 0.1]}
     said = {"n": 40, "unlabeled_data": "helped"}
-    actual = without_choice(said, {"model": [row] * 36, "base": [row] * 3})
+    actual = corrected_for_selection(said, {"model": [row] * 36, "base": [row] * 3})
     assert actual["unlabeled_data"] == "no claim"
     assert actual["tried"] == {"model": 36, "base": 3}
     assert actual["errors_without_choice"] == {"model": pytest.approx(0.1), "base": pytest.approx(0.1)}
-    assert without_choice(said, {"model": [row] * 3, "base": [row] * 3})["unlabeled_data"] == "helped"
-    assert without_choice(said | {"unlabeled_data": "hurt"}, {"model": [row] * 36, "base": [row]})[
+    assert corrected_for_selection(said, {"model": [row] * 3, "base": [row] * 3})["unlabeled_data"] == "helped"
+    assert corrected_for_selection(said | {"unlabeled_data": "hurt"}, {"model": [row] * 36, "base": [row]})[
         "unlabeled_data"] == "hurt"
-    assert without_choice(said, {}) == said
+    assert corrected_for_selection(said, {}) == said

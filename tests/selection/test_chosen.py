@@ -13,7 +13,7 @@ from dssl.kernels.base import RBF, median_bandwidth
 from dssl.learners.laprls.params import SystemParams
 from dssl.learners.laprls.penalties import BANDWIDTHS, MOST_LABELS, Penalties, log_priors, log_priors_of_bandwidths
 from dssl.learners.target.target import Classes, Quantities
-from dssl.selection.chosen import FOLDS, chosen_folds, folds_to_choose
+from dssl.selection.probable_penalties import FOLDS, automatic_folds, folds_of_labels
 
 N, M = 90, 9
 
@@ -177,13 +177,13 @@ def test_a_loss_that_has_no_residuals_chooses_nothing():
 
 def test_labels_are_held_out_one_by_one_where_that_costs_little():
     for params in (SystemParams(), SystemParams(solver="direct")):
-        assert chosen_folds(params, 50, 0).folds == "leave_one_out"
-        assert chosen_folds(params, MOST_LABELS + 1, 0).folds == FOLDS
+        assert automatic_folds(params, 50, 0).folds == "leave_one_out"
+        assert automatic_folds(params, MOST_LABELS + 1, 0).folds == FOLDS
     for params in (SystemParams(solver="nystrom-pcg"), SystemParams(solver="cg"), SystemParams(held_out="refit"),
                    SystemParams(held_out_points="inductive")):
-        assert chosen_folds(params, 50, 0).folds == FOLDS
-    assert folds_to_choose(Classes(np.arange(3), np.arange(3), np.arange(3)), SystemParams(), 0) == []
-    assert len(folds_to_choose(Quantities(np.arange(2), np.arange(2.0)), SystemParams(), 0)) == 2
+        assert automatic_folds(params, 50, 0).folds == FOLDS
+    assert folds_of_labels(Classes(np.arange(3), np.arange(3), np.arange(3)), SystemParams(), 0) == []
+    assert len(folds_of_labels(Quantities(np.arange(2), np.arange(2.0)), SystemParams(), 0)) == 2
 
 
 def test_solvers_that_iterate_choose_by_folds():

@@ -1,5 +1,7 @@
 """Scores of values held out against scikit-learn's metrics, and their standard errors against the formulas."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,17 +15,9 @@ from dssl.learners.probabilities import fit_calibration
 from dssl.learners.target.coding import OneVsOne, OneVsRest, Values
 from dssl.learners.target.target import Classes, Quantities
 from dssl.selection.calibration import held_out_probabilities
-from dssl.selection.choice import ChoiceRule, cv_results
+from dssl.selection.candidates import CandidateScores, SelectionRule, cv_results, every_score
 from dssl.selection.folds import FoldParams, labeled_folds
-from dssl.selection.held_out_scores import (
-    HeldOut,
-    all_scores,
-    area,
-    auc,
-    held_out_scores,
-    require_scoring,
-    scores_by_name,
-)
+from dssl.selection.held_out_scores import HeldOut, area, auc, require_scoring, scores_by_name
 
 
 def of_classes(random_state, n_classes=3, n=60, weighted=False, coding=OneVsRest, n_folds=5):
@@ -53,7 +47,7 @@ def of_values(random_state, n=40, weighted=False, columns=1):
 @pytest.mark.parametrize(("n_classes", "coding"), [(2, OneVsRest), (2, OneVsOne), (4, OneVsRest), (4, OneVsOne)])
 def test_scores_of_classes_are_those_of_scikit_learn(n_classes, coding, weighted):
     held = of_classes(3, n_classes, weighted=weighted, coding=coding)
-    codes, actual, weights = held.target.coded, all_scores([held]), {"sample_weight": held.weight}
+    codes, actual, weights = held.target.coded, every_score([held]), {"sample_weight": held.weight}
     predicted, margins = held.coding.codes(held.values), held.margins
     P = held_out_probabilities(margins, codes, held.folds, held.weight)
     assert actual["error"] == pytest.approx(1 - metrics.accuracy_score(codes, predicted, **weights))
@@ -72,12 +66,12 @@ def test_scores_of_classes_are_those_of_scikit_learn(n_classes, coding, weighted
 @pytest.mark.parametrize("weighted", [False, True])
 def test_scores_of_quantities_are_those_of_scikit_learn(weighted):
     held = of_values(0, weighted=weighted)
-    actual, weights = all_scores([held]), {"sample_weight": held.weight}
+    actual, weights = every_score([held]), {"sample_weight": held.weight}
     true, values = held.target.coded, held.values[:, 0]
     assert actual["rmse"] == pytest.approx(np.sqrt(metrics.mean_squared_error(true, values, **weights)))
     assert actual["mae"] == pytest.approx(metrics.mean_absolute_error(true, values, **weights))
     several = of_values(1, columns=3)
-    actual, missed = all_scores([several]), several.values - several.target.coded
+    actual, missed = every_score([several]), several.values - several.target.coded
     assert (actual["rmse"], actual["mae"]) == pytest.approx((np.sqrt((missed**2).mean()), np.abs(missed).mean()))
 
 
@@ -107,7 +101,7 @@ def test_influence_values_are_derivatives_by_the_shares(held):
 
 def test_standard_errors_by_hand():
     held = of_classes(5, 2, n=50)
-    row, wrong = all_scores([held]), held.coding.codes(held.values) != held.target.coded
+    row, wrong = every_score([held]), held.coding.codes(held.values) != held.target.coded
     assert row["error_se"] == pytest.approx(np.sqrt(row["error"] * (1 - row["error"]) / 50))
     by_class = [wrong[held.target.coded == code] for code in (0, 1)]
     assert row["balanced_error_se"] == pytest.approx(np.sqrt(sum(item.var() / len(item) for item in by_class)) / 2)
@@ -115,11 +109,11 @@ def test_standard_errors_by_hand():
     pairs = np.sign(scores[positive][:, None] - scores[~positive]) / 2 + 0.5
     assert row["auc_se"] == pytest.approx(np.sqrt(pairs.mean(axis=1).var() / 25 + pairs.mean(axis=0).var() / 25))
     values = of_values(1)
-    row, squared = all_scores([values]), (values.values[:, 0] - values.target.coded)**2
+    row, squared = every_score([values]), (values.values[:, 0] - values.target.coded)**2
     assert row["rmse_se"] == pytest.approx(squared.std() / (2 * row["rmse"] * np.sqrt(40)))
     assert row["mae_se"] == pytest.approx(np.sqrt(squared).std() / np.sqrt(40))
     exact = HeldOut(values.target, Values(), values.target.coded[:, None], values.folds)
-    assert set(all_scores([exact]).values()) == {0.0}
+    assert set(every_score([exact]).values()) == {0.0}
 
 
 def test_standard_errors_are_the_spread_of_scores_of_other_points():
@@ -132,7 +126,7 @@ def test_standard_errors_are_the_spread_of_scores_of_other_points():
 
 def all_scores_but_calibrated(held):
     return {key: value for name in ("balanced_accuracy", "roc_auc")
-            for key, value in held_out_scores([held], HINGE, name).items()}
+            for key, value in CandidateScores.of([held], HINGE, name).scores.items()}
 
 
 @given(st.integers(0, 2**20), st.integers(2, 30), st.booleans())
@@ -172,7 +166,7 @@ def test_a_class_that_no_point_outside_a_fold_has_is_given_no_probability():
     assert_allclose(fit_calibration(scores[:2], codes[:2]).probabilities(scores), [[1, 0, 0]] * 4)
     target = Classes(np.arange(4), codes, np.array(["a", "b", "c"]))
     held = HeldOut(target, target.coding, scores, [np.array([0, 1]), np.array([2, 3])])
-    assert all_scores([held])["log_loss"] == pytest.approx(-np.log(np.finfo(float).eps))
+    assert every_score([held])["log_loss"] == pytest.approx(-np.log(np.finfo(float).eps))
 
 
 def test_points_that_are_never_held_out_are_not_scored():
@@ -181,8 +175,8 @@ def test_points_that_are_never_held_out_are_not_scored():
     folds = labeled_folds(codes[part], 4, 0)
     values = held.values.copy()
     values[40:] = np.nan
-    whole = all_scores([HeldOut(held.target, held.coding, values, folds)])
-    among = all_scores([HeldOut(held.target.take(part), held.coding, values[part], folds)])
+    whole = every_score([HeldOut(held.target, held.coding, values, folds)])
+    among = every_score([HeldOut(held.target.take(part), held.coding, values[part], folds)])
     assert whole == pytest.approx(among)
 
 
@@ -190,11 +184,12 @@ def test_one_class_among_the_points_held_out_has_no_area():
     target = Classes(np.arange(5), np.array([0, 0, 0, 0, 1]), np.array(["a", "b"]))
     held = HeldOut(target, target.coding, np.arange(5.0)[:, None] - 2, labeled_folds(target.coded, 2, 0))
     assert auc(held) is None
-    row = held_out_scores([held, held], HINGE, "roc_auc")
-    assert (row["auc"], row["auc_se"], row["auc_se_repetitions"]) == (None, None, None)
-    defined = {**row, "auc": 0.4, "auc_se": 0.1}
-    assert ChoiceRule(scoring="roc_auc").place([row, defined]) == 1
-    assert ChoiceRule(scoring="roc_auc", one_standard_error=True).place([{**row, "C": 1}, {**row, "C": 2}]) == 0
+    undefined = CandidateScores.of([held, held], HINGE, "roc_auc")
+    assert [undefined.scores[name] for name in ("auc", "auc_se", "auc_se_repetitions")] == [None, None, None]
+    defined = replace(undefined, scores={**undefined.scores, "auc": 0.4, "auc_se": 0.1})
+    assert SelectionRule(scoring="roc_auc").index([undefined, defined]) == 1
+    candidates = [undefined.with_parameters(C=C) for C in (1, 2)]
+    assert SelectionRule(scoring="roc_auc", one_standard_error=True).index(candidates) == 0
 
 
 @settings(max_examples=20)
@@ -205,14 +200,14 @@ def test_scores_of_repetitions_are_their_means(random_state, repetitions):
     rng = np.random.default_rng(random_state)
     held = [HeldOut(first.target, first.coding, first.values + 0.3 * rng.normal(size=first.values.shape), item)
             for item in folds]
-    row = held_out_scores(held, SQUARED, "roc_auc")
-    rows = [held_out_scores([item], SQUARED, "roc_auc") for item in held]
+    row = CandidateScores.of(held, SQUARED, "roc_auc").to_json()
+    rows = [CandidateScores.of([item], SQUARED, "roc_auc").to_json() for item in held]
     for name in ("error", "rmse", "auc"):
         assert row[name] == pytest.approx(np.mean([item[name] for item in rows]))
         assert row[f"{name}_se_repetitions"] == pytest.approx(np.std([item[name] for item in rows], ddof=1))
         assert row[f"{name}_se"] <= np.mean([item[f"{name}_se"] for item in rows]) + 1e-12
     assert row["fold_errors"] == [error for item in rows for error in item["fold_errors"]]
-    again = held_out_scores([held[0]] * 3, SQUARED)
+    again = CandidateScores.of([held[0]] * 3, SQUARED).scores
     assert again["error_se_repetitions"] == pytest.approx(0, abs=1e-12)
     assert again["error_se"] == pytest.approx(rows[0]["error_se"])
 
@@ -222,31 +217,33 @@ def test_what_is_asked_for_is_lowered_and_of_the_area_raised():
             {"error": 0.2, "loss": 0.1, "log_loss": 0.4, "auc": 0.8, "f1": 0.2, "at": 1},
             {"error": 0.2, "loss": 0.1, "log_loss": 0.5, "auc": 0.95, "f1": 0.1, "at": 2}]
     names = (None, "accuracy", "neg_log_loss", "roc_auc", "f1")
-    assert [ChoiceRule(scoring=name).choose(rows)["at"] for name in names] == [0, 0, 1, 2, 0]
+    candidates = [CandidateScores.from_json(row) for row in rows]
+    assert [SelectionRule(scoring=name).select(candidates).parameters["at"] for name in names] == [0, 0, 1, 2, 0]
 
 
 def test_the_strongest_penalties_within_one_standard_error():
-    rows = [{"gamma_A": A, "gamma_I": energy, "error": error, "error_se": 0.05, "loss": 0.0} for A, energy, error in [
-        (0.1, 1.0, 0.10), (1.0, 0.0, 0.14), (1.0, 0.5, 0.15), (1.0, 9.0, 0.16), (9.0, 1.0, 0.2)]]
-    rule = ChoiceRule(one_standard_error=True)
-    assert rule.place(rows) == 2
-    assert rule.place(rows[:1]) == 0
-    rows = [{"power": power, "C": C, "auc": auc, "auc_se": 0.02, "error": 0.1, "loss": 0.0} for power, C, auc in [
-        (1, 10.0, 0.9), (1, 1.0, 0.89), (2, 1.0, 0.885), (2, 0.1, 0.85)]]
-    assert ChoiceRule(scoring="roc_auc", one_standard_error=True).place(rows) == 1
+    candidates = [CandidateScores({"gamma_A": A, "gamma_I": energy}, {"error": error, "error_se": 0.05, "loss": 0.0})
+                  for A, energy, error in [(0.1, 1.0, 0.10), (1.0, 0.0, 0.14), (1.0, 0.5, 0.15), (1.0, 9.0, 0.16),
+                                           (9.0, 1.0, 0.2)]]
+    rule = SelectionRule(one_standard_error=True)
+    assert rule.index(candidates) == 2
+    assert rule.index(candidates[:1]) == 0
+    candidates = [CandidateScores({"power": power, "C": C}, {"auc": auc, "auc_se": 0.02, "error": 0.1, "loss": 0.0})
+                  for power, C, auc in [(1, 10.0, 0.9), (1, 1.0, 0.89), (2, 1.0, 0.885), (2, 0.1, 0.85)]]
+    assert SelectionRule(scoring="roc_auc", one_standard_error=True).index(candidates) == 1
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 9)), min_size=1, max_size=12),
        st.integers(0, 12), st.booleans())
-def test_what_is_chosen_among_all_rows_is_a_candidate_of_its_own_rows(drawn, first, strongest):
-    rule = ChoiceRule(one_standard_error=strongest)
-    rows = [{"gamma_A": A, "gamma_I": energy, "error": error / 10, "error_se": 0.1, "loss": 0.0}
-            for A, energy, error in {(A, energy): (A, energy, error) for A, energy, error in drawn}.values()]
-    item = range(min(first, len(rows)))
-    place = rule.place(rows)
-    if place in item:
-        assert place in [item[index] for index in rule.candidates([rows[index] for index in item])]
-    assert place in rule.candidates(rows)
+def test_the_selected_candidate_is_a_contender_among_the_first(drawn, first, strongest):
+    rule = SelectionRule(one_standard_error=strongest)
+    candidates = [CandidateScores({"gamma_A": A, "gamma_I": energy},
+                                  {"error": error / 10, "error_se": 0.1, "loss": 0.0})
+                  for A, energy, error in {(A, energy): (A, energy, error) for A, energy, error in drawn}.values()]
+    selected = rule.index(candidates)
+    if selected < first:
+        assert selected in rule.contenders(candidates[:first])
+    assert selected in rule.contenders(candidates)
 
 
 def test_a_scoring_of_the_other_task_is_refused():
@@ -256,11 +253,11 @@ def test_a_scoring_of_the_other_task_is_refused():
         with pytest.raises(ParameterError, match=f"scoring='{scoring}'"):
             require_scoring(scoring, classes=classes)
     with pytest.raises(ParameterError, match="f1_macro"):
-        held_out_scores([of_classes(0, 3)], HINGE, "f1")
+        CandidateScores.of([of_classes(0, 3)], HINGE, "f1")
 
 
 def test_the_results_of_a_search_tell_standard_errors():
-    row = held_out_scores([of_classes(0)], HINGE, "neg_brier_score")
-    actual = cv_results([row], [{"gamma_A": 1.0}])
-    assert actual["error"].item() == row["error"] == 1 - actual["mean_test_score"].item()
+    candidate = CandidateScores.of([of_classes(0)], HINGE, "neg_brier_score")
+    actual = cv_results([candidate], [{"gamma_A": 1.0}])
+    assert actual["error"].item() == candidate.scores["error"] == 1 - actual["mean_test_score"].item()
     assert {"error_se", "loss_se", "brier", "brier_se"} <= actual.keys()

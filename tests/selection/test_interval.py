@@ -8,19 +8,19 @@ from numpy.testing import assert_allclose
 from scipy.stats import binomtest, multinomial, ttest_rel
 
 from dssl.learners.target.target import Classes, Quantities
-from dssl.selection.held_out_scores import with_intervals
+from dssl.selection.candidates import CandidateScores
 from dssl.selection.interval import (
-    SURE,
+    POWER,
+    detectable_error_difference,
+    detectable_mean_difference,
     interval_of_mean_share,
     interval_of_rmse,
     interval_of_score,
     interval_of_share,
-    least_error_difference,
-    least_mean_difference,
     mcnemar_power,
     t_power,
 )
-from dssl.selection.scores import compared, scores_of, unlabeled_verdict
+from dssl.selection.scores import compare, scores_of, unlabeled_verdict
 
 
 @pytest.mark.parametrize(("wrong", "n"), [(0, 16), (1, 20), (7, 40), (30, 30), (250, 1000)])
@@ -58,7 +58,8 @@ def test_an_interval_of_mean_recall_is_wilsons_of_one_class_and_knows_that_few_p
 
 
 def test_rows_of_a_search_have_wilsons_interval_of_their_error():
-    row = with_intervals({"gamma_A": 0.1, "error": 0.0, "error_se": 0.0, "brier": None, "brier_se": None}, 16)
+    scores = {"error": 0.0, "error_se": 0.0, "brier": None, "brier_se": None}
+    row = CandidateScores({"gamma_A": 0.1}, scores).to_report(16)
     assert_allclose(row["error_interval"], interval_of_share(0.0, 16))
     assert "brier_interval" not in row
 
@@ -108,9 +109,9 @@ def test_many_points_have_the_power_that_their_number_tends_to():
 
 def test_the_least_difference_is_found_in_four_of_five_test_sets():
     for m, lost in ((18, 0.0), (60, 0.05), (1000, 0.02)):
-        actual = least_error_difference(m, lost)
-        assert_allclose(mcnemar_power(m, lost + actual, lost), SURE, atol=0.01)
-    assert least_error_difference(5) is None  # all five go one way by chance in 1 of 16
+        actual = detectable_error_difference(m, lost)
+        assert_allclose(mcnemar_power(m, lost + actual, lost), POWER, atol=0.01)
+    assert detectable_error_difference(5) is None  # all five go one way by chance in 1 of 16
     assert comb(6, 6) * 2 / 2**6 < 0.05 < 2 / 2**5
 
 
@@ -119,8 +120,8 @@ def test_the_power_of_the_t_test_is_its_share_of_draws():
     draws = rng.normal(0.3, 1.0, (2000, 40))
     share = np.mean([ttest_rel(item, np.zeros(40)).pvalue < 0.05 and item.mean() > 0 for item in draws])
     assert_allclose(t_power(40, 0.3, 1 / 40**0.5), share, atol=0.03)
-    assert_allclose(t_power(40, least_mean_difference(40, 0.1, 5.0), 0.1), SURE, atol=0.01)
-    assert least_mean_difference(40, 0.1, 0.2) is None
+    assert_allclose(t_power(40, detectable_mean_difference(40, 0.1, 5.0), 0.1), POWER, atol=0.01)
+    assert detectable_mean_difference(40, 0.1, 0.2) is None
     assert t_power(40, 1.0, 0.0) == 1.0
     assert t_power(1, 1.0, 0.1) == 0.0
 
@@ -153,10 +154,10 @@ def test_quantities_are_compared_by_what_the_t_test_can_see():
     rng = np.random.default_rng(0)
     true = rng.normal(size=400)
     near, far = (true + scale * rng.normal(size=400) for scale in (0.5, 0.55))
-    few = compared(Quantities(np.arange(12), true[:12]), {"values": near[:12]}, {"values": far[:12]})
-    many = compared(Quantities(np.arange(400), true), {"values": near}, {"values": far})
-    assert not few.enough
-    assert many.enough
+    few = compare(Quantities(np.arange(12), true[:12]), {"values": near[:12]}, {"values": far[:12]})
+    many = compare(Quantities(np.arange(400), true), {"values": near}, {"values": far})
+    assert not few.has_power
+    assert many.has_power
     assert few.found is None
     assert many.found < 0.2 * np.sqrt(np.mean((far - true) ** 2))
     assert_allclose(many.p_value, ttest_rel((near - true) ** 2, (far - true) ** 2).pvalue)

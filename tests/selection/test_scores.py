@@ -14,10 +14,10 @@ from dssl.learners.probabilities import Calibration, calibration_attributes
 from dssl.learners.target.coding import OneVsOne, OneVsRest
 from dssl.learners.target.target import Classes, Quantities
 from dssl.selection.scores import (
-    evidence_for_classes,
-    guess,
+    constant_baseline,
     in_defined_scoring,
     margin_columns,
+    margins_and_log_losses,
     paired_t,
     scored_bytes,
     scores_of,
@@ -83,14 +83,15 @@ def test_areas_and_log_losses_of_test_points_are_those_of_scikit_learn(n_classes
     calibration = Calibration(1.5, np.ones(n_classes, bool))
     model = SimpleNamespace(coding=coding(names), attributes=calibration_attributes(calibration))
     true, margins = Classes(np.arange(60), codes, names), model.coding.margins(values)
-    actual = scores_of(true, {**model.coding.predictions(values, codes), **evidence_for_classes(model, values, codes)})
+    actual = scores_of(true, {**model.coding.predictions(values, codes),
+                              **margins_and_log_losses(model, values, codes)})
     area = metrics.roc_auc_score(codes, margins[:, 1]) if n_classes == 2 else np.mean(
         [metrics.roc_auc_score(codes == code, margins[:, code]) for code in names])
     assert actual["roc_auc"] == pytest.approx(area, abs=1e-12)
     assert actual["log_loss"] == pytest.approx(metrics.log_loss(codes, calibration.probabilities(margins)), rel=1e-6)
     model.attributes = {}
     one_class = scores_of(Classes(np.arange(60), np.zeros(60, np.int64), names), {
-        **model.coding.predictions(values, codes), **evidence_for_classes(model, values, codes)})
+        **model.coding.predictions(values, codes), **margins_and_log_losses(model, values, codes)})
     assert (one_class["roc_auc"], one_class["log_loss"]) == (None, None)
 
 
@@ -133,7 +134,7 @@ def test_the_guess_is_the_best_that_needs_no_model(n_classes):
 
     def score(scoring):
         true = Classes(np.arange(len(codes)), codes, np.arange(n_classes), scoring=scoring)
-        name, predicted, says = guess(true, true)
+        name, predicted, says = constant_baseline(true, true)
         assert name == "majority"
         assert (predicted["codes"] == says).all()
         return scores_of(true, predicted), says

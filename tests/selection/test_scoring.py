@@ -7,7 +7,7 @@ from scipy.special import softmax
 from sklearn.metrics import balanced_accuracy_score, f1_score, log_loss, roc_auc_score
 
 from dssl.learners.decisions import f1_offset
-from dssl.selection.scores import TOO_FEW, compared_by, compared_classes
+from dssl.selection.scores import TOO_FEW, compare_classes, compare_in_scoring
 from dssl.selection.scoring import KEYS, Predicted, terms_of
 
 
@@ -81,7 +81,7 @@ def test_of_classes_of_equal_size_the_balanced_error_is_judged_as_mcnemar_judges
     right[1, :gained] = False
     right[0, gained:gained + lost] = False
     ours, other = (Predicted(true, np.where(item, true, 1 - true), np.full(200, 1 / 200)) for item in right)
-    by_class, plain = compared_by("balanced_accuracy", ours, other), compared_classes(*right)
+    by_class, plain = compare_in_scoring("balanced_accuracy", ours, other), compare_classes(*right)
     assert_allclose((by_class.gain, by_class.other), (plain.gain, plain.other), atol=1e-12)
     assert (by_class.p_value < 0.05) == (plain.p_value < 0.05)
     assert by_class.verdict == plain.verdict
@@ -92,7 +92,7 @@ def test_two_labels_of_a_rare_class_prove_nothing():
     true = np.r_[np.zeros(98, int), 1, 1]
     ours, other = (Predicted(true, codes, np.full(100, 0.01)) for codes in (true, np.zeros(100, int)))
     for scoring in ("balanced_accuracy", "f1"):
-        pair = compared_by(scoring, ours, other)
+        pair = compare_in_scoring(scoring, ours, other)
         assert pair.gain >= 0.5
         assert pair.p_value > 0.05
         assert pair.verdict == TOO_FEW
@@ -100,8 +100,8 @@ def test_two_labels_of_a_rare_class_prove_nothing():
 
 def test_a_metric_that_is_not_defined_compares_nothing():
     one = Predicted(np.zeros(5, int), np.zeros(5, int), np.full(5, 0.2), np.zeros((5, 2)))
-    assert compared_by("roc_auc", one, one) is None
-    assert compared_by("neg_log_loss", one, one) is None
+    assert compare_in_scoring("roc_auc", one, one) is None
+    assert compare_in_scoring("neg_log_loss", one, one) is None
 
 
 def test_the_threshold_for_f1_is_the_best_of_all():

@@ -15,9 +15,10 @@ from dssl.learners.eta import ETAS, shares_of_etas
 from dssl.learners.linear.gram import LearnerParams, fit_gram
 from dssl.learners.measures import HINGE
 from dssl.learners.target.target import Classes, Quantities
+from dssl.selection.candidates import CandidateScores
 from dssl.selection.folds import held_out, labeled_folds
-from dssl.selection.held_out_scores import HeldOut, held_out_scores
-from dssl.selection.search import GridParams, Held, held_out_grams, search_base, search_deformed
+from dssl.selection.held_out_scores import HeldOut
+from dssl.selection.search import CrossValidation, GridParams, held_out_grams, search_base, search_deformed
 
 
 def classes_of(codes):
@@ -58,7 +59,7 @@ def test_cross_validation_counts_what_refits_get_wrong():
     K = RBF(1.0)(X_l, X_l)
     target = classes_of(codes)
     values, coding = held_out([K] * len(folds), target, folds, LearnerParams(C=2.0))
-    row = held_out_scores([HeldOut(target, coding, values, folds)], HINGE)
+    row = CandidateScores.of([HeldOut(target, coding, values, folds)], HINGE).to_json()
 
     wrong, hinge, by_fold = 0, 0.0, []
     for fold in folds:
@@ -87,11 +88,11 @@ def test_the_grid_has_a_point_for_each_combination_and_the_base_kernel_none_of_t
     X_S, X_l, position, codes, A = problem(1, inside=8, outside=4)
     params = GridParams(power=(1, 2), eta=(1.0, 10.0), C=(1.0, 10.0, 100.0))
     folds = labeled_folds(codes, 3, 0)
-    held = Held(classes_of(codes), [folds], "svm")
-    points = search_deformed(RBF(1.0), X_S, X_l, position, {1: A, 2: A @ A}, {}, params, held)
-    assert len({(p["power"], p["eta"], p["C"]) for p in points}) == len(points) == 12
-    base = search_base(RBF(1.0), X_l, params, held)
-    assert [(p["power"], p["eta"], p["C"]) for p in base] == [(None, None, C) for C in (1.0, 10.0, 100.0)]
+    validation = CrossValidation(classes_of(codes), [folds], "svm")
+    points = search_deformed(RBF(1.0), X_S, X_l, position, {1: A, 2: A @ A}, {}, params, validation)
+    assert len({tuple(point.parameters.values()) for point in points}) == len(points) == 12
+    base = search_base(RBF(1.0), X_l, params, validation)
+    assert [point.parameters for point in base] == [{"power": None, "eta": None, "C": C} for C in (1.0, 10.0, 100.0)]
 
 
 @pytest.mark.parametrize("kind", ["svm", "ridge"])
@@ -112,11 +113,12 @@ def test_eta_auto_takes_its_shares_from_the_labels_outside_a_fold(kind):
         actual = K[np.ix_(fold, kept)] @ coef + intercept
         values = np.zeros((len(codes), actual.shape[1])) if values is None else values
         values[fold] = actual
-    expected = held_out_scores([HeldOut(target, coding, values, folds)], HINGE)
-    row, = search_deformed(kernel, X_S, X_l, position, {2: A}, {2: 2.5}, GridParams(power=(2,), eta=(AUTO,), C=(5.0,)),
-                           Held(target, [folds], kind))
-    assert (row["eta"], row["error"]) == (AUTO, expected["error"])
-    assert row["loss"] == pytest.approx(expected["loss"], rel=1e-3)
+    expected = CandidateScores.of([HeldOut(target, coding, values, folds)], HINGE).scores
+    grid = GridParams(power=(2,), eta=(AUTO,), C=(5.0,))
+    candidate, = search_deformed(kernel, X_S, X_l, position, {2: A}, {2: 2.5}, grid,
+                                 CrossValidation(target, [folds], kind))
+    assert (candidate.parameters["eta"], candidate.scores["error"]) == (AUTO, expected["error"])
+    assert candidate.scores["loss"] == pytest.approx(expected["loss"], rel=1e-3)
 
 
 @pytest.mark.parametrize(("given", "message"), [
@@ -141,13 +143,13 @@ def test_quantities_are_judged_by_the_error_of_points_held_out():
         errors.append(K[np.ix_(fold, kept)] @ alpha + mean - y[fold])
     actual = np.concatenate(errors)
     target = Quantities(np.arange(len(y)), y)
-    held = Held(target, [folds], "ridge")
-    point, = search_base(kernel, X_l, GridParams(C=(5.0,)), held)
-    assert_allclose((point["rmse"], point["mae"]), (np.sqrt((actual**2).mean()), np.abs(actual).mean()))
-    assert_allclose(point["fold_errors"], [np.sqrt((error**2).mean()) for error in errors])
-    grid = search_deformed(kernel, X_S, X_l, position, {1: A}, {}, GridParams(power=(1,), C=(5.0,)), held)
+    validation = CrossValidation(target, [folds], "ridge")
+    point, = search_base(kernel, X_l, GridParams(C=(5.0,)), validation)
+    assert_allclose((point.scores["rmse"], point.scores["mae"]), (np.sqrt((actual**2).mean()), np.abs(actual).mean()))
+    assert_allclose(point.fold_errors, [np.sqrt((error**2).mean()) for error in errors])
+    grid = search_deformed(kernel, X_S, X_l, position, {1: A}, {}, GridParams(power=(1,), C=(5.0,)), validation)
     assert len(grid) == 3
-    assert all(0 < point["mae"] <= point["rmse"] for point in grid)
+    assert all(0 < point.scores["mae"] <= point.scores["rmse"] for point in grid)
 
 
 def test_rows_are_judged_at_the_prior_that_the_fit_is_moved_to():
@@ -157,11 +159,11 @@ def test_rows_are_judged_at_the_prior_that_the_fit_is_moved_to():
     values = (codes - 1.2 + 0.6 * rng.normal(size=60))[:, None]
     labels = classes_of(codes)
     equal, coding = labels.with_prior(EQUAL), labels.coding
-    row, unmoved = (Held(target, [folds], "ridge", scoring="balanced_accuracy").row([values], coding)
-                    for target in (equal, labels))
-    assert row["balanced_error"] < unmoved["balanced_error"]
+    shifted, plain = (CrossValidation(target, [folds], "ridge", scoring="balanced_accuracy").scores([values], coding)
+                      for target in (equal, labels))
+    assert shifted.scores["balanced_error"] < plain.scores["balanced_error"]
     fitted = HeldOut(equal, coding, values, folds)
-    assert row == held_out_scores([fitted.with_prior(LABELS)], HINGE, "balanced_accuracy", [fitted])
-    assert row[HINGE.name] == held_out_scores([fitted], HINGE)[HINGE.name]
+    assert shifted == CandidateScores.of([fitted.with_prior(LABELS)], HINGE, "balanced_accuracy", [fitted])
+    assert shifted.scores[HINGE.name] == CandidateScores.of([fitted], HINGE).scores[HINGE.name]
     sized = labels.with_prior(ClassPrior.of([48, 12]))
     assert HeldOut(sized, coding, values, folds).with_prior(sized.prior).values is values

@@ -32,11 +32,11 @@ from ...learners.probabilities import calibration_attributes
 from ...learners.target.coding import Coding
 from ...learners.target.target import Target
 from ...selection.by_labels import LabelFolds, by_labels, with_prior
-from ...selection.choice import LOWEST, ChoiceRule
+from ...selection.candidates import LOWEST_ERROR, CandidateScores, SelectionRule
 from ...selection.folds import FoldParams, held_out
-from ...selection.halving import ALL, Repetitions, Search, evaluated_by_rungs, some_folds, tables_of
+from ...selection.halving import ALL, Repetitions, Search, evaluated_by_rungs, json_tables, some_folds, tables_of
 from ...selection.held_out_scores import HeldOut
-from ...selection.search import GridParams, Held, search_base, search_deformed
+from ...selection.search import CrossValidation, GridParams, search_base, search_deformed
 from ...solvers.direct import Direct
 from ...solvers.solver_params import SolverParams
 from ...storage.blocks import Arrays, PartWriter, Receipt, Rows
@@ -76,7 +76,7 @@ class DeformedProblem:
     labels: Arrays  # arrays of the `Target`, and the weights of its labels where there are any
     attributes: dict[str, Any]  # of the `Target`
     learning: LearningParams
-    structure: dict[int, float]  # of the graph, by power
+    concentration: dict[int, float]  # spectral concentration of the graph, by power
 
     def base(self, bandwidth: float | str | None) -> Kernel:
         """Return the base kernel with a bandwidth."""
@@ -94,9 +94,9 @@ class DeformedProblem:
         """Return what each label weighs (l,); None where all weigh 1."""
         return target.label_weights(self.learning.weight, self.labels.load().get(WEIGHT))
 
-    def structure_of(self, name: str) -> dict[int, float]:
-        """Return the structure, by power, of the graph of the model of this name, where it is known."""
-        return {} if name == "subsample_graph" else self.structure
+    def concentration_of(self, name: str) -> dict[int, float]:
+        """Return the spectral concentration of the graph of a model by power, where it is known."""
+        return {} if name == "subsample_graph" else self.concentration
 
     def covariances(self, name: str, powers: tuple[int, ...], X_S: Any) -> dict[int, np.ndarray]:
         """Return Q^+ (s, s) on the subsample of each power, as the model of this name takes it."""
@@ -120,7 +120,7 @@ def problem_of(context: Context, learning: LearningParams) -> DeformedProblem:
         points=context.points("train"), covariance=context.inputs["covariance"].parts.arrays(0),
         chosen=context.inputs["subsample"].parts.arrays(0), labels=labels, attributes=attributes,
         learning=replace(learning, subsample_graph=graph),
-        structure={int(power): value for power, value in context.attributes("covariance")["structure"].items()})
+        concentration={int(power): value for power, value in context.attributes("covariance")["structure"].items()})
 
 
 @dataclass(frozen=True)
@@ -134,27 +134,29 @@ class SearchTask:
     cv: FoldParams
     n_folds: int  # of all repetitions: those that are held out
     scoring: str | None = None
-    complete: bool = False  # whether rows have every score
+    complete: bool = False  # whether every score is computed
 
     def __call__(self, out: PartWriter) -> Receipt:
         problem, target = self.problem, self.problem.target()
-        held = Held(target, some_folds(self.cv.repeated(target), self.n_folds), problem.learning.kind,
-                    problem.weight(target), self.scoring, self.complete)
-        rows = search_rows(problem, self.name, self.bandwidth, self.grid, held)
-        return {"name": self.name, "grid": [{**row, "bandwidth": self.bandwidth} for row in rows]}
+        validation = CrossValidation(target, some_folds(self.cv.repeated(target), self.n_folds), problem.learning.kind,
+                                     problem.weight(target), self.scoring, self.complete)
+        candidates = search_grid(problem, self.name, self.bandwidth, self.grid, validation)
+        return {"name": self.name, "grid": [candidate.to_json() for candidate in candidates]}
 
 
-def search_rows(problem: DeformedProblem, name: str, bandwidth: float | str | None, grid: GridParams,
-                held: Held) -> list[dict[str, Any]]:
-    """Return the rows of a grid, of the model of a name at one bandwidth; see `search_deformed`."""
-    X_l, base = problem.points.take(held.target.labeled), problem.base(bandwidth)
+def search_grid(problem: DeformedProblem, name: str, bandwidth: float | str | None, grid: GridParams,
+                validation: CrossValidation) -> list[CandidateScores]:
+    """Return the candidates of a grid for the model of a name at one bandwidth; see `search_deformed`."""
+    X_l, base = problem.points.take(validation.target.labeled), problem.base(bandwidth)
     if name == "base":
-        return search_base(base, X_l, grid, held)
-    subsample = problem.subsample()
-    X_S, place = problem.points.take(subsample), {int(row): i for i, row in enumerate(subsample)}
-    position = np.array([place.get(int(row), -1) for row in held.target.labeled])
-    return search_deformed(base, X_S, X_l, position, problem.covariances(name, grid.power, X_S),
-                           problem.structure_of(name), grid, held)
+        candidates = search_base(base, X_l, grid, validation)
+    else:
+        subsample = problem.subsample()
+        X_S, index = problem.points.take(subsample), {int(row): i for i, row in enumerate(subsample)}
+        position = np.array([index.get(int(row), -1) for row in validation.target.labeled])
+        candidates = search_deformed(base, X_S, X_l, position, problem.covariances(name, grid.power, X_S),
+                                     problem.concentration_of(name), grid, validation)
+    return [candidate.with_parameters(bandwidth=bandwidth) for candidate in candidates]
 
 
 @dataclass(frozen=True)
@@ -167,12 +169,12 @@ class SearchParams:
     grid: GridParams | None = None
     bandwidths: tuple[float | str | None, ...] = ()
     cv: FoldParams | None = None
-    rule: ChoiceRule = LOWEST
+    rule: SelectionRule = LOWEST_ERROR
     search: Search = ALL
 
 
 def make_selection(context: Context, params: SearchParams) -> dict[str, Any]:
-    """Choose power, eta, bandwidth and C of each model by cross-validation; without a grid, take those given."""
+    """Select power, eta, bandwidth and C of each model by cross-validation; without a grid, use those given."""
     if params.grid is None or params.learning is None or params.cv is None:
         return {"choices": dict.fromkeys(("model", *params.baselines), params.given), "folds": 0}
     whole, cv = params.grid, params.cv
@@ -183,27 +185,30 @@ def make_selection(context: Context, params: SearchParams) -> dict[str, Any]:
     candidates = {name: of_base if name == "base" else points for name in ("model", *params.baselines)
                   if name != "shuffled"}
 
-    def evaluate(rung: int, standing: Mapping[str, Sequence[Any]],
-                 folds: Repetitions) -> dict[str, list[dict[str, Any]]]:
+    def evaluate(rung: int, in_rung: Mapping[str, Sequence[Any]],
+                 folds: Repetitions) -> dict[str, list[CandidateScores]]:
         tasks = [SearchTask(problem, name, bandwidth, grid, cv, sum(map(len, folds)), params.rule.scoring)
-                 for name, points in standing.items() for bandwidth in params.bandwidths
+                 for name, points in in_rung.items() for bandwidth in params.bandwidths
                  for grid in whole.parts([point[1:] for point in points if point[0] == bandwidth])]
         receipts = context.execution.map(tasks, context.parts.within(f"rung{rung}"))
-        rows = {(receipt["name"], row["bandwidth"], row["power"], row["eta"], row["C"]): row
-                for receipt in receipts for row in receipt["grid"]}
-        return {name: [rows[name, *point] for point in points] for name, points in standing.items()}
+        scored = {(receipt["name"], row["bandwidth"], row["power"], row["eta"], row["C"]): row
+                  for receipt in receipts for row in receipt["grid"]}
+        return {name: [CandidateScores.from_json(scored[name, *point]) for point in points]
+                for name, points in in_rung.items()}
 
-    tables, last = tables_of(evaluated_by_rungs(candidates, repetitions, params.search, params.rule, evaluate),
-                             params.search)
-    choices = {name: params.rule.choose(rows) for name, rows in last.items()}
-    # What is dear to score is scored where it was chosen.
+    tables, finalists = tables_of(evaluated_by_rungs(candidates, repetitions, params.search, params.rule, evaluate),
+                                  params.search)
+    selected = {name: params.rule.select(of_model) for name, of_model in finalists.items()}
+    # Scores that take long are computed for the selected candidates only.
     complete = context.execution.map([
-        SearchTask(problem, name, row["bandwidth"], whole.at(row), cv, sum(map(len, repetitions)),
-                   complete=True) for name, row in choices.items()], context.parts.within("scores"))
+        SearchTask(problem, name, candidate.parameters["bandwidth"], whole.at(candidate), cv,
+                   sum(map(len, repetitions)), complete=True) for name, candidate in selected.items()],
+        context.parts.within("scores"))
     scores = {receipt["name"]: receipt["grid"][0]["scores"] for receipt in complete}
+    choices = {name: candidate.to_json() for name, candidate in selected.items()}
     return {"choices": {**choices, "shuffled": choices["model"]}, "folds": len(repetitions[0]),
             "held_out_points": whole.held_out_points, "search": asdict(params.search),
-            "repetitions": cv.repetitions, "rule": asdict(params.rule), "grid": tables, "scores": scores}
+            "repetitions": cv.repetitions, "rule": asdict(params.rule), "grid": json_tables(tables), "scores": scores}
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,7 +260,7 @@ def fit_models(problem: DeformedProblem, choices: dict[str, dict[str, Any]]) -> 
         else:
             A = problem.covariances(name, (chosen["power"],), X_S)[chosen["power"]]
             deformed = deform_by(chosen["eta"], base, X_S, A, X_l, target, weight,
-                                 structure=problem.structure_of(name).get(chosen["power"]),
+                                 structure=problem.concentration_of(name).get(chosen["power"]),
                                  shares=shares if name == "shuffled" else None)
             kernel, K, facts["eta"] = deformed.kernel, deformed.K, deformed.described()
             shares = deformed.shares if name == "model" else shares

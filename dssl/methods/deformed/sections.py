@@ -13,7 +13,7 @@ from ...learners.class_prior import LABELS, ClassPrior, ClassWeight
 from ...learners.deformed import subsample_size
 from ...learners.linear.gram import LearnerParams
 from ...learners.losses import gram_learner
-from ...selection.choice import LOWEST, ChoiceRule
+from ...selection.candidates import LOWEST_ERROR, SelectionRule
 from ...selection.folds import FoldParams
 from ...selection.halving import ALL, Search
 from ...selection.search import GridParams
@@ -43,7 +43,7 @@ class DeformedKernelParams(CovarianceParams):
     eta: Eta = AUTO
     grid: GridParams | None = None
     cv: FoldParams | None = None
-    rule: ChoiceRule = LOWEST
+    rule: SelectionRule = LOWEST_ERROR
     search: Search = ALL
     baselines: tuple[str, ...] = ("base",)
     subsample_graph: SubsampleGraph | None = None
@@ -209,7 +209,7 @@ class DeformedSections(KernelSections):
             learner=model.learner, regularizer=self.graph.regularizer(), n_subsample=model.size(self.budget),
             C=model.C, eta=model.eta, solver=self.solver.params(), form=self.solver.form,
             random_state=model.random_state, grid=self.grid, cv=chosen.folds() if chosen else None,
-            rule=chosen.rule() if chosen else LOWEST, search=chosen.searched() if chosen else ALL,
+            rule=chosen.rule() if chosen else LOWEST_ERROR, search=chosen.searched() if chosen else ALL,
             baselines=self.baselines, prior=self.prior, weight=self.weight,
             subsample_graph=SubsampleGraph(self.graph.search, self.graph.weighting, self.graph.regularizer()))
 

@@ -29,10 +29,10 @@ from ...learners.on_graph.poisson import fit_poisson
 from ...learners.on_graph.vertex_labels import VertexValues
 from ...learners.target.target import Classes, Target
 from ...selection.by_labels import LabelFolds
-from ...selection.choice import LOWEST, ChoiceRule
+from ...selection.candidates import LOWEST_ERROR, CandidateScores, SelectionRule
 from ...selection.folds import FoldParams
 from ...selection.halving import ALL, Search
-from ...selection.held_out_scores import HeldOut, held_out_scores
+from ...selection.held_out_scores import HeldOut
 from ...solvers.solver_params import SolverParams
 from ..linear import NO_WEIGHTS
 from ..step import Context
@@ -118,26 +118,17 @@ def has_sizes(target: Target) -> bool:
     return isinstance(target, Classes) and target.prior.sizes is not None
 
 
-def rows_on_graph(learners: Sequence[GraphLearner], graph: Graph, target: Target, weight: np.ndarray | None,
-                  folds: Repetitions, scoring: str | None, execution: Execution,
-                  columns: KernelColumns) -> list[dict[str, Any]]:
-    """Return the row of a search of each learner; columns : as `held_out_on_graph`."""
-    values = held_out_on_graph(learners, graph, target, weight, folds, execution, columns)
-    return [row_on_graph(learner, target, folds, held_out, weight, scoring)
-            for learner, held_out in zip(learners, values, strict=True)]
+def scores_on_graph(learner: GraphLearner, target: Target, folds: Repetitions, values: Sequence[HeldOutValues],
+                    weight: np.ndarray | None, scoring: str | None) -> CandidateScores:
+    """Return the scores of held-out values in each repetition; for ridge the penalty is a parameter.
 
-
-def row_on_graph(learner: GraphLearner, target: Target, folds: Repetitions, values: Sequence[HeldOutValues],
-                 weight: np.ndarray | None, scoring: str | None) -> dict[str, Any]:
-    """Return the row of a search of held-out values, one of each repetition; of ridge it has the penalty too.
-
-    A point that is held out stays in the graph, unlabeled. Where no label reaches it then, it counts as wrong.
+    Held-out points stay in the graph as unlabeled points; those that no label can reach count as wrong.
     """
     assumed = learner.assumed(target.prior if isinstance(target, Classes) else LABELS)
     held = [HeldOut(target, scored(target), signed(value.values, target), some, weight, value.lost).with_prior(assumed)
             for value, some in zip(values, folds, strict=True)]
     penalty = {} if learner.family is None else {"penalty": float(learner.family.penalty)}
-    return {**penalty, **held_out_scores(held, HINGE, scoring)}
+    return CandidateScores.of(held, HINGE, scoring, **penalty)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +140,7 @@ class LearnerSearch:
     weight: ClassWeight = NO_WEIGHTS
     random_state: int = 0
     cv: FoldParams | None = None
-    rule: ChoiceRule = LOWEST
+    rule: SelectionRule = LOWEST_ERROR
     search: Search = ALL
     compares: bool = True
 
@@ -185,13 +176,14 @@ class LearnerEvaluator:
             context.fit.evaluator = made
         return made
 
-    def rows_of(self, learners: Sequence[GraphLearner], folds: Repetitions) -> list[dict[str, Any]]:
-        """Return the row of each of some learners."""
-        return rows_on_graph(learners, self.graph, self.target, self.weight, folds, self.scoring, self.execution,
-                             self.columns)
+    def scores_of(self, learners: Sequence[GraphLearner], folds: Repetitions) -> list[CandidateScores]:
+        """Return the scores of each learner."""
+        values = held_out_on_graph(learners, self.graph, self.target, self.weight, folds, self.execution, self.columns)
+        return [scores_on_graph(learner, self.target, folds, held_out, self.weight, self.scoring)
+                for learner, held_out in zip(learners, values, strict=True)]
 
-    def rows(self, candidates: Sequence[LearnerSearch], folds: Repetitions) -> list[dict[str, Any]]:
-        return self.rows_of([learner for params in candidates for learner in params.learners], folds)
+    def evaluate(self, candidates: Sequence[LearnerSearch], folds: Repetitions) -> list[CandidateScores]:
+        return self.scores_of([learner for params in candidates for learner in params.learners], folds)
 
 
 @dataclass(frozen=True, kw_only=True)

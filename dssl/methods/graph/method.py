@@ -33,9 +33,10 @@ from ...learners.target.target import Classes, Target
 from ...report.sections.on_graph import values_section
 from ...report.sections.selection import selection_section
 from ...report.words import Baseline, Words
-from ...selection.by_labels import LabelFolds, by_labels, most_repetitions, with_prior
+from ...selection.by_labels import LabelFolds, by_labels, max_repetitions, with_prior
 from ...selection.calibration import FOLDS, ONE_BY_ONE, calibration_of, can_calibrate, shift_of
-from ...selection.halving import evaluated_by_rungs, tables_of
+from ...selection.candidates import CandidateScores
+from ...selection.halving import evaluated_by_rungs, json_tables, tables_of
 from ...selection.held_out_scores import HeldOut
 from ...solvers.direct import LARGEST
 from ...storage.blocks import PartWriter, Rows
@@ -60,24 +61,25 @@ def _search(params: GraphLearnerParams) -> LearnerSearch:
 
 
 def make_selection(context: Context, params: LearnerSearch) -> dict[str, Any]:
-    """Choose the learner by cross-validation on the labels; without a grid, take the one given."""
+    """Select the learner by cross-validation on the labels; without a grid, use the one given."""
     named = [each.described() for each in params.learners]
     if params.cv is None:
         return {"choices": {"model": named[0]}, "folds": 0, "place": 0}
     evaluator = LearnerEvaluator.of(context, params)
     repetitions = params.cv.repeated(evaluator.target)
 
-    def evaluate(rung: int, standing: Mapping[str, Sequence[Any]],
-                 folds: Repetitions) -> dict[str, list[dict[str, Any]]]:
-        rows = evaluator.rows_of([params.learners[place] for place in standing["model"]], folds)
-        return {"model": [{**named[place], **row, "place": place}
-                          for place, row in zip(standing["model"], rows, strict=True)]}
+    def evaluate(rung: int, in_rung: Mapping[str, Sequence[Any]],
+                 folds: Repetitions) -> dict[str, list[CandidateScores]]:
+        scored = evaluator.scores_of([params.learners[number] for number in in_rung["model"]], folds)
+        return {"model": [replace(each, parameters={**named[number], **each.parameters})
+                          for number, each in zip(in_rung["model"], scored, strict=True)]}
 
-    tables, last = tables_of(evaluated_by_rungs({"model": params.search.drawn(range(len(named)))}, repetitions,
-                                                params.search, params.rule, evaluate), params.search)
-    choice = params.rule.choose(last["model"])
-    rows = [{name: value for name, value in row.items() if name != "place"} for row in (choice, *tables["model"])]
-    return {"choices": {"model": rows[0]}, "grid": {"model": rows[1:]}, "place": choice["place"],
+    numbers = params.search.drawn(range(len(named)))
+    rungs = evaluated_by_rungs({"model": numbers}, repetitions, params.search, params.rule, evaluate)
+    tables, finalists = tables_of(rungs, params.search)
+    best = params.rule.index(finalists["model"])
+    return {"choices": {"model": finalists["model"][best].to_json()}, "grid": json_tables(tables),
+            "place": numbers[rungs[-1].indices["model"][best]],
             "folds": len(repetitions[0]), "repetitions": params.cv.repetitions, "rule": asdict(params.rule),
             "search": asdict(params.search), "held_out_points": "transductive"}
 
@@ -222,7 +224,7 @@ def _learner_costs(f: PlanInputs, params: GraphLearnerParams) -> list[Cost]:
         cost = learner_cost(n, f.nnz, m, c, each.family, guess=guess, sized=sized)
         if each.family is None and not sized:
             # One label of each class at a time, and what the learning curve does not see.
-            folds = (FOLDS if m > ONE_BY_ONE else max(FOLDS, m // c)) + (most_repetitions(m) - 1) * (n <= MAX_SOLVED)
+            folds = (FOLDS if m > ONE_BY_ONE else max(FOLDS, m // c)) + (max_repetitions(m) - 1) * (n <= MAX_SOLVED)
             left_out = held_out_cost(n, f.nnz, m, c, [], folds, systems=1, budget=f.budget, guess=guess)
             cost = replace(cost + left_out, written=cost.written)
         costs.append(cost.guessing(*["solver"] * (n > LARGEST)))

@@ -10,7 +10,7 @@ from ...graph.functions import FunctionParams
 from ...graph.regularizer_params import LaplacianKind
 from ...kernels.base import BaseKernels
 from ...learners.on_graph.graph_ridge import POWERS, GraphRidgeParams
-from ...selection.choice import LOWEST
+from ...selection.candidates import LOWEST_ERROR
 from ...selection.halving import ALL
 from ...solvers.solver_params import SolverParams
 from ..sections import KernelSections, SizedModel
@@ -135,7 +135,7 @@ class GraphLearnerSections(KernelSections):
         return GraphLearnerParams(
             learners=tuple(each.on_graph(self.graph.laplacian) for each in self.learners()), graph=self.graph.builder(),
             kernels=BaseKernels(self.kernel.name, self.kernel.parameters, (self.kernel.bandwidth,), random_state),
-            cv=chosen.folds() if chosen else None, rule=chosen.rule() if chosen else LOWEST,
+            cv=chosen.folds() if chosen else None, rule=chosen.rule() if chosen else LOWEST_ERROR,
             search=chosen.searched() if chosen else ALL, baselines=self.baselines, prior=self.prior,
             weight=self.weight, random_state=random_state)
 

@@ -28,8 +28,8 @@ from ...report.sections.solver import laprls_section
 from ...report.words import BASE, Baseline, Words
 from ...selection.by_labels import LabelFolds
 from ...selection.calibration import FOLDS
-from ...selection.chosen import chosen_folds
 from ...selection.folds import FoldParams
+from ...selection.probable_penalties import automatic_folds
 from ..plan_inputs import PlanInputs, guessing_unless
 from ..step import Method, Step, cost_of_test_points
 from .sections import LapRLSSections, LapSVMSections
@@ -89,7 +89,7 @@ def _n_held(f: PlanInputs, p: PenaltyParams) -> int:
 def _n_folds(f: PlanInputs, p: PenaltyParams) -> int:
     """Return the number of folds of a repetition; 0 where nothing is chosen."""
     if p.laprls.chosen:
-        return chosen_folds(p.laprls.system, f.n_labeled, 0).count(f.n_labeled)
+        return automatic_folds(p.laprls.system, f.n_labeled, 0).count(f.n_labeled)
     return p.cv.count(f.n_labeled) if isinstance(p.cv, FoldParams) else 0
 
 

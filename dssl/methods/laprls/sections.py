@@ -15,7 +15,7 @@ from ...learners.laprls.params import HeldOut, HeldOutPoints, Preconditioner, So
 from ...learners.laprls.penalties import CHOSEN, Penalty, bandwidths_of, require_penalties, values_of
 from ...learners.laprls.problem import WITHOUT_LANDMARKS, LapRLSParams
 from ...learners.losses import SQUARES, HuberHinge, LossName, SmoothLoss, SquaredHinge, smooth_loss
-from ...selection.choice import LOWEST
+from ...selection.candidates import LOWEST_ERROR
 from ...selection.halving import ALL
 from ..sections import ClassModel, KernelGraph, KernelSection, KernelSections
 from ..selection_sections import KernelGrid, KernelSelection
@@ -181,7 +181,7 @@ class LapRLSSections(KernelSections):
                               tuple(kernel.bandwidth for kernel in self.kernels()), random_state)
         return PenaltyParams(
             laprls=self.laprls(), losses=self.losses(), kernels=kernels, cv=chosen.folds() if chosen else None,
-            rule=chosen.rule() if chosen else LOWEST, search=chosen.searched() if chosen else ALL,
+            rule=chosen.rule() if chosen else LOWEST_ERROR, search=chosen.searched() if chosen else ALL,
             tie="rmse" if self.losses() == (SQUARES,) else "loss", prior=self.prior, weight=self.weight,
             random_state=random_state, baselines=self.baselines)
 

@@ -21,12 +21,12 @@ from ...learners.model import Model
 from ...learners.probabilities import calibration_attributes
 from ...learners.target.target import Classes, Target
 from ...selection.by_labels import LabelFolds, by_labels, with_prior
-from ...selection.choice import LOWEST, ChoiceRule
-from ...selection.chosen import ProbablePair, folds_to_choose
+from ...selection.candidates import LOWEST_ERROR, CandidateScores, SelectionRule
 from ...selection.folds import FoldParams, GivenFolds
-from ...selection.halving import ALL, Repetitions, Search, evaluated_by_rungs, rungs_of, tables_of
+from ...selection.halving import ALL, Repetitions, Search, evaluated_by_rungs, json_tables, rungs_of, tables_of
 from ...selection.held_out_scores import HeldOut
-from ...selection.laprls import SearchedPenalties, search_penalties
+from ...selection.laprls import search_penalties
+from ...selection.probable_penalties import MostProbable, folds_of_labels
 from ...storage.blocks import Parts, PartWriter
 from ...storage.views import SelectedRows
 from ..linear import NO_WEIGHTS
@@ -53,7 +53,7 @@ class PenaltyParams:
     losses: tuple[SmoothLoss, ...]
     kernels: BaseKernels
     cv: FoldParams | GivenFolds | None = None
-    rule: ChoiceRule = LOWEST
+    rule: SelectionRule = LOWEST_ERROR
     search: Search = ALL
     tie: Literal["rmse", "loss"] = "rmse"
     prior: ClassPrior = LABELS
@@ -75,13 +75,13 @@ class PenaltyParams:
         return number % len(self.kernels.bandwidths)
 
     def named(self, number: int) -> dict[str, Any]:
-        """Return what a row tells of a number: the bandwidth, and where several are tried the loss."""
+        """Return the parameters of a number: the bandwidth, and if several are tried the loss."""
         loss = self.losses[number // len(self.kernels.bandwidths)].name
         return {**({"loss_function": loss} if len(self.losses) > 1 else {}), "bandwidth": self.bandwidth(number)}
 
-    def number(self, row: Mapping[str, Any]) -> int:
-        """Return the number of a row."""
-        return next(number for number in self.numbers if self.named(number).items() <= row.items())
+    def number(self, parameters: Mapping[str, Any]) -> int:
+        """Return the number of the loss and kernel among some parameters."""
+        return next(number for number in self.numbers if self.named(number).items() <= parameters.items())
 
     def of_number(self, problem: LapRLSProblem, number: int) -> LapRLSProblem:
         """Return the problem with the loss of a number."""
@@ -106,7 +106,7 @@ class PenaltyParams:
     def repetitions(self, target: Target) -> Repetitions:
         """Return the folds of each repetition; none of one where nothing is tried, or labels cannot tell."""
         if self.laprls.chosen:
-            return [folds_to_choose(target, self.laprls.system, self.random_state)]
+            return [folds_of_labels(target, self.laprls.system, self.random_state)]
         return self.cv.repeated(target) if self.cv else [[]]
 
 
@@ -160,32 +160,50 @@ def blocks_in(context: Context) -> Parts:
 
 
 @dataclass(frozen=True, eq=False)
-class PenaltyEvaluator:
-    """What evaluates penalties: all pairs and folds in a kernel are columns of one problem, for one pass over points.
+class KernelSearch:
+    """The candidates in one kernel with one loss; stored : the attributes of the Gram matrices that are kept."""
 
-    systems : of an estimator, by the number of a loss and a kernel, those that were prepared; in a workspace their Gram
-    matrices are.
+    candidates: list[CandidateScores]
+    evidence: dict[str, Any]
+    stored: dict[str, Any] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the receipt that `from_json` reads."""
+        rows = [candidate.to_json() for candidate in self.candidates]
+        return {"table": {"rows": rows}, "evidence": self.evidence, "kept": self.stored}
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> "KernelSearch":
+        return cls([CandidateScores.from_json(row) for row in fields["table"]["rows"]], fields["evidence"],
+                   fields["kept"])
+
+
+@dataclass(frozen=True, eq=False)
+class PenaltyEvaluator:
+    """Evaluates penalties: all pairs and folds in a kernel are columns of one problem, in one pass over the points.
+
+    systems : of an estimator, the prepared systems by the number of a loss and a kernel.
     """
 
     context: Context
-    rule: ChoiceRule
+    rule: SelectionRule
     systems: dict[int, PreparedLapRLS] = field(default_factory=dict)
 
     @classmethod
     def of(cls, context: Context, params: PenaltyParams) -> "PenaltyEvaluator":
-        """Return that of a search over estimators."""
+        """Return the evaluator of a search over estimators."""
         return cls(context, params.rule)
 
     def searched(self, problem: LapRLSProblem, number: int, params: PenaltyParams, folds: Repetitions,
-                 rung: int | None) -> dict[str, Any]:
-        """Return the search of one kernel and loss as `table`, `evidence`, and of what was `kept` the attributes; JSON.
+                 rung: int | None) -> "KernelSearch":
+        """Return the candidates of one kernel and loss.
 
-        folds : of this rung; rung : its number, None of the last, which holds out all folds, and keeps Gram matrices.
+        folds : of this rung; rung : its number, None for the last, which holds out all folds and keeps Gram matrices.
         """
         context, problem = self.context, params.of_number(problem, number)
         place = context.parts.within(f"gram{number}" if rung is None else f"rung{rung}-{number}")
         if context.fit is None and (done := place.receipt_of(0)):
-            return done
+            return KernelSearch.from_json(done)
         landmarks, shares = landmarks_for(context, params.kernel(number)), context.parts.within(
             f"shares{params.kernel(number)}")
         prepared = self.systems.get(number)
@@ -197,23 +215,24 @@ class PenaltyEvaluator:
                 folds[0], context.execution, landmarks)
         if rung is not None:
             prepared = prepared.refolded(folds[0], context.execution, landmarks)
-        table = search_penalties(prepared, context.execution, params.rule, folds[1:], landmarks, TIES[params.tie])
-        receipt = {"table": asdict(table), "evidence": prepared.evidence, "kept": None}
+        search = KernelSearch(search_penalties(prepared, context.execution, params.rule, folds[1:], landmarks,
+                                               TIES[params.tie]), prepared.evidence)
         if context.fit is not None:
             self.systems[number] = prepared
-            return receipt
+            return search
         arrays, attributes = dict[str, np.ndarray](), None
         if rung is None:
             kept = leaves_out(problem, context.execution, prepared)
             arrays, attributes = prepared.to_arrays(left_out=kept) or ({}, None)
+        search = replace(search, stored=attributes)
         place.write(0, arrays)
-        place.finish(0, receipt | {"kept": attributes})
+        place.finish(0, search.to_json())
         if rung is None and len(params.losses) == 1:
             shares.remove()  # now and not before: a killed run keeps those that are done
-        return receipt | {"kept": attributes}
+        return search
 
-    def rows(self, candidates: Sequence[PenaltyParams], folds: Repetitions) -> list[dict[str, Any]]:
-        """As the protocol says: the row of a penalty or a bandwidth that is "chosen" is that of its best value."""
+    def evaluate(self, candidates: Sequence[PenaltyParams], folds: Repetitions) -> list[CandidateScores]:
+        """Return the scores of each candidate; of a penalty or bandwidth "auto" those of its best value."""
         lists: dict[str, Any] = {name: tuple(dict.fromkeys(
             value for params in candidates for value in getattr(params.laprls, name))) for name in PENALTIES}
         first = candidates[0]
@@ -222,31 +241,30 @@ class PenaltyEvaluator:
         problem = grid.problem(self.context, self.context.target(grid.prior))
         pairs = {(system.gamma_A, system.gamma_I): None for system in problem.allowed["model"]}
         problem = replace(problem, among={"model": list(pairs)})
-        rows = {(number, row["gamma_A"], row["gamma_I"]): row for number in grid.numbers
-                for row in self.searched(problem, number, grid, folds, None)["table"]["rows"]}
+        scored = {(number, each.parameters["gamma_A"], each.parameters["gamma_I"]): each for number in grid.numbers
+                  for each in self.searched(problem, number, grid, folds, None).candidates}
         for number in grid.numbers:
             self.context.parts.within(f"shares{grid.kernel(number)}").remove()
         numbers = dict(zip(product(*lists.values()), problem.allowed["model"], strict=True))
         asked = [[numbers[pair] for pair in product(*(getattr(params.laprls, name) for name in PENALTIES))]
                  for params in candidates]
-        return [dict(self.rule.choose([rows[number, system.gamma_A, system.gamma_I] for number in grid.numbers
-                                       for system in systems])) for systems in asked]
+        return [replace(self.rule.select([scored[number, system.gamma_A, system.gamma_I] for number in grid.numbers
+                                          for system in systems]), all_scores=None) for systems in asked]
 
 
 def make_selection(context: Context, params: PenaltyParams) -> dict[str, Any]:
-    """Choose penalties, bandwidth and loss of each model by cross-validation; without a grid, take those given.
+    """Select penalties, bandwidth and loss of each model by cross-validation; without a grid, use those given.
 
-    Where Gram matrices were made, those of the kernels that were chosen are kept for the fit, so that it needs no
-    other pass over the points. A run that was killed goes on after the last kernel that was done, and within the one
-    that was not after the last share of its Gram matrices, which serve all losses and rungs.
+    The Gram matrices of the selected kernels are kept, so that the fit needs no other pass over the points. A killed
+    run resumes after the last finished kernel, or the last finished share of its Gram matrices.
     """
     target = context.target(params.prior)
     problem = params.problem(context, target)
     if params.laprls.chosen:
-        params = replace(params, rule=ProbablePair.of(problem, context.execution, params.kernels.bandwidths))
+        params = replace(params, rule=MostProbable.of(problem, context.execution, params.kernels.bandwidths))
     if not problem.folds:
         return {"folds": 0, "rule": asdict(params.rule), "choices": {
-            name: {**_untold(problem, name, params), **params.named(0)} for name in problem.names}}
+            name: {**_without_labels(problem, name, params), **params.named(0)} for name in problem.names}}
     repetitions, kernels = params.repetitions(target), params.kernels.on(context.points("train"))
     systems = params.search.drawn([(number, system) for number in params.numbers
                                    for system in dict.fromkeys(problem.allowed["model"])])
@@ -256,55 +274,55 @@ def make_selection(context: Context, params: PenaltyParams) -> dict[str, Any]:
                                                if (number, penalties.gamma_A) in seen]
                                        for name, systems_of in problem.allowed.items() if name != "model"}}
     rungs = rungs_of(repetitions, len(systems), params.search.factor)
-    searches: dict[int, dict[str, Any]] = {}
+    searches: dict[int, KernelSearch] = {}
     evaluator = PenaltyEvaluator(context, params.rule)
     if context.fit is not None:
         context.fit.evaluator = evaluator
 
-    def evaluate(rung: int, standing: Mapping[str, Sequence[Any]],
-                 folds: Repetitions) -> dict[str, list[dict[str, Any]]]:
-        rows: dict[tuple[int, float, float], dict[str, Any]] = {}
+    def evaluate(rung: int, in_rung: Mapping[str, Sequence[Any]],
+                 folds: Repetitions) -> dict[str, list[CandidateScores]]:
+        scored: dict[tuple[int, float, float], CandidateScores] = {}
         searches.clear()
-        for number in sorted({number for of_model in standing.values() for number, _ in of_model}):
+        for number in sorted({number for of_model in in_rung.values() for number, _ in of_model}):
             among = {name: [(system.gamma_A, system.gamma_I) for of, system in of_model if of == number]
-                     for name, of_model in standing.items()}
+                     for name, of_model in in_rung.items()}
             searches[number] = evaluator.searched(replace(problem, among=among), number, params, folds,
                                                   None if rung + 1 == len(rungs) else rung)
-            for row in searches[number]["table"]["rows"]:
-                rows[number, row["gamma_A"], row["gamma_I"]] = {**row, **params.named(number)}
-        return {name: [rows[number, system.gamma_A, system.gamma_I] for number, system in of_model]
-                for name, of_model in standing.items()}
+            for each in searches[number].candidates:
+                named = each.with_parameters(**params.named(number))
+                scored[number, each.parameters["gamma_A"], each.parameters["gamma_I"]] = named
+        return {name: [scored[number, system.gamma_A, system.gamma_I] for number, system in of_model]
+                for name, of_model in in_rung.items()}
 
-    grid, last = tables_of(evaluated_by_rungs(candidates, repetitions, params.search, params.rule, evaluate),
-                           params.search)
+    tables, finalists = tables_of(evaluated_by_rungs(candidates, repetitions, params.search, params.rule, evaluate),
+                                  params.search)
     for number in range(len(kernels)):
         context.parts.within(f"shares{number}").remove()
     blocks_in(context).remove()
-    choices = {name: params.rule.choose(rows) for name, rows in last.items()}
-    used = {name: params.number(row) for name, row in choices.items()}
+    selected = {name: params.rule.select(of_model) for name, of_model in finalists.items()}
+    used = {name: params.number(candidate.parameters) for name, candidate in selected.items()}
     for number in params.numbers:
         if number not in used.values():
             context.parts.within(f"gram{number}").remove()
-    scores = {}
-    for name, row in choices.items():
-        table = SearchedPenalties(**searches[used[name]]["table"])
-        place = next(place for place, known in enumerate(table.rows) if known.items() <= row.items())
-        scores[name] = table.scores[place] or {}
+    scores = {name: dict(candidate.all_scores or {}) for name, candidate in selected.items()}
+    choices = {name: replace(candidate, all_scores=None).to_json() for name, candidate in selected.items()}
+    grid = json_tables({name: [replace(candidate, all_scores=None) for candidate in table]
+                        for name, table in tables.items()})
     return {"folds": len(problem.folds), "repetitions": len(repetitions), "rule": asdict(params.rule),
             "search": asdict(params.search), "held_out_points": params.laprls.system.held_out_points,
             "bandwidths": [getattr(kernel, "bandwidth", None) for kernel in kernels],
             "choices": {**choices, **({"shuffled": choices["model"]} if "shuffled" in problem.names else {})},
             "grid": grid, "scores": scores,
-            "evidence": [{**params.named(number), **(searches[number]["evidence"] if number in searches else {})}
+            "evidence": [{**params.named(number), **(searches[number].evidence if number in searches else {})}
                          for number in params.numbers],
-            "kept": [searches[number]["kept"] if number in used.values() else None for number in params.numbers]}
+            "kept": [searches[number].stored if number in used.values() else None for number in params.numbers]}
 
 
-def _untold(problem: LapRLSProblem, name: str, params: PenaltyParams) -> dict[str, Any]:
-    """Return the penalties of a model of which no label tells anything: those given, or by the rule alone."""
-    rows = [{"gamma_A": system.gamma_A, "gamma_I": system.gamma_I}
-            for system in problem.allowed["model" if name == "shuffled" else name]]
-    return dict(params.rule.choose(rows)) if params.laprls.chosen else rows[0]
+def _without_labels(problem: LapRLSProblem, name: str, params: PenaltyParams) -> dict[str, float]:
+    """Return the penalties of a model if no label can be held out: those given, or the most probable a priori."""
+    candidates = [CandidateScores({"gamma_A": system.gamma_A, "gamma_I": system.gamma_I}, {})
+                  for system in problem.allowed["model" if name == "shuffled" else name]]
+    return dict((params.rule.select(candidates) if params.laprls.chosen else candidates[0]).parameters)
 
 
 def leaves_out(problem: LapRLSProblem, execution: Execution, prepared: PreparedLapRLS) -> bool:

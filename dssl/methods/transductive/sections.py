@@ -10,7 +10,7 @@ from ...base.errors import DsslError, require
 from ...kernels.base import BaseKernels
 from ...kernels.landmarks import LandmarkParams
 from ...learners.linear.transductive import TransductiveParams
-from ...selection.choice import LOWEST
+from ...selection.candidates import LOWEST_ERROR
 from ...selection.halving import ALL
 from ..sections import KernelSection, Sections, SizedModel, baseline_mistakes, scoring_mistakes
 from ..selection_sections import Grid, Selection
@@ -130,7 +130,7 @@ class TransductiveSections(Sections):
             kernels=BaseKernels(kernel.name, kernel.parameters, bandwidths, model.random_state),
             machines=self.machines(), landmarks=model.landmarks, budget=self.budget, prior=self.prior,
             weight=self.weight, random_state=model.random_state, baselines=self.baselines,
-            cv=chosen.folds() if chosen else None, rule=chosen.rule() if chosen else LOWEST,
+            cv=chosen.folds() if chosen else None, rule=chosen.rule() if chosen else LOWEST_ERROR,
             search=chosen.searched() if chosen else ALL)
 
     def mistakes(self) -> Iterator[tuple[str, DsslError]]:

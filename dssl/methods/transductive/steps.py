@@ -31,7 +31,7 @@ from ...learners.probabilities import calibration_attributes
 from ...learners.target.target import Classes
 from ...selection.by_labels import LabelFolds, by_labels, with_prior
 from ...selection.calibration import calibration_of
-from ...selection.choice import LOWEST, ChoiceRule
+from ...selection.candidates import CandidateScores, LOWEST_ERROR, SelectionRule
 from ...selection.folds import FoldParams
 from ...selection.halving import ALL, Repetitions, Search, evaluated_by_rungs, tables_of
 from ...selection.held_out_scores import HeldOut, all_scores, held_out_scores
@@ -108,7 +108,7 @@ class MachineParams:
     random_state: int = 0
     baselines: tuple[str, ...] = ("base",)
     cv: FoldParams | None = None
-    rule: ChoiceRule = LOWEST
+    rule: SelectionRule = LOWEST_ERROR
     search: Search = ALL
 
     @property
@@ -278,7 +278,7 @@ class MachineEvaluator:
 
     @classmethod
     def of(cls, context: Context, params: MachineParams) -> "MachineEvaluator":
-        """Return that of a search."""
+        """Return the evaluator of a search."""
         return cls(context, params)
 
     def rows_of(self, candidates: Mapping[str, Sequence[Candidate]],

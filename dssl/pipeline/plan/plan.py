@@ -16,6 +16,7 @@ from ...methods.plan_inputs import Growing, PlanInputs
 from ...methods.sections import KernelSections
 from ...methods.step import File
 from ...report.rendering import rendered
+from ...selection.candidates import CandidateScores
 from ...storage.artifacts import Artifact, Workspace
 from ...storage.objects import ObjectPath
 from ..dataset import growing_of
@@ -350,7 +351,8 @@ def chosen_graph(tried: Sequence[Plan]) -> int | None:
     if not all(one.artifact(SELECTION).is_known for one in tried):
         return None
     chosen = tried[0].spec.selection  # type: ignore[attr-defined]
-    return chosen.rule().place([one.artifact(SELECTION).attributes["choices"]["model"] for one in tried])
+    return chosen.rule().index([CandidateScores.from_json(one.artifact(SELECTION).attributes["choices"]["model"])
+                                for one in tried])
 
 
 def tried_graphs(made: Plan) -> list[dict[str, Any]]:
